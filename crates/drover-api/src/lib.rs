@@ -1,0 +1,1 @@
+//! The custom resource types of drover.
