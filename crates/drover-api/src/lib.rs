@@ -1,1 +1,82 @@
-//! The custom resource types of drover.
+//! The custom resource types of drover (group `drover.dev`): wire shapes, schema, conditions, names.
+//!
+//! Input and output are JSON: the shapes of the objects as users and clusters see them. A field's description here is what
+//! `kubectl explain` prints. The crate must never know a decision: which defaults depend on other fields, whether a spec makes
+//! sense as a whole, or what follows from it, is `drover-core`'s.
+
+mod string_enum;
+
+pub mod allocation;
+pub mod client_node;
+pub mod condition;
+pub mod csi_volume;
+pub mod deployment;
+pub mod duration;
+pub mod group;
+pub mod job;
+pub mod job_version;
+pub mod metric;
+pub mod names;
+pub mod network;
+pub mod placement;
+pub mod policy;
+pub mod schema;
+pub mod service;
+pub mod task;
+pub mod volume_request;
+
+pub use allocation::{Allocation, AllocationSpec, AllocationStatus};
+pub use client_node::{ClientNode, ClientNodeSpec, ClientNodeStatus};
+pub use csi_volume::{CSIVolume, CSIVolumeSpec, CSIVolumeStatus};
+pub use deployment::{Deployment, DeploymentSpec, DeploymentStatus};
+pub use duration::GoDuration;
+pub use job::{Job, JobSpec, JobStatus};
+pub use job_version::{JobVersion, JobVersionSpec, JobVersionStatus};
+pub use schema::crds;
+
+/// The API group of every kind.
+pub const GROUP: &str = "drover.dev";
+/// The served and stored version of every kind.
+pub const VERSION: &str = "v1alpha1";
+/// `apiVersion` of every object.
+pub const API_VERSION: &str = "drover.dev/v1alpha1";
+/// The namespace of drover's own Leases and ConfigMaps unless configured otherwise.
+pub const SYSTEM_NAMESPACE: &str = "drover-system";
+
+/// Field managers, one per writer: a manager applies its whole set each time.
+pub mod field_manager {
+    /// The controller, as writer of Job status.
+    pub const CONTROLLER_JOB: &str = "drover-controller/job";
+    /// The controller, as writer of Deployments.
+    pub const CONTROLLER_DEPLOYMENT: &str = "drover-controller/deployment";
+    /// The controller, as writer of Allocations.
+    pub const CONTROLLER_ALLOCATION: &str = "drover-controller/allocation";
+    /// The controller, as writer of CSIVolume status.
+    pub const CONTROLLER_VOLUME: &str = "drover-controller/csivolume";
+    /// The controller, as writer of ClientNodes.
+    pub const CONTROLLER_NODE: &str = "drover-controller/clientnode";
+    /// The controller, as writer of JobVersions.
+    pub const CONTROLLER_JOB_VERSION: &str = "drover-controller/jobversion";
+    /// The node agent, for all it writes.
+    pub const AGENT: &str = "drover-agent";
+    /// The command line tool.
+    pub const CLI: &str = "drover-cli";
+}
+
+/// Finalizers: set and removed by the controller only.
+pub mod finalizer {
+    /// On a Job: its allocations are stopped before it goes.
+    pub const STOP_ALLOCATIONS: &str = "drover.dev/stop-allocations";
+    /// On an Allocation: nothing of it is left on its node before it goes.
+    pub const NODE_CLEANUP: &str = "drover.dev/node-cleanup";
+    /// On a CSIVolume: its claims are released before it goes.
+    pub const RELEASE_CLAIMS: &str = "drover.dev/release-claims";
+}
+
+/// Labels on the objects that the controller creates.
+pub mod label {
+    /// Name of the Job an object belongs to.
+    pub const JOB: &str = "drover.dev/job";
+    /// Name of the group an Allocation belongs to.
+    pub const GROUP: &str = "drover.dev/group";
+}

@@ -1,0 +1,90 @@
+//! What a placement knew: why nodes were left out and how the best ones scored (`AllocMetric`).
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::duration::GoDuration;
+
+/// What a placement knew: why nodes were left out and how the best ones scored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AllocMetric {
+    /// Nodes looked at.
+    pub nodes_evaluated: i64,
+    /// Nodes that a rule excluded.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub nodes_filtered: i64,
+    /// Nodes that lacked room.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub nodes_exhausted: i64,
+    /// Ready nodes in the pool that were candidates.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub nodes_in_pool: i64,
+    /// The job's node pool.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub node_pool: String,
+    /// Ready nodes, by datacenter.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes_available: BTreeMap<String, i64>,
+    /// Nodes excluded, by rule.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 128))]
+    pub constraint_filtered: BTreeMap<String, i64>,
+    /// Nodes excluded, by node class.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub class_filtered: BTreeMap<String, i64>,
+    /// Nodes without room, by what ran out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 128))]
+    pub dimension_exhausted: BTreeMap<String, i64>,
+    /// Nodes without room, by node class.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub class_exhausted: BTreeMap<String, i64>,
+    /// Quota dimensions that ran out; always empty here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub quota_exhausted: Vec<String>,
+    /// What each task asked for in the dimensions that ran out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources_exhausted: BTreeMap<String, ResourcesExhausted>,
+    /// The best nodes, at most five, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
+    pub score_meta_data: Vec<NodeScore>,
+    /// Further allocations of the group that found no place either.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub coalesced_failures: i64,
+    /// How long the selection took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation_time: Option<GoDuration>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &i64) -> bool {
+    *value == 0
+}
+
+/// What a task asked for in dimensions that ran out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourcesExhausted {
+    /// MHz.
+    pub cpu: i64,
+    /// MiB.
+    #[serde(rename = "memoryMB")]
+    pub memory_mb: i64,
+}
+
+/// How a node scored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeScore {
+    /// The node.
+    pub node: String,
+    /// The value of each scorer.
+    pub scores: BTreeMap<String, f64>,
+    /// The mean of the values that contributed.
+    pub norm_score: f64,
+}
