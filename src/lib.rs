@@ -1,1 +1,3 @@
-//! The shells of drover.
+//! The shells of drover: the controller and the node agent, around the decisions of `drover-core`.
+
+pub mod store;
