@@ -1,1 +1,13 @@
-//! The decisions of drover.
+//! The decisions of drover, as plain functions: what is there goes in, what to do comes out.
+//!
+//! The crate knows no clock, no IO, no runtime and no logging: times and randomness are arguments.
+
+pub mod defaults;
+pub mod definition;
+pub mod ids;
+pub mod job_status;
+pub mod model;
+pub mod node;
+pub mod scheduler;
+pub mod snapshot;
+pub mod validate;

@@ -1,0 +1,240 @@
+//! A job's definition as the scheduler uses it: the complete spec, and for each group three fingerprints that answer "is an
+//! allocation of another version still current?" without comparing specs field by field.
+//!
+//! Built once for each version of a job. It must never know counts at run time (scale) or what runs.
+
+use std::sync::Arc;
+
+use drover_api::JobSpec;
+use drover_api::group::Group;
+use drover_api::job::JobType;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::defaults;
+
+/// A digest of some of a group's fields.
+pub type FieldsDigest = [u8; 16];
+
+/// One version of a job, complete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definition {
+    /// The spec with every policy complete.
+    pub spec: JobSpec,
+    prints: Vec<GroupPrint>,
+}
+
+/// Digests of what matters for a group's allocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPrint {
+    /// All that a node acts on: tasks, networks, volumes, services, restart, …
+    pub acted_on: FieldsDigest,
+    /// The part of it whose change needs a new allocation (`spec/scheduler.md`, 3.8).
+    pub destructive: FieldsDigest,
+    /// Where it may be: constraints, datacenters, pool.
+    pub placement: FieldsDigest,
+}
+
+impl Definition {
+    /// Completes a spec. `name` is the object's name.
+    pub fn new(spec: &JobSpec, name: &str) -> Arc<Self> {
+        let spec = defaults::canonical(spec, name);
+        let prints = spec.groups.iter().map(|group| print(&spec, group)).collect();
+        Arc::new(Self { spec, prints })
+    }
+
+    /// The job's type.
+    pub fn job_type(&self) -> JobType {
+        self.spec.r#type
+    }
+
+    /// A group by name.
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        self.spec.groups.iter().find(|group| group.name == name)
+    }
+
+    /// The digests of a group.
+    pub fn print(&self, group: &str) -> Option<GroupPrint> {
+        self.spec.groups.iter().position(|known| known.name == group).map(|at| self.prints[at])
+    }
+}
+
+/// Whether two specs make the same version of a job: all fields but scale and stop are equal.
+pub fn is_same_version(one: &JobSpec, other: &JobSpec) -> bool {
+    version_spec(one) == version_spec(other)
+}
+
+/// The part of a spec that a version of the job holds: all but scale and stop.
+pub fn version_spec(spec: &JobSpec) -> JobSpec {
+    JobSpec { scale: None, stop: false, ..spec.clone() }
+}
+
+fn print(job: &JobSpec, group: &Group) -> GroupPrint {
+    let whole = serde_json::to_value(group).unwrap_or_default();
+    let meta = json!([job.meta, group.meta]);
+    let mut acted_on = without(
+        &whole,
+        &["count", "update", "reschedule", "migrate", "spreads", "affinities", "constraints", "scaling", "disconnect"],
+    );
+    acted_on["stopOnClientAfter"] = whole["disconnect"]["stopOnClientAfter"].clone();
+    for task in acted_on["tasks"].as_array_mut().into_iter().flatten() {
+        *task = without(task, &["constraints", "affinities"]);
+    }
+    let tasks: Vec<Value> =
+        whole["tasks"].as_array().into_iter().flatten().map(|task| destructive_task(job, group, task)).collect();
+    let networks: Vec<Value> = whole["networks"].as_array().cloned().unwrap_or_default();
+    let task_constraints: Vec<&Value> =
+        whole["tasks"].as_array().into_iter().flatten().map(|task| &task["constraints"]).collect();
+    GroupPrint {
+        acted_on: digest(&json!([acted_on, meta, job.id])),
+        destructive: digest(&json!([tasks, whole["ephemeralDisk"], networks, whole["volumes"]])),
+        placement: digest(&json!([
+            job.constraints,
+            whole["constraints"],
+            task_constraints,
+            job.datacenters,
+            job.node_pool
+        ])),
+    }
+}
+
+/// The fields of a task whose change needs a new allocation.
+fn destructive_task(job: &JobSpec, group: &Group, task: &Value) -> Value {
+    let meta: std::collections::BTreeMap<_, _> = job.meta.iter().chain(&group.meta).collect();
+    let mut effective = json!(meta);
+    for (key, value) in task["meta"].as_object().into_iter().flatten() {
+        effective[key] = value.clone();
+    }
+    let fields = [
+        "name",
+        "driver",
+        "user",
+        "config",
+        "env",
+        "artifacts",
+        "templates",
+        "csiPlugin",
+        "volumeMounts",
+        "resources",
+        "identities",
+    ];
+    let mut picked: serde_json::Map<String, Value> =
+        fields.iter().map(|field| ((*field).to_owned(), task[*field].clone())).collect();
+    picked.insert("meta".to_owned(), effective);
+    picked.insert("renderTemplates".to_owned(), task["restart"]["renderTemplates"].clone());
+    picked.insert("logsDisabled".to_owned(), task["logs"]["disabled"].clone());
+    Value::Object(picked)
+}
+
+fn without(value: &Value, fields: &[&str]) -> Value {
+    let mut rest = value.clone();
+    if let Value::Object(map) = &mut rest {
+        for field in fields {
+            map.shift_remove(*field);
+        }
+    }
+    rest
+}
+
+/// SHA-256 of the value with sorted keys, so that the order in which a user wrote them does not count.
+fn digest(value: &Value) -> FieldsDigest {
+    let mut hasher = Sha256::new();
+    feed(&mut hasher, value);
+    let mut short = FieldsDigest::default();
+    short.copy_from_slice(&hasher.finalize()[..16]);
+    short
+}
+
+fn feed(hasher: &mut Sha256, value: &Value) {
+    match value {
+        Value::Object(map) => {
+            hasher.update(b"{");
+            let mut entries: Vec<_> = map.iter().filter(|(_, value)| !value.is_null()).collect();
+            entries.sort_by_key(|(key, _)| *key);
+            for (key, value) in entries {
+                hasher.update(key.as_bytes());
+                hasher.update([0]);
+                feed(hasher, value);
+            }
+            hasher.update(b"}");
+        }
+        Value::Array(items) => {
+            hasher.update(b"[");
+            items.iter().for_each(|item| feed(hasher, item));
+            hasher.update(b"]");
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            hasher.update(value.to_string().as_bytes());
+            hasher.update([1]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(yaml: &Value) -> Arc<Definition> {
+        Definition::new(&serde_json::from_value(yaml.clone()).unwrap(), "web")
+    }
+
+    fn base() -> Value {
+        json!({ "groups": [{ "name": "g", "count": 3, "tasks": [
+            { "name": "t", "driver": "mock", "config": { "a": 1, "b": [1, 2] }, "resources": { "memoryMB": 64 } }] }] })
+    }
+
+    fn changed(pointer: &str, value: Value) -> (GroupPrint, GroupPrint) {
+        let mut other = base();
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        other.pointer_mut(parent).unwrap()[field] = value;
+        (definition(&base()).print("g").unwrap(), definition(&other).print("g").unwrap())
+    }
+
+    #[test]
+    fn a_change_that_no_node_acts_on_leaves_allocations_current() {
+        for (field, value) in [
+            ("/priority", json!(70)),
+            ("/groups/0/count", json!(9)),
+            ("/groups/0/update", json!({ "maxParallel": 5 })),
+            ("/groups/0/spreads", json!([{ "attribute": "${node.datacenter}" }])),
+            ("/groups/0/reschedule", json!({ "attempts": 1, "interval": "1h" })),
+        ] {
+            let (before, after) = changed(field, value);
+            assert_eq!(before, after, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_task_needs_a_new_allocation() {
+        for (field, value) in [
+            ("/groups/0/tasks/0/config", json!({ "a": 2, "b": [1, 2] })),
+            ("/groups/0/tasks/0/env", json!({ "X": "1" })),
+            ("/groups/0/tasks/0/resources", json!({ "memoryMB": 65 })),
+            ("/meta", json!({ "k": "v" })),
+            ("/groups/0/networks", json!([{ "ports": [{ "label": "http" }] }])),
+            ("/groups/0/ephemeralDisk", json!({ "sizeMB": 400 })),
+        ] {
+            let (before, after) = changed(field, value);
+            assert_ne!(before.destructive, after.destructive, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_change_that_a_node_takes_over_is_made_in_place() {
+        for (field, value) in [
+            ("/groups/0/tasks/0/killTimeout", json!("9s")),
+            ("/groups/0/restart", json!({ "attempts": 9, "interval": "1h", "delay": "1s" })),
+            ("/groups/0/services", json!([{ "name": "s" }])),
+        ] {
+            let (before, after) = changed(field, value);
+            assert_eq!(before.destructive, after.destructive, "{field}");
+            assert_ne!(before.acted_on, after.acted_on, "{field}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_keys_does_not_count() {
+        let (before, after) = changed("/groups/0/tasks/0/config", json!({ "b": [1, 2], "a": 1 }));
+        assert_eq!(before, after);
+    }
+}

@@ -1,0 +1,337 @@
+//! What `Job.status` says: phase, summary, columns and conditions, from the job, its allocations and its last evaluation.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_api::allocation::{ClientStatus, DesiredStatus};
+use drover_api::condition::Wanted;
+use drover_api::job::{GroupSummary, JobConditionType as Type, JobPhase, JobReason as Reason, JobType};
+use drover_api::metric::AllocMetric;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::model::{Alloc, Job};
+use crate::validate::Violation;
+
+/// How long a blocked placement is still on its way before it needs a human.
+pub const BLOCKED_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
+
+/// What the status is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// All its allocations of this incarnation.
+    pub allocs: &'a [Arc<Alloc>],
+    /// Whether an evaluation is waiting or under way.
+    pub is_evaluating: bool,
+    /// For each group that found no place: why.
+    pub failed: &'a BTreeMap<String, AllocMetric>,
+    /// For each group: wanted and not placed.
+    pub queued: &'a BTreeMap<String, i64>,
+    /// Updates that wait for earlier ones.
+    pub held_back: i64,
+    /// Since when placement is blocked.
+    pub blocked_since: Option<Timestamp>,
+    /// What is wrong with the spec.
+    pub violations: &'a [Violation],
+    /// The group whose count `spec.scale` overrides, with the count in effect and the manifest's.
+    pub scaled: Option<(&'a str, i64, i64)>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// The status of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// pending, running or dead.
+    pub phase: JobPhase,
+    /// By group.
+    pub summary: BTreeMap<String, GroupSummary>,
+    /// Running and desired, as `3/3`.
+    pub running: String,
+    /// The conditions.
+    pub conditions: Vec<Wanted<Type, Reason>>,
+    /// The reason that matters most.
+    pub reason: Option<Reason>,
+    /// When it will say something else although nothing happens.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// Judges a job.
+pub fn judge(input: Input<'_>) -> Verdict {
+    let summary = summarize(&input);
+    let counts = Counts::new(&input);
+    let phase = phase(&input, &counts);
+    let mut conditions = Vec::new();
+    let stall = stall(&input, &counts);
+    conditions.push(ready(&input, &counts, phase, stall.as_ref()));
+    if let Some(stalled) = &stall {
+        conditions.push(stalled.clone());
+    } else if let Some(reconciling) = reconciling(&input, &counts) {
+        conditions.push(reconciling);
+    }
+    if !is_stopped(&input) && input.violations.is_empty() {
+        conditions.push(placed(&input));
+    }
+    if is_stopped(&input) {
+        conditions.push(Wanted::yes(
+            Type::Stopped,
+            Reason::Stopped,
+            "the job is stopped; set spec.stop to false to start it",
+        ));
+    }
+    if is_batch(&input) {
+        conditions.extend(batch_outcome(&counts));
+    }
+    if let Some((group, count, manifest)) = input.scaled {
+        let message = format!(
+            "spec.scale sets group {group} to {count}, over the {manifest} of spec.groups; remove spec.scale to use that one"
+        );
+        conditions.push(Wanted::yes(Type::ScaleOverride, Reason::ScaleInEffect, message));
+    }
+    let reason =
+        conditions.iter().find(|c| matches!(c.r#type, Type::Stalled | Type::Reconciling)).or(conditions.first());
+    let reason = reason.map(|condition| condition.reason);
+    let wake_at = input.blocked_since.filter(|_| stall.is_none()).map(|since| since + BLOCKED_PATIENCE);
+    Verdict { phase, summary, running: format!("{}/{}", counts.running, counts.desired), conditions, reason, wake_at }
+}
+
+fn is_stopped(input: &Input<'_>) -> bool {
+    input.job.stopped
+}
+
+fn is_batch(input: &Input<'_>) -> bool {
+    matches!(input.job.definition.job_type(), JobType::Batch | JobType::Sysbatch)
+}
+
+struct Counts {
+    desired: i64,
+    running: i64,
+    healthy: i64,
+    complete: i64,
+    /// Failed allocations that hold their slot: nothing will replace them.
+    failed: Vec<String>,
+    /// Failed allocations whose replacement waits for its time.
+    rescheduling: i64,
+    live: i64,
+    stopping: i64,
+    total: i64,
+    first_failure: Option<String>,
+}
+
+impl Counts {
+    fn new(input: &Input<'_>) -> Self {
+        let wanted: i64 = match input.job.definition.job_type() {
+            JobType::Service | JobType::Batch => input.job.counts.values().sum(),
+            JobType::System | JobType::Sysbatch => {
+                let there =
+                    input.allocs.iter().filter(|alloc| alloc.desired == DesiredStatus::Run && !alloc.is_deleting);
+                let slots: std::collections::BTreeSet<_> =
+                    there.map(|alloc| (&alloc.group, &alloc.node, alloc.index)).collect();
+                i64::try_from(slots.len()).unwrap_or(i64::MAX) + input.queued.values().sum::<i64>()
+            }
+        };
+        let mut counts = Self {
+            desired: if input.job.stopped { 0 } else { wanted },
+            running: 0,
+            healthy: 0,
+            complete: 0,
+            failed: Vec::new(),
+            rescheduling: 0,
+            live: 0,
+            stopping: 0,
+            total: 0,
+            first_failure: None,
+        };
+        let replaced: std::collections::BTreeSet<&str> =
+            input.allocs.iter().filter_map(|alloc| alloc.previous.as_deref()).collect();
+        for alloc in input.allocs {
+            counts.add(alloc, replaced.contains(&*alloc.key.name));
+        }
+        counts
+    }
+
+    fn add(&mut self, alloc: &Alloc, is_replaced: bool) {
+        self.total += 1;
+        self.live += i64::from(!alloc.is_client_terminal() && !alloc.has_ended);
+        if alloc.is_server_terminal() {
+            self.stopping += i64::from(!alloc.is_client_terminal() && !alloc.has_ended);
+            return;
+        }
+        match alloc.client {
+            ClientStatus::Running => {
+                self.running += 1;
+                self.healthy += i64::from(alloc.health == Some(true));
+            }
+            ClientStatus::Complete if !is_replaced => self.complete += 1,
+            ClientStatus::Failed if !is_replaced && alloc.follow_up.is_some() => self.rescheduling += 1,
+            ClientStatus::Failed if !is_replaced => {
+                self.first_failure.get_or_insert_with(|| alloc.key.name.to_string());
+                self.failed.push(alloc.key.name.to_string());
+            }
+            ClientStatus::Pending
+            | ClientStatus::Complete
+            | ClientStatus::Failed
+            | ClientStatus::Lost
+            | ClientStatus::Unknown => {}
+        }
+    }
+}
+
+fn phase(input: &Input<'_>, counts: &Counts) -> JobPhase {
+    let waits_for_launch =
+        input.job.definition.spec.periodic.is_some() || input.job.definition.spec.parameterized.is_some();
+    if input.job.definition.job_type() == JobType::System || waits_for_launch {
+        return if is_stopped(input) && counts.live == 0 { JobPhase::Dead } else { JobPhase::Running };
+    }
+    if counts.live > 0 {
+        return JobPhase::Running;
+    }
+    if input.is_evaluating || counts.rescheduling > 0 || !input.failed.is_empty() || !input.violations.is_empty() {
+        return JobPhase::Pending;
+    }
+    if counts.total > 0 || is_stopped(input) || counts.desired == 0 { JobPhase::Dead } else { JobPhase::Pending }
+}
+
+fn summarize(input: &Input<'_>) -> BTreeMap<String, GroupSummary> {
+    let names = input.job.definition.spec.groups.iter().map(|group| group.name.clone());
+    let mut summary: BTreeMap<String, GroupSummary> = names.map(|name| (name, GroupSummary::default())).collect();
+    for alloc in input.allocs {
+        let group = summary.entry(alloc.group.clone()).or_default();
+        let field = match alloc.client {
+            ClientStatus::Pending => &mut group.starting,
+            ClientStatus::Running => &mut group.running,
+            ClientStatus::Complete => &mut group.complete,
+            ClientStatus::Failed => &mut group.failed,
+            ClientStatus::Lost => &mut group.lost,
+            ClientStatus::Unknown => &mut group.unknown,
+        };
+        *field += 1;
+    }
+    for (group, queued) in input.queued {
+        summary.entry(group.clone()).or_default().queued = *queued;
+    }
+    summary
+}
+
+/// What needs a human, if anything does.
+fn stall(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {
+    if !input.violations.is_empty() {
+        let texts: Vec<String> = input.violations.iter().map(ToString::to_string).collect();
+        return Some(Wanted::yes(Type::Stalled, Reason::InvalidSpec, texts.join("; ")));
+    }
+    if is_stopped(input) {
+        return None;
+    }
+    if input.blocked_since.is_some_and(|since| input.now.duration_since(since) >= BLOCKED_PATIENCE) {
+        return Some(Wanted::yes(Type::Stalled, Reason::PlacementBlocked, explain_all(input.failed)));
+    }
+    let name = counts.first_failure.as_ref()?;
+    let (n, reason) =
+        (counts.failed.len(), if is_batch(input) { Reason::Failed } else { Reason::ReschedulesExhausted });
+    let message = format!(
+        "{n} {} failed and will not be rescheduled; kubectl describe alloc/{name} says why; change the job, or delete the allocation to try again",
+        if n == 1 { "allocation" } else { "allocations" }
+    );
+    Some(Wanted::yes(Type::Stalled, reason, message))
+}
+
+fn reconciling(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {
+    let yes = |reason, message: String| Some(Wanted::yes(Type::Reconciling, reason, message));
+    if is_stopped(input) {
+        let message = "its allocations are being stopped".to_owned();
+        return if counts.live > 0 { yes(Reason::Stopping, message) } else { None };
+    }
+    if !input.failed.is_empty() {
+        return yes(Reason::Placing, explain_all(input.failed));
+    }
+    if counts.rescheduling > 0 {
+        return yes(Reason::Rescheduling, "failed allocations wait for their reschedule".to_owned());
+    }
+    let is_settled = if is_batch(input) {
+        counts.complete >= counts.desired
+    } else {
+        counts.healthy >= counts.desired && input.held_back == 0 && !input.is_evaluating && counts.stopping == 0
+    };
+    if is_settled {
+        return None;
+    }
+    if is_batch(input) && counts.running > 0 {
+        return yes(Reason::Running, "its tasks run".to_owned());
+    }
+    yes(Reason::Placing, "allocations are being placed, started or replaced".to_owned())
+}
+
+fn ready(
+    input: &Input<'_>,
+    counts: &Counts,
+    phase: JobPhase,
+    stall: Option<&Wanted<Type, Reason>>,
+) -> Wanted<Type, Reason> {
+    if let Some(stall) = stall {
+        return Wanted::no(Type::Ready, stall.reason, stall.message.clone());
+    }
+    if is_stopped(input) {
+        return Wanted::no(Type::Ready, Reason::Stopped, "the job is stopped");
+    }
+    if let Some(going_on) = reconciling(input, counts) {
+        return Wanted::no(Type::Ready, going_on.reason, going_on.message);
+    }
+    if is_batch(input) {
+        return if phase == JobPhase::Dead {
+            Wanted::yes(Type::Ready, Reason::Completed, "all allocations are complete")
+        } else {
+            Wanted::no(Type::Ready, Reason::Running, "its tasks run")
+        };
+    }
+    Wanted::yes(Type::Ready, Reason::AllHealthy, "all desired allocations are running and healthy")
+}
+
+fn placed(input: &Input<'_>) -> Wanted<Type, Reason> {
+    if input.failed.is_empty() {
+        Wanted::yes(Type::Placed, Reason::AllPlaced, "every wanted allocation has a node")
+    } else {
+        Wanted::no(Type::Placed, Reason::NotPlaced, explain_all(input.failed))
+    }
+}
+
+fn batch_outcome(counts: &Counts) -> Option<Wanted<Type, Reason>> {
+    if let Some(name) = &counts.first_failure {
+        return Some(Wanted::yes(Type::Failed, Reason::Failed, format!("allocation {name} failed")));
+    }
+    (counts.desired > 0 && counts.complete >= counts.desired)
+        .then(|| Wanted::yes(Type::Complete, Reason::Completed, "all allocations are complete"))
+}
+
+fn explain_all(failed: &BTreeMap<String, AllocMetric>) -> String {
+    failed.iter().map(|(group, metric)| format!("group {group}: {}", explain(metric))).collect::<Vec<_>>().join("; ")
+}
+
+/// Why a group found no place, in one sentence, with what would help.
+pub fn explain(metric: &AllocMetric) -> String {
+    if metric.nodes_evaluated == 0 {
+        let ready: i64 = metric.nodes_available.values().sum();
+        return format!(
+            "no ready node in pool {} and the job's datacenters ({ready} ready in other datacenters); start an agent there, make a node eligible, or change nodePool or datacenters",
+            metric.node_pool
+        );
+    }
+    let all = metric.nodes_evaluated;
+    let mut parts = Vec::new();
+    for (rule, n) in &metric.constraint_filtered {
+        parts.push(match rule.as_str() {
+            "missingDrivers" => format!("a driver of its tasks is missing or unhealthy on {n} of {all} nodes (kubectl get cnode -o wide shows the drivers)"),
+            "missingDevices" => format!("a device is missing on {n} of {all} nodes"),
+            "missingHostVolumes" => format!("a host volume is missing on {n} of {all} nodes"),
+            "missingNetwork" => format!("a network mode is missing on {n} of {all} nodes"),
+            rule => format!("filtered by {rule} on {n} of {all} nodes"),
+        });
+    }
+    for (dimension, n) in &metric.dimension_exhausted {
+        parts.push(format!("{dimension} exhausted on {n} of {all} nodes"));
+    }
+    if !metric.dimension_exhausted.is_empty() {
+        parts.push("add nodes, stop other jobs, or ask for less".to_owned());
+    }
+    parts.join(", ")
+}

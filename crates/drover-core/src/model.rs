@@ -1,0 +1,194 @@
+//! What the scheduler knows of jobs, nodes and allocations: the objects of `drover-api` without what no decision needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use drover_api::allocation::{
+    AllocatedResources, ClientStatus, DesiredStatus, DesiredTransition, FollowUp, RescheduleTracker,
+};
+use drover_api::client_node::NodePhase;
+use jiff::Timestamp;
+
+use crate::definition::Definition;
+use crate::ids::{AllocKey, JobKey, NodeName, Uid};
+
+/// A job that is to run, or to be stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Which one.
+    pub key: JobKey,
+    /// Its incarnation.
+    pub uid: Uid,
+    /// Its metadata.generation.
+    pub generation: i64,
+    /// The version in effect.
+    pub version: i64,
+    /// That version, complete.
+    pub definition: Arc<Definition>,
+    /// Whether nothing of it is to run: stopped, being deleted, or in a namespace that is.
+    pub stopped: bool,
+    /// How many allocations of each group are wanted now (scale included).
+    pub counts: BTreeMap<String, i64>,
+}
+
+/// Amounts of a node, or of what is placed on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amounts {
+    /// MHz.
+    pub cpu: i64,
+    /// MiB.
+    pub memory_mb: i64,
+    /// MiB.
+    pub disk_mb: i64,
+}
+
+/// A driver's state on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverState {
+    /// It works.
+    Healthy,
+    /// It is there and does not work.
+    Unhealthy,
+    /// It is not there.
+    Undetected,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Which one.
+    pub name: NodeName,
+    /// Where it is.
+    pub datacenter: String,
+    /// Its pool.
+    pub pool: String,
+    /// Its class, as the operator named it.
+    pub class: String,
+    /// Where it stands.
+    pub phase: NodePhase,
+    /// Whether new allocations may be placed on it.
+    pub is_eligible: bool,
+    /// Whether it is being drained.
+    pub is_draining: bool,
+    /// Facts about it.
+    pub attributes: BTreeMap<String, String>,
+    /// Key and value pairs, the operator's over the agent's.
+    pub meta: BTreeMap<String, String>,
+    /// What allocations can be given.
+    pub allocatable: Amounts,
+    /// Cores that allocations can be given, with the MHz of one core.
+    pub cores: BTreeSet<i64>,
+    /// MHz of one core.
+    pub core_mhz: i64,
+    /// Its drivers; one that is missing here is judged by its attribute.
+    pub drivers: BTreeMap<String, DriverState>,
+    /// Addresses for ports, by alias.
+    pub host_networks: Vec<(String, IpAddr)>,
+    /// Network modes besides host and none.
+    pub network_modes: BTreeSet<String>,
+    /// Ports that allocations do not get.
+    pub reserved_ports: BTreeSet<u16>,
+    /// First and last dynamic port.
+    pub dynamic_ports: (u16, u16),
+    /// Directories that groups can mount: whether each can only be read.
+    pub host_volumes: BTreeMap<String, bool>,
+    /// Most allocations on it.
+    pub max_allocs: Option<i64>,
+    /// The hash that nodes alike to the scheduler share.
+    pub computed_class: String,
+}
+
+impl Node {
+    /// Whether new allocations may be placed on it now.
+    pub fn is_ready(&self) -> bool {
+        self.phase == NodePhase::Ready && self.is_eligible && !self.is_draining
+    }
+}
+
+/// One instance of a group on a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alloc {
+    /// Which one.
+    pub key: AllocKey,
+    /// Its id.
+    pub uid: Uid,
+    /// Its job.
+    pub job: JobKey,
+    /// Its job's incarnation.
+    pub job_uid: Uid,
+    /// The version that it runs.
+    pub job_version: i64,
+    /// Its group.
+    pub group: String,
+    /// Its slot.
+    pub index: i64,
+    /// Its node.
+    pub node: NodeName,
+    /// What is wanted of it.
+    pub desired: DesiredStatus,
+    /// How it fares.
+    pub client: ClientStatus,
+    /// What is to become of it next.
+    pub transition: DesiredTransition,
+    /// Name of the allocation that it replaced.
+    pub previous: Option<Arc<str>>,
+    /// The delayed evaluation that it waits for.
+    pub follow_up: Option<FollowUp>,
+    /// What it holds.
+    pub resources: Arc<AllocatedResources>,
+    /// The verdict on its health.
+    pub health: Option<bool>,
+    /// Whether every task of it ended well.
+    pub ran_successfully: bool,
+    /// When it last ended or changed: the base of reschedule delays.
+    pub last_event_at: Timestamp,
+    /// The reschedules that led to it.
+    pub tracker: Option<RescheduleTracker>,
+    /// Whether somebody is deleting its object.
+    pub is_deleting: bool,
+    /// Whether its agent reported that nothing of it is left.
+    pub has_ended: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+impl Alloc {
+    /// Whether it is to end.
+    pub fn is_server_terminal(&self) -> bool {
+        self.is_deleting || matches!(self.desired, DesiredStatus::Stop | DesiredStatus::Evict)
+    }
+
+    /// Whether it has ended.
+    pub fn is_client_terminal(&self) -> bool {
+        self.client.is_terminal()
+    }
+
+    /// Whether it is to end or has ended.
+    pub fn is_terminal(&self) -> bool {
+        self.is_server_terminal() || self.is_client_terminal()
+    }
+}
+
+/// Ports written as a list and ranges, as `22,80,8500-8600`. Parts that are no ports are left out.
+pub fn parse_ports(text: &str) -> BTreeSet<u16> {
+    let mut ports = BTreeSet::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
+            ports.extend(first..=last);
+        }
+    }
+    ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_lists_and_ranges() {
+        let ports = parse_ports("22, 80,8500-8502,x,70000");
+        assert_eq!(ports.into_iter().collect::<Vec<_>>(), [22, 80, 8500, 8501, 8502]);
+    }
+}

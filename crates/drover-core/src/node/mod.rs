@@ -1,0 +1,3 @@
+//! Decisions about nodes: who is silent for too long.
+
+pub mod heartbeat;
