@@ -1,1 +1,3 @@
 //! The decisions of drover.
+
+pub mod lifecycle;
