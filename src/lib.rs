@@ -1,3 +1,8 @@
 //! The shells of drover: the controller and the node agent, around the decisions of `drover-core`.
 
+pub mod clock;
+pub mod config;
+pub mod shutdown;
 pub mod store;
+pub mod supervisor;
+pub mod telemetry;

@@ -1,2 +1,52 @@
-//! The daemon.
-fn main() {}
+//! The daemon: one binary, one role per process.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use drover::telemetry::{self, LogFormat};
+
+#[derive(Parser)]
+#[command(name = "droverd", version, about = "Runs a part of drover")]
+struct Cli {
+    /// What is logged: a level, or a list like `drover=debug,kube=warn`.
+    #[arg(long, global = true, env = "DROVER_LOG", default_value = "info")]
+    log: String,
+    /// How log lines look.
+    #[arg(long, global = true, env = "DROVER_LOG_FORMAT", value_enum, default_value_t)]
+    log_format: LogFormat,
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Owns the tasks of one agent and outlives it. Started by the agent.
+    #[command(hide = true)]
+    Supervisor {
+        /// The agent's state folder.
+        #[arg(long)]
+        state_dir: PathBuf,
+        /// Start it as nobody's child, and return.
+        #[arg(long)]
+        detach: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match telemetry::init(&cli.log, cli.log_format).and_then(|()| run(cli.role)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(role: Role) -> anyhow::Result<()> {
+    match role {
+        Role::Supervisor { state_dir, detach: true } => Ok(drover::supervisor::detach(&state_dir)?),
+        Role::Supervisor { state_dir, detach: false } => drover::supervisor::run(&state_dir),
+    }
+}

@@ -6,6 +6,7 @@ pub mod defaults;
 pub mod definition;
 pub mod ids;
 pub mod job_status;
+pub mod lifecycle;
 pub mod model;
 pub mod node;
 pub mod scheduler;

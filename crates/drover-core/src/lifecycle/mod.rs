@@ -1,0 +1,22 @@
+//! What happens to the tasks of one allocation, and when.
+//!
+//! Input: the tasks' places in the lifecycle, their states and the time. Output: open gates, reactions, a derived client status,
+//! the order of a kill, the next restart. The agent's runners carry these out.
+//!
+//! Invariants: every function is total; the same input gives the same answer (randomness is passed in as a number).
+//!
+//! Must never know: processes, drivers, files, the API server, a clock.
+
+mod coordinator;
+mod kill_order;
+mod reaction;
+mod restart;
+mod stage;
+mod status;
+
+pub use coordinator::{Coordinator, Gates};
+pub use kill_order::kill_stages;
+pub use reaction::{KillCause, Reaction, react};
+pub use restart::{Decision, ExitFacts, NotRestarting, RestartMode, RestartPolicy, RestartReason, RestartTracker};
+pub use stage::{Hook, Progress, RunState, Stage, TaskPlace};
+pub use status::{DerivedStatus, StatusInput, derive_status};

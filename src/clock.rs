@@ -1,0 +1,20 @@
+//! The one clock of the shells, so that tests and the simulator can give them another one.
+
+use jiff::Timestamp;
+
+/// Tells the time of day. Waits use tokio's time instead, which tests can pause.
+pub trait Clock: Clone + Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
+        Timestamp::now()
+    }
+}

@@ -1,0 +1,3 @@
+//! The configuration of each role: read once at the start, checked, and handed on in parts.
+
+pub mod agent;

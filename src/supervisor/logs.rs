@@ -1,0 +1,403 @@
+//! Collects the output of tasks from FIFOs into rotated files `<task>.<stream>.<n>`.
+//!
+//! Everything that is read is written at once, so a reader of the file is never behind. The directory belongs to tasks too:
+//! it is opened beneath the allocation's directory without following links, and only regular files of our own are written.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+use tokio_util::sync::CancellationToken;
+
+use super::protocol::{Credentials, LogSpec};
+use super::sys;
+
+const READ_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    /// One buffer for all streams: nothing awaits between filling and emptying it.
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+/// The two streams of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+/// The ends of one stream: the supervisor's for reading, and the task's.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    reader: AsyncFd<OwnedFd>,
+    rotator: Rotator,
+}
+
+/// Opens the collecting end of a stream, making the FIFO when it is not there yet.
+pub(super) fn open_pipe(spec: &LogSpec, stream: Stream, owner: Option<&Credentials>) -> io::Result<Pipe> {
+    let dir = fifo_dir(spec)?;
+    let name = fifo_name(spec, stream);
+    match rustix::fs::mkfifoat(&dir, &name, Mode::RUSR | Mode::WUSR) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(context(error, format!("fifo {}/{name} cannot be made", spec.fifo_dir))),
+    }
+    let reader = open_fifo(&dir, &name, OFlags::NONBLOCK)?;
+    if let Some(owner) = owner {
+        let uid = rustix::fs::Uid::from_raw(owner.uid);
+        // The task may open /dev/stdout again, which asks for the rights of the FIFO itself.
+        rustix::fs::fchown(&reader, Some(uid), None)?;
+    }
+    let rotator = Rotator::open(spec, stream)?;
+    Ok(Pipe { reader: sys::watch_owned(reader)?, rotator })
+}
+
+/// Opens the task's end: for reading too, so that it gets no SIGPIPE when the supervisor dies.
+pub(super) fn open_task_end(spec: &LogSpec, stream: Stream) -> io::Result<OwnedFd> {
+    open_fifo(&fifo_dir(spec)?, &fifo_name(spec, stream), OFlags::empty())
+}
+
+/// Removes the FIFOs of a task that has ended.
+pub(super) fn remove_fifos(spec: &LogSpec) -> io::Result<()> {
+    let dir = fifo_dir(spec)?;
+    for stream in [Stream::Stdout, Stream::Stderr] {
+        match rustix::fs::unlinkat(&dir, fifo_name(spec, stream), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Carries output into files until `ended`, then takes what is left in the pipe.
+pub(super) async fn collect(mut pipe: Pipe, ended: CancellationToken) {
+    loop {
+        tokio::select! {
+            biased;
+            () = ended.cancelled() => break,
+            ready = pipe.reader.readable() => {
+                let Ok(mut guard) = ready else { break };
+                match BUFFER.with_borrow_mut(|buffer| transfer(guard.get_inner(), buffer, &mut pipe.rotator)) {
+                    Ok(n) if n < READ_BYTES => guard.clear_ready(),
+                    Ok(_) => {}
+                    Err(Errno::AGAIN) => guard.clear_ready(),
+                    Err(error) => {
+                        tracing::error!(error = %error, stream = pipe.rotator.prefix, "task output cannot be read any more");
+                        break;
+                    }
+                }
+            }
+        }
+        // One chatty task must not starve the others.
+        tokio::task::yield_now().await;
+    }
+    BUFFER.with_borrow_mut(|buffer| {
+        while matches!(transfer(pipe.reader.get_ref(), buffer, &mut pipe.rotator), Ok(n) if n > 0) {}
+    });
+}
+
+fn transfer(reader: &OwnedFd, buffer: &mut [u8], rotator: &mut Rotator) -> rustix::io::Result<usize> {
+    let n = rustix::io::read(reader, &mut *buffer)?;
+    rotator.write(&buffer[..n]);
+    Ok(n)
+}
+
+fn fifo_dir(spec: &LogSpec) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(spec.fifo_dir.as_str(), flags, Mode::empty())
+        .map_err(|error| context(error, format!("fifo directory {} cannot be opened", spec.fifo_dir)))
+}
+
+fn fifo_name(spec: &LogSpec, stream: Stream) -> String {
+    format!(".{}.{}.fifo", spec.task, stream.name())
+}
+
+fn open_fifo(dir: &OwnedFd, name: &str, more: OFlags) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::openat(dir, name, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | more, Mode::empty())
+        .map_err(|error| context(error, format!("fifo {name} cannot be opened")))?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+    if kind != FileType::Fifo {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is not a fifo")));
+    }
+    Ok(fd)
+}
+
+fn context(error: Errno, what: String) -> io::Error {
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// Writes a stream into numbered files of bounded size and number.
+#[derive(Debug)]
+pub(super) struct Rotator {
+    dir: OwnedFd,
+    prefix: String,
+    max_files: usize,
+    max_bytes: u64,
+    indexes: BTreeSet<u64>,
+    file: Option<OwnedFd>,
+    size: u64,
+    lost: u64,
+}
+
+impl Rotator {
+    /// Continues in the highest file that exists, else begins with number 0.
+    pub(super) fn open(spec: &LogSpec, stream: Stream) -> io::Result<Self> {
+        let dir = open_log_dir(Path::new(&spec.alloc_dir)).map_err(|error| {
+            io::Error::new(error.kind(), format!("log directory of {} cannot be opened: {error}", spec.alloc_dir))
+        })?;
+        let prefix = format!("{}.{}.", spec.task, stream.name());
+        let indexes = existing_indexes(&dir, &prefix)?;
+        let mut rotator = Self {
+            dir,
+            prefix,
+            max_files: usize::try_from(spec.max_files.max(1)).unwrap_or(usize::MAX),
+            max_bytes: spec.max_file_bytes.max(1),
+            indexes,
+            file: None,
+            size: 0,
+            lost: 0,
+        };
+        let index = rotator.indexes.last().copied().unwrap_or(0);
+        rotator.open_file(index)?;
+        Ok(rotator)
+    }
+
+    /// Writes all bytes. What a full disk refuses is counted and told in the log once there is room again: a task never waits for it.
+    pub(super) fn write(&mut self, mut bytes: &[u8]) {
+        if self.lost > 0 {
+            let note = format!("[drover: {} bytes of output were lost: the disk was full]\n", self.lost);
+            let lost = std::mem::take(&mut self.lost);
+            if self.append(note.as_bytes()).is_err() {
+                self.lost += lost;
+            }
+        }
+        while !bytes.is_empty() {
+            match self.write_part(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(error) => {
+                    if self.lost == 0 {
+                        tracing::warn!(error = %error, stream = self.prefix, "task output is lost");
+                    }
+                    self.lost += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes what belongs into the current file: everything when it fits, else up to the last newline that fits (the rest is
+    /// another file's), else as much as there is room for.
+    fn write_part(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.file.is_none() || self.size >= self.max_bytes {
+            self.rotate()?;
+        }
+        let room = usize::try_from(self.max_bytes.saturating_sub(self.size)).unwrap_or(usize::MAX);
+        if bytes.len() <= room {
+            return self.append(bytes).map(|()| bytes.len());
+        }
+        match bytes[..room].iter().rposition(|byte| *byte == b'\n') {
+            Some(newline) => {
+                self.append(&bytes[..=newline])?;
+                self.size = self.max_bytes;
+                Ok(newline + 1)
+            }
+            None => self.append(&bytes[..room]).map(|()| room),
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(file) = &self.file else { return Err(io::ErrorKind::NotFound.into()) };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let n = match rustix::io::write(file, rest) {
+                Ok(n) => n,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            self.size = self.size.saturating_add(u64::try_from(n).unwrap_or(u64::MAX));
+            rest = &rest[n..];
+        }
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let next = self.indexes.last().map_or(0, |last| last + 1);
+        self.open_file(next)?;
+        while self.indexes.len() > self.max_files {
+            let Some(oldest) = self.indexes.pop_first() else { break };
+            match rustix::fs::unlinkat(&self.dir, format!("{}{oldest}", self.prefix), AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn open_file(&mut self, index: u64) -> io::Result<()> {
+        let name = format!("{}{index}", self.prefix);
+        let file = match open_own_file(&self.dir, &name)? {
+            Some(file) => file,
+            None => {
+                // Not a file of ours: a task put something there.
+                rustix::fs::unlinkat(&self.dir, &name, AtFlags::empty())?;
+                open_own_file(&self.dir, &name)?
+                    .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("log file {name} is not ours")))?
+            }
+        };
+        self.size = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+        self.file = Some(file);
+        self.indexes.insert(index);
+        Ok(())
+    }
+}
+
+/// Opens a regular file of our own, or makes it; `None` when something else stands there.
+fn open_own_file(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o644)) {
+        Ok(file) => file,
+        Err(Errno::LOOP | Errno::NXIO) => return Ok(None),
+        Err(error) => return Err(context(error, format!("log file {name} cannot be opened"))),
+    };
+    let stat = rustix::fs::fstat(&file)?;
+    let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+        && stat.st_nlink == 1;
+    Ok(is_ours.then_some(file))
+}
+
+/// Opens `alloc/logs` beneath the allocation's directory; a link on the way is refused.
+fn open_log_dir(alloc_dir: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::openat(CWD, alloc_dir, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    Ok(rustix::fs::openat2(root.as_fd(), "alloc/logs", flags, Mode::empty(), resolve)?)
+}
+
+fn existing_indexes(dir: &OwnedFd, prefix: &str) -> io::Result<BTreeSet<u64>> {
+    let mut indexes = BTreeSet::new();
+    for entry in rustix::fs::Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy();
+        if let Some(index) = name.strip_prefix(prefix).and_then(|index| index.parse().ok()) {
+            indexes.insert(index);
+        }
+    }
+    Ok(indexes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Logs {
+        dir: tempfile::TempDir,
+    }
+
+    impl Logs {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().expect("a directory");
+            std::fs::create_dir_all(dir.path().join("alloc/logs")).expect("log directory");
+            Self { dir }
+        }
+
+        fn rotator(&self, max_files: u32, max_file_bytes: u64) -> Rotator {
+            let alloc_dir = self.dir.path().to_string_lossy().into_owned();
+            let spec = LogSpec { alloc_dir, fifo_dir: String::new(), task: "t".into(), max_files, max_file_bytes };
+            Rotator::open(&spec, Stream::Stdout).expect("a rotator")
+        }
+
+        fn write(&self, max_files: u32, max_file_bytes: u64, writes: &[&str]) {
+            let mut rotator = self.rotator(max_files, max_file_bytes);
+            for text in writes {
+                rotator.write(text.as_bytes());
+            }
+        }
+
+        fn files(&self) -> Vec<(String, String)> {
+            let mut files: Vec<(String, String)> = std::fs::read_dir(self.dir.path().join("alloc/logs"))
+                .expect("log directory")
+                .map(|entry| entry.expect("an entry").path())
+                .map(|path| {
+                    let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+                    (name, std::fs::read_to_string(path).expect("text"))
+                })
+                .collect();
+            files.sort();
+            files
+        }
+
+        fn sizes(&self) -> Vec<usize> {
+            self.files().into_iter().map(|(_, text)| text.len()).collect()
+        }
+    }
+
+    #[test]
+    fn a_121_a_long_line_is_split_at_the_size() {
+        let logs = Logs::new();
+        logs.write(10, 5, &["abcdefgh"]);
+        let wanted = [("t.stdout.0".to_owned(), "abcde".to_owned()), ("t.stdout.1".to_owned(), "fgh".to_owned())];
+        assert_eq!(logs.files(), wanted);
+    }
+
+    #[test]
+    fn a_122_lines_stay_whole_when_they_fit() {
+        let logs = Logs::new();
+        logs.write(10, 5, &["ab\ncdef\n", "1234567890", "\n"]);
+        assert_eq!(logs.sizes(), [3, 5, 5, 5, 1]);
+    }
+
+    #[test]
+    fn a_123_only_the_newest_files_are_kept() {
+        let logs = Logs::new();
+        logs.write(2, 2, &["abcdefghijklm"]);
+        let names: Vec<String> = logs.files().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["t.stdout.5", "t.stdout.6"]);
+    }
+
+    #[test]
+    fn a_124_a_restart_continues_in_the_highest_file() {
+        let logs = Logs::new();
+        logs.write(10, 5, &["abcd"]);
+        logs.write(10, 5, &["efghijkl"]);
+        assert_eq!(logs.sizes(), [5, 5, 2]);
+    }
+
+    #[test]
+    fn must_survive_a_link_in_the_place_of_a_log_file() {
+        let logs = Logs::new();
+        let victim = logs.dir.path().join("victim");
+        std::fs::write(&victim, "precious").expect("a file");
+        let link = logs.dir.path().join("alloc/logs/t.stdout.0");
+        std::os::unix::fs::symlink(&victim, &link).expect("a link");
+        logs.write(10, 100, &["output"]);
+        assert_eq!(std::fs::read_to_string(&victim).expect("text"), "precious");
+        assert_eq!(std::fs::read_to_string(&link).expect("text"), "output");
+        assert!(!link.symlink_metadata().expect("metadata").is_symlink());
+    }
+
+    #[test]
+    fn must_survive_a_link_in_the_place_of_the_log_directory() {
+        let logs = Logs::new();
+        std::fs::remove_dir(logs.dir.path().join("alloc/logs")).expect("removed");
+        std::os::unix::fs::symlink("/tmp", logs.dir.path().join("alloc/logs")).expect("a link");
+        let alloc_dir = logs.dir.path().to_string_lossy().into_owned();
+        let spec = LogSpec { alloc_dir, fifo_dir: String::new(), task: "t".into(), max_files: 1, max_file_bytes: 1 };
+        assert!(Rotator::open(&spec, Stream::Stdout).is_err());
+    }
+}

@@ -1,0 +1,425 @@
+//! The table of tasks and one watcher per task, which sees it through from start to acknowledged end.
+//!
+//! A task has ended when its first process is a zombie. Then the rest of its group and session is killed, the result is read,
+//! the output is taken to its end, and only then subscribers hear of it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::processes::{self, Stat};
+use super::protocol::{Exit, Handle, Refusal, RefusalCode, ServerFrame, StartSpec, TaskReport};
+use super::spawn::{self, Started};
+use super::{logs, sys};
+
+/// How long the rest of a killed group may take to vanish before its end is told all the same.
+const GROUP_END: Duration = Duration::from_secs(15);
+/// The longest grace of a task when the node is powered off.
+const POWER_OFF_GRACE: Duration = Duration::from_secs(5);
+/// Stop requests per task that wait; more are refused.
+const STOP_QUEUE: usize = 16;
+/// More tasks than this are refused: descriptors are finite.
+const MAX_TASKS: usize = 4096;
+
+/// All tasks of this supervisor.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    entries: RefCell<BTreeMap<String, Entry>>,
+    subscribers: RefCell<Vec<mpsc::Sender<ServerFrame>>>,
+    tracker: TaskTracker,
+    sweeps: RefCell<Vec<oneshot::Sender<Rc<Vec<Stat>>>>>,
+    sweep_wanted: Notify,
+    orphans_wanted: Notify,
+    open_files: u64,
+    closing: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    handle: Handle,
+    parentage: Parentage,
+    pidfd: Rc<OwnedFd>,
+    stops: mpsc::Sender<Stop>,
+    exit: Option<Exit>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parentage {
+    Child,
+    Adopted,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stop {
+    signal: i32,
+    grace: Duration,
+}
+
+impl Tasks {
+    /// An empty table; tasks get this soft limit of open files.
+    pub(super) fn new(open_files: u64) -> Rc<Self> {
+        Rc::new(Self {
+            entries: RefCell::default(),
+            subscribers: RefCell::default(),
+            tracker: TaskTracker::new(),
+            sweeps: RefCell::default(),
+            sweep_wanted: Notify::new(),
+            orphans_wanted: Notify::new(),
+            open_files,
+            closing: Cell::new(false),
+        })
+    }
+
+    /// Starts a task and its watcher.
+    pub(super) fn start(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
+        self.check_room(&spec.id)?;
+        let started = spawn::start(spec, self.open_files)?;
+        self.enter(started, Parentage::Child)
+    }
+
+    /// Watches a task that an earlier supervisor started; one that is known already is left as it is.
+    pub(super) fn adopt(self: &Rc<Self>, handle: &Handle) -> Result<Handle, Refusal> {
+        if let Some(entry) = self.entries.borrow().get(&handle.id) {
+            return Ok(entry.handle.clone());
+        }
+        self.check_room(&handle.id)?;
+        let started = spawn::adopt(handle)?;
+        self.enter(started, Parentage::Adopted)
+    }
+
+    fn check_room(&self, id: &str) -> Result<(), Refusal> {
+        let entries = self.entries.borrow();
+        if self.closing.get() {
+            return Err(Refusal::new(RefusalCode::StartFailed, "the supervisor is shutting down"));
+        }
+        if entries.contains_key(id) {
+            return Err(Refusal::new(RefusalCode::TaskExists, format!("task {id} exists")));
+        }
+        if entries.len() >= MAX_TASKS {
+            let message = format!("this supervisor has {MAX_TASKS} tasks, the most it takes: stop some");
+            return Err(Refusal::new(RefusalCode::StartFailed, message));
+        }
+        Ok(())
+    }
+
+    fn enter(self: &Rc<Self>, started: Started, parentage: Parentage) -> Result<Handle, Refusal> {
+        let Started { handle, pidfd, pipes } = started;
+        let pidfd = Rc::new(pidfd);
+        let (stops, stop_queue) = mpsc::channel(STOP_QUEUE);
+        let ready = sys::watch_shared(Rc::clone(&pidfd)).map_err(|error| {
+            Refusal::new(RefusalCode::System, format!("task {} cannot be watched: {error}", handle.id))
+        })?;
+        let output_ended = CancellationToken::new();
+        let collectors = TaskTracker::new();
+        for pipe in pipes {
+            collectors.spawn_local(logs::collect(pipe, output_ended.clone()));
+        }
+        collectors.close();
+        let entry = Entry { handle: handle.clone(), parentage, pidfd, stops, exit: None };
+        self.entries.borrow_mut().insert(handle.id.clone(), entry);
+        let watcher = Watcher { tasks: Rc::clone(self), handle: handle.clone(), parentage, ready, stops: stop_queue };
+        self.tracker.spawn_local(watcher.run(collectors, output_ended));
+        Ok(handle)
+    }
+
+    /// Asks a task to end: the signal now, SIGKILL to its whole group after the grace. Ended tasks are left alone.
+    pub(super) fn stop(&self, id: &str, signal: i32, grace: Duration) -> Result<(), Refusal> {
+        let entries = self.entries.borrow();
+        let entry = entries.get(id).ok_or_else(|| unknown(id))?;
+        if entry.exit.is_some() {
+            return Ok(());
+        }
+        entry.stops.try_send(Stop { signal, grace }).map_err(|_| {
+            Refusal::new(RefusalCode::System, format!("task {id} is being stopped already, many times over"))
+        })
+    }
+
+    /// Sends a signal to the task's process.
+    pub(super) fn signal(&self, id: &str, signal: i32) -> Result<(), Refusal> {
+        let entries = self.entries.borrow();
+        let entry = entries.get(id).filter(|entry| entry.exit.is_none()).ok_or_else(|| unknown(id))?;
+        send_signal(&entry.pidfd, signal)
+            .map_err(|error| Refusal::new(RefusalCode::System, format!("signal {signal} to task {id}: {error}")))
+    }
+
+    /// Forgets a task that has ended.
+    pub(super) fn acknowledge(&self, id: &str) -> Result<(), Refusal> {
+        let mut entries = self.entries.borrow_mut();
+        match entries.get(id) {
+            Some(entry) if entry.exit.is_some() => {
+                entries.remove(id);
+                Ok(())
+            }
+            Some(_) => Err(Refusal::new(RefusalCode::Unsupported, format!("task {id} still runs: stop it first"))),
+            None => Err(unknown(id)),
+        }
+    }
+
+    /// Lists all tasks; from now on the subscriber hears of each end.
+    pub(super) fn subscribe(&self, subscriber: mpsc::Sender<ServerFrame>) -> Vec<TaskReport> {
+        self.subscribers.borrow_mut().push(subscriber);
+        let entries = self.entries.borrow();
+        entries.values().map(|entry| TaskReport { handle: entry.handle.clone(), exit: entry.exit.clone() }).collect()
+    }
+
+    /// Ends every task with SIGTERM, then SIGKILL, and tells nobody: the node is being powered off.
+    pub(super) async fn power_off(&self) {
+        self.closing.set(true);
+        self.subscribers.borrow_mut().clear();
+        let stops: Vec<(String, Duration)> = {
+            let entries = self.entries.borrow();
+            entries
+                .iter()
+                .map(|(id, entry)| (id.clone(), Duration::from_millis(entry.handle.kill_timeout_ms)))
+                .collect()
+        };
+        for (id, grace) in stops {
+            if let Err(error) = self.stop(&id, libc::SIGTERM, grace.min(POWER_OFF_GRACE)) {
+                tracing::warn!(error = %error, task = id, "task is not stopped");
+            }
+        }
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    /// Answers requests for process snapshots, one scan for all that wait. Runs until dropped.
+    pub(super) async fn sweep(&self) {
+        loop {
+            self.sweep_wanted.notified().await;
+            // Watchers that became ready in this turn of the loop join the same scan.
+            tokio::task::yield_now().await;
+            let waiting = std::mem::take(&mut *self.sweeps.borrow_mut());
+            let found = processes::snapshot().unwrap_or_else(|error| {
+                tracing::error!(error = %error, "/proc cannot be read: processes that tasks left behind are not found");
+                Vec::new()
+            });
+            let found = Rc::new(found);
+            for answer in waiting {
+                // A watcher waits for its answer until it comes.
+                drop(answer.send(Rc::clone(&found)));
+            }
+        }
+    }
+
+    async fn snapshot(&self) -> Rc<Vec<Stat>> {
+        let (answer, wanted) = oneshot::channel();
+        self.sweeps.borrow_mut().push(answer);
+        self.sweep_wanted.notify_one();
+        wanted.await.unwrap_or_default()
+    }
+
+    /// Reaps what tasks left behind, on every SIGCHLD and after each own child. Runs until dropped.
+    pub(super) async fn reap_orphans(&self) -> io::Result<()> {
+        let mut child_ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child())?;
+        loop {
+            while let Some(pid) = sys::peek_zombie() {
+                if self.is_task(pid) {
+                    break;
+                }
+                reap(processes::pid(pid)?)?;
+            }
+            tokio::select! {
+                biased;
+                _ = child_ended.recv() => {}
+                () = self.orphans_wanted.notified() => {}
+            }
+        }
+    }
+
+    fn is_task(&self, pid: i32) -> bool {
+        let entries = self.entries.borrow();
+        entries
+            .values()
+            .any(|entry| entry.handle.pid == pid && entry.exit.is_none() && entry.parentage == Parentage::Child)
+    }
+
+    fn finish(&self, id: &str, exit: &Exit) {
+        if let Some(entry) = self.entries.borrow_mut().get_mut(id) {
+            entry.exit = Some(exit.clone());
+        }
+        self.orphans_wanted.notify_one();
+        // A subscriber that is full or gone loses its connection; it lists all tasks when it comes again.
+        self.subscribers.borrow_mut().retain(|subscriber| {
+            subscriber.try_send(ServerFrame::Exited { id: id.to_owned(), exit: exit.clone() }).is_ok()
+        });
+    }
+}
+
+#[derive(Debug)]
+struct Watcher {
+    tasks: Rc<Tasks>,
+    handle: Handle,
+    parentage: Parentage,
+    ready: AsyncFd<Rc<OwnedFd>>,
+    stops: mpsc::Receiver<Stop>,
+}
+
+impl Watcher {
+    async fn run(mut self, collectors: TaskTracker, output_ended: CancellationToken) {
+        self.wait_for_end().await;
+        self.end_group().await;
+        let exit = self.exit();
+        output_ended.cancel();
+        collectors.wait().await;
+        if let Some(logs) = &self.handle.logs
+            && let Err(error) = logs::remove_fifos(logs)
+        {
+            tracing::warn!(error = %error, task = self.handle.id, "fifos of an ended task are left");
+        }
+        tracing::debug!(task = self.handle.id, code = exit.code, signal = exit.signal, "task ended");
+        self.tasks.finish(&self.handle.id, &exit);
+    }
+
+    async fn wait_for_end(&mut self) {
+        let mut deadline: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                biased;
+                ready = self.ready.readable() => match ready {
+                    Ok(_) => return,
+                    Err(error) => {
+                        tracing::error!(error = %error, task = self.handle.id, "a pidfd cannot be watched");
+                        return;
+                    }
+                },
+                Some(stop) = self.stops.recv() => {
+                    if let Err(error) = send_signal(self.ready.get_ref(), stop.signal) {
+                        tracing::warn!(error = %error, task = self.handle.id, signal = stop.signal, "signal was not sent");
+                    }
+                    let until = Instant::now() + stop.grace;
+                    deadline = Some(deadline.map_or(until, |earlier| earlier.min(until)));
+                }
+                () = sleep_until(deadline), if deadline.is_some() => {
+                    deadline = None;
+                    self.kill_group();
+                }
+            }
+        }
+    }
+
+    fn kill_group(&self) {
+        let killed = processes::pid(self.handle.pid)
+            .and_then(|pid| rustix::process::kill_process_group(pid, Signal::KILL).map_err(io::Error::from));
+        if let Err(error) = killed
+            && error.raw_os_error() != Some(libc::ESRCH)
+        {
+            tracing::warn!(error = %error, task = self.handle.id, "process group was not killed");
+        }
+    }
+
+    /// Kills what is left of the group and session while the zombie of its leader keeps the number from being given away.
+    async fn end_group(&self) {
+        if self.parentage == Parentage::Child {
+            self.kill_group();
+        }
+        let until = Instant::now() + GROUP_END;
+        loop {
+            let left = self.stragglers(&self.tasks.snapshot().await);
+            if left.is_empty() {
+                return;
+            }
+            for straggler in &left {
+                if tokio::time::timeout_at(until, end_process(straggler)).await.is_err() {
+                    tracing::error!(task = self.handle.id, pid = straggler.pid, "process survives SIGKILL");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Processes of the task's session, and orphans that left it but still carry the task's environment.
+    fn stragglers(&self, all: &[Stat]) -> Vec<Stat> {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let mut parts = self.handle.id.split('/');
+        let markers: Vec<String> = [("NOMAD_ALLOC_ID", parts.next()), ("NOMAD_TASK_NAME", parts.next())]
+            .into_iter()
+            .filter_map(|(name, value)| value.map(|value| format!("{name}={value}")))
+            .collect();
+        let belongs = |stat: &Stat| match self.parentage {
+            Parentage::Child if stat.session == self.handle.pid => true,
+            Parentage::Child => {
+                stat.parent == own && !self.tasks.is_task(stat.pid) && processes::has_environment(stat.pid, &markers)
+            }
+            // Somebody else reaps the leader, so its number may be another's by now: the environment has to agree.
+            Parentage::Adopted => {
+                (stat.session == self.handle.pid || stat.parent == 1 || stat.parent == own)
+                    && !self.tasks.is_task(stat.pid)
+                    && processes::has_environment(stat.pid, &markers)
+            }
+        };
+        all.iter().filter(|stat| stat.pid != self.handle.pid && !stat.is_ended() && belongs(stat)).cloned().collect()
+    }
+
+    fn exit(&self) -> Exit {
+        match self.parentage {
+            Parentage::Child => reap_task(self.ready.get_ref())
+                .unwrap_or_else(|error| Exit::unknown(format!("its exit code cannot be read: {error}"))),
+            Parentage::Adopted => {
+                processes::exit_of_foreign(self.ready.get_ref().as_fd(), self.handle.pid, self.handle.start_ticks)
+            }
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    if let Some(deadline) = deadline {
+        tokio::time::sleep_until(deadline).await;
+    }
+}
+
+fn send_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
+    let signal = Signal::from_named_raw(signal)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{signal} is not a signal")))?;
+    match rustix::process::pidfd_send_signal(pidfd, signal) {
+        // It has ended already.
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn reap_task(pidfd: &OwnedFd) -> io::Result<Exit> {
+    let status = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED)?
+        .ok_or_else(|| io::Error::other("it has not ended"))?;
+    Ok(match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Exit::code(code),
+        (None, Some(signal)) => Exit::signal(signal),
+        (None, None) => Exit::unknown("the kernel names neither exit code nor signal"),
+    })
+}
+
+fn reap(pid: rustix::process::Pid) -> io::Result<()> {
+    match rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
+        Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Kills a process and waits until it has ended. One that is gone already, or whose pid is another's now, has ended.
+async fn end_process(stat: &Stat) {
+    let Ok(pid) = processes::pid(stat.pid) else { return };
+    let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if processes::stat(stat.pid).is_ok_and(|now| now.start_ticks != stat.start_ticks) {
+        return;
+    }
+    if let Err(error) = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
+        tracing::debug!(error = %error, pid = stat.pid, "process ended before it was killed");
+    }
+    match sys::watch_owned(pidfd) {
+        Ok(ended) => drop(ended.readable().await),
+        Err(error) => tracing::warn!(error = %error, pid = stat.pid, "a pidfd cannot be watched"),
+    }
+}
+
+fn unknown(id: &str) -> Refusal {
+    Refusal::new(RefusalCode::UnknownTask, format!("no task {id} runs here"))
+}

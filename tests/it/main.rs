@@ -1,0 +1,3 @@
+//! Tests with real processes and a real API server.
+
+mod supervisor;

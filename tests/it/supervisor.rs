@@ -1,0 +1,320 @@
+//! The supervisor as an agent sees it: real processes, its death, its power-off.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use drover::supervisor::Launcher;
+use drover::supervisor::client::{CallError, Client, Recovery};
+use drover::supervisor::protocol::{Exit, Handle, LogSpec, RefusalCode, StartSpec};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const LONG: Duration = Duration::from_secs(20);
+
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+/// An agent's connection.
+struct Link {
+    client: Client,
+    stop: CancellationToken,
+    run: JoinHandle<()>,
+}
+
+impl Link {
+    /// As when an agent dies: the supervisor only sees the connection end.
+    async fn close(self) {
+        self.stop.cancel();
+        self.run.await.expect("the connection's task");
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        for path in ["state", "alloc/a/alloc/logs", "fifo"] {
+            std::fs::create_dir_all(dir.path().join(path)).expect("a directory");
+        }
+        Self { dir }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn connect(&self) -> Link {
+        let launcher = Launcher::new(self.path("state"), PathBuf::from(env!("CARGO_BIN_EXE_droverd")));
+        let stop = CancellationToken::new();
+        let (client, run) = Client::new(launcher, stop.clone());
+        #[expect(clippy::disallowed_methods, reason = "joined in close")]
+        let run = tokio::spawn(run);
+        Link { client, stop, run }
+    }
+
+    fn spec(&self, task: &str, script: &str) -> StartSpec {
+        let text = |path: &str| self.path(path).to_string_lossy().into_owned();
+        StartSpec {
+            id: format!("a/{task}/12345678"),
+            command: "/bin/sh".into(),
+            args: vec!["-c".into(), script.into()],
+            env: vec![("NOMAD_ALLOC_ID".into(), "a".into()), ("NOMAD_TASK_NAME".into(), task.into())],
+            work_dir: "/".into(),
+            user: None,
+            oom_score_adj: 0,
+            logs: Some(LogSpec {
+                alloc_dir: text("alloc/a"),
+                fifo_dir: text("fifo"),
+                task: task.into(),
+                max_files: 3,
+                max_file_bytes: 1 << 20,
+            }),
+            kill_timeout_ms: 1000,
+        }
+    }
+
+    fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path("alloc/a/alloc/logs").join(name)).unwrap_or_default()
+    }
+
+    fn supervisor_pid(&self) -> i32 {
+        std::fs::read_to_string(self.path("state/supervisor.pid")).expect("pid file").trim().parse().expect("a pid")
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let Ok(pid) = std::fs::read_to_string(self.path("state/supervisor.pid")) else { return };
+        let Ok(pid) = pid.trim().parse() else { return };
+        signal(pid, rustix::process::Signal::KILL);
+    }
+}
+
+fn signal(pid: i32, signal: rustix::process::Signal) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+        // It may have ended.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+fn lives(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Waits until something is seen.
+async fn eventually(what: &str, mut seen: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !seen() {
+        assert!(Instant::now() < deadline, "not seen in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn end(ended: tokio::sync::oneshot::Receiver<Exit>) -> Exit {
+    tokio::time::timeout(LONG, ended).await.expect("an end in time").expect("an end")
+}
+
+async fn recover(link: &Link, handle: &Handle) -> Recovery {
+    link.client.recover(handle.clone()).await.expect("an answer")
+}
+
+fn running(recovery: Recovery) -> tokio::sync::oneshot::Receiver<Exit> {
+    match recovery {
+        Recovery::Running(ended) => ended,
+        Recovery::Gone => panic!("the task is gone"),
+    }
+}
+
+#[tokio::test]
+async fn output_and_exit_code_arrive() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let (_, ended) = link.client.start(bench.spec("t", "echo out; echo err >&2; exit 3")).await.expect("started");
+    assert_eq!(end(ended).await, Exit::code(3));
+    assert_eq!((bench.log("t.stdout.0").as_str(), bench.log("t.stderr.0").as_str()), ("out\n", "err\n"));
+    assert!(std::fs::read_dir(bench.path("fifo")).expect("a directory").next().is_none(), "fifos are removed");
+    link.client.acknowledge("a/t/12345678").await.expect("acknowledged");
+    link.close().await;
+}
+
+#[tokio::test]
+async fn a_097_a_process_that_ends_by_sigterm_exits_143() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let (handle, ended) = link.client.start(bench.spec("t", "sleep 100")).await.expect("started");
+    link.client.stop(&handle.id, libc::SIGTERM, LONG).await.expect("stopped");
+    assert_eq!(end(ended).await, Exit::signal(15));
+    link.close().await;
+}
+
+#[tokio::test]
+async fn a_134_nothing_of_the_group_or_session_remains() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    // One child in the group, one in a group of its own, one in a session of its own; all ignore SIGTERM.
+    let script = "trap '' TERM; sleep 1000 & echo $!; setsid sleep 1001 & setsid -f sh -c 'echo $$; exec sleep 1002'; echo $$; wait";
+    let (handle, ended) = link.client.start(bench.spec("t", script)).await.expect("started");
+    eventually("three pids", || bench.log("t.stdout.0").lines().count() == 3).await;
+    let pids: Vec<i32> = bench.log("t.stdout.0").lines().map(|line| line.parse().expect("a pid")).collect();
+    link.client.stop(&handle.id, libc::SIGTERM, Duration::from_millis(100)).await.expect("stopped");
+    assert_eq!(end(ended).await, Exit::signal(9));
+    assert!(pids.iter().all(|pid| !lives(*pid)), "a process outlived its task");
+    link.close().await;
+}
+
+#[tokio::test]
+async fn a_missing_command_is_refused_and_leaves_nothing() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let spec = StartSpec { command: "/does/not/exist".into(), ..bench.spec("t", "") };
+    let error = link.client.start(spec).await.expect_err("refused");
+    let CallError::Refused(refusal) = error else { panic!("{error}") };
+    assert_eq!(refusal.code, RefusalCode::Invalid);
+    assert!(refusal.message.contains("/does/not/exist"), "{}", refusal.message);
+    assert!(std::fs::read_dir(bench.path("fifo")).expect("a directory").next().is_none(), "fifos are removed");
+    link.close().await;
+}
+
+#[tokio::test]
+async fn an_agents_death_leaves_tasks_and_their_output_alone() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let script = "n=0; while [ $n -lt 200 ]; do n=$((n+1)); echo $n; sleep 0.01; done; exit 7";
+    let (handle, _) = link.client.start(bench.spec("t", script)).await.expect("started");
+    link.close().await;
+    let link = bench.connect();
+    let again = running(recover(&link, &handle).await);
+    assert_eq!(end(again).await, Exit::code(7));
+    let wanted: String = (1..=200).map(|n| format!("{n}\n")).collect();
+    assert_eq!(bench.log("t.stdout.0"), wanted, "no gap and no repeat");
+    link.close().await;
+}
+
+#[tokio::test]
+async fn an_exit_is_kept_until_an_agent_acknowledges_it() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let (handle, _) = link.client.start(bench.spec("t", "exit 5")).await.expect("started");
+    link.close().await;
+    eventually("the end of the task", || !lives(handle.pid)).await;
+    for _ in 0..2 {
+        let link = bench.connect();
+        assert_eq!(end(running(recover(&link, &handle).await)).await, Exit::code(5));
+        link.close().await;
+    }
+    let link = bench.connect();
+    let ended = running(recover(&link, &handle).await);
+    assert_eq!(end(ended).await, Exit::code(5));
+    link.client.acknowledge(&handle.id).await.expect("acknowledged");
+    assert!(matches!(recover(&link, &handle).await, Recovery::Gone));
+    link.close().await;
+}
+
+#[tokio::test]
+async fn a_supervisors_death_leaves_tasks_alive_and_a_new_one_takes_over() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let script =
+        "trap '' PIPE; n=0; while [ ! -e go ]; do n=$((n+1)); echo $n || exit 9; sleep 0.01; done; echo done; exit 4";
+    let spec = StartSpec { work_dir: bench.path("alloc").to_string_lossy().into_owned(), ..bench.spec("t", script) };
+    let (handle, ended) = link.client.start(spec).await.expect("started");
+    let first = bench.supervisor_pid();
+    eventually("some output", || bench.log("t.stdout.0").lines().count() > 3).await;
+    signal(first, rustix::process::Signal::KILL);
+    eventually("a new supervisor", || bench.supervisor_pid() != first).await;
+    assert!(lives(handle.pid));
+    let seen = bench.log("t.stdout.0").lines().count();
+    eventually("more output", || bench.log("t.stdout.0").lines().count() > seen + 3).await;
+    std::fs::write(bench.path("alloc/go"), "").expect("a file");
+    assert_eq!(end(ended).await, Exit::code(4), "the exit code of a task that is nobody's child");
+    let log = bench.log("t.stdout.0");
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(lines.last(), Some(&"done"));
+    for (n, line) in lines[..lines.len() - 1].iter().enumerate() {
+        assert_eq!(line.parse(), Ok(n + 1), "a gap or a repeat");
+    }
+    link.close().await;
+}
+
+#[tokio::test]
+async fn a_task_that_dies_with_its_supervisor_is_gone() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let (handle, ended) = link.client.start(bench.spec("t", "sleep 100")).await.expect("started");
+    let first = bench.supervisor_pid();
+    // Stopped, the supervisor cannot see the end of the task.
+    signal(first, rustix::process::Signal::STOP);
+    signal(handle.pid, rustix::process::Signal::KILL);
+    signal(first, rustix::process::Signal::KILL);
+    let exit = end(ended).await;
+    assert!(exit == Exit::signal(9) || exit.code == -1, "{exit:?}");
+    link.close().await;
+}
+
+#[tokio::test]
+async fn sigterm_ends_every_task_and_leaves_nothing() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let (gentle, _) =
+        link.client.start(bench.spec("gentle", "trap 'exit 0' TERM; sleep 100 & wait")).await.expect("started");
+    let (stubborn, _) =
+        link.client.start(bench.spec("stubborn", "trap '' TERM; while :; do sleep 1; done")).await.expect("started");
+    link.close().await;
+    let supervisor = bench.supervisor_pid();
+    signal(supervisor, rustix::process::Signal::TERM);
+    eventually("the end of the supervisor", || !lives(supervisor)).await;
+    assert!(!lives(gentle.pid) && !lives(stubborn.pid));
+    assert!(!bench.path("state/supervisor.sock").exists());
+    assert!(std::fs::read_dir(bench.path("fifo")).expect("a directory").next().is_none(), "fifos are removed");
+}
+
+#[tokio::test]
+async fn strangers_are_ended() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let (known, _) = link.client.start(bench.spec("known", "sleep 100")).await.expect("started");
+    let (stranger, _) = link.client.start(bench.spec("stranger", "sleep 100")).await.expect("started");
+    link.close().await;
+    let link = bench.connect();
+    let _known = running(recover(&link, &known).await);
+    assert_eq!(link.client.end_strangers().await.expect("an answer"), 1);
+    eventually("the stranger's end", || !lives(stranger.pid)).await;
+    assert!(lives(known.pid));
+    link.close().await;
+}
+
+#[tokio::test]
+async fn only_one_supervisor_serves_a_folder() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let (_, ended) = link.client.start(bench.spec("t", "exit 0")).await.expect("started");
+    assert!(end(ended).await.is_success());
+    let second = std::process::Command::new(env!("CARGO_BIN_EXE_droverd"))
+        .args(["supervisor", "--state-dir"])
+        .arg(Path::new(&bench.path("state")))
+        .output()
+        .expect("run");
+    assert!(!second.status.success());
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another supervisor"), "{second:?}");
+    link.close().await;
+}
+
+#[tokio::test]
+async fn two_hundred_tasks_start_within_two_seconds() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let (_, ended) = link.client.start(bench.spec("first", "exit 0")).await.expect("started");
+    assert!(end(ended).await.is_success());
+    let begin = Instant::now();
+    let specs: Vec<StartSpec> = (0..200).map(|n| bench.spec(&format!("t{n}"), "exec sleep 1000")).collect();
+    let started = futures::future::join_all(specs.into_iter().map(|spec| link.client.start(spec))).await;
+    let took = begin.elapsed();
+    let handles: Vec<Handle> = started.into_iter().map(|result| result.expect("started").0).collect();
+    assert_eq!(handles.len(), 200);
+    assert!(took < Duration::from_secs(2), "200 starts took {took:?}");
+    link.close().await;
+    let supervisor = bench.supervisor_pid();
+    signal(supervisor, rustix::process::Signal::TERM);
+    eventually("the end of the supervisor", || !lives(supervisor)).await;
+    assert!(handles.iter().all(|handle| !lives(handle.pid)));
+}
