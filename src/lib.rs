@@ -2,6 +2,9 @@
 
 pub mod clock;
 pub mod config;
+pub mod connect;
+pub mod controller;
+pub mod events;
 pub mod shutdown;
 pub mod store;
 pub mod supervisor;

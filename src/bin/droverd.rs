@@ -21,6 +21,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Role {
+    /// Decides: schedules jobs, watches nodes, keeps statuses. Several replicas elect a leader.
+    Controller {
+        /// The controller's configuration file.
+        #[arg(long)]
+        config: PathBuf,
+        /// How to reach the API server; default: as a pod, or as kubectl does.
+        #[arg(long)]
+        kubeconfig: Option<PathBuf>,
+        /// This replica's name in the leader election; default the host's name and the process id.
+        #[arg(long, env = "POD_NAME")]
+        identity: Option<String>,
+    },
     /// Owns the tasks of one agent and outlives it. Started by the agent.
     #[command(hide = true)]
     Supervisor {
@@ -46,6 +58,9 @@ fn main() -> ExitCode {
 
 fn run(role: Role) -> anyhow::Result<()> {
     match role {
+        Role::Controller { config, kubeconfig, identity } => {
+            drover::controller::main(&config, kubeconfig.as_deref(), identity)
+        }
         Role::Supervisor { state_dir, detach: true } => Ok(drover::supervisor::detach(&state_dir)?),
         Role::Supervisor { state_dir, detach: false } => drover::supervisor::run(&state_dir),
     }

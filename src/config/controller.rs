@@ -1,0 +1,182 @@
+//! The controller's configuration file.
+//!
+//! Input: YAML. Output: a checked [`ControllerConfig`]. Unknown keys and times that contradict each other are refused, each
+//! with its field and the remedy.
+
+use std::path::Path;
+use std::time::Duration;
+
+use drover_api::GoDuration;
+use serde::Deserialize;
+
+use crate::config::agent::ConfigError;
+
+/// Everything the controller is told at its start.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ControllerConfig {
+    /// drover's own namespace, which holds the Leases and the heartbeat's ConfigMap.
+    pub namespace: String,
+    /// How one of several controllers becomes the leader.
+    pub leader_election: LeaderElection,
+    /// How long nodes may be silent.
+    pub heartbeat: Heartbeat,
+}
+
+impl Default for ControllerConfig {
+    fn default() -> Self {
+        Self {
+            namespace: drover_api::SYSTEM_NAMESPACE.to_owned(),
+            leader_election: LeaderElection::default(),
+            heartbeat: Heartbeat::default(),
+        }
+    }
+}
+
+/// How one of several controllers becomes the leader.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LeaderElection {
+    /// How long others wait after a leader's last renewal.
+    lease_duration: GoDuration,
+    /// How long a leader that cannot renew goes on.
+    renew_deadline: GoDuration,
+    /// Pause between two renewals or tries.
+    retry_period: GoDuration,
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        Self {
+            lease_duration: GoDuration::from_secs(15),
+            renew_deadline: GoDuration::from_secs(10),
+            retry_period: GoDuration::from_secs(2),
+        }
+    }
+}
+
+impl LeaderElection {
+    /// How long others wait after a leader's last renewal.
+    pub fn lease_duration(self) -> Duration {
+        self.lease_duration.to_std()
+    }
+
+    /// How long a leader that cannot renew goes on.
+    pub fn renew_deadline(self) -> Duration {
+        self.renew_deadline.to_std()
+    }
+
+    /// Pause between two renewals or tries.
+    pub fn retry_period(self) -> Duration {
+        self.retry_period.to_std()
+    }
+}
+
+/// How long nodes may be silent.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Heartbeat {
+    #[serde(rename = "minTTL")]
+    min_ttl: GoDuration,
+    grace: GoDuration,
+    /// Most beats per second of all nodes together.
+    pub max_per_second: u32,
+}
+
+impl Default for Heartbeat {
+    fn default() -> Self {
+        Self { min_ttl: GoDuration::from_secs(10), grace: GoDuration::from_secs(10), max_per_second: 250 }
+    }
+}
+
+impl Heartbeat {
+    /// Shortest TTL; with more nodes it grows in powers of two.
+    pub fn min_ttl(self) -> Duration {
+        self.min_ttl.to_std()
+    }
+
+    /// Silence that is allowed beyond the TTL.
+    pub fn grace(self) -> Duration {
+        self.grace.to_std()
+    }
+}
+
+impl ControllerConfig {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// What is wrong with it, with the field.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let config: Self = if text.trim().is_empty() {
+            Self::default()
+        } else {
+            serde_saphyr::from_str(text)
+                .map_err(|error| ConfigError::Parse { path: path.to_owned(), reason: error.to_string() })?
+        };
+        config.check(path)?;
+        Ok(config)
+    }
+
+    fn check(&self, path: &Path) -> Result<(), ConfigError> {
+        let invalid =
+            |field, reason: &str| ConfigError::Invalid { path: path.to_owned(), field, reason: reason.to_owned() };
+        let election = self.leader_election;
+        if self.namespace.is_empty() {
+            return Err(invalid("namespace", "is empty; name the namespace that drover is installed in"));
+        }
+        if election.retry_period <= GoDuration::ZERO || election.retry_period >= election.renew_deadline {
+            return Err(invalid("leaderElection.retryPeriod", "must be above 0 and below renewDeadline"));
+        }
+        if election.renew_deadline >= election.lease_duration {
+            return Err(invalid(
+                "leaderElection.renewDeadline",
+                "must be below leaseDuration, or two leaders may act at once",
+            ));
+        }
+        if self.heartbeat.min_ttl <= GoDuration::ZERO {
+            return Err(invalid("heartbeat.minTTL", "must be above 0"));
+        }
+        if self.heartbeat.grace <= GoDuration::ZERO {
+            return Err(invalid("heartbeat.grace", "must be above 0"));
+        }
+        if self.heartbeat.max_per_second == 0 {
+            return Err(invalid("heartbeat.maxPerSecond", "must be above 0"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<ControllerConfig, String> {
+        ControllerConfig::parse(text, Path::new("c.yaml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_empty_file_means_the_defaults() {
+        let config = parse("").unwrap();
+        assert_eq!(config.leader_election.lease_duration(), Duration::from_secs(15));
+        assert_eq!(config.heartbeat.min_ttl(), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_field() {
+        for (text, field) in [
+            ("leaderElection: {renewDeadline: 20s}", "leaderElection.renewDeadline"),
+            ("heartbeat: {minTTL: 0s}", "heartbeat.minTTL"),
+            ("heartbeat: {grace: 5}", "grace"),
+            ("leaderElektion: {}", "leaderElektion"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(field), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What changes of allocations mean: evaluations of their job, room for others, and the end of their finalizer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::allocation::{AllocationStatus, ClientStatus};
+use drover_api::client_node::NodePhase;
+use drover_api::job::EvalTrigger;
+use drover_api::{Allocation, finalizer};
+use drover_core::ids::{AllocKey, JobKey, NodeName};
+use serde_json::json;
+
+use crate::controller::apply::key_of;
+use crate::controller::cache::Seen;
+use crate::controller::convert;
+use crate::controller::term::{Done, RETRY, Term, Wake};
+use crate::store::{Part, Precondition, Store, StoreError};
+
+/// How long a node is down before what was on it counts as gone.
+const GONE_AFTER: Duration = Duration::from_secs(600);
+
+impl<S: Store> Term<S> {
+    pub(super) fn on_alloc(&mut self, seen: Seen<Allocation>) {
+        match seen {
+            Seen::Now(object, before) => {
+                self.view.put_alloc(convert::alloc(&object));
+                let key = convert::object_key(&object.metadata);
+                let job = job_of(&object);
+                self.touch(&job, &object);
+                if let Some(before) = before {
+                    self.on_alloc_changed(&job, &object, &before);
+                }
+                self.settle(&key);
+            }
+            Seen::Gone(object) => {
+                let key = convert::object_key(&object.metadata);
+                self.view.remove_alloc(&key);
+                let job = job_of(&object);
+                self.touch(&job, &object);
+                self.enqueue(&job, EvalTrigger::AllocStop);
+                self.wake_blocked();
+                self.free_job(&job);
+            }
+        }
+    }
+
+    fn touch(&mut self, job: &JobKey, object: &Allocation) {
+        self.dirty_jobs.insert(job.clone());
+        self.dirty_nodes.insert(NodeName::from(object.spec.node_name.clone()));
+    }
+
+    fn on_alloc_changed(&mut self, job: &JobKey, now: &Allocation, before: &Allocation) {
+        let (old, new) = (status(before), status(now));
+        let has_ended = new.client_status.is_terminal() && !old.client_status.is_terminal();
+        if has_ended {
+            self.enqueue(job, EvalTrigger::AllocFailure);
+            self.wake_blocked();
+        }
+        if old.client_status == ClientStatus::Unknown && new.client_status != ClientStatus::Unknown {
+            self.enqueue(job, EvalTrigger::Reconnect);
+        }
+        let is_deleted = now.metadata.deletion_timestamp.is_some() && before.metadata.deletion_timestamp.is_none();
+        if is_deleted || now.spec.desired_transition != before.spec.desired_transition {
+            self.enqueue(job, EvalTrigger::AllocStop);
+        }
+        let is_settled = new.health != old.health || new.client_status != old.client_status;
+        if is_settled && self.known.get(job).is_some_and(|known| known.held_back > 0) {
+            self.enqueue(job, EvalTrigger::DeploymentWatcher);
+        }
+        if new.ended_at.is_some() && old.ended_at.is_none() {
+            self.wake_blocked();
+        }
+    }
+
+    /// Evaluates every job that waits for room.
+    pub(super) fn wake_blocked(&mut self) {
+        let blocked: Vec<JobKey> =
+            self.known.iter().filter(|(_, known)| known.blocked.is_some()).map(|(job, _)| job.clone()).collect();
+        for job in blocked {
+            self.enqueue(&job, EvalTrigger::QueuedAllocs);
+        }
+    }
+
+    /// Removes an allocation's finalizer when nothing of it is left: its agent said so, or its node is gone for good.
+    pub(super) fn settle(&mut self, key: &AllocKey) {
+        let Some(object) = self.allocs.get(&key_of(key)).cloned() else { return };
+        let held = object.metadata.finalizers.iter().flatten().any(|name| name == finalizer::NODE_CLEANUP);
+        if !held || !(status(&object).ended_at.is_some() || self.is_node_gone(&object)) {
+            if !held {
+                self.free_job(&job_of(&object));
+            }
+            return;
+        }
+        let rest: Vec<String> = object
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .filter(|name| *name != finalizer::NODE_CLEANUP)
+            .cloned()
+            .collect();
+        let (store, key) = (self.store.clone(), key.clone());
+        self.writes.spawn(async move {
+            let body = json!({ "metadata": { "finalizers": rest } });
+            let precondition = Precondition::unchanged(&object.metadata);
+            let result = store.merge::<Allocation>(&key_of(&key), Part::Spec, &precondition, body).await;
+            Done::Settled(key, Box::new(found(result)))
+        });
+    }
+
+    fn is_node_gone(&self, object: &Allocation) -> bool {
+        if !self.nodes.is_synced() {
+            return false;
+        }
+        let name = NodeName::from(object.spec.node_name.clone());
+        let Some(node) = self.nodes.get(&crate::store::Key::cluster(name.as_str())) else { return true };
+        let node = node.status.clone().unwrap_or_default();
+        let since = node.phase_changed_at.map(|at| self.clock.now().duration_since(at));
+        node.phase == NodePhase::Down
+            && since.is_some_and(|since| Duration::try_from(since).is_ok_and(|since| since >= GONE_AFTER))
+    }
+
+    /// Looks at what is on a node again when it has been down for long enough.
+    pub(super) fn watch_absence(&mut self, node: &NodeName) {
+        self.wake_in(GONE_AFTER + RETRY, Wake::NodeGone(node.clone()));
+    }
+
+    pub(super) fn settle_node(&mut self, node: &NodeName) {
+        let there: Vec<AllocKey> = self.view.allocs_on_node(node).map(|alloc| alloc.key.clone()).collect();
+        for alloc in there {
+            self.settle(&alloc);
+        }
+    }
+
+    pub(super) fn on_settled(&mut self, key: &AllocKey, result: Result<Option<Allocation>, StoreError>) {
+        match result {
+            Ok(Some(object)) => {
+                if let Some(seen) = self.allocs.observe(object) {
+                    self.on_alloc(seen);
+                }
+            }
+            // Gone, or changed meanwhile: the watch brings what there is, and that is looked at.
+            Ok(None) | Err(StoreError::Conflict(_)) => {}
+            Err(error) => {
+                tracing::warn!(allocation = %key, %error, "the finalizer of an allocation could not be removed");
+                self.wake_in(RETRY, Wake::Settle(key.clone()));
+            }
+        }
+    }
+}
+
+/// The object, or none where it is gone.
+pub(super) fn found<K>(result: Result<K, StoreError>) -> Result<Option<K>, StoreError> {
+    match result {
+        Ok(object) => Ok(Some(object)),
+        Err(StoreError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn status(object: &Allocation) -> AllocationStatus {
+    object.status.clone().unwrap_or_default()
+}
+
+/// The job of an allocation.
+pub(super) fn job_of(object: &Arc<Allocation>) -> JobKey {
+    JobKey::new(object.metadata.namespace.clone().unwrap_or_default(), object.spec.job_name.clone())
+}

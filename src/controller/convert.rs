@@ -1,0 +1,173 @@
+//! From the objects of the API to what the scheduler knows of them: the one place where `Option`s of the wire become values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use drover_api::allocation::TaskRunState;
+use drover_api::client_node::{Eligibility, NodePhase};
+use drover_api::{Allocation, ClientNode, Job, JobSpec};
+use drover_core::definition::Definition;
+use drover_core::ids::{AllocKey, JobKey, NodeName, Uid};
+use drover_core::model::{self, Alloc, Amounts, DriverState, Node, parse_ports};
+use jiff::Timestamp;
+use kube::core::ObjectMeta;
+
+/// First and last dynamic port where a node names none.
+const DYNAMIC_PORTS: (u16, u16) = (20_000, 29_999);
+
+/// The key of a namespaced object.
+pub(super) fn object_key(meta: &ObjectMeta) -> AllocKey {
+    AllocKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
+/// The uid of an object.
+pub(super) fn uid(meta: &ObjectMeta) -> Uid {
+    Uid::from(meta.uid.clone().unwrap_or_default())
+}
+
+fn created_at(meta: &ObjectMeta) -> Timestamp {
+    meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+/// A node.
+pub(super) fn node(object: &ClientNode) -> Node {
+    let status = object.status.clone().unwrap_or_default();
+    let print = status.fingerprint.unwrap_or_default();
+    let mut meta: BTreeMap<String, String> = print.meta.static_meta.clone();
+    for (key, value) in &print.meta.dynamic {
+        if value.is_empty() {
+            meta.remove(key);
+        } else {
+            meta.insert(key.clone(), value.clone());
+        }
+    }
+    meta.extend(object.spec.meta.clone());
+    let reserved_cores: BTreeSet<i64> = print.reserved.cores.iter().copied().collect();
+    let drivers = print.drivers.iter().map(|(name, info)| {
+        let state = match (info.detected, info.healthy) {
+            (false, _) => DriverState::Undetected,
+            (true, false) => DriverState::Unhealthy,
+            (true, true) => DriverState::Healthy,
+        };
+        (name.clone(), state)
+    });
+    let port = |value: i64| u16::try_from(value).unwrap_or(u16::MAX);
+    Node {
+        name: NodeName::from(object.metadata.name.clone().unwrap_or_default()),
+        datacenter: object.spec.datacenter.clone(),
+        pool: object.spec.node_pool.clone(),
+        class: object.spec.node_class.clone(),
+        phase: status.phase,
+        is_eligible: object.spec.eligibility == Eligibility::Eligible,
+        is_draining: object.spec.drain.is_some(),
+        attributes: print.attributes.clone(),
+        meta,
+        allocatable: Amounts {
+            cpu: (print.resources.cpu - print.reserved.cpu).max(0),
+            memory_mb: (print.resources.memory_mb - print.reserved.memory_mb).max(0),
+            disk_mb: (print.resources.disk_mb - print.reserved.disk_mb).max(0),
+        },
+        cores: (0..print.resources.cores).filter(|core| !reserved_cores.contains(core)).collect(),
+        core_mhz: if print.resources.cores > 0 { print.resources.cpu / print.resources.cores } else { 0 },
+        drivers: drivers.collect(),
+        host_networks: print
+            .host_networks
+            .iter()
+            .filter_map(|network| Some((network.name.clone(), address(&network.cidr)?)))
+            .collect(),
+        network_modes: print.network_modes.iter().cloned().collect(),
+        reserved_ports: parse_ports(&print.reserved.ports),
+        dynamic_ports: print.dynamic_ports.map_or(DYNAMIC_PORTS, |range| (port(range.min), port(range.max))),
+        host_volumes: print.host_volumes.iter().map(|(name, volume)| (name.clone(), volume.read_only)).collect(),
+        max_allocs: print.max_allocs,
+        computed_class: print.computed_class,
+    }
+}
+
+fn address(cidr: &str) -> Option<IpAddr> {
+    cidr.split('/').next().and_then(|address| address.parse().ok())
+}
+
+/// An allocation.
+pub(super) fn alloc(object: &Allocation) -> Alloc {
+    let (meta, spec) = (&object.metadata, &object.spec);
+    let status = object.status.clone().unwrap_or_default();
+    let namespace = meta.namespace.clone().unwrap_or_default();
+    let finished = status.task_states.values().filter_map(|task| task.finished_at).max();
+    let ran_successfully = !status.task_states.is_empty()
+        && status.task_states.values().all(|task| task.state == TaskRunState::Dead && !task.failed);
+    Alloc {
+        key: object_key(meta),
+        uid: uid(meta),
+        job: JobKey::new(namespace, spec.job_name.clone()),
+        job_uid: Uid::from(spec.job_uid.clone()),
+        job_version: spec.job_version,
+        group: spec.group.clone(),
+        index: spec.index,
+        node: NodeName::from(spec.node_name.clone()),
+        desired: spec.desired_status,
+        client: status.client_status,
+        transition: spec.desired_transition,
+        previous: Some(Arc::from(spec.previous_allocation.clone())).filter(|name: &Arc<str>| !name.is_empty()),
+        follow_up: spec.follow_up.clone(),
+        resources: Arc::new(spec.resources.clone()),
+        health: status.health.as_ref().map(|health| health.healthy),
+        ran_successfully,
+        last_event_at: finished.or(status.modified_at).unwrap_or_else(|| created_at(meta)),
+        tracker: spec.reschedule_tracker.clone(),
+        is_deleting: meta.deletion_timestamp.is_some(),
+        has_ended: status.ended_at.is_some(),
+        created_at: created_at(meta),
+    }
+}
+
+/// A job in a version, and the group that `spec.scale` sets with its count and the manifest's.
+pub(super) fn job(
+    object: &Job,
+    version: i64,
+    definition: Arc<Definition>,
+    is_namespace_going: bool,
+) -> (model::Job, Option<(String, i64, i64)>) {
+    let meta = &object.metadata;
+    let mut counts: BTreeMap<String, i64> =
+        definition.spec.groups.iter().map(|group| (group.name.clone(), group.count)).collect();
+    let scaled = scale(&object.spec).and_then(|(group, count)| {
+        let manifest = *counts.get(&group)?;
+        let known = definition.group(&group)?;
+        let (least, most) = known.scaling.as_ref().map_or((None, None), |scaling| (scaling.min, scaling.max));
+        let count = count.max(least.unwrap_or(0)).min(most.unwrap_or(i64::MAX));
+        counts.insert(group.clone(), count);
+        Some((group, count, manifest))
+    });
+    let job = model::Job {
+        key: object_key(meta),
+        uid: uid(meta),
+        generation: meta.generation.unwrap_or(0),
+        version,
+        stopped: object.spec.stop || meta.deletion_timestamp.is_some() || is_namespace_going,
+        definition,
+        counts,
+    };
+    (job, scaled)
+}
+
+/// The group and the count that `spec.scale` sets.
+pub(super) fn scale(spec: &JobSpec) -> Option<(String, i64)> {
+    let scale = spec.scale.as_ref()?;
+    let count = scale.count?;
+    let group = if scale.group.is_empty() { spec.groups.first()?.name.clone() } else { scale.group.clone() };
+    Some((group, count))
+}
+
+/// Whether a node's change concerns the scheduler: all but a heartbeat does.
+pub(super) fn is_same_to_scheduler(one: &Node, other: &Node) -> bool {
+    one == other
+}
+
+/// Whether a node has just become one that allocations may be placed on, or one whose allocations are lost.
+pub(super) fn changed_sides(before: Option<&Node>, after: &Node) -> bool {
+    before.is_none_or(|before| {
+        before.is_ready() != after.is_ready() || (before.phase == NodePhase::Down) != (after.phase == NodePhase::Down)
+    })
+}

@@ -1,0 +1,545 @@
+//! What changes of jobs mean, and what an evaluation does: prepare, plan, assume, write; then the status.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_api::condition::ConditionStatus;
+use drover_api::job::{BlockedEvaluation, EvalStatus, EvalTrigger, EvaluationStatus, JobConditionType, JobType};
+use drover_api::{Allocation, Job, JobVersion, finalizer};
+use drover_core::definition::Definition;
+use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
+use drover_core::job_status::{self, Input};
+use drover_core::model::{self, Alloc};
+use drover_core::scheduler::{self, plan::Evaluation, plan::Plan};
+use drover_core::validate;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Resource;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::controller::allocation::found;
+use crate::controller::apply::{Writes, Written, key_of};
+use crate::controller::broker::Next;
+use crate::controller::cache::Seen;
+use crate::controller::convert;
+use crate::controller::prepare::{self, Prepared};
+use crate::controller::status::{self, Due, Knowledge};
+use crate::controller::term::{Done, RETRY, Term, Wake, there};
+use crate::events::{Happening, Severity};
+use crate::store::{Part, Precondition, Store, StoreError};
+
+impl<S: Store> Term<S> {
+    pub(super) fn on_job(&mut self, seen: Seen<Job>) {
+        match seen {
+            Seen::Now(object, before) => {
+                let key = convert::object_key(&object.metadata);
+                let is_other = before.as_ref().is_none_or(|before| {
+                    before.metadata.generation != object.metadata.generation
+                        || before.metadata.uid != object.metadata.uid
+                        || before.metadata.deletion_timestamp != object.metadata.deletion_timestamp
+                });
+                if is_other {
+                    self.adopt_knowledge(&key);
+                    self.report_scaling(&object, before.as_deref());
+                    let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some();
+                    self.enqueue(&key, if is_going { EvalTrigger::JobDeregister } else { EvalTrigger::JobRegister });
+                }
+                self.dirty_jobs.insert(key.clone());
+                self.free_job(&key);
+            }
+            Seen::Gone(object) => {
+                let key = convert::object_key(&object.metadata);
+                self.view.remove_job(&key);
+                self.known.remove(&key);
+                self.enqueue(&key, EvalTrigger::JobDeregister);
+            }
+        }
+    }
+
+    fn report_scaling(&mut self, job: &Job, before: Option<&Job>) {
+        let scaled = convert::scale(&job.spec);
+        let Some((group, count)) = scaled.clone() else { return };
+        if before.is_some_and(|before| convert::scale(&before.spec) != scaled) {
+            let occasion = job.metadata.generation.unwrap_or(0).to_string();
+            let note = format!("group {group} is scaled to {count}");
+            self.report(
+                job,
+                &Happening { severity: Severity::Normal, reason: "Scaled", action: "Scale", note, occasion: &occasion },
+            );
+        }
+    }
+
+    pub(super) fn on_version(&mut self, seen: Seen<JobVersion>) {
+        match seen {
+            Seen::Now(object, _) => {
+                let (job, uid) = version_owner(&object);
+                let number = object.spec.version;
+                if self.view.version(&job, &uid, number).is_none() {
+                    let definition = Definition::new(&object.spec.job, &object.spec.job_name);
+                    self.view.put_version(job, uid, number, definition);
+                }
+            }
+            Seen::Gone(object) => {
+                let (job, uid) = version_owner(&object);
+                self.view.remove_version(&job, &uid, object.spec.version);
+            }
+        }
+    }
+
+    pub(super) fn on_namespace(&mut self, seen: &Seen<Namespace>) {
+        let Some(namespace) = there(seen) else { return };
+        if namespace.metadata.deletion_timestamp.is_none() {
+            return;
+        }
+        let name = namespace.metadata.name.clone().unwrap_or_default();
+        let inside: Vec<JobKey> =
+            self.view.jobs().map(|job| job.key.clone()).filter(|job| *job.namespace == *name).collect();
+        for job in inside {
+            self.enqueue(&job, EvalTrigger::JobDeregister);
+        }
+    }
+
+    fn is_namespace_going(&self, name: &str) -> bool {
+        let namespace = self.namespaces.get(&crate::store::Key::cluster(name));
+        namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
+    }
+
+    /// What an earlier leader wrote down of a job is where this one goes on.
+    pub(super) fn adopt_knowledge(&mut self, key: &JobKey) {
+        if self.known.contains_key(key) {
+            return;
+        }
+        let stored = self.jobs.get(&key_of(key)).and_then(|job| job.status.clone()).unwrap_or_default();
+        let known = Knowledge { evaluations: stored.evaluations, blocked: stored.blocked, ..Knowledge::default() };
+        self.known.insert(key.clone(), known);
+    }
+
+    /// The versions of a job's present incarnation, oldest first.
+    fn versions_of(&self, job: &Job) -> Vec<Arc<JobVersion>> {
+        let (name, uid) = (job.meta().name.clone().unwrap_or_default(), job.meta().uid.clone().unwrap_or_default());
+        let mut versions: Vec<_> = self
+            .versions
+            .values()
+            .filter(|version| {
+                version.spec.job_name == name
+                    && version.spec.job_uid == uid
+                    && version.meta().namespace == job.meta().namespace
+            })
+            .cloned()
+            .collect();
+        versions.sort_by_key(|version| version.spec.version);
+        versions
+    }
+
+    /// Looks at one job and does what is needed.
+    pub(super) fn evaluate(&mut self, next: Next) {
+        let key = next.job.clone();
+        let Some(object) = self.jobs.get(&key_of(&key)).cloned() else {
+            self.view.remove_job(&key);
+            return self.carry_out(&next, None, &[]);
+        };
+        self.adopt_knowledge(&key);
+        let versions = self.versions_of(&object);
+        let is_namespace_going = self.is_namespace_going(&key.namespace);
+        let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some() || is_namespace_going;
+        let fresh = Definition::new(&object.spec, &key.name);
+        let violations = if is_going { Vec::new() } else { validate::violations(&fresh) };
+        if is_going || !violations.is_empty() {
+            let (number, definition) = versions.last().map_or((0, Arc::clone(&fresh)), |version| {
+                let stored = self.view.version(&key, &convert::uid(&object.metadata), version.spec.version).cloned();
+                (version.spec.version, stored.unwrap_or_else(|| Arc::clone(&fresh)))
+            });
+            self.view.put_job(convert::job(&object, number, definition, is_namespace_going).0);
+            if is_going {
+                return self.carry_out(&next, Some(&object), &versions);
+            }
+            let note = violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            self.report_for_generation(&object, Severity::Warning, "InvalidSpec", "Validate", note);
+            self.broker.finish(&key);
+            self.dirty_jobs.insert(key);
+            return;
+        }
+        match prepare::prepare(&key, &object, &versions, self.clock.now()) {
+            Ok(version) => {
+                let uid = convert::uid(&object.metadata);
+                let stored = self.view.version(&key, &uid, version.spec.version).cloned();
+                let definition = stored.unwrap_or_else(|| Definition::new(&version.spec.job, &key.name));
+                self.view.put_job(convert::job(&object, version.spec.version, definition, false).0);
+                self.carry_out(&next, Some(&object), &versions);
+            }
+            Err(preparation) => {
+                let (store, trigger) = (self.store.clone(), next.trigger);
+                self.writes.spawn(async move {
+                    let (job, prepared) = preparation.write(store).await;
+                    Done::Prepared(job, trigger, prepared)
+                });
+            }
+        }
+    }
+
+    fn report_for_generation(
+        &mut self,
+        job: &Job,
+        severity: Severity,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) {
+        let occasion = job.metadata.generation.unwrap_or(0).to_string();
+        self.report(job, &Happening { severity, reason, action, note, occasion: &occasion });
+    }
+
+    pub(super) fn on_prepared(&mut self, job: &JobKey, trigger: EvalTrigger, prepared: Prepared) {
+        if let Some(object) = prepared.job
+            && let Some(Seen::Now(object, _)) = self.jobs.observe(object)
+        {
+            self.dirty_jobs.insert(convert::object_key(&object.metadata));
+        }
+        if let Some(version) = prepared.version {
+            if let (0, Some(object)) = (version.spec.version, self.jobs.get(&key_of(job)).cloned()) {
+                let note = "drover has taken the job on".to_owned();
+                self.report_for_generation(&object, Severity::Normal, "Registered", "Register", note);
+            }
+            if let Some(seen) = self.versions.observe(version) {
+                self.on_version(seen);
+            }
+        }
+        self.broker.finish(job);
+        match prepared.error {
+            None => self.enqueue(job, trigger),
+            // The watch brings what is there now, and that queues the evaluation where it still matters.
+            Some(StoreError::NotFound(_)) => {}
+            Some(error) => {
+                tracing::warn!(%job, %error, "a job could not be prepared");
+                let pause = if matches!(error, StoreError::Conflict(_)) { RETRY / 10 } else { RETRY };
+                self.wake_in(pause, Wake::Evaluate(job.clone(), trigger));
+            }
+        }
+    }
+
+    /// Plans, and writes what the plan says.
+    fn carry_out(&mut self, next: &Next, object: Option<&Job>, versions: &[Arc<JobVersion>]) {
+        let now = self.clock.now();
+        let job = &next.job;
+        let priority = self.view.job(job).map_or(50, |job| job.definition.spec.priority);
+        let evaluation = Evaluation {
+            id: EvalId::from(format!("{}-{}", self.identity, next.number)),
+            job: job.clone(),
+            trigger: next.trigger,
+            priority,
+            now,
+            wait_until: None,
+        };
+        let plan = scheduler::plan(&self.view, &evaluation, &mut self.rng);
+        for follow_up in &plan.follow_ups {
+            self.broker.delay(job, follow_up);
+        }
+        if let Some(object) = object {
+            self.remember(&evaluation, &plan, object);
+            self.prune(job, object, versions);
+        }
+        self.dirty_jobs.insert(job.clone());
+        if plan.is_empty() {
+            self.broker.finish(job);
+            return;
+        }
+        let siblings: Vec<Arc<Alloc>> = self.view.allocs_of_job(job).cloned().collect();
+        let is_per_node = self
+            .view
+            .job(job)
+            .is_some_and(|job| matches!(job.definition.job_type(), JobType::System | JobType::Sysbatch));
+        let allocs = &self.allocs;
+        let writes =
+            Writes::new(job, object, &plan, &siblings, |key| allocs.get(&key_of(key)).cloned(), is_per_node, now);
+        let created = self.assume(&plan, &writes);
+        let store = self.store.clone();
+        self.writes.spawn(async move {
+            let (job, written) = writes.write(store).await;
+            Done::Applied(job, created, written)
+        });
+    }
+
+    /// Puts what is about to be written into the view, so that no other plan gives the same room away.
+    fn assume(&mut self, plan: &Plan, writes: &Writes) -> Vec<AllocKey> {
+        let replaced = plan.placements.iter().filter_map(|placement| placement.replaces.as_ref());
+        for stop in plan.stops.iter().chain(replaced) {
+            let client = stop.client.unwrap_or(stop.alloc.client);
+            self.view.put_alloc(Alloc { desired: stop.desired, client, ..(*stop.alloc).clone() });
+        }
+        let now = self.clock.now();
+        let mut created = Vec::new();
+        for object in writes.creates() {
+            let mut alloc = convert::alloc(object);
+            alloc.created_at = now;
+            created.push(alloc.key.clone());
+            self.view.put_alloc(alloc);
+        }
+        created
+    }
+
+    /// Notes the outcome of an evaluation for the status.
+    fn remember(&mut self, evaluation: &Evaluation, plan: &Plan, object: &Job) {
+        let job = &evaluation.job;
+        let Some(known) = self.known.get_mut(job) else { return };
+        known.queued.clone_from(&plan.queued);
+        known.held_back = plan.held_back;
+        let is_news = match &known.blocked {
+            None => !plan.failed.is_empty(),
+            Some(blocked) => reasons(&blocked.failed) != reasons(&plan.failed),
+        };
+        known.blocked = (!plan.failed.is_empty()).then(|| BlockedEvaluation {
+            id: known.blocked.as_ref().map_or_else(|| evaluation.id.to_string(), |blocked| blocked.id.clone()),
+            since: known.blocked.as_ref().map_or(evaluation.now, |blocked| blocked.since),
+            failed: plan.failed.clone(),
+        });
+        if plan.is_empty() && !is_news {
+            return;
+        }
+        known.record(EvaluationStatus {
+            id: evaluation.id.to_string(),
+            trigger: evaluation.trigger,
+            status: if plan.failed.is_empty() { EvalStatus::Complete } else { EvalStatus::Blocked },
+            description: String::new(),
+            priority: evaluation.priority,
+            time: evaluation.now,
+            failed: plan.failed.clone(),
+        });
+        if is_news && !plan.failed.is_empty() {
+            let note: Vec<String> = plan
+                .failed
+                .iter()
+                .map(|(group, metric)| format!("group {group}: {}", job_status::explain(metric)))
+                .collect();
+            let occasion = evaluation.id.to_string();
+            let happening = Happening {
+                severity: Severity::Warning,
+                reason: "PlacementFailed",
+                action: "Place",
+                note: note.join("; "),
+                occasion: &occasion,
+            };
+            self.report(object, &happening);
+        }
+    }
+
+    /// Deletes versions that nothing keeps any more.
+    fn prune(&mut self, job: &JobKey, object: &Job, versions: &[Arc<JobVersion>]) {
+        if versions.len() <= prepare::KEPT_VERSIONS {
+            return;
+        }
+        let in_use: std::collections::BTreeSet<i64> =
+            self.view.allocs_of_job(job).map(|alloc| alloc.job_version).collect();
+        for version in prepare::surplus(versions, |number| in_use.contains(&number)) {
+            let (store, key) = (self.store.clone(), crate::store::Object::key(&**version));
+            let precondition = Precondition::same_object(&version.metadata);
+            tracing::debug!(job = %job, version = version.spec.version, generation = object.metadata.generation, "a version is no longer kept");
+            self.writes
+                .spawn(async move { Done::Other("version", store.delete::<JobVersion>(&key, &precondition).await) });
+        }
+    }
+
+    pub(super) fn on_applied(&mut self, job: &JobKey, created: Vec<AllocKey>, written: Written) {
+        for object in written.objects {
+            if let Some(seen) = self.allocs.observe(object) {
+                self.on_alloc(seen);
+            }
+        }
+        for key in written.gone {
+            self.allocs.forget(&key);
+            if let Some(namespace) = &key.namespace {
+                self.view.remove_alloc(&AllocKey::new(namespace.as_str(), key.name.as_str()));
+            }
+        }
+        let mut pause = None;
+        for (key, error) in &written.failed {
+            tracing::warn!(%job, allocation = %key, %error, "a part of a plan was not written");
+            let retry = if matches!(error, StoreError::Conflict(_)) { RETRY / 10 } else { RETRY };
+            pause = pause.max(Some(retry));
+            self.unassume(key);
+        }
+        for key in created {
+            if self.allocs.get(&key_of(&key)).is_none() {
+                self.view.remove_alloc(&key);
+                pause = pause.or(Some(RETRY / 10));
+            }
+        }
+        self.broker.finish(job);
+        self.dirty_jobs.insert(job.clone());
+        if let Some(pause) = pause {
+            self.wake_in(pause, Wake::Evaluate(job.clone(), EvalTrigger::MaxPlanAttempts));
+        }
+    }
+
+    /// Takes an assumption back: what is stored counts.
+    fn unassume(&mut self, key: &crate::store::Key) {
+        match self.allocs.get(key).cloned() {
+            Some(object) => self.view.put_alloc(convert::alloc(&object)),
+            None => {
+                if let Some(namespace) = &key.namespace {
+                    self.view.remove_alloc(&AllocKey::new(namespace.as_str(), key.name.as_str()));
+                }
+            }
+        }
+    }
+
+    /// Writes a job's status where it differs.
+    pub(super) fn refresh_job(&mut self, key: &JobKey) {
+        let Some(object) = self.jobs.get(&key_of(key)).cloned() else { return };
+        let Some(job) = self.view.job(key).cloned() else { return };
+        if self.broker.is_busy(key) && job.generation != object.metadata.generation.unwrap_or(0) {
+            return;
+        }
+        let Some(wanted) = self.wanted_status(key, &object, &job) else { return };
+        let Some(known) = self.known.get_mut(key) else { return };
+        if known.is_writing {
+            return;
+        }
+        let stored =
+            object.status.as_ref().filter(|status| status.observed_generation >= 0).map(|status| json!(status));
+        let (last, sent_at) = match &known.sent {
+            Some((sent, at)) => (Some(sent.clone()), Some(*at)),
+            None => (stored, None),
+        };
+        match status::due(&wanted, last.as_ref(), sent_at, Instant::now()) {
+            Due::Never => {}
+            Due::At(at) => self.wake_at(at, Wake::JobStatus(key.clone())),
+            Due::Now => {
+                known.is_writing = true;
+                known.sent = Some((wanted.clone(), Instant::now()));
+                let (store, key, uid) = (self.store.clone(), key.clone(), object.metadata.uid.clone());
+                self.writes.spawn(async move {
+                    let (job, result) = status::write(store, key, uid, wanted).await;
+                    Done::JobStatus(job, Box::new(result))
+                });
+            }
+        }
+    }
+
+    fn wanted_status(&mut self, key: &JobKey, object: &Job, job: &model::Job) -> Option<serde_json::Value> {
+        let violations =
+            if job.stopped { Vec::new() } else { validate::violations(&Definition::new(&object.spec, &key.name)) };
+        let uid = convert::uid(&object.metadata);
+        let allocs: Vec<Arc<Alloc>> =
+            self.view.allocs_of_job(key).filter(|alloc| alloc.job_uid == uid).cloned().collect();
+        let (_, scaled) = convert::job(object, job.version, Arc::clone(&job.definition), false);
+        let versions = self.versions_of(object);
+        let version = versions
+            .iter()
+            .find(|version| version.spec.version == job.version)
+            .map(|version| (job.version, version.status.as_ref().is_some_and(|status| status.stable)));
+        let (now, known) = (self.clock.now(), self.known.get(key)?);
+        let failed = known.blocked.as_ref().map(|blocked| blocked.failed.clone()).unwrap_or_default();
+        let verdict = job_status::judge(Input {
+            job,
+            allocs: &allocs,
+            is_evaluating: self.broker.is_busy(key),
+            failed: &failed,
+            queued: &known.queued,
+            held_back: known.held_back,
+            blocked_since: known.blocked.as_ref().map(|blocked| blocked.since),
+            violations: &violations,
+            scaled: scaled.as_ref().map(|(group, count, manifest)| (group.as_str(), *count, *manifest)),
+            now,
+        });
+        let wake_at = verdict.wake_at;
+        let group = convert::scale(&object.spec).or_else(|| {
+            let only = job.definition.spec.groups.first()?;
+            Some((only.name.clone(), only.count))
+        });
+        let scale = group.map(|(group, _)| {
+            let count = job.counts.get(&group).copied().unwrap_or(0);
+            (group, count)
+        });
+        let is_complete = verdict.conditions.iter().any(|condition| {
+            condition.r#type == JobConditionType::Complete && condition.status == ConditionStatus::True
+        });
+        let was_complete = object.status.iter().flat_map(|status| &status.conditions).any(|condition| {
+            condition.r#type == JobConditionType::Complete && condition.status == ConditionStatus::True
+        });
+        let wanted = status::desired(object, version, verdict, known, scale, now);
+        if let Some(at) = wake_at {
+            let at = self.instant_of(at);
+            self.wake_at(at, Wake::JobStatus(key.clone()));
+        }
+        if is_complete && !was_complete {
+            let note = "all allocations are complete".to_owned();
+            self.report_for_generation(object, Severity::Normal, "Completed", "Run", note);
+        }
+        Some(json!(wanted))
+    }
+
+    pub(super) fn on_job_status(&mut self, key: &JobKey, result: Result<Job, StoreError>) {
+        if let Some(known) = self.known.get_mut(key) {
+            known.is_writing = false;
+            if result.is_err() {
+                known.sent = None;
+            }
+        }
+        match result {
+            Ok(object) => {
+                drop(self.jobs.observe(object));
+                self.dirty_jobs.insert(key.clone());
+            }
+            Err(StoreError::NotFound(_) | StoreError::Conflict(_)) => {}
+            Err(error) => {
+                tracing::warn!(job = %key, %error, "a job's status was not written");
+                self.wake_in(RETRY, Wake::JobStatus(key.clone()));
+            }
+        }
+    }
+
+    /// Removes the finalizer of a job that is being deleted when nothing of it is left.
+    pub(super) fn free_job(&mut self, key: &JobKey) {
+        let Some(object) = self.jobs.get(&key_of(key)).cloned() else { return };
+        let held = object.metadata.finalizers.iter().flatten().any(|name| name == finalizer::STOP_ALLOCATIONS);
+        if object.metadata.deletion_timestamp.is_none() || !held || !self.allocs.is_synced() || self.broker.is_busy(key)
+        {
+            return;
+        }
+        if self.view.allocs_of_job(key).any(|alloc| !self.is_over(&alloc.key)) {
+            return;
+        }
+        let rest: Vec<String> = object
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .filter(|name| *name != finalizer::STOP_ALLOCATIONS)
+            .cloned()
+            .collect();
+        let (store, key) = (self.store.clone(), key.clone());
+        self.writes.spawn(async move {
+            let body = json!({ "metadata": { "finalizers": rest } });
+            let precondition = Precondition::unchanged(&object.metadata);
+            let result = store.merge::<Job>(&key_of(&key), Part::Spec, &precondition, body).await;
+            Done::JobFreed(key, Box::new(found(result)))
+        });
+    }
+
+    /// Whether nothing of an allocation is left on its node.
+    fn is_over(&self, key: &AllocKey) -> bool {
+        let Some(object): Option<&Arc<Allocation>> = self.allocs.get(&key_of(key)) else { return false };
+        !object.metadata.finalizers.iter().flatten().any(|name| name == finalizer::NODE_CLEANUP)
+    }
+
+    pub(super) fn on_job_freed(&mut self, key: &JobKey, result: Result<Option<Job>, StoreError>) {
+        match result {
+            Ok(Some(object)) => drop(self.jobs.observe(object)),
+            Ok(None) | Err(StoreError::Conflict(_)) => {}
+            Err(error) => {
+                tracing::warn!(job = %key, %error, "the finalizer of a job could not be removed");
+                self.wake_in(RETRY, Wake::FreeJob(key.clone()));
+            }
+        }
+    }
+}
+
+fn version_owner(version: &JobVersion) -> (JobKey, Uid) {
+    let namespace = version.metadata.namespace.clone().unwrap_or_default();
+    (JobKey::new(namespace, version.spec.job_name.clone()), Uid::from(version.spec.job_uid.clone()))
+}
+
+/// Why groups found no place, without the counts that move with every look.
+fn reasons(failed: &BTreeMap<String, drover_api::metric::AllocMetric>) -> BTreeMap<&str, String> {
+    failed.iter().map(|(group, metric)| (group.as_str(), job_status::explain(metric))).collect()
+}

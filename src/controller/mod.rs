@@ -1,0 +1,105 @@
+//! The controller: watches in, decisions of `drover-core`, writes out. One of several replicas leads; all state is in the API
+//! server, and a new leader rebuilds what it needs from there.
+
+mod allocation;
+mod apply;
+mod broker;
+mod cache;
+mod convert;
+mod job;
+mod leader;
+mod node;
+mod prepare;
+mod status;
+mod term;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{SharedClock, SystemClock};
+use crate::config::controller::ControllerConfig;
+use crate::controller::leader::Candidate;
+use crate::controller::term::Term;
+use crate::store::{KubeStore, Store};
+use crate::{connect, shutdown};
+
+/// The controller as a process: until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the configuration or the kubeconfig cannot be used.
+pub fn main(config: &Path, kubeconfig: Option<&Path>, identity: Option<String>) -> anyhow::Result<()> {
+    let config = ControllerConfig::read(config)?;
+    let identity = identity.unwrap_or_else(default_identity);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async move {
+        let client = connect::client(kubeconfig).await?;
+        let token = CancellationToken::new();
+        let signals = shutdown::on_signal(token.clone()).context("listening to signals")?;
+        tokio::join!(signals, run(config, client, identity, Arc::new(SystemClock), token));
+        Ok(())
+    })
+}
+
+/// Host name and process id: no two processes of one machine, and no two machines, have the same.
+fn default_identity() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}-{}", std::process::id())
+}
+
+/// Runs until `shutdown`: follows, leads, and gives the leader's Lease back at the end.
+async fn run(
+    config: ControllerConfig,
+    client: Client,
+    identity: String,
+    clock: SharedClock,
+    shutdown: CancellationToken,
+) {
+    let timeout = request_timeout(&config);
+    run_on(KubeStore::new(client, timeout), config, identity, clock, shutdown).await;
+}
+
+/// A request must end before the leader's Lease does: half of the renew deadline, at most 5 s.
+fn request_timeout(config: &ControllerConfig) -> Duration {
+    (config.leader_election.renew_deadline() / 2).min(Duration::from_secs(5))
+}
+
+/// The pause between the leader's renewals. They also prove that its watch of Leases is live, so that they must come more often
+/// than the grace of a node ends.
+fn renew_period(config: &ControllerConfig) -> Duration {
+    config.leader_election.retry_period().min(config.heartbeat.grace() / 4)
+}
+
+/// Runs on any store.
+pub async fn run_on<S: Store>(
+    store: S,
+    config: ControllerConfig,
+    identity: String,
+    clock: SharedClock,
+    shutdown: CancellationToken,
+) {
+    let renew_period = renew_period(&config);
+    let mut candidate = Candidate::new(
+        store.clone(),
+        clock.clone(),
+        &config.namespace,
+        identity.clone(),
+        config.leader_election,
+        renew_period,
+    );
+    while let Some(lease) = candidate.acquire(&shutdown).await {
+        tracing::info!(identity, "leading");
+        let over = shutdown.child_token();
+        let term = Term::new(store.clone(), clock.clone(), config.clone(), identity.clone(), renew_period);
+        let (lease, ()) = tokio::join!(candidate.hold(lease, &over), term.run(&over));
+        if shutdown.is_cancelled() {
+            candidate.release(lease).await;
+            return;
+        }
+        tracing::info!(identity, "following");
+    }
+}

@@ -1,0 +1,413 @@
+//! What changes of nodes and their Leases mean: who is ready, who is down, and what ClientNode status says.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover_api::client_node::{
+    DriverInfo, Eligibility, NodeColumns, NodeConditionType as Type, NodeEvent, NodePhase, NodeReason as Reason,
+    NodeResources,
+};
+use drover_api::condition::{Wanted, merged};
+use drover_api::job::{EvalTrigger, JobType};
+use drover_api::{ClientNode, field_manager};
+use drover_core::ids::{JobKey, NodeName};
+use drover_core::node::heartbeat;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::controller::cache::Seen;
+use crate::controller::convert;
+use crate::controller::leader::LEASE_NAME;
+use crate::controller::status::{self, Due};
+use crate::controller::term::{Done, RETRY, Term, Wake};
+use crate::events::{Happening, Severity};
+use crate::store::{Change, Key, Ownership, Part, Precondition, Store, StoreError};
+
+/// The ConfigMap that carries the TTL, and its key.
+pub(super) const HEARTBEAT_CONFIG: (&str, &str) = ("drover-heartbeat", "ttlSeconds");
+/// Events that a node's status keeps.
+const KEPT_EVENTS: usize = 10;
+
+/// What the leader knows of a node besides its object.
+#[derive(Debug, Default)]
+pub(super) struct NodeKnowledge {
+    phase: Option<NodePhase>,
+    phase_changed_at: Option<Timestamp>,
+    events: Vec<NodeEvent>,
+    sent: Option<(Value, Instant)>,
+    is_writing: bool,
+}
+
+impl<S: Store> Term<S> {
+    pub(super) fn on_node(&mut self, seen: Seen<ClientNode>) {
+        match seen {
+            Seen::Now(object, _) => self.on_node_there(&object),
+            Seen::Gone(object) => {
+                let name = NodeName::from(object.metadata.name.clone().unwrap_or_default());
+                self.view.remove_node(&name);
+                self.known_nodes.remove(&name);
+                self.ledger.forget(&name);
+                self.heard.remove(&name);
+                self.evaluate_around(&name);
+                self.settle_node(&name);
+                self.publish_ttl();
+            }
+        }
+    }
+
+    fn on_node_there(&mut self, object: &ClientNode) {
+        let name = NodeName::from(object.metadata.name.clone().unwrap_or_default());
+        let stored = object.status.clone().unwrap_or_default();
+        let is_new = !self.known_nodes.contains_key(&name);
+        let known = self.known_nodes.entry(name.clone()).or_insert_with(|| NodeKnowledge {
+            phase: Some(stored.phase),
+            phase_changed_at: stored.phase_changed_at,
+            events: stored.events.clone(),
+            ..NodeKnowledge::default()
+        });
+        if known.phase.is_none() {
+            known.phase = Some(stored.phase);
+        }
+        if is_new {
+            if stored.phase == NodePhase::Down {
+                self.watch_absence(&name);
+            } else {
+                let elapsed = self.elapsed();
+                self.ledger.expect(name.clone(), elapsed);
+            }
+            self.publish_ttl();
+        }
+        let node = convert::node(object);
+        let before = self.view.node(&name).cloned();
+        self.view.put_node(node.clone());
+        self.dirty_nodes.insert(name.clone());
+        if self.heard.contains(&name) && stored.phase != NodePhase::Ready && !self.is_marked(&name, NodePhase::Ready) {
+            self.set_phase(&name, NodePhase::Ready, "heartbeats arrive");
+        }
+        let is_other = before.as_deref().is_none_or(|before| !convert::is_same_to_scheduler(before, &node));
+        if is_other && (convert::changed_sides(before.as_deref(), &node) || node.is_ready()) {
+            self.evaluate_around(&name);
+        }
+    }
+
+    fn is_marked(&self, name: &NodeName, phase: NodePhase) -> bool {
+        self.known_nodes.get(name).is_some_and(|known| known.phase == Some(phase))
+    }
+
+    /// Evaluates the jobs that a change of a node concerns: those on it, those on every node, those that wait for room.
+    fn evaluate_around(&mut self, name: &NodeName) {
+        let mut jobs: Vec<JobKey> = self
+            .view
+            .allocs_on_node(name)
+            .filter(|alloc| !alloc.is_terminal())
+            .map(|alloc| alloc.job.clone())
+            .collect();
+        let everywhere = self
+            .view
+            .jobs()
+            .filter(|job| !job.stopped && matches!(job.definition.job_type(), JobType::System | JobType::Sysbatch));
+        jobs.extend(everywhere.map(|job| job.key.clone()));
+        jobs.sort();
+        jobs.dedup();
+        for job in jobs {
+            self.enqueue(&job, EvalTrigger::NodeUpdate);
+        }
+        self.wake_blocked();
+    }
+
+    pub(super) fn on_lease_change(&mut self, change: Change<Lease>) {
+        let was_synced = self.leases.is_synced();
+        if was_synced && matches!(change, Change::Restarted) {
+            let elapsed = self.elapsed();
+            self.ledger.blink(elapsed);
+        }
+        for seen in self.leases.take(change) {
+            if let Seen::Now(lease, before) = seen {
+                self.on_lease(&lease, before.is_some() || was_synced);
+            }
+        }
+    }
+
+    /// A Lease that changed while this process watched is a beat; one that was merely there is not.
+    fn on_lease(&mut self, lease: &Lease, has_changed: bool) {
+        let name = lease.metadata.name.clone().unwrap_or_default();
+        let elapsed = self.elapsed();
+        if name == LEASE_NAME {
+            let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+            if holder == Some(self.identity.as_str()) {
+                self.ledger.prove_live(elapsed);
+                self.mark_silent();
+            }
+            return;
+        }
+        let Some(node) = name.strip_prefix("node-").map(NodeName::from) else { return };
+        if !has_changed {
+            return;
+        }
+        self.ledger.beat(node.clone(), elapsed);
+        self.heard.insert(node.clone());
+        let is_there = self.known_nodes.contains_key(&node);
+        if is_there && !self.is_marked(&node, NodePhase::Ready) {
+            self.set_phase(&node, NodePhase::Ready, "heartbeats arrive");
+        }
+    }
+
+    fn mark_silent(&mut self) {
+        for node in self.ledger.silent() {
+            self.ledger.forget(&node);
+            self.heard.remove(&node);
+            if !self.known_nodes.contains_key(&node) || self.is_marked(&node, NodePhase::Down) {
+                continue;
+            }
+            tracing::warn!(%node, "a node has been silent for too long");
+            self.set_phase(&node, NodePhase::Down, "no heartbeat arrived in time");
+            self.watch_absence(&node);
+        }
+    }
+
+    fn set_phase(&mut self, name: &NodeName, phase: NodePhase, why: &str) {
+        let now = self.clock.now();
+        let Some(known) = self.known_nodes.get_mut(name) else { return };
+        known.phase = Some(phase);
+        known.phase_changed_at = Some(now);
+        known.events.push(NodeEvent { time: now, subsystem: "Cluster".to_owned(), message: format!("{phase}: {why}") });
+        let over = known.events.len().saturating_sub(KEPT_EVENTS);
+        known.events.drain(..over);
+        self.dirty_nodes.insert(name.clone());
+        let Some(object) = self.nodes.get(&Key::cluster(name.as_str())).cloned() else { return };
+        let (severity, reason) = match phase {
+            NodePhase::Ready => (Severity::Normal, "Ready"),
+            NodePhase::Down => (Severity::Warning, "Down"),
+            NodePhase::Disconnected => (Severity::Warning, "Disconnected"),
+            NodePhase::Initializing => (Severity::Normal, "Registered"),
+        };
+        let occasion = now.to_string();
+        self.report(
+            &*object,
+            &Happening { severity, reason, action: "Heartbeat", note: why.to_owned(), occasion: &occasion },
+        );
+    }
+
+    /// Writes a node's status where it differs.
+    pub(super) fn refresh_node(&mut self, name: &NodeName) {
+        let Some(object) = self.nodes.get(&Key::cluster(name.as_str())).cloned() else { return };
+        let wanted = self.wanted_node_status(name, &object);
+        let Some(known) = self.known_nodes.get_mut(name) else { return };
+        if known.is_writing {
+            return;
+        }
+        let (last, sent_at) = match &known.sent {
+            Some((sent, at)) => (Some(sent.clone()), Some(*at)),
+            None => (stored_part(&object), None),
+        };
+        match status::due(&wanted, last.as_ref(), sent_at, Instant::now()) {
+            Due::Never => {}
+            Due::At(at) => self.wake_at(at, Wake::NodeStatus(name.clone())),
+            Due::Now => {
+                known.is_writing = true;
+                known.sent = Some((wanted.clone(), Instant::now()));
+                let (store, name) = (self.store.clone(), name.clone());
+                let precondition = Precondition::same_object(&object.metadata);
+                self.writes.spawn(async move {
+                    let key = Key::cluster(name.as_str());
+                    let body = json!({ "status": wanted });
+                    let manager = field_manager::CONTROLLER_NODE;
+                    let result = store.apply(&key, Part::Status, manager, Ownership::Force, &precondition, body).await;
+                    Done::NodeStatus(name, Box::new(result))
+                });
+            }
+        }
+    }
+
+    fn wanted_node_status(&self, name: &NodeName, object: &ClientNode) -> Value {
+        let stored = object.status.clone().unwrap_or_default();
+        let print = stored.fingerprint.clone().unwrap_or_default();
+        let known = self.known_nodes.get(name);
+        let phase = known.and_then(|known| known.phase).unwrap_or(stored.phase);
+        let node = self.view.node(name).map(|node| node.allocatable).unwrap_or_default();
+        let (mut n, mut cpu, mut memory) = (0_i64, 0, 0);
+        for alloc in self.view.allocs_on_node(name).filter(|alloc| !alloc.is_client_terminal()) {
+            n += 1;
+            cpu += alloc.resources.tasks.values().map(|task| task.cpu).sum::<i64>();
+            memory += alloc.resources.tasks.values().map(|task| task.memory_mb).sum::<i64>();
+        }
+        let healthy: Vec<&str> =
+            print.drivers.iter().filter(|(_, info)| info.healthy).map(|(name, _)| name.as_str()).collect();
+        let version = print.attributes.get("drover.version").cloned();
+        let dash = || "-".to_owned();
+        let columns = NodeColumns {
+            drain: if object.spec.drain.is_some() { "true".to_owned() } else { "false".to_owned() },
+            allocs: n.to_string(),
+            cpu: format!("{cpu}/{}", node.cpu),
+            memory: format!("{memory}/{}", node.memory_mb),
+            drivers: if healthy.is_empty() { dash() } else { healthy.join(",") },
+            version: version.unwrap_or_else(dash),
+        };
+        let generation = object.metadata.generation.unwrap_or(0);
+        let wanted = conditions(phase, object.spec.eligibility, object.spec.drain.is_some(), &print.drivers);
+        let allocatable = NodeResources {
+            cpu: node.cpu,
+            memory_mb: node.memory_mb,
+            disk_mb: node.disk_mb,
+            cores: (print.resources.cores - i64::try_from(print.reserved.cores.len()).unwrap_or(0)).max(0),
+        };
+        json!({
+            "observedGeneration": generation,
+            "phase": phase,
+            "phaseChangedAt": known.and_then(|known| known.phase_changed_at),
+            "allocatable": allocatable,
+            "events": known.map(|known| known.events.clone()).unwrap_or_default(),
+            "columns": columns,
+            "conditions": merged::<Type, Reason>(&stored.conditions, wanted, generation, self.clock.now()),
+        })
+    }
+
+    pub(super) fn on_node_status(&mut self, name: &NodeName, result: Result<ClientNode, StoreError>) {
+        if let Some(known) = self.known_nodes.get_mut(name) {
+            known.is_writing = false;
+            if result.is_err() {
+                known.sent = None;
+            }
+        }
+        match result {
+            Ok(object) => {
+                if let Some(seen) = self.nodes.observe(object) {
+                    self.on_node(seen);
+                }
+                self.dirty_nodes.insert(name.clone());
+            }
+            Err(StoreError::NotFound(_)) => {}
+            Err(error) => {
+                tracing::warn!(node = %name, %error, "a node's status was not written");
+                self.wake_in(RETRY, Wake::NodeStatus(name.clone()));
+            }
+        }
+    }
+
+    /// Publishes the TTL where the number of nodes changes it.
+    pub(super) fn publish_ttl(&mut self) {
+        let settings = self.config.heartbeat;
+        let ttl = heartbeat::ttl(settings.min_ttl(), self.nodes.len(), settings.max_per_second);
+        self.ledger.set_allowed(ttl + settings.grace());
+        if self.published_ttl == Some(ttl) {
+            return;
+        }
+        self.published_ttl = Some(ttl);
+        let (store, namespace) = (self.store.clone(), self.config.namespace.clone());
+        self.writes.spawn(async move { Done::Ttl(write_ttl(store, namespace, ttl).await) });
+    }
+
+    pub(super) fn on_ttl_published(&mut self, result: Result<ConfigMap, StoreError>) {
+        if let Err(error) = result {
+            tracing::warn!(%error, "the heartbeat's TTL could not be published");
+            self.published_ttl = None;
+            self.wake_in(RETRY, Wake::Ttl);
+        }
+    }
+}
+
+async fn write_ttl<S: Store>(store: S, namespace: String, ttl: Duration) -> Result<ConfigMap, StoreError> {
+    let (name, field) = HEARTBEAT_CONFIG;
+    let key = Key::namespaced(namespace, name);
+    let wanted = seconds(ttl);
+    if let Some(map) = store.get::<ConfigMap>(&key).await? {
+        if map.data.iter().flatten().any(|(known, value)| known == field && *value == wanted) {
+            return Ok(map);
+        }
+        let body = json!({ "data": { field: wanted } });
+        return store.merge(&key, Part::Spec, &Precondition::same_object(&map.metadata), body).await;
+    }
+    let map = ConfigMap {
+        metadata: kube::core::ObjectMeta {
+            name: Some(key.name.clone()),
+            namespace: key.namespace.clone(),
+            ..Default::default()
+        },
+        data: Some(BTreeMap::from([(field.to_owned(), wanted)])),
+        ..ConfigMap::default()
+    };
+    store.create(&map).await
+}
+
+/// Seconds, with a fraction where there is one.
+fn seconds(duration: Duration) -> String {
+    let text = format!("{:.3}", duration.as_secs_f64());
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The controller's part of a stored status, for comparison with what it would write.
+fn stored_part(object: &ClientNode) -> Option<Value> {
+    let status = object.status.as_ref().filter(|status| status.observed_generation >= 0)?;
+    Some(json!({
+        "observedGeneration": status.observed_generation,
+        "phase": status.phase,
+        "phaseChangedAt": status.phase_changed_at,
+        "allocatable": status.allocatable,
+        "events": status.events,
+        "columns": status.columns,
+        "conditions": status.conditions,
+    }))
+}
+
+fn conditions(
+    phase: NodePhase,
+    eligibility: Eligibility,
+    is_draining: bool,
+    drivers: &BTreeMap<String, DriverInfo>,
+) -> Vec<Wanted<Type, Reason>> {
+    let is_eligible = eligibility == Eligibility::Eligible;
+    let (ready, rest) = match phase {
+        NodePhase::Ready if is_draining => (
+            Wanted::no(Type::Ready, Reason::Draining, "it is being drained"),
+            Some((Type::Reconciling, Reason::Draining)),
+        ),
+        NodePhase::Ready if !is_eligible => {
+            (Wanted::no(Type::Ready, Reason::Ineligible, "an operator made it ineligible"), None)
+        }
+        NodePhase::Ready => (Wanted::yes(Type::Ready, Reason::HeartbeatsArrive, "heartbeats arrive in time"), None),
+        NodePhase::Initializing => (
+            Wanted::unknown(Type::Ready, Reason::Initializing, "no heartbeat has arrived yet"),
+            Some((Type::Reconciling, Reason::Initializing)),
+        ),
+        NodePhase::Disconnected => (
+            Wanted::no(
+                Type::Ready,
+                Reason::Disconnected,
+                "no heartbeat arrived in time; its allocations may be away for a while",
+            ),
+            Some((Type::Reconciling, Reason::Disconnected)),
+        ),
+        NodePhase::Down => (
+            Wanted::no(
+                Type::Ready,
+                Reason::Down,
+                "no heartbeat arrived in time; look at its agent, or delete the ClientNode",
+            ),
+            Some((Type::Stalled, Reason::Down)),
+        ),
+    };
+    let mut all = vec![ready.clone()];
+    if let Some((kind, reason)) = rest {
+        all.push(Wanted::yes(kind, reason, ready.message));
+    }
+    all.push(if is_eligible {
+        Wanted::yes(Type::Eligible, Reason::Eligible, "new allocations may be placed on it")
+    } else {
+        Wanted::no(
+            Type::Eligible,
+            Reason::Ineligible,
+            "new allocations are kept away; set spec.eligibility to eligible to allow them",
+        )
+    });
+    let sick: Vec<&str> =
+        drivers.iter().filter(|(_, info)| info.detected && !info.healthy).map(|(name, _)| name.as_str()).collect();
+    all.push(if sick.is_empty() {
+        Wanted::yes(Type::DriversHealthy, Reason::AllHealthy, "all detected drivers are healthy")
+    } else {
+        Wanted::no(Type::DriversHealthy, Reason::DriverUnhealthy, format!("unhealthy: {}", sick.join(", ")))
+    });
+    all
+}

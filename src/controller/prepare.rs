@@ -1,0 +1,196 @@
+//! What a job needs before it is planned: its finalizer, and the version that its spec is.
+
+use std::sync::Arc;
+
+use drover_api::job_version::JobVersionSpec;
+use drover_api::{Job, JobVersion, finalizer, names};
+use drover_core::definition::{is_same_version, version_spec};
+use drover_core::ids::JobKey;
+use jiff::Timestamp;
+use kube::Resource;
+use kube::core::ObjectMeta;
+use serde_json::json;
+
+use crate::controller::apply::owner;
+use crate::store::{Key, Part, Precondition, Store, StoreError};
+
+/// Most versions that are kept without another reason.
+pub(super) const KEPT_VERSIONS: usize = 6;
+
+/// What is missing before a job can be planned.
+#[derive(Debug)]
+pub(super) struct Preparation {
+    /// The job.
+    pub(super) job: JobKey,
+    object: Arc<Job>,
+    needs_finalizer: bool,
+    version: Option<JobVersion>,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    /// The job as it is now.
+    pub(super) job: Option<Job>,
+    /// The version that was made.
+    pub(super) version: Option<JobVersion>,
+    /// What did not happen.
+    pub(super) error: Option<StoreError>,
+}
+
+/// The version of a job that its spec is, or what must be written first.
+///
+/// `versions` are those of this incarnation, oldest first.
+pub(super) fn prepare(
+    key: &JobKey,
+    object: &Arc<Job>,
+    versions: &[Arc<JobVersion>],
+    now: Timestamp,
+) -> Result<Arc<JobVersion>, Box<Preparation>> {
+    let finalizers = object.meta().finalizers.clone().unwrap_or_default();
+    let needs_finalizer = object.meta().deletion_timestamp.is_none()
+        && !finalizers.iter().any(|name| name == finalizer::STOP_ALLOCATIONS);
+    let newest = versions.last();
+    let is_recorded = newest.is_some_and(|version| is_same_version(&version.spec.job, &object.spec));
+    match newest {
+        Some(version) if is_recorded && !needs_finalizer => Ok(Arc::clone(version)),
+        _ => {
+            let number = newest.map_or(0, |version| version.spec.version + 1);
+            let version = (!is_recorded).then(|| new_version(object, number, now));
+            Err(Box::new(Preparation { job: key.clone(), object: Arc::clone(object), needs_finalizer, version }))
+        }
+    }
+}
+
+fn new_version(job: &Job, number: i64, now: Timestamp) -> JobVersion {
+    let meta = job.meta();
+    let name = meta.name.clone().unwrap_or_default();
+    let groups: Vec<&str> = job.spec.groups.iter().map(|group| group.name.as_str()).collect();
+    let spec = JobVersionSpec {
+        job_name: name.clone(),
+        job_uid: meta.uid.clone().unwrap_or_default(),
+        version: number,
+        job_generation: meta.generation.unwrap_or(0),
+        group_names: groups.join(","),
+        job: version_spec(&job.spec),
+        submitted_at: now,
+        revert_of: None,
+        intent: String::new(),
+    };
+    let mut version = JobVersion::new(&names::job_version_name(&name, number), spec);
+    version.metadata = ObjectMeta {
+        name: version.metadata.name.take(),
+        namespace: meta.namespace.clone(),
+        owner_references: Some(vec![owner(job)]),
+        ..ObjectMeta::default()
+    };
+    version
+}
+
+impl Preparation {
+    /// Writes the finalizer, then the version.
+    pub(super) async fn write<S: Store>(self, store: S) -> (JobKey, Prepared) {
+        let mut done = Prepared::default();
+        let key = Key::namespaced(&*self.job.namespace, &*self.job.name);
+        if self.needs_finalizer {
+            let mut finalizers = self.object.meta().finalizers.clone().unwrap_or_default();
+            finalizers.push(finalizer::STOP_ALLOCATIONS.to_owned());
+            let body = json!({ "metadata": { "finalizers": finalizers } });
+            match store.merge::<Job>(&key, Part::Spec, &Precondition::unchanged(self.object.meta()), body).await {
+                Ok(job) => done.job = Some(job),
+                Err(error) => {
+                    done.error = Some(error);
+                    return (self.job, done);
+                }
+            }
+        }
+        if let Some(version) = self.version {
+            match create_version(&store, version).await {
+                Ok(version) => done.version = Some(version),
+                Err(error) => done.error = Some(error),
+            }
+        }
+        (self.job, done)
+    }
+}
+
+/// Creates a version. One of its name and incarnation that exists already is the answer; one of another incarnation is in the
+/// way and is deleted.
+async fn create_version<S: Store>(store: &S, version: JobVersion) -> Result<JobVersion, StoreError> {
+    match store.create(&version).await {
+        Err(StoreError::AlreadyExists(text)) => {
+            let key = crate::store::Object::key(&version);
+            let existing = store.get::<JobVersion>(&key).await?.ok_or(StoreError::Unavailable(text))?;
+            if existing.spec.job_uid == version.spec.job_uid {
+                return Ok(existing);
+            }
+            store.delete::<JobVersion>(&key, &Precondition::same_object(&existing.metadata)).await?;
+            Err(StoreError::Unavailable(format!("{key} belongs to an earlier job of this name and is being removed")))
+        }
+        other => other,
+    }
+}
+
+/// Versions that nothing keeps any more: beyond the newest six, not tagged, not the newest stable one, named by no allocation.
+pub(super) fn surplus<'a>(
+    versions: &'a [Arc<JobVersion>],
+    is_in_use: impl Fn(i64) -> bool,
+) -> Vec<&'a Arc<JobVersion>> {
+    let is_tagged = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.tag.is_some());
+    let is_stable = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.stable);
+    let newest_stable = versions.iter().rfind(|version| is_stable(version)).map(|version| version.spec.version);
+    let untagged: Vec<_> = versions.iter().filter(|version| !is_tagged(version)).collect();
+    let over = untagged.len().saturating_sub(KEPT_VERSIONS);
+    untagged
+        .into_iter()
+        .filter(|version| Some(version.spec.version) != newest_stable && !is_in_use(version.spec.version))
+        .take(over)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(image: &str) -> Arc<Job> {
+        let spec = serde_json::from_value(json!({ "groups": [{ "name": "g", "tasks": [
+            { "name": "t", "driver": "mock", "config": { "image": image } }] }] }));
+        let mut job = Job::new("web", spec.unwrap());
+        job.metadata.uid = Some("u".to_owned());
+        job.metadata.finalizers = Some(vec![finalizer::STOP_ALLOCATIONS.to_owned()]);
+        Arc::new(job)
+    }
+
+    fn key() -> JobKey {
+        JobKey::new("ns", "web")
+    }
+
+    #[test]
+    fn a_changed_spec_is_a_new_version_and_the_same_one_is_not() {
+        let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
+        let zero = prepare(&key(), &first, &[], now).unwrap_err().version.unwrap();
+        assert_eq!(zero.metadata.name.as_deref(), Some("web-v0"));
+        let versions = [Arc::new(zero)];
+        assert_eq!(prepare(&key(), &first, &versions, now).unwrap().spec.version, 0);
+        let one = prepare(&key(), &job("b"), &versions, now).unwrap_err().version.unwrap();
+        assert_eq!(one.spec.version, 1);
+    }
+
+    #[test]
+    fn scaling_and_stopping_make_no_version() {
+        let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
+        let versions = [Arc::new(prepare(&key(), &first, &[], now).unwrap_err().version.unwrap())];
+        let mut scaled = (*first).clone();
+        scaled.spec.stop = true;
+        scaled.spec.scale = Some(drover_api::job::Scale { group: String::new(), count: Some(7) });
+        assert_eq!(prepare(&key(), &Arc::new(scaled), &versions, now).unwrap().spec.version, 0);
+    }
+
+    #[test]
+    fn the_newest_six_and_those_in_use_are_kept() {
+        let versions: Vec<_> =
+            (0..9).map(|number| Arc::new(new_version(&job("a"), number, Timestamp::UNIX_EPOCH))).collect();
+        let gone = surplus(&versions, |number| number == 1);
+        assert_eq!(gone.iter().map(|version| version.spec.version).collect::<Vec<_>>(), [0, 2, 3]);
+    }
+}

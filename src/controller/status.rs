@@ -1,0 +1,147 @@
+//! Job status: from the core's verdict to a write, at once when phase or a condition changed, else at most once per second.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover_api::condition::merged;
+use drover_api::job::{BlockedEvaluation, EvaluationStatus, JobColumns, JobStatus, ScaleStatus};
+use drover_api::{Job, field_manager, label};
+use drover_core::ids::JobKey;
+use drover_core::job_status::Verdict;
+use jiff::Timestamp;
+use kube::Resource;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::store::{Key, Ownership, Part, Precondition, Store, StoreError};
+
+/// Shortest pause between two writes of one status that change neither phase nor conditions.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Evaluations that a status shows.
+const SHOWN_EVALUATIONS: usize = 10;
+/// Largest status; explanations of older evaluations are left out to stay below.
+const SIZE_LIMIT: usize = 64 * 1024;
+
+/// What the leader knows of a job besides its objects.
+#[derive(Debug, Default)]
+pub(super) struct Knowledge {
+    /// The last evaluations, newest first.
+    pub(super) evaluations: Vec<EvaluationStatus>,
+    /// The evaluation that waits for room.
+    pub(super) blocked: Option<BlockedEvaluation>,
+    /// For each group: wanted and not placed.
+    pub(super) queued: BTreeMap<String, i64>,
+    /// Updates that wait for earlier ones.
+    pub(super) held_back: i64,
+    /// The status as last sent, and when.
+    pub(super) sent: Option<(Value, Instant)>,
+    /// Whether a write is under way.
+    pub(super) is_writing: bool,
+}
+
+impl Knowledge {
+    /// Adds an evaluation to the shown ones.
+    pub(super) fn record(&mut self, evaluation: EvaluationStatus) {
+        self.evaluations.insert(0, evaluation);
+        self.evaluations.truncate(SHOWN_EVALUATIONS);
+    }
+}
+
+/// The status of a job as it should be.
+pub(super) fn desired(
+    job: &Job,
+    version: Option<(i64, bool)>,
+    verdict: Verdict,
+    known: &Knowledge,
+    scaled: Option<(String, i64)>,
+    now: Timestamp,
+) -> JobStatus {
+    let before = job.status.clone().unwrap_or_default();
+    let generation = job.meta().generation.unwrap_or(0);
+    let name = job.meta().name.clone().unwrap_or_default();
+    let dash = || "-".to_owned();
+    let mut status = JobStatus {
+        observed_generation: generation,
+        phase: verdict.phase,
+        version: version.map(|(version, _)| version),
+        stable: version.is_some_and(|(_, is_stable)| is_stable),
+        summary: verdict.summary,
+        evaluations: known.evaluations.clone(),
+        blocked: known.blocked.clone(),
+        scale: scaled.map(|(_, count)| ScaleStatus { count, selector: format!("{}={name}", label::JOB) }),
+        columns: JobColumns {
+            running: verdict.running,
+            version: version.map_or_else(dash, |(version, _)| version.to_string()),
+            deployment: dash(),
+            reason: verdict.reason.map_or_else(dash, |reason| reason.to_string()),
+        },
+        conditions: merged(&before.conditions, verdict.conditions, generation, now),
+        ..JobStatus::default()
+    };
+    while serde_json::to_vec(&status).map_or(0, |bytes| bytes.len()) > SIZE_LIMIT && status.evaluations.len() > 1 {
+        status.evaluations.pop();
+    }
+    status
+}
+
+/// When a status may be written: now, or at that time; never when nothing differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing differs.
+    Never,
+    /// Phase or a condition differs, or the pause is over.
+    Now,
+    /// Something else differs.
+    At(Instant),
+}
+
+/// Decides when to write a status, given the last one sent or stored.
+pub(super) fn due(wanted: &Value, last: Option<&Value>, sent_at: Option<Instant>, now: Instant) -> Due {
+    let Some(last) = last else { return Due::Now };
+    if wanted == last {
+        return Due::Never;
+    }
+    let urgent = |status: &Value| {
+        let conditions: Vec<Value> = status["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|condition| json!([condition["type"], condition["status"], condition["reason"]]))
+            .collect();
+        json!([status["phase"], status["observedGeneration"], conditions])
+    };
+    let pause_over = sent_at.map_or(now, |at| at + PAUSE);
+    if urgent(wanted) != urgent(last) || pause_over <= now { Due::Now } else { Due::At(pause_over) }
+}
+
+/// Sends a status.
+pub(super) async fn write<S: Store>(
+    store: S,
+    key: JobKey,
+    uid: Option<String>,
+    status: Value,
+) -> (JobKey, Result<Job, StoreError>) {
+    let precondition = Precondition { uid, resource_version: None };
+    let at = Key::namespaced(&*key.namespace, &*key.name);
+    let body = json!({ "status": status });
+    let result =
+        store.apply(&at, Part::Status, field_manager::CONTROLLER_JOB, Ownership::Force, &precondition, body).await;
+    (key, result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_written_at_once_and_a_count_after_the_pause() {
+        let now = Instant::now();
+        let status = |phase: &str, running: i64| json!({ "phase": phase, "conditions": [], "summary": { "g": { "running": running } } });
+        let last = status("running", 1);
+        assert_eq!(due(&status("running", 1), Some(&last), Some(now), now), Due::Never);
+        assert_eq!(due(&status("running", 2), Some(&last), Some(now), now), Due::At(now + PAUSE));
+        assert_eq!(due(&status("running", 2), Some(&last), Some(now), now + PAUSE), Due::Now);
+        assert_eq!(due(&status("dead", 1), Some(&last), Some(now), now), Due::Now);
+        assert_eq!(due(&last, None, None, now), Due::Now);
+    }
+}

@@ -1,0 +1,356 @@
+//! One term of a leader: a loop that takes in what the watches and its own writes say, decides, and starts writes.
+//!
+//! All state is owned by the loop, so that there are no locks. Writes run beside it and come back as [`Done`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use drover_api::job::EvalTrigger;
+use drover_api::{Allocation, ClientNode, Job, JobVersion};
+use drover_core::ids::{AllocKey, JobKey, NodeName};
+use drover_core::node::heartbeat::Ledger;
+use drover_core::snapshot::ClusterView;
+use futures::stream::{BoxStream, select_all};
+use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::SharedClock;
+use crate::config::controller::ControllerConfig;
+use crate::controller::apply::Written;
+use crate::controller::broker::Broker;
+use crate::controller::cache::{Cache, Seen};
+use crate::controller::node::NodeKnowledge;
+use crate::controller::prepare::Prepared;
+use crate::controller::status::Knowledge;
+use crate::events::{self, Happening};
+use crate::store::{Change, Object, Selection, Store, StoreError};
+
+/// Changes that are taken in before the next decision, so that a burst is decided on once.
+const BURST: usize = 1024;
+/// Pause before something that failed is tried again.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+/// What came in.
+pub(super) enum Input {
+    Job(Change<Job>),
+    Version(Change<JobVersion>),
+    Allocation(Change<Allocation>),
+    Node(Change<ClientNode>),
+    Lease(Change<Lease>),
+    Namespace(Change<Namespace>),
+}
+
+/// A write that ended.
+pub(super) enum Done {
+    Prepared(JobKey, EvalTrigger, Prepared),
+    Applied(JobKey, Vec<AllocKey>, Written),
+    JobStatus(JobKey, Box<Result<Job, StoreError>>),
+    NodeStatus(NodeName, Box<Result<ClientNode, StoreError>>),
+    Settled(AllocKey, Box<Result<Option<Allocation>, StoreError>>),
+    JobFreed(JobKey, Box<Result<Option<Job>, StoreError>>),
+    Ttl(Result<ConfigMap, StoreError>),
+    Other(&'static str, Result<(), StoreError>),
+}
+
+/// One term of a leader.
+pub(super) struct Term<S> {
+    pub(super) store: S,
+    pub(super) clock: SharedClock,
+    pub(super) config: ControllerConfig,
+    pub(super) identity: String,
+    pub(super) began: Instant,
+    pub(super) jobs: Cache<Job>,
+    pub(super) versions: Cache<JobVersion>,
+    pub(super) allocs: Cache<Allocation>,
+    pub(super) nodes: Cache<ClientNode>,
+    pub(super) leases: Cache<Lease>,
+    pub(super) namespaces: Cache<Namespace>,
+    pub(super) view: ClusterView,
+    pub(super) broker: Broker,
+    pub(super) known: HashMap<JobKey, Knowledge>,
+    pub(super) known_nodes: HashMap<NodeName, NodeKnowledge>,
+    pub(super) ledger: Ledger,
+    /// Nodes that were heard of in this term.
+    pub(super) heard: HashSet<NodeName>,
+    pub(super) published_ttl: Option<Duration>,
+    pub(super) dirty_jobs: BTreeSet<JobKey>,
+    pub(super) dirty_nodes: BTreeSet<NodeName>,
+    /// Things to look at again at a time.
+    pub(super) wakes: BTreeMap<(Instant, u64), Wake>,
+    pub(super) n_wakes: u64,
+    pub(super) writes: JoinSet<Done>,
+    pub(super) rng: fastrand::Rng,
+    has_begun: bool,
+}
+
+/// What to look at again.
+#[derive(Clone, Debug)]
+pub(super) enum Wake {
+    Evaluate(JobKey, EvalTrigger),
+    JobStatus(JobKey),
+    NodeStatus(NodeName),
+    Settle(AllocKey),
+    FreeJob(JobKey),
+    NodeGone(NodeName),
+    Ttl,
+}
+
+impl<S: Store> Term<S> {
+    pub(super) fn new(
+        store: S,
+        clock: SharedClock,
+        config: ControllerConfig,
+        identity: String,
+        renew_period: Duration,
+    ) -> Self {
+        let allowed = config.heartbeat.min_ttl() + config.heartbeat.grace();
+        Self {
+            store,
+            clock,
+            config,
+            identity,
+            began: Instant::now(),
+            jobs: Cache::default(),
+            versions: Cache::default(),
+            allocs: Cache::default(),
+            nodes: Cache::default(),
+            leases: Cache::default(),
+            namespaces: Cache::default(),
+            view: ClusterView::default(),
+            broker: Broker::default(),
+            known: HashMap::new(),
+            known_nodes: HashMap::new(),
+            ledger: Ledger::new(allowed, renew_period * 2),
+            heard: HashSet::new(),
+            published_ttl: None,
+            dirty_jobs: BTreeSet::new(),
+            dirty_nodes: BTreeSet::new(),
+            wakes: BTreeMap::new(),
+            n_wakes: 0,
+            writes: JoinSet::new(),
+            rng: fastrand::Rng::new(),
+            has_begun: false,
+        }
+    }
+
+    /// Leads until `over`. Writes under way are then dropped: each is safe to lose.
+    pub(super) async fn run(mut self, over: &CancellationToken) {
+        let mut inputs = self.inputs();
+        while !over.is_cancelled() {
+            let wake_at = self.next_wake();
+            tokio::select! {
+                biased;
+                () = over.cancelled() => break,
+                Some(done) = self.writes.join_next(), if !self.writes.is_empty() => self.take_done(done),
+                Some(input) = inputs.next() => self.take(input),
+                () = tokio::time::sleep_until(wake_at) => {}
+            }
+            for _ in 0..BURST {
+                let Some(Some(input)) = inputs.next().now_or_never() else { break };
+                self.take(input);
+            }
+            self.decide();
+        }
+    }
+
+    fn inputs(&self) -> futures::stream::SelectAll<BoxStream<'static, Input>> {
+        let all = Selection::default;
+        let own = Selection { namespace: Some(self.config.namespace.clone()), fields: None };
+        select_all([
+            self.store.watch::<Job>(all()).map(Input::Job).boxed(),
+            self.store.watch::<JobVersion>(all()).map(Input::Version).boxed(),
+            self.store.watch::<Allocation>(all()).map(Input::Allocation).boxed(),
+            self.store.watch::<ClientNode>(all()).map(Input::Node).boxed(),
+            self.store.watch::<Lease>(own).map(Input::Lease).boxed(),
+            self.store.watch::<Namespace>(all()).map(Input::Namespace).boxed(),
+        ])
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Job(change) => {
+                for seen in self.jobs.take(change) {
+                    self.on_job(seen);
+                }
+            }
+            Input::Version(change) => {
+                for seen in self.versions.take(change) {
+                    self.on_version(seen);
+                }
+            }
+            Input::Allocation(change) => {
+                for seen in self.allocs.take(change) {
+                    self.on_alloc(seen);
+                }
+            }
+            Input::Node(change) => {
+                for seen in self.nodes.take(change) {
+                    self.on_node(seen);
+                }
+            }
+            Input::Lease(change) => self.on_lease_change(change),
+            Input::Namespace(change) => {
+                for seen in self.namespaces.take(change) {
+                    self.on_namespace(&seen);
+                }
+            }
+        }
+    }
+
+    fn take_done(&mut self, done: Result<Done, tokio::task::JoinError>) {
+        match done {
+            Ok(Done::Prepared(job, trigger, prepared)) => self.on_prepared(&job, trigger, prepared),
+            Ok(Done::Applied(job, created, written)) => self.on_applied(&job, created, written),
+            Ok(Done::JobStatus(job, result)) => self.on_job_status(&job, *result),
+            Ok(Done::NodeStatus(node, result)) => self.on_node_status(&node, *result),
+            Ok(Done::Settled(alloc, result)) => self.on_settled(&alloc, *result),
+            Ok(Done::JobFreed(job, result)) => self.on_job_freed(&job, *result),
+            Ok(Done::Ttl(result)) => self.on_ttl_published(result),
+            Ok(Done::Other(_, Ok(()) | Err(StoreError::AlreadyExists(_) | StoreError::NotFound(_)))) => {}
+            Ok(Done::Other(what, Err(error))) => tracing::warn!(what, %error, "a write did not happen"),
+            Err(error) => tracing::error!(%error, "a write ended by a panic"),
+        }
+    }
+
+    /// Everything that is decided after new facts: the begin of the term, due evaluations, statuses.
+    fn decide(&mut self) {
+        if !self.is_synced() {
+            return;
+        }
+        if !self.has_begun {
+            self.has_begun = true;
+            self.begin();
+        }
+        self.wake_up();
+        let view = &self.view;
+        self.broker.release_due(self.clock.now(), |job| view.job(job).map_or(50, |job| job.definition.spec.priority));
+        while let Some(next) = self.broker.pop() {
+            self.evaluate(next);
+        }
+        for job in std::mem::take(&mut self.dirty_jobs) {
+            self.refresh_job(&job);
+        }
+        for node in std::mem::take(&mut self.dirty_nodes) {
+            self.refresh_node(&node);
+        }
+    }
+
+    fn is_synced(&self) -> bool {
+        self.jobs.is_synced()
+            && self.versions.is_synced()
+            && self.allocs.is_synced()
+            && self.nodes.is_synced()
+            && self.leases.is_synced()
+            && self.namespaces.is_synced()
+    }
+
+    /// The first look at everything: each job is evaluated once, and what waits for a time waits again.
+    fn begin(&mut self) {
+        tracing::info!(
+            jobs = self.jobs.len(),
+            allocations = self.allocs.len(),
+            nodes = self.nodes.len(),
+            "caches are complete"
+        );
+        let jobs: BTreeSet<JobKey> = self
+            .jobs
+            .values()
+            .map(|job| super::convert::object_key(&job.metadata))
+            .chain(self.view.jobs_of_allocs().cloned())
+            .collect();
+        for job in jobs {
+            self.adopt_knowledge(&job);
+            self.enqueue(&job, EvalTrigger::JobRegister);
+        }
+        let waiting: Vec<_> = self
+            .allocs
+            .values()
+            .filter_map(|alloc| {
+                let namespace = alloc.metadata.namespace.clone().unwrap_or_default();
+                Some((JobKey::new(namespace, alloc.spec.job_name.clone()), alloc.spec.follow_up.clone()?))
+            })
+            .collect();
+        for (job, follow_up) in waiting {
+            self.broker.delay(&job, &follow_up);
+        }
+        let allocs: Vec<AllocKey> =
+            self.allocs.values().map(|alloc| super::convert::object_key(&alloc.metadata)).collect();
+        for alloc in allocs {
+            self.settle(&alloc);
+        }
+        self.publish_ttl();
+    }
+
+    /// Queues an evaluation of a job.
+    pub(super) fn enqueue(&mut self, job: &JobKey, trigger: EvalTrigger) {
+        let priority = self.view.job(job).map_or(50, |job| job.definition.spec.priority);
+        self.broker.enqueue(job, trigger, priority);
+    }
+
+    /// Looks at something again after a while.
+    pub(super) fn wake_in(&mut self, after: Duration, wake: Wake) {
+        self.wake_at(Instant::now() + after, wake);
+    }
+
+    /// Looks at something again at a time.
+    pub(super) fn wake_at(&mut self, at: Instant, wake: Wake) {
+        self.n_wakes += 1;
+        self.wakes.insert((at, self.n_wakes), wake);
+    }
+
+    fn wake_up(&mut self) {
+        let now = Instant::now();
+        while let Some(entry) = self.wakes.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            match entry.remove() {
+                Wake::Evaluate(job, trigger) => self.enqueue(&job, trigger),
+                Wake::JobStatus(job) => drop(self.dirty_jobs.insert(job)),
+                Wake::NodeStatus(node) => drop(self.dirty_nodes.insert(node)),
+                Wake::Settle(alloc) => self.settle(&alloc),
+                Wake::FreeJob(job) => self.free_job(&job),
+                Wake::NodeGone(node) => self.settle_node(&node),
+                Wake::Ttl => self.publish_ttl(),
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let far = Instant::now() + Duration::from_secs(3600);
+        let timer = self.wakes.keys().next().map_or(far, |(at, _)| *at);
+        let due = self.broker.next_due().map_or(far, |at| self.instant_of(at));
+        timer.min(due)
+    }
+
+    /// The moment of a time of day on the monotonic clock, as far as can be told now.
+    pub(super) fn instant_of(&self, at: Timestamp) -> Instant {
+        let wait = at.duration_since(self.clock.now());
+        Instant::now() + Duration::try_from(wait).unwrap_or(Duration::ZERO)
+    }
+
+    /// Time since the term began, on the monotonic clock.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Reports a happening to an object. Losing one is no loss of state: it is only logged.
+    pub(super) fn report<K: Object>(&mut self, about: &K, happening: &Happening<'_>) {
+        let event = events::event(about, "controller", &self.identity, happening, self.clock.now());
+        let store = self.store.clone();
+        self.writes.spawn(async move { Done::Other("event", store.create(&event).await.map(|_| ())) });
+    }
+}
+
+/// The object of a change that is there, with the one before it; none when it is gone.
+pub(super) fn there<K>(seen: &Seen<K>) -> Option<&std::sync::Arc<K>> {
+    match seen {
+        Seen::Now(object, _) => Some(object),
+        Seen::Gone(_) => None,
+    }
+}
