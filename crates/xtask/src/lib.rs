@@ -12,7 +12,7 @@ pub mod manifests;
 pub mod process;
 pub mod progress;
 // pub mod test_runner;
-// pub mod up;
+pub mod up;
 pub mod workspace;
 
 mod spawner;

@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 
 use crate::progress::{Progress, Step};
+use crate::spawner::spawn_bound_to_this_process;
 use crate::workspace;
 
 /// The version of Kubernetes that `tools/kubernetes/go.mod` pins; clients compare it with their own.
@@ -225,7 +226,8 @@ fn count_packages(go: &Path, family: &Family) -> Result<u64> {
 
 /// Runs `go build -v`, which names each package as it is compiled.
 fn run_build(mut command: Command, step: &Step, n_packages: u64) -> Result<()> {
-    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().context("starting go")?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = spawn_bound_to_this_process(command).context("starting go")?;
     let mut lines = Vec::new();
     let mut n_compiled = 0;
     if let Some(stderr) = child.stderr.take() {

@@ -150,6 +150,11 @@ impl Component {
         self.running.as_ref().map(|running| running.id).filter(|id| id.is_alive())
     }
 
+    /// Says whether there is a process whose end has not been collected yet.
+    pub fn was_started(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Sends a signal if the process runs.
     ///
     /// # Errors

@@ -15,4 +15,5 @@ pub use audit::{AuditEvent, AuditLog};
 pub use binaries::Binaries;
 pub use component::{Component, Launch, Lifetime, Role};
 pub use credentials::User;
+pub(crate) use plane::client_of;
 pub use plane::{ControlPlane, Durability, Options};
