@@ -90,7 +90,9 @@ mod tests {
 
     #[test]
     fn a_changed_a_missing_and_a_left_over_file_differ() {
-        let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        let map = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+        };
         let wanted = map(&[("jobs.yaml", "1"), ("nodes.yaml", "1"), ("same.yaml", "1")]);
         let found = map(&[("jobs.yaml", "2"), ("old.yaml", "1"), ("same.yaml", "1")]);
         assert_eq!(differing(&wanted, &found), ["jobs.yaml", "nodes.yaml", "old.yaml"]);

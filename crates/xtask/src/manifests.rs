@@ -77,7 +77,8 @@ pub async fn apply(client: &kube::Client, object: &DynamicObject, namespace: &st
     let kind = types.kind.clone();
     let apply = async {
         let (resource, scope) = resource_of(client, &types).await?;
-        let namespace = (scope == Scope::Namespaced).then(|| object.metadata.namespace.clone().unwrap_or_else(|| namespace.to_owned()));
+        let namespace = (scope == Scope::Namespaced)
+            .then(|| object.metadata.namespace.clone().unwrap_or_else(|| namespace.to_owned()));
         let api: Api<DynamicObject> = match &namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
             None => Api::all_with(client.clone(), &resource),
@@ -90,7 +91,8 @@ pub async fn apply(client: &kube::Client, object: &DynamicObject, namespace: &st
 
 async fn resource_of(client: &kube::Client, types: &TypeMeta) -> Result<(ApiResource, Scope)> {
     let kind = GroupVersionKind::try_from(types)?;
-    let (resource, capabilities) = pinned_kind(client, &kind).await.with_context(|| format!("looking up {} {}", types.api_version, types.kind))?;
+    let (resource, capabilities) =
+        pinned_kind(client, &kind).await.with_context(|| format!("looking up {} {}", types.api_version, types.kind))?;
     Ok((resource, capabilities.scope))
 }
 
@@ -107,7 +109,9 @@ pub async fn apply_crds(client: &kube::Client, folder: &Path) -> Result<usize> {
     let applied = objects.iter().map(async |object| {
         let name = object.metadata.name.clone().context("a definition without a name")?;
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        api.patch(&name, &params, &Patch::Apply(object)).await.with_context(|| format!("applying CustomResourceDefinition {name}"))?;
+        api.patch(&name, &params, &Patch::Apply(object))
+            .await
+            .with_context(|| format!("applying CustomResourceDefinition {name}"))?;
         wait_established(&api, &name).await
     });
     futures::future::try_join_all(applied).await?;
@@ -123,8 +127,15 @@ async fn wait_established(api: &Api<CustomResourceDefinition>, name: &str) -> Re
             return Ok(());
         }
         if Instant::now() > deadline {
-            let reasons: Vec<String> = conditions.iter().map(|c| format!("{}={} {}", c.type_, c.status, c.message.as_deref().unwrap_or(""))).collect();
-            bail!("CustomResourceDefinition {name} is not established after {} s: {}", ESTABLISH_TIMEOUT.as_secs(), reasons.join("; "));
+            let reasons: Vec<String> = conditions
+                .iter()
+                .map(|c| format!("{}={} {}", c.type_, c.status, c.message.as_deref().unwrap_or("")))
+                .collect();
+            bail!(
+                "CustomResourceDefinition {name} is not established after {} s: {}",
+                ESTABLISH_TIMEOUT.as_secs(),
+                reasons.join("; ")
+            );
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

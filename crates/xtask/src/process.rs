@@ -104,7 +104,8 @@ impl ProcessId {
 
     /// Returns the processor time that the process has used, in user and kernel mode together.
     pub fn cpu_time(self) -> Duration {
-        let ticks = Stat::read(self.pid).filter(|stat| stat.start_ticks == self.start_ticks).map_or(0, |stat| stat.cpu_ticks);
+        let ticks =
+            Stat::read(self.pid).filter(|stat| stat.start_ticks == self.start_ticks).map_or(0, |stat| stat.cpu_ticks);
         Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND))
     }
 
@@ -124,7 +125,8 @@ impl ProcessId {
             return 0;
         }
         let Ok(text) = fs::read_to_string(format!("/proc/{}/{file}", self.pid)) else { return 0 };
-        let kilobytes = text.lines().find_map(|line| line.strip_prefix(label)?.split_whitespace().next()?.parse::<u64>().ok());
+        let kilobytes =
+            text.lines().find_map(|line| line.strip_prefix(label)?.split_whitespace().next()?.parse::<u64>().ok());
         kilobytes.unwrap_or(0) * 1024
     }
 }

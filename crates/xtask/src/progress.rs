@@ -90,7 +90,11 @@ impl Progress {
     /// Shows steps on stderr: live on a terminal, as plain lines elsewhere.
     pub fn for_people() -> Self {
         let is_live = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self::with(if is_live { Sink::Terminal(MultiProgress::new(), BTreeMap::new()) } else { Sink::Plain(BTreeMap::new()) })
+        Self::with(if is_live {
+            Sink::Terminal(MultiProgress::new(), BTreeMap::new())
+        } else {
+            Sink::Plain(BTreeMap::new())
+        })
     }
 
     /// Writes every event as one line of JSON to stdout, for the process that started this one.
@@ -239,7 +243,8 @@ fn ended_line(shown: &Shown, detail: &str, is_success: bool) -> String {
 }
 
 fn spinner_style() -> ProgressStyle {
-    ProgressStyle::with_template("{spinner} {prefix} {wide_msg} {elapsed}").unwrap_or_else(|_| ProgressStyle::default_spinner())
+    ProgressStyle::with_template("{spinner} {prefix} {wide_msg} {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 fn bar_style() -> ProgressStyle {

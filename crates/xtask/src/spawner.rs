@@ -22,9 +22,9 @@ pub(crate) fn spawn_bound_to_this_process(command: Command) -> io::Result<Child>
         sender
     });
     let (reply, answer) = sync_channel(1);
-    let gone = |_| io::Error::other("the spawning thread has ended");
-    orders.send((command, reply)).map_err(|_| gone(()))?;
-    answer.recv().map_err(|_| gone(()))?
+    let gone = || io::Error::other("the spawning thread has ended");
+    orders.send((command, reply)).map_err(|_| gone())?;
+    answer.recv().map_err(|_| gone())?
 }
 
 fn spawn_orders(orders: &Receiver<Order>) {

@@ -25,7 +25,10 @@ pub(crate) fn die_with_spawning_thread(command: &mut Command) {
 }
 
 /// Watches a descriptor for being readable.
-#[expect(unsafe_code, reason = "tokio's safe constructors take any `AsRawFd` and are deprecated for that; there is no safe one for `OwnedFd`")]
+#[expect(
+    unsafe_code,
+    reason = "tokio's safe constructors take any `AsRawFd` and are deprecated for that; there is no safe one for `OwnedFd`"
+)]
 pub(crate) fn watch_readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor until it is dropped, and `AsyncFd` owns it until then.
     unsafe { Ok(AsyncFd::register_with_interest(descriptor, Interest::READABLE)?) }

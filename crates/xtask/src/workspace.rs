@@ -57,6 +57,12 @@ pub fn cargo() -> Command {
     command
 }
 
+/// Writes bytes as lower case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
+}
+
 /// Returns the last `count` lines of a log, indented for an error message.
 pub fn last_lines(log: &Path, count: usize) -> String {
     let Ok(text) = std::fs::read(log) else { return format!("  (no log at {})", log.display()) };

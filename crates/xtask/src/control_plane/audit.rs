@@ -136,7 +136,10 @@ mod tests {
         std::fs::write(&path, format!("{LINE}\n{}", &LINE[..40])).unwrap();
         let events = log.read_new().unwrap();
         assert_eq!(events.len(), 1);
-        assert_eq!((events[0].user.as_str(), events[0].resource.as_str()), ("drover-agent", "allocations.drover.dev/status"));
+        assert_eq!(
+            (events[0].user.as_str(), events[0].resource.as_str()),
+            ("drover-agent", "allocations.drover.dev/status")
+        );
         std::fs::write(&path, format!("{LINE}\n{LINE}\n")).unwrap();
         assert_eq!(log.read_new().unwrap().len(), 1);
         assert_eq!(log.read_new().unwrap(), []);

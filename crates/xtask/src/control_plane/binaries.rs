@@ -20,7 +20,12 @@ use crate::workspace;
 const KUBERNETES_VERSION: &str = "v1.36.3";
 
 const FAMILIES: &[Family] = &[
-    Family { folder: "tools/etcd", packages: &["go.etcd.io/etcd/server/v3"], output: Output::File("etcd"), links_version: false },
+    Family {
+        folder: "tools/etcd",
+        packages: &["go.etcd.io/etcd/server/v3"],
+        output: Output::File("etcd"),
+        links_version: false,
+    },
     Family {
         folder: "tools/kubernetes",
         packages: &[
@@ -136,7 +141,7 @@ fn build_key(root: &Path) -> Result<String> {
         hash.update(linker_flags(family));
         hash.update(family.packages.join(" "));
     }
-    Ok(hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    Ok(workspace::hex(&hash.finalize()[..8]))
 }
 
 fn linker_flags(family: &Family) -> String {
@@ -156,7 +161,8 @@ fn build_once(cache: &Path, folder: &Path, progress: &Progress) -> Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(cache).context("creating a folder to build in")?;
+    let unfinished =
+        tempfile::Builder::new().prefix("unfinished-").tempdir_in(cache).context("creating a folder to build in")?;
     for family in FAMILIES {
         build_family(&go, family, unfinished.path(), progress)?;
     }
@@ -169,7 +175,8 @@ fn build_once(cache: &Path, folder: &Path, progress: &Progress) -> Result<()> {
 /// A temporary folder is for its owner alone; programs may be run by anybody.
 fn make_readable(folder: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).with_context(|| format!("opening {}", folder.display()))
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("opening {}", folder.display()))
 }
 
 fn find_go() -> Result<PathBuf> {
@@ -203,21 +210,30 @@ fn build_family(go: &Path, family: &Family, into: &Path, progress: &Progress) ->
         Output::Folder => into.join(""),
     };
     let mut command = go_command(go, family);
-    command.args(["build", "-v", "-trimpath", "-ldflags", &linker_flags(family), "-o"]).arg(output).args(family.packages);
-    run_build(command, &step, n_packages).with_context(|| format!("building {} in {}", names.join(", "), family.folder))?;
+    command
+        .args(["build", "-v", "-trimpath", "-ldflags", &linker_flags(family), "-o"])
+        .arg(output)
+        .args(family.packages);
+    run_build(command, &step, n_packages)
+        .with_context(|| format!("building {} in {}", names.join(", "), family.folder))?;
     step.done("");
     Ok(())
 }
 
 fn go_command(go: &Path, family: &Family) -> Command {
     let mut command = Command::new(go);
-    command.current_dir(workspace::root().join(family.folder)).env("CGO_ENABLED", "0").env("GOWORK", "off").env("GOFLAGS", "-mod=readonly");
+    command
+        .current_dir(workspace::root().join(family.folder))
+        .env("CGO_ENABLED", "0")
+        .env("GOWORK", "off")
+        .env("GOFLAGS", "-mod=readonly");
     command
 }
 
 /// Counts what a build from nothing compiles; that also fetches the modules.
 fn count_packages(go: &Path, family: &Family) -> Result<u64> {
-    let output = go_command(go, family).args(["list", "-deps"]).args(family.packages).output().context("running go list")?;
+    let output =
+        go_command(go, family).args(["list", "-deps"]).args(family.packages).output().context("running go list")?;
     if !output.status.success() {
         bail!("go list in {}: {}", family.folder, String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -252,7 +268,10 @@ mod tests {
     #[test]
     fn the_pinned_version_is_the_one_that_is_linked_in() {
         let modules = fs::read_to_string(workspace::root().join("tools/kubernetes/go.mod")).unwrap();
-        assert!(modules.contains(&format!("k8s.io/kubernetes {KUBERNETES_VERSION}")), "change KUBERNETES_VERSION with tools/kubernetes/go.mod");
+        assert!(
+            modules.contains(&format!("k8s.io/kubernetes {KUBERNETES_VERSION}")),
+            "change KUBERNETES_VERSION with tools/kubernetes/go.mod"
+        );
     }
 
     #[test]
@@ -276,7 +295,8 @@ mod tests {
         for family in FAMILIES {
             fs::create_dir_all(copy.path().join(family.folder)).unwrap();
             for file in ["go.mod", "go.sum"] {
-                fs::copy(workspace::root().join(family.folder).join(file), copy.path().join(family.folder).join(file)).unwrap();
+                fs::copy(workspace::root().join(family.folder).join(file), copy.path().join(family.folder).join(file))
+                    .unwrap();
             }
         }
         let key = build_key(copy.path()).unwrap();

@@ -123,7 +123,11 @@ impl Component {
         let pid = i32::try_from(child.id()).context("process number out of range")?;
         let Some(id) = ProcessId::of(pid) else {
             let status = child.wait().with_context(|| format!("waiting for {role}"))?;
-            bail!("{role} ended with {status} at once; its log {}:\n{}", self.launch.log.display(), last_lines(&self.launch.log, 15));
+            bail!(
+                "{role} ended with {status} at once; its log {}:\n{}",
+                self.launch.log.display(),
+                last_lines(&self.launch.log, 15)
+            );
         };
         self.running = Some(Running { child, id });
         Ok(id)

@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
-use crate::workspace::write_private;
+use crate::workspace::{hex, write_private};
 
 /// A user of the API server with a token of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,8 @@ impl Credentials {
     /// Reads the credentials of a data folder; makes them where they are missing.
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let token_file = folder.join("tokens.csv");
-        let (account_key, account_public_key) = (folder.join("service-account.key"), folder.join("service-account.pub"));
+        let (account_key, account_public_key) =
+            (folder.join("service-account.key"), folder.join("service-account.pub"));
         if !token_file.is_file() {
             write_private(&token_file, &new_token_file()?)?;
         }
@@ -79,7 +80,10 @@ impl Credentials {
 
     /// Renders the kubeconfig of a user.
     pub(super) fn kubeconfig(&self, user: User, server: &str, authority: &[u8]) -> Result<String> {
-        let token = self.tokens.get(&user).with_context(|| format!("no token of {} in {}", user.name(), self.token_file.display()))?;
+        let token = self
+            .tokens
+            .get(&user)
+            .with_context(|| format!("no token of {} in {}", user.name(), self.token_file.display()))?;
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -96,7 +100,7 @@ fn new_token_file() -> Result<String> {
     let mut lines = String::new();
     for user in User::ALL {
         let name = user.name();
-        lines += &format!("{},{name},{name},\"{}\"\n", new_token()?, user.group());
+        lines.push_str(&[&new_token()?, ",", name, ",", name, ",\"", user.group(), "\"\n"].concat());
     }
     Ok(lines)
 }
@@ -106,7 +110,7 @@ fn new_token() -> Result<String> {
     if SystemRandom::new().fill(&mut bytes).is_err() {
         bail!("the system gives no random bytes for a token");
     }
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
 }
 
 fn read_tokens(file: &Path) -> Result<BTreeMap<User, String>> {
@@ -120,9 +124,13 @@ fn read_tokens(file: &Path) -> Result<BTreeMap<User, String>> {
 
 /// P-256: made in a millisecond, and the API server takes it as it takes RSA.
 fn write_new_key(private: &Path, public: &Path) -> Result<()> {
-    let Ok(pair) = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING) else { bail!("no key for service accounts could be made") };
+    let Ok(pair) = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING) else {
+        bail!("no key for service accounts could be made")
+    };
     let Ok(private_der) = pair.to_pkcs8v1() else { bail!("the key for service accounts could not be written") };
-    let Ok(public_der) = pair.public_key().as_der() else { bail!("the public key of service accounts could not be written") };
+    let Ok(public_der) = pair.public_key().as_der() else {
+        bail!("the public key of service accounts could not be written")
+    };
     write_private(public, &pem("PUBLIC KEY", public_der.as_ref()))?;
     write_private(private, &pem("PRIVATE KEY", private_der.as_ref()))
 }
@@ -149,7 +157,10 @@ mod tests {
         assert_eq!(first.tokens, again.tokens);
         assert_eq!(first.tokens.len(), User::ALL.len());
         let key = fs::read_to_string(&first.account_key).unwrap();
-        assert!(key.starts_with("-----BEGIN PRIVATE KEY-----\n") && key.ends_with("-----END PRIVATE KEY-----\n"), "{key}");
+        assert!(
+            key.starts_with("-----BEGIN PRIVATE KEY-----\n") && key.ends_with("-----END PRIVATE KEY-----\n"),
+            "{key}"
+        );
     }
 
     #[test]
@@ -159,6 +170,9 @@ mod tests {
         let text = credentials.kubeconfig(User::Agent, "https://127.0.0.1:6443", b"cert").unwrap();
         let config = kube::config::Kubeconfig::from_yaml(&text).unwrap();
         assert_eq!(config.auth_infos[0].name, "drover-agent");
-        assert_eq!(config.clusters[0].cluster.as_ref().unwrap().certificate_authority_data.as_deref(), Some("Y2VydA=="));
+        assert_eq!(
+            config.clusters[0].cluster.as_ref().unwrap().certificate_authority_data.as_deref(),
+            Some("Y2VydA==")
+        );
     }
 }

@@ -19,7 +19,7 @@ use crate::process::{ProcessId, Signal};
 use crate::workspace::{last_lines, write_private};
 
 /// How long a program may take until it serves, on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a program may take to end after SIGTERM. The API server lets requests finish; its watches end at once.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a starting program is asked whether it serves.
@@ -151,7 +151,9 @@ impl ControlPlane {
     /// When it was not asked for in [`Options`], or cannot be read.
     pub fn audit_log(&self) -> Result<AuditLog> {
         if !self.options.audit {
-            bail!("the API server was started without an audit log: set `audit` in its options (`cargo xtask up --audit`)");
+            bail!(
+                "the API server was started without an audit log: set `audit` in its options (`cargo xtask up --audit`)"
+            );
         }
         AuditLog::at_end(&self.audit_path())
     }
@@ -163,7 +165,8 @@ impl ControlPlane {
 
     /// How each program was started, and its process while it runs.
     pub fn processes(&self) -> Vec<(Launch, Option<ProcessId>)> {
-        let mut all: Vec<_> = self.components.values().map(lock).map(|component| (component.launch().clone(), component.id())).collect();
+        let mut all: Vec<_> =
+            self.components.values().map(lock).map(|component| (component.launch().clone(), component.id())).collect();
         all.reverse();
         all
     }
@@ -223,7 +226,10 @@ impl ControlPlane {
     }
 
     fn component(&self, role: Role) -> Result<MutexGuard<'_, Component>> {
-        self.components.get(&std::cmp::Reverse(role)).map(lock).with_context(|| format!("{role} is not part of this control plane"))
+        self.components
+            .get(&std::cmp::Reverse(role))
+            .map(lock)
+            .with_context(|| format!("{role} is not part of this control plane"))
     }
 
     async fn launch(&mut self, launch: Launch) -> Result<()> {
@@ -240,7 +246,11 @@ impl ControlPlane {
         }
         if !id.wait_gone(STOP_TIMEOUT).await.with_context(|| format!("waiting for the end of {role}"))? {
             let tail = last_lines(&self.log(role), 15);
-            bail!("{role} (process {}) still runs {} s after the signal; the end of its log:\n{tail}", id.pid, STOP_TIMEOUT.as_secs());
+            bail!(
+                "{role} (process {}) still runs {} s after the signal; the end of its log:\n{tail}",
+                id.pid,
+                STOP_TIMEOUT.as_secs()
+            );
         }
         self.component(role)?.reap().map(|_| ())
     }
@@ -249,7 +259,9 @@ impl ControlPlane {
         match role {
             Role::Etcd => self.poll_until(role, || self.etcd_serves()).await,
             Role::KubeApiserver => self.wait_apiserver_ready().await,
-            Role::KubeControllerManager | Role::Controller | Role::Agent | Role::Supervisor => self.component(role)?.ensure_running(),
+            Role::KubeControllerManager | Role::Controller | Role::Agent | Role::Supervisor => {
+                self.component(role)?.ensure_running()
+            }
         }
     }
 
@@ -265,7 +277,8 @@ impl ControlPlane {
         let certificate = self.options.data_dir.join("certs/apiserver.crt");
         let key = self.options.data_dir.join("certs/apiserver.key");
         self.poll_until(Role::KubeApiserver, || fs::metadata(&key).is_ok_and(|meta| meta.len() > 0)).await?;
-        self.poll_until(Role::KubeApiserver, || std::net::TcpStream::connect(("127.0.0.1", self.port.number)).is_ok()).await?;
+        self.poll_until(Role::KubeApiserver, || std::net::TcpStream::connect(("127.0.0.1", self.port.number)).is_ok())
+            .await?;
         let authority = fs::read(&certificate).with_context(|| format!("reading {}", certificate.display()))?;
         for user in User::ALL {
             write_private(&self.kubeconfig(user), &self.credentials.kubeconfig(user, &self.url(), &authority)?)?;
@@ -287,7 +300,11 @@ impl ControlPlane {
         while !is_done() {
             self.component(role)?.ensure_running()?;
             if Instant::now() > deadline {
-                bail!("{role} does not serve after {} s; its log is {}", START_TIMEOUT.as_secs(), self.log(role).display());
+                bail!(
+                    "{role} does not serve after {} s; its log is {}",
+                    START_TIMEOUT.as_secs(),
+                    self.log(role).display()
+                );
             }
             tokio::time::sleep(POLL).await;
         }
@@ -355,7 +372,12 @@ impl ControlPlane {
     }
 
     fn manager_launch(&self) -> Result<Launch> {
-        let mut args = strings(&["--leader-elect=false", "--secure-port=0", "--root-ca-file=certs/apiserver.crt", "--profiling=false"]);
+        let mut args = strings(&[
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--root-ca-file=certs/apiserver.crt",
+            "--profiling=false",
+        ]);
         args.push(format!("--kubeconfig={}", self.kubeconfig(User::ControllerManager).display()));
         args.push(format!("--service-account-private-key-file={}", self.credentials.account_key.display()));
         args.push(format!("--controllers={}", MANAGER_CONTROLLERS.join(",")));
@@ -370,7 +392,8 @@ impl ControlPlane {
 pub(crate) async fn client_of(kubeconfig: &Path) -> Result<kube::Client> {
     let read = || format!("reading the kubeconfig {}", kubeconfig.display());
     let file = Kubeconfig::read_from(kubeconfig).with_context(read)?;
-    let mut config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(read)?;
+    let mut config =
+        kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(read)?;
     // Everything is on this machine. A server that is being held must not hold up a request for ever.
     config.connect_timeout = Some(Duration::from_secs(5));
     kube::Client::try_from(config).with_context(|| format!("making a client from {}", kubeconfig.display()))
@@ -378,7 +401,9 @@ pub(crate) async fn client_of(kubeconfig: &Path) -> Result<kube::Client> {
 
 async fn is_ready(client: &kube::Client) -> Result<()> {
     let request = http::Request::get("/readyz").body(Vec::new()).context("building the request")?;
-    let answer = tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await.context("no answer within 5 s")?;
+    let answer = tokio::time::timeout(Duration::from_secs(5), client.request_text(request))
+        .await
+        .context("no answer within 5 s")?;
     answer.map(|_| ()).context("/readyz")
 }
 
@@ -393,7 +418,11 @@ fn strings(args: &[&str]) -> Vec<String> {
 /// Keys, tokens and logs are for their owner alone.
 fn create_folder(folder: &Path, mode: u32) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(true).mode(mode).create(folder).with_context(|| format!("creating {}", folder.display()))
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(folder)
+        .with_context(|| format!("creating {}", folder.display()))
 }
 
 #[cfg(test)]

@@ -57,7 +57,8 @@ pub(super) async fn run(args: &UpArgs) -> Result<ExitCode> {
 }
 
 fn session_command(log: &std::path::Path) -> Result<Command> {
-    let log = OpenOptions::new().create(true).append(true).open(log).with_context(|| format!("opening {}", log.display()))?;
+    let log =
+        OpenOptions::new().create(true).append(true).open(log).with_context(|| format!("opening {}", log.display()))?;
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(std::env::args_os().skip(1)).arg("--in-background");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);

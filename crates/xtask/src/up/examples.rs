@@ -1,6 +1,6 @@
 //! Applies example manifests and follows their jobs until they are ready.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -31,7 +31,12 @@ pub(super) fn manifest(name: &str) -> Result<PathBuf> {
 }
 
 /// Applies a manifest and waits until each of its jobs is ready.
-pub(super) async fn apply_and_wait(client: &kube::Client, manifest: &PathBuf, timeout: Duration, progress: &Progress) -> Result<()> {
+pub(super) async fn apply_and_wait(
+    client: &kube::Client,
+    manifest: &Path,
+    timeout: Duration,
+    progress: &Progress,
+) -> Result<()> {
     for object in manifests::read(manifest)? {
         let applied = manifests::apply(client, &object, "default").await?;
         if applied.resource.kind == "Job" && applied.resource.group == drover_api::GROUP {
@@ -50,12 +55,19 @@ pub(super) async fn wait_for_node(client: &kube::Client, timeout: Duration) -> R
     let deadline = Instant::now() + timeout;
     loop {
         let list = nodes.list(&kube::api::ListParams::default()).await.context("listing ClientNodes")?;
-        let ready = list.items.iter().find(|node| node.data.pointer("/status/phase").and_then(Value::as_str) == Some("ready"));
+        let ready =
+            list.items.iter().find(|node| node.data.pointer("/status/phase").and_then(Value::as_str) == Some("ready"));
         if let Some(node) = ready {
             return Ok(node.metadata.name.clone().unwrap_or_default());
         }
         if Instant::now() > deadline {
-            let phases: Vec<String> = list.items.iter().map(|node| format!("{} is {}", node.metadata.name.as_deref().unwrap_or("?"), text(&node.data, "/status/phase"))).collect();
+            let phases: Vec<String> = list
+                .items
+                .iter()
+                .map(|node| {
+                    format!("{} is {}", node.metadata.name.as_deref().unwrap_or("?"), text(&node.data, "/status/phase"))
+                })
+                .collect();
             let seen = if phases.is_empty() { "none has registered".to_owned() } else { phases.join(", ") };
             bail!("no node is ready after {} s: {seen}", timeout.as_secs());
         }
@@ -77,7 +89,13 @@ async fn wait_ready(client: &kube::Client, job: &Applied, timeout: Duration, ste
             bail!("djob/{} cannot become healthy: {}: {}", job.name, view.stalled.1, view.stalled.2);
         }
         if Instant::now() > deadline {
-            bail!("djob/{} is not healthy after {} s (--timeout): {}; see `kubectl describe djob/{}`", job.name, timeout.as_secs(), view.summary(), job.name);
+            bail!(
+                "djob/{} is not healthy after {} s (--timeout): {}; see `kubectl describe djob/{}`",
+                job.name,
+                timeout.as_secs(),
+                view.summary(),
+                job.name
+            );
         }
         step.moved(view.summary(), view.n_running, view.n_desired);
         tokio::time::sleep(POLL).await;
@@ -100,18 +118,33 @@ impl JobView {
         let condition = |kind: &str| {
             let all = object.data.pointer("/status/conditions").and_then(Value::as_array);
             let found = all.into_iter().flatten().find(|condition| text(condition, "/type") == kind);
-            found.map(|found| (text(found, "/status"), text(found, "/reason"), text(found, "/message"))).unwrap_or_default()
+            found
+                .map(|found| (text(found, "/status"), text(found, "/reason"), text(found, "/message")))
+                .unwrap_or_default()
         };
         let observed = object.data.pointer("/status/observedGeneration").and_then(Value::as_i64);
         let (ready, _, message) = condition("Ready");
         let running = text(&object.data, "/status/columns/running");
-        let counts = running.split_once('/').and_then(|(running, desired)| Some((running.parse().ok()?, desired.parse().ok()?)));
+        let counts =
+            running.split_once('/').and_then(|(running, desired)| Some((running.parse().ok()?, desired.parse().ok()?)));
         let (n_running, n_desired) = counts.unwrap_or((0, 0));
-        Self { is_current: observed == object.metadata.generation, ready, message, stalled: condition("Stalled"), running, n_running, n_desired }
+        Self {
+            is_current: observed == object.metadata.generation,
+            ready,
+            message,
+            stalled: condition("Stalled"),
+            running,
+            n_running,
+            n_desired,
+        }
     }
 
     fn summary(&self) -> String {
-        if self.is_current { format!("{} running, {}", self.running, self.message) } else { "the controller has not seen it yet".to_owned() }
+        if self.is_current {
+            format!("{} running, {}", self.running, self.message)
+        } else {
+            "the controller has not seen it yet".to_owned()
+        }
     }
 }
 

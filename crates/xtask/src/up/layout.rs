@@ -82,7 +82,11 @@ impl Layout {
             self.ensure_empty()?;
             // Git must not see it, wherever it lies.
             workspace::write_with_mode(&self.root.join(".gitignore"), b"*\n", 0o644)?;
-            workspace::write_with_mode(&self.root.join(MARKER), b"written by `cargo xtask up`; `cargo xtask down --purge` deletes this folder\n", 0o644)?;
+            workspace::write_with_mode(
+                &self.root.join(MARKER),
+                b"written by `cargo xtask up`; `cargo xtask down --purge` deletes this folder\n",
+                0o644,
+            )?;
         }
         create_folder(&self.logs(), 0o700)?;
         for folder in [self.bin(), self.root.join("agent")] {
@@ -120,7 +124,11 @@ impl Layout {
 
 fn create_folder(folder: &Path, mode: u32) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(true).mode(mode).create(folder).with_context(|| format!("creating {}", folder.display()))
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(folder)
+        .with_context(|| format!("creating {}", folder.display()))
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ pub enum Profile {
 
 /// What `up` is told.
 #[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct UpArgs {
     /// Go on in the background once everything is healthy
     #[arg(long)]

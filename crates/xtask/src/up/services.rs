@@ -1,4 +1,4 @@
-//! Controller and agent as processes that are started again when they die, as a DaemonSet would.
+//! Controller and agent as processes that are started again when they die, as a daemon set would.
 
 use std::path::Path;
 use std::time::Duration;
@@ -55,7 +55,13 @@ impl Services {
     }
 
     /// Starts again what dies; returns only with an error.
-    pub(super) async fn keep(&mut self, phase: Phase, layout: &Layout, state: &mut State, progress: &Progress) -> Result<()> {
+    pub(super) async fn keep(
+        &mut self,
+        phase: Phase,
+        layout: &Layout,
+        state: &mut State,
+        progress: &Progress,
+    ) -> Result<()> {
         loop {
             let index = self.next_death().await;
             let (component, n_deaths) = &mut self.components[index];
@@ -79,18 +85,20 @@ impl Services {
 
     /// Waits until one of those that run has ended. For ever when none runs: then there is nothing to start again.
     async fn next_death(&self) -> usize {
-        let ends = self.components.iter().enumerate().filter(|(_, (component, _))| component.was_started()).map(|(index, (component, _))| {
-            async move {
-                if let Some(id) = component.id()
-                    && id.ended().await.is_err()
-                {
-                    // Without a handle on the process nothing can be said about it; it is looked at by `status` and `down`.
-                    pending::<()>().await;
+        let ends = self.components.iter().enumerate().filter(|(_, (component, _))| component.was_started()).map(
+            |(index, (component, _))| {
+                async move {
+                    if let Some(id) = component.id()
+                        && id.ended().await.is_err()
+                    {
+                        // Without a handle on the process nothing can be said about it; it is looked at by `status` and `down`.
+                        pending::<()>().await;
+                    }
+                    index
                 }
-                index
-            }
-            .boxed_local()
-        });
+                .boxed_local()
+            },
+        );
         let ends: Vec<_> = ends.collect();
         if ends.is_empty() {
             return pending().await;

@@ -21,7 +21,7 @@ use crate::progress::{Event, Progress};
 use crate::workspace;
 
 /// How long the agent may take to register and the controller to see it.
-const NODE_TIMEOUT: Duration = Duration::from_secs(60);
+const NODE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Everything that one `up` runs.
 #[derive(Debug)]
@@ -74,7 +74,15 @@ impl Session {
         }
         let kubeconfig = args.kubeconfig.as_ref().map_or_else(|| Ok(layout.kubeconfig()), std::path::absolute)?;
         let restart = if args.no_restart { Restart::Never } else { Restart::After1s };
-        Ok(Some(Self { args, state: State::new(kubeconfig), layout, plane: None, services: Services::new(restart), droverd: PathBuf::new(), _lock: lock }))
+        Ok(Some(Self {
+            args,
+            state: State::new(kubeconfig),
+            layout,
+            plane: None,
+            services: Services::new(restart),
+            droverd: PathBuf::new(),
+            _lock: lock,
+        }))
     }
 
     /// The data folder.
@@ -133,7 +141,9 @@ impl Session {
         let profile = self.args.profile;
         let (layout, shown) = (self.layout.clone(), progress.clone());
         let daemons = async move {
-            tokio::task::spawn_blocking(move || build::daemons(&layout, profile, &shown)).await.context("building droverd")?
+            tokio::task::spawn_blocking(move || build::daemons(&layout, profile, &shown))
+                .await
+                .context("building droverd")?
         };
         if self.args.kubeconfig.is_some() {
             self.droverd = daemons.await?;
@@ -161,7 +171,8 @@ impl Session {
     }
 
     fn start_daemons(&mut self) -> Result<()> {
-        let kubeconfig_of = |user| self.plane.as_ref().map_or_else(|| self.state.kubeconfig.clone(), |plane| plane.kubeconfig(user));
+        let kubeconfig_of =
+            |user| self.plane.as_ref().map_or_else(|| self.state.kubeconfig.clone(), |plane| plane.kubeconfig(user));
         let configs = [
             (Role::Controller, settings::write_controller(&self.layout, &self.args)?, kubeconfig_of(User::Controller)),
             (Role::Agent, settings::write_agent(&self.layout, &self.args)?, kubeconfig_of(User::Agent)),
@@ -200,8 +211,10 @@ impl Session {
     }
 
     fn how_to_go_on(&self) -> String {
-        let kubectl = self.plane.as_ref().map_or_else(|| "kubectl".to_owned(), |plane| kubectl_command(plane.binaries()));
-        let data = self.args.data.as_ref().map(|_| format!(" --data {}", self.layout.root.display())).unwrap_or_default();
+        let kubectl =
+            self.plane.as_ref().map_or_else(|| "kubectl".to_owned(), |plane| kubectl_command(plane.binaries()));
+        let data =
+            self.args.data.as_ref().map(|_| format!(" --data {}", self.layout.root.display())).unwrap_or_default();
         let job = self.args.examples.iter().find(|name| *name != "none").map_or("NAME", String::as_str);
         let lines = [
             "drover is up. Its API server is used with".to_owned(),
@@ -211,7 +224,11 @@ impl Session {
             format!("  {kubectl} apply -f examples/wordcount.yaml"),
             format!("  {kubectl} delete djob/{job}"),
             format!("What runs and where its logs are: cargo xtask status{data}"),
-            if self.args.in_background { format!("To stop everything: cargo xtask down{data}") } else { "To stop everything: Ctrl-C".to_owned() },
+            if self.args.in_background {
+                format!("To stop everything: cargo xtask down{data}")
+            } else {
+                "To stop everything: Ctrl-C".to_owned()
+            },
         ];
         lines.join("\n")
     }
@@ -219,7 +236,9 @@ impl Session {
 
 async fn start_plane(layout: &Layout, audit: bool, progress: &Progress) -> Result<ControlPlane> {
     let shown = progress.clone();
-    let binaries = tokio::task::spawn_blocking(move || Binaries::find_or_build(&shown)).await.context("building the control plane")??;
+    let binaries = tokio::task::spawn_blocking(move || Binaries::find_or_build(&shown))
+        .await
+        .context("building the control plane")??;
     let step = progress.step("starting etcd and kube-apiserver");
     let options = Options {
         data_dir: layout.root.clone(),
@@ -297,10 +316,18 @@ async fn wait_healthy(client: &kube::Client, args: &UpArgs, progress: &Progress)
 /// What an earlier session left running would use the same folders.
 fn ensure_nothing_left(state: &State, layout: &Layout) -> Result<()> {
     // A supervisor alone is what `--keep-tasks` leaves: the agent takes it up again.
-    let left: Vec<String> =
-        state.running(layout).iter().filter(|(role, _)| *role != Role::Supervisor).map(|(role, id)| format!("{role} (process {})", id.pid)).collect();
+    let left: Vec<String> = state
+        .running(layout)
+        .iter()
+        .filter(|(role, _)| *role != Role::Supervisor)
+        .map(|(role, id)| format!("{role} (process {})", id.pid))
+        .collect();
     if !left.is_empty() {
-        bail!("an earlier session in {} ended and left {} running: end them with `cargo xtask down`", layout.root.display(), left.join(", "));
+        bail!(
+            "an earlier session in {} ended and left {} running: end them with `cargo xtask down`",
+            layout.root.display(),
+            left.join(", ")
+        );
     }
     Ok(())
 }
@@ -315,7 +342,11 @@ fn already_runs(layout: &Layout, state: &State) -> String {
 }
 
 fn kubectl_command(binaries: &Binaries) -> String {
-    if workspace::find_on_path("kubectl").is_some() { "kubectl".to_owned() } else { binaries.kubectl().display().to_string() }
+    if workspace::find_on_path("kubectl").is_some() {
+        "kubectl".to_owned()
+    } else {
+        binaries.kubectl().display().to_string()
+    }
 }
 
 /// Why the session is to end.

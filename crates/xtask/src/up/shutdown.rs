@@ -25,7 +25,8 @@ pub(super) enum Tasks {
     Keep,
 }
 
-const ORDER: [Role; 6] = [Role::Controller, Role::Agent, Role::Supervisor, Role::KubeControllerManager, Role::KubeApiserver, Role::Etcd];
+const ORDER: [Role; 6] =
+    [Role::Controller, Role::Agent, Role::Supervisor, Role::KubeControllerManager, Role::KubeApiserver, Role::Etcd];
 
 /// Ends what is written down in `state`. Goes on when one thing cannot be ended, and says so at the end.
 pub(super) async fn stop_all(state: &State, layout: &Layout, tasks: Tasks, progress: &Progress) -> Result<()> {
@@ -66,7 +67,11 @@ fn patience(role: Role) -> Duration {
 }
 
 async fn stop(role: Role, id: ProcessId, progress: &Progress) -> Result<()> {
-    let title = if role == Role::Supervisor { "stopping the tasks and their supervisor".to_owned() } else { format!("stopping {role}") };
+    let title = if role == Role::Supervisor {
+        "stopping the tasks and their supervisor".to_owned()
+    } else {
+        format!("stopping {role}")
+    };
     let step = progress.step(title);
     let context = || format!("ending {role} (process {})", id.pid);
     // A held process acts on SIGTERM only when it goes on.
@@ -144,13 +149,18 @@ mod tests {
     #[test]
     fn the_deepest_mount_comes_first_and_neighbours_are_left() {
         let table = "22 1 0:21 / / rw - ext4 /dev/sda rw\n30 22 0:30 / /data/x rw - tmpfs t rw\n31 30 0:31 / /data/x/my\\040dir rw - tmpfs t rw\n32 22 0:32 / /data-other rw - tmpfs t rw\n";
-        assert_eq!(mounts_below(table, Path::new("/data")), [PathBuf::from("/data/x/my dir"), PathBuf::from("/data/x")]);
+        assert_eq!(
+            mounts_below(table, Path::new("/data")),
+            [PathBuf::from("/data/x/my dir"), PathBuf::from("/data/x")]
+        );
     }
 
     #[test]
     fn only_processes_with_our_folder_in_their_environment_are_tasks() {
         let folder = tempfile::tempdir().unwrap();
-        let spawn = |value: String| std::process::Command::new("sleep").arg("60").env("NOMAD_ALLOC_DIR", value).spawn().unwrap();
+        let spawn = |value: String| {
+            std::process::Command::new("sleep").arg("60").env("NOMAD_ALLOC_DIR", value).spawn().unwrap()
+        };
         let mut ours = spawn(format!("{}/a/alloc", folder.path().display()));
         let mut stranger = spawn(format!("{}-other/a/alloc", folder.path().display()));
         let found: Vec<i32> = leftover_tasks(folder.path()).into_iter().map(|id| id.pid).collect();

@@ -56,8 +56,14 @@ struct Row {
 pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     let layout = Layout::at(args.data.as_deref())?;
     let state = State::read(&layout)?.unwrap_or_default();
-    let rows = state.running(&layout).into_iter().map(|(role, id)| Row { role, pid: id.pid, rss_bytes: id.rss_bytes(), log: layout.log(role) });
-    let report = Report { kubeconfig: state.kubeconfig.clone(), data_dir: layout.root.clone(), processes: rows.collect() };
+    let rows = state.running(&layout).into_iter().map(|(role, id)| Row {
+        role,
+        pid: id.pid,
+        rss_bytes: id.rss_bytes(),
+        log: layout.log(role),
+    });
+    let report =
+        Report { kubeconfig: state.kubeconfig.clone(), data_dir: layout.root.clone(), processes: rows.collect() };
     match args.output {
         Output::Json => print_line(&serde_json::to_string(&report).context("rendering the report")?),
         Output::Table => print_table(&report, &state, &layout),
