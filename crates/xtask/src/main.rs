@@ -1,2 +1,68 @@
-//! The project commands.
-fn main() {}
+//! `cargo xtask`: the project's own commands.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand};
+use xtask::control_plane::Binaries;
+use xtask::crds;
+use xtask::progress::{Progress, print_line, print_note};
+use xtask::up::{self, DownArgs, StatusArgs, UpArgs};
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Builds etcd, kube-apiserver, kube-controller-manager and kubectl once and prints the folder that holds them
+    ControlPlane,
+    /// Writes crds/*.yaml from the types in crates/drover-api
+    Crds {
+        /// Writes nothing; fails when a file differs
+        #[arg(long)]
+        check: bool,
+    },
+    /// Starts drover on this machine: control plane, controller, agent and an example job
+    Up(UpArgs),
+    /// Stops what `up` started
+    Down(DownArgs),
+    /// Says what runs and where its logs are
+    Status(StatusArgs),
+}
+
+fn main() -> ExitCode {
+    let result = tokio::runtime::Runtime::new().context("starting the runtime").and_then(|runtime| {
+        let result = runtime.block_on(run(Cli::parse().command));
+        // A build that is under way ends with this process; it is not waited for.
+        runtime.shutdown_background();
+        result
+    });
+    result.unwrap_or_else(|error| {
+        print_note(&format!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+async fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Up(args) => return up::up(args).await,
+        Command::Down(args) => up::down(&args).await?,
+        Command::Status(args) => return up::status(&args),
+        Command::ControlPlane => {
+            let binaries = Binaries::find_or_build(&Progress::for_people())?;
+            print_line(&binaries.folder().display().to_string());
+        }
+        Command::Crds { check: true } => crds::check()?,
+        Command::Crds { check: false } => {
+            for name in crds::write()? {
+                print_note(&format!("wrote crds/{name}"));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,377 @@
+//! The session: starts everything, keeps it running, ends it.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures::future::try_join;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::layout::Layout;
+use super::services::{self, Phase, Restart, Services};
+use super::shutdown::{self, Tasks};
+use super::state::{Started, State};
+use super::{UpArgs, build, detach, examples, settings};
+use crate::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Role, User};
+use crate::manifests;
+use crate::process::ProcessId;
+use crate::progress::{Event, Progress};
+use crate::workspace;
+
+/// How long the agent may take to register and the controller to see it.
+const NODE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Everything that one `up` runs.
+#[derive(Debug)]
+pub struct Session {
+    args: UpArgs,
+    layout: Layout,
+    state: State,
+    plane: Option<ControlPlane>,
+    services: Services,
+    droverd: PathBuf,
+    /// Held as long as this session has the data folder.
+    _lock: File,
+}
+
+/// `cargo xtask up`.
+///
+/// # Errors
+/// When something does not start or does not become healthy; everything that was started has been ended then.
+pub async fn up(args: UpArgs) -> Result<ExitCode> {
+    for name in args.examples.iter().filter(|name| *name != "none") {
+        examples::manifest(name)?;
+    }
+    if args.detach && !args.in_background {
+        return detach::run(&args).await;
+    }
+    if args.in_background {
+        // Out of the terminal's reach: its Ctrl-C and its end are not meant for us.
+        rustix::process::setsid().context("leaving the terminal's session")?;
+    }
+    let progress = if args.in_background { Progress::for_parent() } else { Progress::for_people() };
+    let Some(session) = Session::open(args)? else { return Ok(ExitCode::SUCCESS) };
+    session.run(&progress).await
+}
+
+impl Session {
+    /// Takes the data folder; none when another session has it, which is told to the user.
+    ///
+    /// # Errors
+    /// When the folder cannot be used.
+    pub fn open(args: UpArgs) -> Result<Option<Self>> {
+        let layout = args.layout()?;
+        layout.create()?;
+        let Some(lock) = layout.lock()? else {
+            let state = State::read(&layout)?.unwrap_or_default();
+            crate::progress::print_line(&already_runs(&layout, &state));
+            return Ok(None);
+        };
+        if let Some(state) = State::read(&layout)? {
+            ensure_nothing_left(&state, &layout)?;
+        }
+        let kubeconfig = args.kubeconfig.as_ref().map_or_else(|| Ok(layout.kubeconfig()), std::path::absolute)?;
+        let restart = if args.no_restart { Restart::Never } else { Restart::After1s };
+        Ok(Some(Self {
+            args,
+            state: State::new(kubeconfig),
+            layout,
+            plane: None,
+            services: Services::new(restart),
+            droverd: PathBuf::new(),
+            _lock: lock,
+        }))
+    }
+
+    /// The data folder.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// A client with all rights.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub async fn client(&self) -> Result<kube::Client> {
+        crate::control_plane::client_of(&self.state.kubeconfig).await
+    }
+
+    /// The process of a role, while it runs.
+    pub fn process(&self, role: Role) -> Option<ProcessId> {
+        self.state.running(&self.layout).into_iter().find(|(known, _)| *known == role).map(|(_, id)| id)
+    }
+
+    async fn run(mut self, progress: &Progress) -> Result<ExitCode> {
+        let mut signals = Signals::listen()?;
+        let started = tokio::select! {
+            biased;
+            received = signals.next() => Err(received),
+            started = self.start(progress) => Ok(started),
+        };
+        match started {
+            Err(received) => return self.end(received, progress).await,
+            Ok(Err(error)) => {
+                let text = format!("{error:#}");
+                let stopped = self.stop(progress).await;
+                progress.show(Event::Failed { text });
+                return stopped.map(|()| ExitCode::FAILURE);
+            }
+            Ok(Ok(())) => progress.show(Event::Finished { text: self.how_to_go_on() }),
+        }
+        // The process that waited in the foreground goes away now; what happens later is in the log.
+        let later = if self.args.in_background { Progress::for_people() } else { progress.clone() };
+        let received = tokio::select! {
+            biased;
+            received = signals.next() => received,
+            kept = self.services.keep(Phase::Healthy, &self.layout, &mut self.state, &later) => {
+                later.note(format!("nothing is started again from now on: {:#}", kept.err().context("the watch over the processes ended")?));
+                signals.next().await
+            }
+        };
+        self.end(received, &later).await
+    }
+
+    /// Starts everything and waits until it is healthy.
+    ///
+    /// # Errors
+    /// When something does not start or does not become healthy. What was started still runs.
+    pub async fn start(&mut self, progress: &Progress) -> Result<()> {
+        let profile = self.args.profile;
+        let (layout, shown) = (self.layout.clone(), progress.clone());
+        let daemons = async move {
+            tokio::task::spawn_blocking(move || build::daemons(&layout, profile, &shown))
+                .await
+                .context("building droverd")?
+        };
+        if self.args.kubeconfig.is_some() {
+            self.droverd = daemons.await?;
+        } else {
+            let ground = start_plane(&self.layout, self.args.audit, progress);
+            // The control plane has ended when this fails in the build of the daemons: it is dropped then.
+            let (plane, droverd) = try_join(ground, daemons).await?;
+            for (launch, id) in plane.processes() {
+                if let Some(id) = id {
+                    self.state.note(Started::new(&launch, id));
+                }
+            }
+            (self.plane, self.droverd) = (Some(plane), droverd);
+        }
+        self.state.write(&self.layout)?;
+        let client = self.client().await?;
+        install(&client, self.plane.is_some(), progress).await?;
+        self.start_daemons()?;
+        let wait = wait_healthy(&client, &self.args, progress);
+        tokio::select! {
+            biased;
+            healthy = wait => healthy.with_context(|| format!("the logs are in {}", self.layout.logs().display())),
+            died = self.services.keep(Phase::Starting, &self.layout, &mut self.state, progress) => died,
+        }
+    }
+
+    fn start_daemons(&mut self) -> Result<()> {
+        let kubeconfig_of =
+            |user| self.plane.as_ref().map_or_else(|| self.state.kubeconfig.clone(), |plane| plane.kubeconfig(user));
+        let configs = [
+            (Role::Controller, settings::write_controller(&self.layout, &self.args)?, kubeconfig_of(User::Controller)),
+            (Role::Agent, settings::write_agent(&self.layout, &self.args)?, kubeconfig_of(User::Agent)),
+        ];
+        for (role, config, kubeconfig) in configs {
+            let launch = services::launch(role, &self.droverd, &config, &kubeconfig, &self.layout);
+            self.services.start(launch, &self.layout, &mut self.state)?;
+        }
+        Ok(())
+    }
+
+    async fn end(self, received: Received, progress: &Progress) -> Result<ExitCode> {
+        match received {
+            Received::Interrupt if self.args.keep_tasks => {
+                shutdown::stop_all(&self.state, &self.layout, Tasks::Keep, progress).await?;
+                progress.note("the tasks and their supervisor go on; `cargo xtask up` takes them up again, `cargo xtask down` ends them");
+                Ok(ExitCode::from(130))
+            }
+            Received::Interrupt => self.stop(progress).await.map(|()| ExitCode::from(130)),
+            Received::Terminate => self.stop(progress).await.map(|()| ExitCode::SUCCESS),
+        }
+    }
+
+    /// Ends everything, tasks too.
+    ///
+    /// # Errors
+    /// Names what could not be ended.
+    pub async fn stop(self, progress: &Progress) -> Result<()> {
+        let plane = self.plane.iter().flat_map(ControlPlane::processes);
+        let mut state = self.state;
+        // A start that was interrupted may not have written all of it down.
+        for (launch, id) in plane.filter_map(|(launch, id)| Some((launch, id?))) {
+            state.note(Started::new(&launch, id));
+        }
+        shutdown::stop_all(&state, &self.layout, Tasks::End, progress).await
+    }
+
+    fn how_to_go_on(&self) -> String {
+        let kubectl =
+            self.plane.as_ref().map_or_else(|| "kubectl".to_owned(), |plane| kubectl_command(plane.binaries()));
+        let data =
+            self.args.data.as_ref().map(|_| format!(" --data {}", self.layout.root.display())).unwrap_or_default();
+        let job = self.args.examples.iter().find(|name| *name != "none").map_or("NAME", String::as_str);
+        let lines = [
+            "drover is up. Its API server is used with".to_owned(),
+            format!("  export KUBECONFIG={}", self.state.kubeconfig.display()),
+            format!("  {kubectl} get djob,alloc,cnode"),
+            format!("  {kubectl} describe djob/{job}"),
+            format!("  {kubectl} apply -f examples/wordcount.yaml"),
+            format!("  {kubectl} delete djob/{job}"),
+            format!("What runs and where its logs are: cargo xtask status{data}"),
+            if self.args.in_background {
+                format!("To stop everything: cargo xtask down{data}")
+            } else {
+                "To stop everything: Ctrl-C".to_owned()
+            },
+        ];
+        lines.join("\n")
+    }
+}
+
+async fn start_plane(layout: &Layout, audit: bool, progress: &Progress) -> Result<ControlPlane> {
+    let shown = progress.clone();
+    let binaries = tokio::task::spawn_blocking(move || Binaries::find_or_build(&shown))
+        .await
+        .context("building the control plane")??;
+    let step = progress.step("starting etcd and kube-apiserver");
+    let options = Options {
+        data_dir: layout.root.clone(),
+        binaries,
+        durability: Durability::Fsync,
+        audit,
+        lifetime: Lifetime::Independent,
+        controller_manager: true,
+    };
+    let plane = ControlPlane::start(options).await?;
+    step.done(plane.url());
+    Ok(plane)
+}
+
+/// Puts the kinds, the namespace and the roles into the cluster; on our own control plane also users' bindings.
+async fn install(client: &kube::Client, is_own_plane: bool, progress: &Progress) -> Result<()> {
+    let step = progress.step("applying custom resource definitions and roles");
+    let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}}}\n", drover_api::SYSTEM_NAMESPACE);
+    let mut objects = manifests::parse(&namespace)?;
+    for file in manifests::files_in(&workspace::root().join("charts/drover/files/rbac"))? {
+        objects.extend(manifests::read(&file)?);
+    }
+    if is_own_plane {
+        objects.extend(bindings()?);
+    }
+    let roles = async {
+        for object in &objects {
+            manifests::apply(client, object, drover_api::SYSTEM_NAMESPACE).await?;
+        }
+        Ok(())
+    };
+    let crds = crate::crds::folder();
+    let (n_kinds, ()) = try_join(manifests::apply_crds(client, &crds), roles).await?;
+    step.done(format!("{n_kinds} kinds"));
+    Ok(())
+}
+
+/// Binds the users of our control plane; in a cluster these are service accounts, bound by the chart.
+fn bindings() -> Result<Vec<kube::api::DynamicObject>> {
+    let bind = |kind: &str, role_kind: &str, role: &str, user: User| {
+        format!(
+            "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\nmetadata: {{name: {role}-{user}, namespace: {namespace}}}\n\
+             roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: {role_kind}, name: {role}}}\n\
+             subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {user}}}]\n",
+            namespace = if kind == "RoleBinding" { drover_api::SYSTEM_NAMESPACE } else { "\"\"" },
+            user = user.name(),
+        )
+    };
+    let mut text = String::new();
+    for (role, user) in [("drover-controller", User::Controller), ("drover-agent", User::Agent)] {
+        text += &bind("ClusterRoleBinding", "ClusterRole", role, user);
+        text += &bind("RoleBinding", "Role", role, user);
+    }
+    for role in ["view", "drover-edit"] {
+        text += &bind("ClusterRoleBinding", "ClusterRole", role, User::Developer);
+    }
+    let mut objects = manifests::parse(&text)?;
+    for object in objects.iter_mut().filter(|object| object.metadata.namespace.as_deref() == Some("")) {
+        object.metadata.namespace = None;
+    }
+    Ok(objects)
+}
+
+async fn wait_healthy(client: &kube::Client, args: &UpArgs, progress: &Progress) -> Result<()> {
+    let step = progress.step("starting controller and agent");
+    let node = examples::wait_for_node(client, NODE_TIMEOUT).await?;
+    step.done(format!("node {node} is ready"));
+    for name in args.examples.iter().filter(|name| *name != "none") {
+        let manifest = examples::manifest(name)?;
+        examples::apply_and_wait(client, &manifest, Duration::from_secs(args.timeout), progress).await?;
+    }
+    Ok(())
+}
+
+/// What an earlier session left running would use the same folders.
+fn ensure_nothing_left(state: &State, layout: &Layout) -> Result<()> {
+    // A supervisor alone is what `--keep-tasks` leaves: the agent takes it up again.
+    let left: Vec<String> = state
+        .running(layout)
+        .iter()
+        .filter(|(role, _)| *role != Role::Supervisor)
+        .map(|(role, id)| format!("{role} (process {})", id.pid))
+        .collect();
+    if !left.is_empty() {
+        bail!(
+            "an earlier session in {} ended and left {} running: end them with `cargo xtask down`",
+            layout.root.display(),
+            left.join(", ")
+        );
+    }
+    Ok(())
+}
+
+fn already_runs(layout: &Layout, state: &State) -> String {
+    let session = state.session.map_or_else(String::new, |id| format!(" (process {})", id.pid));
+    format!(
+        "drover runs already in {}{session}\n  export KUBECONFIG={}\n  cargo xtask status\n  cargo xtask down",
+        layout.root.display(),
+        state.kubeconfig.display()
+    )
+}
+
+fn kubectl_command(binaries: &Binaries) -> String {
+    if workspace::find_on_path("kubectl").is_some() {
+        "kubectl".to_owned()
+    } else {
+        binaries.kubectl().display().to_string()
+    }
+}
+
+/// Why the session is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Received {
+    Interrupt,
+    Terminate,
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("listening for signals");
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) -> Received {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Received::Terminate,
+            _ = self.interrupt.recv() => Received::Interrupt,
+        }
+    }
+}
