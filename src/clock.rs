@@ -1,12 +1,18 @@
 //! The one clock of the shells, so that tests and the simulator can give them another one.
 
+use std::fmt::Debug;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 /// Tells the time of day. Waits use tokio's time instead, which tests can pause.
-pub trait Clock: Clone + Send + Sync + 'static {
+pub trait Clock: Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;
 }
+
+/// A clock that many parts share.
+pub type SharedClock = Arc<dyn Clock>;
 
 /// The machine's clock.
 #[derive(Clone, Copy, Debug, Default)]

@@ -21,6 +21,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Role {
+    /// Runs the allocations of this machine.
+    Agent {
+        /// The agent's configuration file.
+        #[arg(long)]
+        config: PathBuf,
+        /// How to reach the API server; default: as a pod, or as kubectl does.
+        #[arg(long)]
+        kubeconfig: Option<PathBuf>,
+    },
     /// Owns the tasks of one agent and outlives it. Started by the agent.
     #[command(hide = true)]
     Supervisor {
@@ -46,6 +55,7 @@ fn main() -> ExitCode {
 
 fn run(role: Role) -> anyhow::Result<()> {
     match role {
+        Role::Agent { config, kubeconfig } => drover::agent::run(&config, kubeconfig.as_deref()),
         Role::Supervisor { state_dir, detach: true } => Ok(drover::supervisor::detach(&state_dir)?),
         Role::Supervisor { state_dir, detach: false } => drover::supervisor::run(&state_dir),
     }
