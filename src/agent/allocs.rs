@@ -136,7 +136,7 @@ impl<S: Store> Allocs<S> {
         let allocation = Arc::new(record.allocation);
         match self.jobs.get(&job_key(&allocation)).cloned() {
             Some(job) => self.start_runner(uid, allocation, &job, tasks),
-            None => self.refuse(uid, allocation, "its job version is missing in the state file"),
+            None => self.refuse(uid, &allocation, "its job version is missing in the state file"),
         }
     }
 
@@ -259,7 +259,7 @@ impl<S: Store> Allocs<S> {
             let Some(Waiting { allocation, .. }) = self.waiting.remove(&uid) else { continue };
             match &job {
                 Ok(job) => self.begin(&uid, allocation, job).await,
-                Err(reason) => self.refuse(&uid, allocation, reason),
+                Err(reason) => self.refuse(&uid, &allocation, reason),
             }
         }
     }
@@ -280,7 +280,7 @@ impl<S: Store> Allocs<S> {
         let Some(group) = job.groups.iter().find(|group| group.name == allocation.spec.group) else {
             let reason =
                 format!("version {} of its job has no group {}", allocation.spec.job_version, allocation.spec.group);
-            self.refuse(uid, allocation, &reason);
+            self.refuse(uid, &allocation, &reason);
             return;
         };
         let key = allocation.key();
@@ -310,10 +310,10 @@ impl<S: Store> Allocs<S> {
     }
 
     /// Reports an allocation as failed that cannot be run here at all.
-    fn refuse(&mut self, uid: &str, allocation: Arc<Allocation>, reason: &str) {
+    fn refuse(&mut self, uid: &str, allocation: &Arc<Allocation>, reason: &str) {
         tracing::warn!(allocation = uid, reason, "allocation cannot be added");
         let now = self.env.clock.now();
-        let job = self.jobs.get(&job_key(&allocation));
+        let job = self.jobs.get(&job_key(allocation));
         let group = job.and_then(|job| job.groups.iter().find(|group| group.name == allocation.spec.group));
         let names = group.map(|group| group.tasks.iter().map(|task| task.name.clone()).collect::<Vec<_>>());
         let names = names.unwrap_or_else(|| allocation.spec.resources.tasks.keys().cloned().collect());
@@ -322,7 +322,7 @@ impl<S: Store> Allocs<S> {
         let already_failed =
             allocation.status.as_ref().is_some_and(|status| status.client_status == ClientStatus::Failed);
         self.invalid.insert(uid.to_owned());
-        self.reports.observe(uid, Arc::clone(&allocation));
+        self.reports.observe(uid, Arc::clone(allocation));
         if already_failed {
             return;
         }

@@ -241,12 +241,11 @@ fn substitute(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> (
         let Some(length) = rest[start..].find('}') else { break };
         let reference = &rest[start..=start + length];
         out.push_str(&rest[..start]);
-        match lookup(reference[2..reference.len() - 1].trim(), env, node) {
-            Some(value) => out.push_str(&value),
-            None => {
-                unknown.get_or_insert_with(|| reference.to_owned());
-                out.push_str(reference);
-            }
+        if let Some(value) = lookup(reference[2..reference.len() - 1].trim(), env, node) {
+            out.push_str(&value);
+        } else {
+            unknown.get_or_insert_with(|| reference.to_owned());
+            out.push_str(reference);
         }
         rest = &rest[start + length + 1..];
     }

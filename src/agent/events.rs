@@ -83,7 +83,7 @@ impl EventSink {
         let (notes, mut queue) = mpsc::channel::<Note>(QUEUE);
         let write = async move {
             while let Some(note) = queue.recv().await {
-                let event = event(note, &node, MicroTime(clock.now()), &random.tag());
+                let event = object(note, &node, MicroTime(clock.now()), &random.tag());
                 if let Err(error) = store.create(&event).await {
                     tracing::debug!(error = %error, "an event was not written");
                 }
@@ -102,15 +102,15 @@ impl EventSink {
     }
 }
 
-fn event(note: Note, node: &str, now: MicroTime, tag: &str) -> Event {
+fn object(note: Note, node: &str, now: MicroTime, tag: &str) -> Event {
     let name = note.about.name.clone().unwrap_or_default();
     let namespace = note.about.namespace.clone().or_else(|| Some("default".to_owned()));
-    let text: String = note.text.chars().take(NOTE_LIMIT).collect();
+    let words: String = note.text.chars().take(NOTE_LIMIT).collect();
     Event {
         metadata: ObjectMeta { name: Some(format!("{name}.{tag}")), namespace, ..ObjectMeta::default() },
         action: Some(note.reason.action().to_owned()),
         event_time: Some(now),
-        note: Some(text),
+        note: Some(words),
         reason: Some(note.reason.text().to_owned()),
         regarding: Some(note.about),
         reporting_controller: Some("drover.dev/agent".to_owned()),

@@ -19,7 +19,7 @@ use super::random::Random;
 use crate::clock::SharedClock;
 use crate::store::{Change, Key, Object, Selection, Store, StoreError};
 
-/// The ConfigMap in drover's namespace by which the controller publishes the time to live, and its key.
+/// The `ConfigMap` in drover's namespace by which the controller publishes the time to live, and its key.
 const CONFIG_MAP: &str = "drover-heartbeat";
 const TTL_KEY: &str = "ttlSeconds";
 
@@ -78,16 +78,13 @@ impl<S: Store> Heartbeat<S> {
         if known.is_none() {
             *known = self.store.get(&key).await?;
         }
-        let renewed = match known.take() {
-            Some(mut lease) => {
-                lease.metadata.managed_fields = None;
-                lease.spec = Some(self.spec(lease.spec.take().and_then(|spec| spec.acquire_time), now, ttl));
-                self.store.replace(&lease).await?
-            }
-            None => {
-                let metadata = ObjectMeta { name: Some(key.name), namespace: key.namespace, ..ObjectMeta::default() };
-                self.store.create(&Lease { metadata, spec: Some(self.spec(None, now, ttl)) }).await?
-            }
+        let renewed = if let Some(mut lease) = known.take() {
+            lease.metadata.managed_fields = None;
+            lease.spec = Some(self.spec(lease.spec.take().and_then(|spec| spec.acquire_time), now, ttl));
+            self.store.replace(&lease).await?
+        } else {
+            let metadata = ObjectMeta { name: Some(key.name), namespace: key.namespace, ..ObjectMeta::default() };
+            self.store.create(&Lease { metadata, spec: Some(self.spec(None, now, ttl)) }).await?
         };
         *known = Some(renewed);
         Ok(())
@@ -97,7 +94,7 @@ impl<S: Store> Heartbeat<S> {
         LeaseSpec {
             holder_identity: Some(self.node.clone()),
             lease_duration_seconds: i32::try_from(ttl.as_secs().max(1)).ok(),
-            acquire_time: acquired.or_else(|| Some(MicroTime(now))),
+            acquire_time: acquired.or(Some(MicroTime(now))),
             renew_time: Some(MicroTime(now)),
             ..LeaseSpec::default()
         }

@@ -85,7 +85,7 @@ impl<S: Store> Node<S> {
                 Change::InSync if !is_listed => self.register().await,
                 Change::InSync => {}
                 Change::Malformed(key, reason) => {
-                    tracing::warn!(node = %key, reason, "this node's object cannot be read")
+                    tracing::warn!(node = %key, reason, "this node's object cannot be read");
                 }
                 Change::Interrupted(reason) => tracing::debug!(reason, "watch of this node is interrupted"),
             }

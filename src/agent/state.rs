@@ -279,8 +279,7 @@ mod tests {
         let (store, saved, thread) = StateStore::open(&path).expect("opened");
         assert!(saved.allocs.is_empty());
         let (one, two) = (record("one"), record("two"));
-        let writes = (store.put_alloc("uid-one", &one), store.put_alloc("uid-two", &two));
-        let (first, second) = tokio::join!(writes.0, writes.1);
+        let (first, second) = tokio::join!(store.put_alloc("uid-one", &one), store.put_alloc("uid-two", &two));
         first.and(second).expect("written");
         store.put_task("uid-one", "web", &TaskRecord::default()).await.expect("written");
         store.put_task("uid-two", "web", &TaskRecord::default()).await.expect("written");

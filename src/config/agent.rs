@@ -49,7 +49,7 @@ pub struct AgentConfig {
     /// The name of the ClientNode; default the host's name.
     #[serde(default)]
     pub node_name: Option<String>,
-    /// drover's own namespace, which holds the Leases and the heartbeat's ConfigMap.
+    /// drover's own namespace, which holds the Leases and the heartbeat's `ConfigMap`.
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// The folder of the state file, the supervisor and its binary.

@@ -161,13 +161,12 @@ impl AllocRunner {
         }
         let prepared = if self.is_wanted() { self.prepare().await } else { Prepared::Go };
         match prepared {
-            Prepared::Go => self.run_tasks().await,
             Prepared::Detached => Left::Detached,
             Prepared::Stopped if is_new => {
                 self.note_never_started();
                 Left::Ended
             }
-            Prepared::Stopped => self.run_tasks().await,
+            Prepared::Go | Prepared::Stopped => self.run_tasks().await,
             Prepared::Failed(reason) => self.fail_setup(&reason).await,
         }
     }

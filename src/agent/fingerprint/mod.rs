@@ -152,8 +152,7 @@ fn computed_class(config: &AgentConfig, found: &Fingerprint) -> String {
         }
     }
     let digest = hash.finalize();
-    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("v1:{hex}")
+    digest.iter().take(8).fold(String::from("v1:"), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
 /// Amounts are resources, which do not make a class.

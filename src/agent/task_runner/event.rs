@@ -36,17 +36,14 @@ pub(crate) fn started(time: Timestamp) -> TaskEvent {
 /// Its process ended.
 pub(crate) fn terminated(time: Timestamp, result: &ExitResult) -> TaskEvent {
     let exit = &result.exit;
-    let mut message = format!("exit={}", exit.code);
-    if exit.signal != 0 {
-        message += &format!(" signal={}", exit.signal);
-    }
-    if let Some(error) = &exit.error {
-        message += &format!(" error={error:?}");
-    }
-    if result.oom_killed {
-        message += " oomKilled";
-    }
     let signal = (exit.signal != 0).then_some(i64::from(exit.signal));
+    let parts = [
+        Some(format!("exit={}", exit.code)),
+        signal.map(|signal| format!("signal={signal}")),
+        exit.error.as_ref().map(|error| format!("error={error:?}")),
+        result.oom_killed.then(|| "oomKilled".to_owned()),
+    ];
+    let message = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let event = plain(Type::Terminated, time, message);
     TaskEvent { exit_code: Some(i64::from(exit.code)), signal, oom_killed: result.oom_killed, ..event }
 }
