@@ -11,7 +11,8 @@ use std::time::Duration;
 fn main() -> io::Result<()> {
     let port: u16 = variable("NOMAD_PORT_http")?.parse().map_err(io::Error::other)?;
     let host = env::var("NOMAD_IP_http").unwrap_or_else(|_| "127.0.0.1".to_owned());
-    let body = format!("hello from allocation {} of job {}\n", variable("NOMAD_ALLOC_INDEX")?, variable("NOMAD_JOB_NAME")?);
+    let body =
+        format!("hello from allocation {} of job {}\n", variable("NOMAD_ALLOC_INDEX")?, variable("NOMAD_JOB_NAME")?);
     let listener = TcpListener::bind((host.as_str(), port))?;
     writeln!(io::stdout(), "listening on http://{host}:{port}")?;
     for client in listener.incoming() {
@@ -24,7 +25,9 @@ fn main() -> io::Result<()> {
 }
 
 fn variable(name: &str) -> io::Result<String> {
-    env::var(name).map_err(|_| io::Error::other(format!("{name} is not set: this program is a task of a drover job, see web.yaml")))
+    env::var(name).map_err(|_| {
+        io::Error::other(format!("{name} is not set: this program is a task of a drover job, see web.yaml"))
+    })
 }
 
 fn answer(mut client: TcpStream, body: &str) -> io::Result<()> {
@@ -36,5 +39,9 @@ fn answer(mut client: TcpStream, body: &str) -> io::Result<()> {
     while request.read_line(&mut line)? > 2 {
         line.clear();
     }
-    write!(client, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+    write!(
+        client,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
 }

@@ -1,5 +1,6 @@
 //! The shells of drover: the controller and the node agent, around the decisions of `drover-core`.
 
+pub mod agent;
 pub mod clock;
 pub mod config;
 pub mod connect;

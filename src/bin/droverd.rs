@@ -33,6 +33,15 @@ enum Role {
         #[arg(long, env = "POD_NAME")]
         identity: Option<String>,
     },
+    /// Runs the allocations of this machine.
+    Agent {
+        /// The agent's configuration file.
+        #[arg(long)]
+        config: PathBuf,
+        /// How to reach the API server; default: as a pod, or as kubectl does.
+        #[arg(long)]
+        kubeconfig: Option<PathBuf>,
+    },
     /// Owns the tasks of one agent and outlives it. Started by the agent.
     #[command(hide = true)]
     Supervisor {
@@ -61,6 +70,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Controller { config, kubeconfig, identity } => {
             drover::controller::main(&config, kubeconfig.as_deref(), identity)
         }
+        Role::Agent { config, kubeconfig } => drover::agent::run(&config, kubeconfig.as_deref()),
         Role::Supervisor { state_dir, detach: true } => Ok(drover::supervisor::detach(&state_dir)?),
         Role::Supervisor { state_dir, detach: false } => drover::supervisor::run(&state_dir),
     }

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use drover_api::GoDuration;
 use serde::Deserialize;
 
 /// Why a configuration file is not used.
@@ -48,7 +49,7 @@ pub struct AgentConfig {
     /// The name of the ClientNode; default the host's name.
     #[serde(default)]
     pub node_name: Option<String>,
-    /// drover's own namespace, which holds the Leases and the heartbeat's ConfigMap.
+    /// drover's own namespace, which holds the Leases and the heartbeat's `ConfigMap`.
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// The folder of the state file, the supervisor and its binary.
@@ -269,38 +270,11 @@ fn default_max_kill_timeout() -> Duration {
 /// A duration as in manifests: `300ms`, `10s`, `1m30s`, `1h`.
 fn duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
-    parse_duration(&text)
-        .ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not a duration like 300ms, 10s or 1m30s")))
-}
-
-/// Parses a duration of whole or decimal numbers with the units `ns`, `us`, `ms`, `s`, `m`, `h`.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let mut rest = text.trim();
-    if rest.is_empty() {
-        return None;
+    let duration: GoDuration = text.parse().map_err(serde::de::Error::custom)?;
+    if duration.is_negative() {
+        return Err(serde::de::Error::custom(format!("`{text}` is negative: give a span of time that lies ahead")));
     }
-    if rest == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut total = 0.0_f64;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, after) = rest.split_at(digits);
-        let unit = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit);
-        let seconds = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        total += number.parse::<f64>().ok()? * seconds;
-        rest = after;
-    }
-    Duration::try_from_secs_f64(total).ok()
+    Ok(duration.to_std())
 }
 
 #[cfg(test)]
@@ -343,15 +317,5 @@ mod tests {
         assert!(zero.contains("heartbeat.ttl"), "{zero}");
         let duration = parse("stateDir: /s\nallocDir: /a\nmaxKillTimeout: soon\n").expect_err("refused");
         assert!(duration.contains("soon"), "{duration}");
-    }
-
-    #[test]
-    fn durations_are_gos() {
-        for (text, millis) in [("300ms", 300), ("1m30s", 90_000), ("1.5h", 5_400_000), ("0", 0)] {
-            assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
-        }
-        for text in ["", "5", "s", "5d", "-1s"] {
-            assert_eq!(parse_duration(text), None, "{text}");
-        }
     }
 }

@@ -157,12 +157,12 @@ mod tests {
     #[test]
     fn what_a_new_list_does_not_bring_is_gone() {
         let mut cache = Cache::default();
-        let _ = cache.take(Change::Restarted);
-        let _ = cache.take(present("a", "1", 1));
-        let _ = cache.take(present("b", "2", 2));
-        let _ = cache.take(Change::InSync);
-        let _ = cache.take(Change::Restarted);
-        let _ = cache.take(present("b", "2", 2));
+        drop(cache.take(Change::Restarted));
+        drop(cache.take(present("a", "1", 1)));
+        drop(cache.take(present("b", "2", 2)));
+        drop(cache.take(Change::InSync));
+        drop(cache.take(Change::Restarted));
+        drop(cache.take(present("b", "2", 2)));
         let gone = cache.take(Change::InSync);
         assert!(matches!(&gone[..], [Seen::Gone(node)] if node.metadata.name.as_deref() == Some("a")));
     }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn the_end_of_an_older_incarnation_does_not_remove_the_newer() {
         let mut cache = Cache::default();
-        let _ = cache.take(present("a", "2", 5));
+        drop(cache.take(present("a", "2", 5)));
         assert_eq!(cache.take(Change::Gone(Box::new(node("a", "1", 9)))).len(), 0);
         assert_eq!(cache.len(), 1);
     }

@@ -377,10 +377,13 @@ impl Link {
     fn take(&mut self, frame: ServerFrame) {
         match frame {
             ServerFrame::Exited { id, exit } => self.deliver(&id, exit),
-            ServerFrame::Reply { seq, result } => match self.pending.remove(&seq) {
-                Some(pending) => self.settle(pending, result),
-                None => tracing::warn!(seq, "the supervisor answered a request that was not made"),
-            },
+            ServerFrame::Reply { seq, result } => {
+                if let Some(pending) = self.pending.remove(&seq) {
+                    self.settle(pending, result);
+                } else {
+                    tracing::warn!(seq, "the supervisor answered a request that was not made");
+                }
+            }
         }
     }
 

@@ -53,7 +53,7 @@ pub(super) fn open_pipe(spec: &LogSpec, stream: Stream, owner: Option<&Credentia
     let name = fifo_name(spec, stream);
     match rustix::fs::mkfifoat(&dir, &name, Mode::RUSR | Mode::WUSR) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(context(error, format!("fifo {}/{name} cannot be made", spec.fifo_dir))),
+        Err(error) => return Err(context(error, &format!("fifo {}/{name} cannot be made", spec.fifo_dir))),
     }
     let reader = open_fifo(&dir, &name, OFlags::NONBLOCK)?;
     if let Some(owner) = owner {
@@ -118,7 +118,7 @@ fn transfer(reader: &OwnedFd, buffer: &mut [u8], rotator: &mut Rotator) -> rusti
 fn fifo_dir(spec: &LogSpec) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(spec.fifo_dir.as_str(), flags, Mode::empty())
-        .map_err(|error| context(error, format!("fifo directory {} cannot be opened", spec.fifo_dir)))
+        .map_err(|error| context(error, &format!("fifo directory {} cannot be opened", spec.fifo_dir)))
 }
 
 fn fifo_name(spec: &LogSpec, stream: Stream) -> String {
@@ -127,7 +127,7 @@ fn fifo_name(spec: &LogSpec, stream: Stream) -> String {
 
 fn open_fifo(dir: &OwnedFd, name: &str, more: OFlags) -> io::Result<OwnedFd> {
     let fd = rustix::fs::openat(dir, name, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | more, Mode::empty())
-        .map_err(|error| context(error, format!("fifo {name} cannot be opened")))?;
+        .map_err(|error| context(error, &format!("fifo {name} cannot be opened")))?;
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
     if kind != FileType::Fifo {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is not a fifo")));
@@ -135,7 +135,7 @@ fn open_fifo(dir: &OwnedFd, name: &str, more: OFlags) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn context(error: Errno, what: String) -> io::Error {
+fn context(error: Errno, what: &str) -> io::Error {
     let error = io::Error::from(error);
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
@@ -249,14 +249,13 @@ impl Rotator {
 
     fn open_file(&mut self, index: u64) -> io::Result<()> {
         let name = format!("{}{index}", self.prefix);
-        let file = match open_own_file(&self.dir, &name)? {
-            Some(file) => file,
-            None => {
-                // Not a file of ours: a task put something there.
-                rustix::fs::unlinkat(&self.dir, &name, AtFlags::empty())?;
-                open_own_file(&self.dir, &name)?
-                    .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("log file {name} is not ours")))?
-            }
+        let file = if let Some(file) = open_own_file(&self.dir, &name)? {
+            file
+        } else {
+            // Not a file of ours: a task put something there.
+            rustix::fs::unlinkat(&self.dir, &name, AtFlags::empty())?;
+            open_own_file(&self.dir, &name)?
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("log file {name} is not ours")))?
         };
         self.size = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
         self.file = Some(file);
@@ -272,7 +271,7 @@ fn open_own_file(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     let file = match rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o644)) {
         Ok(file) => file,
         Err(Errno::LOOP | Errno::NXIO) => return Ok(None),
-        Err(error) => return Err(context(error, format!("log file {name} cannot be opened"))),
+        Err(error) => return Err(context(error, &format!("log file {name} cannot be opened"))),
     };
     let stat = rustix::fs::fstat(&file)?;
     let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile

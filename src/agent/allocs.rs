@@ -1,0 +1,493 @@
+//! The allocations of this node: one watch by `spec.nodeName`, one runner for each, and what follows from a difference.
+//!
+//! Input: the watch, the state file's contents. Output: runners made, told and joined. An allocation that the API server no
+//! longer has is destroyed, one that cannot be added is reported failed, and both leave the others alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use drover_api::allocation::{ClientStatus, TaskRunState, TaskState};
+use drover_api::job::JobType;
+use drover_api::{Allocation, JobSpec, JobVersion, names};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::admission::Admission;
+use super::alloc_runner::{AllocPlan, AllocRunner, PreviousEnd, Wanted};
+use super::node::NodeView;
+use super::report::{self, Report};
+use super::state::{AllocRecord, Saved};
+use super::sync::Reports;
+use super::task_runner::{RunnerEnv, TaskRecord};
+use crate::store::{Change, Key, Object, Selection, Store, StoreError};
+
+/// The pause before a job version is asked for again, doubled at random.
+const JOB_RETRY: Duration = Duration::from_secs(2);
+/// How often a job version that is not there is asked for: a leader writes it before the allocation, so it comes or never will.
+const JOB_TRIES: usize = 5;
+/// The pause after an error about a previous allocation.
+const PREVIOUS_RETRY: Duration = Duration::from_secs(30);
+
+/// The job version of an allocation: namespace, job uid, version.
+type JobKey = String;
+
+/// The ends of the allocations that run here, by namespace and name.
+type Ends = Arc<Mutex<BTreeMap<Key, watch::Receiver<bool>>>>;
+
+#[derive(Debug)]
+struct Runner {
+    wanted: watch::Sender<Wanted>,
+    key: Key,
+    job: JobKey,
+}
+
+/// Something whose job version is being read.
+#[derive(Debug)]
+struct Waiting {
+    allocation: Arc<Allocation>,
+    job: JobKey,
+}
+
+type Fetched = (JobKey, Result<JobSpec, String>);
+
+/// Runs this node's allocations.
+pub(crate) struct Allocs<S> {
+    store: S,
+    env: Arc<RunnerEnv>,
+    reports: Reports,
+    admission: Admission,
+    node_name: String,
+    node: watch::Receiver<NodeView>,
+    contacted: watch::Sender<bool>,
+    shutdown: CancellationToken,
+    jobs: BTreeMap<JobKey, Arc<JobSpec>>,
+    runners: BTreeMap<String, Runner>,
+    /// Allocations that could not be added; they stay reported as failed.
+    invalid: BTreeSet<String>,
+    waiting: BTreeMap<String, Waiting>,
+    ends: Ends,
+    running: JoinSet<String>,
+    fetches: JoinSet<Fetched>,
+}
+
+/// What the agent's start hands over.
+pub(crate) struct AllocsPlan<S> {
+    pub(crate) store: S,
+    pub(crate) env: Arc<RunnerEnv>,
+    pub(crate) reports: Reports,
+    pub(crate) admission: Admission,
+    pub(crate) node_name: String,
+    pub(crate) node: watch::Receiver<NodeView>,
+    pub(crate) contacted: watch::Sender<bool>,
+    pub(crate) shutdown: CancellationToken,
+}
+
+impl<S: Store> Allocs<S> {
+    /// Without allocations yet.
+    pub(crate) fn new(plan: AllocsPlan<S>) -> Self {
+        Self {
+            store: plan.store,
+            env: plan.env,
+            reports: plan.reports,
+            admission: plan.admission,
+            node_name: plan.node_name,
+            node: plan.node,
+            contacted: plan.contacted,
+            shutdown: plan.shutdown,
+            jobs: BTreeMap::new(),
+            runners: BTreeMap::new(),
+            invalid: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            ends: Ends::default(),
+            running: JoinSet::new(),
+            fetches: JoinSet::new(),
+        }
+    }
+
+    /// Takes up what an earlier life of the agent left.
+    pub(crate) async fn restore(&mut self, mut saved: Saved) {
+        self.jobs = std::mem::take(&mut saved.jobs).into_iter().map(|(key, job)| (key, Arc::new(job))).collect();
+        for (uid, record) in saved.allocs {
+            let tasks = saved.tasks.remove(&uid).unwrap_or_default();
+            if tasks.is_empty() {
+                // Nothing was begun: the watch brings it again if it is still wanted.
+                self.forget_record(&uid).await;
+                continue;
+            }
+            self.reports.restore(&uid, &record);
+            self.restore_one(&uid, record, tasks);
+        }
+        let used: BTreeSet<JobKey> = self.runners.values().map(|runner| runner.job.clone()).collect();
+        let unused: Vec<JobKey> = self.jobs.keys().filter(|key| !used.contains(*key)).cloned().collect();
+        for key in unused {
+            self.jobs.remove(&key);
+            if let Err(error) = self.env.state.delete_job(&key).await {
+                tracing::warn!(error = %error, "an unused job version stays in the state file");
+            }
+        }
+        tracing::info!(allocations = self.runners.len(), "allocations are restored");
+    }
+
+    fn restore_one(&mut self, uid: &str, record: AllocRecord, tasks: BTreeMap<String, TaskRecord>) {
+        let allocation = Arc::new(record.allocation);
+        match self.jobs.get(&job_key(&allocation)).cloned() {
+            Some(job) => self.start_runner(uid, allocation, &job, tasks),
+            None => self.refuse(uid, &allocation, "its job version is missing in the state file"),
+        }
+    }
+
+    /// Follows the watch until the agent ends, and then joins all runners.
+    pub(crate) async fn run(mut self) {
+        let fields = Some(format!("spec.nodeName={}", self.node_name));
+        let mut changes = self.store.watch::<Allocation>(Selection { namespace: None, fields });
+        let mut listed = BTreeSet::new();
+        let shutdown = self.shutdown.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                Some(ended) = self.running.join_next() => self.note_runner_end(ended),
+                Some(fetched) = self.fetches.join_next() => self.take_job(fetched).await,
+                Some(change) = changes.next() => self.take_change(change, &mut listed).await,
+            }
+        }
+        self.fetches.shutdown().await;
+        while let Some(ended) = self.running.join_next().await {
+            self.note_runner_end(ended);
+        }
+    }
+
+    async fn take_change(&mut self, change: Change<Allocation>, listed: &mut BTreeSet<String>) {
+        match change {
+            Change::Restarted => listed.clear(),
+            Change::Present(allocation) => {
+                let Some(uid) = allocation.metadata.uid.clone() else { return };
+                listed.insert(uid.clone());
+                self.take(&uid, *allocation).await;
+            }
+            Change::InSync => {
+                let gone: Vec<String> = self.known().filter(|uid| !listed.contains(*uid)).cloned().collect();
+                for uid in gone {
+                    self.remove(&uid).await;
+                }
+                self.contacted.send_if_modified(|open| !std::mem::replace(open, true));
+            }
+            Change::Gone(allocation) => {
+                if let Some(uid) = &allocation.metadata.uid {
+                    listed.remove(uid);
+                    self.remove(uid).await;
+                }
+            }
+            Change::Malformed(key, reason) => {
+                tracing::error!(allocation = %key, reason, "an allocation cannot be read and stays as it is");
+                let same = self.runners.iter().find(|(_, runner)| runner.key == key).map(|(uid, _)| uid.clone());
+                listed.extend(same);
+            }
+            Change::Interrupted(reason) => tracing::debug!(reason, "watch of the allocations is interrupted"),
+        }
+    }
+
+    fn known(&self) -> impl Iterator<Item = &String> {
+        self.runners.keys().chain(&self.invalid).chain(self.waiting.keys())
+    }
+
+    /// Updates a known allocation, or begins to add a new one.
+    async fn take(&mut self, uid: &str, mut allocation: Allocation) {
+        allocation.metadata.managed_fields = None;
+        let allocation = Arc::new(allocation);
+        self.reports.observe(uid, Arc::clone(&allocation));
+        if let Some(runner) = self.runners.get(uid) {
+            let is_changed = update(runner, &allocation, self.node.borrow().may_report());
+            // Only what the controller changed is worth a write: a status of our own is kept when it is accepted.
+            if is_changed {
+                self.keep(uid).await;
+            }
+        } else if let Some(waiting) = self.waiting.get_mut(uid) {
+            waiting.allocation = allocation;
+        } else if !self.invalid.contains(uid) {
+            self.add(uid, allocation).await;
+        }
+    }
+
+    async fn add(&mut self, uid: &str, allocation: Arc<Allocation>) {
+        let status = allocation.status.as_ref();
+        let has_ended = status.is_some_and(|status| status.client_status.is_terminal() && status.ended_at.is_some());
+        if has_ended {
+            // Of an earlier life whose files are gone; there is nothing to run and nothing to tell.
+            return;
+        }
+        let job = job_key(&allocation);
+        if let Some(found) = self.jobs.get(&job).cloned() {
+            self.begin(uid, allocation, &found).await;
+            return;
+        }
+        let is_being_read = self.waiting.values().any(|waiting| waiting.job == job);
+        if !is_being_read {
+            let fetch = fetch_job(self.store.clone(), self.env.clone(), Arc::clone(&allocation), job.clone());
+            self.fetches.spawn(fetch);
+        }
+        self.waiting.insert(uid.to_owned(), Waiting { allocation, job });
+    }
+
+    async fn take_job(&mut self, fetched: Result<Fetched, tokio::task::JoinError>) {
+        let (key, result) = match fetched {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                tracing::error!(error = %error, "reading a job version broke off");
+                return;
+            }
+        };
+        let ready: Vec<String> =
+            self.waiting.iter().filter(|(_, waiting)| waiting.job == key).map(|(uid, _)| uid.clone()).collect();
+        let job = match result {
+            Ok(job) => {
+                if let Err(error) = self.env.state.put_job(&key, &job).await {
+                    tracing::error!(error = %error, "a job version is not kept");
+                }
+                Ok(Arc::new(job))
+            }
+            Err(reason) => Err(reason),
+        };
+        if let Ok(job) = &job {
+            self.jobs.insert(key, Arc::clone(job));
+        }
+        for uid in ready {
+            let Some(Waiting { allocation, .. }) = self.waiting.remove(&uid) else { continue };
+            match &job {
+                Ok(job) => self.begin(&uid, allocation, job).await,
+                Err(reason) => self.refuse(&uid, &allocation, reason),
+            }
+        }
+    }
+
+    /// What is to be run is on disk before anything of it is done.
+    async fn begin(&mut self, uid: &str, allocation: Arc<Allocation>, job: &Arc<JobSpec>) {
+        self.keep(uid).await;
+        self.start_runner(uid, allocation, job, BTreeMap::new());
+    }
+
+    fn start_runner(
+        &mut self,
+        uid: &str,
+        allocation: Arc<Allocation>,
+        job: &Arc<JobSpec>,
+        restored: BTreeMap<String, TaskRecord>,
+    ) {
+        let Some(group) = job.groups.iter().find(|group| group.name == allocation.spec.group) else {
+            let reason =
+                format!("version {} of its job has no group {}", allocation.spec.job_version, allocation.spec.group);
+            self.refuse(uid, &allocation, &reason);
+            return;
+        };
+        let key = allocation.key();
+        let (wanted_sender, wanted) =
+            watch::channel(Wanted { allocation: Arc::clone(&allocation), is_destroyed: false, reconnects: 0 });
+        let ended = watch::Sender::new(false);
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), ended.subscribe());
+        let runner = AllocRunner::new(AllocPlan {
+            uid: uid.to_owned(),
+            env: Arc::clone(&self.env),
+            reports: self.reports.clone(),
+            admission: self.admission.clone(),
+            previous_end: previous_end(self.store.clone(), Arc::clone(&self.ends), Arc::clone(&self.env)),
+            job: Arc::clone(job),
+            group: Arc::new(group.clone()),
+            wanted,
+            ended,
+            shutdown: self.shutdown.clone(),
+            restored,
+        });
+        let id = uid.to_owned();
+        self.running.spawn(async move {
+            runner.run().await;
+            id
+        });
+        self.runners.insert(uid.to_owned(), Runner { wanted: wanted_sender, key, job: job_key(&allocation) });
+    }
+
+    /// Reports an allocation as failed that cannot be run here at all.
+    fn refuse(&mut self, uid: &str, allocation: &Arc<Allocation>, reason: &str) {
+        tracing::warn!(allocation = uid, reason, "allocation cannot be added");
+        let now = self.env.clock.now();
+        let job = self.jobs.get(&job_key(allocation));
+        let group = job.and_then(|job| job.groups.iter().find(|group| group.name == allocation.spec.group));
+        let names = group.map(|group| group.tasks.iter().map(|task| task.name.clone()).collect::<Vec<_>>());
+        let names = names.unwrap_or_else(|| allocation.spec.resources.tasks.keys().cloned().collect());
+        let dead =
+            TaskState { state: TaskRunState::Dead, failed: true, finished_at: Some(now), ..TaskState::default() };
+        let already_failed =
+            allocation.status.as_ref().is_some_and(|status| status.client_status == ClientStatus::Failed);
+        self.invalid.insert(uid.to_owned());
+        self.reports.observe(uid, Arc::clone(allocation));
+        if already_failed {
+            return;
+        }
+        let health_matters = job.is_none_or(|job| matches!(job.r#type, JobType::Service | JobType::System));
+        self.reports.put(
+            uid,
+            Report {
+                generation: allocation.metadata.generation.unwrap_or_default(),
+                client_status: ClientStatus::Failed,
+                description: format!("the allocation could not be added: {reason}"),
+                task_states: names.into_iter().map(|name| (name, dead.clone())).collect(),
+                health: health_matters.then(|| drover_api::allocation::Health {
+                    healthy: false,
+                    timestamp: now,
+                    deployment_name: allocation.spec.deployment_name.clone(),
+                }),
+                ended_at: Some(now),
+                health_matters,
+                stopping: false,
+            },
+        );
+    }
+
+    /// The API server no longer has it: nothing of it may stay here.
+    async fn remove(&mut self, uid: &str) {
+        if let Some(runner) = self.runners.get(uid) {
+            runner.wanted.send_modify(|wanted| wanted.is_destroyed = true);
+            return;
+        }
+        let was_known = self.invalid.remove(uid) | self.waiting.remove(uid).is_some();
+        if was_known {
+            self.reports.forget(uid);
+            self.forget_record(uid).await;
+        }
+    }
+
+    fn note_runner_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
+        match ended {
+            Ok(uid) => {
+                if let Some(runner) = self.runners.remove(&uid) {
+                    self.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&runner.key);
+                }
+            }
+            Err(error) => tracing::error!(error = %error, "an allocation's runner broke off"),
+        }
+    }
+
+    async fn keep(&self, uid: &str) {
+        let Some(record) = self.reports.record(uid) else { return };
+        if let Err(error) = self.env.state.put_alloc(uid, &record).await {
+            tracing::error!(error = %error, allocation = uid, "allocation is not kept");
+        }
+    }
+
+    async fn forget_record(&self, uid: &str) {
+        if let Err(error) = self.env.state.forget(uid).await {
+            tracing::error!(error = %error, allocation = uid, "a gone allocation is still in the state file");
+        }
+    }
+}
+
+/// Tells a runner what the controller has changed; false when the change was the agent's own or none.
+fn update(runner: &Runner, allocation: &Arc<Allocation>, is_ready: bool) -> bool {
+    runner.wanted.send_if_modified(|wanted| {
+        let known = &wanted.allocation;
+        let is_same = known.spec == allocation.spec
+            && known.metadata.deletion_timestamp == allocation.metadata.deletion_timestamp
+            && controllers_mark(known) == controllers_mark(allocation);
+        if is_same {
+            return false;
+        }
+        let is_unknown = controllers_mark(allocation) == Some(ClientStatus::Unknown);
+        if is_unknown && is_ready && report::is_wanted(allocation) {
+            wanted.reconnects += 1;
+        }
+        wanted.allocation = Arc::clone(allocation);
+        true
+    })
+}
+
+/// The status that only the controller sets.
+fn controllers_mark(allocation: &Allocation) -> Option<ClientStatus> {
+    let status = allocation.status.as_ref().map(|status| status.client_status)?;
+    matches!(status, ClientStatus::Unknown | ClientStatus::Lost).then_some(status)
+}
+
+fn job_key(allocation: &Allocation) -> JobKey {
+    let namespace = allocation.metadata.namespace.as_deref().unwrap_or_default();
+    format!("{namespace}/{}/{}", allocation.spec.job_uid, allocation.spec.job_version)
+}
+
+/// Reads a job version, again and again while the API server cannot be asked.
+async fn fetch_job<S: Store>(store: S, env: Arc<RunnerEnv>, allocation: Arc<Allocation>, job: JobKey) -> Fetched {
+    let spec = &allocation.spec;
+    let name = names::job_version_name(&spec.job_name, spec.job_version);
+    let key = Key { namespace: allocation.metadata.namespace.clone(), name };
+    let mut tries = 0;
+    loop {
+        let reason = match store.get::<JobVersion>(&key).await {
+            Ok(Some(version)) if version.spec.job_uid == spec.job_uid => return (job, Ok(version.spec.job)),
+            Ok(Some(_)) => format!("job version {key} belongs to an earlier job of that name"),
+            Ok(None) => format!("job version {key} does not exist"),
+            Err(error) => error.to_string(),
+        };
+        let is_unreachable = reason_is_unreachable(&reason);
+        tries += usize::from(!is_unreachable);
+        if tries >= JOB_TRIES {
+            return (job, Err(reason));
+        }
+        let pause = env.random.jitter(JOB_RETRY);
+        tracing::warn!(reason, retry_in = ?pause, "a job version is not read yet");
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn reason_is_unreachable(reason: &str) -> bool {
+    reason.starts_with("unavailable") || reason.starts_with("no answer")
+}
+
+/// Makes the function by which runners wait for the end of other allocations: here by their runners, elsewhere by the API server.
+fn previous_end<S: Store>(store: S, ends: Ends, env: Arc<RunnerEnv>) -> PreviousEnd {
+    Arc::new(move |allocation: &Allocation, name: &str| -> BoxFuture<'static, ()> {
+        let key = Key { namespace: allocation.metadata.namespace.clone(), name: name.to_owned() };
+        let here = ends.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        match here {
+            Some(mut ended) => async move {
+                // A runner that is gone has ended.
+                drop(ended.wait_for(|ended| *ended).await);
+            }
+            .boxed(),
+            None => elsewhere_end(store.clone(), key, Arc::clone(&env)).boxed(),
+        }
+    })
+}
+
+/// Watches one allocation of another node until it has ended, is unknown or gone, or may not be seen.
+async fn elsewhere_end<S: Store>(store: S, key: Key, env: Arc<RunnerEnv>) {
+    loop {
+        match store.get::<Allocation>(&key).await {
+            Ok(Some(other)) if !is_ended(&other) => break,
+            Ok(_) | Err(StoreError::Forbidden(_) | StoreError::NotFound(_)) => return,
+            Err(error) => {
+                tracing::warn!(error = %error, allocation = %key, "a previous allocation is not read yet");
+                tokio::time::sleep(env.random.jitter(PREVIOUS_RETRY)).await;
+            }
+        }
+    }
+    let fields = Some(format!("metadata.name={}", key.name));
+    let mut changes = store.watch::<Allocation>(Selection { namespace: key.namespace, fields });
+    let mut is_there = false;
+    while let Some(change) = changes.next().await {
+        match change {
+            Change::Restarted => is_there = false,
+            Change::Present(other) if is_ended(&other) => return,
+            Change::Present(_) | Change::Malformed(..) => is_there = true,
+            Change::InSync if !is_there => return,
+            Change::Gone(_) => return,
+            Change::InSync | Change::Interrupted(_) => {}
+        }
+    }
+}
+
+fn is_ended(allocation: &Allocation) -> bool {
+    allocation
+        .status
+        .as_ref()
+        .is_some_and(|status| status.client_status.is_terminal() || status.client_status == ClientStatus::Unknown)
+}

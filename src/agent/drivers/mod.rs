@@ -1,0 +1,191 @@
+//! Drivers: what a task runner needs to know of how tasks are run. One small trait, one file per driver.
+//!
+//! A driver is told everything in a [`StartRequest`] and keeps nothing: what finds a task again is in its handle, which the
+//! runner stores. It must never know allocations' desired states, restart policies or hooks.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::client_node::DriverInfo;
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::supervisor::protocol::Exit;
+
+mod mock;
+mod raw_exec;
+
+pub(crate) use mock::Mock;
+pub(crate) use raw_exec::{RawExec, RawExecSettings};
+
+/// How far a driver separates a task's files from the host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FsIsolation {
+    /// The task sees the host's files.
+    None,
+}
+
+/// Everything that starting a task needs.
+#[derive(Clone, Debug)]
+pub(crate) struct StartRequest {
+    /// `<allocID>/<task>/<8 random>`.
+    pub(crate) id: String,
+    /// The task's name.
+    pub(crate) task: String,
+    /// The driver's settings, interpolated.
+    pub(crate) config: Map<String, Value>,
+    /// The whole environment.
+    pub(crate) env: BTreeMap<String, String>,
+    /// The allocation's directory.
+    pub(crate) alloc_dir: PathBuf,
+    /// The task's directory.
+    pub(crate) task_dir: PathBuf,
+    /// A directory that only the agent can write, for the FIFOs of output.
+    pub(crate) fifo_dir: PathBuf,
+    /// The operating system's user; empty for the driver's default.
+    pub(crate) user: String,
+    /// How output is kept; none: thrown away.
+    pub(crate) logs: Option<LogLimits>,
+    /// The grace when the node is powered off.
+    pub(crate) kill_timeout: Duration,
+}
+
+/// How much output is kept of each stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogLimits {
+    /// Files.
+    pub(crate) max_files: u32,
+    /// Bytes per file.
+    pub(crate) max_file_bytes: u64,
+}
+
+/// What finds a task again; the driver's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TaskHandle {
+    /// The task's id.
+    pub(crate) id: String,
+    /// The driver's part.
+    pub(crate) driver: Value,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExitResult {
+    /// Code, signal and error.
+    pub(crate) exit: Exit,
+    /// Whether it used too much memory.
+    pub(crate) oom_killed: bool,
+}
+
+/// A task that runs.
+pub(crate) struct Running {
+    /// What finds it again.
+    pub(crate) handle: TaskHandle,
+    /// Its end.
+    pub(crate) ended: BoxFuture<'static, ExitResult>,
+}
+
+/// Why a task did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// Its definition is wrong; another try does not help.
+    #[error("{0}")]
+    Invalid(String),
+    /// It may start another time.
+    #[error("{0}")]
+    Recoverable(String),
+}
+
+/// Why a running task was not acted on.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct DriverError(pub(crate) String);
+
+/// One way to run tasks.
+pub(crate) trait Driver: Debug + Send + Sync {
+    /// How far it separates files.
+    fn fs_isolation(&self) -> FsIsolation;
+    /// Whether the node has it and whether it works.
+    fn fingerprint(&self) -> DriverInfo;
+    /// Checks a task's settings.
+    fn check(&self, config: &Map<String, Value>) -> Result<(), String>;
+    /// Starts a task. When this fails nothing is left of it.
+    fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>>;
+    /// Finds a task that an earlier agent started; none when it is gone.
+    fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>>;
+    /// Asks a task to end, and ends it and its children after the grace. Returns at once.
+    fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>>;
+    /// Forgets a task that has ended.
+    fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>>;
+}
+
+/// The drivers of a node, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Drivers {
+    known: BTreeMap<&'static str, Arc<dyn Driver>>,
+}
+
+impl Drivers {
+    /// Adds a driver.
+    pub(crate) fn add(&mut self, name: &'static str, driver: Arc<dyn Driver>) {
+        self.known.insert(name, driver);
+    }
+
+    /// The driver of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<dyn Driver>> {
+        self.known.get(name).cloned()
+    }
+
+    /// The driver table of the node.
+    pub(crate) fn fingerprint(&self) -> BTreeMap<String, DriverInfo> {
+        self.known.iter().map(|(name, driver)| ((*name).to_owned(), driver.fingerprint())).collect()
+    }
+}
+
+/// The number of a signal by its name, with or without `SIG`; SIGINT, with a warning, for one that does not exist.
+pub(crate) fn signal_number(name: &str) -> i32 {
+    let short = name.trim().trim_start_matches("SIG");
+    SIGNALS.iter().find(|(known, _)| *known == short).map_or_else(
+        || {
+            tracing::warn!(signal = name, "no such signal: SIGINT is used");
+            libc::SIGINT
+        },
+        |(_, number)| *number,
+    )
+}
+
+/// The signals that tasks can be sent, by name.
+pub(crate) const SIGNALS: &[(&str, i32)] = &[
+    ("ABRT", libc::SIGABRT),
+    ("ALRM", libc::SIGALRM),
+    ("BUS", libc::SIGBUS),
+    ("CHLD", libc::SIGCHLD),
+    ("CONT", libc::SIGCONT),
+    ("FPE", libc::SIGFPE),
+    ("HUP", libc::SIGHUP),
+    ("ILL", libc::SIGILL),
+    ("INT", libc::SIGINT),
+    ("IO", libc::SIGIO),
+    ("KILL", libc::SIGKILL),
+    ("PIPE", libc::SIGPIPE),
+    ("PROF", libc::SIGPROF),
+    ("QUIT", libc::SIGQUIT),
+    ("SEGV", libc::SIGSEGV),
+    ("STOP", libc::SIGSTOP),
+    ("SYS", libc::SIGSYS),
+    ("TERM", libc::SIGTERM),
+    ("TRAP", libc::SIGTRAP),
+    ("TSTP", libc::SIGTSTP),
+    ("TTIN", libc::SIGTTIN),
+    ("TTOU", libc::SIGTTOU),
+    ("URG", libc::SIGURG),
+    ("USR1", libc::SIGUSR1),
+    ("USR2", libc::SIGUSR2),
+    ("WINCH", libc::SIGWINCH),
+    ("XCPU", libc::SIGXCPU),
+    ("XFSZ", libc::SIGXFSZ),
+];

@@ -1,0 +1,220 @@
+//! The agent's start and end: the order of `spec/agent.md` section 1.1, and who owns which loop.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use drover_api::client_node::Fingerprint;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::admission::Admission;
+use super::allocs::{Allocs, AllocsPlan};
+use super::drivers::{Drivers, Mock, RawExec, RawExecSettings};
+use super::environment;
+use super::events::EventSink;
+use super::fingerprint;
+use super::heartbeat::{self, Heartbeat};
+use super::node::Node;
+use super::random::Random;
+use super::state::{Saved, StateStore};
+use super::sync::{Reports, Sync};
+use super::task_runner::RunnerEnv;
+use crate::clock::{SharedClock, SystemClock};
+use crate::config::agent::AgentConfig;
+use crate::shutdown;
+use crate::store::{KubeStore, Store};
+use crate::supervisor::Launcher;
+use crate::supervisor::client::Client as Supervisor;
+
+/// How long one request to the API server may take: shorter than any Lease.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Worker threads: the agent waits far more than it computes.
+const WORKERS: usize = 2;
+
+/// Runs the agent until SIGTERM; its tasks go on.
+///
+/// # Errors
+/// When the configuration, the state file or a fingerprint does not let it start.
+pub fn run(config: &Path, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+    let config = AgentConfig::load(config)?;
+    make_dirs(&config)?;
+    let state_path = config.state_dir.join("agent.redb");
+    let (state, saved, state_thread) = StateStore::open(&state_path)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    let result = runtime.block_on(async {
+        let client = crate::connect::client(kubeconfig).await?;
+        let store = KubeStore::new(client, REQUEST_TIMEOUT);
+        Box::pin(serve(store, config, state, saved)).await
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    if state_thread.join().is_err() {
+        tracing::error!("the thread of the state file broke off");
+    }
+    result
+}
+
+fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
+    let make = |path: &Path, mode: u32| {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(path)
+            .with_context(|| format!("creating {}", path.display()))
+    };
+    make(&config.state_dir, 0o700)?;
+    make(&config.alloc_dir, 0o711)
+}
+
+async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved: Saved) -> anyhow::Result<()> {
+    let config = Arc::new(config);
+    let name = node_name(&config);
+    let (clock, random): (SharedClock, Random) = (Arc::new(SystemClock), Random::new());
+    let stop = CancellationToken::new();
+    // Runners end before what they use: the supervisor's connection and the Events.
+    let stop_services = CancellationToken::new();
+    let (mut loops, mut services) = (JoinSet::new(), JoinSet::new());
+    loops.spawn(shutdown::on_signal(stop.clone()).context("listening for signals")?);
+
+    let drivers = drivers(&config, &stop_services, &mut services)?;
+    let fingerprint = fingerprint::detect(&config, &drivers)?;
+    let admission = Admission::new(memory_for_allocations(&fingerprint));
+    let view = watch::Sender::new(Node::<S>::first_view(&name, &config, &fingerprint));
+    let (events, write_events) = EventSink::new(store.clone(), name.clone(), Arc::clone(&clock), random.clone());
+    services.spawn(until(stop_services.clone(), write_events));
+
+    let (contacted, heartbeat_wanted) = (watch::Sender::new(false), Arc::new(Notify::new()));
+    let reports = Reports::default();
+    let env = Arc::new(RunnerEnv {
+        state: state.clone(),
+        drivers,
+        clock: Arc::clone(&clock),
+        random: random.clone(),
+        events,
+        node: view.subscribe(),
+        host_env: host_environment(),
+        max_kill_timeout: config.max_kill_timeout,
+        alloc_dir: config.alloc_dir.clone(),
+        fifo_dir: config.state_dir.join("fifos"),
+        contacted: contacted.subscribe(),
+    });
+    let sync = Sync {
+        store: store.clone(),
+        state,
+        clock: Arc::clone(&clock),
+        random: random.clone(),
+        reports: reports.clone(),
+        contacted: contacted.subscribe(),
+        node: view.subscribe(),
+        heartbeat: Arc::clone(&heartbeat_wanted),
+    };
+    let mut allocs = Allocs::new(AllocsPlan {
+        store: store.clone(),
+        env,
+        reports,
+        admission,
+        node_name: name.clone(),
+        node: view.subscribe(),
+        contacted,
+        shutdown: stop.clone(),
+    });
+    let registration = Registration { store, clock, random, name, config, fingerprint, view, heartbeat_wanted };
+    registration.spawn(&stop, &mut loops);
+    loops.spawn(until(stop.clone(), sync.run()));
+    allocs.restore(saved).await;
+    tracing::info!("agent is up");
+    allocs.run().await;
+    while loops.join_next().await.is_some() {}
+    stop_services.cancel();
+    while services.join_next().await.is_some() {}
+    tracing::info!("agent has ended; its tasks go on");
+    Ok(())
+}
+
+/// What registration and heartbeats are made from.
+struct Registration<S> {
+    store: S,
+    clock: SharedClock,
+    random: Random,
+    name: String,
+    config: Arc<AgentConfig>,
+    fingerprint: Fingerprint,
+    view: watch::Sender<super::node::NodeView>,
+    heartbeat_wanted: Arc<Notify>,
+}
+
+impl<S: Store> Registration<S> {
+    fn spawn(self, stop: &CancellationToken, loops: &mut JoinSet<()>) {
+        let ttl = watch::Sender::new(self.config.heartbeat.ttl);
+        let heartbeat = Heartbeat {
+            store: self.store.clone(),
+            clock: self.clock,
+            random: self.random.clone(),
+            node: self.name.clone(),
+            namespace: self.config.namespace.clone(),
+            ttl: ttl.subscribe(),
+            wanted: Arc::clone(&self.heartbeat_wanted),
+            last_ok: watch::Sender::new(None),
+        };
+        let namespace = self.config.namespace.clone();
+        loops.spawn(until(stop.clone(), heartbeat::follow_ttl(self.store.clone(), namespace, ttl)));
+        loops.spawn(until(stop.clone(), heartbeat.run()));
+        let node = Node {
+            store: self.store,
+            random: self.random,
+            name: self.name,
+            config: self.config,
+            fingerprint: self.fingerprint,
+            view: self.view,
+            heartbeat: self.heartbeat_wanted,
+        };
+        loops.spawn(until(stop.clone(), node.run()));
+    }
+}
+
+async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+fn drivers(config: &AgentConfig, stop: &CancellationToken, services: &mut JoinSet<()>) -> anyhow::Result<Drivers> {
+    let binary = PathBuf::from("/proc/self/exe").canonicalize().context("finding our own binary")?;
+    let launcher = Launcher::new(config.state_dir.clone(), binary);
+    let (supervisor, connection) = Supervisor::new(launcher, stop.clone());
+    services.spawn(connection);
+    let mut drivers = Drivers::default();
+    if config.driver.permits("raw_exec") {
+        let raw_exec = &config.drivers.raw_exec;
+        let settings = RawExecSettings { enabled: raw_exec.enabled, denied_envvars: raw_exec.denied_envvars.clone() };
+        drivers.add("raw_exec", Arc::new(RawExec::new(settings, supervisor)));
+    }
+    if config.drivers.mock.enabled && config.driver.permits("mock") {
+        drivers.add("mock", Arc::new(Mock::default()));
+    }
+    Ok(drivers)
+}
+
+fn node_name(config: &AgentConfig) -> String {
+    let name =
+        config.node_name.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    name.trim().to_lowercase()
+}
+
+fn memory_for_allocations(fingerprint: &Fingerprint) -> i64 {
+    fingerprint.resources.memory_mb.saturating_sub(fingerprint.reserved.memory_mb)
+}
+
+fn host_environment() -> BTreeMap<String, String> {
+    std::env::vars().filter(|(name, _)| environment::is_host_variable_permitted(name)).collect()
+}

@@ -1,0 +1,304 @@
+//! The agent's state file: what must survive any kind of death of the agent.
+//!
+//! One thread owns the database. Writes that wait together go into one transaction, so that two hundred starting tasks share
+//! the cost of a sync. A write is on disk when its future is ready.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use drover_api::{Allocation, JobSpec};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+
+use super::report::Report;
+use super::task_runner::TaskRecord;
+
+const ALLOCS: TableDefinition<&str, &[u8]> = TableDefinition::new("allocs");
+const TASKS: TableDefinition<&str, &[u8]> = TableDefinition::new("tasks");
+const JOBS: TableDefinition<&str, &[u8]> = TableDefinition::new("jobs");
+const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
+
+/// The layout of the records; a file of a newer layout is refused.
+const LAYOUT: u32 = 1;
+/// Writes that wait for the thread; writers wait when it is full.
+const QUEUE: usize = 1024;
+
+/// Why the state file is not used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StateError {
+    /// It cannot be opened or read.
+    #[error(
+        "state file {path} cannot be used: {reason}. If it is damaged, stop this node's tasks and move the file away: \
+         the agent then starts with an empty state"
+    )]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A write failed.
+    #[error("state file {path} cannot be written: {reason}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The thread has ended.
+    #[error("the state file is closed")]
+    Closed,
+}
+
+/// What is kept of an allocation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AllocRecord {
+    /// The object as the agent last took it in.
+    pub(crate) allocation: Allocation,
+    /// What the API server last accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) acknowledged: Option<Report>,
+}
+
+/// Everything that was in the file.
+#[derive(Debug, Default)]
+pub(crate) struct Saved {
+    /// By allocation uid.
+    pub(crate) allocs: BTreeMap<String, AllocRecord>,
+    /// By allocation uid, then task.
+    pub(crate) tasks: BTreeMap<String, BTreeMap<String, TaskRecord>>,
+    /// By job key.
+    pub(crate) jobs: BTreeMap<String, JobSpec>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Table {
+    Allocs,
+    Tasks,
+    Jobs,
+}
+
+#[derive(Debug)]
+enum Change {
+    Put(Table, String, Vec<u8>),
+    Delete(Table, String),
+    /// Everything of an allocation.
+    Forget(String),
+}
+
+#[derive(Debug)]
+struct Write {
+    change: Change,
+    done: oneshot::Sender<Result<(), String>>,
+}
+
+/// A handle on the state file; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct StateStore {
+    path: PathBuf,
+    writes: mpsc::Sender<Write>,
+}
+
+impl StateStore {
+    /// Opens or makes the file and reads all of it. The thread ends when the last handle is dropped; the caller joins it.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Saved, JoinHandle<()>), StateError> {
+        let unusable = |reason: String| StateError::Unusable { path: path.to_owned(), reason };
+        let database = Database::create(path).map_err(|error| unusable(error.to_string()))?;
+        let saved = read(&database).map_err(unusable)?;
+        let (writes, queue) = mpsc::channel(QUEUE);
+        let thread = std::thread::Builder::new()
+            .name("state".to_owned())
+            .spawn(move || write_all(&database, queue))
+            .map_err(|error| unusable(error.to_string()))?;
+        Ok((Self { path: path.to_owned(), writes }, saved, thread))
+    }
+
+    /// Keeps an allocation.
+    pub(crate) async fn put_alloc(&self, uid: &str, record: &AllocRecord) -> Result<(), StateError> {
+        self.put(Table::Allocs, uid.to_owned(), record).await
+    }
+
+    /// Keeps a task.
+    pub(crate) async fn put_task(&self, uid: &str, task: &str, record: &TaskRecord) -> Result<(), StateError> {
+        self.put(Table::Tasks, format!("{uid}/{task}"), record).await
+    }
+
+    /// Keeps a version of a job.
+    pub(crate) async fn put_job(&self, key: &str, job: &JobSpec) -> Result<(), StateError> {
+        self.put(Table::Jobs, key.to_owned(), job).await
+    }
+
+    /// Forgets a version of a job.
+    pub(crate) async fn delete_job(&self, key: &str) -> Result<(), StateError> {
+        self.write(Change::Delete(Table::Jobs, key.to_owned())).await
+    }
+
+    /// Forgets an allocation and its tasks.
+    pub(crate) async fn forget(&self, uid: &str) -> Result<(), StateError> {
+        self.write(Change::Forget(uid.to_owned())).await
+    }
+
+    async fn put<T: Serialize + Sync>(&self, table: Table, key: String, value: &T) -> Result<(), StateError> {
+        let bytes = serde_json::to_vec(value)
+            .map_err(|error| StateError::Write { path: self.path.clone(), reason: error.to_string() })?;
+        self.write(Change::Put(table, key, bytes)).await
+    }
+
+    async fn write(&self, change: Change) -> Result<(), StateError> {
+        let (done, result) = oneshot::channel();
+        self.writes.send(Write { change, done }).await.map_err(|_| StateError::Closed)?;
+        result
+            .await
+            .map_err(|_| StateError::Closed)?
+            .map_err(|reason| StateError::Write { path: self.path.clone(), reason })
+    }
+}
+
+fn read(database: &Database) -> Result<Saved, String> {
+    check_layout(database)?;
+    let text = |error: redb::Error| error.to_string();
+    let transaction = database.begin_read().map_err(|error| text(error.into()))?;
+    let mut saved =
+        Saved { allocs: records(&transaction, ALLOCS)?, jobs: records(&transaction, JOBS)?, ..Saved::default() };
+    for (key, record) in records::<TaskRecord>(&transaction, TASKS)? {
+        let Some((uid, task)) = key.split_once('/') else {
+            return Err(format!("task record {key:?} has no allocation"));
+        };
+        saved.tasks.entry(uid.to_owned()).or_default().insert(task.to_owned(), record);
+    }
+    Ok(saved)
+}
+
+/// Makes the tables of a new file and refuses a file of a newer build.
+fn check_layout(database: &Database) -> Result<(), String> {
+    let run = || -> Result<Option<u32>, redb::Error> {
+        let transaction = database.begin_write()?;
+        let found = {
+            let mut meta = transaction.open_table(META)?;
+            transaction.open_table(ALLOCS)?;
+            transaction.open_table(TASKS)?;
+            transaction.open_table(JOBS)?;
+            let found = meta.get("layout")?.and_then(|value| value.value().try_into().ok().map(u32::from_be_bytes));
+            if found.is_none() {
+                meta.insert("layout", LAYOUT.to_be_bytes().as_slice())?;
+            }
+            found
+        };
+        transaction.commit()?;
+        Ok(found)
+    };
+    match run().map_err(|error| error.to_string())? {
+        Some(found) if found > LAYOUT => {
+            Err(format!("its layout {found} is newer than {LAYOUT}, the newest of this build: use the newer droverd"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn records<T: DeserializeOwned>(
+    transaction: &redb::ReadTransaction,
+    definition: TableDefinition<'_, &str, &[u8]>,
+) -> Result<BTreeMap<String, T>, String> {
+    let collect = || -> Result<Vec<(String, Vec<u8>)>, redb::Error> {
+        let table = transaction.open_table(definition)?;
+        let mut all = Vec::new();
+        for entry in table.iter()? {
+            let (key, value) = entry?;
+            all.push((key.value().to_owned(), value.value().to_vec()));
+        }
+        Ok(all)
+    };
+    collect()
+        .map_err(|error| error.to_string())?
+        .into_iter()
+        .map(|(key, value)| {
+            let record = serde_json::from_slice(&value).map_err(|error| format!("record {key:?}: {error}"))?;
+            Ok((key, record))
+        })
+        .collect()
+}
+
+fn write_all(database: &Database, mut queue: mpsc::Receiver<Write>) {
+    let mut batch = Vec::with_capacity(QUEUE);
+    while queue.blocking_recv_many(&mut batch, QUEUE) > 0 {
+        let result = commit(database, batch.iter().map(|write| &write.change)).map_err(|error| error.to_string());
+        if let Err(reason) = &result {
+            tracing::error!(reason, "state file cannot be written");
+        }
+        for write in batch.drain(..) {
+            // A writer that was cancelled does not ask for the result.
+            drop(write.done.send(result.clone()));
+        }
+    }
+}
+
+fn commit<'a>(database: &Database, changes: impl Iterator<Item = &'a Change>) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut allocs = transaction.open_table(ALLOCS)?;
+        let mut tasks = transaction.open_table(TASKS)?;
+        let mut jobs = transaction.open_table(JOBS)?;
+        for change in changes {
+            match change {
+                Change::Put(Table::Allocs, key, value) => drop(allocs.insert(key.as_str(), value.as_slice())?),
+                Change::Put(Table::Tasks, key, value) => drop(tasks.insert(key.as_str(), value.as_slice())?),
+                Change::Put(Table::Jobs, key, value) => drop(jobs.insert(key.as_str(), value.as_slice())?),
+                Change::Delete(Table::Allocs, key) => drop(allocs.remove(key.as_str())?),
+                Change::Delete(Table::Tasks, key) => drop(tasks.remove(key.as_str())?),
+                Change::Delete(Table::Jobs, key) => drop(jobs.remove(key.as_str())?),
+                Change::Forget(uid) => {
+                    drop(allocs.remove(uid.as_str())?);
+                    let (from, to) = (format!("{uid}/"), format!("{uid}0"));
+                    tasks.retain_in(from.as_str()..to.as_str(), |_, _| false)?;
+                }
+            }
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(name: &str) -> AllocRecord {
+        let mut allocation = Allocation::new(name, drover_api::AllocationSpec::default());
+        allocation.metadata.uid = Some(format!("uid-{name}"));
+        AllocRecord { allocation, acknowledged: None }
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_there_after_a_restart() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("state.redb");
+        let (store, saved, thread) = StateStore::open(&path).expect("opened");
+        assert!(saved.allocs.is_empty());
+        let (one, two) = (record("one"), record("two"));
+        let (first, second) = tokio::join!(store.put_alloc("uid-one", &one), store.put_alloc("uid-two", &two));
+        first.and(second).expect("written");
+        store.put_task("uid-one", "web", &TaskRecord::default()).await.expect("written");
+        store.put_task("uid-two", "web", &TaskRecord::default()).await.expect("written");
+        store.put_job("job/1", &JobSpec::default()).await.expect("written");
+        store.forget("uid-two").await.expect("written");
+        drop(store);
+        thread.join().expect("joined");
+        let (_store, saved, _thread) = StateStore::open(&path).expect("opened again");
+        assert_eq!(saved.allocs.keys().collect::<Vec<_>>(), ["uid-one"]);
+        assert_eq!(saved.tasks.keys().collect::<Vec<_>>(), ["uid-one"]);
+        assert_eq!(saved.jobs.keys().collect::<Vec<_>>(), ["job/1"]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_with_the_remedy() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("state.redb");
+        std::fs::write(&path, "this is no database at all, but some text").expect("written");
+        let error = StateStore::open(&path).map(|_| ()).expect_err("refused").to_string();
+        assert!(error.contains("state.redb") && error.contains("move the file away"), "{error}");
+    }
+}

@@ -1,0 +1,285 @@
+//! Carries the runners' reports to the API server: the newest of each allocation, soon when it matters, together when not.
+//!
+//! Runners leave reports in a map and never wait. A report leaves at once when it is urgent and the last send is 200 ms old, else
+//! within a second. Nothing is sent before the first list of allocations was applied, nor while the controller holds the node for
+//! silent: then the Lease is renewed first (`spec/agent.md` sections 3.4 and 3.5).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use drover_api::{Allocation, field_manager};
+use futures::StreamExt;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::node::NodeView;
+use super::random::Random;
+use super::report::{self, Priority, Report};
+use super::state::{AllocRecord, StateStore};
+use crate::clock::SharedClock;
+use crate::store::{Object, Ownership, Part, Precondition, Store, StoreError};
+
+/// The shortest time between two sends.
+const SEND_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a report without urgency may be gathered.
+const GATHER: Duration = Duration::from_secs(1);
+/// The pause after a failed send, doubled at random.
+const RETRY: Duration = Duration::from_secs(5);
+/// Requests at the same time.
+const PARALLEL: usize = 8;
+/// How often one report is decided anew after a conflict before the others have their turn.
+const CONFLICT_TRIES: usize = 4;
+
+#[derive(Debug)]
+struct Entry {
+    /// The object as last seen, by watch or by our own write.
+    seen: Arc<Allocation>,
+    acknowledged: Option<Report>,
+    pending: Option<Report>,
+    pending_since: Instant,
+}
+
+/// Where runners leave their reports; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reports {
+    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
+    wake: Arc<Notify>,
+}
+
+impl Reports {
+    /// Takes in an allocation as the watch or the state file shows it.
+    pub(crate) fn observe(&self, uid: &str, seen: Arc<Allocation>) {
+        let mut entries = self.lock();
+        match entries.get_mut(uid) {
+            Some(entry) if is_older(&seen, &entry.seen) => {}
+            Some(entry) => entry.seen = seen,
+            None => {
+                let entry = Entry { seen, acknowledged: None, pending: None, pending_since: Instant::now() };
+                entries.insert(uid.to_owned(), entry);
+            }
+        }
+    }
+
+    /// Takes in what the API server accepted in an earlier life of the agent.
+    pub(crate) fn restore(&self, uid: &str, record: &AllocRecord) {
+        let seen = Arc::new(record.allocation.clone());
+        let entry =
+            Entry { seen, acknowledged: record.acknowledged.clone(), pending: None, pending_since: Instant::now() };
+        self.lock().insert(uid.to_owned(), entry);
+    }
+
+    /// What the state file keeps of the allocation.
+    pub(crate) fn record(&self, uid: &str) -> Option<AllocRecord> {
+        let entries = self.lock();
+        entries
+            .get(uid)
+            .map(|entry| AllocRecord { allocation: (*entry.seen).clone(), acknowledged: entry.acknowledged.clone() })
+    }
+
+    /// Leaves a report; a newer one takes the place of an older one. Never waits.
+    pub(crate) fn put(&self, uid: &str, report: Report) {
+        let mut entries = self.lock();
+        let Some(entry) = entries.get_mut(uid) else { return };
+        if report::priority(&report, entry.acknowledged.as_ref()) == Priority::None {
+            entry.pending = None;
+            return;
+        }
+        if entry.pending.is_none() {
+            entry.pending_since = Instant::now();
+        }
+        entry.pending = Some(report);
+        drop(entries);
+        self.wake.notify_one();
+    }
+
+    /// Forgets an allocation.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    /// When the next send is due; none without a pending report.
+    fn due(&self, last_send: Option<Instant>) -> Option<Instant> {
+        let entries = self.lock();
+        let wanted = |entry: &Entry| {
+            let report = entry.pending.as_ref()?;
+            Some(match report::priority(report, entry.acknowledged.as_ref()) {
+                Priority::Urgent => entry.pending_since,
+                Priority::Typical | Priority::None => entry.pending_since + GATHER,
+            })
+        };
+        let first = entries.values().filter_map(wanted).min()?;
+        Some(last_send.map_or(first, |last| first.max(last + SEND_INTERVAL)))
+    }
+
+    fn take_all(&self) -> Vec<(String, Report)> {
+        let mut entries = self.lock();
+        entries.iter_mut().filter_map(|(uid, entry)| entry.pending.take().map(|report| (uid.clone(), report))).collect()
+    }
+
+    /// Puts a report back that was not accepted, unless a newer one has come.
+    fn put_back(&self, uid: &str, report: Report) {
+        if let Some(entry) = self.lock().get_mut(uid)
+            && entry.pending.is_none()
+        {
+            entry.pending = Some(report);
+        }
+    }
+
+    fn seen(&self, uid: &str) -> Option<Arc<Allocation>> {
+        self.lock().get(uid).map(|entry| Arc::clone(&entry.seen))
+    }
+
+    fn acknowledge(&self, uid: &str, seen: Allocation, report: Report) {
+        if let Some(entry) = self.lock().get_mut(uid) {
+            entry.seen = Arc::new(seen);
+            if entry.pending.as_ref().is_some_and(|newer| report::priority(newer, Some(&report)) == Priority::None) {
+                entry.pending = None;
+            }
+            entry.acknowledged = Some(report);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a watch event is behind what our own write has answered. Versions of one kind can be compared.
+fn is_older(seen: &Allocation, known: &Allocation) -> bool {
+    let version = |allocation: &Allocation| allocation.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    matches!((version(seen), version(known)), (Some(seen), Some(known)) if seen < known)
+}
+
+/// Sends reports.
+#[derive(Debug)]
+pub(crate) struct Sync<S> {
+    pub(crate) store: S,
+    pub(crate) state: StateStore,
+    pub(crate) clock: SharedClock,
+    pub(crate) random: Random,
+    pub(crate) reports: Reports,
+    /// Opens when the first list of allocations was applied.
+    pub(crate) contacted: watch::Receiver<bool>,
+    pub(crate) node: watch::Receiver<NodeView>,
+    /// Asks for a heartbeat at once.
+    pub(crate) heartbeat: Arc<Notify>,
+}
+
+/// What became of one report.
+#[derive(Debug)]
+enum Outcome {
+    Accepted,
+    /// The controller no longer has the allocation.
+    Obsolete,
+    /// The controller holds this node for silent.
+    NotReady,
+    Failed(StoreError),
+}
+
+impl<S: Store> Sync<S> {
+    /// Sends for ever.
+    pub(crate) async fn run(mut self) {
+        if self.contacted.wait_for(|open| *open).await.is_err() {
+            return;
+        }
+        let mut last_send = None;
+        let mut not_before: Option<Instant> = None;
+        loop {
+            let Some(due) = self.reports.due(last_send) else {
+                self.reports.wake.notified().await;
+                continue;
+            };
+            let due = not_before.map_or(due, |earliest| due.max(earliest));
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(due) => {}
+                // A more urgent report may have come.
+                () = self.reports.wake.notified() => continue,
+            }
+            if !self.node.borrow().may_report() {
+                self.wait_until_ready().await;
+            }
+            last_send = Some(Instant::now());
+            let all_accepted = self.send_all().await;
+            not_before = (!all_accepted).then(|| Instant::now() + self.random.jitter(RETRY));
+        }
+    }
+
+    /// The Lease comes first: the controller takes no status from a node that it holds for silent.
+    async fn wait_until_ready(&mut self) {
+        tracing::info!("the controller holds this node for silent: a heartbeat goes first");
+        self.heartbeat.notify_one();
+        if self.node.wait_for(NodeView::may_report).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn send_all(&self) -> bool {
+        let batch = self.reports.take_all();
+        let outcomes = futures::stream::iter(batch)
+            .map(async |(uid, report)| {
+                let outcome = self.send(&uid, &report).await;
+                (uid, report, outcome)
+            })
+            .buffer_unordered(PARALLEL)
+            .collect::<Vec<_>>()
+            .await;
+        let mut all_accepted = true;
+        for (uid, report, outcome) in outcomes {
+            match outcome {
+                Outcome::Accepted | Outcome::Obsolete => {}
+                Outcome::NotReady => self.reports.put_back(&uid, report),
+                Outcome::Failed(error) => {
+                    tracing::warn!(allocation = uid, error = %error, "status was not accepted and is kept");
+                    self.reports.put_back(&uid, report);
+                    all_accepted = false;
+                }
+            }
+        }
+        all_accepted
+    }
+
+    async fn send(&self, uid: &str, report: &Report) -> Outcome {
+        let mut last = StoreError::Conflict("no try was made".to_owned());
+        for _ in 0..CONFLICT_TRIES {
+            let Some(seen) = self.reports.seen(uid) else { return Outcome::Obsolete };
+            let key = seen.key();
+            let body = report::status_body(report, &seen, self.clock.now());
+            let precondition = Precondition::unchanged(&seen.metadata);
+            let result = self
+                .store
+                .apply::<Allocation>(&key, Part::Status, field_manager::AGENT, Ownership::Force, &precondition, body)
+                .await;
+            match result {
+                Ok(mut accepted) => {
+                    accepted.metadata.managed_fields = None;
+                    self.reports.acknowledge(uid, accepted, report.clone());
+                    self.keep(uid).await;
+                    return Outcome::Accepted;
+                }
+                Err(error @ (StoreError::Conflict(_) | StoreError::NotFound(_))) => last = error,
+                Err(error) => return Outcome::Failed(error),
+            }
+            match self.store.get::<Allocation>(&key).await {
+                Ok(Some(mut found)) if found.metadata.uid.as_deref() == Some(uid) => {
+                    found.metadata.managed_fields = None;
+                    self.reports.observe(uid, Arc::new(found));
+                }
+                Ok(_) => return Outcome::Obsolete,
+                Err(error) => return Outcome::Failed(error),
+            }
+            if !self.node.borrow().may_report() {
+                return Outcome::NotReady;
+            }
+        }
+        Outcome::Failed(last)
+    }
+
+    async fn keep(&self, uid: &str) {
+        let Some(record) = self.reports.record(uid) else { return };
+        if let Err(error) = self.state.put_alloc(uid, &record).await {
+            tracing::error!(error = %error, allocation = uid, "what was reported is not kept");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Hook `validate`: what only the agent can refuse, with the field and the remedy.
+
+use super::{HookError, TaskPlan};
+
+/// Drivers whose tasks may not run as these users.
+const CHECKED_DRIVERS: &[&str] = &["exec"];
+const DENIED_USERS: &[&str] = &["root", "Administrator"];
+
+pub(super) fn prestart(plan: &TaskPlan) -> Result<(), HookError> {
+    let task = &plan.task;
+    let refuse = |reason: String| Err(HookError { hook: "validate", reason, is_recoverable: false });
+    if CHECKED_DRIVERS.contains(&task.driver.as_str()) && DENIED_USERS.contains(&task.user.as_str()) {
+        return refuse(format!("user {} may not run tasks of driver {}: name another one", task.user, task.driver));
+    }
+    let unsupported = [
+        ("templates", !task.templates.is_empty()),
+        ("artifacts", !task.artifacts.is_empty()),
+        ("volumeMounts", !task.volume_mounts.is_empty()),
+        ("dispatchPayload", task.dispatch_payload.is_some()),
+        ("csiPlugin", task.csi_plugin.is_some()),
+    ];
+    match unsupported.iter().find(|(_, is_used)| *is_used) {
+        // A task that silently lacks what it was promised would be worse than one that does not start.
+        Some((field, _)) => {
+            refuse(format!("{field} is not supported by this agent: take it out of task {}", task.name))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,73 @@
+//! From the manifest's blocks to the lifecycle's terms: a task's stage and its merged restart policy.
+
+use drover_api::GoDuration;
+use drover_api::group::Group;
+use drover_api::job::JobType;
+use drover_api::policy::{Restart, RestartMode as ApiMode};
+use drover_api::task::{LifecycleHook, Task};
+use drover_core::lifecycle::{Hook, RestartMode, RestartPolicy, Stage, TaskPlace};
+
+/// The stage of a task.
+pub(crate) fn stage(task: &Task) -> Stage {
+    let hook = task.lifecycle.as_ref().map(|lifecycle| match lifecycle.hook {
+        LifecycleHook::Prestart => Hook::Prestart,
+        LifecycleHook::Poststart => Hook::Poststart,
+        LifecycleHook::Poststop => Hook::Poststop,
+    });
+    Stage::of(hook, task.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.sidecar))
+}
+
+/// A task's place in its group.
+pub(crate) fn place(task: &Task) -> TaskPlace {
+    TaskPlace { stage: stage(task), leader: task.leader }
+}
+
+/// The task's restart block over the group's over the defaults of the job's type.
+pub(super) fn restart_policy(kind: JobType, group: &Group, task: &Task, stage: Stage) -> RestartPolicy {
+    let until_stopped = matches!(kind, JobType::Service | JobType::System);
+    let (attempts, interval) =
+        if until_stopped { (2, GoDuration::from_secs(30 * 60)) } else { (3, GoDuration::from_secs(24 * 3600)) };
+    let blocks: [Option<&Restart>; 2] = [task.restart.as_ref(), group.restart.as_ref()];
+    let first = |delay: fn(&Restart) -> Option<GoDuration>| blocks.iter().copied().flatten().find_map(delay);
+    let mode = blocks.iter().copied().flatten().find_map(|block| block.mode).unwrap_or_default();
+    let configured = blocks.iter().copied().flatten().find_map(|block| block.attempts);
+    RestartPolicy {
+        attempts: u32::try_from(configured.unwrap_or(attempts)).unwrap_or(u32::MAX),
+        interval: first(|block| block.interval).unwrap_or(interval).to_std(),
+        delay: first(|block| block.delay).unwrap_or(GoDuration::from_secs(15)).to_std(),
+        mode: match mode {
+            ApiMode::Fail => RestartMode::Fail,
+            ApiMode::Delay => RestartMode::Delay,
+        },
+        on_success: stage.restarts_on_success(until_stopped),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_tasks_block_wins_field_by_field() {
+        let task: Task = serde_json::from_value(serde_json::json!({
+            "name": "t", "driver": "mock", "restart": {"attempts": 7, "mode": "delay"}
+        }))
+        .expect("a task");
+        let group = Group {
+            restart: Some(Restart { attempts: Some(1), delay: Some(GoDuration::from_secs(3)), ..Restart::default() }),
+            ..Group::default()
+        };
+        let policy = restart_policy(JobType::Batch, &group, &task, Stage::Main);
+        let wanted = RestartPolicy {
+            attempts: 7,
+            interval: Duration::from_hours(24),
+            delay: Duration::from_secs(3),
+            mode: RestartMode::Delay,
+            on_success: false,
+        };
+        assert_eq!(policy, wanted);
+        let plain = restart_policy(JobType::Service, &Group::default(), &Task { restart: None, ..task }, Stage::Main);
+        assert_eq!((plain.attempts, plain.interval, plain.on_success), (2, Duration::from_mins(30), true));
+    }
+}

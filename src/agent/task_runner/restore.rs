@@ -1,0 +1,80 @@
+//! Finding a task again after the agent was away, by the table of `spec/agent.md` section 5.8.
+
+use drover_api::allocation::{TaskEventType as Type, TaskRunState};
+use drover_api::job::JobType;
+
+use super::{Interrupt, TaskRunner, event, interrupted};
+
+/// What an earlier life left of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restored {
+    /// It is to be run, or runs.
+    Live,
+    /// It ended for good and still has to be cleaned up.
+    Dead,
+    /// Nothing is left to do.
+    Finished,
+    /// The agent ends.
+    Detached,
+}
+
+impl TaskRunner {
+    pub(super) async fn restore(&mut self) -> Restored {
+        if self.plan.restored.is_none() {
+            return Restored::Live;
+        }
+        self.tell().await;
+        if self.record.run_complete {
+            return Restored::Finished;
+        }
+        if self.record.state.state == TaskRunState::Dead {
+            self.record.handle = None;
+            return Restored::Dead;
+        }
+        let Some(handle) = self.record.handle.clone() else {
+            // It was between two runs, or about to start.
+            return self.wait_for_contact().await;
+        };
+        if let Some(driver) = self.driver.clone()
+            && let Some(running) = driver.recover(handle).await
+        {
+            self.running = Some(running);
+            if self.record.state.state != TaskRunState::Running {
+                self.enter_running(self.env.clock.now());
+                self.tell().await;
+            }
+            return Restored::Live;
+        }
+        self.record.handle = None;
+        if self.record.state.state == TaskRunState::Running {
+            let now = self.env.clock.now();
+            self.push(event::plain(
+                Type::FailedRestoringTask,
+                now,
+                "lost the running task; waiting for the controller",
+            ));
+            self.record.state.state = TaskRunState::Pending;
+        }
+        self.keep().await;
+        self.tell().await;
+        self.wait_for_contact().await
+    }
+
+    /// A task that does not run any more starts only when the controller still wants it: it may have been stopped meanwhile.
+    async fn wait_for_contact(&mut self) -> Restored {
+        if self.plan.job.r#type == JobType::System {
+            return Restored::Live;
+        }
+        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
+        let mut contacted = self.env.contacted.clone();
+        tokio::select! {
+            biased;
+            interrupt = interrupted(&mut orders, &shutdown, &name) => match interrupt {
+                Interrupt::Shutdown => Restored::Detached,
+                // Its orders are read when its life begins.
+                Interrupt::Kill => Restored::Live,
+            },
+            open = contacted.wait_for(|open| *open) => if open.is_ok() { Restored::Live } else { Restored::Detached },
+        }
+    }
+}
