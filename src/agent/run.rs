@@ -190,7 +190,7 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
 
 fn drivers(config: &AgentConfig, stop: &CancellationToken, services: &mut JoinSet<()>) -> anyhow::Result<Drivers> {
     let binary = PathBuf::from("/proc/self/exe").canonicalize().context("finding our own binary")?;
-    let launcher = Launcher::new(config.state_dir.clone(), binary);
+    let launcher = Launcher::new(config.state_dir.clone(), config.alloc_dir.clone(), binary);
     let (supervisor, connection) = Supervisor::new(launcher, stop.clone());
     services.spawn(connection);
     let mut drivers = Drivers::default();

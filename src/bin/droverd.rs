@@ -48,6 +48,9 @@ enum Role {
         /// The agent's state folder.
         #[arg(long)]
         state_dir: PathBuf,
+        /// The folder of the allocations' directories.
+        #[arg(long)]
+        alloc_dir: PathBuf,
         /// Start it as nobody's child, and return.
         #[arg(long)]
         detach: bool,
@@ -71,7 +74,9 @@ fn run(role: Role) -> anyhow::Result<()> {
             drover::controller::main(&config, kubeconfig.as_deref(), identity)
         }
         Role::Agent { config, kubeconfig } => drover::agent::run(&config, kubeconfig.as_deref()),
-        Role::Supervisor { state_dir, detach: true } => Ok(drover::supervisor::detach(&state_dir)?),
-        Role::Supervisor { state_dir, detach: false } => drover::supervisor::run(&state_dir),
+        Role::Supervisor { state_dir, alloc_dir, detach: true } => {
+            Ok(drover::supervisor::detach(&state_dir, &alloc_dir)?)
+        }
+        Role::Supervisor { state_dir, alloc_dir, detach: false } => drover::supervisor::run(&state_dir, &alloc_dir),
     }
 }

@@ -57,13 +57,14 @@ pub enum LaunchError {
 #[derive(Clone, Debug)]
 pub struct Launcher {
     state_dir: PathBuf,
+    alloc_dir: PathBuf,
     binary: PathBuf,
 }
 
 impl Launcher {
     /// A launcher that runs a copy of `binary` (`droverd`).
-    pub fn new(state_dir: PathBuf, binary: PathBuf) -> Self {
-        Self { state_dir, binary }
+    pub fn new(state_dir: PathBuf, alloc_dir: PathBuf, binary: PathBuf) -> Self {
+        Self { state_dir, alloc_dir, binary }
     }
 
     /// Connects to the supervisor and starts one when none listens.
@@ -102,6 +103,8 @@ impl Launcher {
         let mut child = tokio::process::Command::new(&path)
             .args(["supervisor", "--detach", "--state-dir"])
             .arg(&self.state_dir)
+            .arg("--alloc-dir")
+            .arg(&self.alloc_dir)
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .current_dir("/")
@@ -142,10 +145,16 @@ impl Launcher {
 ///
 /// # Errors
 /// When the second process cannot be started.
-pub fn detach(state_dir: &Path) -> io::Result<()> {
+pub fn detach(state_dir: &Path, alloc_dir: &Path) -> io::Result<()> {
     rustix::process::setsid()?;
     let binary = std::env::current_exe()?;
-    std::process::Command::new(binary).arg("supervisor").arg("--state-dir").arg(state_dir).spawn().map(drop)
+    std::process::Command::new(binary)
+        .args(["supervisor", "--state-dir"])
+        .arg(state_dir)
+        .arg("--alloc-dir")
+        .arg(alloc_dir)
+        .spawn()
+        .map(drop)
 }
 
 /// The supervisor's socket.

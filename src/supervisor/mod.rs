@@ -11,12 +11,15 @@
 pub mod client;
 pub(crate) mod launch;
 mod logs;
+mod mounts;
 mod processes;
 pub mod protocol;
 mod server;
 mod spawn;
 mod sys;
 mod tasks;
+
+pub(crate) use mounts::unmount_below;
 
 pub use launch::{LaunchError, Launcher, detach};
 pub use server::run;

@@ -29,11 +29,12 @@ const MAX_CONNECTIONS: usize = 16;
 /// The longest grace that a request may ask for.
 const MAX_GRACE: Duration = Duration::from_hours(24);
 
-/// Runs the supervisor of this state folder until SIGTERM, and then ends every task.
+/// Runs the supervisor of this state folder until SIGTERM, and then ends every task and unmounts what is mounted below the
+/// allocations' folder.
 ///
 /// # Errors
 /// When another supervisor serves the folder, or the socket cannot be made.
-pub fn run(state_dir: &Path) -> anyhow::Result<()> {
+pub fn run(state_dir: &Path, alloc_dir: &Path) -> anyhow::Result<()> {
     let _lock = lock(state_dir)?;
     // The files of tasks get the usual rights, whatever the agent was started with; the old mask is of no interest.
     rustix::process::umask(Mode::from_raw_mode(0o022));
@@ -41,7 +42,8 @@ pub fn run(state_dir: &Path) -> anyhow::Result<()> {
     let open_files = raise_open_files();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, serve(state_dir, open_files))
+    local.block_on(&runtime, serve(state_dir, open_files))?;
+    super::unmount_below(alloc_dir).with_context(|| format!("unmounting below {}", alloc_dir.display()))
 }
 
 /// Holds the lock for as long as the process lives: it is what makes a supervisor the only one.

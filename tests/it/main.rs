@@ -1,3 +1,4 @@
 //! Tests with real processes and a real API server.
 
+mod agent;
 mod supervisor;

@@ -44,7 +44,8 @@ impl Bench {
     }
 
     fn connect(&self) -> Link {
-        let launcher = Launcher::new(self.path("state"), PathBuf::from(env!("CARGO_BIN_EXE_droverd")));
+        let launcher =
+            Launcher::new(self.path("state"), self.path("alloc"), PathBuf::from(env!("CARGO_BIN_EXE_droverd")));
         let stop = CancellationToken::new();
         let (client, run) = Client::new(launcher, stop.clone());
         #[expect(clippy::disallowed_methods, reason = "joined in close")]
@@ -293,6 +294,8 @@ async fn only_one_supervisor_serves_a_folder() {
     let second = std::process::Command::new(env!("CARGO_BIN_EXE_droverd"))
         .args(["supervisor", "--state-dir"])
         .arg(Path::new(&bench.path("state")))
+        .arg("--alloc-dir")
+        .arg(bench.path("alloc"))
         .output()
         .expect("run");
     assert!(!second.status.success());

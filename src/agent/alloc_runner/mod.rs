@@ -412,10 +412,14 @@ impl AllocRunner {
         let derived = derive_status(&StatusInput { tasks: &progress, ..StatusInput::default() });
         let (status, description) = derived.unwrap_or((DerivedStatus::Pending, "no task started"));
         let health_matters = matches!(self.plan.job.r#type, JobType::Service | JobType::System);
-        if health_matters && self.health.is_none() {
+        let allocation = self.allocation();
+        // A deployment's verdict stays as it was given; without one a failed allocation is not healthy any more.
+        let is_open = self.health.as_ref().is_none_or(|health| {
+            health.healthy && allocation.spec.deployment_name.is_empty() && status == DerivedStatus::Failed
+        });
+        if health_matters && is_open {
             self.health = self.verdict(status);
         }
-        let allocation = self.allocation();
         Report {
             generation: allocation.metadata.generation.unwrap_or_default(),
             client_status: match status {

@@ -1,0 +1,521 @@
+//! The agent as the API server and the machine see it. There is no controller here: the tests write what a controller would.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use drover_api::allocation::{
+    AllocatedPort, AllocatedResources, ClientStatus, DesiredStatus, TaskEventType, TaskResources, TaskRunState,
+};
+use drover_api::job::JobType;
+use drover_api::{Allocation, AllocationSpec, ClientNode, JobSpec, JobVersion, JobVersionSpec, names};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use xtask::control_plane::{Binaries, ControlPlane, Options, Role, User};
+use xtask::progress::Progress;
+
+const LONG: Duration = Duration::from_secs(40);
+
+/// One control plane for all tests of this file; it ends with the test binary.
+fn shared_plane() -> &'static ControlPlane {
+    static PLANE: OnceLock<ControlPlane> = OnceLock::new();
+    PLANE.get_or_init(|| {
+        let (sender, plane) = std::sync::mpsc::channel();
+        // Its runtime has to outlive the test that comes first.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            let plane = runtime.block_on(start_plane("agent"));
+            sender.send(plane).expect("a waiting test");
+            runtime.block_on(std::future::pending::<()>());
+        });
+        plane.recv().expect("a control plane")
+    })
+}
+
+async fn start_plane(name: &str) -> ControlPlane {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("it-{name}-{}", std::process::id()));
+    let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
+    let plane = ControlPlane::start(Options::for_tests(dir, binaries)).await.expect("a control plane");
+    let client = plane.client(User::Admin).await.expect("a client");
+    xtask::manifests::apply_crds(&client, &xtask::crds::folder()).await.expect("CRDs");
+    create_namespace(&client, "drover-system").await;
+    plane
+}
+
+async fn create_namespace(client: &Client, name: &str) {
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a namespace");
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.expect("a namespace");
+}
+
+/// One node with its agent, and a namespace.
+struct Node<'a> {
+    plane: &'a ControlPlane,
+    client: Client,
+    name: String,
+    dir: tempfile::TempDir,
+    agent: Option<Child>,
+}
+
+impl<'a> Node<'a> {
+    /// A node whose agent is up. Its name is the namespace's too.
+    async fn start(plane: &'a ControlPlane, name: &str) -> Self {
+        let client = plane.client(User::Admin).await.expect("a client");
+        create_namespace(&client, name).await;
+        let mut node =
+            Self { plane, client, name: name.to_owned(), dir: tempfile::tempdir().expect("a directory"), agent: None };
+        node.start_agent();
+        node.registered().await;
+        node
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn start_agent(&mut self) {
+        let config = self.path("agent.yaml");
+        let text = format!(
+            "nodeName: {}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}}}\n\
+             heartbeat: {{ttl: 2s}}\n",
+            self.name,
+            self.path("state").display(),
+            self.path("allocs").display()
+        );
+        std::fs::write(&config, text).expect("a configuration");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("agent.log")).expect("a log");
+        let agent = Command::new(env!("CARGO_BIN_EXE_droverd"))
+            .args(["--log", "drover=debug", "agent", "--config"])
+            .arg(config)
+            .arg("--kubeconfig")
+            .arg(self.plane.kubeconfig(User::Admin))
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("an agent");
+        self.agent = Some(agent);
+    }
+
+    /// As a crash or the OOM killer would.
+    fn kill_agent(&mut self) {
+        let mut agent = self.agent.take().expect("a running agent");
+        agent.kill().expect("killed");
+        agent.wait().expect("its end");
+    }
+
+    /// As a restart of the DaemonSet would.
+    fn terminate_agent(&mut self) {
+        let mut agent = self.agent.take().expect("a running agent");
+        signal(i32::try_from(agent.id()).expect("a pid"), rustix::process::Signal::TERM);
+        assert!(agent.wait().expect("its end").success(), "SIGTERM is a clean end");
+    }
+
+    /// As `cargo xtask down` does after the agent.
+    async fn power_off(&self) {
+        let pid = self.supervisor_pid();
+        signal(pid, rustix::process::Signal::TERM);
+        eventually("the end of the supervisor", || !lives(pid)).await;
+    }
+
+    fn supervisor_pid(&self) -> i32 {
+        std::fs::read_to_string(self.path("state/supervisor.pid")).expect("pid file").trim().parse().expect("a pid")
+    }
+
+    async fn registered(&self) {
+        let nodes: Api<ClientNode> = Api::all(self.client.clone());
+        let deadline = Instant::now() + LONG;
+        loop {
+            let found = nodes.get_opt(&self.name).await.expect("an answer");
+            if found.and_then(|node| node.status?.fingerprint).is_some() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not registered: {}", self.agent_log());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn agent_log(&self) -> String {
+        std::fs::read_to_string(self.path("agent.log")).unwrap_or_default()
+    }
+
+    fn allocs(&self) -> Api<Allocation> {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// Creates a version of a job with one group `g`.
+    async fn job(&self, job: &str, r#type: JobType, group: Value) {
+        let mut whole = json!({"name": "g"});
+        for (name, value) in group.as_object().expect("an object") {
+            whole[name] = value.clone();
+        }
+        let spec: JobSpec = serde_json::from_value(json!({"type": r#type, "groups": [whole]})).expect("a job");
+        let version = JobVersion::new(
+            &names::job_version_name(job, 0),
+            JobVersionSpec {
+                job_name: job.to_owned(),
+                job_uid: format!("uid-{job}"),
+                version: 0,
+                job_generation: 1,
+                group_names: "g".into(),
+                job: spec,
+                submitted_at: Timestamp::UNIX_EPOCH,
+                revert_of: None,
+                intent: String::new(),
+            },
+        );
+        Api::namespaced(self.client.clone(), &self.name)
+            .create(&PostParams::default(), &version)
+            .await
+            .expect("a version");
+    }
+
+    /// Places an allocation of the job here and returns its name.
+    async fn place(&self, job: &str, index: i64, resources: AllocatedResources) -> String {
+        let name = format!("{job}-g-{index}-00000000");
+        let spec = AllocationSpec {
+            job_name: job.to_owned(),
+            job_uid: format!("uid-{job}"),
+            group: "g".into(),
+            index,
+            node_name: self.name.clone(),
+            resources,
+            ..AllocationSpec::default()
+        };
+        self.allocs().create(&PostParams::default(), &Allocation::new(&name, spec)).await.expect("an allocation");
+        name
+    }
+
+    async fn run(&self, job: &str, r#type: JobType, tasks: Value) -> String {
+        self.job(job, r#type, json!({"tasks": tasks})).await;
+        self.place(job, 0, one_task()).await
+    }
+
+    /// Waits until the allocation looks like this.
+    async fn until(&self, name: &str, what: &str, seen: impl Fn(&Allocation) -> bool) -> Allocation {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let found = self.allocs().get(name).await.expect("an allocation");
+            if seen(&found) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "{name} is never {what}: {:#?}\n{}", found.status, self.agent_log());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn running(&self, name: &str) -> Allocation {
+        self.until(name, "running", |it| status(it) == ClientStatus::Running).await
+    }
+
+    async fn ended(&self, name: &str) -> Allocation {
+        self.until(name, "ended", |it| it.status.as_ref().is_some_and(|status| status.ended_at.is_some())).await
+    }
+
+    async fn stop(&self, name: &str) {
+        let patch = Patch::Merge(json!({"spec": {"desiredStatus": DesiredStatus::Stop}}));
+        self.allocs().patch(name, &PatchParams::default(), &patch).await.expect("a stop");
+    }
+
+    fn log_of(&self, allocation: &Allocation, file: &str) -> String {
+        let uid = allocation.metadata.uid.as_deref().expect("a uid");
+        std::fs::read_to_string(self.path("allocs").join(uid).join("alloc/logs").join(file)).unwrap_or_default()
+    }
+
+    /// The pid that the task wrote as its first line.
+    async fn pid_of(&self, allocation: &Allocation, task: &str) -> i32 {
+        let file = format!("{task}.stdout.0");
+        eventually("a pid in the log", || self.log_of(allocation, &file).contains('\n')).await;
+        self.log_of(allocation, &file).lines().next().and_then(|line| line.parse().ok()).expect("a pid")
+    }
+}
+
+impl Drop for Node<'_> {
+    fn drop(&mut self) {
+        if let Some(mut agent) = self.agent.take() {
+            agent.kill().expect("killed");
+            agent.wait().expect("its end");
+        }
+        let Ok(pid) = std::fs::read_to_string(self.path("state/supervisor.pid")) else { return };
+        let Ok(pid) = pid.trim().parse() else { return };
+        signal(pid, rustix::process::Signal::TERM);
+        let deadline = Instant::now() + LONG;
+        while lives(pid) && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn one_task() -> AllocatedResources {
+    let resources = TaskResources { cpu: 100, memory_mb: 32, ..TaskResources::default() };
+    AllocatedResources { tasks: [("t".to_owned(), resources)].into(), ..AllocatedResources::default() }
+}
+
+fn with_port(value: i64) -> AllocatedResources {
+    let ports = vec![AllocatedPort { label: "http".into(), value, to: 0, host_ip: "127.0.0.1".into() }];
+    AllocatedResources { ports, ..one_task() }
+}
+
+fn shell(script: &str) -> Value {
+    json!({"name": "t", "driver": "raw_exec", "killSignal": "SIGTERM", "config": {"command": "/bin/sh", "args": ["-c", script]}})
+}
+
+fn status(allocation: &Allocation) -> ClientStatus {
+    allocation.status.as_ref().map(|status| status.client_status).unwrap_or_default()
+}
+
+fn events(allocation: &Allocation, task: &str) -> Vec<TaskEventType> {
+    let status = allocation.status.as_ref().expect("a status");
+    status.task_states[task].events.iter().map(|event| event.r#type).collect()
+}
+
+fn messages(allocation: &Allocation, task: &str) -> String {
+    let status = allocation.status.as_ref().expect("a status");
+    status.task_states[task].events.iter().map(|event| event.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+fn signal(pid: i32, signal: rustix::process::Signal) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+        // It may have ended.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+fn lives(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+async fn eventually(what: &str, mut seen: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !seen() {
+        assert!(Instant::now() < deadline, "not seen in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Writes its pid, then counts, so that gaps and repeats show.
+const COUNTER: &str = "echo $$; n=0; while :; do n=$((n+1)); echo $n; sleep 0.01; done";
+
+fn assert_counts_on(log: &str) {
+    for (n, line) in log.lines().skip(1).enumerate() {
+        assert_eq!(line.parse(), Ok(n + 1), "a gap or a repeat in the log");
+    }
+}
+
+#[tokio::test]
+async fn a_life_is_running_healthy_and_stopped_in_at_most_three_writes() {
+    let node = Node::start(shared_plane(), "life").await;
+    let mut audit = shared_plane().audit_log().expect("an audit log");
+    let name = node.run("web", JobType::Service, json!([shell(COUNTER)])).await;
+    let running = node.running(&name).await;
+    let found = running.status.as_ref().expect("a status");
+    assert!(found.health.as_ref().is_some_and(|health| health.healthy), "{found:#?}");
+    assert_eq!((found.columns.healthy.as_str(), found.columns.reason.as_str()), ("true", "Running"));
+    assert_eq!(events(&running, "t"), [TaskEventType::Received, TaskEventType::TaskSetup, TaskEventType::Started]);
+    let pid = node.pid_of(&running, "t").await;
+    node.stop(&name).await;
+    let ended = node.ended(&name).await;
+    assert!(!lives(pid));
+    assert_eq!(status(&ended), ClientStatus::Complete);
+    let last: Vec<_> = events(&ended, "t").into_iter().skip(3).collect();
+    assert_eq!(last, [TaskEventType::Killing, TaskEventType::Terminated, TaskEventType::Killed]);
+    let writes = audit.read_new().expect("the audit log").into_iter().filter(|event| {
+        event.resource.starts_with("allocations") && event.resource.ends_with("/status") && event.namespace == "life"
+    });
+    let writes: Vec<_> = writes.collect();
+    assert!(writes.len() <= 3, "{writes:#?}");
+    node.allocs().delete(&name, &DeleteParams::default()).await.expect("deleted");
+    let uid = ended.metadata.uid.expect("a uid");
+    eventually("the directory is gone", || !node.path("allocs").join(&uid).exists()).await;
+}
+
+#[tokio::test]
+async fn a_failing_task_restarts_by_policy_and_then_fails_with_its_reasons() {
+    let node = Node::start(shared_plane(), "fails").await;
+    let mut task = shell("exit 3");
+    task["restart"] = json!({"attempts": 1, "delay": "100ms", "interval": "1m", "mode": "fail"});
+    let name = node.run("bad", JobType::Service, json!([task])).await;
+    let ended = node.ended(&name).await;
+    let found = ended.status.as_ref().expect("a status");
+    assert_eq!((found.client_status, found.task_states["t"].restarts), (ClientStatus::Failed, 1));
+    assert!(found.task_states["t"].failed && found.health.as_ref().is_some_and(|health| !health.healthy));
+    use TaskEventType as E;
+    let wanted = [
+        E::Received,
+        E::TaskSetup,
+        E::Started,
+        E::Terminated,
+        E::Restarting,
+        E::Started,
+        E::Terminated,
+        E::NotRestarting,
+    ];
+    assert_eq!(events(&ended, "t"), wanted);
+    assert!(messages(&ended, "t").contains("exit=3"));
+    let stalled = found.conditions.iter().find(|found| found.r#type.as_str() == "Stalled").expect("a condition");
+    assert!(stalled.message.contains("task t failed"), "{stalled:#?}");
+}
+
+#[tokio::test]
+async fn what_cannot_run_says_why_and_leaves_the_agent_up() {
+    let node = Node::start(shared_plane(), "cannot").await;
+    let unknown = node.run("unknown", JobType::Service, json!([{"name": "t", "driver": "warp"}])).await;
+    let mut missing = shell("");
+    missing["config"] = json!({"command": "no-such-program"});
+    let missing = node.run("missing", JobType::Service, json!([missing])).await;
+    let mut typo = shell("");
+    typo["config"] = json!({"command": "/bin/true", "args": ["${NOMAD_PROT_http}"]});
+    let typo = node.run("typo", JobType::Service, json!([typo])).await;
+    for (name, cause) in [(&unknown, "warp"), (&missing, "no-such-program"), (&typo, "${NOMAD_PROT_http}")] {
+        let ended = node.ended(name).await;
+        assert_eq!(status(&ended), ClientStatus::Failed);
+        assert!(messages(&ended, "t").contains(cause), "{}", messages(&ended, "t"));
+    }
+    let fine = node.run("fine", JobType::Batch, json!([shell("exit 0")])).await;
+    assert_eq!(status(&node.ended(&fine).await), ClientStatus::Complete);
+}
+
+#[tokio::test]
+async fn a_killed_agent_finds_its_tasks_again_and_writes_nothing_new() {
+    let mut node = Node::start(shared_plane(), "reattach").await;
+    let name = node.run("count", JobType::Service, json!([shell(COUNTER)])).await;
+    let before = node.running(&name).await;
+    let pid = node.pid_of(&before, "t").await;
+    for clean in [false, true] {
+        if clean {
+            node.terminate_agent()
+        } else {
+            node.kill_agent()
+        }
+        assert!(lives(pid), "the task outlives its agent");
+        let mut audit = shared_plane().audit_log().expect("an audit log");
+        let lines = node.agent_log().matches("supervisor is connected").count();
+        let start = Instant::now();
+        node.start_agent();
+        eventually("a connected supervisor", || node.agent_log().matches("supervisor is connected").count() > lines)
+            .await;
+        assert!(start.elapsed() < Duration::from_secs(1), "re-attached after {:?}", start.elapsed());
+        let seen = node.log_of(&before, "t.stdout.0").lines().count();
+        eventually("more output", || node.log_of(&before, "t.stdout.0").lines().count() > seen + 150).await;
+        let writes = audit.read_new().expect("the audit log");
+        let status_writes: Vec<_> = writes
+            .iter()
+            .filter(|event| event.resource.starts_with("allocations") && event.namespace == "reattach")
+            .collect();
+        assert!(status_writes.is_empty(), "{status_writes:#?}");
+        assert!(lives(pid));
+    }
+    node.stop(&name).await;
+    let ended = node.ended(&name).await;
+    assert!(!lives(pid));
+    assert_counts_on(&node.log_of(&ended, "t.stdout.0"));
+}
+
+#[tokio::test]
+async fn what_happened_while_the_agent_was_away_is_reported_later() {
+    let mut node = Node::start(shared_plane(), "away").await;
+    let ends = node
+        .run("ends", JobType::Batch, json!([shell("echo $$; while [ ! -e ../go ]; do sleep 0.01; done; exit 0")]))
+        .await;
+    let stops = node.run("stops", JobType::Service, json!([shell(COUNTER)])).await;
+    let (ends_running, stops_running) = (node.running(&ends).await, node.running(&stops).await);
+    let ends_pid = node.pid_of(&ends_running, "t").await;
+    let stops_pid = node.pid_of(&stops_running, "t").await;
+    node.kill_agent();
+    let uid = ends_running.metadata.uid.as_deref().expect("a uid");
+    std::fs::write(node.path("allocs").join(uid).join("go"), "").expect("a file");
+    eventually("the end of the task", || !lives(ends_pid)).await;
+    node.stop(&stops).await;
+    assert!(lives(stops_pid), "nobody is there to stop it");
+    node.start_agent();
+    assert_eq!(status(&node.ended(&ends).await), ClientStatus::Complete);
+    assert_eq!(status(&node.ended(&stops).await), ClientStatus::Complete);
+    assert!(!lives(stops_pid));
+}
+
+#[tokio::test]
+async fn after_a_power_off_the_same_allocations_run_again_in_place() {
+    let mut node = Node::start(shared_plane(), "power").await;
+    let name = node.run("count", JobType::Service, json!([shell(COUNTER)])).await;
+    let before = node.running(&name).await;
+    let pid = node.pid_of(&before, "t").await;
+    node.terminate_agent();
+    node.power_off().await;
+    assert!(!lives(pid));
+    let info = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    assert!(!info.contains(&*node.path("allocs").to_string_lossy()), "a mount is left");
+    node.start_agent();
+    let is_restored = |it: &Allocation| {
+        events(it, "t").contains(&TaskEventType::FailedRestoringTask)
+            && status(it) == ClientStatus::Running
+            && events(it, "t").last() == Some(&TaskEventType::Started)
+    };
+    let again = node.until(&name, "running again", is_restored).await;
+    assert_eq!(again.metadata.uid, before.metadata.uid);
+    let state = &again.status.as_ref().expect("a status").task_states["t"];
+    assert_eq!((state.state, state.failed, state.restarts), (TaskRunState::Running, false, 0));
+}
+
+#[tokio::test]
+async fn an_object_that_vanished_leaves_nothing_behind() {
+    let node = Node::start(shared_plane(), "vanish").await;
+    let name = node.run("count", JobType::Service, json!([shell(COUNTER)])).await;
+    let running = node.running(&name).await;
+    let pid = node.pid_of(&running, "t").await;
+    node.allocs().delete(&name, &DeleteParams::default()).await.expect("deleted");
+    eventually("the end of the task", || !lives(pid)).await;
+    let uid = running.metadata.uid.expect("a uid");
+    eventually("the directory is gone", || !node.path("allocs").join(&uid).exists()).await;
+}
+
+#[tokio::test]
+async fn a_port_is_waited_for_while_its_holder_stops_and_else_the_holder_is_named() {
+    let node = Node::start(shared_plane(), "ports").await;
+    let mut slow = shell("trap '' TERM; echo $$; while :; do sleep 0.1; done");
+    slow["killTimeout"] = json!("1s");
+    node.job("web", JobType::Service, json!({"tasks": [slow]})).await;
+    let first = node.place("web", 0, with_port(21000)).await;
+    let holder = node.running(&first).await;
+    let pid = node.pid_of(&holder, "t").await;
+    let second = node.place("web", 1, with_port(21000)).await;
+    let refused = node.ended(&second).await;
+    assert_eq!(status(&refused), ClientStatus::Failed);
+    assert!(messages(&refused, "t").contains(&first), "{}", messages(&refused, "t"));
+    node.stop(&first).await;
+    node.until(&first, "stopping", |it| {
+        it.status.as_ref().is_some_and(|status| status.columns.reason == "Stopping" || status.ended_at.is_some())
+    })
+    .await;
+    let third = node.place("web", 2, with_port(21000)).await;
+    node.running(&third).await;
+    assert!(!lives(pid), "the holder ended first");
+}
+
+#[tokio::test]
+async fn tasks_live_through_outages_of_the_api_server_and_the_truth_follows() {
+    let plane = start_plane("outage").await;
+    let node = Node::start(&plane, "outage").await;
+    let lives_on = node.run("count", JobType::Service, json!([shell(COUNTER)])).await;
+    let ends = node
+        .run("ends", JobType::Batch, json!([shell("echo $$; while [ ! -e ../go ]; do sleep 0.01; done; exit 0")]))
+        .await;
+    let (counter, ends_running) = (node.running(&lives_on).await, node.running(&ends).await);
+    let pid = node.pid_of(&counter, "t").await;
+    let ends_pid = node.pid_of(&ends_running, "t").await;
+    plane.pause(Role::KubeApiserver).expect("held");
+    let uid = ends_running.metadata.uid.as_deref().expect("a uid");
+    std::fs::write(node.path("allocs").join(uid).join("go"), "").expect("a file");
+    eventually("the end of the task", || !lives(ends_pid)).await;
+    eventually("a request that got no answer", || node.agent_log().contains("no answer within")).await;
+    plane.resume(Role::KubeApiserver).expect("resumed");
+    assert_eq!(status(&node.ended(&ends).await), ClientStatus::Complete);
+    plane.terminate(Role::KubeApiserver).await.expect("ended");
+    assert!(lives(pid));
+    plane.restart(Role::KubeApiserver).await.expect("back");
+    node.stop(&lives_on).await;
+    let ended = node.ended(&lives_on).await;
+    assert_eq!(ended.status.as_ref().expect("a status").task_states["t"].restarts, 0);
+    assert_counts_on(&node.log_of(&ended, "t.stdout.0"));
+}
