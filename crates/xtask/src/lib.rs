@@ -5,13 +5,14 @@
 //! `bench`, `ci`). Nothing here decides anything about jobs: it must never know what a scheduler does.
 
 // pub mod bench;
-// pub mod ci;
+pub mod cargo;
+pub mod ci;
 pub mod control_plane;
 pub mod crds;
 pub mod manifests;
 pub mod process;
 pub mod progress;
-// pub mod test_runner;
+pub mod test_runner;
 pub mod up;
 pub mod workspace;
 

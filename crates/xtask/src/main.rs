@@ -4,9 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
+use xtask::ci::{self, CiArgs};
 use xtask::control_plane::Binaries;
 use xtask::crds;
 use xtask::progress::{Progress, print_line, print_note};
+use xtask::test_runner::{self, TestArgs};
 use xtask::up::{self, DownArgs, StatusArgs, UpArgs};
 
 /// The project's own commands.
@@ -27,6 +29,10 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Builds and runs all tests and names the slowest
+    Test(TestArgs),
+    /// Runs the whole gate: format, lints, tests, documentation, generated files
+    Ci(CiArgs),
     /// Starts drover on this machine: control plane, controller, agent and an example job
     Up(UpArgs),
     /// Stops what `up` started
@@ -50,6 +56,8 @@ fn main() -> ExitCode {
 
 async fn run(command: Command) -> Result<ExitCode> {
     match command {
+        Command::Test(args) => test_runner::run(&args, &Progress::for_people())?,
+        Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
         Command::Up(args) => return up::up(args).await,
         Command::Down(args) => up::down(&args).await?,
         Command::Status(args) => return up::status(&args),

@@ -50,13 +50,6 @@ pub fn commit() -> String {
     if is_clean { commit } else { format!("{commit}-dirty") }
 }
 
-/// Returns the `cargo` that started us, else the one on `PATH`.
-pub fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
-    command
-}
-
 /// Writes bytes as lower case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];

@@ -1,0 +1,277 @@
+//! `cargo xtask test`: builds all tests once, runs every test binary, and says what failed and what was slow.
+//!
+//! libtest gives times and plain data only behind an unstable flag. `RUSTC_BOOTSTRAP` opens it for the running of the binary; it is
+//! not set for any build.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::cargo::{self, Built};
+use crate::control_plane::Binaries;
+use crate::progress::{Progress, Step, print_line, print_note};
+use crate::spawner::spawn_bound_to_this_process;
+
+/// Nothing of ours takes that long; what does, hangs.
+const BINARY_TIMEOUT: Duration = Duration::from_mins(20);
+/// Integration tests mostly wait for processes, so more of them than cores run at a time.
+const INTEGRATION_THREADS: &str = "8";
+/// How many of the slowest tests are named.
+const N_SLOWEST: usize = 15;
+
+/// What `test` is told.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TestArgs {
+    /// Run only tests whose name contains one of these
+    pub filters: Vec<String>,
+    /// Run only test binaries of this name, repeatable: a package or a file of tests/
+    #[arg(long = "binary", value_name = "NAME")]
+    pub binaries: Vec<String>,
+    /// Leave out the examples in documentation
+    #[arg(long)]
+    pub no_doc: bool,
+}
+
+/// One line of libtest's JSON.
+#[derive(Debug, Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    event: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    exec_time: f64,
+    #[serde(default)]
+    stdout: String,
+    #[serde(default)]
+    test_count: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    n_passed: u64,
+    n_ignored: u64,
+    failures: Vec<String>,
+    times: Vec<(f64, String)>,
+}
+
+/// `cargo xtask test`.
+///
+/// # Errors
+/// When a test fails, with its output; or when the tests cannot be built.
+pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
+    let started = Instant::now();
+    Binaries::find_or_build(progress)?;
+    let step = progress.step("building the tests");
+    let mut built = cargo::build(&["test", "--no-run", "--workspace"], &step)?;
+    step.done("");
+    built.retain(|built| built.is_test && (args.binaries.is_empty() || args.binaries.contains(&built.target)));
+    built.sort();
+    let mut tally = Tally::default();
+    for binary in &built {
+        run_binary(binary, &args.filters, progress, &mut tally)?;
+    }
+    if !args.no_doc && args.filters.is_empty() && args.binaries.is_empty() {
+        run_doc_tests(progress, &mut tally)?;
+    }
+    report(&mut tally, started.elapsed())
+}
+
+fn report(tally: &mut Tally, took: Duration) -> Result<()> {
+    tally.times.sort_by(|left, right| right.0.total_cmp(&left.0));
+    print_line("slowest tests:");
+    for (seconds, name) in tally.times.iter().take(N_SLOWEST) {
+        print_line(&format!("{seconds:>9.2} s  {name}"));
+    }
+    for failure in &tally.failures {
+        print_line(&format!("\n---- {failure}"));
+    }
+    let Tally { n_passed, n_ignored, failures, .. } = tally;
+    print_line(&format!(
+        "\n{n_passed} passed, {} failed, {n_ignored} ignored in {:.0} s",
+        failures.len(),
+        took.as_secs_f64()
+    ));
+    if failures.is_empty() { Ok(()) } else { bail!("{} tests failed", failures.len()) }
+}
+
+fn run_binary(binary: &Built, filters: &[String], progress: &Progress, tally: &mut Tally) -> Result<()> {
+    let is_integration = binary.executable.file_name().is_some_and(|name| name.to_string_lossy().starts_with("it-"));
+    let step = progress.step(format!("testing {}", binary.target));
+    let mut errors = tempfile::tempfile().context("making a file for the tests' stderr")?;
+    let mut command = Command::new(&binary.executable);
+    command.args(["-Zunstable-options", "--report-time", "--format=json"]).args(filters);
+    if is_integration {
+        command.args(["--test-threads", INTEGRATION_THREADS]);
+    }
+    command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_MANIFEST_DIR", &binary.package_dir).current_dir(&binary.package_dir);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors.try_clone().context("sharing the file")?);
+    let mut child =
+        spawn_bound_to_this_process(command).with_context(|| format!("starting {}", binary.executable.display()))?;
+    let stdout = child.stdout.take().context("the test binary has no output")?;
+    let (sender, lines) = sync_channel(64);
+    let reader = std::thread::spawn(move || {
+        let lines = BufReader::new(stdout).lines().map_while(std::result::Result::ok);
+        // When nobody listens any more, the binary has been ended.
+        lines.map(|line| sender.send(line)).take_while(std::result::Result::is_ok).count()
+    });
+    let mut run = Run { target: &binary.target, running: BTreeMap::new(), n_done: 0, n_all: 0, has_ended: false };
+    let result = run.follow(&lines, &step, tally);
+    drop(lines);
+    if result.is_err() {
+        child.kill().context("ending the test binary")?;
+    }
+    let status = child.wait().context("waiting for the test binary")?;
+    if reader.join().is_err() {
+        bail!("the reader of the tests' output has ended");
+    }
+    if let Err(error) = result {
+        tally.failures.push(format!("{}: {error:#}\n{}", binary.target, content(&mut errors)));
+    } else if !run.has_ended {
+        tally.failures.push(format!(
+            "{}: the test binary ended with {status} while {} ran\n{}",
+            binary.target,
+            run.names(),
+            content(&mut errors)
+        ));
+    }
+    step.done(format!("{} tests", run.n_done));
+    Ok(())
+}
+
+fn content(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+    read.map_or_else(
+        |error| format!("(its stderr cannot be read: {error})"),
+        |_| String::from_utf8_lossy(&bytes).into_owned(),
+    )
+}
+
+/// One test binary while it runs.
+struct Run<'a> {
+    target: &'a str,
+    running: BTreeMap<String, Instant>,
+    n_done: u64,
+    n_all: u64,
+    has_ended: bool,
+}
+
+impl Run<'_> {
+    fn follow(&mut self, lines: &Receiver<String>, step: &Step, tally: &mut Tally) -> Result<()> {
+        let deadline = Instant::now() + BINARY_TIMEOUT;
+        loop {
+            match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.take(&line, step, tally),
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("still running after {} min: {}", BINARY_TIMEOUT.as_secs() / 60, self.names())
+                }
+            }
+        }
+    }
+
+    fn names(&self) -> String {
+        self.running.keys().cloned().collect::<Vec<_>>().join(", ")
+    }
+
+    fn take(&mut self, line: &str, step: &Step, tally: &mut Tally) {
+        // Tests may print to stdout themselves.
+        let Ok(line) = serde_json::from_str::<Line>(line) else { return };
+        match (line.kind.as_str(), line.event.as_str()) {
+            ("suite", "started") => self.n_all = line.test_count,
+            ("suite", _) => self.has_ended = true,
+            ("test", "started") => {
+                self.running.insert(line.name, Instant::now());
+                return;
+            }
+            ("test", event) => self.take_end(event, line.exec_time, &line.name, &line.stdout, tally),
+            _ => return,
+        }
+        let longest = self.running.iter().min_by_key(|(_, started)| **started);
+        step.moved(longest.map_or("", |(name, _)| name), self.n_done, self.n_all);
+    }
+
+    fn take_end(&mut self, event: &str, seconds: f64, name: &str, output: &str, tally: &mut Tally) {
+        // libtest also tells of tests that take long; these have not ended.
+        if event == "timeout" {
+            return;
+        }
+        self.running.remove(name);
+        self.n_done += 1;
+        let full_name = format!("{}: {name}", self.target);
+        match event {
+            "ok" => tally.n_passed += 1,
+            "ignored" => tally.n_ignored += 1,
+            _ => {
+                print_note(&format!("FAILED {full_name}"));
+                tally.failures.push(format!("{full_name}\n{output}"));
+            }
+        }
+        tally.times.push((seconds, full_name));
+    }
+}
+
+fn run_doc_tests(progress: &Progress, tally: &mut Tally) -> Result<()> {
+    let step = progress.step("testing the examples in documentation");
+    let output = cargo::command()
+        .args(["test", "--doc", "--workspace"])
+        .output()
+        .context("running the examples in documentation")?;
+    if output.status.success() {
+        step.done("");
+    } else {
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        tally.failures.push(format!("examples in documentation\n{text}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_of(lines: &[&str]) -> (Run<'static>, Tally) {
+        let mut run = Run { target: "it", running: BTreeMap::new(), n_done: 0, n_all: 0, has_ended: false };
+        let mut tally = Tally::default();
+        let step = Progress::silent().step("testing");
+        for line in lines {
+            run.take(line, &step, &mut tally);
+        }
+        (run, tally)
+    }
+
+    #[test]
+    fn results_are_counted_and_failures_keep_their_output() {
+        let (run, tally) = run_of(&[
+            r#"{ "type": "suite", "event": "started", "test_count": 3 }"#,
+            r#"{ "type": "test", "event": "started", "name": "a" }"#,
+            r#"{ "type": "test", "event": "started", "name": "b" }"#,
+            "a line that a test printed",
+            r#"{ "type": "test", "name": "a", "event": "ok", "exec_time": 0.5 }"#,
+            r#"{ "type": "test", "name": "b", "event": "failed", "exec_time": 2, "stdout": "left: 1" }"#,
+            r#"{ "type": "test", "name": "c", "event": "ignored" }"#,
+            r#"{ "type": "suite", "event": "failed", "passed": 1, "failed": 1 }"#,
+        ]);
+        assert!(run.has_ended && run.running.is_empty());
+        assert_eq!((run.n_done, tally.n_passed, tally.n_ignored), (3, 1, 1));
+        assert_eq!(tally.failures, ["it: b\nleft: 1"]);
+    }
+
+    #[test]
+    fn a_test_that_takes_long_has_not_ended() {
+        let (run, tally) = run_of(&[
+            r#"{ "type": "test", "event": "started", "name": "a" }"#,
+            r#"{ "type": "test", "event": "timeout", "name": "a" }"#,
+        ]);
+        assert_eq!((run.names().as_str(), run.n_done, tally.failures.len()), ("a", 0, 0));
+    }
+}
