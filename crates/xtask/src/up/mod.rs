@@ -7,6 +7,7 @@
 mod build;
 mod detach;
 mod down;
+mod earlier;
 mod examples;
 mod layout;
 mod services;
