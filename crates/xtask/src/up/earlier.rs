@@ -41,8 +41,11 @@ impl Earlier {
         loop {
             let list = nodes.list(&ListParams::default()).await.context("listing ClientNodes")?;
             let beats = heartbeats(client).await?;
-            let phases: Vec<(String, &str)> =
-                list.items.iter().map(|node| (node.metadata.name.clone().unwrap_or_default(), phase_of(node))).collect();
+            let phases: Vec<(String, &str)> = list
+                .items
+                .iter()
+                .map(|node| (node.metadata.name.clone().unwrap_or_default(), phase_of(node)))
+                .collect();
             let is_heard = |name: &str| beats.get(name).is_some_and(|beat| self.heartbeats.get(name) != Some(beat));
             if let Some((name, _)) = phases.iter().find(|(name, phase)| *phase == "ready" && is_heard(name)) {
                 return Ok(name.clone());
@@ -66,7 +69,12 @@ impl Earlier {
         let deadline = Instant::now() + timeout;
         loop {
             let now = reports(client).await?;
-            let silent: Vec<&str> = self.reports.iter().filter(|(key, old)| now.get(key) == Some(old)).map(|((_, name), _)| name.as_str()).collect();
+            let silent: Vec<&str> = self
+                .reports
+                .iter()
+                .filter(|(key, old)| now.get(key) == Some(old))
+                .map(|((_, name), _)| name.as_str())
+                .collect();
             if silent.is_empty() {
                 return Ok(());
             }

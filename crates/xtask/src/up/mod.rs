@@ -91,3 +91,15 @@ impl UpArgs {
         Layout::at(self.data.as_deref())
     }
 }
+
+impl Default for UpArgs {
+    /// What the flags default to.
+    fn default() -> Self {
+        #[derive(clap::Parser)]
+        struct Flags {
+            #[command(flatten)]
+            args: UpArgs,
+        }
+        <Flags as clap::Parser>::parse_from(["up"]).args
+    }
+}
