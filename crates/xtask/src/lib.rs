@@ -4,7 +4,7 @@
 //! `cargo xtask up`. The rest turns the tree into files (`crds`), a running system (`up`, `down`, `status`) or a verdict (`test`,
 //! `bench`, `ci`). Nothing here decides anything about jobs: it must never know what a scheduler does.
 
-// pub mod bench;
+pub mod bench;
 pub mod cargo;
 pub mod ci;
 pub mod control_plane;

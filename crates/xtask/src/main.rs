@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
+use xtask::bench::{self, BenchArgs};
 use xtask::ci::{self, CiArgs};
 use xtask::control_plane::Binaries;
 use xtask::crds;
@@ -31,6 +32,8 @@ enum Command {
     },
     /// Builds and runs all tests and names the slowest
     Test(TestArgs),
+    /// Measures a whole drover on this machine
+    Bench(BenchArgs),
     /// Runs the whole gate: format, lints, tests, documentation, generated files
     Ci(CiArgs),
     /// Starts drover on this machine: control plane, controller, agent and an example job
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
 async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Test(args) => test_runner::run(&args, &Progress::for_people())?,
+        Command::Bench(args) => return bench::run(&args).await,
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
         Command::Up(args) => return up::up(args).await,
         Command::Down(args) => up::down(&args).await?,

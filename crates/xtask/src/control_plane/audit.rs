@@ -65,7 +65,10 @@ impl AuditLog {
     pub fn read_new(&mut self) -> Result<Vec<AuditEvent>> {
         let read = || -> std::io::Result<String> {
             let mut text = String::new();
-            let mut file = File::open(&self.path)?;
+            let mut file = match File::open(&self.path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(text),
+                opened => opened?,
+            };
             file.seek(SeekFrom::Start(self.offset))?;
             file.read_to_string(&mut text)?;
             Ok(text)

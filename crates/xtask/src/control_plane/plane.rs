@@ -20,8 +20,9 @@ use crate::workspace::{last_lines, write_private};
 
 /// How long a program may take until it serves, on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long a program may take to end after SIGTERM. The API server lets requests finish; its watches end at once.
-const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a program may take to end by itself after SIGTERM: the API server waits for clients that keep their connections open, up
+/// to a minute, and etcd for the API server's watches. What they have answered is on disk by then.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a starting program is asked whether it serves.
 const POLL: Duration = Duration::from_millis(25);
 
@@ -171,7 +172,7 @@ impl ControlPlane {
         all
     }
 
-    /// Ends a program with SIGTERM and waits for its end.
+    /// Ends a program with SIGTERM, after 10 s with SIGKILL, and waits for its end.
     ///
     /// # Errors
     /// When it does not end.
@@ -244,7 +245,11 @@ impl ControlPlane {
         for signal in [signal, Signal::CONT] {
             id.signal(signal).with_context(|| format!("ending {role}"))?;
         }
-        if !id.wait_gone(STOP_TIMEOUT).await.with_context(|| format!("waiting for the end of {role}"))? {
+        let waiting = || format!("waiting for the end of {role}");
+        if !id.wait_gone(STOP_TIMEOUT).await.with_context(waiting)? {
+            id.signal(Signal::KILL).with_context(|| format!("ending {role}"))?;
+        }
+        if !id.wait_gone(STOP_TIMEOUT).await.with_context(waiting)? {
             let tail = last_lines(&self.log(role), 15);
             bail!(
                 "{role} (process {}) still runs {} s after the signal; the end of its log:\n{tail}",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::api::{Api, DynamicObject};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -46,33 +46,6 @@ pub(super) async fn apply_and_wait(
         }
     }
     Ok(())
-}
-
-/// Waits until a node can take allocations.
-pub(super) async fn wait_for_node(client: &kube::Client, timeout: Duration) -> Result<String> {
-    let kind = GroupVersionKind::gvk(drover_api::GROUP, drover_api::VERSION, "ClientNode");
-    let nodes: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let deadline = Instant::now() + timeout;
-    loop {
-        let list = nodes.list(&kube::api::ListParams::default()).await.context("listing ClientNodes")?;
-        let ready =
-            list.items.iter().find(|node| node.data.pointer("/status/phase").and_then(Value::as_str) == Some("ready"));
-        if let Some(node) = ready {
-            return Ok(node.metadata.name.clone().unwrap_or_default());
-        }
-        if Instant::now() > deadline {
-            let phases: Vec<String> = list
-                .items
-                .iter()
-                .map(|node| {
-                    format!("{} is {}", node.metadata.name.as_deref().unwrap_or("?"), text(&node.data, "/status/phase"))
-                })
-                .collect();
-            let seen = if phases.is_empty() { "none has registered".to_owned() } else { phases.join(", ") };
-            bail!("no node is ready after {} s: {seen}", timeout.as_secs());
-        }
-        tokio::time::sleep(POLL).await;
-    }
 }
 
 async fn wait_ready(client: &kube::Client, job: &Applied, timeout: Duration, step: &Step) -> Result<String> {

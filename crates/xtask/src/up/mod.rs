@@ -7,6 +7,7 @@
 mod build;
 mod detach;
 mod down;
+mod earlier;
 mod examples;
 mod layout;
 mod services;
@@ -88,5 +89,17 @@ pub struct UpArgs {
 impl UpArgs {
     fn layout(&self) -> anyhow::Result<Layout> {
         Layout::at(self.data.as_deref())
+    }
+}
+
+impl Default for UpArgs {
+    /// What the flags default to.
+    fn default() -> Self {
+        #[derive(clap::Parser)]
+        struct Flags {
+            #[command(flatten)]
+            args: UpArgs,
+        }
+        <Flags as clap::Parser>::parse_from(["up"]).args
     }
 }

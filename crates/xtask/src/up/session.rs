@@ -9,10 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use futures::future::try_join;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::earlier::Earlier;
 use super::layout::Layout;
 use super::services::{self, Phase, Restart, Services};
 use super::shutdown::{self, Tasks};
-use super::state::{Started, State};
+use super::state::{Started, State, supervisor};
 use super::{UpArgs, build, detach, examples, settings};
 use crate::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Role, User};
 use crate::manifests;
@@ -161,8 +162,9 @@ impl Session {
         self.state.write(&self.layout)?;
         let client = self.client().await?;
         install(&client, self.plane.is_some(), progress).await?;
+        let earlier = Earlier::observe(&client, supervisor(&self.layout).is_some()).await?;
         self.start_daemons()?;
-        let wait = wait_healthy(&client, &self.args, progress);
+        let wait = wait_healthy(&client, &earlier, &self.args, progress);
         tokio::select! {
             biased;
             healthy = wait => healthy.with_context(|| format!("the logs are in {}", self.layout.logs().display())),
@@ -302,10 +304,15 @@ fn bindings() -> Result<Vec<kube::api::DynamicObject>> {
     Ok(objects)
 }
 
-async fn wait_healthy(client: &kube::Client, args: &UpArgs, progress: &Progress) -> Result<()> {
+async fn wait_healthy(client: &kube::Client, earlier: &Earlier, args: &UpArgs, progress: &Progress) -> Result<()> {
     let step = progress.step("starting controller and agent");
-    let node = examples::wait_for_node(client, NODE_TIMEOUT).await?;
+    let node = earlier.wait_for_node(client, NODE_TIMEOUT).await?;
     step.done(format!("node {node} is ready"));
+    if earlier.n_allocations() > 0 {
+        let step = progress.step(format!("starting {} allocations of the last time again", earlier.n_allocations()));
+        earlier.wait_for_reports(client, Duration::from_secs(args.timeout), &step).await?;
+        step.done("");
+    }
     for name in args.examples.iter().filter(|name| *name != "none") {
         let manifest = examples::manifest(name)?;
         examples::apply_and_wait(client, &manifest, Duration::from_secs(args.timeout), progress).await?;

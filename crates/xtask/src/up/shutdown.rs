@@ -62,7 +62,9 @@ fn patience(role: Role) -> Duration {
         Role::Controller | Role::Agent => Duration::from_secs(10),
         // Tasks get up to 5 s of their own.
         Role::Supervisor => Duration::from_secs(15),
-        Role::KubeControllerManager | Role::KubeApiserver | Role::Etcd => Duration::from_secs(20),
+        // The API server waits up to a minute for clients that keep their connections. All it has answered is in etcd.
+        Role::KubeControllerManager | Role::KubeApiserver => Duration::from_secs(5),
+        Role::Etcd => Duration::from_secs(20),
     }
 }
 

@@ -1,0 +1,153 @@
+//! A system for one run of a bench: started as `up` starts it, with a data folder that goes away.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchEvent, WatchParams};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use super::BenchArgs;
+use crate::progress::Progress;
+use crate::up::{Session, UpArgs};
+use crate::workspace;
+
+/// The namespace of the jobs.
+pub(super) const NAMESPACE: &str = "default";
+/// No event is waited for longer than that.
+const EVENT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The system.
+pub(super) struct Cluster {
+    pub(super) session: Session,
+    client: kube::Client,
+    /// On the disk of the checkout, where people's data folder lies too: etcd waits for that disk.
+    _folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts it.
+    pub(super) async fn start(args: &BenchArgs, audit: bool, progress: &Progress) -> Result<Self> {
+        let target = workspace::root().join("target");
+        std::fs::create_dir_all(&target).with_context(|| format!("creating {}", target.display()))?;
+        let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(&target).context("making a data folder")?;
+        let mut session = Session::open(up_args(args, audit, &folder.path().join("data")))?
+            .context("another session has the new data folder")?;
+        if let Err(error) = session.start(progress).await {
+            session.stop(progress).await.context("ending what was started")?;
+            return Err(error);
+        }
+        let client = session.client().await?;
+        Ok(Self { session, client, _folder: folder })
+    }
+
+    /// Ends it.
+    pub(super) async fn stop(self, progress: &Progress) -> Result<()> {
+        self.session.stop(progress).await
+    }
+
+    /// Creates a service of `sleep` tasks that need next to nothing.
+    pub(super) async fn create_job(&self, name: &str, count: usize) -> Result<()> {
+        let job = job(name, count)?;
+        self.api("Job").create(&PostParams::default(), &job).await.with_context(|| format!("creating djob/{name}"))?;
+        Ok(())
+    }
+
+    /// Deletes a job and everything of it.
+    pub(super) async fn delete_job(&self, name: &str) -> Result<()> {
+        self.api("Job")
+            .delete(name, &kube::api::DeleteParams::default())
+            .await
+            .with_context(|| format!("deleting djob/{name}"))?;
+        Ok(())
+    }
+
+    /// Watches allocations from now on.
+    pub(super) async fn watch_allocations(&self) -> Result<Allocations> {
+        let api = self.api("Allocation");
+        let now = api.list(&ListParams::default()).await.context("listing Allocations")?;
+        let version = now.metadata.resource_version.context("a list without resourceVersion")?;
+        let params = WatchParams::default().timeout(290);
+        let events = api.watch(&params, &version).await.context("watching Allocations")?.map_err(anyhow::Error::from);
+        Ok(Allocations { events: events.boxed() })
+    }
+
+    fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(drover_api::GROUP, drover_api::VERSION, kind);
+        Api::namespaced_with(self.client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind))
+    }
+}
+
+/// A watch on allocations.
+pub(super) struct Allocations {
+    events: BoxStream<'static, Result<WatchEvent<DynamicObject>>>,
+}
+
+/// What an event says about an allocation.
+pub(super) enum Seen {
+    Present { name: String, client_status: String },
+    Deleted { job: String },
+}
+
+impl Allocations {
+    /// Waits for the next event; returns when it came.
+    pub(super) async fn next(&mut self) -> Result<(Instant, Seen)> {
+        loop {
+            let event = tokio::time::timeout(EVENT_TIMEOUT, self.events.next()).await;
+            let at = Instant::now();
+            let event =
+                event.with_context(|| format!("no event of an Allocation within {} s", EVENT_TIMEOUT.as_secs()))?;
+            let text = |object: &DynamicObject, pointer: &str| {
+                object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+            };
+            match event.context("the watch on Allocations has ended")?? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    let client_status = text(&object, "/status/clientStatus");
+                    return Ok((at, Seen::Present { name: object.metadata.name.unwrap_or_default(), client_status }));
+                }
+                WatchEvent::Deleted(object) => return Ok((at, Seen::Deleted { job: text(&object, "/spec/jobName") })),
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(status) => bail!("the watch on Allocations failed: {}", status.message),
+            }
+        }
+    }
+}
+
+fn job(name: &str, count: usize) -> Result<DynamicObject> {
+    let job = json!({
+        "apiVersion": drover_api::API_VERSION,
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "type": "service",
+            "groups": [{
+                "name": "sleep",
+                "count": count,
+                "ephemeralDisk": {"sizeMB": 10},
+                "tasks": [{
+                    "name": "sleep",
+                    "driver": "raw_exec",
+                    "config": {"command": "/bin/sleep", "args": ["100000"]},
+                    "resources": {"cpu": 5, "memoryMB": 10},
+                    "logs": {"maxFiles": 1, "maxFileSizeMB": 1},
+                }],
+            }],
+        },
+    });
+    serde_json::from_value(job).context("building the job")
+}
+
+fn up_args(args: &BenchArgs, audit: bool, data: &Path) -> UpArgs {
+    UpArgs {
+        examples: vec!["none".to_owned()],
+        data: Some(data.to_path_buf()),
+        no_restart: true,
+        audit,
+        profile: args.profile,
+        ..UpArgs::default()
+    }
+}

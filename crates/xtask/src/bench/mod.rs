@@ -1,0 +1,78 @@
+//! `cargo xtask bench`: figures of a whole drover on this machine, taken on a system of its own that `up` starts and that ends
+//! afterwards. What is printed for programs is described in the project's bench format: one JSON object on stdout.
+
+mod cluster;
+mod density;
+mod report;
+mod start;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::progress::{Progress, print_note};
+use crate::up::Profile;
+
+/// A bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// From the create request of a one-task job to the watch event that shows it running
+    Start,
+    /// Rate of starts, memory per task and idle CPU of 200 tasks on one node
+    Density,
+    /// What controller and agent do while 200 tasks run and nothing changes: CPU and API writes
+    Idle,
+}
+
+/// What `bench` is told.
+#[derive(Debug, Clone, Args)]
+pub struct BenchArgs {
+    /// Which one
+    #[arg(value_enum)]
+    pub name: Name,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// How often it is repeated, each time on a new system; figures are medians
+    #[arg(long, default_value_t = 1)]
+    pub runs: usize,
+    /// How many jobs (start) or tasks (density, idle)
+    #[arg(long)]
+    pub count: Option<usize>,
+    /// How long nothing happens while idleness is measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub idle_seconds: u64,
+    /// How controller and agent are built
+    #[arg(long, value_enum, default_value = "release")]
+    pub profile: Profile,
+}
+
+/// `cargo xtask bench`. Exits with 2 when it cannot run; a target that falls short is no failure.
+///
+/// # Errors
+/// Never: what goes wrong is on stderr and in the exit code.
+pub async fn run(args: &BenchArgs) -> Result<ExitCode> {
+    match measure(args, &Progress::for_people()).await {
+        Ok(report) => {
+            report.print(args.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            print_note(&format!("error: the bench could not run: {error:#}"));
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+async fn measure(args: &BenchArgs, progress: &Progress) -> Result<report::Report> {
+    let machine = report::Machine::observe()?;
+    let mut rows = Vec::new();
+    for _ in 0..args.runs.max(1) {
+        rows.push(match args.name {
+            Name::Start => start::run(args, progress).await?,
+            Name::Density | Name::Idle => density::run(args, progress).await?,
+        });
+    }
+    report::Report::new(args.name, machine, &rows)
+}

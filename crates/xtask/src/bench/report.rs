@@ -1,0 +1,209 @@
+//! The figures of a bench: medians over its runs, the machine they are of, and the targets that they are held against.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::Name;
+use crate::progress::print_line;
+use crate::workspace;
+
+/// What a figure should be.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    field: &'static str,
+    wanted: Wanted,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    AtMost(f64),
+    AtLeast(f64),
+    LessThan(f64),
+}
+
+/// The targets of the acceptance table; memory is counted in megabytes of a million bytes.
+fn targets(name: Name) -> &'static [Target] {
+    use Wanted::{AtLeast, AtMost, LessThan};
+    match name {
+        Name::Start => &[Target { field: "p50Seconds", wanted: AtMost(0.1) }],
+        Name::Density => &[
+            Target { field: "startsPerSecond", wanted: AtLeast(100.0) },
+            Target { field: "pssBytesPerTask", wanted: AtMost(1_500_000.0) },
+        ],
+        Name::Idle => &[
+            Target { field: "controllerIdleCpuFraction", wanted: LessThan(0.01) },
+            Target { field: "agentIdleCpuFraction", wanted: LessThan(0.01) },
+            Target { field: "idleWrites", wanted: AtMost(0.0) },
+        ],
+    }
+}
+
+impl Wanted {
+    fn holds(self, got: f64) -> bool {
+        match self {
+            Self::AtMost(limit) => got <= limit,
+            Self::AtLeast(limit) => got >= limit,
+            Self::LessThan(limit) => got < limit,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::AtMost(limit) => format!("<= {limit}"),
+            Self::AtLeast(limit) => format!(">= {limit}"),
+            Self::LessThan(limit) => format!("< {limit}"),
+        }
+    }
+}
+
+/// The machine, and how busy it was before the bench.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Machine {
+    cpu: String,
+    cores: usize,
+    memory_bytes: u64,
+    load1_before: f64,
+    load1_after: f64,
+}
+
+impl Machine {
+    pub(super) fn observe() -> Result<Self> {
+        let read = |path: &str| fs::read_to_string(path).with_context(|| format!("reading {path}"));
+        let field = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            line.split_once(':').map(|(_, value)| value.trim().to_owned())
+        };
+        let memory = field(&read("/proc/meminfo")?, "MemTotal");
+        let kilobytes = memory.and_then(|memory| memory.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
+        Ok(Self {
+            cpu: field(&read("/proc/cpuinfo")?, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_bytes: kilobytes * 1024,
+            load1_before: load1()?,
+            load1_after: 0.0,
+        })
+    }
+}
+
+fn load1() -> Result<f64> {
+    let text = fs::read_to_string("/proc/loadavg").context("reading /proc/loadavg")?;
+    text.split_whitespace().next().and_then(|load| load.parse().ok()).context("/proc/loadavg holds no load")
+}
+
+#[derive(Debug, Serialize)]
+struct TargetResult {
+    name: &'static str,
+    wanted: String,
+    got: f64,
+    holds: bool,
+}
+
+/// What a bench prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    bench: String,
+    commit: String,
+    machine: Machine,
+    runs: usize,
+    etcd_fsync: bool,
+    rows: Vec<Map<String, Value>>,
+    targets: Vec<TargetResult>,
+    falls_short: Vec<&'static str>,
+}
+
+impl Report {
+    /// Takes the median of each figure over the runs.
+    pub(super) fn new(name: Name, mut machine: Machine, runs: &[Map<String, Value>]) -> Result<Self> {
+        machine.load1_after = load1()?;
+        let row = medians(runs);
+        let result = |target: &Target| {
+            let got =
+                row.get(target.field).and_then(Value::as_f64).with_context(|| format!("no figure {}", target.field))?;
+            Ok(TargetResult { name: target.field, wanted: target.wanted.text(), got, holds: target.wanted.holds(got) })
+        };
+        let targets = targets(name).iter().map(result).collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            bench: name.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
+            commit: workspace::commit(),
+            machine,
+            runs: runs.len(),
+            etcd_fsync: true,
+            falls_short: targets.iter().filter(|target| !target.holds).map(|target| target.name).collect(),
+            targets,
+            rows: vec![row],
+        })
+    }
+
+    pub(super) fn print(&self, as_json: bool) -> Result<()> {
+        if as_json {
+            print_line(&serde_json::to_string(self).context("rendering the report")?);
+            return Ok(());
+        }
+        print_line(&format!(
+            "{} at {} on {} ({} cores), load {} before",
+            self.bench, self.commit, self.machine.cpu, self.machine.cores, self.machine.load1_before
+        ));
+        for (field, value) in self.rows.iter().flatten() {
+            print_line(&format!("  {field:<28} {value}"));
+        }
+        for target in &self.targets {
+            let verdict = if target.holds { "holds" } else { "FALLS SHORT" };
+            print_line(&format!("  target {}: wanted {}, got {}: {verdict}", target.name, target.wanted, target.got));
+        }
+        Ok(())
+    }
+}
+
+fn medians(runs: &[Map<String, Value>]) -> Map<String, Value> {
+    let Some(first) = runs.first() else { return Map::new() };
+    let median_of = |field: &String, value: &Value| {
+        let mut figures: Vec<f64> = runs.iter().filter_map(|run| run.get(field)?.as_f64()).collect();
+        if figures.len() != runs.len() || figures.len() == 1 {
+            return value.clone();
+        }
+        figures.sort_by(f64::total_cmp);
+        Value::from(percentile(&figures, 50))
+    };
+    first.iter().map(|(field, value)| (field.clone(), median_of(field, value))).collect()
+}
+
+/// Returns the smallest of the sorted figures that at least this share of them does not exceed.
+pub(super) fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn percentiles_are_figures_that_were_measured() {
+        let figures: Vec<f64> = (1..=50).map(f64::from).collect();
+        assert!((percentile(&figures, 50) - 25.0).abs() < 1e-9);
+        assert!((percentile(&figures, 99) - 50.0).abs() < 1e-9);
+        assert!((percentile(&figures[..1], 50) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_report_takes_medians_and_names_what_falls_short() {
+        let runs: Vec<Map<String, Value>> = [0.3, 0.09, 0.2]
+            .into_iter()
+            .map(|p50| json!({"jobs": 50, "p50Seconds": p50}).as_object().cloned().unwrap())
+            .collect();
+        let report = Report::new(Name::Start, Machine::observe().unwrap(), &runs).unwrap();
+        assert_eq!(report.falls_short, ["p50Seconds"]);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["bench"], "start");
+        assert_eq!(json["rows"][0]["p50Seconds"], 0.2);
+        assert_eq!(json["targets"][0]["wanted"], "<= 0.1");
+        assert_eq!(json["fallsShort"][0], "p50Seconds");
+    }
+}
