@@ -1,4 +1,7 @@
 //! Tests with real processes and a real API server.
 
 mod agent;
+mod cluster;
+mod faults;
+mod jobs;
 mod supervisor;

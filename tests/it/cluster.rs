@@ -1,0 +1,321 @@
+//! A whole cluster for tests: a real control plane, the controller and agents as processes, and a person with kubectl.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use drover_api::allocation::{ClientStatus, DesiredStatus};
+use drover_api::job::JobConditionType;
+use drover_api::{Allocation, ClientNode, Job, JobVersion};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use xtask::control_plane::{Binaries, ControlPlane, Options, User};
+use xtask::progress::Progress;
+
+/// How long a test waits for what must happen.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// A control plane with CRDs, and the processes of drover that were started on it.
+pub(crate) struct Cluster {
+    pub(crate) plane: ControlPlane,
+    pub(crate) client: Client,
+    dir: tempfile::TempDir,
+    settings: Settings,
+}
+
+/// What tests set otherwise than a user would.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Heartbeat TTL and grace, in seconds.
+    pub(crate) ttl_and_grace: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { ttl_and_grace: 10 }
+    }
+}
+
+/// A process of drover; it ends with this value.
+pub(crate) struct Process {
+    child: Child,
+    supervisor_pid: Option<PathBuf>,
+}
+
+impl Process {
+    /// As a crash would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("its end");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A test that fails must not leave processes behind; that they may have ended already is fine.
+        self.child.kill().ok();
+        self.child.wait().ok();
+        let supervisor = self.supervisor_pid.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        if let Some(pid) = supervisor.and_then(|text| text.trim().parse().ok()).and_then(rustix::process::Pid::from_raw) {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok();
+        }
+    }
+}
+
+impl Cluster {
+    /// A control plane of its own, for tests that take it away.
+    pub(crate) async fn start(name: &str, settings: Settings) -> Self {
+        let dir = tempfile::Builder::new().prefix(name).tempdir().expect("a directory");
+        let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
+        let plane = ControlPlane::start(Options::for_tests(dir.path().join("plane"), binaries)).await.expect("a control plane");
+        let client = plane.client(User::Admin).await.expect("a client");
+        xtask::manifests::apply_crds(&client, &xtask::crds::folder()).await.expect("CRDs");
+        let cluster = Self { plane, client, dir, settings };
+        cluster.namespace("drover-system").await;
+        cluster
+    }
+
+    pub(crate) async fn namespace(&self, name: &str) {
+        let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).expect("a namespace");
+        let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.client.clone());
+        api.create(&PostParams::default(), &namespace).await.expect("a namespace");
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn spawn(&self, name: &str, role: &str, config: &str) -> Child {
+        let file = self.path(&format!("{name}.yaml"));
+        std::fs::write(&file, config).expect("a configuration");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log"))).expect("a log");
+        Command::new(env!("CARGO_BIN_EXE_droverd"))
+            .args(["--log", "drover=debug", role, "--config"])
+            .arg(file)
+            .arg("--kubeconfig")
+            .arg(self.plane.kubeconfig(User::Admin))
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("a process of drover")
+    }
+
+    /// Starts a controller. A replica that follows a killed one waits for its Lease, which is short here.
+    pub(crate) fn controller(&self) -> Process {
+        let seconds = self.settings.ttl_and_grace;
+        let config = format!(
+            "heartbeat: {{minTTL: {seconds}s, grace: {seconds}s}}\n\
+             leaderElection: {{leaseDuration: 2s, renewDeadline: 1500ms, retryPeriod: 300ms}}\n"
+        );
+        Process { child: self.spawn("controller", "controller", &config), supervisor_pid: None }
+    }
+
+    /// Starts the agent of a node, and waits until the node is ready.
+    pub(crate) async fn agent(&self, node: &str) -> Process {
+        let process = self.agent_unready(node);
+        let nodes: Api<ClientNode> = Api::all(self.client.clone());
+        self.eventually(&format!("node {node} is ready"), async || {
+            let found = nodes.get_opt(node).await.expect("an answer");
+            found.and_then(|node| node.status).is_some_and(|status| status.phase.as_str() == "ready")
+        })
+        .await;
+        process
+    }
+
+    /// Starts the agent of a node.
+    pub(crate) fn agent_unready(&self, node: &str) -> Process {
+        let state = self.path(&format!("{node}/state"));
+        let config = format!(
+            "nodeName: {node}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}}}\n\
+             resources: {{cpu: 100000, memoryMB: 200000, diskMB: 1000000, cores: 8}}\nheartbeat: {{ttl: {}s}}\n",
+            state.display(),
+            self.path(&format!("{node}/allocs")).display(),
+            self.settings.ttl_and_grace,
+        );
+        let pid = state.join("supervisor.pid");
+        Process { child: self.spawn(node, "agent", &config), supervisor_pid: Some(pid) }
+    }
+
+    /// What a process of drover logged.
+    pub(crate) fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()
+    }
+
+    /// Waits for something that must happen, and says what each process logged when it does not.
+    pub(crate) async fn eventually(&self, what: &str, check: impl AsyncFn() -> bool) {
+        let deadline = Instant::now() + LONG;
+        while !check().await {
+            let tail = |name: &str| {
+                let log = self.log(name);
+                log.lines().rev().take(25).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+            };
+            assert!(Instant::now() < deadline, "it did not happen that {what}\ncontroller:\n{}\nn-1:\n{}", tail("controller"), tail("n-1"));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Runs kubectl as the administrator; its output, or its error.
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Result<String, String> {
+        self.kubectl_with(args, None)
+    }
+
+    /// Runs kubectl with a manifest on its standard input.
+    pub(crate) fn kubectl_with(&self, args: &[&str], stdin: Option<&str>) -> Result<String, String> {
+        use std::io::Write as _;
+        let mut child = Command::new(self.plane.binaries().kubectl())
+            .arg("--kubeconfig")
+            .arg(self.plane.kubeconfig(User::Admin))
+            .args(args)
+            .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kubectl");
+        if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
+            pipe.write_all(text.as_bytes()).expect("a manifest written");
+        }
+        let output = child.wait_with_output().expect("the end of kubectl");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Applies a job.
+    pub(crate) fn apply(&self, namespace: &str, job: &Value) {
+        self.kubectl_with(&["apply", "-n", namespace, "-f", "-"], Some(&job.to_string())).expect("applied");
+    }
+
+    pub(crate) fn jobs(&self, namespace: &str) -> Api<Job> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn versions(&self, namespace: &str) -> Api<JobVersion> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// All allocations of a namespace.
+    pub(crate) async fn allocs(&self, namespace: &str) -> Vec<Allocation> {
+        let api: Api<Allocation> = Api::namespaced(self.client.clone(), namespace);
+        api.list(&ListParams::default()).await.expect("a list").items
+    }
+
+    /// Slots of the allocations that are to run and do, sorted.
+    pub(crate) async fn running(&self, namespace: &str) -> Vec<i64> {
+        let mut slots: Vec<i64> = self
+            .allocs(namespace)
+            .await
+            .iter()
+            .filter(|alloc| alloc.spec.desired_status == DesiredStatus::Run && alloc.metadata.deletion_timestamp.is_none())
+            .filter(|alloc| client_status(alloc) == ClientStatus::Running)
+            .map(|alloc| alloc.spec.index)
+            .collect();
+        slots.sort_unstable();
+        slots
+    }
+
+    /// Waits until exactly these slots run.
+    pub(crate) async fn runs(&self, namespace: &str, slots: &[i64]) {
+        self.eventually(&format!("slots {slots:?} of {namespace} run"), async || self.running(namespace).await == slots).await;
+    }
+
+    /// Waits until a job has a condition with this status.
+    pub(crate) async fn condition(&self, namespace: &str, job: &str, kind: JobConditionType, status: &str) -> String {
+        let jobs = self.jobs(namespace);
+        self.eventually(&format!("{kind} of {namespace}/{job} is {status}"), async || {
+            let found = jobs.get_opt(job).await.expect("an answer");
+            found.is_some_and(|job| condition(&job, kind).is_some_and(|(now, _)| now == status))
+        })
+        .await;
+        let job = jobs.get(job).await.expect("the job");
+        condition(&job, kind).map(|(_, message)| message).unwrap_or_default()
+    }
+}
+
+/// Status and message of a job's condition, if it is about its present generation.
+pub(crate) fn condition(job: &Job, kind: JobConditionType) -> Option<(String, String)> {
+    let status = job.status.as_ref()?;
+    (Some(status.observed_generation) == job.metadata.generation).then_some(())?;
+    let found = status.conditions.iter().find(|condition| condition.r#type == kind)?;
+    Some((found.status.to_string(), found.message.clone()))
+}
+
+pub(crate) fn client_status(alloc: &Allocation) -> ClientStatus {
+    alloc.status.as_ref().map_or(ClientStatus::Pending, |status| status.client_status)
+}
+
+/// The process id that a task wrote as the first line of its log.
+pub(crate) fn logged(cluster: &Cluster, node: &str, alloc: &Allocation, task: &str) -> String {
+    let uid = alloc.metadata.uid.clone().unwrap_or_default();
+    let path = cluster.path(&format!("{node}/allocs/{uid}/alloc/logs/{task}.stdout.0"));
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// A job of one group with one task.
+pub(crate) fn job(name: &str, count: i64, group: &Value, script: &str) -> Value {
+    let mut whole = json!({
+        "name": "g", "count": count, "ephemeralDisk": { "sizeMB": 110 },
+        "tasks": [{ "name": "t", "driver": "raw_exec", "config": { "command": "/bin/sh", "args": ["-c", script] },
+                    "killTimeout": "2s", "resources": { "cpu": 10, "memoryMB": 10 } }],
+    });
+    for (field, value) in group.as_object().expect("an object") {
+        whole[field] = value.clone();
+    }
+    json!({ "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": name }, "spec": { "groups": [whole] } })
+}
+
+/// A cluster that tests share which leave it as it is: a controller and the node `n-1`.
+pub(crate) struct Shared {
+    // Dropped in this order: drover first, then what it talks to, then what drives the connections.
+    _drover: (Process, Process),
+    cluster: Cluster,
+    _runtime: Background,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+/// A runtime that may end inside another one.
+struct Background(Option<tokio::runtime::Runtime>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The shared cluster. It ends with the last test that holds it, so that nothing outlives the test binary.
+pub(crate) fn shared() -> Arc<Shared> {
+    static SHARED: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
+    let mut slot = SHARED.lock().expect("no test failed in here");
+    if let Some(shared) = slot.upgrade() {
+        return shared;
+    }
+    // A thread of its own, because a runtime cannot wait inside the test's.
+    let made = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let (cluster, controller, agent) = runtime.block_on(async {
+            let cluster = Cluster::start("shared", Settings::default()).await;
+            let controller = cluster.controller();
+            let agent = cluster.agent("n-1").await;
+            (cluster, controller, agent)
+        });
+        Arc::new(Shared { _drover: (agent, controller), cluster, _runtime: Background(Some(runtime)) })
+    });
+    let shared = made.join().expect("a cluster");
+    *slot = Arc::downgrade(&shared);
+    shared
+}
+
+/// The manifest of an example.
+pub(crate) fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
+    std::fs::read_to_string(path).expect("an example")
+}
