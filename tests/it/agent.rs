@@ -21,7 +21,7 @@ use xtask::progress::Progress;
 const LONG: Duration = Duration::from_secs(40);
 
 /// One control plane for all tests of this file; it ends with the test binary.
-fn shared_plane() -> &'static ControlPlane {
+pub(crate) fn shared_plane() -> &'static ControlPlane {
     static PLANE: OnceLock<ControlPlane> = OnceLock::new();
     PLANE.get_or_init(|| {
         let (sender, plane) = std::sync::mpsc::channel();

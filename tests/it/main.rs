@@ -4,4 +4,5 @@ mod agent;
 mod cluster;
 mod faults;
 mod jobs;
+mod schema;
 mod supervisor;
