@@ -4,6 +4,7 @@
 //! longer has is destroyed, one that cannot be added is reported failed, and both leave the others alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,13 +13,12 @@ use drover_api::job::JobType;
 use drover_api::{Allocation, JobSpec, JobVersion, names};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
-use super::alloc_runner::{AllocPlan, AllocRunner, PreviousEnd, Wanted};
-use super::node::NodeView;
+use super::alloc_runner::{AllocPlan, AllocRunner, PreviousEnd, Recovering, Wanted};
 use super::report::{self, Report};
 use super::state::{AllocRecord, Saved};
 use super::sync::Reports;
@@ -45,6 +45,13 @@ struct Runner {
     job: JobKey,
 }
 
+/// What an earlier life of the agent left of an allocation.
+#[derive(Debug, Default)]
+struct Past {
+    tasks: BTreeMap<String, TaskRecord>,
+    recovering: Option<Recovering>,
+}
+
 /// Something whose job version is being read.
 #[derive(Debug)]
 struct Waiting {
@@ -61,7 +68,6 @@ pub(crate) struct Allocs<S> {
     reports: Reports,
     admission: Admission,
     node_name: String,
-    node: watch::Receiver<NodeView>,
     contacted: watch::Sender<bool>,
     shutdown: CancellationToken,
     jobs: BTreeMap<JobKey, Arc<JobSpec>>,
@@ -81,7 +87,6 @@ pub(crate) struct AllocsPlan<S> {
     pub(crate) reports: Reports,
     pub(crate) admission: Admission,
     pub(crate) node_name: String,
-    pub(crate) node: watch::Receiver<NodeView>,
     pub(crate) contacted: watch::Sender<bool>,
     pub(crate) shutdown: CancellationToken,
 }
@@ -95,7 +100,6 @@ impl<S: Store> Allocs<S> {
             reports: plan.reports,
             admission: plan.admission,
             node_name: plan.node_name,
-            node: plan.node,
             contacted: plan.contacted,
             shutdown: plan.shutdown,
             jobs: BTreeMap::new(),
@@ -108,8 +112,9 @@ impl<S: Store> Allocs<S> {
         }
     }
 
-    /// Takes up what an earlier life of the agent left.
-    pub(crate) async fn restore(&mut self, mut saved: Saved) {
+    /// Takes up what an earlier life of the agent left. The receiver ends when every task was found again or given up.
+    pub(crate) async fn restore(&mut self, mut saved: Saved) -> mpsc::Receiver<Infallible> {
+        let (recovering, recovered) = mpsc::channel(1);
         self.jobs = std::mem::take(&mut saved.jobs).into_iter().map(|(key, job)| (key, Arc::new(job))).collect();
         for (uid, record) in saved.allocs {
             let tasks = saved.tasks.remove(&uid).unwrap_or_default();
@@ -119,7 +124,7 @@ impl<S: Store> Allocs<S> {
                 continue;
             }
             self.reports.restore(&uid, &record);
-            self.restore_one(&uid, record, tasks);
+            self.restore_one(&uid, record, Past { tasks, recovering: Some(recovering.clone()) });
         }
         let used: BTreeSet<JobKey> = self.runners.values().map(|runner| runner.job.clone()).collect();
         let unused: Vec<JobKey> = self.jobs.keys().filter(|key| !used.contains(*key)).cloned().collect();
@@ -130,12 +135,13 @@ impl<S: Store> Allocs<S> {
             }
         }
         tracing::info!(allocations = self.runners.len(), "allocations are restored");
+        recovered
     }
 
-    fn restore_one(&mut self, uid: &str, record: AllocRecord, tasks: BTreeMap<String, TaskRecord>) {
+    fn restore_one(&mut self, uid: &str, record: AllocRecord, past: Past) {
         let allocation = Arc::new(record.allocation);
         match self.jobs.get(&job_key(&allocation)).cloned() {
-            Some(job) => self.start_runner(uid, allocation, &job, tasks),
+            Some(job) => self.start_runner(uid, &allocation, &job, past),
             None => self.refuse(uid, &allocation, "its job version is missing in the state file"),
         }
     }
@@ -201,7 +207,7 @@ impl<S: Store> Allocs<S> {
         let allocation = Arc::new(allocation);
         self.reports.observe(uid, Arc::clone(&allocation));
         if let Some(runner) = self.runners.get(uid) {
-            let is_changed = update(runner, &allocation, self.node.borrow().may_report());
+            let is_changed = update(runner, &allocation);
             // Only what the controller changed is worth a write: a status of our own is kept when it is accepted.
             if is_changed {
                 self.keep(uid).await;
@@ -267,25 +273,19 @@ impl<S: Store> Allocs<S> {
     /// What is to be run is on disk before anything of it is done.
     async fn begin(&mut self, uid: &str, allocation: Arc<Allocation>, job: &Arc<JobSpec>) {
         self.keep(uid).await;
-        self.start_runner(uid, allocation, job, BTreeMap::new());
+        self.start_runner(uid, &allocation, job, Past::default());
     }
 
-    fn start_runner(
-        &mut self,
-        uid: &str,
-        allocation: Arc<Allocation>,
-        job: &Arc<JobSpec>,
-        restored: BTreeMap<String, TaskRecord>,
-    ) {
+    fn start_runner(&mut self, uid: &str, allocation: &Arc<Allocation>, job: &Arc<JobSpec>, past: Past) {
         let Some(group) = job.groups.iter().find(|group| group.name == allocation.spec.group) else {
             let reason =
                 format!("version {} of its job has no group {}", allocation.spec.job_version, allocation.spec.group);
-            self.refuse(uid, &allocation, &reason);
+            self.refuse(uid, allocation, &reason);
             return;
         };
         let key = allocation.key();
         let (wanted_sender, wanted) =
-            watch::channel(Wanted { allocation: Arc::clone(&allocation), is_destroyed: false, reconnects: 0 });
+            watch::channel(Wanted { allocation: Arc::clone(allocation), is_destroyed: false, reconnects: 0 });
         let ended = watch::Sender::new(false);
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), ended.subscribe());
         let runner = AllocRunner::new(AllocPlan {
@@ -299,14 +299,15 @@ impl<S: Store> Allocs<S> {
             wanted,
             ended,
             shutdown: self.shutdown.clone(),
-            restored,
+            restored: past.tasks,
+            recovering: past.recovering,
         });
         let id = uid.to_owned();
         self.running.spawn(async move {
             runner.run().await;
             id
         });
-        self.runners.insert(uid.to_owned(), Runner { wanted: wanted_sender, key, job: job_key(&allocation) });
+        self.runners.insert(uid.to_owned(), Runner { wanted: wanted_sender, key, job: job_key(allocation) });
     }
 
     /// Reports an allocation as failed that cannot be run here at all.
@@ -385,7 +386,7 @@ impl<S: Store> Allocs<S> {
 }
 
 /// Tells a runner what the controller has changed; false when the change was the agent's own or none.
-fn update(runner: &Runner, allocation: &Arc<Allocation>, is_ready: bool) -> bool {
+fn update(runner: &Runner, allocation: &Arc<Allocation>) -> bool {
     runner.wanted.send_if_modified(|wanted| {
         let known = &wanted.allocation;
         let is_same = known.spec == allocation.spec
@@ -394,8 +395,8 @@ fn update(runner: &Runner, allocation: &Arc<Allocation>, is_ready: bool) -> bool
         if is_same {
             return false;
         }
-        let is_unknown = controllers_mark(allocation) == Some(ClientStatus::Unknown);
-        if is_unknown && is_ready && report::is_wanted(allocation) {
+        let was_marked = controllers_mark(known) != controllers_mark(allocation);
+        if was_marked && controllers_mark(allocation) == Some(ClientStatus::Unknown) && report::is_wanted(allocation) {
             wanted.reconnects += 1;
         }
         wanted.allocation = Arc::clone(allocation);

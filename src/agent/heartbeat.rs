@@ -33,6 +33,8 @@ pub(crate) struct Heartbeat<S> {
     pub(crate) namespace: String,
     /// The time to live, as watched.
     pub(crate) ttl: watch::Receiver<Duration>,
+    /// The API server answers again.
+    pub(crate) reachable: Arc<Notify>,
     /// Somebody wants a renewal at once.
     pub(crate) wanted: Arc<Notify>,
     /// Time of the last renewal that was accepted.
@@ -62,6 +64,8 @@ impl<S: Store> Heartbeat<S> {
             tokio::select! {
                 biased;
                 () = self.wanted.notified() => {}
+                // Renewals that are not late wait for their time.
+                () = self.reachable.notified(), if lease.is_none() => {}
                 // A new time to live may be shorter than what is waited for.
                 Ok(()) = self.ttl.changed() => {
                     let ttl = *self.ttl.borrow_and_update();

@@ -52,6 +52,8 @@ pub(crate) struct Node<S> {
     pub(crate) view: watch::Sender<NodeView>,
     /// Asks for a heartbeat at once.
     pub(crate) heartbeat: Arc<Notify>,
+    /// Says that the API server answers again.
+    pub(crate) reachable: Arc<Notify>,
 }
 
 impl<S: Store> Node<S> {
@@ -73,7 +75,7 @@ impl<S: Store> Node<S> {
         self.register().await;
         let fields = Some(format!("metadata.name={}", self.name));
         let mut changes = self.store.watch::<ClientNode>(Selection { namespace: None, fields });
-        let mut is_listed = false;
+        let (mut is_listed, mut was_interrupted) = (false, false);
         while let Some(change) = changes.next().await {
             match change {
                 Change::Restarted => is_listed = false,
@@ -83,11 +85,16 @@ impl<S: Store> Node<S> {
                 }
                 Change::Gone(_) => self.register().await,
                 Change::InSync if !is_listed => self.register().await,
+                // The API server is back: whoever waits to try again need not.
+                Change::InSync if std::mem::take(&mut was_interrupted) => self.reachable.notify_waiters(),
                 Change::InSync => {}
                 Change::Malformed(key, reason) => {
                     tracing::warn!(node = %key, reason, "this node's object cannot be read");
                 }
-                Change::Interrupted(reason) => tracing::debug!(reason, "watch of this node is interrupted"),
+                Change::Interrupted(reason) => {
+                    was_interrupted = true;
+                    tracing::debug!(reason, "watch of this node is interrupted");
+                }
             }
         }
     }
@@ -169,6 +176,9 @@ impl<S: Store> Node<S> {
         let view = NodeView { uid: node.metadata.uid.clone(), phase: status.phase, facts: Arc::new(facts) };
         self.view.send_if_modified(|known| {
             let is_new = *known != view;
+            if known.phase != view.phase {
+                tracing::info!(phase = %view.phase, "the controller judges this node anew");
+            }
             *known = view;
             is_new
         });

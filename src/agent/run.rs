@@ -1,6 +1,7 @@
 //! The agent's start and end: the order of `spec/agent.md` section 1.1, and who owns which loop.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use drover_api::client_node::Fingerprint;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +85,8 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
     let (mut loops, mut services) = (JoinSet::new(), JoinSet::new());
     loops.spawn(shutdown::on_signal(stop.clone()).context("listening for signals")?);
 
-    let drivers = drivers(&config, &stop_services, &mut services)?;
+    let supervisor = supervisor(&config, &stop_services, &mut services);
+    let drivers = drivers(&config, &supervisor);
     let fingerprint = fingerprint::detect(&config, &drivers)?;
     let admission = Admission::new(memory_for_allocations(&fingerprint));
     let view = watch::Sender::new(Node::<S>::first_view(&name, &config, &fingerprint));
@@ -92,6 +94,7 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
     services.spawn(until(stop_services.clone(), write_events));
 
     let (contacted, heartbeat_wanted) = (watch::Sender::new(false), Arc::new(Notify::new()));
+    let reachable = Arc::new(Notify::new());
     let reports = Reports::default();
     let env = Arc::new(RunnerEnv {
         state: state.clone(),
@@ -115,6 +118,7 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
         contacted: contacted.subscribe(),
         node: view.subscribe(),
         heartbeat: Arc::clone(&heartbeat_wanted),
+        reachable: Arc::clone(&reachable),
     };
     let mut allocs = Allocs::new(AllocsPlan {
         store: store.clone(),
@@ -122,14 +126,15 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
         reports,
         admission,
         node_name: name.clone(),
-        node: view.subscribe(),
         contacted,
         shutdown: stop.clone(),
     });
-    let registration = Registration { store, clock, random, name, config, fingerprint, view, heartbeat_wanted };
+    let registration =
+        Registration { store, clock, random, name, config, fingerprint, view, heartbeat_wanted, reachable };
     registration.spawn(&stop, &mut loops);
     loops.spawn(until(stop.clone(), sync.run()));
-    allocs.restore(saved).await;
+    let recovered = allocs.restore(saved).await;
+    loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered)));
     tracing::info!("agent is up");
     allocs.run().await;
     while loops.join_next().await.is_some() {}
@@ -149,6 +154,7 @@ struct Registration<S> {
     fingerprint: Fingerprint,
     view: watch::Sender<super::node::NodeView>,
     heartbeat_wanted: Arc<Notify>,
+    reachable: Arc<Notify>,
 }
 
 impl<S: Store> Registration<S> {
@@ -162,6 +168,7 @@ impl<S: Store> Registration<S> {
             namespace: self.config.namespace.clone(),
             ttl: ttl.subscribe(),
             wanted: Arc::clone(&self.heartbeat_wanted),
+            reachable: Arc::clone(&self.reachable),
             last_ok: watch::Sender::new(None),
         };
         let namespace = self.config.namespace.clone();
@@ -175,6 +182,7 @@ impl<S: Store> Registration<S> {
             fingerprint: self.fingerprint,
             view: self.view,
             heartbeat: self.heartbeat_wanted,
+            reachable: self.reachable,
         };
         loops.spawn(until(stop.clone(), node.run()));
     }
@@ -188,21 +196,37 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
     }
 }
 
-fn drivers(config: &AgentConfig, stop: &CancellationToken, services: &mut JoinSet<()>) -> anyhow::Result<Drivers> {
-    let binary = PathBuf::from("/proc/self/exe").canonicalize().context("finding our own binary")?;
+fn supervisor(config: &AgentConfig, stop: &CancellationToken, services: &mut JoinSet<()>) -> Supervisor {
+    // Whatever has become of the file since, this name leads to the binary that runs.
+    let binary = PathBuf::from("/proc/self/exe");
     let launcher = Launcher::new(config.state_dir.clone(), config.alloc_dir.clone(), binary);
     let (supervisor, connection) = Supervisor::new(launcher, stop.clone());
     services.spawn(connection);
+    supervisor
+}
+
+fn drivers(config: &AgentConfig, supervisor: &Supervisor) -> Drivers {
     let mut drivers = Drivers::default();
     if config.driver.permits("raw_exec") {
         let raw_exec = &config.drivers.raw_exec;
         let settings = RawExecSettings { enabled: raw_exec.enabled, denied_envvars: raw_exec.denied_envvars.clone() };
-        drivers.add("raw_exec", Arc::new(RawExec::new(settings, supervisor)));
+        drivers.add("raw_exec", Arc::new(RawExec::new(settings, supervisor.clone())));
     }
     if config.drivers.mock.enabled && config.driver.permits("mock") {
         drivers.add("mock", Arc::new(Mock::default()));
     }
-    Ok(drivers)
+    drivers
+}
+
+/// Ends tasks of which the state file knows nothing: the agent died between their start and their record.
+async fn end_strangers(supervisor: Supervisor, mut recovered: mpsc::Receiver<Infallible>) {
+    // Nothing is ever sent: the channel closes when every known task was found again or given up.
+    recovered.recv().await;
+    match supervisor.end_strangers().await {
+        Ok(0) => {}
+        Ok(n) => tracing::warn!(tasks = n, "tasks were ended of which the state file knows nothing"),
+        Err(error) => tracing::debug!(error = %error, "unknown tasks were not looked for"),
+    }
 }
 
 fn node_name(config: &AgentConfig) -> String {

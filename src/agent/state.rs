@@ -112,7 +112,10 @@ impl StateStore {
         let (writes, queue) = mpsc::channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("state".to_owned())
-            .spawn(move || write_all(&database, queue))
+            .spawn({
+                let path = path.to_owned();
+                move || write_all(&path, database, queue)
+            })
             .map_err(|error| unusable(error.to_string()))?;
         Ok((Self { path: path.to_owned(), writes }, saved, thread))
     }
@@ -222,10 +225,11 @@ fn records<T: DeserializeOwned>(
         .collect()
 }
 
-fn write_all(database: &Database, mut queue: mpsc::Receiver<Write>) {
+fn write_all(path: &Path, database: Database, mut queue: mpsc::Receiver<Write>) {
+    let mut database = Some(database);
     let mut batch = Vec::with_capacity(QUEUE);
     while queue.blocking_recv_many(&mut batch, QUEUE) > 0 {
-        let result = commit(database, batch.iter().map(|write| &write.change)).map_err(|error| error.to_string());
+        let result = commit_or_reopen(path, &mut database, &batch);
         if let Err(reason) = &result {
             tracing::error!(reason, "state file cannot be written");
         }
@@ -234,6 +238,21 @@ fn write_all(database: &Database, mut queue: mpsc::Receiver<Write>) {
             drop(write.done.send(result.clone()));
         }
     }
+}
+
+/// After a failed write (a full disk) the database refuses all further ones until it is opened anew.
+fn commit_or_reopen(path: &Path, database: &mut Option<Database>, batch: &[Write]) -> Result<(), String> {
+    let changes = || batch.iter().map(|write| &write.change);
+    if let Some(open) = database {
+        match commit(open, changes()) {
+            Ok(()) => return Ok(()),
+            Err(error) => tracing::warn!(error = %error, "state file is opened anew after a failed write"),
+        }
+    }
+    // Two open ones would exclude each other.
+    drop(database.take());
+    let open = database.insert(Database::create(path).map_err(|error| error.to_string())?);
+    commit(open, changes()).map_err(|error| error.to_string())
 }
 
 fn commit<'a>(database: &Database, changes: impl Iterator<Item = &'a Change>) -> Result<(), redb::Error> {
@@ -291,6 +310,29 @@ mod tests {
         assert_eq!(saved.allocs.keys().collect::<Vec<_>>(), ["uid-one"]);
         assert_eq!(saved.tasks.keys().collect::<Vec<_>>(), ["uid-one"]);
         assert_eq!(saved.jobs.keys().collect::<Vec<_>>(), ["job/1"]);
+    }
+
+    #[tokio::test]
+    async fn writing_goes_on_when_a_full_disk_has_room_again() {
+        if !rustix::process::geteuid().is_root() {
+            // Only root can make a small disk.
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, c"size=8m").expect("a small disk");
+        let (store, _, thread) = StateStore::open(&dir.path().join("state.redb")).expect("opened");
+        let ballast = dir.path().join("ballast");
+        drop(std::fs::write(&ballast, vec![0; 16 << 20]).expect_err("the disk is full"));
+        let big =
+            JobSpec { meta: (0..2000).map(|n| (format!("k{n}"), "x".repeat(2000))).collect(), ..JobSpec::default() };
+        let refused = store.put_job("job/big", &big).await.expect_err("no room").to_string();
+        assert!(refused.contains("state.redb"), "{refused}");
+        std::fs::remove_file(&ballast).expect("room");
+        store.put_job("job/1", &JobSpec::default()).await.expect("written again");
+        drop(store);
+        thread.join().expect("joined");
+        rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
     }
 
     #[test]

@@ -5,9 +5,11 @@
 //! silent: then the Lease is renewed first (`spec/agent.md` sections 3.4 and 3.5).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use drover_api::allocation::ClientStatus;
 use drover_api::{Allocation, field_manager};
 use futures::StreamExt;
 use tokio::sync::{Notify, watch};
@@ -18,7 +20,7 @@ use super::random::Random;
 use super::report::{self, Priority, Report};
 use super::state::{AllocRecord, StateStore};
 use crate::clock::SharedClock;
-use crate::store::{Object, Ownership, Part, Precondition, Store, StoreError};
+use crate::store::{ErrorClass, Object, Ownership, Part, Precondition, Store, StoreError};
 
 /// The shortest time between two sends.
 const SEND_INTERVAL: Duration = Duration::from_millis(200);
@@ -53,7 +55,13 @@ impl Reports {
         let mut entries = self.lock();
         match entries.get_mut(uid) {
             Some(entry) if is_older(&seen, &entry.seen) => {}
-            Some(entry) => entry.seen = seen,
+            Some(entry) => {
+                // What was accepted before is not what the object says any more.
+                if seen.status.as_ref().is_some_and(|status| status.client_status == ClientStatus::Unknown) {
+                    entry.acknowledged = None;
+                }
+                entry.seen = seen;
+            }
             None => {
                 let entry = Entry { seen, acknowledged: None, pending: None, pending_since: Instant::now() };
                 entries.insert(uid.to_owned(), entry);
@@ -164,6 +172,8 @@ pub(crate) struct Sync<S> {
     pub(crate) node: watch::Receiver<NodeView>,
     /// Asks for a heartbeat at once.
     pub(crate) heartbeat: Arc<Notify>,
+    /// Says that the API server answers again.
+    pub(crate) reachable: Arc<Notify>,
 }
 
 /// What became of one report.
@@ -174,6 +184,8 @@ enum Outcome {
     Obsolete,
     /// The controller holds this node for silent.
     NotReady,
+    /// The API server did not answer for another one.
+    Postponed,
     Failed(StoreError),
 }
 
@@ -191,9 +203,14 @@ impl<S: Store> Sync<S> {
                 continue;
             };
             let due = not_before.map_or(due, |earliest| due.max(earliest));
+            let reachable = Arc::clone(&self.reachable);
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(due) => {}
+                () = reachable.notified(), if not_before.is_some() => {
+                    not_before = None;
+                    continue;
+                }
                 // A more urgent report may have come.
                 () = self.reports.wake.notified() => continue,
             }
@@ -217,9 +234,16 @@ impl<S: Store> Sync<S> {
 
     async fn send_all(&self) -> bool {
         let batch = self.reports.take_all();
+        // When the API server does not answer once it is not asked again for the rest: each try may cost the whole time limit.
+        let is_silent = std::sync::atomic::AtomicBool::new(false);
         let outcomes = futures::stream::iter(batch)
             .map(async |(uid, report)| {
+                if is_silent.load(Ordering::Relaxed) {
+                    return (uid, report, Outcome::Postponed);
+                }
                 let outcome = self.send(&uid, &report).await;
+                let is_failed = matches!(&outcome, Outcome::Failed(error) if error.class() == ErrorClass::Transient);
+                is_silent.fetch_or(is_failed, Ordering::Relaxed);
                 (uid, report, outcome)
             })
             .buffer_unordered(PARALLEL)
@@ -229,7 +253,7 @@ impl<S: Store> Sync<S> {
         for (uid, report, outcome) in outcomes {
             match outcome {
                 Outcome::Accepted | Outcome::Obsolete => {}
-                Outcome::NotReady => self.reports.put_back(&uid, report),
+                Outcome::NotReady | Outcome::Postponed => self.reports.put_back(&uid, report),
                 Outcome::Failed(error) => {
                     tracing::warn!(allocation = uid, error = %error, "status was not accepted and is kept");
                     self.reports.put_back(&uid, report);

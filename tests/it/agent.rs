@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use drover_api::allocation::{
-    AllocatedPort, AllocatedResources, ClientStatus, DesiredStatus, TaskEventType, TaskResources, TaskRunState,
+    AllocatedPort, AllocatedResources, ClientStatus, DesiredStatus, TaskEventType as E, TaskResources, TaskRunState,
 };
 use drover_api::job::JobType;
 use drover_api::{Allocation, AllocationSpec, ClientNode, JobSpec, JobVersion, JobVersionSpec, names};
@@ -106,7 +106,7 @@ impl<'a> Node<'a> {
         agent.wait().expect("its end");
     }
 
-    /// As a restart of the DaemonSet would.
+    /// As a restart of its pod would.
     fn terminate_agent(&mut self) {
         let mut agent = self.agent.take().expect("a running agent");
         signal(i32::try_from(agent.id()).expect("a pid"), rustix::process::Signal::TERM);
@@ -135,6 +135,12 @@ impl<'a> Node<'a> {
             assert!(Instant::now() < deadline, "not registered: {}", self.agent_log());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    async fn mark_node(&self, phase: &str) {
+        let nodes: Api<ClientNode> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"status": {"phase": phase}}));
+        nodes.patch_status(&self.name, &PatchParams::default(), &patch).await.expect("a mark");
     }
 
     fn agent_log(&self) -> String {
@@ -266,7 +272,7 @@ fn status(allocation: &Allocation) -> ClientStatus {
     allocation.status.as_ref().map(|status| status.client_status).unwrap_or_default()
 }
 
-fn events(allocation: &Allocation, task: &str) -> Vec<TaskEventType> {
+fn events(allocation: &Allocation, task: &str) -> Vec<E> {
     let status = allocation.status.as_ref().expect("a status");
     status.task_states[task].events.iter().map(|event| event.r#type).collect()
 }
@@ -313,14 +319,14 @@ async fn a_life_is_running_healthy_and_stopped_in_at_most_three_writes() {
     let found = running.status.as_ref().expect("a status");
     assert!(found.health.as_ref().is_some_and(|health| health.healthy), "{found:#?}");
     assert_eq!((found.columns.healthy.as_str(), found.columns.reason.as_str()), ("true", "Running"));
-    assert_eq!(events(&running, "t"), [TaskEventType::Received, TaskEventType::TaskSetup, TaskEventType::Started]);
+    assert_eq!(events(&running, "t"), [E::Received, E::TaskSetup, E::Started]);
     let pid = node.pid_of(&running, "t").await;
     node.stop(&name).await;
     let ended = node.ended(&name).await;
     assert!(!lives(pid));
     assert_eq!(status(&ended), ClientStatus::Complete);
     let last: Vec<_> = events(&ended, "t").into_iter().skip(3).collect();
-    assert_eq!(last, [TaskEventType::Killing, TaskEventType::Terminated, TaskEventType::Killed]);
+    assert_eq!(last, [E::Killing, E::Terminated, E::Killed]);
     let writes = audit.read_new().expect("the audit log").into_iter().filter(|event| {
         event.resource.starts_with("allocations") && event.resource.ends_with("/status") && event.namespace == "life"
     });
@@ -341,7 +347,6 @@ async fn a_failing_task_restarts_by_policy_and_then_fails_with_its_reasons() {
     let found = ended.status.as_ref().expect("a status");
     assert_eq!((found.client_status, found.task_states["t"].restarts), (ClientStatus::Failed, 1));
     assert!(found.task_states["t"].failed && found.health.as_ref().is_some_and(|health| !health.healthy));
-    use TaskEventType as E;
     let wanted = [
         E::Received,
         E::TaskSetup,
@@ -448,9 +453,9 @@ async fn after_a_power_off_the_same_allocations_run_again_in_place() {
     assert!(!info.contains(&*node.path("allocs").to_string_lossy()), "a mount is left");
     node.start_agent();
     let is_restored = |it: &Allocation| {
-        events(it, "t").contains(&TaskEventType::FailedRestoringTask)
+        events(it, "t").contains(&E::FailedRestoringTask)
             && status(it) == ClientStatus::Running
-            && events(it, "t").last() == Some(&TaskEventType::Started)
+            && events(it, "t").last() == Some(&E::Started)
     };
     let again = node.until(&name, "running again", is_restored).await;
     assert_eq!(again.metadata.uid, before.metadata.uid);
@@ -518,4 +523,77 @@ async fn tasks_live_through_outages_of_the_api_server_and_the_truth_follows() {
     let ended = node.ended(&lives_on).await;
     assert_eq!(ended.status.as_ref().expect("a status").task_states["t"].restarts, 0);
     assert_counts_on(&node.log_of(&ended, "t.stdout.0"));
+}
+
+#[tokio::test]
+async fn a_037_and_a_039_an_unknown_allocation_is_reported_running_only_once_the_node_is_ready() {
+    let node = Node::start(shared_plane(), "unknown").await;
+    let name = node.run("count", JobType::Service, json!([shell(COUNTER)])).await;
+    let running = node.running(&name).await;
+    let pid = node.pid_of(&running, "t").await;
+    node.mark_node("disconnected").await;
+    eventually("the agent sees its node's phase", || node.agent_log().contains("phase=disconnected")).await;
+    let mark = Patch::Merge(json!({"status": {"clientStatus": "unknown"}}));
+    let marked = node.allocs().patch_status(&name, &PatchParams::default(), &mark).await.expect("a mark");
+    eventually("the agent waits for its node", || node.agent_log().contains("a heartbeat goes first")).await;
+    let seen = node.allocs().get(&name).await.expect("an allocation");
+    assert_eq!(seen.metadata.resource_version, marked.metadata.resource_version, "nothing was written meanwhile");
+    node.mark_node("ready").await;
+    let again = node.running(&name).await;
+    assert!(events(&again, "t").contains(&E::Reconnected), "{:?}", events(&again, "t"));
+    assert!(lives(pid), "the task was not touched");
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_again_and_again_never_runs_a_task_twice() {
+    let mut node = Node::start(shared_plane(), "chaos").await;
+    let script = "echo $$; exec sleep 100000";
+    node.job("many", JobType::Service, json!({"tasks": [shell(script)]})).await;
+    let mut names = Vec::new();
+    for round in 0..5 {
+        for n in 0..6 {
+            names.push(node.place("many", round * 6 + n, one_task()).await);
+        }
+        node.kill_agent();
+        node.start_agent();
+    }
+    let mut pids = Vec::new();
+    for name in &names {
+        let running = node.running(name).await;
+        let file = node.log_of(&running, "t.stdout.0");
+        let last: i32 = file.lines().last().and_then(|line| line.parse().ok()).expect("a pid");
+        let earlier = file.lines().count() - 1;
+        assert!(lives(last), "{name} is running");
+        // An earlier start of which no record was kept was ended.
+        let all: Vec<i32> = file.lines().take(earlier).filter_map(|line| line.parse().ok()).collect();
+        eventually("earlier runs are gone", || all.iter().all(|pid| !lives(*pid))).await;
+        pids.push(last);
+    }
+    assert_eq!(pids.len(), names.len());
+    for name in &names {
+        node.stop(name).await;
+    }
+    for name in &names {
+        node.ended(name).await;
+    }
+    assert!(pids.iter().all(|pid| !lives(*pid)));
+}
+
+#[tokio::test]
+async fn a_full_disk_fails_the_allocation_with_its_cause_and_not_the_agent() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can make a small disk.
+        return;
+    }
+    let node = Node::start(shared_plane(), "full").await;
+    let allocs = node.path("allocs");
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("tmpfs", &allocs, "tmpfs", flags, c"nr_inodes=4").expect("a small disk");
+    let name = node.run("any", JobType::Batch, json!([shell("exit 0")])).await;
+    let ended = node.ended(&name).await;
+    assert_eq!(status(&ended), ClientStatus::Failed);
+    assert!(messages(&ended, "t").contains("No space left"), "{}", messages(&ended, "t"));
+    rustix::mount::unmount(&allocs, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+    let fine = node.run("fine", JobType::Batch, json!([shell("exit 0")])).await;
+    assert_eq!(status(&node.ended(&fine).await), ClientStatus::Complete);
 }

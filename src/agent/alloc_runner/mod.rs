@@ -6,6 +6,7 @@
 //! Invariants: no runner waits for the API server; `endedAt` is reported only when no process of the allocation is left.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,9 @@ pub(crate) struct Wanted {
     pub(crate) reconnects: u32,
 }
 
+/// Held by whatever still has to find its process again; when the last one is dropped, all have been found or given up.
+pub(crate) type Recovering = mpsc::Sender<Infallible>;
+
 /// Waits until an allocation that this one replaces has ended.
 pub(crate) type PreviousEnd = Arc<dyn Fn(&Allocation, &str) -> BoxFuture<'static, ()> + Send + Sync>;
 
@@ -68,6 +72,8 @@ pub(crate) struct AllocPlan {
     pub(crate) shutdown: CancellationToken,
     /// The tasks' records of an earlier life of the agent; empty for a new allocation.
     pub(crate) restored: BTreeMap<String, TaskRecord>,
+    /// Held until every task has been found again or given up.
+    pub(crate) recovering: Option<Recovering>,
 }
 
 /// One allocation's runner.
@@ -82,6 +88,8 @@ pub(crate) struct AllocRunner {
     kill: Option<Kill>,
     health: Option<Health>,
     reconnects: u32,
+    /// Said on every task beside what the task's runner says.
+    reconnected: Option<TaskEvent>,
 }
 
 /// A kill under way: stage after stage.
@@ -127,7 +135,19 @@ impl AllocRunner {
         let acknowledged = plan.reports.record(&plan.uid).and_then(|record| record.acknowledged);
         let health = acknowledged.and_then(|report| report.health);
         let orders = watch::Sender::new(Orders::default());
-        Self { plan, dir, tasks, places, states, coordinator, orders, kill: None, health, reconnects: 0 }
+        Self {
+            plan,
+            dir,
+            tasks,
+            places,
+            states,
+            coordinator,
+            orders,
+            kill: None,
+            health,
+            reconnects: 0,
+            reconnected: None,
+        }
     }
 
     /// Runs the allocation until it was destroyed or the agent ends.
@@ -212,6 +232,7 @@ impl AllocRunner {
     }
 
     async fn run_tasks(&mut self) -> Left {
+        let recovering = self.plan.recovering.take();
         let (updates, mut changes) = mpsc::channel(UPDATE_QUEUE);
         let mut runners: JoinSet<TaskEnd> = JoinSet::new();
         if !self.is_wanted() {
@@ -227,11 +248,12 @@ impl AllocRunner {
                 task: Arc::clone(task),
                 dir: self.dir.clone(),
                 restored: self.plan.restored.get(name).cloned(),
+                recovering: recovering.clone(),
             };
             let (env, orders) = (Arc::clone(&self.plan.env), self.orders.subscribe());
             runners.spawn(TaskRunner::new(env, plan, orders, updates.clone(), self.plan.shutdown.clone()).run());
         }
-        drop(updates);
+        drop((updates, recovering));
         let mut wanted = self.plan.wanted.clone();
         wanted.mark_changed();
         let mut left = Left::Ended;
@@ -265,14 +287,9 @@ impl AllocRunner {
     fn take_wanted(&mut self, wanted: &Wanted) {
         if wanted.reconnects > self.reconnects {
             self.reconnects = wanted.reconnects;
-            let said = event::plain(Type::Reconnected, self.now(), "agent is connected again");
-            for state in self.states.values_mut() {
-                state.events.push(said.clone());
-                let excess = state.events.len().saturating_sub(10);
-                state.events.drain(..excess);
-            }
-            self.report();
+            self.reconnected = Some(event::plain(Type::Reconnected, self.now(), "agent is connected again"));
         }
+        self.report();
         let is_stopped = wanted.is_destroyed || !report::is_wanted(&wanted.allocation);
         if is_stopped && !self.orders.borrow().is_stopped {
             self.plan.admission.mark_stopping(&self.plan.uid);
@@ -429,12 +446,20 @@ impl AllocRunner {
                 DerivedStatus::Failed => ClientStatus::Failed,
             },
             description: description.to_owned(),
-            task_states: self.states.clone(),
+            task_states: self.states.iter().map(|(name, state)| (name.clone(), self.with_reconnect(state))).collect(),
             health: self.health.clone(),
             ended_at: self.ended_at(),
             health_matters,
             stopping: !self.is_wanted() && !status.is_terminal(),
         }
+    }
+
+    fn with_reconnect(&self, state: &TaskState) -> TaskState {
+        let mut state = state.clone();
+        if let Some(reconnected) = &self.reconnected {
+            event::insert(&mut state.events, reconnected.clone());
+        }
+        state
     }
 
     /// Without a deployment an allocation is healthy as soon as its tasks run; a failed one is not.

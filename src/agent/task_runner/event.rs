@@ -11,6 +11,17 @@ use crate::agent::drivers::ExitResult;
 /// The most characters of a message.
 const LIMIT: usize = 1024;
 
+/// The newest events that are kept of a task.
+const EVENT_LIMIT: usize = 10;
+
+/// Adds an event by its time; the oldest goes when there are too many.
+pub(crate) fn insert(events: &mut Vec<TaskEvent>, event: TaskEvent) {
+    let place = events.iter().rposition(|known| known.time <= event.time).map_or(0, |last| last + 1);
+    events.insert(place, event);
+    let excess = events.len().saturating_sub(EVENT_LIMIT);
+    events.drain(..excess);
+}
+
 /// An event with this message.
 pub(crate) fn plain(r#type: Type, time: Timestamp, message: impl Into<String>) -> TaskEvent {
     let message: String = message.into();

@@ -38,9 +38,6 @@ mod launch;
 mod policy;
 mod restore;
 
-/// The newest events that are kept of a task.
-const EVENT_LIMIT: usize = 10;
-
 /// What all runners of an agent share.
 #[derive(Debug)]
 pub(crate) struct RunnerEnv {
@@ -132,6 +129,8 @@ pub(crate) struct TaskPlan {
     pub(crate) dir: AllocDir,
     /// Its record of an earlier life of the agent.
     pub(crate) restored: Option<TaskRecord>,
+    /// Held until its process has been found again or given up.
+    pub(crate) recovering: Option<super::alloc_runner::Recovering>,
 }
 
 /// One task's runner.
@@ -374,10 +373,7 @@ impl TaskRunner {
 
     /// Adds an event; the oldest goes when there are too many.
     fn push(&mut self, event: TaskEvent) {
-        let events = &mut self.record.state.events;
-        events.push(event);
-        let excess = events.len().saturating_sub(EVENT_LIMIT);
-        events.drain(..excess);
+        event::insert(&mut self.record.state.events, event);
     }
 
     /// Writes the record to the state file. A failure is logged and does not end the task: its process matters more.

@@ -18,22 +18,38 @@ pub(super) enum Restored {
     Detached,
 }
 
+/// What was found of the task's process.
+enum Found {
+    Is(Restored),
+    /// There is none, and one may have to be started.
+    Nothing,
+}
+
 impl TaskRunner {
     pub(super) async fn restore(&mut self) -> Restored {
+        let found = self.find_again().await;
+        self.plan.recovering = None;
+        match found {
+            Found::Is(restored) => restored,
+            Found::Nothing => self.wait_for_contact().await,
+        }
+    }
+
+    async fn find_again(&mut self) -> Found {
         if self.plan.restored.is_none() {
-            return Restored::Live;
+            return Found::Is(Restored::Live);
         }
         self.tell().await;
         if self.record.run_complete {
-            return Restored::Finished;
+            return Found::Is(Restored::Finished);
         }
         if self.record.state.state == TaskRunState::Dead {
             self.record.handle = None;
-            return Restored::Dead;
+            return Found::Is(Restored::Dead);
         }
         let Some(handle) = self.record.handle.clone() else {
             // It was between two runs, or about to start.
-            return self.wait_for_contact().await;
+            return Found::Nothing;
         };
         if let Some(driver) = self.driver.clone()
             && let Some(running) = driver.recover(handle).await
@@ -43,7 +59,7 @@ impl TaskRunner {
                 self.enter_running(self.env.clock.now());
                 self.tell().await;
             }
-            return Restored::Live;
+            return Found::Is(Restored::Live);
         }
         self.record.handle = None;
         if self.record.state.state == TaskRunState::Running {
@@ -57,7 +73,7 @@ impl TaskRunner {
         }
         self.keep().await;
         self.tell().await;
-        self.wait_for_contact().await
+        Found::Nothing
     }
 
     /// A task that does not run any more starts only when the controller still wants it: it may have been stopped meanwhile.
