@@ -57,15 +57,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Deletes a job and everything of it.
-    pub(super) async fn delete_job(&self, name: &str) -> Result<()> {
-        self.api("Job")
-            .delete(name, &kube::api::DeleteParams::default())
-            .await
-            .with_context(|| format!("deleting djob/{name}"))?;
-        Ok(())
-    }
-
     /// Watches allocations from now on.
     pub(super) async fn watch_allocations(&self) -> Result<Allocations> {
         let api = self.api("Allocation");
@@ -89,31 +80,40 @@ pub(super) struct Allocations {
 
 /// What an event says about an allocation.
 pub(super) enum Seen {
-    Present { name: String, client_status: String },
-    Deleted { job: String },
+    Present { name: String, job: String, client_status: String, is_healthy: bool },
+    Deleted { name: String },
 }
 
 impl Allocations {
     /// Waits for the next event; returns when it came.
     pub(super) async fn next(&mut self) -> Result<(Instant, Seen)> {
+        let next = tokio::time::timeout(EVENT_TIMEOUT, self.next_of_an_object()).await;
+        next.with_context(|| format!("no event of an Allocation within {} s", EVENT_TIMEOUT.as_secs()))?
+    }
+
+    async fn next_of_an_object(&mut self) -> Result<(Instant, Seen)> {
         loop {
-            let event = tokio::time::timeout(EVENT_TIMEOUT, self.events.next()).await;
+            let event = self.events.next().await;
             let at = Instant::now();
-            let event =
-                event.with_context(|| format!("no event of an Allocation within {} s", EVENT_TIMEOUT.as_secs()))?;
-            let text = |object: &DynamicObject, pointer: &str| {
-                object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-            };
             match event.context("the watch on Allocations has ended")?? {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    let client_status = text(&object, "/status/clientStatus");
-                    return Ok((at, Seen::Present { name: object.metadata.name.unwrap_or_default(), client_status }));
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => return Ok((at, seen(object))),
+                WatchEvent::Deleted(object) => {
+                    return Ok((at, Seen::Deleted { name: object.metadata.name.unwrap_or_default() }));
                 }
-                WatchEvent::Deleted(object) => return Ok((at, Seen::Deleted { job: text(&object, "/spec/jobName") })),
                 WatchEvent::Bookmark(_) => {}
                 WatchEvent::Error(status) => bail!("the watch on Allocations failed: {}", status.message),
             }
         }
+    }
+}
+
+fn seen(object: DynamicObject) -> Seen {
+    let text = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Seen::Present {
+        job: text("/spec/jobName"),
+        client_status: text("/status/clientStatus"),
+        is_healthy: object.data.pointer("/status/health/healthy").and_then(Value::as_bool) == Some(true),
+        name: object.metadata.name.unwrap_or_default(),
     }
 }
 

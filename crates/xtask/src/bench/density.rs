@@ -77,12 +77,12 @@ async fn start_tasks(cluster: &Cluster, n_tasks: usize, progress: &Progress) -> 
     let last = loop {
         let (at, seen) = allocations.next().await?;
         match seen {
-            Seen::Present { name, client_status } => match client_status.as_str() {
+            Seen::Present { name, client_status, .. } => match client_status.as_str() {
                 "running" => running.insert(name),
                 "" | "pending" | "-" => false,
                 other => bail!("the allocation {name} is {other}"),
             },
-            Seen::Deleted { .. } => bail!("an allocation was deleted"),
+            Seen::Deleted { name } => bail!("the allocation {name} was deleted"),
         };
         step.moved("", running.len() as u64, n_tasks as u64);
         if running.len() == n_tasks {

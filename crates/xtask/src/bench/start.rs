@@ -1,6 +1,6 @@
 //! `bench start`: how long one task takes from `kubectl` to running.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<Str
     Ok(row.as_object().cloned().unwrap_or_default())
 }
 
-/// One job after the other: the next begins when nothing of the one before is left.
+/// One job after the other: the next begins when all that is to be written about the one before has been written.
 async fn measure(cluster: &Cluster, n_jobs: usize, progress: &Progress) -> Result<Vec<f64>> {
     let step = progress.step(format!("starting {n_jobs} jobs, one after the other"));
     let mut allocations = cluster.watch_allocations().await?;
@@ -35,30 +35,28 @@ async fn measure(cluster: &Cluster, n_jobs: usize, progress: &Progress) -> Resul
         let name = format!("start-{index}");
         let sent = Instant::now();
         cluster.create_job(&name, 1).await?;
-        let seen = running(&mut allocations).await?;
-        seconds.push(seen.duration_since(sent).as_secs_f64());
-        cluster.delete_job(&name).await?;
-        deleted(&mut allocations, &name).await?;
+        seconds.push(running(&mut allocations, &name).await?.duration_since(sent).as_secs_f64());
         step.moved("", index as u64 + 1, n_jobs as u64);
     }
     step.done("");
     Ok(seconds)
 }
 
-async fn running(allocations: &mut Allocations) -> Result<Instant> {
+/// Returns when the job's allocation was first seen running, once it has also been seen healthy.
+async fn running(allocations: &mut Allocations, wanted: &str) -> Result<Instant> {
+    let mut first = None;
     loop {
         match allocations.next().await? {
-            (at, Seen::Present { client_status, .. }) if client_status == "running" => return Ok(at),
-            (_, Seen::Present { .. } | Seen::Deleted { .. }) => {}
-        }
-    }
-}
-
-async fn deleted(allocations: &mut Allocations, wanted: &str) -> Result<()> {
-    loop {
-        match allocations.next().await? {
-            (_, Seen::Deleted { job }) if job == wanted => return Ok(()),
-            (_, Seen::Present { .. } | Seen::Deleted { .. }) => {}
+            (at, Seen::Present { job, client_status, is_healthy, .. })
+                if job == wanted && client_status == "running" =>
+            {
+                let first = *first.get_or_insert(at);
+                if is_healthy {
+                    return Ok(first);
+                }
+            }
+            (_, Seen::Present { .. }) => {}
+            (_, Seen::Deleted { name }) => bail!("the allocation {name} was deleted"),
         }
     }
 }
