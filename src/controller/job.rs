@@ -155,7 +155,7 @@ impl<S: Store> Term<S> {
             }
             let note = violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             self.report_for_generation(&object, Severity::Warning, "InvalidSpec", "Validate", note);
-            self.broker.finish(&key);
+            self.finish(&key);
             self.dirty_jobs.insert(key);
             return;
         }
@@ -204,7 +204,7 @@ impl<S: Store> Term<S> {
                 self.on_version(seen);
             }
         }
-        self.broker.finish(job);
+        self.finish(job);
         match prepared.error {
             None => self.enqueue(job, trigger),
             // The watch brings what is there now, and that queues the evaluation where it still matters.
@@ -215,6 +215,12 @@ impl<S: Store> Term<S> {
                 self.wake_in(pause, Wake::Evaluate(job.clone(), trigger));
             }
         }
+    }
+
+    /// The evaluation of a job is done: another one may follow, and a deleted job may go.
+    fn finish(&mut self, job: &JobKey) {
+        self.broker.finish(job);
+        self.free_job(job);
     }
 
     /// Plans, and writes what the plan says.
@@ -240,7 +246,7 @@ impl<S: Store> Term<S> {
         }
         self.dirty_jobs.insert(job.clone());
         if plan.is_empty() {
-            self.broker.finish(job);
+            self.finish(job);
             return;
         }
         let siblings: Vec<Arc<Alloc>> = self.view.allocs_of_job(job).cloned().collect();
@@ -363,7 +369,7 @@ impl<S: Store> Term<S> {
                 pause = pause.or(Some(RETRY / 10));
             }
         }
-        self.broker.finish(job);
+        self.finish(job);
         self.dirty_jobs.insert(job.clone());
         if let Some(pause) = pause {
             self.wake_in(pause, Wake::Evaluate(job.clone(), EvalTrigger::MaxPlanAttempts));

@@ -67,7 +67,8 @@ async fn what_breaks_a_rule_is_refused_with_field_and_remedy() {
     send(&client, "POST", "/api/v1/namespaces", &namespace).await.expect("a namespace");
     let mut wrong = Vec::new();
     let mut seen = BTreeSet::new();
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder()).expect("goldens").map(|entry| entry.expect("a file").path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder()).expect("goldens").map(|entry| entry.expect("a file").path()).collect();
     files.sort();
     for file in files {
         let id = file.file_stem().expect("a name").to_string_lossy().into_owned();
@@ -80,7 +81,9 @@ async fn what_breaks_a_rule_is_refused_with_field_and_remedy() {
         let accepted = attempt(&client, before.as_ref(), &golden["accepted"]).await;
         if let Some(before) = before {
             let name = before["metadata"]["name"].as_str().expect("a name");
-            send(&client, "DELETE", &format!("{}/{name}", collection(&golden["refused"])), &json!({})).await.expect("deleted");
+            send(&client, "DELETE", &format!("{}/{name}", collection(&golden["refused"])), &json!({}))
+                .await
+                .expect("deleted");
         }
         if let Err(error) = accepted {
             wrong.push(format!("{id}: the accepted object is refused: {error}"));
@@ -100,7 +103,8 @@ async fn what_breaks_a_rule_is_refused_with_field_and_remedy() {
             }
         }
         if std::env::var_os("UPDATE_EXPECT").is_some() {
-            std::fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&golden).expect("JSON"))).expect("written");
+            std::fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&golden).expect("JSON")))
+                .expect("written");
         }
         seen.insert(id);
     }
