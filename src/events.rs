@@ -46,7 +46,7 @@ pub fn event<K: Object>(about: &K, role: &str, instance: &str, happening: &Happe
     let digest = Sha256::digest(
         [meta.uid.as_deref().unwrap_or_default(), happening.reason, happening.occasion].join("\0").as_bytes(),
     );
-    let suffix: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let suffix = drover_api::names::hex(&digest[..8]);
     let short: String = name.chars().take(200).collect();
     Event {
         metadata: ObjectMeta {

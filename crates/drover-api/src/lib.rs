@@ -4,6 +4,9 @@
 //! `kubectl explain` prints. The crate must never know a decision: which defaults depend on other fields, whether a spec makes
 //! sense as a whole, or what follows from it, is `drover-core`'s.
 
+#![allow(clippy::doc_markdown, reason = "descriptions of fields are what kubectl explain prints, as plain text")]
+#![allow(clippy::duplicated_attributes, reason = "each printcolumn has the same keys")]
+
 mod string_enum;
 
 pub mod allocation;

@@ -14,8 +14,14 @@ fn hash_hex(parts: &[&str], n: usize) -> String {
         hasher.update(part.as_bytes());
         hasher.update([0]);
     }
-    let digest = hasher.finalize();
-    digest.iter().take(n).map(|byte| format!("{byte:02x}")).collect()
+    hex(&hasher.finalize()[..n])
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 /// Whether `text` can be an object's name that is also a label value: a DNS label.
@@ -50,9 +56,7 @@ pub fn object_name(id: &str) -> String {
     if !mapped.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         mapped.replace_range(..mapped.chars().next().map_or(0, char::len_utf8), "x");
     }
-    let digest = Sha256::digest(id.as_bytes());
-    let digits: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("{mapped}-{digits}")
+    format!("{mapped}-{}", hex(&Sha256::digest(id.as_bytes())[..4]))
 }
 
 /// What makes an allocation's slot: two leaders that fill the same slot meet in one name.
@@ -115,8 +119,8 @@ mod tests {
     fn ids_become_object_names() {
         assert_eq!(object_name("web"), "web");
         assert_eq!(object_name("data[2]"), "data-2");
-        assert_eq!(object_name("Web_1"), format!("web-1-{}", &hex("Web_1")));
-        assert_eq!(object_name("a/periodic-1"), format!("a-periodic-1-{}", &hex("a/periodic-1")));
+        assert_eq!(object_name("Web_1"), format!("web-1-{}", &digits("Web_1")));
+        assert_eq!(object_name("a/periodic-1"), format!("a-periodic-1-{}", &digits("a/periodic-1")));
         let long = object_name(&"x".repeat(200));
         assert_eq!(long.len(), 63);
         for odd in ["/x", "-", "ÄÖ", "x/", "data[]", "[2]"] {
@@ -124,8 +128,8 @@ mod tests {
         }
     }
 
-    fn hex(id: &str) -> String {
-        Sha256::digest(id.as_bytes()).iter().take(4).map(|b| format!("{b:02x}")).collect()
+    fn digits(id: &str) -> String {
+        hex(&Sha256::digest(id.as_bytes())[..4])
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn bound(schema: &mut Value, path: &str, defaults: &[&str]) {
         bound(values, &format!("{path}{{}}"), defaults);
     }
     if let Some(Value::Object(properties)) = object.get_mut("properties") {
-        for (name, property) in properties.iter_mut().filter(|(name, _)| path != "" || *name != "metadata") {
+        for (name, property) in properties.iter_mut().filter(|(name, _)| !path.is_empty() || *name != "metadata") {
             let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             bound(property, &below, defaults);
         }
