@@ -15,7 +15,7 @@ use crate::config::agent::ConfigError;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ControllerConfig {
-    /// drover's own namespace, which holds the Leases and the heartbeat's ConfigMap.
+    /// drover's own namespace, which holds the Leases and the heartbeat's `ConfigMap`.
     pub namespace: String,
     /// How one of several controllers becomes the leader.
     pub leader_election: LeaderElection,

@@ -17,7 +17,7 @@ use crate::controller::term::{Done, RETRY, Term, Wake};
 use crate::store::{Part, Precondition, Store, StoreError};
 
 /// How long a node is down before what was on it counts as gone.
-const GONE_AFTER: Duration = Duration::from_secs(600);
+const GONE_AFTER: Duration = Duration::from_mins(10);
 
 impl<S: Store> Term<S> {
     pub(super) fn on_alloc(&mut self, seen: Seen<Allocation>) {

@@ -111,11 +111,8 @@ impl Writes {
                 }
             }
         }
-        let creates = self
-            .creates
-            .into_iter()
-            .filter(|create| create.after.as_ref().is_none_or(|stop| !unstopped.contains(stop)));
-        let created: Vec<_> = futures::stream::iter(creates.collect::<Vec<_>>())
+        let may_follow = |create: &CreateWrite| create.after.as_ref().is_none_or(|stop| !unstopped.contains(stop));
+        let created: Vec<_> = futures::stream::iter(self.creates.into_iter().filter(may_follow).collect::<Vec<_>>())
             .map(|create| {
                 let store = store.clone();
                 async move {
@@ -191,12 +188,12 @@ impl StopWrite {
 
     fn mark(&self, stored: &Allocation, client: ClientStatus) -> Value {
         let status = stored.status.clone().unwrap_or_default();
-        let mut states = status.alloc_states;
-        states.push(AllocStateEntry { field: AllocStateField::ClientStatus, value: client, time: self.at });
+        let mut history = status.alloc_states;
+        history.push(AllocStateEntry { field: AllocStateField::ClientStatus, value: client, time: self.at });
         json!({ "status": {
             "clientStatus": client,
             "clientDescription": "its node is lost",
-            "allocStates": states,
+            "allocStates": history,
             "modifiedAt": self.at,
             "columns": { "healthy": "-", "reason": "Lost" },
             "conditions": [

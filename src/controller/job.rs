@@ -132,11 +132,11 @@ impl<S: Store> Term<S> {
     }
 
     /// Looks at one job and does what is needed.
-    pub(super) fn evaluate(&mut self, next: Next) {
+    pub(super) fn evaluate(&mut self, next: &Next) {
         let key = next.job.clone();
         let Some(object) = self.jobs.get(&key_of(&key)).cloned() else {
             self.view.remove_job(&key);
-            return self.carry_out(&next, None, &[]);
+            return self.carry_out(next, None, &[]);
         };
         self.adopt_knowledge(&key);
         let versions = self.versions_of(&object);
@@ -151,7 +151,7 @@ impl<S: Store> Term<S> {
             });
             self.view.put_job(convert::job(&object, number, definition, is_namespace_going).0);
             if is_going {
-                return self.carry_out(&next, Some(&object), &versions);
+                return self.carry_out(next, Some(&object), &versions);
             }
             let note = violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             self.report_for_generation(&object, Severity::Warning, "InvalidSpec", "Validate", note);
@@ -165,13 +165,13 @@ impl<S: Store> Term<S> {
                 let stored = self.view.version(&key, &uid, version.spec.version).cloned();
                 let definition = stored.unwrap_or_else(|| Definition::new(&version.spec.job, &key.name));
                 self.view.put_job(convert::job(&object, version.spec.version, definition, false).0);
-                self.carry_out(&next, Some(&object), &versions);
+                self.carry_out(next, Some(&object), &versions);
             }
             Err(preparation) => {
                 let (store, trigger) = (self.store.clone(), next.trigger);
                 self.writes.spawn(async move {
                     let (job, prepared) = preparation.write(store).await;
-                    Done::Prepared(job, trigger, prepared)
+                    Done::Prepared(job, trigger, Box::new(prepared))
                 });
             }
         }
@@ -189,7 +189,7 @@ impl<S: Store> Term<S> {
         self.report(job, &Happening { severity, reason, action, note, occasion: &occasion });
     }
 
-    pub(super) fn on_prepared(&mut self, job: &JobKey, trigger: EvalTrigger, prepared: Prepared) {
+    pub(super) fn on_prepared(&mut self, job: &JobKey, trigger: EvalTrigger, prepared: Box<Prepared>) {
         if let Some(object) = prepared.job
             && let Some(Seen::Now(object, _)) = self.jobs.observe(object)
         {

@@ -26,7 +26,7 @@ use crate::controller::term::{Done, RETRY, Term, Wake};
 use crate::events::{Happening, Severity};
 use crate::store::{Change, Key, Ownership, Part, Precondition, Store, StoreError};
 
-/// The ConfigMap that carries the TTL, and its key.
+/// The `ConfigMap` that carries the TTL, and its key.
 pub(super) const HEARTBEAT_CONFIG: (&str, &str) = ("drover-heartbeat", "ttlSeconds");
 /// Events that a node's status keeps.
 const KEPT_EVENTS: usize = 10;
@@ -297,7 +297,7 @@ impl<S: Store> Term<S> {
         }
         self.published_ttl = Some(ttl);
         let (store, namespace) = (self.store.clone(), self.config.namespace.clone());
-        self.writes.spawn(async move { Done::Ttl(write_ttl(store, namespace, ttl).await) });
+        self.writes.spawn(async move { Done::Ttl(Box::new(write_ttl(store, namespace, ttl).await)) });
     }
 
     pub(super) fn on_ttl_published(&mut self, result: Result<ConfigMap, StoreError>) {

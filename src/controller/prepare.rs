@@ -132,10 +132,7 @@ async fn create_version<S: Store>(store: &S, version: JobVersion) -> Result<JobV
 }
 
 /// Versions that nothing keeps any more: beyond the newest six, not tagged, not the newest stable one, named by no allocation.
-pub(super) fn surplus<'a>(
-    versions: &'a [Arc<JobVersion>],
-    is_in_use: impl Fn(i64) -> bool,
-) -> Vec<&'a Arc<JobVersion>> {
+pub(super) fn surplus(versions: &[Arc<JobVersion>], is_in_use: impl Fn(i64) -> bool) -> Vec<&Arc<JobVersion>> {
     let is_tagged = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.tag.is_some());
     let is_stable = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.stable);
     let newest_stable = versions.iter().rfind(|version| is_stable(version)).map(|version| version.spec.version);

@@ -47,13 +47,13 @@ pub(super) enum Input {
 
 /// A write that ended.
 pub(super) enum Done {
-    Prepared(JobKey, EvalTrigger, Prepared),
+    Prepared(JobKey, EvalTrigger, Box<Prepared>),
     Applied(JobKey, Vec<AllocKey>, Written),
     JobStatus(JobKey, Box<Result<Job, StoreError>>),
     NodeStatus(NodeName, Box<Result<ClientNode, StoreError>>),
     Settled(AllocKey, Box<Result<Option<Allocation>, StoreError>>),
     JobFreed(JobKey, Box<Result<Option<Job>, StoreError>>),
-    Ttl(Result<ConfigMap, StoreError>),
+    Ttl(Box<Result<ConfigMap, StoreError>>),
     Other(&'static str, Result<(), StoreError>),
 }
 
@@ -210,7 +210,7 @@ impl<S: Store> Term<S> {
             Ok(Done::NodeStatus(node, result)) => self.on_node_status(&node, *result),
             Ok(Done::Settled(alloc, result)) => self.on_settled(&alloc, *result),
             Ok(Done::JobFreed(job, result)) => self.on_job_freed(&job, *result),
-            Ok(Done::Ttl(result)) => self.on_ttl_published(result),
+            Ok(Done::Ttl(result)) => self.on_ttl_published(*result),
             Ok(Done::Other(_, Ok(()) | Err(StoreError::AlreadyExists(_) | StoreError::NotFound(_)))) => {}
             Ok(Done::Other(what, Err(error))) => tracing::warn!(what, %error, "a write did not happen"),
             Err(error) => tracing::error!(%error, "a write ended by a panic"),
@@ -230,7 +230,7 @@ impl<S: Store> Term<S> {
         let view = &self.view;
         self.broker.release_due(self.clock.now(), |job| view.job(job).map_or(50, |job| job.definition.spec.priority));
         while let Some(next) = self.broker.pop() {
-            self.evaluate(next);
+            self.evaluate(&next);
         }
         for job in std::mem::take(&mut self.dirty_jobs) {
             self.refresh_job(&job);
@@ -322,7 +322,7 @@ impl<S: Store> Term<S> {
     }
 
     fn next_wake(&self) -> Instant {
-        let far = Instant::now() + Duration::from_secs(3600);
+        let far = Instant::now() + Duration::from_hours(1);
         let timer = self.wakes.keys().next().map_or(far, |(at, _)| *at);
         let due = self.broker.next_due().map_or(far, |at| self.instant_of(at));
         timer.min(due)

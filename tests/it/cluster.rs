@@ -15,7 +15,7 @@ use xtask::control_plane::{Binaries, ControlPlane, Options, User};
 use xtask::progress::Progress;
 
 /// How long a test waits for what must happen.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 /// A control plane with CRDs, and the processes of drover that were started on it.
 pub(crate) struct Cluster {

@@ -90,7 +90,7 @@ async fn a_controller_killed_twenty_times_converges_each_time() {
 
 /// Takes parts of the control plane away for a minute each, by their end and by freezing them.
 async fn survives_outages(settings: Settings) {
-    const OUTAGE: Duration = Duration::from_secs(60);
+    const OUTAGE: Duration = Duration::from_mins(1);
     let cluster = Cluster::start("outage", settings).await;
     let _controller = cluster.controller();
     let _agent = cluster.agent("n-1").await;

@@ -160,7 +160,9 @@ fn feed(hasher: &mut Sha256, value: &Value) {
         }
         Value::Array(items) => {
             hasher.update(b"[");
-            items.iter().for_each(|item| feed(hasher, item));
+            for item in items {
+                feed(hasher, item);
+            }
             hasher.update(b"]");
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {

@@ -306,7 +306,7 @@ impl Found {
 }
 
 /// When `attempts` do not fit into the interval: how many do, and the smallest interval that holds all
-/// (`spec/scheduler.md`, 1.3, RescheduleImpossible).
+/// (`spec/scheduler.md`, 1.3, `RescheduleImpossible`).
 fn impossible(policy: &Reschedule, attempts: i64) -> Option<(i64, GoDuration)> {
     let interval = policy.interval.unwrap_or_default().as_nanos();
     let delay = policy.delay.unwrap_or_default().as_nanos();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::ids::NodeName;
 
 /// How long every live node has after a new leader began, or could see again.
-pub const FRESH_START: Duration = Duration::from_secs(300);
+pub const FRESH_START: Duration = Duration::from_mins(5);
 
 /// When nodes were last heard of.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl Ledger {
 pub fn ttl(minimum: Duration, n_nodes: usize, rate: u32) -> Duration {
     let mut ttl = minimum.max(Duration::from_millis(1));
     let needed = u128::try_from(n_nodes).unwrap_or(u128::MAX).saturating_mul(1000) / u128::from(rate.max(1));
-    while ttl.as_millis() < needed && ttl < Duration::from_secs(24 * 3600) {
+    while ttl.as_millis() < needed && ttl < Duration::from_hours(24) {
         ttl *= 2;
     }
     ttl

@@ -244,7 +244,7 @@ pub(super) fn affinity(definition: &Definition, group: &Group, node: &Node) -> O
     Some(super::rank::ratio(matched, total))
 }
 
-/// How many allocations of the job or group each node may have because of distinct_hosts.
+/// How many allocations of the job or group each node may have because of `distinct_hosts`.
 pub(super) fn distinct_hosts(definition: &Definition, group: &Group) -> (bool, bool) {
     let on = |constraints: &[Constraint]| {
         constraints
@@ -254,7 +254,7 @@ pub(super) fn distinct_hosts(definition: &Definition, group: &Group) -> (bool, b
     (on(&definition.spec.constraints), on(&group.constraints))
 }
 
-/// Limits of distinct_property: the attribute, how many for each value, and whether the whole job counts.
+/// Limits of `distinct_property`: the attribute, how many for each value, and whether the whole job counts.
 pub(super) fn distinct_properties(definition: &Definition, group: &Group) -> Vec<(String, i64, bool)> {
     let pick = |constraints: &[Constraint], whole_job: bool| {
         constraints

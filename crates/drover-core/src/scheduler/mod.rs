@@ -171,7 +171,7 @@ impl Planner<'_> {
                 let failed = self.plan.failed.remove(&group.name);
                 match (&mut exhausted, failed) {
                     (Some(first), Some(_)) => first.coalesced_failures += 1,
-                    (none, failed) => *none = failed,
+                    (slot, failed) => *slot = failed,
                 }
             }
         }
