@@ -390,9 +390,9 @@ async fn a_killed_agent_finds_its_tasks_again_and_writes_nothing_new() {
     let pid = node.pid_of(&before, "t").await;
     for clean in [false, true] {
         if clean {
-            node.terminate_agent()
+            node.terminate_agent();
         } else {
-            node.kill_agent()
+            node.kill_agent();
         }
         assert!(lives(pid), "the task outlives its agent");
         let mut audit = shared_plane().audit_log().expect("an audit log");

@@ -58,7 +58,8 @@ impl Drop for Process {
         self.child.kill().ok();
         self.child.wait().ok();
         let supervisor = self.supervisor_pid.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
-        if let Some(pid) = supervisor.and_then(|text| text.trim().parse().ok()).and_then(rustix::process::Pid::from_raw) {
+        if let Some(pid) = supervisor.and_then(|text| text.trim().parse().ok()).and_then(rustix::process::Pid::from_raw)
+        {
             rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok();
         }
     }
@@ -69,7 +70,8 @@ impl Cluster {
     pub(crate) async fn start(name: &str, settings: Settings) -> Self {
         let dir = tempfile::Builder::new().prefix(name).tempdir().expect("a directory");
         let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
-        let plane = ControlPlane::start(Options::for_tests(dir.path().join("plane"), binaries)).await.expect("a control plane");
+        let plane =
+            ControlPlane::start(Options::for_tests(dir.path().join("plane"), binaries)).await.expect("a control plane");
         let client = plane.client(User::Admin).await.expect("a client");
         xtask::manifests::apply_crds(&client, &xtask::crds::folder()).await.expect("CRDs");
         let cluster = Self { plane, client, dir, settings };
@@ -90,7 +92,11 @@ impl Cluster {
     fn spawn(&self, name: &str, role: &str, config: &str) -> Child {
         let file = self.path(&format!("{name}.yaml"));
         std::fs::write(&file, config).expect("a configuration");
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log"))).expect("a log");
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path(&format!("{name}.log")))
+            .expect("a log");
         Command::new(env!("CARGO_BIN_EXE_droverd"))
             .args(["--log", "drover=debug", role, "--config"])
             .arg(file)
@@ -151,7 +157,12 @@ impl Cluster {
                 let log = self.log(name);
                 log.lines().rev().take(25).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
             };
-            assert!(Instant::now() < deadline, "it did not happen that {what}\ncontroller:\n{}\nn-1:\n{}", tail("controller"), tail("n-1"));
+            assert!(
+                Instant::now() < deadline,
+                "it did not happen that {what}\ncontroller:\n{}\nn-1:\n{}",
+                tail("controller"),
+                tail("n-1")
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -206,7 +217,9 @@ impl Cluster {
             .allocs(namespace)
             .await
             .iter()
-            .filter(|alloc| alloc.spec.desired_status == DesiredStatus::Run && alloc.metadata.deletion_timestamp.is_none())
+            .filter(|alloc| {
+                alloc.spec.desired_status == DesiredStatus::Run && alloc.metadata.deletion_timestamp.is_none()
+            })
             .filter(|alloc| client_status(alloc) == ClientStatus::Running)
             .map(|alloc| alloc.spec.index)
             .collect();
@@ -216,7 +229,10 @@ impl Cluster {
 
     /// Waits until exactly these slots run.
     pub(crate) async fn runs(&self, namespace: &str, slots: &[i64]) {
-        self.eventually(&format!("slots {slots:?} of {namespace} run"), async || self.running(namespace).await == slots).await;
+        self.eventually(&format!("slots {slots:?} of {namespace} run"), async || {
+            self.running(namespace).await == slots
+        })
+        .await;
     }
 
     /// Waits until a job has a condition with this status.

@@ -58,7 +58,13 @@ async fn a_controller_killed_twenty_times_converges_each_time() {
             if wanted.contains_key(&name) && rng.u8(..4) == 0 {
                 wanted.remove(&name);
                 cluster.kubectl(&["delete", &format!("djob/{name}"), "--wait=false"]).expect("deleted");
-            } else if cluster.jobs(NS).get_opt(&name).await.expect("an answer").is_none_or(|job| job.metadata.deletion_timestamp.is_none()) {
+            } else if cluster
+                .jobs(NS)
+                .get_opt(&name)
+                .await
+                .expect("an answer")
+                .is_none_or(|job| job.metadata.deletion_timestamp.is_none())
+            {
                 let count = rng.usize(1..4);
                 wanted.insert(name.clone(), count);
                 cluster.apply(NS, &job(&name, i64::try_from(count).expect("a count"), &json!({}), "exec sleep 1000"));
@@ -94,7 +100,9 @@ async fn survives_outages(settings: Settings) {
     let pids: Vec<String> = before.iter().map(|alloc| logged(&cluster, "n-1", alloc, "t").trim().to_owned()).collect();
 
     for (n, (role, is_frozen)) in
-        [(Role::KubeApiserver, false), (Role::Etcd, false), (Role::KubeApiserver, true), (Role::Etcd, true)].into_iter().enumerate()
+        [(Role::KubeApiserver, false), (Role::Etcd, false), (Role::KubeApiserver, true), (Role::Etcd, true)]
+            .into_iter()
+            .enumerate()
     {
         let name = format!("ends-{n}");
         let mut ends = job(&name, 1, &json!({}), "sleep 20");
@@ -136,7 +144,8 @@ async fn survives_outages(settings: Settings) {
         assert!(status.alloc_states.is_empty(), "nobody marked it");
     }
     assert_eq!(after.iter().filter(|alloc| alloc.spec.job_name == "web").count(), 3);
-    let node = Api::<ClientNode>::all(cluster.client.clone()).get("n-1").await.expect("the node").status.expect("a status");
+    let node =
+        Api::<ClientNode>::all(cluster.client.clone()).get("n-1").await.expect("the node").status.expect("a status");
     let phases: Vec<String> = node.events.iter().map(|event| event.message.clone()).collect();
     assert_eq!(node.phase.as_str(), "ready");
     assert!(phases.iter().all(|message| !message.starts_with("down")), "{phases:?}");

@@ -54,7 +54,8 @@ async fn a_job_is_scaled_by_its_manifest_and_by_the_scale_subresource() {
     cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
     cluster.runs(ns, &[0, 1, 2, 3]).await;
     let path = format!("/apis/drover.dev/v1alpha1/namespaces/{ns}/jobs/web/scale");
-    let scale: serde_json::Value = serde_json::from_str(&cluster.kubectl(&["get", "--raw", &path]).expect("a scale")).expect("JSON");
+    let scale: serde_json::Value =
+        serde_json::from_str(&cluster.kubectl(&["get", "--raw", &path]).expect("a scale")).expect("JSON");
     assert_eq!((&scale["spec"]["replicas"], &scale["status"]["replicas"]), (&json!(4), &json!(4)));
     assert_eq!(scale["status"]["selector"], "drover.dev/job=web");
 }
@@ -123,11 +124,15 @@ async fn deleting_ends_the_processes_and_then_the_objects() {
     let one = before.iter().position(|alloc| alloc.spec.index == 0).expect("slot 0");
     let name = before[one].metadata.name.clone().unwrap();
     cluster.kubectl(&["delete", "-n", ns, &format!("alloc/{name}"), "--wait=false"]).expect("deleted");
-    cluster.eventually("the deleted allocation is replaced", async || {
-        let now = cluster.allocs(ns).await;
-        now.len() == 2 && now.iter().all(|alloc| alloc.metadata.name.as_ref() != Some(&name) && client_status(alloc) == ClientStatus::Running)
-    })
-    .await;
+    cluster
+        .eventually("the deleted allocation is replaced", async || {
+            let now = cluster.allocs(ns).await;
+            now.len() == 2
+                && now.iter().all(|alloc| {
+                    alloc.metadata.name.as_ref() != Some(&name) && client_status(alloc) == ClientStatus::Running
+                })
+        })
+        .await;
     assert!(!is_alive(&pids[one]));
 
     let began = Instant::now();
@@ -147,13 +152,15 @@ async fn a_changed_task_is_replaced_a_few_at_a_time() {
     cluster.apply(ns, &job("web", 4, &update, "echo v1; exec sleep 1000"));
     cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
     cluster.apply(ns, &job("web", 4, &update, "echo v2; exec sleep 1000"));
-    cluster.eventually("all run the new version", async || {
-        let allocs = cluster.allocs(ns).await;
-        let live: Vec<_> = allocs.iter().filter(|alloc| alloc.spec.desired_status.as_str() == "run").collect();
-        assert!(live.len() <= 4, "never more than the count");
-        live.len() == 4 && live.iter().all(|alloc| alloc.spec.job_version == 1 && client_status(alloc) == ClientStatus::Running)
-    })
-    .await;
+    cluster
+        .eventually("all run the new version", async || {
+            let allocs = cluster.allocs(ns).await;
+            let live: Vec<_> = allocs.iter().filter(|alloc| alloc.spec.desired_status.as_str() == "run").collect();
+            assert!(live.len() <= 4, "never more than the count");
+            live.len() == 4
+                && live.iter().all(|alloc| alloc.spec.job_version == 1 && client_status(alloc) == ClientStatus::Running)
+        })
+        .await;
     cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
     cluster.runs(ns, &[0, 1, 2, 3]).await;
 }
@@ -169,7 +176,12 @@ async fn what_only_the_controller_can_judge_stalls_that_job_and_no_other() {
     cluster.apply(ns, &job("good", 1, &json!({}), "exec sleep 1000"));
     cluster.condition(ns, "good", JobConditionType::Ready, "True").await;
     let message = cluster.condition(ns, "bad", JobConditionType::Stalled, "True").await;
-    for text in ["spec.constraints[0].rTarget: is no regular expression", "ConstraintRegexp", "spec.groups[0].restart.attempts", "RestartImpossible"] {
+    for text in [
+        "spec.constraints[0].rTarget: is no regular expression",
+        "ConstraintRegexp",
+        "spec.groups[0].restart.attempts",
+        "RestartImpossible",
+    ] {
         assert!(message.contains(text), "{text} is not in {message}");
     }
     let allocs = cluster.allocs(ns).await;
@@ -189,7 +201,9 @@ async fn a_job_that_finds_no_place_says_why_and_starts_when_there_is_room() {
     cluster.apply(ns, &wanting);
     let message = cluster.condition(ns, "wanting", JobConditionType::Placed, "False").await;
     assert_eq!(message, "group g: filtered by ${meta.rack} = r7 on 1 of 1 nodes");
-    cluster.kubectl(&["patch", "cnode", "n-1", "--type=merge", "-p", r#"{"spec":{"meta":{"rack":"r7"}}}"#]).expect("patched");
+    cluster
+        .kubectl(&["patch", "cnode", "n-1", "--type=merge", "-p", r#"{"spec":{"meta":{"rack":"r7"}}}"#])
+        .expect("patched");
     cluster.condition(ns, "wanting", JobConditionType::Ready, "True").await;
 }
 
@@ -197,7 +211,9 @@ async fn a_job_that_finds_no_place_says_why_and_starts_when_there_is_room() {
 async fn the_examples_run() {
     let (cluster, ns) = (shared(), "examples");
     cluster.namespace(ns).await;
-    cluster.kubectl_with(&["apply", "-n", ns, "-f", "-"], Some(&cluster::example("node-report.yaml"))).expect("applied");
+    cluster
+        .kubectl_with(&["apply", "-n", ns, "-f", "-"], Some(&cluster::example("node-report.yaml")))
+        .expect("applied");
     cluster.kubectl(&["wait", "-n", ns, "--for=condition=Ready", "djob/node-report", "--timeout=60s"]).expect("ready");
 }
 
