@@ -290,7 +290,7 @@ mod tests {
 
     fn build(
         resources: AllocatedResources,
-        job: JobSpec,
+        job: &JobSpec,
         task: &Task,
         host: &BTreeMap<String, String>,
     ) -> BTreeMap<String, String> {
@@ -305,7 +305,7 @@ mod tests {
         let group = Group { name: "api".into(), ..Group::default() };
         environment(&EnvironmentInput {
             allocation: &allocation,
-            job: &job,
+            job,
             group: &group,
             task,
             node: &node(),
@@ -314,7 +314,7 @@ mod tests {
         })
     }
 
-    fn task(fields: serde_json::Value) -> Task {
+    fn task(fields: &serde_json::Value) -> Task {
         let mut task = serde_json::json!({"name": "server", "driver": "raw_exec"});
         for (name, value) in fields.as_object().expect("an object") {
             task[name] = value.clone();
@@ -327,7 +327,7 @@ mod tests {
         let ports = vec![AllocatedPort { label: "http".into(), value: 80, to: 8080, host_ip: "10.0.0.1".into() }];
         let resources = AllocatedResources { ports, ..AllocatedResources::default() };
         let job = JobSpec { meta: [("owner".to_owned(), "armon".to_owned())].into(), ..JobSpec::default() };
-        let env = build(resources, job, &task(serde_json::json!({})), &BTreeMap::new());
+        let env = build(resources, &job, &task(&serde_json::json!({})), &BTreeMap::new());
         let wanted = [
             ("NOMAD_META_owner", "armon"),
             ("NOMAD_META_OWNER", "armon"),
@@ -351,7 +351,7 @@ mod tests {
             TaskResources { cores: vec![7, 0, 5, 6], memory_mb: 256, memory_max_mb: 512, ..TaskResources::default() };
         let resources =
             AllocatedResources { tasks: [("server".to_owned(), server)].into(), ..AllocatedResources::default() };
-        let env = build(resources, JobSpec::default(), &task(serde_json::json!({})), &BTreeMap::new());
+        let env = build(resources, &JobSpec::default(), &task(&serde_json::json!({})), &BTreeMap::new());
         assert_eq!((env["NOMAD_CPU_CORES"].as_str(), env["NOMAD_MEMORY_LIMIT"].as_str()), ("0,5-7", "256"));
         assert_eq!(env["NOMAD_MEMORY_MAX_LIMIT"], "512");
     }
@@ -369,8 +369,8 @@ mod tests {
             [("PATH", "/bin"), ("NOMAD_TOKEN", "secret"), ("KUBERNETES_SERVICE_HOST", "x"), ("NOMAD_DC", "other")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
         );
-        let task = task(serde_json::json!({"env": {"WHERE": "${NOMAD_DC}:${node.unique.name}", "a-b": "1"}}));
-        let env = build(AllocatedResources::default(), JobSpec::default(), &task, &host);
+        let task = task(&serde_json::json!({"env": {"WHERE": "${NOMAD_DC}:${node.unique.name}", "a-b": "1"}}));
+        let env = build(AllocatedResources::default(), &JobSpec::default(), &task, &host);
         assert_eq!((env["PATH"].as_str(), env["WHERE"].as_str(), env["NOMAD_DC"].as_str()), ("/bin", "dc1:n-1", "dc1"));
         assert_eq!(env["a_b"], "1");
         assert!(!env.contains_key("NOMAD_TOKEN") && !env.contains_key("KUBERNETES_SERVICE_HOST"));
