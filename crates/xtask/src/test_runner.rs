@@ -21,8 +21,6 @@ use crate::spawner::spawn_bound_to_this_process;
 
 /// Nothing of ours takes that long; what does, hangs.
 const BINARY_TIMEOUT: Duration = Duration::from_mins(20);
-/// Integration tests mostly wait for processes, so more of them than cores run at a time.
-const INTEGRATION_THREADS: &str = "8";
 /// How many of the slowest tests are named.
 const N_SLOWEST: usize = 15;
 
@@ -104,13 +102,12 @@ fn report(tally: &mut Tally, took: Duration) -> Result<()> {
 }
 
 fn run_binary(binary: &Built, filters: &[String], progress: &Progress, tally: &mut Tally) -> Result<()> {
-    let is_integration = binary.executable.file_name().is_some_and(|name| name.to_string_lossy().starts_with("it-"));
     let step = progress.step(format!("testing {}", binary.target));
     let mut errors = tempfile::tempfile().context("making a file for the tests' stderr")?;
     let mut command = Command::new(&binary.executable);
     command.args(["-Zunstable-options", "--report-time", "--format=json"]).args(filters);
-    if is_integration {
-        command.args(["--test-threads", INTEGRATION_THREADS]);
+    if let Some(threads) = threads(binary) {
+        command.args(["--test-threads", threads]);
     }
     command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_MANIFEST_DIR", &binary.package_dir).current_dir(&binary.package_dir);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors.try_clone().context("sharing the file")?);
@@ -145,6 +142,17 @@ fn run_binary(binary: &Built, filters: &[String], progress: &Progress, tally: &m
     }
     step.done(format!("{} tests", run.n_done));
     Ok(())
+}
+
+/// How many tests of a binary run at a time, where it is not one per core.
+fn threads(binary: &Built) -> Option<&'static str> {
+    match binary.target.as_str() {
+        // These mostly wait for processes.
+        "it" => Some("8"),
+        // These look at the clock.
+        "up" => Some("1"),
+        _ => None,
+    }
 }
 
 fn content(file: &mut File) -> String {
