@@ -7,6 +7,7 @@ use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::job::JobConditionType;
 use drover_api::{Allocation, ClientNode};
 use kube::Api;
+use kube::api::ListParams;
 use serde_json::json;
 use xtask::control_plane::Role;
 
@@ -83,7 +84,7 @@ async fn a_controller_killed_twenty_times_converges_each_time() {
     let jobs = cluster.jobs(NS);
     cluster
         .eventually("deleted jobs are gone", async || {
-            jobs.list(&Default::default()).await.expect("jobs").items.len() == wanted.len()
+            jobs.list(&ListParams::default()).await.expect("jobs").items.len() == wanted.len()
         })
         .await;
 }

@@ -2,8 +2,12 @@
 
 use std::time::Instant;
 
-use drover_api::allocation::{ClientStatus, TaskEventType};
+use drover_api::allocation::ClientStatus;
+use drover_api::allocation::TaskEventType::{
+    self, NotRestarting, Received, Restarting, Started, TaskSetup, Terminated,
+};
 use drover_api::job::JobConditionType;
+use kube::api::ListParams;
 use serde_json::json;
 
 use crate::cluster::{self, client_status, job, logged, shared};
@@ -42,10 +46,10 @@ async fn a_job_is_scaled_by_its_manifest_and_by_the_scale_subresource() {
     cluster.apply(ns, &web(2));
     cluster.runs(ns, &[0, 1]).await;
     cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
-    let versions = cluster.versions(ns).list(&Default::default()).await.expect("versions").items.len();
+    let versions = cluster.versions(ns).list(&ListParams::default()).await.expect("versions").items.len();
     cluster.kubectl(&["scale", "-n", ns, "djob/web", "--replicas=4"]).expect("scaled");
     cluster.runs(ns, &[0, 1, 2, 3]).await;
-    let after = cluster.versions(ns).list(&Default::default()).await.expect("versions").items.len();
+    let after = cluster.versions(ns).list(&ListParams::default()).await.expect("versions").items.len();
     assert_eq!(after, versions, "a scale is no new version");
 
     cluster.apply(ns, &web(5));
@@ -100,7 +104,6 @@ async fn a_failing_task_restarts_then_fails_then_is_rescheduled_then_stalls() {
         let status = alloc.status.clone().expect("a status");
         assert_eq!((status.client_status, status.task_states["t"].restarts), (ClientStatus::Failed, 1));
         let events: Vec<TaskEventType> = status.task_states["t"].events.iter().map(|event| event.r#type).collect();
-        use TaskEventType::{NotRestarting, Received, Restarting, Started, TaskSetup, Terminated};
         assert_eq!(events, [Received, TaskSetup, Started, Terminated, Restarting, Started, Terminated, NotRestarting]);
     }
     let name = allocs[0].metadata.name.clone().unwrap();
@@ -141,7 +144,7 @@ async fn deleting_ends_the_processes_and_then_the_objects() {
     assert!(began.elapsed().as_secs_f64() < 4.0, "killTimeout is 2 s, and the end took {:?}", began.elapsed());
     cluster.eventually("the objects go", async || cluster.allocs(ns).await.is_empty()).await;
     assert!(cluster.jobs(ns).get_opt("stubborn").await.expect("an answer").is_none());
-    assert!(cluster.versions(ns).list(&Default::default()).await.is_ok());
+    assert!(cluster.versions(ns).list(&ListParams::default()).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,7 +31,7 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Result
     match client.request::<Value>(request).await {
         Ok(answer) => Ok(answer),
         Err(kube::Error::Api(status)) => Err(status.message.clone()),
-        Err(error) => panic!("{method} {path}: {error}"),
+        Err(error) => Err(format!("{method} {path} got no answer: {error}")),
     }
 }
 
