@@ -11,6 +11,7 @@ use drover_api::job::{EvalTrigger, JobType};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::definition::{Definition, GroupPrint};
+use crate::ids::AllocKey;
 use crate::model::{Alloc, Job};
 use crate::scheduler::feasible;
 use crate::scheduler::plan::{AttributeUpdate, DesiredUpdates, Stop, StopReason};
@@ -64,38 +65,44 @@ pub fn stop_all<'a>(view: &ClusterView, allocs: impl Iterator<Item = &'a Arc<All
 pub fn group(view: &ClusterView, job: &Job, group: &Group, allocs: &[Arc<Alloc>], now: Timestamp) -> GroupOutcome {
     let count = job.counts.get(&group.name).copied().unwrap_or(group.count);
     let mut out = GroupOutcome::default();
-    let sorted = Sorted::new(view, job, group, allocs, now);
+    let mut sorted = Sorted::new(view, job, group, allocs, now);
     out.stops.extend(sorted.lost.iter().map(lost));
+    sorted.stop_surplus(count, &mut out);
 
-    let mut kept = sorted.untainted;
-    stop_surplus(&mut kept, sorted.migrating.len() + sorted.due.len(), count, &mut out);
-    out.desired.stop = i64::try_from(out.stops.len()).unwrap_or(0);
-
-    let mut taken: BTreeSet<i64> = kept.iter().map(|alloc| alloc.index).collect();
-    fill_again(&sorted.due, StopReason::Rescheduled, count, &mut taken, &mut out);
-    fill_again(&sorted.migrating, StopReason::Migrating, count, &mut taken, &mut out);
+    let mut taken: BTreeSet<i64> = sorted.untainted.iter().map(|alloc| alloc.index).collect();
+    fill_again(&sorted.due, StopReason::Rescheduled, &mut taken, &mut out);
+    fill_again(&sorted.migrating, StopReason::Migrating, &mut taken, &mut out);
+    out.desired.stop = size(out.stops.len());
+    out.desired.migrate = size(out.missing.iter().filter(|missing| !missing.is_reschedule).count());
+    let mut deficit = usize::try_from(count - size(sorted.untainted.len() + out.missing.len())).unwrap_or(0);
+    out.desired.place = size(deficit);
     for gone in &sorted.lost {
-        if gone.index < count && taken.insert(gone.index) {
-            out.missing.push(Missing {
-                index: gone.index,
-                previous: Some(Arc::clone(gone)),
-                is_reschedule: false,
-                replaces: None,
-            });
+        if deficit > 0 && taken.insert(gone.index) {
+            deficit -= 1;
+            out.missing.push(Missing::new(gone.index, Some(Arc::clone(gone))));
         }
     }
     let newest = newest_by_index(allocs);
-    for index in (0..count).filter(|index| !taken.contains(index)).collect::<Vec<_>>() {
-        let previous = newest.get(&index).map(|alloc| Arc::clone(alloc));
-        out.missing.push(Missing { index, previous, is_reschedule: false, replaces: None });
+    for index in (0..count).filter(|index| !taken.contains(index)).take(deficit) {
+        out.missing.push(Missing::new(index, newest.get(&index).map(|alloc| Arc::clone(alloc))));
     }
     out.missing.sort_by_key(|missing| missing.index);
-    out.desired.place = i64::try_from(out.missing.iter().filter(|missing| !missing.is_reschedule).count()).unwrap_or(0);
-    out.desired.migrate = i64::try_from(sorted.migrating.len()).unwrap_or(0);
 
-    later(&sorted.later, &mut out);
-    update(view, job, group, kept, &mut out);
+    let holders: BTreeSet<&AllocKey> = sorted.untainted.iter().map(|alloc| &alloc.key).collect();
+    let waiting: Vec<_> = sorted.later.iter().filter(|(_, alloc)| holders.contains(&alloc.key)).cloned().collect();
+    later(waiting, &mut out);
+    update(view, job, group, sorted.untainted, &mut out);
     out
+}
+
+impl Missing {
+    fn new(index: i64, previous: Option<Arc<Alloc>>) -> Self {
+        Self { index, previous, is_reschedule: false, replaces: None }
+    }
+}
+
+fn size(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 /// The allocations of a group, by what is to become of them.
@@ -156,6 +163,30 @@ impl Sorted {
         }
     }
 
+    /// Ends second holders of a slot, then what is above the count: moving ones first, then the highest slots.
+    fn stop_surplus(&mut self, count: i64, out: &mut GroupOutcome) {
+        let by_slot = |a: &Arc<Alloc>, b: &Arc<Alloc>| {
+            (a.index, a.is_terminal(), a.created_at, &a.key).cmp(&(b.index, b.is_terminal(), b.created_at, &b.key))
+        };
+        for list in [&mut self.untainted, &mut self.migrating, &mut self.due] {
+            list.sort_by(by_slot);
+        }
+        let mut seen = BTreeSet::new();
+        let mut surplus: Vec<Arc<Alloc>> = Vec::new();
+        self.untainted.retain(|alloc| seen.insert(alloc.index) || defer(&mut surplus, alloc));
+        self.migrating.retain(|alloc| seen.insert(alloc.index) || defer(&mut surplus, alloc));
+        self.due.retain(|alloc| seen.insert(alloc.index) || defer(&mut surplus, alloc));
+        let there = self.untainted.len() + self.migrating.len() + self.due.len();
+        let mut n_over = there.saturating_sub(usize::try_from(count.max(0)).unwrap_or(0));
+        for list in [&mut self.migrating, &mut self.untainted, &mut self.due] {
+            let n = n_over.min(list.len());
+            surplus.extend(list.split_off(list.len() - n));
+            n_over -= n;
+        }
+        let to_end = surplus.iter().filter(|alloc| !alloc.is_terminal());
+        out.stops.extend(to_end.map(|alloc| stop(alloc, StopReason::NotNeeded)));
+    }
+
     fn add_failed(&mut self, group: &Group, alloc: &Arc<Alloc>, now: Timestamp) {
         let verdict =
             group.reschedule.as_ref().map_or(Verdict::Never, |policy| reschedule::verdict(alloc, policy, now));
@@ -188,47 +219,20 @@ fn stop(alloc: &Arc<Alloc>, reason: StopReason) -> Stop {
     Stop { alloc: Arc::clone(alloc), desired: DesiredStatus::Stop, reason, client: None }
 }
 
-/// Ends what is above the count: slots beyond it first, then duplicates, then the highest slots.
-fn stop_surplus(kept: &mut Vec<Arc<Alloc>>, n_moving: usize, count: i64, out: &mut GroupOutcome) {
-    let wanted = usize::try_from(count.max(0)).unwrap_or(0).saturating_sub(n_moving);
-    kept.sort_by(|a, b| {
-        a.index.cmp(&b.index).then_with(|| a.created_at.cmp(&b.created_at)).then_with(|| a.key.cmp(&b.key))
-    });
-    let mut seen = BTreeSet::new();
-    let (mut singles, duplicates): (Vec<_>, Vec<_>) = kept.drain(..).partition(|alloc| seen.insert(alloc.index));
-    singles.extend(duplicates);
-    for surplus in singles.split_off(wanted.min(singles.len())) {
-        if !surplus.is_terminal() {
-            out.stops.push(stop(&surplus, StopReason::NotNeeded));
-        }
-    }
-    singles.sort_by_key(|alloc| alloc.index);
-    *kept = singles;
+/// Puts an allocation aside; it is not retained.
+fn defer(surplus: &mut Vec<Arc<Alloc>>, alloc: &Arc<Alloc>) -> bool {
+    surplus.push(Arc::clone(alloc));
+    false
 }
 
 /// Replaces allocations in their own slots.
-fn fill_again(
-    replaced: &[Arc<Alloc>],
-    reason: StopReason,
-    count: i64,
-    taken: &mut BTreeSet<i64>,
-    out: &mut GroupOutcome,
-) {
+fn fill_again(replaced: &[Arc<Alloc>], reason: StopReason, taken: &mut BTreeSet<i64>, out: &mut GroupOutcome) {
     for alloc in replaced {
-        if alloc.index >= count || !taken.insert(alloc.index) {
-            out.stops.push(stop(alloc, StopReason::NotNeeded));
-            continue;
-        }
+        taken.insert(alloc.index);
         let is_reschedule = reason == StopReason::Rescheduled;
-        if is_reschedule {
-            out.desired.reschedule_now += 1;
-        }
-        out.missing.push(Missing {
-            index: alloc.index,
-            previous: Some(Arc::clone(alloc)),
-            is_reschedule,
-            replaces: Some(stop(alloc, reason)),
-        });
+        out.desired.reschedule_now += i64::from(is_reschedule);
+        let replaces = Some(stop(alloc, reason));
+        out.missing.push(Missing { index: alloc.index, previous: Some(Arc::clone(alloc)), is_reschedule, replaces });
     }
 }
 
@@ -245,10 +249,9 @@ pub fn newest_by_index(allocs: &[Arc<Alloc>]) -> BTreeMap<i64, &Arc<Alloc>> {
 }
 
 /// Groups later reschedules into evaluations.
-fn later(failed: &[(Timestamp, Arc<Alloc>)], out: &mut GroupOutcome) {
-    let mut sorted: Vec<_> = failed.to_vec();
+fn later(mut sorted: Vec<(Timestamp, Arc<Alloc>)>, out: &mut GroupOutcome) {
     sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
-    out.desired.reschedule_later = i64::try_from(sorted.len()).unwrap_or(0);
+    out.desired.reschedule_later = size(sorted.len());
     for (at, alloc) in sorted {
         let start_new = out.follow_ups.last().is_none_or(|last| at.duration_since(last.at) >= BATCH);
         if start_new {
@@ -314,7 +317,7 @@ fn update(view: &ClusterView, job: &Job, group: &Group, kept: Vec<Arc<Alloc>>, o
             Currency::InPlace | Currency::Destructive => destructive.push(alloc),
         }
     }
-    let limit = rolling_limit(group, destructive.len(), unsettled + i64::try_from(out.missing.len()).unwrap_or(0));
+    let limit = rolling_limit(group, destructive.len(), unsettled + size(out.missing.len()));
     for (n, alloc) in destructive.into_iter().enumerate() {
         if n < limit {
             out.desired.destructive_update += 1;
