@@ -48,7 +48,8 @@ pub(crate) enum Priority {
 /// Compares a report with the last one that the API server accepted.
 pub(crate) fn priority(report: &Report, acknowledged: Option<&Report>) -> Priority {
     let Some(acknowledged) = acknowledged else {
-        return if report.client_status == ClientStatus::Failed { Priority::Urgent } else { Priority::Typical };
+        // A new object says `pending`, so anything else is news. (Nomad lets all but failures wait for the next second.)
+        return if report.client_status == ClientStatus::Pending { Priority::Typical } else { Priority::Urgent };
     };
     if report.client_status != acknowledged.client_status || report.ended_at != acknowledged.ended_at {
         Priority::Urgent
@@ -192,6 +193,7 @@ mod tests {
         assert_eq!(priority(&failed, Some(&running())), Priority::Urgent);
         assert_eq!(priority(&Report::default(), None), Priority::Typical);
         assert_eq!(priority(&failed, None), Priority::Urgent);
+        assert_eq!(priority(&running(), None), Priority::Urgent);
         assert_eq!(priority(&running(), Some(&running())), Priority::None);
     }
 

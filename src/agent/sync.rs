@@ -1,7 +1,9 @@
 //! Carries the runners' reports to the API server: the newest of each allocation, soon when it matters, together when not.
 //!
-//! Runners leave reports in a map and never wait. A report leaves at once when it is urgent and the last send is 200 ms old, else
-//! within a second. Nothing is sent before the first list of allocations was applied, nor while the controller holds the node for
+//! Runners leave reports in a map and never wait. A report leaves at once when it is urgent and the last one of its allocation is
+//! 200 ms old, else within a second; whatever else is pending goes along. (Nomad spaces the sends of the whole agent, because one
+//! request carries them all. Here each allocation is a request of its own, so spacing them all would only make starts slow.)
+//! Nothing is sent before the first list of allocations was applied, nor while the controller holds the node for
 //! silent: then the Lease is renewed first (`spec/agent.md` sections 3.4 and 3.5).
 
 use std::collections::BTreeMap;
@@ -22,7 +24,7 @@ use super::state::{AllocRecord, StateStore};
 use crate::clock::SharedClock;
 use crate::store::{ErrorClass, Object, Ownership, Part, Precondition, Store, StoreError};
 
-/// The shortest time between two sends.
+/// The shortest time between two sends of one allocation.
 const SEND_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a report without urgency may be gathered.
 const GATHER: Duration = Duration::from_secs(1);
@@ -40,6 +42,24 @@ struct Entry {
     acknowledged: Option<Report>,
     pending: Option<Report>,
     pending_since: Instant,
+    last_send: Option<Instant>,
+}
+
+impl Entry {
+    fn new(seen: Arc<Allocation>, acknowledged: Option<Report>) -> Self {
+        Self { seen, acknowledged, pending: None, pending_since: Instant::now(), last_send: None }
+    }
+
+    /// When what is pending has to leave.
+    fn due(&self) -> Option<Instant> {
+        let report = self.pending.as_ref()?;
+        Some(match report::priority(report, self.acknowledged.as_ref()) {
+            Priority::Urgent => {
+                self.last_send.map_or(self.pending_since, |last| self.pending_since.max(last + SEND_INTERVAL))
+            }
+            Priority::Typical | Priority::None => self.pending_since + GATHER,
+        })
+    }
 }
 
 /// Where runners leave their reports; clones share it.
@@ -63,17 +83,14 @@ impl Reports {
                 entry.seen = seen;
             }
             None => {
-                let entry = Entry { seen, acknowledged: None, pending: None, pending_since: Instant::now() };
-                entries.insert(uid.to_owned(), entry);
+                entries.insert(uid.to_owned(), Entry::new(seen, None));
             }
         }
     }
 
     /// Takes in what the API server accepted in an earlier life of the agent.
     pub(crate) fn restore(&self, uid: &str, record: &AllocRecord) {
-        let seen = Arc::new(record.allocation.clone());
-        let entry =
-            Entry { seen, acknowledged: record.acknowledged.clone(), pending: None, pending_since: Instant::now() };
+        let entry = Entry::new(Arc::new(record.allocation.clone()), record.acknowledged.clone());
         self.lock().insert(uid.to_owned(), entry);
     }
 
@@ -107,22 +124,18 @@ impl Reports {
     }
 
     /// When the next send is due; none without a pending report.
-    fn due(&self, last_send: Option<Instant>) -> Option<Instant> {
-        let entries = self.lock();
-        let wanted = |entry: &Entry| {
-            let report = entry.pending.as_ref()?;
-            Some(match report::priority(report, entry.acknowledged.as_ref()) {
-                Priority::Urgent => entry.pending_since,
-                Priority::Typical | Priority::None => entry.pending_since + GATHER,
-            })
-        };
-        let first = entries.values().filter_map(wanted).min()?;
-        Some(last_send.map_or(first, |last| first.max(last + SEND_INTERVAL)))
+    fn due(&self) -> Option<Instant> {
+        self.lock().values().filter_map(Entry::due).min()
     }
 
     fn take_all(&self) -> Vec<(String, Report)> {
-        let mut entries = self.lock();
-        entries.iter_mut().filter_map(|(uid, entry)| entry.pending.take().map(|report| (uid.clone(), report))).collect()
+        let now = Instant::now();
+        let take = |(uid, entry): (&String, &mut Entry)| {
+            let report = entry.pending.take()?;
+            entry.last_send = Some(now);
+            Some((uid.clone(), report))
+        };
+        self.lock().iter_mut().filter_map(take).collect()
     }
 
     /// Puts a report back that was not accepted, unless a newer one has come.
@@ -195,10 +208,9 @@ impl<S: Store> Sync<S> {
         if self.contacted.wait_for(|open| *open).await.is_err() {
             return;
         }
-        let mut last_send = None;
         let mut not_before: Option<Instant> = None;
         loop {
-            let Some(due) = self.reports.due(last_send) else {
+            let Some(due) = self.reports.due() else {
                 self.reports.wake.notified().await;
                 continue;
             };
@@ -217,7 +229,6 @@ impl<S: Store> Sync<S> {
             if !self.node.borrow().may_report() {
                 self.wait_until_ready().await;
             }
-            last_send = Some(Instant::now());
             let all_accepted = self.send_all().await;
             not_before = (!all_accepted).then(|| Instant::now() + self.random.jitter(RETRY));
         }
@@ -305,5 +316,89 @@ impl<S: Store> Sync<S> {
         if let Err(error) = self.state.put_alloc(uid, &record).await {
             tracing::error!(error = %error, allocation = uid, "what was reported is not kept");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reports(uids: &[&str]) -> Reports {
+        let reports = Reports::default();
+        for uid in uids {
+            let allocation = Allocation::new(uid, drover_api::AllocationSpec::default());
+            reports.observe(uid, Arc::new(allocation));
+        }
+        reports
+    }
+
+    fn report(status: ClientStatus, description: &str) -> Report {
+        Report { client_status: status, description: description.to_owned(), ..Report::default() }
+    }
+
+    fn acknowledge(reports: &Reports, uid: &str, accepted: Report) {
+        reports.acknowledge(uid, Allocation::new(uid, drover_api::AllocationSpec::default()), accepted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_032_what_is_not_urgent_leaves_within_a_second() {
+        let reports = reports(&["a"]);
+        let start = Instant::now();
+        reports.put("a", report(ClientStatus::Pending, ""));
+        tokio::time::advance(Duration::from_millis(300)).await;
+        reports.put("a", report(ClientStatus::Pending, "again"));
+        assert_eq!(reports.due(), Some(start + GATHER), "a later report does not put it off");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_033_an_urgent_report_takes_the_others_along_at_once() {
+        let reports = reports(&["a", "b", "c"]);
+        for uid in ["a", "b"] {
+            reports.put(uid, report(ClientStatus::Pending, ""));
+        }
+        reports.put("c", report(ClientStatus::Failed, ""));
+        assert_eq!(reports.due(), Some(Instant::now()));
+        assert_eq!(reports.take_all().len(), 3);
+        assert_eq!(reports.due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_allocation_that_was_just_reported_waits_a_moment_and_others_do_not() {
+        let reports = reports(&["a", "b"]);
+        let start = Instant::now();
+        reports.put("a", report(ClientStatus::Running, ""));
+        assert_eq!(reports.take_all().len(), 1);
+        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
+        reports.put("a", report(ClientStatus::Complete, ""));
+        assert_eq!(reports.due(), Some(start + SEND_INTERVAL));
+        reports.put("b", report(ClientStatus::Failed, ""));
+        assert_eq!(reports.due(), Some(start));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_030_and_a_034_equal_reports_are_dropped_and_newer_ones_stay() {
+        let reports = reports(&["a"]);
+        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
+        reports.put("a", report(ClientStatus::Running, ""));
+        assert_eq!(reports.due(), None);
+        reports.put("a", report(ClientStatus::Running, "old"));
+        let sent = reports.take_all();
+        reports.put("a", report(ClientStatus::Running, "new"));
+        for (uid, report) in sent {
+            reports.put_back(&uid, report);
+        }
+        assert_eq!(reports.take_all()[0].1.description, "new");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mark_of_the_controller_makes_the_same_report_news() {
+        let reports = reports(&["a"]);
+        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
+        let mut marked = Allocation::new("a", drover_api::AllocationSpec::default());
+        marked.status =
+            Some(drover_api::AllocationStatus { client_status: ClientStatus::Unknown, ..Default::default() });
+        reports.observe("a", Arc::new(marked));
+        reports.put("a", report(ClientStatus::Running, ""));
+        assert!(reports.due().is_some());
     }
 }
