@@ -8,7 +8,6 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::BenchArgs;
@@ -22,34 +21,39 @@ pub(super) const NAMESPACE: &str = "default";
 const EVENT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The system.
-pub(super) struct Cluster {
-    pub(super) session: Session,
+pub(super) struct Cluster<'a> {
+    pub(super) session: &'a Session,
     client: kube::Client,
-    /// On the disk of the checkout, where people's data folder lies too: etcd waits for that disk.
-    _folder: TempDir,
 }
 
-impl Cluster {
-    /// Starts it.
-    pub(super) async fn start(args: &BenchArgs, audit: bool, progress: &Progress) -> Result<Self> {
-        let target = workspace::root().join("target");
-        std::fs::create_dir_all(&target).with_context(|| format!("creating {}", target.display()))?;
-        let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(&target).context("making a data folder")?;
-        let mut session = Session::open(up_args(args, audit, &folder.path().join("data")))?
-            .context("another session has the new data folder")?;
-        if let Err(error) = session.start(progress).await {
-            session.stop(progress).await.context("ending what was started")?;
-            return Err(error);
-        }
+/// Starts a system, measures, and ends it, whatever came of the measuring; also on Ctrl-C.
+pub(super) async fn with_cluster<T>(
+    args: &BenchArgs,
+    audit: bool,
+    progress: &Progress,
+    measure: impl AsyncFnOnce(&Cluster<'_>) -> Result<T>,
+) -> Result<T> {
+    // On the disk of the checkout, where people's data folder lies too: etcd waits for that disk.
+    let target = workspace::root().join("target");
+    std::fs::create_dir_all(&target).with_context(|| format!("creating {}", target.display()))?;
+    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(&target).context("making a data folder")?;
+    let up_args = up_args(args, audit, &folder.path().join("data"));
+    let mut session = Session::open(up_args)?.context("another session has the new data folder")?;
+    let measured = async {
+        session.start(progress).await?;
         let client = session.client().await?;
-        Ok(Self { session, client, _folder: folder })
-    }
+        measure(&Cluster { session: &session, client }).await
+    };
+    let measured = tokio::select! {
+        biased;
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for Ctrl-C").and_then(|()| bail!("interrupted")),
+        measured = measured => measured,
+    };
+    session.stop(progress).await?;
+    measured
+}
 
-    /// Ends it.
-    pub(super) async fn stop(self, progress: &Progress) -> Result<()> {
-        self.session.stop(progress).await
-    }
-
+impl Cluster<'_> {
     /// Creates a service of `sleep` tasks that need next to nothing.
     pub(super) async fn create_job(&self, name: &str, count: usize) -> Result<()> {
         let job = job(name, count)?;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::cluster::{Cluster, Seen};
+use super::cluster::{Cluster, Seen, with_cluster};
 use super::{BenchArgs, Name};
 use crate::control_plane::{AuditEvent, AuditLog, Role};
 use crate::process::ProcessId;
@@ -22,13 +22,10 @@ const QUIET_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
     // The audit log costs a little of each write, so only the bench that reads it has it.
-    let cluster = Cluster::start(args, args.name == Name::Idle, progress).await?;
-    let measured = measure(&cluster, args, progress).await;
-    cluster.stop(progress).await?;
-    measured
+    with_cluster(args, args.name == Name::Idle, progress, async |cluster| measure(cluster, args, progress).await).await
 }
 
-async fn measure(cluster: &Cluster, args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
+async fn measure(cluster: &Cluster<'_>, args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
     let n_tasks = args.count.unwrap_or(200);
     let took = start_tasks(cluster, n_tasks, progress).await?;
     let mut log = AuditLog::at_end(&cluster.session.layout().audit_log())?;
@@ -68,7 +65,7 @@ async fn measure(cluster: &Cluster, args: &BenchArgs, progress: &Progress) -> Re
 }
 
 /// Starts all tasks at once; returns the time from the create request to the last event that shows one running.
-async fn start_tasks(cluster: &Cluster, n_tasks: usize, progress: &Progress) -> Result<Duration> {
+async fn start_tasks(cluster: &Cluster<'_>, n_tasks: usize, progress: &Progress) -> Result<Duration> {
     let step = progress.step(format!("starting {n_tasks} tasks"));
     let mut allocations = cluster.watch_allocations().await?;
     let mut running = BTreeSet::new();

@@ -5,16 +5,14 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::BenchArgs;
-use super::cluster::{Allocations, Cluster, Seen};
+use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::report::percentile;
 use crate::progress::Progress;
 
 pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
     let n_jobs = args.count.unwrap_or(50);
-    let cluster = Cluster::start(args, false, progress).await?;
-    let measured = measure(&cluster, n_jobs, progress).await;
-    cluster.stop(progress).await?;
-    let mut seconds = measured?;
+    let mut seconds =
+        with_cluster(args, false, progress, async |cluster| measure(cluster, n_jobs, progress).await).await?;
     seconds.sort_by(f64::total_cmp);
     let row = json!({
         "jobs": n_jobs,
@@ -27,7 +25,7 @@ pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<Str
 }
 
 /// One job after the other: the next begins when all that is to be written about the one before has been written.
-async fn measure(cluster: &Cluster, n_jobs: usize, progress: &Progress) -> Result<Vec<f64>> {
+async fn measure(cluster: &Cluster<'_>, n_jobs: usize, progress: &Progress) -> Result<Vec<f64>> {
     let step = progress.step(format!("starting {n_jobs} jobs, one after the other"));
     let mut allocations = cluster.watch_allocations().await?;
     let mut seconds = Vec::new();

@@ -14,7 +14,7 @@ use super::layout::Layout;
 use super::services::{self, Phase, Restart, Services};
 use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
-use super::{UpArgs, build, detach, examples, settings};
+use super::{UpArgs, build, detach, examples, rights, settings};
 use crate::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Role, User};
 use crate::manifests;
 use crate::process::ProcessId;
@@ -161,7 +161,7 @@ impl Session {
         }
         self.state.write(&self.layout)?;
         let client = self.client().await?;
-        install(&client, self.plane.is_some(), progress).await?;
+        install(&client, self.plane.as_ref(), progress).await?;
         let earlier = Earlier::observe(&client, supervisor(&self.layout).is_some()).await?;
         self.start_daemons()?;
         let wait = wait_healthy(&client, &earlier, &self.args, progress);
@@ -256,14 +256,14 @@ async fn start_plane(layout: &Layout, audit: bool, progress: &Progress) -> Resul
 }
 
 /// Puts the kinds, the namespace and the roles into the cluster; on our own control plane also users' bindings.
-async fn install(client: &kube::Client, is_own_plane: bool, progress: &Progress) -> Result<()> {
+async fn install(client: &kube::Client, plane: Option<&ControlPlane>, progress: &Progress) -> Result<()> {
     let step = progress.step("applying custom resource definitions and roles");
     let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}}}\n", drover_api::SYSTEM_NAMESPACE);
     let mut objects = manifests::parse(&namespace)?;
     for file in manifests::files_in(&workspace::root().join("charts/drover/files/rbac"))? {
         objects.extend(manifests::read(&file)?);
     }
-    if is_own_plane {
+    if plane.is_some() {
         objects.extend(bindings()?);
     }
     let roles = async {
@@ -274,6 +274,10 @@ async fn install(client: &kube::Client, is_own_plane: bool, progress: &Progress)
     };
     let crds = crate::crds::folder();
     let (n_kinds, ()) = try_join(manifests::apply_crds(client, &crds), roles).await?;
+    if let Some(plane) = plane {
+        rights::wait(&plane.client(User::Controller).await?, &rights::CONTROLLER).await?;
+        rights::wait(&plane.client(User::Agent).await?, &rights::AGENT).await?;
+    }
     step.done(format!("{n_kinds} kinds"));
     Ok(())
 }
