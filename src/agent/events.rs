@@ -1,20 +1,29 @@
 //! Kubernetes Events of the agent about its allocations: failures, restarts, first starts.
 //!
-//! Emitting never waits: the queue is bounded, and what does not fit is counted and dropped, for an Event is only a courtesy.
+//! Emitting never waits: the queues are bounded, and what does not fit is counted and dropped, for an Event is only a courtesy.
+//! For the same reason Events are paced: two hundred tasks that start together need the API server for their status first.
+//! Warnings go before routine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use drover_api::Allocation;
+use jiff::Timestamp;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::random::Random;
 use crate::clock::SharedClock;
 use crate::events::{self, Happening, Severity};
 use crate::store::Store;
 
-/// Events that wait to be written.
-const QUEUE: usize = 256;
+/// Events of each severity that wait to be written.
+const QUEUE: usize = 1024;
+/// How many Events are written without a pause after a quiet time.
+const BURST: u32 = 5;
+/// The time in which the right to write one more is earned.
+const PACE: Duration = Duration::from_millis(50);
 
 /// What an Event says; its reason and whether it is a warning follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +66,15 @@ struct Note {
     about: Arc<Allocation>,
     reason: Reason,
     text: String,
+    at: Timestamp,
 }
 
 /// Where runners leave their Events; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct EventSink {
-    notes: mpsc::Sender<Note>,
+    warnings: mpsc::Sender<Note>,
+    routine: mpsc::Sender<Note>,
+    clock: SharedClock,
     dropped: Arc<AtomicU64>,
 }
 
@@ -70,35 +82,92 @@ impl EventSink {
     /// A sink and the future that writes what arrives, which the caller owns.
     pub(crate) fn new<S: Store>(
         store: S,
-        node: String,
+        instance: String,
         clock: SharedClock,
         random: Random,
     ) -> (Self, impl Future<Output = ()> + Send) {
-        let (notes, mut queue) = mpsc::channel::<Note>(QUEUE);
+        let (warnings, mut warning_queue) = mpsc::channel(QUEUE);
+        let (routine, mut routine_queue) = mpsc::channel(QUEUE);
         let write = async move {
-            while let Some(note) = queue.recv().await {
-                let happening = Happening {
-                    severity: note.reason.severity(),
-                    reason: note.reason.text(),
-                    action: note.reason.action(),
-                    note: note.text,
-                    occasion: &random.tag(),
+            let mut pacer = Pacer::new();
+            loop {
+                let note = tokio::select! {
+                    biased;
+                    Some(note) = warning_queue.recv() => note,
+                    Some(note) = routine_queue.recv() => note,
+                    else => return,
                 };
-                let event = events::event(&*note.about, "agent", &node, &happening, clock.now());
-                if let Err(error) = store.create(&event).await {
-                    tracing::debug!(error = %error, "an event was not written");
-                }
+                write(&store, &instance, &random, note).await;
+                pacer.pause().await;
             }
         };
-        (Self { notes, dropped: Arc::default() }, write)
+        (Self { warnings, routine, clock, dropped: Arc::default() }, write)
     }
 
     /// Leaves an Event about an allocation.
     pub(crate) fn emit(&self, about: &Arc<Allocation>, reason: Reason, text: impl Into<String>) {
-        let about = Arc::clone(about);
-        if self.notes.try_send(Note { about, reason, text: text.into() }).is_err() {
+        let note = Note { about: Arc::clone(about), reason, text: text.into(), at: self.clock.now() };
+        let queue = match reason.severity() {
+            Severity::Warning => &self.warnings,
+            Severity::Normal => &self.routine,
+        };
+        if queue.try_send(note).is_err() {
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             tracing::debug!(dropped, "an event was dropped: the queue is full");
         }
+    }
+}
+
+async fn write<S: Store>(store: &S, instance: &str, random: &Random, note: Note) {
+    let happening = Happening {
+        severity: note.reason.severity(),
+        reason: note.reason.text(),
+        action: note.reason.action(),
+        note: note.text,
+        occasion: &random.tag(),
+    };
+    let event = events::event(&*note.about, "agent", instance, &happening, note.at);
+    if let Err(error) = store.create(&event).await {
+        tracing::debug!(error = %error, "an event was not written");
+    }
+}
+
+/// Lets a few through at once and then one per [`PACE`].
+#[derive(Debug)]
+struct Pacer {
+    /// When the full burst is earned again.
+    full_at: Instant,
+}
+
+impl Pacer {
+    fn new() -> Self {
+        Self { full_at: Instant::now() }
+    }
+
+    /// Counts one and waits while the burst is used up.
+    async fn pause(&mut self) {
+        let now = Instant::now();
+        self.full_at = self.full_at.max(now) + PACE;
+        tokio::time::sleep_until(self.full_at - PACE * BURST).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_goes_at_once_and_the_rest_in_its_time() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new();
+        for _ in 0..BURST {
+            pacer.pause().await;
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        for _ in 0..10 {
+            pacer.pause().await;
+        }
+        let earned = PACE * 10;
+        assert!((earned..earned + PACE).contains(&start.elapsed()), "{:?}", start.elapsed());
     }
 }
