@@ -135,12 +135,12 @@ impl<S: Store> Term<S> {
     pub(super) fn on_settled(&mut self, key: &AllocKey, result: Result<Option<Allocation>, StoreError>) {
         match result {
             Ok(Some(object)) => {
-                if let Some(seen) = self.allocs.observe(object) {
+                if let Some(seen) = self.allocs.update(object) {
                     self.on_alloc(seen);
                 }
             }
-            // Gone, or changed meanwhile: the watch brings what there is, and that is looked at.
-            Ok(None) | Err(StoreError::Conflict(_)) => {}
+            Ok(None) => {}
+            Err(StoreError::Conflict(_)) => self.wake_in(RETRY / 10, Wake::Settle(key.clone())),
             Err(error) => {
                 tracing::warn!(allocation = %key, %error, "the finalizer of an allocation could not be removed");
                 self.wake_in(RETRY, Wake::Settle(key.clone()));

@@ -53,8 +53,10 @@ struct CreateWrite {
 /// What became of a plan's writes.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Objects as the API server has them now.
-    pub(super) objects: Vec<Allocation>,
+    /// Objects that were made, or found in the place of one to make.
+    pub(super) created: Vec<Allocation>,
+    /// Objects that were changed, as the API server has them now.
+    pub(super) changed: Vec<Allocation>,
     /// Objects that a write found gone.
     pub(super) gone: Vec<Key>,
     /// What did not happen, with the reason.
@@ -103,7 +105,7 @@ impl Writes {
         let mut unstopped = HashSet::new();
         for (key, result) in stops {
             match result {
-                Ok(objects) => written.objects.extend(objects),
+                Ok(objects) => written.changed.extend(objects),
                 Err(StoreError::NotFound(_)) => written.gone.push(key),
                 Err(error) => {
                     unstopped.insert(key.clone());
@@ -131,15 +133,24 @@ impl Writes {
             .buffered(PARALLEL)
             .collect()
             .await;
-        for (key, result) in created.into_iter().chain(patched) {
-            match result {
-                Ok(object) => written.objects.push(object),
-                Err(StoreError::NotFound(_)) => written.gone.push(key),
-                Err(error) => written.failed.push((key, error)),
-            }
-        }
+        written.created = keep(created, &mut written);
+        let changed = keep(patched, &mut written);
+        written.changed.extend(changed);
         (self.job, written)
     }
+}
+
+/// The objects of writes that happened; the others are noted.
+fn keep(results: Vec<(Key, Result<Allocation, StoreError>)>, written: &mut Written) -> Vec<Allocation> {
+    let mut kept = Vec::new();
+    for (key, result) in results {
+        match result {
+            Ok(object) => kept.push(object),
+            Err(StoreError::NotFound(_)) => written.gone.push(key),
+            Err(error) => written.failed.push((key, error)),
+        }
+    }
+    kept
 }
 
 /// Creates an allocation. One of its name that exists already is the answer, whatever node it names.

@@ -89,6 +89,18 @@ impl<K: Object> Cache<K> {
         Some(Seen::Now(object, before))
     }
 
+    /// Takes the answer to a change of an object in, if the object is still known. The answer to a write may come after the
+    /// watch showed the object's end; it must not bring it back.
+    pub(super) fn update(&mut self, object: K) -> Option<Seen<K>> {
+        let known = self.objects.get(&object.key())?;
+        let is_over =
+            object.meta().deletion_timestamp.is_some() && object.meta().finalizers.iter().flatten().next().is_none();
+        if is_over || known.object.meta().uid != object.meta().uid {
+            return None;
+        }
+        self.observe(object)
+    }
+
     fn remove(&mut self, object: &K) -> Option<Seen<K>> {
         let key = object.key();
         let is_newer = self.objects.get(&key)?.object.meta().uid != object.meta().uid;
@@ -165,6 +177,17 @@ mod tests {
         drop(cache.take(present("b", "2", 2)));
         let gone = cache.take(Change::InSync);
         assert!(matches!(&gone[..], [Seen::Gone(node)] if node.metadata.name.as_deref() == Some("a")));
+    }
+
+    #[test]
+    fn the_answer_to_a_write_does_not_bring_back_what_is_gone() {
+        let mut cache = Cache::default();
+        drop(cache.take(present("a", "1", 5)));
+        assert!(cache.update(node("a", "1", 6)).is_some());
+        drop(cache.take(Change::Gone(Box::new(node("a", "1", 7)))));
+        assert!(cache.update(node("a", "1", 6)).is_none());
+        drop(cache.take(present("a", "2", 8)));
+        assert!(cache.update(node("a", "1", 9)).is_none(), "another incarnation");
     }
 
     #[test]

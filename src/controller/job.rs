@@ -191,7 +191,7 @@ impl<S: Store> Term<S> {
 
     pub(super) fn on_prepared(&mut self, job: &JobKey, trigger: EvalTrigger, prepared: Box<Prepared>) {
         if let Some(object) = prepared.job
-            && let Some(Seen::Now(object, _)) = self.jobs.observe(object)
+            && let Some(Seen::Now(object, _)) = self.jobs.update(object)
         {
             self.dirty_jobs.insert(convert::object_key(&object.metadata));
         }
@@ -345,8 +345,13 @@ impl<S: Store> Term<S> {
     }
 
     pub(super) fn on_applied(&mut self, job: &JobKey, created: Vec<AllocKey>, written: Written) {
-        for object in written.objects {
+        for object in written.created {
             if let Some(seen) = self.allocs.observe(object) {
+                self.on_alloc(seen);
+            }
+        }
+        for object in written.changed {
+            if let Some(seen) = self.allocs.update(object) {
                 self.on_alloc(seen);
             }
         }
@@ -483,7 +488,7 @@ impl<S: Store> Term<S> {
         }
         match result {
             Ok(object) => {
-                drop(self.jobs.observe(object));
+                drop(self.jobs.update(object));
                 self.dirty_jobs.insert(key.clone());
             }
             Err(StoreError::NotFound(_) | StoreError::Conflict(_)) => {}
@@ -530,8 +535,9 @@ impl<S: Store> Term<S> {
 
     pub(super) fn on_job_freed(&mut self, key: &JobKey, result: Result<Option<Job>, StoreError>) {
         match result {
-            Ok(Some(object)) => drop(self.jobs.observe(object)),
-            Ok(None) | Err(StoreError::Conflict(_)) => {}
+            Ok(Some(object)) => drop(self.jobs.update(object)),
+            Ok(None) => {}
+            Err(StoreError::Conflict(_)) => self.wake_in(RETRY / 10, Wake::FreeJob(key.clone())),
             Err(error) => {
                 tracing::warn!(job = %key, %error, "the finalizer of a job could not be removed");
                 self.wake_in(RETRY, Wake::FreeJob(key.clone()));

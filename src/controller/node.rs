@@ -274,7 +274,7 @@ impl<S: Store> Term<S> {
         }
         match result {
             Ok(object) => {
-                if let Some(seen) = self.nodes.observe(object) {
+                if let Some(seen) = self.nodes.update(object) {
                     self.on_node(seen);
                 }
                 self.dirty_nodes.insert(name.clone());

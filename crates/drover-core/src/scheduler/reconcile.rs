@@ -226,8 +226,8 @@ fn defer(surplus: &mut Vec<Arc<Alloc>>, alloc: &Arc<Alloc>) -> bool {
 }
 
 /// Replaces allocations in their own slots.
-fn fill_again(replaced: &[Arc<Alloc>], reason: StopReason, taken: &mut BTreeSet<i64>, out: &mut GroupOutcome) {
-    for alloc in replaced {
+fn fill_again(allocs: &[Arc<Alloc>], reason: StopReason, taken: &mut BTreeSet<i64>, out: &mut GroupOutcome) {
+    for alloc in allocs {
         taken.insert(alloc.index);
         let is_reschedule = reason == StopReason::Rescheduled;
         out.desired.reschedule_now += i64::from(is_reschedule);

@@ -386,6 +386,8 @@ impl ControlPlane {
         args.push(format!("--kubeconfig={}", self.kubeconfig(User::ControllerManager).display()));
         args.push(format!("--service-account-private-key-file={}", self.credentials.account_key.display()));
         args.push(format!("--controllers={}", MANAGER_CONTROLLERS.join(",")));
+        // Its own limit of 20 requests per second would let the objects of a large job linger for a quarter of a minute.
+        args.extend(["--kube-api-qps=200".to_owned(), "--kube-api-burst=400".to_owned()]);
         Ok(self.new_launch(Role::KubeControllerManager, self.options.binaries.kube_controller_manager()?, args))
     }
 }
