@@ -163,8 +163,8 @@ fn slots(plan: &Plan) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
 
 fn check(world: &World, placed: &[i64], stopped: &[i64], replaced: &[i64]) -> Plan {
     let plan = world.plan();
-    let (places, stops, replaces) = slots(&plan);
-    assert_eq!((places.as_slice(), stops.as_slice(), replaces.as_slice()), (placed, stopped, replaced));
+    let got = slots(&plan);
+    assert_eq!((got.0.as_slice(), got.1.as_slice(), got.2.as_slice()), (placed, stopped, replaced));
     plan
 }
 
