@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -15,11 +16,17 @@ use tokio::time::Instant;
 use crate::progress::Step;
 
 /// How often the API server is asked.
-const POLL: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(50);
+/// The Lease that the leading controller holds.
+const LEADER_LEASE: &str = "drover-controller";
+/// Where the leader tells the nodes how often to beat.
+const HEARTBEAT_SETTINGS: &str = "drover-heartbeat";
 
 /// The marks that an earlier session left, read before this one's controller and agent start.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
+    /// When the leader was heard of last.
+    leader: Option<String>,
     /// When each node was heard of last.
     heartbeats: BTreeMap<String, String>,
     /// The last report about each allocation that should run, by namespace and name. Empty when its tasks were kept running.
@@ -29,9 +36,28 @@ pub(super) struct Earlier {
 impl Earlier {
     /// Reads the marks.
     pub(super) async fn observe(client: &kube::Client, tasks_were_kept: bool) -> Result<Self> {
+        let leader = leader(client).await?;
         let heartbeats = heartbeats(client).await?;
         let reports = if tasks_were_kept { BTreeMap::new() } else { reports(client).await? };
-        Ok(Self { heartbeats, reports })
+        Ok(Self { leader, heartbeats, reports })
+    }
+
+    /// Waits until a controller of this session leads and has told the nodes how often to beat, which it does when it knows all that is
+    /// stored. A node that registers before it is watched is believed only at its second heartbeat.
+    pub(super) async fn wait_for_leader(&self, client: &kube::Client, timeout: Duration) -> Result<()> {
+        let settings: Api<ConfigMap> = Api::namespaced(client.clone(), drover_api::SYSTEM_NAMESPACE);
+        let deadline = Instant::now() + timeout;
+        loop {
+            let leader = leader(client).await?;
+            let published = settings.get_opt(HEARTBEAT_SETTINGS).await.context("reading the heartbeat settings")?;
+            if leader.is_some() && leader != self.leader && published.is_some() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("no controller leads after {} s", timeout.as_secs());
+            }
+            tokio::time::sleep(POLL).await;
+        }
     }
 
     /// Waits until a node is ready that was heard of in this session; returns its name.
@@ -94,6 +120,14 @@ fn resource(kind: &str) -> ApiResource {
 
 fn phase_of(node: &DynamicObject) -> &str {
     node.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or("-")
+}
+
+/// Returns when the leader renewed its Lease last; none when nobody leads.
+async fn leader(client: &kube::Client) -> Result<Option<String>> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), drover_api::SYSTEM_NAMESPACE);
+    let spec = leases.get_opt(LEADER_LEASE).await.context("reading the leader's Lease")?.and_then(|lease| lease.spec);
+    let spec = spec.filter(|spec| spec.holder_identity.as_ref().is_some_and(|holder| !holder.is_empty()));
+    Ok(spec.and_then(|spec| Some(spec.renew_time?.0.to_string())))
 }
 
 async fn heartbeats(client: &kube::Client) -> Result<BTreeMap<String, String>> {

@@ -1,7 +1,7 @@
 //! The session: starts everything, keeps it running, ends it.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::process::ProcessId;
 use crate::progress::{Event, Progress};
 use crate::workspace;
 
-/// How long the agent may take to register and the controller to see it.
-const NODE_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long the controller may take to lead, and then the agent to register.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Everything that one `up` runs.
 #[derive(Debug)]
@@ -163,27 +163,34 @@ impl Session {
         let client = self.client().await?;
         install(&client, self.plane.as_ref(), progress).await?;
         let earlier = Earlier::observe(&client, supervisor(&self.layout).is_some()).await?;
-        self.start_daemons()?;
-        let wait = wait_healthy(&client, &earlier, &self.args, progress);
+        let step = progress.step("starting controller and agent");
+        let config = settings::write_controller(&self.layout, &self.args)?;
+        self.start_daemon(Role::Controller, User::Controller, &config)?;
+        self.unless_one_dies(earlier.wait_for_leader(&client, START_TIMEOUT), progress).await?;
+        let config = settings::write_agent(&self.layout, &self.args)?;
+        self.start_daemon(Role::Agent, User::Agent, &config)?;
+        let node = self.unless_one_dies(earlier.wait_for_node(&client, START_TIMEOUT), progress).await?;
+        step.done(format!("node {node} is ready"));
+        let args = self.args.clone();
+        self.unless_one_dies(wait_healthy(&client, &earlier, &args, progress), progress).await
+    }
+
+    /// Waits for something that controller and agent bring about, and keeps them running meanwhile.
+    async fn unless_one_dies<T>(&mut self, wait: impl Future<Output = Result<T>>, progress: &Progress) -> Result<T> {
         tokio::select! {
             biased;
-            healthy = wait => healthy.with_context(|| format!("the logs are in {}", self.layout.logs().display())),
-            died = self.services.keep(Phase::Starting, &self.layout, &mut self.state, progress) => died,
+            done = wait => done.with_context(|| format!("the logs are in {}", self.layout.logs().display())),
+            died = self.services.keep(Phase::Starting, &self.layout, &mut self.state, progress) => {
+                died.and_then(|()| bail!("the watch over the processes ended"))
+            }
         }
     }
 
-    fn start_daemons(&mut self) -> Result<()> {
-        let kubeconfig_of =
-            |user| self.plane.as_ref().map_or_else(|| self.state.kubeconfig.clone(), |plane| plane.kubeconfig(user));
-        let configs = [
-            (Role::Controller, settings::write_controller(&self.layout, &self.args)?, kubeconfig_of(User::Controller)),
-            (Role::Agent, settings::write_agent(&self.layout, &self.args)?, kubeconfig_of(User::Agent)),
-        ];
-        for (role, config, kubeconfig) in configs {
-            let launch = services::launch(role, &self.droverd, &config, &kubeconfig, &self.layout);
-            self.services.start(launch, &self.layout, &mut self.state)?;
-        }
-        Ok(())
+    fn start_daemon(&mut self, role: Role, user: User, config: &Path) -> Result<()> {
+        let kubeconfig =
+            self.plane.as_ref().map_or_else(|| self.state.kubeconfig.clone(), |plane| plane.kubeconfig(user));
+        let launch = services::launch(role, &self.droverd, config, &kubeconfig, &self.layout);
+        self.services.start(launch, &self.layout, &mut self.state)
     }
 
     async fn end(self, received: Received, progress: &Progress) -> Result<ExitCode> {
@@ -309,9 +316,6 @@ fn bindings() -> Result<Vec<kube::api::DynamicObject>> {
 }
 
 async fn wait_healthy(client: &kube::Client, earlier: &Earlier, args: &UpArgs, progress: &Progress) -> Result<()> {
-    let step = progress.step("starting controller and agent");
-    let node = earlier.wait_for_node(client, NODE_TIMEOUT).await?;
-    step.done(format!("node {node} is ready"));
     if earlier.n_allocations() > 0 {
         let step = progress.step(format!("starting {} allocations of the last time again", earlier.n_allocations()));
         earlier.wait_for_reports(client, Duration::from_secs(args.timeout), &step).await?;
