@@ -2,7 +2,7 @@
 //!
 //! One process, the *session*, is the parent of everything and stays: in the foreground, or in the background with `--detach`, where
 //! the command that was typed only shows what the session reports. What runs is written down as process ids with start times, so
-//! that `down` and `status` work from anywhere and never touch a stranger. The folder's layout is in [`layout`].
+//! that `down` and `status` work from anywhere and never touch a stranger. The folder's layout is [`Layout`]'s.
 
 mod build;
 mod detach;
