@@ -52,6 +52,13 @@ impl Process {
     }
 }
 
+impl Process {
+    /// As a crash of an agent would: its supervisor and its tasks go on. The next agent of the node ends them in its turn.
+    pub(crate) fn abandon(mut self) {
+        self.supervisor_pid = None;
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // A test that fails must not leave processes behind; that they may have ended already is fine.

@@ -161,3 +161,34 @@ async fn outages_of_the_control_plane_touch_no_task() {
 async fn outages_much_longer_than_ttl_and_grace_touch_no_task() {
     survives_outages(Settings { ttl_and_grace: 2 }).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_away_within_ttl_and_grace_finds_its_tasks_and_nobody_noticed() {
+    const AWAY: Duration = Duration::from_secs(15);
+    let cluster = Cluster::start("away", Settings::default()).await;
+    let _controller = cluster.controller();
+    let agent = cluster.agent("n-1").await;
+    let counting = "echo $$; n=0; while true; do n=$((n + 1)); echo $n; sleep 0.05; done";
+    cluster.apply(NS, &job("counter", 1, &json!({}), counting));
+    cluster.condition(NS, "counter", JobConditionType::Ready, "True").await;
+    let before = cluster.allocs(NS).await.remove(0);
+    agent.abandon();
+    tokio::time::sleep(AWAY).await;
+    let _agent = cluster.agent("n-1").await;
+    let lines = logged(&cluster, "n-1", &before, "t").lines().count();
+    cluster
+        .eventually("it counts on", async || logged(&cluster, "n-1", &before, "t").lines().count() > lines + 20)
+        .await;
+
+    let log = logged(&cluster, "n-1", &before, "t");
+    let numbers: Vec<usize> = log.lines().skip(1).map(|line| line.parse().expect("a number")).collect();
+    let whole: Vec<usize> = (1..=numbers.len()).collect();
+    assert_eq!(numbers, whole, "a gap or a repeat");
+    let after = cluster.allocs(NS).await;
+    assert_eq!(after.len(), 1);
+    assert_eq!(after[0].metadata.uid, before.metadata.uid);
+    assert_eq!(after[0].metadata.resource_version, before.metadata.resource_version, "nobody wrote it");
+    let node =
+        Api::<ClientNode>::all(cluster.client.clone()).get("n-1").await.expect("the node").status.expect("a status");
+    assert!(node.events.iter().all(|event| !event.message.starts_with("down")), "{:?}", node.events);
+}

