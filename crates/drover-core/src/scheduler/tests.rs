@@ -212,12 +212,89 @@ fn s_005_count_zero_stops_all_that_share_names() {
     assert_eq!(world.plan().stops.len(), 20);
 }
 
+/// A spec of the job before a change that a node takes over in place.
+fn before_an_in_place_change() -> Value {
+    let mut old = spec(10);
+    old["groups"][0]["tasks"][0]["killTimeout"] = json!("9s");
+    old
+}
+
+/// A spec of the job before a change that needs new allocations.
+fn before_a_destructive_change() -> Value {
+    let mut old = spec(10);
+    old["groups"][0]["tasks"][0]["env"] = json!({ "RELEASE": "1" });
+    old
+}
+
+fn in_place(plan: &Plan) -> Vec<i64> {
+    let mut slots: Vec<i64> = plan.in_place.iter().map(|update| update.alloc.index).collect();
+    slots.sort_unstable();
+    slots
+}
+
+/// In-place changes with these counts: slots updated, placed and stopped.
+fn check_in_place(count: i64, updated: &[i64], placed: &[i64], stopped: &[i64]) {
+    let mut world = World::new(&spec(count));
+    world.old(&before_an_in_place_change());
+    world.allocs(0..10, |alloc| alloc.job_version = 0);
+    let plan = check(&world, placed, stopped, &[]);
+    assert_eq!(in_place(&plan), updated);
+}
+
+#[test]
+fn s_006_an_in_place_change_keeps_every_allocation() {
+    check_in_place(10, &range(0..10), &[], &[]);
+}
+
+#[test]
+fn s_007_an_in_place_change_with_a_larger_count() {
+    check_in_place(15, &range(0..10), &range(10..15), &[]);
+}
+
+#[test]
+fn s_008_an_in_place_change_with_a_smaller_count() {
+    check_in_place(5, &range(0..5), &[], &range(5..10));
+}
+
+#[test]
+fn s_011_a_destructive_change_with_a_larger_count() {
+    let mut world = World::new(&spec(15));
+    world.old(&before_a_destructive_change());
+    world.allocs(0..10, |alloc| alloc.job_version = 0);
+    drop(check(&world, &range(10..15), &[], &range(0..10)));
+}
+
+#[test]
+fn s_022_each_group_is_filled_for_itself() {
+    let mut two = spec(10);
+    let mut other = two["groups"][0].clone();
+    other["name"] = json!("b");
+    two["groups"].as_array_mut().unwrap().push(other);
+    let mut world = World::new(&two);
+    world.allocs(0..2, |_| {});
+    let plan = world.plan();
+    let of = |group: &str| {
+        let placed = plan.placements.iter().filter(|placement| placement.group == group);
+        placed.map(|placement| placement.index).collect::<Vec<_>>()
+    };
+    assert_eq!((of("web"), of("b")), (range(2..10), range(0..10)));
+}
+
+#[test]
+fn s_025_failed_allocations_that_were_stopped_are_placed_again() {
+    let mut world = World::new(&spec(5));
+    world.allocs(0..4, |alloc| {
+        alloc.client = ClientStatus::Failed;
+        alloc.desired = DesiredStatus::Stop;
+    });
+    world.allocs(4..5, |_| {});
+    drop(check(&world, &range(0..4), &[], &[]));
+}
+
 #[test]
 fn s_009_a_destructive_change_without_update_replaces_all_at_once() {
     let mut world = World::new(&spec(10));
-    let mut old = spec(10);
-    old["groups"][0]["tasks"][0]["env"] = json!({ "RELEASE": "1" });
-    world.old(&old);
+    world.old(&before_a_destructive_change());
     world.allocs(0..10, |alloc| alloc.job_version = 0);
     let plan = check(&world, &[], &[], &range(0..10));
     assert_eq!(desired(&plan).destructive_update, 10);
@@ -226,9 +303,7 @@ fn s_009_a_destructive_change_without_update_replaces_all_at_once() {
 #[test]
 fn s_012_a_destructive_change_with_a_smaller_count_stops_the_rest() {
     let mut world = World::new(&spec(5));
-    let mut old = spec(10);
-    old["groups"][0]["tasks"][0]["env"] = json!({ "RELEASE": "1" });
-    world.old(&old);
+    world.old(&before_a_destructive_change());
     world.allocs(0..10, |alloc| alloc.job_version = 0);
     drop(check(&world, &[], &range(5..10), &range(0..5)));
 }
