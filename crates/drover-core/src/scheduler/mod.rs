@@ -8,6 +8,7 @@ pub mod rank;
 pub mod reconcile;
 pub mod reschedule;
 pub mod system;
+pub mod typed;
 pub mod usage;
 pub mod version;
 
