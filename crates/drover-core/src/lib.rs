@@ -4,6 +4,7 @@
 
 pub mod defaults;
 pub mod definition;
+pub mod health;
 pub mod ids;
 pub mod job_status;
 pub mod lifecycle;
