@@ -5,6 +5,7 @@
 pub mod defaults;
 pub mod definition;
 pub mod deployment;
+pub mod health;
 pub mod ids;
 pub mod job_status;
 pub mod lifecycle;
