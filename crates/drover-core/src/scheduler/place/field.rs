@@ -406,9 +406,19 @@ impl<'a> Field<'a> {
         Some(Metrics { best: vec![(node.clone(), scores)], counts: self.tally.counts() })
     }
 
+    /// Whether the score of every node depends on what is placed on others.
+    pub(super) fn has_spreads(&self) -> bool {
+        !self.spreads.is_empty()
+    }
+
+    /// Whether a node lacks nothing but room.
+    pub(super) fn is_exhausted(&self, slot: Slot) -> bool {
+        matches!(self.states[slot as usize], State::Exhausted(_))
+    }
+
     /// Nodes that lack nothing but room.
     pub(super) fn exhausted(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.table.slots().filter(|slot| matches!(self.states[*slot as usize], State::Exhausted(_)))
+        self.table.slots().filter(|slot| self.is_exhausted(*slot))
     }
 
     /// The scores of a node without room on which others are evicted, `used` being what counts as in use.

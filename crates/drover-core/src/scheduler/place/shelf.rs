@@ -12,11 +12,11 @@ pub(super) type Slot = u32;
 
 /// Sorts higher scores first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Descending(u64);
+pub(super) struct Descending(u64);
 
 impl Descending {
     /// IEEE 754 numbers order like integers once the sign is folded in.
-    fn new(score: f64) -> Self {
+    pub(super) fn new(score: f64) -> Self {
         let bits = score.to_bits();
         let ascending = if bits >> 63 == 0 { bits | (1 << 63) } else { !bits };
         Self(!ascending)
