@@ -94,7 +94,8 @@ const SHAPES: &[(&str, Prepare)] = &[
     }),
     ("devices", |world| {
         world.change_nodes(|n, node| {
-            let instance = |id: usize| DeviceInstance { id: id.to_string(), healthy: true, ..DeviceInstance::default() };
+            let instance =
+                |id: usize| DeviceInstance { id: id.to_string(), healthy: true, ..DeviceInstance::default() };
             node.devices = vec![DeviceGroup {
                 vendor: "nvidia".into(),
                 r#type: "gpu".into(),
@@ -149,7 +150,11 @@ const SHAPES: &[(&str, Prepare)] = &[
     }),
     ("drain_of_500_nodes", |world| {
         let spec = job_spec(5_000, false);
-        let spec = { let mut open = spec; open["constraints"] = json!([]); open };
+        let spec = {
+            let mut open = spec;
+            open["constraints"] = json!([]);
+            open
+        };
         world.put_job(&spec);
         world.run_on_each(5_000, |n, alloc| alloc.transition.migrate = n < 500);
         world.change_nodes(|n, node| node.is_draining = n < 500);

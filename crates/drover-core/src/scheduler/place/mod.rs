@@ -19,13 +19,13 @@ use drover_api::metric::AllocMetric;
 
 use crate::definition::Definition;
 use crate::ids::NodeName;
-use crate::model::{Alloc, Job, Node};
+use crate::model::{Alloc, Job};
 use crate::scheduler::feasible::{self, Checks, Wanted};
 use crate::scheduler::plan::{AttributeUpdate, Evaluation, Metrics, Placement, Plan};
 use crate::scheduler::preempt::{self, Candidate};
 use crate::scheduler::reconcile::{GroupOutcome, Missing};
 use crate::scheduler::reschedule;
-use crate::snapshot::ClusterView;
+use crate::snapshot::{ClusterView, NodeEntry};
 use evictions::{EvictionOption, Evictions};
 use field::{Ask, Change, Field};
 use fit::Need;
@@ -286,23 +286,28 @@ impl<'a> Planner<'a> {
         let node = field.node(slot);
         let entry = self.view.node_entry(&node.name)?;
         let used = self.proposed.usage(entry);
-        let victims = self.victims(field.need(), node, used)?;
+        let victims = self.victims(field.need(), entry, used)?;
         let priorities: Vec<i64> = victims.iter().map(|victim| victim.priority).collect();
         let scores = field.score_without_room(slot, used, preempt::score(&priorities), &self.proposed);
         Some((victims, scores))
     }
 
     /// Allocations to evict on a node so that a group fits there.
-    pub(super) fn victims(&self, need: &Need<'_>, node: &Node, used: &crate::usage::Usage) -> Option<Vec<Candidate>> {
+    pub(super) fn victims(
+        &self,
+        need: &Need<'_>,
+        entry: &NodeEntry,
+        used: &crate::usage::Usage,
+    ) -> Option<Vec<Candidate>> {
         let candidates: Vec<Candidate> = self
             .view
-            .allocs_on_node(&node.name)
+            .allocs_on_node(&entry.node.name)
             .filter(|alloc| alloc.job != self.job.key && !alloc.is_server_terminal() && self.proposed.stays(alloc))
             .map(|alloc| self.candidate(alloc))
             .collect();
         let priority = self.job.definition.spec.priority;
-        let ask = preempt::Ask { priority, amounts: need.amounts(node), group: need.group() };
-        preempt::victims(ask, node, used, &candidates, |left| need.check(node, left).is_ok())
+        let ask = preempt::Ask { priority, amounts: need.amounts(entry), group: need.group() };
+        preempt::victims(ask, &entry.node, used, &candidates, |left| need.check(entry, left).is_ok())
     }
 
     fn candidate(&self, alloc: &Arc<Alloc>) -> Candidate {
