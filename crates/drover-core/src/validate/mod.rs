@@ -5,12 +5,14 @@
 //! holds. Must never know what runs, which nodes exist, or how a spec was stored.
 
 mod change;
+mod files;
 mod found;
 mod group;
 mod job;
 mod network;
 mod placement;
 mod policy;
+mod service;
 mod shape;
 mod task;
 mod volume;
