@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod connect;
 pub mod controller;
+pub mod convert;
 pub mod events;
 pub mod shutdown;
 pub mod store;

@@ -9,16 +9,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use drover_api::allocation::{ClientStatus, TaskRunState, TaskState};
+use drover_api::group::Group;
 use drover_api::job::JobType;
-use drover_api::{Allocation, JobSpec, JobVersion, names};
+use drover_api::{Allocation, GoDuration, JobSpec, JobVersion, names};
+use drover_core::lifecycle::{CutOff, GarbageLimits, GarbageReason, NodeUsage, cut_off, garbage_reason, oldest};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
 use super::alloc_runner::{AllocPlan, AllocRunner, PreviousEnd, Recovering, Wanted};
+use super::directory::{Directory, Listed};
+use super::dirs::AllocDir;
 use super::report::{self, Report};
 use super::state::{AllocRecord, Saved};
 use super::sync::Reports;
@@ -31,6 +37,12 @@ const JOB_RETRY: Duration = Duration::from_secs(2);
 const JOB_TRIES: usize = 5;
 /// The pause after an error about a previous allocation.
 const PREVIOUS_RETRY: Duration = Duration::from_secs(30);
+/// How often the node looks whether it has to give up something, when nothing makes it look.
+const COLLECT_EVERY: Duration = Duration::from_mins(1);
+/// How long an agent that has just started waits for its first heartbeat before it counts as cut off.
+const START_GRACE: Duration = Duration::from_secs(50);
+/// Requests per allocation that wait; more are refused.
+const COMMAND_QUEUE: usize = 8;
 
 /// The job version of an allocation: namespace, job uid, version.
 type JobKey = String;
@@ -43,6 +55,10 @@ struct Runner {
     wanted: watch::Sender<Wanted>,
     key: Key,
     job: JobKey,
+    /// The version that is being read for it.
+    awaits: Option<JobKey>,
+    /// How long it may run without a controller.
+    stop_after: Option<Duration>,
 }
 
 /// What an earlier life of the agent left of an allocation.
@@ -50,6 +66,8 @@ struct Runner {
 struct Past {
     tasks: BTreeMap<String, TaskRecord>,
     recovering: Option<Recovering>,
+    /// The last heartbeat of that life.
+    silent_since: Option<Timestamp>,
 }
 
 /// Something whose job version is being read.
@@ -70,6 +88,11 @@ pub(crate) struct Allocs<S> {
     node_name: String,
     contacted: watch::Sender<bool>,
     shutdown: CancellationToken,
+    directory: Directory,
+    limits: GarbageLimits,
+    /// The last heartbeat that was accepted.
+    last_ok: watch::Receiver<Option<Instant>>,
+    started: Instant,
     jobs: BTreeMap<JobKey, Arc<JobSpec>>,
     runners: BTreeMap<String, Runner>,
     /// Allocations that could not be added; they stay reported as failed.
@@ -89,6 +112,12 @@ pub(crate) struct AllocsPlan<S> {
     pub(crate) node_name: String,
     pub(crate) contacted: watch::Sender<bool>,
     pub(crate) shutdown: CancellationToken,
+    /// Who runs here, for requests of people.
+    pub(crate) directory: Directory,
+    /// Above these ended allocations are given up.
+    pub(crate) limits: GarbageLimits,
+    /// The last heartbeat that was accepted.
+    pub(crate) last_ok: watch::Receiver<Option<Instant>>,
 }
 
 impl<S: Store> Allocs<S> {
@@ -102,6 +131,10 @@ impl<S: Store> Allocs<S> {
             node_name: plan.node_name,
             contacted: plan.contacted,
             shutdown: plan.shutdown,
+            directory: plan.directory,
+            limits: plan.limits,
+            last_ok: plan.last_ok,
+            started: Instant::now(),
             jobs: BTreeMap::new(),
             runners: BTreeMap::new(),
             invalid: BTreeSet::new(),
@@ -115,6 +148,7 @@ impl<S: Store> Allocs<S> {
     /// Takes up what an earlier life of the agent left. The receiver ends when every task was found again or given up.
     pub(crate) async fn restore(&mut self, mut saved: Saved) -> mpsc::Receiver<Infallible> {
         let (recovering, recovered) = mpsc::channel(1);
+        // The watcher of this life has heard nothing yet; what the last one heard decides what is resumed.
         self.jobs = std::mem::take(&mut saved.jobs).into_iter().map(|(key, job)| (key, Arc::new(job))).collect();
         for (uid, record) in saved.allocs {
             let tasks = saved.tasks.remove(&uid).unwrap_or_default();
@@ -124,7 +158,8 @@ impl<S: Store> Allocs<S> {
                 continue;
             }
             self.reports.restore(&uid, &record);
-            self.restore_one(&uid, record, Past { tasks, recovering: Some(recovering.clone()) });
+            let past = Past { tasks, recovering: Some(recovering.clone()), silent_since: saved.last_heartbeat };
+            self.restore_one(&uid, record, past);
         }
         let used: BTreeSet<JobKey> = self.runners.values().map(|runner| runner.job.clone()).collect();
         let unused: Vec<JobKey> = self.jobs.keys().filter(|key| !used.contains(*key)).cloned().collect();
@@ -151,12 +186,25 @@ impl<S: Store> Allocs<S> {
         let fields = Some(format!("spec.nodeName={}", self.node_name));
         let mut changes = self.store.watch::<Allocation>(Selection { namespace: None, fields });
         let mut listed = BTreeSet::new();
-        let shutdown = self.shutdown.clone();
+        let (shutdown, garbage) = (self.shutdown.clone(), Arc::clone(&self.env.garbage));
+        let mut last_ok = self.last_ok.clone();
+        let mut collect_at = Instant::now() + COLLECT_EVERY;
         loop {
+            let silence_over = self.stop_cut_off();
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
                 Some(ended) = self.running.join_next() => self.note_runner_end(ended),
+                Ok(()) = last_ok.changed() => {
+                    last_ok.mark_unchanged();
+                    self.keep_heartbeat().await;
+                }
+                () = sleep_for(silence_over) => {}
+                () = garbage.notified() => self.collect(),
+                () = tokio::time::sleep_until(collect_at) => {
+                    collect_at = Instant::now() + COLLECT_EVERY;
+                    self.collect();
+                }
                 Some(fetched) = self.fetches.join_next() => self.take_job(fetched).await,
                 Some(change) = changes.next() => self.take_change(change, &mut listed).await,
             }
@@ -181,6 +229,7 @@ impl<S: Store> Allocs<S> {
                     self.remove(&uid).await;
                 }
                 self.contacted.send_if_modified(|open| !std::mem::replace(open, true));
+                self.collect();
             }
             Change::Gone(allocation) => {
                 if let Some(uid) = &allocation.metadata.uid {
@@ -211,6 +260,7 @@ impl<S: Store> Allocs<S> {
             // Only what the controller changed is worth a write: a status of our own is kept when it is accepted.
             if is_changed {
                 self.keep(uid).await;
+                self.follow_version(uid, &allocation);
             }
         } else if let Some(waiting) = self.waiting.get_mut(uid) {
             waiting.allocation = allocation;
@@ -231,12 +281,44 @@ impl<S: Store> Allocs<S> {
             self.begin(uid, allocation, &found).await;
             return;
         }
-        let is_being_read = self.waiting.values().any(|waiting| waiting.job == job);
+        self.read_job(&allocation, &job);
+        self.waiting.insert(uid.to_owned(), Waiting { allocation, job });
+    }
+
+    fn read_job(&mut self, allocation: &Arc<Allocation>, job: &JobKey) {
+        let is_being_read = self.waiting.values().any(|waiting| waiting.job == *job)
+            || self.runners.values().any(|runner| runner.awaits.as_ref() == Some(job));
         if !is_being_read {
-            let fetch = fetch_job(self.store.clone(), self.env.clone(), Arc::clone(&allocation), job.clone());
+            let fetch = fetch_job(self.store.clone(), self.env.clone(), Arc::clone(allocation), job.clone());
             self.fetches.spawn(fetch);
         }
-        self.waiting.insert(uid.to_owned(), Waiting { allocation, job });
+    }
+
+    /// An allocation may be moved to another version of its job that changes nothing its node acts on but policies.
+    fn follow_version(&mut self, uid: &str, allocation: &Arc<Allocation>) {
+        let job = job_key(allocation);
+        if self.runners.get(uid).is_none_or(|runner| runner.job == job || runner.awaits.as_ref() == Some(&job)) {
+            return;
+        }
+        if let Some(found) = self.jobs.get(&job).cloned() {
+            self.give_version(uid, &job, &found);
+            return;
+        }
+        self.read_job(allocation, &job);
+        if let Some(runner) = self.runners.get_mut(uid) {
+            runner.awaits = Some(job);
+        }
+    }
+
+    fn give_version(&mut self, uid: &str, key: &JobKey, job: &Arc<JobSpec>) {
+        let Some(runner) = self.runners.get_mut(uid) else { return };
+        (runner.job, runner.awaits) = (key.clone(), None);
+        runner.wanted.send_modify(|wanted| {
+            let found = job.groups.iter().find(|group| group.name == wanted.allocation.spec.group);
+            // A version without the group has none of its tasks either.
+            wanted.group = Arc::new(found.cloned().unwrap_or_default());
+            wanted.job = Arc::clone(job);
+        });
     }
 
     async fn take_job(&mut self, fetched: Result<Fetched, tokio::task::JoinError>) {
@@ -258,8 +340,31 @@ impl<S: Store> Allocs<S> {
             }
             Err(reason) => Err(reason),
         };
-        if let Ok(job) = &job {
-            self.jobs.insert(key, Arc::clone(job));
+        let followers: Vec<String> = self
+            .runners
+            .iter()
+            .filter(|(_, runner)| runner.awaits.as_ref() == Some(&key))
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        match &job {
+            Ok(job) => {
+                self.jobs.insert(key.clone(), Arc::clone(job));
+                for uid in followers {
+                    self.give_version(&uid, &key, job);
+                }
+            }
+            Err(reason) => {
+                for uid in followers {
+                    tracing::warn!(
+                        allocation = uid,
+                        reason,
+                        "its new version cannot be read: it stays with the old one"
+                    );
+                    if let Some(runner) = self.runners.get_mut(&uid) {
+                        runner.awaits = None;
+                    }
+                }
+            }
         }
         for uid in ready {
             let Some(Waiting { allocation, .. }) = self.waiting.remove(&uid) else { continue };
@@ -284,8 +389,29 @@ impl<S: Store> Allocs<S> {
             return;
         };
         let key = allocation.key();
-        let (wanted_sender, wanted) =
-            watch::channel(Wanted { allocation: Arc::clone(allocation), is_destroyed: false, reconnects: 0 });
+        let group = Arc::new(group.clone());
+        let stop_after = stop_after(&group);
+        let is_cut_off = past.silent_since.zip(stop_after).is_some_and(|(since, after)| {
+            Duration::try_from(self.env.clock.now().duration_since(since)).is_ok_and(|silent| silent > after)
+        });
+        let (wanted_sender, wanted) = watch::channel(Wanted {
+            allocation: Arc::clone(allocation),
+            job: Arc::clone(job),
+            group: Arc::clone(&group),
+            is_destroyed: false,
+            is_cut_off,
+            reconnects: 0,
+        });
+        let (to_runner, commands) = mpsc::channel(COMMAND_QUEUE);
+        self.directory.enter(
+            uid,
+            Listed {
+                key: key.clone(),
+                commands: to_runner,
+                dir: AllocDir::new(&self.env.alloc_dir, uid),
+                tasks: group.tasks.iter().map(|task| task.name.clone()).collect(),
+            },
+        );
         let ended = watch::Sender::new(false);
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), ended.subscribe());
         let runner = AllocRunner::new(AllocPlan {
@@ -295,8 +421,9 @@ impl<S: Store> Allocs<S> {
             admission: self.admission.clone(),
             previous_end: previous_end(self.store.clone(), Arc::clone(&self.ends), Arc::clone(&self.env)),
             job: Arc::clone(job),
-            group: Arc::new(group.clone()),
+            group,
             wanted,
+            commands,
             ended,
             shutdown: self.shutdown.clone(),
             restored: past.tasks,
@@ -307,7 +434,8 @@ impl<S: Store> Allocs<S> {
             runner.run().await;
             id
         });
-        self.runners.insert(uid.to_owned(), Runner { wanted: wanted_sender, key, job: job_key(allocation) });
+        let runner = Runner { wanted: wanted_sender, key, job: job_key(allocation), awaits: None, stop_after };
+        self.runners.insert(uid.to_owned(), runner);
     }
 
     /// Reports an allocation as failed that cannot be run here at all.
@@ -363,11 +491,73 @@ impl<S: Store> Allocs<S> {
     fn note_runner_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
         match ended {
             Ok(uid) => {
+                self.directory.leave(&uid);
                 if let Some(runner) = self.runners.remove(&uid) {
                     self.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&runner.key);
                 }
             }
             Err(error) => tracing::error!(error = %error, "an allocation's runner broke off"),
+        }
+    }
+
+    /// Ends what may not run this long without a controller; returns when the next one may have to end.
+    fn stop_cut_off(&self) -> Option<Duration> {
+        let tracked: BTreeMap<String, Duration> = self
+            .runners
+            .iter()
+            .filter(|(_, runner)| runner.wanted.borrow().is_to_run())
+            .filter_map(|(uid, runner)| Some((uid.clone(), runner.stop_after?)))
+            .collect();
+        let last_ok = *self.last_ok.borrow();
+        let grace = if last_ok.is_some() { Duration::ZERO } else { START_GRACE.saturating_sub(self.started.elapsed()) };
+        let silent_for = last_ok.unwrap_or(self.started).elapsed();
+        let CutOff { stop, wake_after } = cut_off(&tracked, silent_for, grace);
+        for uid in stop {
+            tracing::warn!(
+                allocation = uid,
+                ?silent_for,
+                "allocation ends: its node is without a controller for too long"
+            );
+            if let Some(runner) = self.runners.get(uid) {
+                runner.wanted.send_modify(|wanted| wanted.is_cut_off = true);
+            }
+        }
+        wake_after
+    }
+
+    /// Only where somebody may ask after a restart how long the silence was.
+    async fn keep_heartbeat(&self) {
+        let is_asked = self.runners.values().any(|runner| runner.stop_after.is_some());
+        if is_asked && let Err(error) = self.env.state.put_heartbeat(self.env.clock.now()).await {
+            tracing::warn!(error = %error, "the time of the heartbeat is not kept");
+        }
+    }
+
+    /// Gives up the oldest ended allocations while the node is above its limits.
+    fn collect(&self) {
+        let mut usage = disk_usage(&self.env.alloc_dir);
+        usage.live = self.runners.values().filter(|runner| !runner.wanted.borrow().is_destroyed).count();
+        let ended = self.reports.ended();
+        let mut candidates: BTreeSet<(Timestamp, &str)> = ended
+            .iter()
+            .filter(|(_, uid)| self.runners.get(uid).is_some_and(|runner| !runner.wanted.borrow().is_destroyed))
+            .map(|(at, uid)| (*at, uid.as_str()))
+            .collect();
+        while let Some(reason) = garbage_reason(&usage, &self.limits) {
+            let Some(uid) = oldest(&candidates).map(str::to_owned) else {
+                tracing::debug!(?reason, ?usage, "nothing is left to give up");
+                return;
+            };
+            tracing::info!(allocation = uid, ?reason, "an ended allocation is given up");
+            candidates.pop_first();
+            usage.live -= 1;
+            if let Some(runner) = self.runners.get(&uid) {
+                runner.wanted.send_modify(|wanted| wanted.is_destroyed = true);
+            }
+            if reason != GarbageReason::Count {
+                // What this one frees shows when it is gone; then the next look follows.
+                return;
+            }
         }
     }
 
@@ -385,10 +575,43 @@ impl<S: Store> Allocs<S> {
     }
 }
 
+/// How long a group's allocations may run without a controller.
+fn stop_after(group: &Group) -> Option<Duration> {
+    let block = group.disconnect.as_ref().and_then(|disconnect| disconnect.stop_on_client_after);
+    block.or(group.stop_after_client_disconnect).map(GoDuration::to_std)
+}
+
+/// How full the disk of the allocations is. A disk that cannot be asked counts as empty.
+fn disk_usage(path: &std::path::Path) -> NodeUsage {
+    let percent =
+        |free: u64, all: u64| if all == 0 { 0 } else { all.saturating_sub(free).saturating_mul(100).div_ceil(all) };
+    match rustix::fs::statvfs(path) {
+        Ok(found) => NodeUsage {
+            disk_percent: percent(found.f_bavail, found.f_blocks),
+            inode_percent: percent(found.f_favail, found.f_files),
+            live: 0,
+        },
+        Err(error) => {
+            tracing::warn!(error = %error, path = %path.display(), "the disk cannot be asked for its room");
+            NodeUsage::default()
+        }
+    }
+}
+
+async fn sleep_for(span: Option<Duration>) {
+    match span {
+        Some(span) => tokio::time::sleep(span).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Tells a runner what the controller has changed; false when the change was the agent's own or none.
 fn update(runner: &Runner, allocation: &Arc<Allocation>) -> bool {
     runner.wanted.send_if_modified(|wanted| {
         let known = &wanted.allocation;
+        if allocation.metadata.generation < known.metadata.generation {
+            return false;
+        }
         let is_same = known.spec == allocation.spec
             && known.metadata.deletion_timestamp == allocation.metadata.deletion_timestamp
             && controllers_mark(known) == controllers_mark(allocation);

@@ -104,6 +104,13 @@ impl EventSink {
         (Self { warnings, routine, clock, dropped: Arc::default() }, write)
     }
 
+    /// A sink that drops everything.
+    #[cfg(test)]
+    pub(crate) fn silent(clock: SharedClock) -> Self {
+        let ((warnings, _), (routine, _)) = (mpsc::channel(1), mpsc::channel(1));
+        Self { warnings, routine, clock, dropped: Arc::default() }
+    }
+
     /// Leaves an Event about an allocation.
     pub(crate) fn emit(&self, about: &Arc<Allocation>, reason: Reason, text: impl Into<String>) {
         let note = Note { about: Arc::clone(about), reason, text: text.into(), at: self.clock.now() };

@@ -11,6 +11,7 @@
 mod admission;
 mod alloc_runner;
 mod allocs;
+mod directory;
 mod dirs;
 mod drivers;
 mod environment;

@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use drover_api::client_node::Fingerprint;
+use drover_core::lifecycle::GarbageLimits;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
 use super::allocs::{Allocs, AllocsPlan};
+use super::directory::Directory;
 use super::drivers::{Drivers, Mock, RawExec, RawExecSettings};
 use super::environment;
 use super::events::EventSink;
@@ -108,7 +111,10 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
         alloc_dir: config.alloc_dir.clone(),
         fifo_dir: config.state_dir.join("fifos"),
         contacted: contacted.subscribe(),
+        garbage: Arc::new(Notify::new()),
     });
+    let last_ok = watch::Sender::new(None);
+    let directory = Directory::default();
     let sync = Sync {
         store: store.clone(),
         state,
@@ -128,9 +134,12 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
         node_name: name.clone(),
         contacted,
         shutdown: stop.clone(),
+        directory: directory.clone(),
+        limits: garbage_limits(&config),
+        last_ok: last_ok.subscribe(),
     });
     let registration =
-        Registration { store, clock, random, name, config, fingerprint, view, heartbeat_wanted, reachable };
+        Registration { store, clock, random, name, config, fingerprint, view, heartbeat_wanted, reachable, last_ok };
     registration.spawn(&stop, &mut loops);
     loops.spawn(until(stop.clone(), sync.run()));
     let recovered = allocs.restore(saved).await;
@@ -155,6 +164,7 @@ struct Registration<S> {
     view: watch::Sender<super::node::NodeView>,
     heartbeat_wanted: Arc<Notify>,
     reachable: Arc<Notify>,
+    last_ok: watch::Sender<Option<Instant>>,
 }
 
 impl<S: Store> Registration<S> {
@@ -169,7 +179,7 @@ impl<S: Store> Registration<S> {
             ttl: ttl.subscribe(),
             wanted: Arc::clone(&self.heartbeat_wanted),
             reachable: Arc::clone(&self.reachable),
-            last_ok: watch::Sender::new(None),
+            last_ok: self.last_ok,
         };
         let namespace = self.config.namespace.clone();
         loops.spawn(until(stop.clone(), heartbeat::follow_ttl(self.store.clone(), namespace, ttl)));
@@ -233,6 +243,14 @@ fn node_name(config: &AgentConfig) -> String {
     let name =
         config.node_name.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
     name.trim().to_lowercase()
+}
+
+fn garbage_limits(config: &AgentConfig) -> GarbageLimits {
+    GarbageLimits {
+        disk_percent: u64::from(config.gc.disk_usage_percent),
+        inode_percent: u64::from(config.gc.inode_usage_percent),
+        live: config.gc.max_allocs,
+    }
 }
 
 fn memory_for_allocations(fingerprint: &Fingerprint) -> i64 {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use drover_api::{Allocation, JobSpec};
+use jiff::Timestamp;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ use super::task_runner::TaskRecord;
 const ALLOCS: TableDefinition<&str, &[u8]> = TableDefinition::new("allocs");
 const TASKS: TableDefinition<&str, &[u8]> = TableDefinition::new("tasks");
 const JOBS: TableDefinition<&str, &[u8]> = TableDefinition::new("jobs");
+const LAST_HEARTBEAT: &str = "lastHeartbeat";
+const DYNAMIC_META: &str = "dynamicMeta";
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
 /// The layout of the records; a file of a newer layout is refused.
@@ -64,6 +67,10 @@ pub(crate) struct AllocRecord {
     pub(crate) acknowledged: Option<Report>,
 }
 
+/// What a store without a file keeps.
+#[cfg(test)]
+pub(crate) type Kept = std::sync::Arc<std::sync::Mutex<BTreeMap<String, Vec<u8>>>>;
+
 /// Everything that was in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Saved {
@@ -73,6 +80,10 @@ pub(crate) struct Saved {
     pub(crate) tasks: BTreeMap<String, BTreeMap<String, TaskRecord>>,
     /// By job key.
     pub(crate) jobs: BTreeMap<String, JobSpec>,
+    /// The last heartbeat that was accepted, as far as it was worth keeping.
+    pub(crate) last_heartbeat: Option<Timestamp>,
+    /// Node metadata set at run time; a null hides a static key.
+    pub(crate) dynamic_meta: BTreeMap<String, Option<String>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +91,7 @@ enum Table {
     Allocs,
     Tasks,
     Jobs,
+    Meta,
 }
 
 #[derive(Debug)]
@@ -135,6 +147,16 @@ impl StateStore {
         self.put(Table::Jobs, key.to_owned(), job).await
     }
 
+    /// Keeps the time of a heartbeat.
+    pub(crate) async fn put_heartbeat(&self, at: Timestamp) -> Result<(), StateError> {
+        self.put(Table::Meta, LAST_HEARTBEAT.to_owned(), &at).await
+    }
+
+    /// Keeps the node's metadata that was set at run time.
+    pub(crate) async fn put_dynamic_meta(&self, meta: &BTreeMap<String, Option<String>>) -> Result<(), StateError> {
+        self.put(Table::Meta, DYNAMIC_META.to_owned(), meta).await
+    }
+
     /// Forgets a version of a job.
     pub(crate) async fn delete_job(&self, key: &str) -> Result<(), StateError> {
         self.write(Change::Delete(Table::Jobs, key.to_owned())).await
@@ -143,6 +165,27 @@ impl StateStore {
     /// Forgets an allocation and its tasks.
     pub(crate) async fn forget(&self, uid: &str) -> Result<(), StateError> {
         self.write(Change::Forget(uid.to_owned())).await
+    }
+
+    /// A store without a thread, for runners under a paused clock: what it keeps is in the returned map, by table and key.
+    #[cfg(test)]
+    pub(crate) fn in_memory(tasks: &mut tokio::task::JoinSet<()>) -> (Self, Kept) {
+        let (writes, mut queue) = mpsc::channel::<Write>(QUEUE);
+        let kept = Kept::default();
+        let records = std::sync::Arc::clone(&kept);
+        tasks.spawn(async move {
+            while let Some(write) = queue.recv().await {
+                let mut records = records.lock().expect("no panic while it was held");
+                match write.change {
+                    Change::Put(table, key, value) => drop(records.insert(format!("{table:?}/{key}"), value)),
+                    Change::Delete(table, key) => drop(records.remove(&format!("{table:?}/{key}"))),
+                    Change::Forget(uid) => records.retain(|key, _| !key.contains(&uid)),
+                }
+                // A writer that was cancelled does not ask for the result.
+                drop(write.done.send(Ok(())));
+            }
+        });
+        (Self { path: PathBuf::from("/dev/null"), writes }, kept)
     }
 
     async fn put<T: Serialize + Sync>(&self, table: Table, key: String, value: &T) -> Result<(), StateError> {
@@ -165,8 +208,13 @@ fn read(database: &Database) -> Result<Saved, String> {
     check_layout(database)?;
     let text = |error: redb::Error| error.to_string();
     let transaction = database.begin_read().map_err(|error| text(error.into()))?;
-    let mut saved =
-        Saved { allocs: records(&transaction, ALLOCS)?, jobs: records(&transaction, JOBS)?, ..Saved::default() };
+    let mut saved = Saved {
+        allocs: records(&transaction, ALLOCS)?,
+        jobs: records(&transaction, JOBS)?,
+        last_heartbeat: meta_record(&transaction, LAST_HEARTBEAT)?,
+        dynamic_meta: meta_record(&transaction, DYNAMIC_META)?.unwrap_or_default(),
+        ..Saved::default()
+    };
     for (key, record) in records::<TaskRecord>(&transaction, TASKS)? {
         let Some((uid, task)) = key.split_once('/') else {
             return Err(format!("task record {key:?} has no allocation"));
@@ -225,6 +273,15 @@ fn records<T: DeserializeOwned>(
         .collect()
 }
 
+fn meta_record<T: DeserializeOwned>(transaction: &redb::ReadTransaction, key: &str) -> Result<Option<T>, String> {
+    let bytes = || -> Result<Option<Vec<u8>>, redb::Error> {
+        let table = transaction.open_table(META)?;
+        Ok(table.get(key)?.map(|value| value.value().to_vec()))
+    };
+    let bytes = bytes().map_err(|error| error.to_string())?;
+    bytes.map(|bytes| serde_json::from_slice(&bytes).map_err(|error| format!("record {key:?}: {error}"))).transpose()
+}
+
 fn write_all(path: &Path, database: Database, mut queue: mpsc::Receiver<Write>) {
     let mut database = Some(database);
     let mut batch = Vec::with_capacity(QUEUE);
@@ -261,11 +318,14 @@ fn commit<'a>(database: &Database, changes: impl Iterator<Item = &'a Change>) ->
         let mut allocs = transaction.open_table(ALLOCS)?;
         let mut tasks = transaction.open_table(TASKS)?;
         let mut jobs = transaction.open_table(JOBS)?;
+        let mut meta = transaction.open_table(META)?;
         for change in changes {
             match change {
                 Change::Put(Table::Allocs, key, value) => drop(allocs.insert(key.as_str(), value.as_slice())?),
                 Change::Put(Table::Tasks, key, value) => drop(tasks.insert(key.as_str(), value.as_slice())?),
                 Change::Put(Table::Jobs, key, value) => drop(jobs.insert(key.as_str(), value.as_slice())?),
+                Change::Put(Table::Meta, key, value) => drop(meta.insert(key.as_str(), value.as_slice())?),
+                Change::Delete(Table::Meta, key) => drop(meta.remove(key.as_str())?),
                 Change::Delete(Table::Allocs, key) => drop(allocs.remove(key.as_str())?),
                 Change::Delete(Table::Tasks, key) => drop(tasks.remove(key.as_str())?),
                 Change::Delete(Table::Jobs, key) => drop(jobs.remove(key.as_str())?),

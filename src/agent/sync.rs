@@ -118,9 +118,24 @@ impl Reports {
         self.wake.notify_one();
     }
 
+    /// The allocations whose end the API server has accepted, with nothing left to tell.
+    pub(crate) fn ended(&self) -> Vec<(jiff::Timestamp, String)> {
+        let entries = self.lock();
+        let settled = entries.iter().filter(|(_, entry)| entry.pending.is_none());
+        settled.filter_map(|(uid, entry)| Some((entry.acknowledged.as_ref()?.ended_at?, uid.clone()))).collect()
+    }
+
     /// Forgets an allocation.
     pub(crate) fn forget(&self, uid: &str) {
         self.lock().remove(uid);
+    }
+
+    /// The newest report of an allocation, sent or not.
+    #[cfg(test)]
+    pub(crate) fn latest(&self, uid: &str) -> Option<Report> {
+        let entries = self.lock();
+        let entry = entries.get(uid)?;
+        entry.pending.clone().or_else(|| entry.acknowledged.clone())
     }
 
     /// When the next send is due; none without a pending report.

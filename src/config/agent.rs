@@ -95,6 +95,9 @@ pub struct AgentConfig {
     /// Drivers to load or leave.
     #[serde(default)]
     pub driver: ListsConfig,
+    /// When ended allocations are given up.
+    #[serde(default)]
+    pub gc: GcConfig,
     /// Whether a new node takes allocations only after an operator has made it eligible.
     #[serde(default)]
     pub default_ineligible: bool,
@@ -182,6 +185,24 @@ pub struct HeartbeatConfig {
     pub ttl: Duration,
 }
 
+/// Limits above which the oldest ended allocations are given up.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GcConfig {
+    /// Allocations on the node, ended ones included.
+    pub max_allocs: usize,
+    /// Percent of the disk that holds their files.
+    pub disk_usage_percent: u8,
+    /// Percent of its inodes.
+    pub inode_usage_percent: u8,
+}
+
+impl Default for GcConfig {
+    fn default() -> Self {
+        Self { max_allocs: 50, disk_usage_percent: 80, inode_usage_percent: 70 }
+    }
+}
+
 impl Default for HeartbeatConfig {
     fn default() -> Self {
         Self { ttl: Duration::from_secs(10) }
@@ -235,6 +256,13 @@ impl AgentConfig {
         for (field, value) in [("heartbeat.ttl", self.heartbeat.ttl), ("maxKillTimeout", self.max_kill_timeout)] {
             if value.is_zero() {
                 return Err((field, "must be longer than 0s".to_owned()));
+            }
+        }
+        for (field, percent) in
+            [("gc.diskUsagePercent", self.gc.disk_usage_percent), ("gc.inodeUsagePercent", self.gc.inode_usage_percent)]
+        {
+            if percent > 100 {
+                return Err((field, format!("{percent} is no percentage: give 0 to 100")));
             }
         }
         if let Some(address) = &self.address

@@ -153,7 +153,7 @@ impl<'a> Node<'a> {
 
     /// Creates a version of a job with one group `g`.
     async fn job(&self, job: &str, r#type: JobType, group: Value) {
-        let mut whole = json!({"name": "g"});
+        let mut whole = json!({"name": "g", "migrate": {"minHealthyTime": "0s"}});
         for (name, value) in group.as_object().expect("an object") {
             whole[name] = value.clone();
         }

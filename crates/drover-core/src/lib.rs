@@ -4,11 +4,15 @@
 
 pub mod defaults;
 pub mod definition;
+pub mod deployment;
+pub mod health;
 pub mod ids;
 pub mod job_status;
 pub mod lifecycle;
 pub mod model;
 pub mod node;
 pub mod scheduler;
+pub mod settings;
 pub mod snapshot;
+pub mod usage;
 pub mod validate;

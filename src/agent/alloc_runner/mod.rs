@@ -5,21 +5,19 @@
 //!
 //! Invariants: no runner waits for the API server; `endedAt` is reported only when no process of the allocation is left.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::allocation::{ClientStatus, Health, TaskEvent, TaskEventType as Type, TaskRunState, TaskState};
+use drover_api::allocation::{Health, TaskEvent, TaskEventType as Type, TaskRunState, TaskState};
 use drover_api::group::Group;
-use drover_api::job::JobType;
 use drover_api::task::Task;
 use drover_api::{Allocation, JobSpec};
-use drover_core::lifecycle::{
-    Coordinator, DerivedStatus, KillCause, Progress, Reaction, RunState, Stage, StatusInput, TaskPlace, derive_status,
-    kill_stages, react,
-};
+use drover_core::lifecycle::{Coordinator, Progress, Reaction, TaskPlace, react};
+use futures::StreamExt;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -28,27 +26,54 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
 use super::dirs::AllocDir;
-use super::report::{self, Report};
+use super::report;
 use super::sync::Reports;
 use super::task_runner::event;
 use super::task_runner::{
-    KillOrder, Orders, RunnerEnv, TaskEnd, TaskPlan, TaskRecord, TaskRunner, TaskUpdate, place_of_task,
+    KillOrder, Orders, RunnerEnv, TaskCommand, TaskEnd, TaskPlan, TaskRecord, TaskRunner, TaskUpdate, Wires,
+    place_of_task,
 };
 
+mod control;
 mod hooks;
+mod judge;
+mod kill;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use control::{AllocCommand, RestartScope};
+
+use control::Errand;
+use judge::HealthWatch;
+use kill::Kill;
 
 /// Task states that wait for the runner; task runners wait when it is full.
 const UPDATE_QUEUE: usize = 64;
+/// Requests per task that wait; more are refused.
+const COMMAND_QUEUE: usize = 8;
 
 /// What the agent wants of an allocation's runner now.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     /// The object as last seen.
     pub(crate) allocation: Arc<Allocation>,
-    /// The object is gone: nothing of it may stay, neither process nor file.
+    /// Its job, in the version that it runs.
+    pub(crate) job: Arc<JobSpec>,
+    /// Its group in that version.
+    pub(crate) group: Arc<Group>,
+    /// Nothing of it may stay, neither process nor file: the object is gone, or the node needs the room.
     pub(crate) is_destroyed: bool,
+    /// The node has been without a controller for longer than the group allows.
+    pub(crate) is_cut_off: bool,
     /// The controller holds it for unknown and has taken our node back.
     pub(crate) reconnects: u32,
+}
+
+impl Wanted {
+    /// Whether its tasks are to run.
+    pub(crate) fn is_to_run(&self) -> bool {
+        !self.is_destroyed && !self.is_cut_off && report::is_wanted(&self.allocation)
+    }
 }
 
 /// Held by whatever still has to find its process again; when the last one is dropped, all have been found or given up.
@@ -67,6 +92,8 @@ pub(crate) struct AllocPlan {
     pub(crate) job: Arc<JobSpec>,
     pub(crate) group: Arc<Group>,
     pub(crate) wanted: watch::Receiver<Wanted>,
+    /// What people ask of it.
+    pub(crate) commands: mpsc::Receiver<AllocCommand>,
     /// Tells whether the allocation has ended here.
     pub(crate) ended: watch::Sender<bool>,
     pub(crate) shutdown: CancellationToken,
@@ -85,20 +112,17 @@ pub(crate) struct AllocRunner {
     states: BTreeMap<String, TaskState>,
     coordinator: Coordinator,
     orders: watch::Sender<Orders>,
+    /// The runners of its tasks, for requests.
+    commands: BTreeMap<String, mpsc::Sender<TaskCommand>>,
     kill: Option<Kill>,
     health: Option<Health>,
+    watch: HealthWatch,
+    max_run_exceeded: bool,
+    /// It was to end already when an earlier life of the agent ended.
+    is_leftover: bool,
     reconnects: u32,
-    /// Said on every task beside what the task's runner says.
-    reconnected: Option<TaskEvent>,
-}
-
-/// A kill under way: stage after stage.
-#[derive(Debug)]
-struct Kill {
-    starts_at: Option<Instant>,
-    stages: VecDeque<Vec<String>>,
-    current: Vec<String>,
-    order: KillOrder,
+    /// Said of each task by the allocation, beside what the task's own runner says.
+    said: BTreeMap<String, Vec<TaskEvent>>,
 }
 
 /// How the life of an allocation was left.
@@ -134,7 +158,7 @@ impl AllocRunner {
             .collect();
         let acknowledged = plan.reports.record(&plan.uid).and_then(|record| record.acknowledged);
         let health = acknowledged.and_then(|report| report.health);
-        let orders = watch::Sender::new(Orders::default());
+        let orders = watch::Sender::new(Orders::new(Arc::clone(&plan.job), Arc::clone(&plan.group)));
         Self {
             plan,
             dir,
@@ -143,10 +167,14 @@ impl AllocRunner {
             states,
             coordinator,
             orders,
+            commands: BTreeMap::new(),
             kill: None,
             health,
+            watch: HealthWatch::default(),
+            max_run_exceeded: false,
+            is_leftover: false,
             reconnects: 0,
-            reconnected: None,
+            said: BTreeMap::new(),
         }
     }
 
@@ -169,6 +197,7 @@ impl AllocRunner {
                 biased;
                 () = shutdown.cancelled() => return,
                 changed = wanted.changed() => if changed.is_err() { return },
+                Some(command) = self.plan.commands.recv() => command.refuse(),
             }
         }
     }
@@ -179,6 +208,8 @@ impl AllocRunner {
             self.note_never_started();
             return Left::Ended;
         }
+        self.is_leftover = !is_new && !self.is_wanted();
+        self.track_health();
         let prepared = if self.is_wanted() { self.prepare().await } else { Prepared::Go };
         match prepared {
             Prepared::Detached => Left::Detached,
@@ -192,17 +223,28 @@ impl AllocRunner {
     }
 
     /// The prerun hooks; a stop or the end of the agent cuts them short.
-    async fn prepare(&self) -> Prepared {
-        let mut wanted = self.plan.wanted.clone();
-        tokio::select! {
+    async fn prepare(&mut self) -> Prepared {
+        let (mut wanted, shutdown) = (self.plan.wanted.clone(), self.plan.shutdown.clone());
+        // The hooks borrow the rest of the plan meanwhile.
+        let mut refused = std::mem::replace(&mut self.plan.commands, mpsc::channel(1).1);
+        let refuse = async {
+            while let Some(command) = refused.recv().await {
+                command.refuse();
+            }
+            std::future::pending::<()>().await;
+        };
+        let prepared = tokio::select! {
             biased;
-            () = self.plan.shutdown.cancelled() => Prepared::Detached,
-            _ = wanted.wait_for(|wanted| wanted.is_destroyed || !report::is_wanted(&wanted.allocation)) => Prepared::Stopped,
+            () = shutdown.cancelled() => Prepared::Detached,
+            _ = wanted.wait_for(|wanted| !wanted.is_to_run()) => Prepared::Stopped,
             result = hooks::prerun(&self.plan, &self.dir) => match result {
                 Ok(()) => Prepared::Go,
                 Err(error) => Prepared::Failed(error.to_string()),
             },
-        }
+            () = refuse => Prepared::Detached,
+        };
+        self.plan.commands = refused;
+        prepared
     }
 
     /// Nothing of it is started, and what runs of an earlier life is ended.
@@ -219,7 +261,7 @@ impl AllocRunner {
             }
             return Left::Ended;
         }
-        self.start_kill(KillOrder { events: vec![said], skip_delay: true, fails: true });
+        self.start_kill(KillOrder { events: vec![said], skip_delay: true, fails: true, is_cleanup: true });
         self.run_tasks().await
     }
 
@@ -232,28 +274,14 @@ impl AllocRunner {
     }
 
     async fn run_tasks(&mut self) -> Left {
-        let recovering = self.plan.recovering.take();
         let (updates, mut changes) = mpsc::channel(UPDATE_QUEUE);
-        let mut runners: JoinSet<TaskEnd> = JoinSet::new();
         if !self.is_wanted() {
             self.orders.send_modify(|orders| orders.is_stopped = true);
         }
         self.order_gates();
-        for (name, task) in &self.tasks {
-            let plan = TaskPlan {
-                uid: self.plan.uid.clone(),
-                allocation: self.allocation(),
-                job: Arc::clone(&self.plan.job),
-                group: Arc::clone(&self.plan.group),
-                task: Arc::clone(task),
-                dir: self.dir.clone(),
-                restored: self.plan.restored.get(name).cloned(),
-                recovering: recovering.clone(),
-            };
-            let (env, orders) = (Arc::clone(&self.plan.env), self.orders.subscribe());
-            runners.spawn(TaskRunner::new(env, plan, orders, updates.clone(), self.plan.shutdown.clone()).run());
-        }
-        drop((updates, recovering));
+        let mut runners = self.start_task_runners(updates);
+        let mut errands: FuturesUnordered<Errand> = FuturesUnordered::new();
+        let max_run = self.max_run_deadline();
         let mut wanted = self.plan.wanted.clone();
         wanted.mark_changed();
         let mut left = Left::Ended;
@@ -268,38 +296,106 @@ impl AllocRunner {
                         tracing::error!(error = %error, allocation = self.plan.uid, "a task runner broke off");
                         left = Left::Detached;
                     }
-                    None => return left,
+                    None => break,
                 },
                 Ok(()) = wanted.changed() => {
                     let now = wanted.borrow_and_update().clone();
                     self.take_wanted(&now);
                 }
-                () = sleep_until(self.kill.as_ref().and_then(|kill| kill.starts_at)) => {
-                    if let Some(kill) = &mut self.kill {
-                        kill.starts_at = None;
-                    }
-                    self.kill_next_stage();
+                Some(command) = self.plan.commands.recv() => errands.extend(self.take_command(command)),
+                Some(()) = errands.next() => {}
+                () = sleep_until(self.kill.as_ref().and_then(|kill| kill.starts_at)) => self.end_shutdown_delay(),
+                () = sleep_until(self.watch.wake_at) => self.report(),
+                () = sleep_until(max_run), if !self.max_run_exceeded => {
+                    self.end_run_time();
+                    self.report();
                 }
             }
         }
+        self.commands.clear();
+        // Whoever asked the tasks gets an answer: their runners are gone.
+        while errands.next().await.is_some() {}
+        left
+    }
+
+    fn start_task_runners(&mut self, updates: mpsc::Sender<TaskUpdate>) -> JoinSet<TaskEnd> {
+        let recovering = self.plan.recovering.take();
+        let mut runners = JoinSet::new();
+        for (name, task) in &self.tasks {
+            let (to_task, commands) = mpsc::channel(COMMAND_QUEUE);
+            self.commands.insert(name.clone(), to_task);
+            let plan = TaskPlan {
+                uid: self.plan.uid.clone(),
+                allocation: self.allocation(),
+                job: Arc::clone(&self.plan.job),
+                group: Arc::clone(&self.plan.group),
+                task: Arc::clone(task),
+                dir: self.dir.clone(),
+                restored: self.plan.restored.get(name).cloned(),
+                recovering: recovering.clone(),
+            };
+            let wires = Wires {
+                orders: self.orders.subscribe(),
+                commands,
+                updates: updates.clone(),
+                shutdown: self.plan.shutdown.clone(),
+            };
+            runners.spawn(TaskRunner::new(Arc::clone(&self.plan.env), plan, wires).run());
+        }
+        runners
+    }
+
+    /// When the longest permitted run is over, counted from the creation of the object.
+    fn max_run_deadline(&self) -> Option<Instant> {
+        let longest = self.plan.group.max_run_duration?.to_std();
+        let created = self.allocation().metadata.creation_timestamp.as_ref().map(|time| time.0)?;
+        let spent = Duration::try_from(self.now().duration_since(created)).unwrap_or_default();
+        Some(Instant::now() + longest.saturating_sub(spent))
     }
 
     fn take_wanted(&mut self, wanted: &Wanted) {
         if wanted.reconnects > self.reconnects {
             self.reconnects = wanted.reconnects;
-            self.reconnected = Some(event::plain(Type::Reconnected, self.now(), "agent is connected again"));
+            let reconnected = event::plain(Type::Reconnected, self.now(), "agent is connected again");
+            for name in self.tasks.keys() {
+                self.said.entry(name.clone()).or_default().push(reconnected.clone());
+            }
         }
+        if !Arc::ptr_eq(&wanted.group, &self.plan.group) {
+            self.adopt_version(wanted);
+        }
+        self.follow_deployment();
         self.report();
-        let is_stopped = wanted.is_destroyed || !report::is_wanted(&wanted.allocation);
+        let is_stopped = !wanted.is_to_run();
         if is_stopped && !self.orders.borrow().is_stopped {
             self.plan.admission.mark_stopping(&self.plan.uid);
             self.orders.send_modify(|orders| orders.is_stopped = true);
         }
+        let skip_delay = wanted.allocation.spec.desired_transition.no_shutdown_delay || wanted.is_destroyed;
+        if skip_delay && is_stopped {
+            self.orders.send_if_modified(|orders| !std::mem::replace(&mut orders.skip_delay, true));
+            self.end_shutdown_delay();
+        }
         if is_stopped && self.kill.is_none() && !self.is_over() {
-            let skip_delay = wanted.allocation.spec.desired_transition.no_shutdown_delay || wanted.is_destroyed;
-            self.start_kill(KillOrder { events: vec![self.killing()], skip_delay, fails: false });
+            let reason = if wanted.is_cut_off { "no controller for longer than the group allows" } else { "" };
+            let events = if self.is_leftover { Vec::new() } else { vec![self.killing(reason)] };
+            self.start_kill(KillOrder { events, skip_delay, fails: false, is_cleanup: self.is_leftover });
             self.report();
         }
+    }
+
+    /// Takes over the policies of another version of the job. A task that it lacks fails.
+    fn adopt_version(&mut self, wanted: &Wanted) {
+        (self.plan.job, self.plan.group) = (Arc::clone(&wanted.job), Arc::clone(&wanted.group));
+        let is_gone = |name: &&String| !wanted.group.tasks.iter().any(|task| task.name == **name);
+        let gone: Vec<String> = self.tasks.keys().filter(is_gone).cloned().collect();
+        let version = wanted.allocation.spec.job_version;
+        let said = self.killing(&format!("version {version} of the job has no such task"));
+        let order = KillOrder { events: vec![said], skip_delay: true, fails: true, is_cleanup: false };
+        self.orders.send_modify(|orders| {
+            (orders.job, orders.group) = (Arc::clone(&wanted.job), Arc::clone(&wanted.group));
+            orders.kills.extend(gone.into_iter().map(|name| (name, order.clone())));
+        });
     }
 
     /// Takes in a task's new state and draws the consequences.
@@ -321,62 +417,6 @@ impl AllocRunner {
         }
     }
 
-    fn end_group(&mut self, cause: &KillCause, live: &[String]) {
-        if self.kill.is_some() {
-            return;
-        }
-        let now = self.now();
-        let said = match cause {
-            KillCause::LeaderDead { .. } => event::plain(Type::LeaderTaskDead, now, "leader ended"),
-            KillCause::SiblingFailed { task } => {
-                event::plain(Type::SiblingTaskFailed, now, format!("task {task} of the group failed"))
-            }
-            KillCause::MainTasksDead => event::plain(Type::MainTasksDead, now, "only helper tasks left"),
-        };
-        tracing::info!(allocation = self.plan.uid, cause = %said.r#type, tasks = ?live, "tasks are ended");
-        self.start_kill(KillOrder { events: vec![said, self.killing()], skip_delay: false, fails: false });
-    }
-
-    fn start_kill(&mut self, order: KillOrder) {
-        let delay = self.plan.group.shutdown_delay.unwrap_or_default().to_std();
-        let delay = if order.skip_delay { Duration::ZERO } else { delay };
-        let stages = kill_stages(&self.places).into();
-        let starts_at = (!delay.is_zero()).then(|| Instant::now() + delay);
-        self.kill = Some(Kill { starts_at, stages, current: Vec::new(), order });
-        if starts_at.is_none() {
-            self.kill_next_stage();
-        }
-    }
-
-    /// Goes on with the next stage once all tasks of this one are dead.
-    fn advance_kill(&mut self) {
-        let Some(kill) = &self.kill else { return };
-        let is_done =
-            kill.current.iter().all(|name| self.states.get(name).is_none_or(|it| it.state == TaskRunState::Dead));
-        if kill.starts_at.is_none() && is_done {
-            self.kill_next_stage();
-        }
-    }
-
-    fn kill_next_stage(&mut self) {
-        let Some(kill) = &mut self.kill else { return };
-        while let Some(stage) = kill.stages.pop_front() {
-            let live: Vec<String> = stage
-                .into_iter()
-                .filter(|name| self.states.get(name).is_some_and(|it| it.state != TaskRunState::Dead))
-                .collect();
-            if live.is_empty() {
-                continue;
-            }
-            let order = kill.order.clone();
-            self.orders
-                .send_modify(|orders| orders.kills.extend(live.iter().map(|name| (name.clone(), order.clone()))));
-            kill.current = live;
-            return;
-        }
-        kill.current.clear();
-    }
-
     fn order_gates(&mut self) {
         let gates = self.coordinator.observe(&self.progress());
         self.orders.send_if_modified(|orders| std::mem::replace(&mut orders.gates, gates) != gates);
@@ -394,6 +434,7 @@ impl AllocRunner {
         self.plan.admission.release(&self.plan.uid);
         self.report();
         self.plan.ended.send_replace(true);
+        self.plan.env.garbage.notify_one();
     }
 
     /// Tasks that never had a runner have no record yet; without one a restarted agent would run them.
@@ -418,100 +459,9 @@ impl AllocRunner {
         tracing::info!(allocation = uid, "allocation is destroyed");
     }
 
-    /// Leaves a report of how the allocation fares now.
-    fn report(&mut self) {
-        let report = self.make_report();
-        self.plan.reports.put(&self.plan.uid, report);
-    }
-
-    fn make_report(&mut self) -> Report {
-        let progress: Vec<Progress> = self.progress().into_values().collect();
-        let derived = derive_status(&StatusInput { tasks: &progress, ..StatusInput::default() });
-        let (status, description) = derived.unwrap_or((DerivedStatus::Pending, "no task started"));
-        let health_matters = matches!(self.plan.job.r#type, JobType::Service | JobType::System);
-        let allocation = self.allocation();
-        // A deployment's verdict stays as it was given; without one a failed allocation is not healthy any more.
-        let is_open = self.health.as_ref().is_none_or(|health| {
-            health.healthy && allocation.spec.deployment_name.is_empty() && status == DerivedStatus::Failed
-        });
-        if health_matters && is_open {
-            self.health = self.verdict(status);
-        }
-        Report {
-            generation: allocation.metadata.generation.unwrap_or_default(),
-            client_status: match status {
-                DerivedStatus::Pending => ClientStatus::Pending,
-                DerivedStatus::Running => ClientStatus::Running,
-                DerivedStatus::Complete => ClientStatus::Complete,
-                DerivedStatus::Failed => ClientStatus::Failed,
-            },
-            description: description.to_owned(),
-            task_states: self.states.iter().map(|(name, state)| (name.clone(), self.with_reconnect(state))).collect(),
-            health: self.health.clone(),
-            ended_at: self.ended_at(),
-            health_matters,
-            stopping: !self.is_wanted() && !status.is_terminal(),
-        }
-    }
-
-    fn with_reconnect(&self, state: &TaskState) -> TaskState {
-        let mut state = state.clone();
-        if let Some(reconnected) = &self.reconnected {
-            event::insert(&mut state.events, reconnected.clone());
-        }
-        state
-    }
-
-    /// Without a deployment an allocation is healthy as soon as its tasks run; a failed one is not.
-    fn verdict(&self, status: DerivedStatus) -> Option<Health> {
-        let is_up = |name: &str, state: &TaskState| match self.places.get(name).map(|place| place.stage) {
-            Some(Stage::Poststop | Stage::PoststartEphemeral) | None => true,
-            Some(Stage::PrestartEphemeral) => state.state == TaskRunState::Dead && !state.failed,
-            Some(Stage::Main | Stage::PrestartSidecar | Stage::PoststartSidecar) => {
-                state.state == TaskRunState::Running
-            }
-        };
-        let healthy = match status {
-            DerivedStatus::Failed => false,
-            DerivedStatus::Running if self.states.iter().all(|(name, state)| is_up(name, state)) => true,
-            DerivedStatus::Running | DerivedStatus::Pending | DerivedStatus::Complete => return None,
-        };
-        let deployment_name = self.allocation().spec.deployment_name.clone();
-        Some(Health { healthy, timestamp: self.now(), deployment_name })
-    }
-
-    /// The last end of its tasks, once all have ended.
-    fn ended_at(&self) -> Option<Timestamp> {
-        let all_dead = self.states.values().all(|state| state.state == TaskRunState::Dead);
-        all_dead.then(|| self.states.values().filter_map(|state| state.finished_at).max().unwrap_or_else(|| self.now()))
-    }
-
-    fn is_over(&self) -> bool {
-        self.states.values().all(|state| state.state == TaskRunState::Dead)
-    }
-
-    fn progress(&self) -> BTreeMap<String, Progress> {
-        self.states
-            .iter()
-            .map(|(name, task)| {
-                let state = match task.state {
-                    TaskRunState::Pending => RunState::Pending,
-                    TaskRunState::Running => RunState::Running,
-                    TaskRunState::Dead => RunState::Dead,
-                };
-                (name.clone(), Progress { state, failed: task.failed })
-            })
-            .collect()
-    }
-
-    /// Its text is completed by each task, which alone knows its timeout.
-    fn killing(&self) -> TaskEvent {
-        event::plain(Type::Killing, self.now(), "")
-    }
-
-    fn is_wanted(&self) -> bool {
-        let wanted = self.plan.wanted.borrow();
-        !wanted.is_destroyed && report::is_wanted(&wanted.allocation)
+    /// Without a reason its text is completed by each task, which alone knows its timeout.
+    fn killing(&self, reason: &str) -> TaskEvent {
+        event::plain(Type::Killing, self.now(), reason)
     }
 
     fn allocation(&self) -> Arc<Allocation> {

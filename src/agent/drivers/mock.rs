@@ -1,7 +1,7 @@
 //! Driver `mock`: runs nothing and behaves as its settings say. For tests and for nodes that only measure.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::GoDuration;
@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::{Driver, DriverError, ExitResult, FsIsolation, Running, StartError, StartRequest, TaskHandle};
 use crate::supervisor::protocol::Exit;
@@ -20,12 +21,24 @@ use crate::supervisor::protocol::Exit;
 struct Stop {
     signal: i32,
     grace: Duration,
+    at: Instant,
+}
+
+/// A task that pretends to run.
+#[derive(Clone, Debug)]
+struct MockTask {
+    config: Config,
+    started: Instant,
+    stop: watch::Sender<Option<Stop>>,
 }
 
 /// The driver. Clones share their tasks, so that a test can restart an agent around it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mock {
-    tasks: Arc<Mutex<BTreeMap<String, watch::Sender<Option<Stop>>>>>,
+    tasks: Arc<Mutex<BTreeMap<String, MockTask>>>,
+    /// The names of the tasks that were started, in their order.
+    #[cfg(test)]
+    starts: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -39,6 +52,7 @@ struct Config {
     exit_signal: i32,
     exit_err_msg: String,
     kill_after: Option<GoDuration>,
+    signal_error: String,
 }
 
 impl Mock {
@@ -59,22 +73,43 @@ impl Mock {
                 StartError::Invalid(error)
             });
         }
-        let (stop, stopped) = watch::channel(None);
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).insert(request.id.clone(), stop);
+        #[cfg(test)]
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner).push(request.task.clone());
+        let task = MockTask { config, started: Instant::now(), stop: watch::Sender::new(None) };
+        self.lock().insert(request.id.clone(), task.clone());
         let handle = TaskHandle { id: request.id, driver: Value::Null };
-        Ok(Running { handle, ended: run(config, stopped).boxed() })
+        Ok(Running { handle, ended: run(task).boxed() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, MockTask>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tasks that were started, in their order.
+    #[cfg(test)]
+    pub(crate) fn starts(&self) -> Vec<String> {
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// As a reboot of the machine: nothing that ran is there any more.
+    #[cfg(test)]
+    pub(crate) fn lose_all(&self) {
+        self.lock().clear();
     }
 }
 
-async fn run(config: Config, mut stopped: watch::Receiver<Option<Stop>>) -> ExitResult {
+/// Its end follows from its start alone, so that a later agent sees the same one.
+async fn run(task: MockTask) -> ExitResult {
+    let MockTask { config, started, stop } = task;
     let own_end = async {
-        tokio::time::sleep(config.run_for.unwrap_or_default().to_std()).await;
+        tokio::time::sleep_until(started + config.run_for.unwrap_or_default().to_std()).await;
         match (config.exit_signal, config.exit_err_msg.as_str()) {
             (0, "") => Exit::code(config.exit_code),
             (0, error) => Exit::unknown(error),
             (signal, _) => Exit::signal(signal),
         }
     };
+    let mut stopped = stop.subscribe();
     let stop = async {
         match stopped.wait_for(Option::is_some).await.ok().and_then(|stop| *stop) {
             Some(stop) => stop,
@@ -85,12 +120,12 @@ async fn run(config: Config, mut stopped: watch::Receiver<Option<Stop>>) -> Exit
         biased;
         stop = stop => {
             let ignored_for = config.kill_after.unwrap_or_default().to_std();
-            tokio::time::sleep(ignored_for.min(stop.grace)).await;
+            tokio::time::sleep_until(stop.at + ignored_for.min(stop.grace)).await;
             Exit::signal(if ignored_for > stop.grace { libc::SIGKILL } else { stop.signal })
         }
         exit = own_end => exit,
     };
-    ExitResult { exit, oom_killed: false }
+    ExitResult { exit, ..ExitResult::default() }
 }
 
 impl Driver for Mock {
@@ -110,20 +145,27 @@ impl Driver for Mock {
         self.start_task(request).boxed()
     }
 
-    /// A mock task lives in its agent and ends with it.
-    fn recover(&self, _: TaskHandle) -> BoxFuture<'_, Option<Running>> {
-        std::future::ready(None).boxed()
+    /// A mock task lives in its agent and ends with it, but for agents that share the driver.
+    fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>> {
+        let found = self.lock().get(&handle.id).cloned();
+        std::future::ready(found.map(|task| Running { handle, ended: run(task).boxed() })).boxed()
     }
 
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
-        if let Some(task) = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(id) {
-            task.send_replace(Some(Stop { signal, grace }));
+        if let Some(task) = self.lock().get(id) {
+            task.stop.send_replace(Some(Stop { signal, grace, at: Instant::now() }));
         }
         std::future::ready(Ok(())).boxed()
     }
 
+    fn signal<'a>(&'a self, id: &'a str, _: i32) -> BoxFuture<'a, Result<(), DriverError>> {
+        let error = self.lock().get(id).map(|task| task.config.signal_error.clone()).unwrap_or_default();
+        let result = if error.is_empty() { Ok(()) } else { Err(DriverError(error)) };
+        std::future::ready(result).boxed()
+    }
+
     fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.lock().remove(id);
         std::future::ready(Ok(())).boxed()
     }
 }

@@ -119,6 +119,8 @@ pub(crate) trait Driver: Debug + Send + Sync {
     fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>>;
     /// Asks a task to end, and ends it and its children after the grace. Returns at once.
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>>;
+    /// Sends a signal to a running task.
+    fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>>;
     /// Forgets a task that has ended.
     fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>>;
 }

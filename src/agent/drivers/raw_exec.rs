@@ -194,6 +194,10 @@ impl Driver for RawExec {
             .boxed()
     }
 
+    fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>> {
+        async move { self.supervisor.signal(id, signal).await.map_err(|error| DriverError(error.to_string())) }.boxed()
+    }
+
     fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
         async move { self.supervisor.acknowledge(id).await.map_err(|error| DriverError(error.to_string())) }.boxed()
     }

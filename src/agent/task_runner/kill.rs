@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use drover_api::allocation::{TaskEvent, TaskEventType as Type};
 
-use super::{KillOrder, TaskRunner, event};
+use super::{CommandError, KillOrder, TaskRunner, event};
 use crate::agent::drivers::{Driver, ExitResult, Running, signal_number};
 use crate::supervisor::protocol::Exit;
 
@@ -24,6 +24,7 @@ impl TaskRunner {
 
     /// Ends a running task and records how it ended.
     pub(super) async fn kill(&mut self, mut running: Running) {
+        self.adopt_version();
         let order = self.kill_order();
         self.note_order(&order).await;
         let ended_meanwhile = self.delay(&order, &mut running).await;
@@ -34,6 +35,30 @@ impl TaskRunner {
             (None, None) => running.ended.await,
         };
         self.note_end(&result).await;
+    }
+
+    /// Ends a run that another one is to follow.
+    pub(super) async fn end_for_restart(&mut self, mut running: Running) {
+        self.note_restart_request();
+        self.tell().await;
+        let result = match self.driver.clone() {
+            Some(driver) => self.stop(&*driver, &mut running).await,
+            None => running.ended.await,
+        };
+        self.note_end(&result).await;
+    }
+
+    /// Sends a signal to the running task.
+    pub(super) async fn signal(&mut self, name: &str, id: &str) -> Result<(), CommandError> {
+        let said = event::plain(Type::Signaling, self.env.clock.now(), format!("sending {name}"));
+        self.push(said);
+        self.tell().await;
+        match &self.driver {
+            Some(driver) => {
+                driver.signal(id, signal_number(name)).await.map_err(|error| CommandError::Driver(error.to_string()))
+            }
+            None => Err(CommandError::NotRunning),
+        }
     }
 
     /// A kill of a task that does not run: it ends without an end of a process.
@@ -62,20 +87,21 @@ impl TaskRunner {
             return None;
         }
         let now = self.env.clock.now();
-        let (r#type, verb) = if order.skip_delay {
-            (Type::SkippingShutdownDelay, "left out")
-        } else {
-            (Type::WaitingForShutdownDelay, "waiting")
-        };
+        let skip = order.skip_delay || self.orders.borrow().skip_delay;
+        let (r#type, verb) =
+            if skip { (Type::SkippingShutdownDelay, "left out") } else { (Type::WaitingForShutdownDelay, "waiting") };
         let said = event::plain(r#type, now, format!("shutdown delay of {}s: {verb}", delay.as_secs_f64()));
         self.push(TaskEvent { delay: Some(delay.into()), ..said });
         self.tell().await;
-        if order.skip_delay {
+        if skip {
             return None;
         }
+        let mut orders = self.orders.clone();
         tokio::select! {
             biased;
             result = &mut running.ended => Some(result),
+            // Without the allocation's runner nobody can leave the rest of the delay out.
+            Ok(_) = orders.wait_for(|orders| orders.skip_delay) => None,
             () = tokio::time::sleep(delay) => None,
         }
     }
@@ -99,12 +125,13 @@ impl TaskRunner {
         }
     }
 
-    fn kill_order(&self) -> KillOrder {
+    pub(super) fn kill_order(&self) -> KillOrder {
         let orders = self.orders.borrow();
         orders.kills.get(&self.plan.task.name).cloned().unwrap_or_else(|| KillOrder {
             events: Vec::new(),
             skip_delay: false,
             fails: false,
+            is_cleanup: false,
         })
     }
 }

@@ -11,14 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::allocation::{TaskEvent, TaskRunState, TaskState};
+use drover_api::allocation::{TaskEvent, TaskEventType, TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::task::Task;
 use drover_api::{Allocation, JobSpec};
 use drover_core::lifecycle::{Decision, ExitFacts, Gates, RestartTracker, Stage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::dirs::AllocDir;
@@ -29,7 +29,7 @@ use super::random::Random;
 use super::state::StateStore;
 use crate::clock::SharedClock;
 
-pub(crate) use policy::place as place_of_task;
+pub(crate) use policy::{place as place_of_task, progress as progress_of};
 
 pub(crate) mod event;
 mod hooks;
@@ -55,6 +55,8 @@ pub(crate) struct RunnerEnv {
     pub(crate) fifo_dir: PathBuf,
     /// Opens when the first list of allocations was applied.
     pub(crate) contacted: watch::Receiver<bool>,
+    /// Told when an allocation has ended: the node may have to give up an old one.
+    pub(crate) garbage: Arc<Notify>,
 }
 
 impl RunnerEnv {
@@ -87,11 +89,17 @@ pub(crate) struct KillOrder {
     pub(crate) skip_delay: bool,
     /// The task counts as failed.
     pub(crate) fails: bool,
+    /// Nothing is said of the kill itself: it only cleans up.
+    pub(crate) is_cleanup: bool,
 }
 
 /// What the allocation's runner wants of its tasks now.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Orders {
+    /// The job in the version that the allocation has now.
+    pub(crate) job: Arc<JobSpec>,
+    /// Its group in that version.
+    pub(crate) group: Arc<Group>,
     /// The gates that are open.
     pub(crate) gates: Gates,
     /// Kills by task name.
@@ -100,6 +108,86 @@ pub(crate) struct Orders {
     pub(crate) is_stopped: bool,
     /// No task waits for another run any more.
     pub(crate) is_released: bool,
+    /// Shutdown delays are left out from now on.
+    pub(crate) skip_delay: bool,
+}
+
+impl Orders {
+    /// All gates shut and nothing else.
+    pub(crate) fn new(job: Arc<JobSpec>, group: Arc<Group>) -> Self {
+        Self {
+            job,
+            group,
+            gates: Gates::default(),
+            kills: BTreeMap::new(),
+            is_stopped: false,
+            is_released: false,
+            skip_delay: false,
+        }
+    }
+}
+
+/// Whether a dead task is started again too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Force {
+    Yes,
+    No,
+}
+
+/// A request to a task's runner.
+#[derive(Debug)]
+pub(crate) enum TaskCommand {
+    /// Ends the run and starts another one.
+    Restart { force: Force, answer: oneshot::Sender<Result<(), CommandError>> },
+    /// Sends a signal by its name.
+    Signal { signal: String, answer: oneshot::Sender<Result<(), CommandError>> },
+    /// Asks where the process is.
+    Locate { answer: oneshot::Sender<Result<TaskHandle, CommandError>> },
+}
+
+impl TaskCommand {
+    /// There is no process.
+    fn refuse(self) {
+        // Who has gone does not ask for the answer.
+        match self {
+            Self::Restart { answer, .. } | Self::Signal { answer, .. } => {
+                drop(answer.send(Err(CommandError::NotRunning)));
+            }
+            Self::Locate { answer } => drop(answer.send(Err(CommandError::NotRunning))),
+        }
+    }
+}
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CommandError {
+    /// The task does not run.
+    #[error("Task not running")]
+    NotRunning,
+    /// The allocation has no such task.
+    #[error("unknown task {0:?}: see `kubectl describe alloc` for its tasks")]
+    UnknownTask(String),
+    /// Nothing of the allocation is to run.
+    #[error("the allocation is to be stopped: nothing of it is started again")]
+    NotWanted,
+    /// Too many requests wait.
+    #[error("the task is busy with earlier requests: try again")]
+    Busy,
+    /// The driver refused.
+    #[error("{0}")]
+    Driver(String),
+    /// Of several tasks.
+    #[error("{0}")]
+    Several(String),
+}
+
+/// What connects a task's runner with that of its allocation.
+#[derive(Debug)]
+pub(crate) struct Wires {
+    pub(crate) orders: watch::Receiver<Orders>,
+    pub(crate) commands: mpsc::Receiver<TaskCommand>,
+    pub(crate) updates: mpsc::Sender<TaskUpdate>,
+    pub(crate) shutdown: CancellationToken,
 }
 
 /// A task's state after a change.
@@ -143,6 +231,7 @@ pub(crate) struct TaskRunner {
     record: TaskRecord,
     running: Option<Running>,
     orders: watch::Receiver<Orders>,
+    commands: mpsc::Receiver<TaskCommand>,
     updates: mpsc::Sender<TaskUpdate>,
     shutdown: CancellationToken,
 }
@@ -169,35 +258,37 @@ enum Next {
 
 impl TaskRunner {
     /// A runner for this task.
-    pub(crate) fn new(
-        env: Arc<RunnerEnv>,
-        plan: TaskPlan,
-        orders: watch::Receiver<Orders>,
-        updates: mpsc::Sender<TaskUpdate>,
-        shutdown: CancellationToken,
-    ) -> Self {
+    pub(crate) fn new(env: Arc<RunnerEnv>, plan: TaskPlan, wires: Wires) -> Self {
         let stage = policy::stage(&plan.task);
         let policy = policy::restart_policy(plan.job.r#type, &plan.group, &plan.task, stage);
         let tracker = RestartTracker::new(policy, env.clock.now());
         let driver = env.drivers.find(&plan.task.driver);
         let record = plan.restored.clone().unwrap_or_default();
-        Self { env, plan, stage, driver, tracker, record, running: None, orders, updates, shutdown }
+        let Wires { orders, commands, updates, shutdown } = wires;
+        Self { env, plan, stage, driver, tracker, record, running: None, orders, commands, updates, shutdown }
     }
 
     /// Runs the task until nothing is left of it, or the agent ends.
     pub(crate) async fn run(mut self) -> TaskEnd {
-        let left = match self.restore().await {
+        let mut left = match self.restore().await {
             restore::Restored::Finished => return TaskEnd::Done,
             restore::Restored::Dead => Left::Over,
             restore::Restored::Detached => Left::Detached,
             restore::Restored::Live => self.live().await,
         };
-        if left == Left::Detached {
-            return TaskEnd::Detached;
-        }
-        self.die().await;
-        if self.stage != Stage::Poststop && self.wait_for_release().await == Interrupt::Shutdown {
-            return TaskEnd::Detached;
+        loop {
+            if left == Left::Detached {
+                return TaskEnd::Detached;
+            }
+            self.die().await;
+            if self.stage == Stage::Poststop {
+                break;
+            }
+            match self.wait_for_release().await {
+                Next::Stop => break,
+                Next::Detach => return TaskEnd::Detached,
+                Next::RunAgain => left = self.live().await,
+            }
         }
         self.record.run_complete = true;
         self.keep().await;
@@ -236,23 +327,52 @@ impl TaskRunner {
         }
     }
 
-    /// Waits for the end of the process, or kills it.
+    /// Waits for the end of the process, or ends it.
     async fn see_through(&mut self, mut running: Running) -> Left {
-        let interrupt = {
-            let (mut orders, shutdown, name) =
-                (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
+        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
+        loop {
             tokio::select! {
                 biased;
-                interrupt = interrupted(&mut orders, &shutdown, &name) => Err(interrupt),
-                result = &mut running.ended => Ok(result),
+                interrupt = interrupted(&mut orders, &shutdown, &name) => match interrupt {
+                    Interrupt::Kill => {
+                        self.kill(running).await;
+                        return Left::Over;
+                    }
+                    Interrupt::Shutdown => return Left::Detached,
+                },
+                result = &mut running.ended => {
+                    self.note_end(&result).await;
+                    return Left::Over;
+                }
+                Some(command) = self.commands.recv() => match command {
+                    TaskCommand::Restart { answer, .. } => {
+                        self.end_for_restart(running).await;
+                        // Who has gone does not ask for the answer.
+                        drop(answer.send(Ok(())));
+                        return Left::Over;
+                    }
+                    TaskCommand::Signal { signal, answer } => {
+                        drop(answer.send(self.signal(&signal, &running.handle.id).await));
+                    }
+                    TaskCommand::Locate { answer } => drop(answer.send(Ok(running.handle.clone()))),
+                },
             }
-        };
-        match interrupt {
-            Ok(result) => self.note_end(&result).await,
-            Err(Interrupt::Kill) => self.kill(running).await,
-            Err(Interrupt::Shutdown) => return Left::Detached,
         }
-        Left::Over
+    }
+
+    /// Waits for something while there is no process: a kill and the end of the agent cut it short, requests are refused.
+    async fn idle<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Interrupt> {
+        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
+        let interrupt = interrupted(&mut orders, &shutdown, &name);
+        tokio::pin!(work, interrupt);
+        loop {
+            tokio::select! {
+                biased;
+                interrupt = &mut interrupt => return Err(interrupt),
+                done = &mut work => return Ok(done),
+                Some(command) = self.commands.recv() => command.refuse(),
+            }
+        }
     }
 
     /// Records the end of a run; only then the driver may forget it.
@@ -269,10 +389,13 @@ impl TaskRunner {
     }
 
     async fn decide(&mut self) -> Next {
+        self.adopt_version();
         let now = self.env.clock.now();
         let next = match self.tracker.decide(now, self.env.random.unit()) {
             Decision::Killed => {
-                self.push(event::killed(now));
+                if !self.kill_order().is_cleanup {
+                    self.push(event::killed(now));
+                }
                 return Next::Stop;
             }
             Decision::Done => return Next::Stop,
@@ -304,20 +427,30 @@ impl TaskRunner {
     }
 
     async fn pause(&mut self, delay: Duration) -> Next {
-        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
-        let interrupt = tokio::select! {
-            biased;
-            interrupt = interrupted(&mut orders, &shutdown, &name) => Some(interrupt),
-            () = tokio::time::sleep(delay) => None,
-        };
-        match interrupt {
-            None => Next::RunAgain,
-            Some(Interrupt::Shutdown) => Next::Detach,
-            Some(Interrupt::Kill) => {
+        match self.idle(tokio::time::sleep(delay)).await {
+            Ok(()) => Next::RunAgain,
+            Err(Interrupt::Shutdown) => Next::Detach,
+            Err(Interrupt::Kill) => {
                 self.note_kill_of_unstarted().await;
                 Next::Stop
             }
         }
+    }
+
+    /// Policies may have changed with the version of the job.
+    fn adopt_version(&mut self) {
+        let (job, group) = {
+            let orders = self.orders.borrow();
+            (Arc::clone(&orders.job), Arc::clone(&orders.group))
+        };
+        if Arc::ptr_eq(&group, &self.plan.group) {
+            return;
+        }
+        if let Some(task) = group.tasks.iter().find(|task| task.name == self.plan.task.name) {
+            self.plan.task = Arc::new(task.clone());
+            self.tracker.adopt_policy(policy::restart_policy(job.r#type, &group, task, self.stage));
+        }
+        (self.plan.job, self.plan.group) = (job, group);
     }
 
     /// The last event that says why the task is not running.
@@ -334,27 +467,48 @@ impl TaskRunner {
     }
 
     async fn wait_for_gate(&mut self) -> Option<Interrupt> {
-        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
         let mut gates = self.orders.clone();
         let stage = self.stage;
-        tokio::select! {
-            biased;
-            interrupt = interrupted(&mut orders, &shutdown, &name) => Some(interrupt),
-            opened = gates.wait_for(|orders| orders.gates.is_open(stage)) => opened.is_err().then_some(Interrupt::Shutdown),
+        let opened = async move { gates.wait_for(|orders| orders.gates.is_open(stage)).await.is_ok() };
+        match self.idle(opened).await {
+            Ok(true) => None,
+            Ok(false) => Some(Interrupt::Shutdown),
+            Err(interrupt) => Some(interrupt),
         }
     }
 
-    async fn wait_for_release(&mut self) -> Interrupt {
-        let shutdown = self.shutdown.clone();
-        let name = self.plan.task.name.clone();
-        let mut orders = self.orders.clone();
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => Interrupt::Shutdown,
-            released = orders.wait_for(|orders| orders.is_released || orders.kills.contains_key(&name)) => {
-                if released.is_ok() { Interrupt::Kill } else { Interrupt::Shutdown }
+    /// A dead task waits until all are, for somebody may want the whole allocation to run again.
+    async fn wait_for_release(&mut self) -> Next {
+        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
+        let released = async move {
+            let released = orders.wait_for(|orders| orders.is_released || orders.kills.contains_key(&name)).await;
+            if released.is_ok() { Next::Stop } else { Next::Detach }
+        };
+        tokio::pin!(released);
+        loop {
+            let command = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return Next::Detach,
+                next = &mut released => return next,
+                Some(command) = self.commands.recv() => command,
+            };
+            match command {
+                TaskCommand::Restart { force: Force::Yes, answer } => {
+                    self.note_restart_request();
+                    self.record.state.failed = false;
+                    self.record.state.finished_at = None;
+                    drop(answer.send(Ok(())));
+                    return self.decide().await;
+                }
+                other => other.refuse(),
             }
         }
+    }
+
+    fn note_restart_request(&mut self) {
+        let said = event::plain(TaskEventType::RestartSignaled, self.env.clock.now(), "restart requested");
+        self.push(said);
+        self.tracker.observe_restart_request();
     }
 
     fn is_over(&self) -> bool {

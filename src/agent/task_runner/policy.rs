@@ -1,11 +1,12 @@
 //! From the manifest's blocks to the lifecycle's terms: a task's stage and its merged restart policy.
 
 use drover_api::GoDuration;
+use drover_api::allocation::{TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::policy::{Restart, RestartMode as ApiMode};
 use drover_api::task::{LifecycleHook, Task};
-use drover_core::lifecycle::{Hook, RestartMode, RestartPolicy, Stage, TaskPlace};
+use drover_core::lifecycle::{Hook, Progress, RestartMode, RestartPolicy, RunState, Stage, TaskPlace};
 
 /// The stage of a task.
 pub(crate) fn stage(task: &Task) -> Stage {
@@ -20,6 +21,16 @@ pub(crate) fn stage(task: &Task) -> Stage {
 /// A task's place in its group.
 pub(crate) fn place(task: &Task) -> TaskPlace {
     TaskPlace { stage: stage(task), leader: task.leader }
+}
+
+/// How far a task has come.
+pub(crate) fn progress(task: &TaskState) -> Progress {
+    let state = match task.state {
+        TaskRunState::Pending => RunState::Pending,
+        TaskRunState::Running => RunState::Running,
+        TaskRunState::Dead => RunState::Dead,
+    };
+    Progress { state, failed: task.failed }
 }
 
 /// The task's restart block over the group's over the defaults of the job's type.

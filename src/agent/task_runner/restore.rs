@@ -3,7 +3,7 @@
 use drover_api::allocation::{TaskEventType as Type, TaskRunState};
 use drover_api::job::JobType;
 
-use super::{Interrupt, TaskRunner, event, interrupted};
+use super::{Interrupt, TaskRunner, event};
 
 /// What an earlier life left of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,16 +81,12 @@ impl TaskRunner {
         if self.plan.job.r#type == JobType::System {
             return Restored::Live;
         }
-        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
         let mut contacted = self.env.contacted.clone();
-        tokio::select! {
-            biased;
-            interrupt = interrupted(&mut orders, &shutdown, &name) => match interrupt {
-                Interrupt::Shutdown => Restored::Detached,
-                // Its orders are read when its life begins.
-                Interrupt::Kill => Restored::Live,
-            },
-            open = contacted.wait_for(|open| *open) => if open.is_ok() { Restored::Live } else { Restored::Detached },
+        let opened = async move { contacted.wait_for(|open| *open).await.is_ok() };
+        match self.idle(opened).await {
+            // A kill's orders are read when its life begins.
+            Ok(true) | Err(Interrupt::Kill) => Restored::Live,
+            Ok(false) | Err(Interrupt::Shutdown) => Restored::Detached,
         }
     }
 }

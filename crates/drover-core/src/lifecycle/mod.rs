@@ -8,15 +8,19 @@
 //! Must never know: processes, drivers, files, the API server, a clock.
 
 mod coordinator;
+mod garbage;
 mod kill_order;
 mod reaction;
 mod restart;
 mod stage;
 mod status;
+mod stop_after;
 
 pub use coordinator::{Coordinator, Gates};
+pub use garbage::{GarbageLimits, GarbageReason, NodeUsage, garbage_reason, oldest};
 pub use kill_order::kill_stages;
 pub use reaction::{KillCause, Reaction, react};
 pub use restart::{Decision, ExitFacts, NotRestarting, RestartMode, RestartPolicy, RestartReason, RestartTracker};
 pub use stage::{Hook, Progress, RunState, Stage, TaskPlace};
 pub use status::{DerivedStatus, StatusInput, derive_status};
+pub use stop_after::{CutOff, cut_off};

@@ -28,13 +28,13 @@ pub struct StatusInput<'a> {
     /// The longest permitted run is over.
     pub max_run_exceeded: bool,
     /// A status that the runner was given, with its description.
-    pub forced: Option<(DerivedStatus, &'a str)>,
+    pub forced: Option<(DerivedStatus, &'static str)>,
     /// Every task, poststop ones too.
     pub tasks: &'a [Progress],
 }
 
 /// Derives the client status and its description; `None` without tasks. O(tasks).
-pub fn derive_status<'a>(input: &StatusInput<'a>) -> Option<(DerivedStatus, &'a str)> {
+pub fn derive_status(input: &StatusInput<'_>) -> Option<(DerivedStatus, &'static str)> {
     if input.max_run_exceeded {
         return Some((DerivedStatus::Complete, "max run duration reached"));
     }

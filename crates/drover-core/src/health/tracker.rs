@@ -1,0 +1,379 @@
+//! Follows the tasks and checks of one allocation until they were well for long enough, or cannot be any more.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{HealthMode, HealthPolicy};
+use crate::lifecycle::{Progress, RunState, Stage};
+
+/// What is known of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskFacts {
+    /// Its place in the lifecycle.
+    pub stage: Stage,
+    /// How far it has come.
+    pub progress: Progress,
+    /// The start of its last run.
+    pub started_at: Option<Timestamp>,
+}
+
+/// What a check found last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckState {
+    /// Nothing yet.
+    Pending,
+    /// It passes.
+    Success,
+    /// It does not.
+    Failure,
+}
+
+/// What is known of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckFacts {
+    /// What it found last.
+    pub state: CheckState,
+    /// It only says whether requests should come (`onUpdate: ignore`): its failure is no illness.
+    pub is_readiness: bool,
+}
+
+impl CheckFacts {
+    fn passes(self) -> bool {
+        match self.state {
+            CheckState::Success => true,
+            CheckState::Failure => self.is_readiness,
+            CheckState::Pending => false,
+        }
+    }
+}
+
+/// An allocation at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// Its tasks by name.
+    pub tasks: BTreeMap<String, TaskFacts>,
+    /// Its checks.
+    pub checks: Vec<CheckFacts>,
+    /// Its status is failed, whatever its tasks say.
+    pub has_failed: bool,
+}
+
+/// A task because of which an allocation is unhealthy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Responsible {
+    /// The task.
+    pub task: String,
+    /// What is wrong with it, for people.
+    pub reason: String,
+}
+
+/// The end of the tracking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthVerdict {
+    /// Everything was well for long enough.
+    Healthy,
+    /// It was not, or cannot be any more.
+    Unhealthy {
+        /// The tasks that are to blame; none when the allocation failed as a whole.
+        because: Vec<Responsible>,
+    },
+}
+
+/// What follows from an observation.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthStep {
+    /// The verdict, once there is one.
+    pub verdict: Option<HealthVerdict>,
+    /// When to look again if nothing changes before.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// Tracks one allocation for one deployment, or for none.
+#[derive(Clone, Debug)]
+pub struct Tracker {
+    policy: HealthPolicy,
+    began_at: Timestamp,
+    /// Since when all checks pass.
+    checks_since: Option<Timestamp>,
+    /// The youngest start seen: a later one is a restart.
+    youngest_start: Option<Timestamp>,
+}
+
+enum Tasks {
+    /// All have run since then.
+    WellSince(Timestamp),
+    /// Some do not run.
+    NotYet,
+    Unhealthy(Vec<Responsible>),
+}
+
+impl Tracker {
+    /// A tracker that begins now.
+    pub fn new(policy: HealthPolicy, now: Timestamp) -> Self {
+        Self { policy, began_at: now, checks_since: None, youngest_start: None }
+    }
+
+    /// Judges what is seen. O(tasks + checks).
+    pub fn observe(&mut self, seen: &Observation, now: Timestamp) -> HealthStep {
+        let tasks = self.judge_tasks(&seen.tasks);
+        if let Tasks::Unhealthy(because) = tasks {
+            return ended(HealthVerdict::Unhealthy { because });
+        }
+        if seen.has_failed {
+            return ended(HealthVerdict::Unhealthy { because: Vec::new() });
+        }
+        let checks_since = self.judge_checks(&seen.checks, now);
+        let well_at = match (&tasks, checks_since) {
+            (Tasks::WellSince(since), Some(checks)) => Some(later((*since).max(checks), self.policy.min_healthy_for)),
+            (Tasks::WellSince(_), None) | (Tasks::NotYet | Tasks::Unhealthy(_), _) => None,
+        };
+        let deadline = later(self.began_at, self.policy.deadline_after);
+        if let Some(well_at) = well_at
+            && well_at <= now
+            && well_at <= deadline
+        {
+            return ended(HealthVerdict::Healthy);
+        }
+        if deadline <= now {
+            return ended(HealthVerdict::Unhealthy { because: self.blame(seen, checks_since) });
+        }
+        HealthStep { verdict: None, wake_at: Some(well_at.map_or(deadline, |well_at| well_at.min(deadline))) }
+    }
+
+    fn judge_tasks(&mut self, tasks: &BTreeMap<String, TaskFacts>) -> Tasks {
+        let (mut youngest, mut waits, mut dead) = (None, false, Vec::new());
+        for (name, task) in tasks {
+            let is_done_well = task.progress.is_done_well();
+            match (task.stage, task.progress.state) {
+                (Stage::Poststop, _) => continue,
+                (Stage::PoststartEphemeral, RunState::Dead) if is_done_well => continue,
+                (Stage::PrestartEphemeral, RunState::Dead) if is_done_well => {}
+                (
+                    Stage::PrestartEphemeral
+                    | Stage::PrestartSidecar
+                    | Stage::Main
+                    | Stage::PoststartEphemeral
+                    | Stage::PoststartSidecar,
+                    state,
+                ) => match state {
+                    RunState::Dead => {
+                        let reason = if task.progress.failed { "the task failed" } else { "the task is dead" };
+                        dead.push(Responsible { task: name.clone(), reason: reason.to_owned() });
+                    }
+                    RunState::Pending => waits = true,
+                    RunState::Running => {}
+                },
+            }
+            youngest = youngest.max(task.started_at);
+        }
+        if youngest > self.youngest_start {
+            // What the checks have found of an earlier run says nothing of this one.
+            self.checks_since = None;
+            self.youngest_start = youngest;
+        }
+        match (dead.is_empty(), waits, youngest) {
+            (false, _, _) => Tasks::Unhealthy(dead),
+            (true, false, Some(youngest)) => Tasks::WellSince(youngest.max(self.began_at)),
+            (true, true, _) | (true, false, None) => Tasks::NotYet,
+        }
+    }
+
+    fn judge_checks(&mut self, checks: &[CheckFacts], now: Timestamp) -> Option<Timestamp> {
+        if self.policy.mode == HealthMode::TaskStates || checks.is_empty() {
+            return Some(self.began_at);
+        }
+        if checks.iter().all(|check| check.passes()) {
+            self.checks_since.get_or_insert(now);
+        } else {
+            self.checks_since = None;
+        }
+        self.checks_since
+    }
+
+    /// Who is to blame when the deadline has passed.
+    fn blame(&self, seen: &Observation, checks_since: Option<Timestamp>) -> Vec<Responsible> {
+        let minutes = self.policy.deadline_after.as_secs_f64();
+        let minimum = self.policy.min_healthy_for.as_secs_f64();
+        let reason = |task: &TaskFacts| match (task.stage, task.progress.state) {
+            (Stage::Poststop, _) => None,
+            (_, RunState::Pending) => Some(format!("the task does not run by its healthy deadline of {minutes}s")),
+            (_, RunState::Running) if checks_since.is_none() => {
+                Some(format!("checks do not pass by the healthy deadline of {minutes}s"))
+            }
+            (_, RunState::Running) if task.started_at == self.youngest_start => Some(format!(
+                "the task has not run for {minimum}s without a break by its healthy deadline of {minutes}s"
+            )),
+            (_, RunState::Running | RunState::Dead) => None,
+        };
+        seen.tasks
+            .iter()
+            .filter_map(|(name, task)| Some(Responsible { task: name.clone(), reason: reason(task)? }))
+            .collect()
+    }
+}
+
+fn ended(verdict: HealthVerdict) -> HealthStep {
+    HealthStep { verdict: Some(verdict), wake_at: None }
+}
+
+fn later(at: Timestamp, by: std::time::Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const RUNNING: Progress = Progress { state: RunState::Running, failed: false };
+    const DONE: Progress = Progress { state: RunState::Dead, failed: false };
+    const FAILED: Progress = Progress { state: RunState::Dead, failed: true };
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millisecond(1_700_000_000_000 + millis).expect("a time")
+    }
+
+    fn tracker(mode: HealthMode, min_ms: u64, deadline_ms: u64) -> Tracker {
+        let policy = HealthPolicy {
+            mode,
+            min_healthy_for: Duration::from_millis(min_ms),
+            deadline_after: Duration::from_millis(deadline_ms),
+        };
+        Tracker::new(policy, at(0))
+    }
+
+    fn seen(tasks: &[(&str, Stage, Progress, Option<i64>)], checks: &[(CheckState, bool)]) -> Observation {
+        Observation {
+            tasks: tasks
+                .iter()
+                .map(|(name, stage, progress, started)| {
+                    let facts = TaskFacts { stage: *stage, progress: *progress, started_at: started.map(at) };
+                    ((*name).to_owned(), facts)
+                })
+                .collect(),
+            checks: checks
+                .iter()
+                .map(|(state, is_readiness)| CheckFacts { state: *state, is_readiness: *is_readiness })
+                .collect(),
+            has_failed: false,
+        }
+    }
+
+    fn main(progress: Progress, started: Option<i64>) -> Observation {
+        seen(&[("web", Stage::Main, progress, started)], &[])
+    }
+
+    fn is_healthy(step: &HealthStep) -> bool {
+        step.verdict == Some(HealthVerdict::Healthy)
+    }
+
+    fn blamed(step: HealthStep) -> Vec<(String, String)> {
+        match step.verdict {
+            Some(HealthVerdict::Unhealthy { because }) => because.into_iter().map(|it| (it.task, it.reason)).collect(),
+            other => panic!("not unhealthy: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_070_healthy_after_the_minimum_time() {
+        let mut it = tracker(HealthMode::TaskStates, 100, 10_000);
+        assert_eq!(it.observe(&main(Progress::PENDING, None), at(1)).wake_at, Some(at(10_000)));
+        let step = it.observe(&main(RUNNING, Some(5)), at(6));
+        assert_eq!((step.verdict.clone(), step.wake_at), (None, Some(at(105))));
+        assert_eq!(it.observe(&main(RUNNING, Some(5)), at(104)).verdict, None);
+        assert!(is_healthy(&it.observe(&main(RUNNING, Some(5)), at(105))));
+    }
+
+    #[test]
+    fn a_071_a_restart_puts_the_verdict_off() {
+        let mut it = tracker(HealthMode::TaskStates, 100, 10_000);
+        assert_eq!(it.observe(&main(RUNNING, Some(0)), at(0)).verdict, None);
+        assert_eq!(it.observe(&main(Progress::PENDING, Some(0)), at(80)).verdict, None);
+        assert_eq!(it.observe(&main(RUNNING, Some(81)), at(100)).verdict, None, "not healthy at 100 ms");
+        assert!(is_healthy(&it.observe(&main(RUNNING, Some(81)), at(181))));
+        let mut late = tracker(HealthMode::TaskStates, 100, 150);
+        assert_eq!(late.observe(&main(RUNNING, Some(81)), at(100)).wake_at, Some(at(150)));
+        let because = blamed(late.observe(&main(RUNNING, Some(81)), at(181)));
+        assert!(because[0].1.contains("without a break"), "the deadline came first: {because:?}");
+    }
+
+    #[test]
+    fn a_072_a_check_that_never_passes_is_unhealthy_at_the_deadline() {
+        let mut it = tracker(HealthMode::Checks, 10, 200);
+        let failing = seen(&[("web", Stage::Main, RUNNING, Some(0))], &[(CheckState::Failure, false)]);
+        assert_eq!(it.observe(&failing, at(199)).wake_at, Some(at(200)));
+        let because = blamed(it.observe(&failing, at(200)));
+        assert_eq!(because[0].0, "web");
+        assert!(because[0].1.contains("checks do not pass"), "{because:?}");
+    }
+
+    #[test]
+    fn a_073_a_check_that_passes_later_is_healthy_soon() {
+        let mut it = tracker(HealthMode::Checks, 0, 10_000);
+        let with = |state| seen(&[("web", Stage::Main, RUNNING, Some(0))], &[(state, false)]);
+        for now in [0, 10] {
+            assert_eq!(it.observe(&with(CheckState::Pending), at(now)).verdict, None);
+        }
+        assert!(is_healthy(&it.observe(&with(CheckState::Success), at(20))), "within 40 ms");
+    }
+
+    #[test]
+    fn a_074_a_failing_readiness_check_is_no_illness() {
+        let mut it = tracker(HealthMode::Checks, 0, 10_000);
+        let ignored = seen(&[("web", Stage::Main, RUNNING, Some(0))], &[(CheckState::Failure, true)]);
+        assert!(is_healthy(&it.observe(&ignored, at(1))));
+    }
+
+    #[test]
+    fn a_075_no_verdict_until_every_task_runs() {
+        let mut it = tracker(HealthMode::Checks, 5, 10_000);
+        let second = |progress, started| {
+            seen(
+                &[("web", Stage::Main, RUNNING, Some(0)), ("db", Stage::Main, progress, started)],
+                &[(CheckState::Success, false)],
+            )
+        };
+        assert_eq!(it.observe(&second(Progress::PENDING, None), at(500)).verdict, None);
+        assert_eq!(it.observe(&second(RUNNING, Some(501)), at(502)).verdict, None);
+        assert!(is_healthy(&it.observe(&second(RUNNING, Some(501)), at(507))));
+    }
+
+    #[test]
+    fn a_076_and_a_077_tasks_around_the_main_ones() {
+        let table = [
+            ("a pending poststop task is ignored", Stage::Poststop, Progress::PENDING, None, true),
+            ("a poststart task that ended well is ignored", Stage::PoststartEphemeral, DONE, Some(90), true),
+            ("a prestart task that ended well counts by its start", Stage::PrestartEphemeral, DONE, Some(90), false),
+            ("a sidecar that does not run yet is waited for", Stage::PrestartSidecar, Progress::PENDING, None, false),
+        ];
+        for (what, stage, progress, started, healthy) in table {
+            let mut it = tracker(HealthMode::TaskStates, 50, 10_000);
+            let seen = seen(&[("web", Stage::Main, RUNNING, Some(0)), ("other", stage, progress, started)], &[]);
+            assert_eq!(is_healthy(&it.observe(&seen, at(100))), healthy, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_fails_or_ends_is_unhealthy_at_once() {
+        for (progress, reason) in [(FAILED, "the task failed"), (DONE, "the task is dead")] {
+            let mut it = tracker(HealthMode::TaskStates, 50, 10_000);
+            assert_eq!(blamed(it.observe(&main(progress, Some(0)), at(1))), [("web".to_owned(), reason.to_owned())]);
+        }
+        let mut it = tracker(HealthMode::TaskStates, 50, 10_000);
+        let failed = Observation { has_failed: true, ..main(Progress::PENDING, None) };
+        assert_eq!(blamed(it.observe(&failed, at(1))), []);
+    }
+
+    #[test]
+    fn checks_and_tasks_have_to_be_well_together() {
+        let mut it = tracker(HealthMode::Checks, 100, 10_000);
+        let with = |started, state| seen(&[("web", Stage::Main, RUNNING, Some(started))], &[(state, false)]);
+        assert_eq!(it.observe(&with(0, CheckState::Success), at(50)).verdict, None);
+        assert_eq!(it.observe(&with(60, CheckState::Success), at(140)).verdict, None, "the restart resets the checks");
+        assert_eq!(it.observe(&with(60, CheckState::Success), at(239)).verdict, None);
+        assert!(is_healthy(&it.observe(&with(60, CheckState::Success), at(240))));
+    }
+}
