@@ -292,7 +292,7 @@ mod tests {
             kinds(
                 "---\nkind: A\napiVersion: v1\n---\n---\nkind: List\napiVersion: v1\nitems:\n- {kind: B, apiVersion: v1}\n"
             ),
-            ["A@document 1", "B@document 3"]
+            ["A@document 1", "B@document 2"]
         );
         assert_eq!(kinds("  \n"), Vec::<String>::new());
     }

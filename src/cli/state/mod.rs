@@ -266,3 +266,6 @@ fn check_chains(allocs: &[Box<Alloc>]) -> anyhow::Result<()> {
 pub(super) fn is_known(view: &ClusterView, job: &JobKey) -> bool {
     view.job(job).is_some() || view.allocs_of_job(job).next().is_some()
 }
+
+#[cfg(test)]
+mod tests;
