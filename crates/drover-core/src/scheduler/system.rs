@@ -1,8 +1,9 @@
 //! What should exist of a system or sysbatch job: the same on every node that fits (`spec/scheduler.md` 7).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use drover_api::GoDuration;
 use drover_api::allocation::{AllocatedResources, ClientStatus, DesiredStatus};
 use drover_api::client_node::NodePhase;
 use drover_api::deployment::GroupState;
@@ -10,7 +11,7 @@ use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::metric::AllocMetric;
 
-use crate::ids::NodeName;
+use crate::ids::{AllocKey, NodeName};
 use crate::model::{Alloc, Job};
 use crate::scheduler::feasible::{self, Checks, Wanted};
 use crate::scheduler::place::fit::Need;
@@ -38,6 +39,8 @@ struct MissingOnNode<'a> {
 struct Found<'a> {
     missing: Vec<MissingOnNode<'a>>,
     updates: Vec<Arc<Alloc>>,
+    /// Allocations that end because they were away too long: their slot is free at once.
+    lost: BTreeSet<AllocKey>,
     n_ignored: i64,
     n_in_place: i64,
 }
@@ -129,6 +132,9 @@ impl<'a> Pass<'_, 'a> {
                 Fate::Ignore => found.n_ignored += 1,
                 Fate::Stop(stop) => {
                     desired.stop += 1;
+                    if stop.reason == StopReason::Lost {
+                        found.lost.insert(alloc.key.clone());
+                    }
                     self.planner.proposed.end(&stop.alloc);
                     self.planner.plan.stops.push(stop);
                 }
@@ -196,9 +202,7 @@ impl<'a> Pass<'_, 'a> {
         }
         if is_lost(view, alloc) {
             let is_done = job.definition.job_type() == JobType::Sysbatch && alloc.ran_successfully;
-            return if is_done
-                || (alloc.client == ClientStatus::Unknown && lost_after(view, alloc) > drover_api::GoDuration::ZERO)
-            {
+            return if is_done || (alloc.client == ClientStatus::Unknown && lost_after(view, alloc) > GoDuration::ZERO) {
                 Fate::Ignore
             } else {
                 Fate::Stop(Stop::lost(alloc))
@@ -209,15 +213,20 @@ impl<'a> Pass<'_, 'a> {
         }
         let Some(node) = view.node(&alloc.node) else { return Fate::Ignore };
         if node.phase == NodePhase::Disconnected {
-            return if alloc.client == ClientStatus::Running { Fate::Disconnect } else { Fate::Ignore };
+            return match alloc.client {
+                // Without a window it would be lost in the next look.
+                ClientStatus::Running if lost_after(view, alloc) <= GoDuration::ZERO => Fate::Stop(Stop::lost(alloc)),
+                ClientStatus::Running => Fate::Disconnect,
+                _ => Fate::Ignore,
+            };
         }
         if node.is_draining {
             return Fate::Ignore;
         }
-        if reconnects {
+        let currency = currency(view, job, self.group, alloc);
+        if reconnects && currency == Currency::Current {
             return Fate::Reconnect;
         }
-        let currency = currency(view, job, self.group, alloc);
         if node.phase != NodePhase::Ready || !node.is_eligible {
             let is_changed = currency != Currency::Current && node.phase == NodePhase::Ready;
             return if is_changed { Fate::Stop(Stop::new(alloc, StopReason::NotNeeded)) } else { Fate::Ignore };
@@ -249,7 +258,8 @@ impl<'a> Pass<'_, 'a> {
         desired: &mut super::plan::DesiredUpdates,
     ) {
         let slot = || there.iter().filter(|alloc| alloc.index == index);
-        if slot().any(|alloc| !alloc.is_terminal()) {
+        let is_held = |alloc: &&&Arc<Alloc>| !alloc.is_terminal() && !found.lost.contains(&alloc.key);
+        if slot().any(|alloc| is_held(&alloc)) {
             return;
         }
         let newest = slot().max_by_key(|alloc| (alloc.created_at, &alloc.key)).map(|alloc| Arc::clone(alloc));

@@ -690,10 +690,13 @@ impl Pass<'_> {
         if self.is_new_state {
             return true;
         }
-        let healthy = all
-            .iter()
-            .filter(|alloc| alloc.deployment.as_deref() == Some(name) && alloc.health_in_deployment() == Some(true))
-            .count();
+        // One that was healthy and has ended since is missing.
+        let is_counted = |alloc: &&Arc<Alloc>| {
+            !alloc.is_terminal()
+                && alloc.deployment.as_deref() == Some(name)
+                && alloc.health_in_deployment() == Some(true)
+        };
+        let healthy = all.iter().filter(is_counted).count();
         let wanted = self.state.desired_total.max(self.state.desired_canaries);
         size(healthy) >= wanted && (self.state.desired_canaries == 0 || self.state.promoted)
     }

@@ -119,7 +119,12 @@ pub(super) fn classify(view: &ClusterView, alloc: &Alloc, now: Timestamp) -> Cla
         return Class::Migrating;
     }
     match node.map(|node| (node.phase, node.is_draining)) {
-        Some((NodePhase::Ready, _) | (NodePhase::Initializing, false)) if reconnects => Class::Reconnecting,
+        // One whose agent has not reported yet is still `unknown`: who stays is decided on what it says.
+        Some((NodePhase::Ready, _) | (NodePhase::Initializing, false))
+            if reconnects && alloc.client != ClientStatus::Unknown =>
+        {
+            Class::Reconnecting
+        }
         None => Class::Lost,
         Some((NodePhase::Down, _)) if is_replaced_while_away(view, alloc) => Class::Lost,
         Some((NodePhase::Down, _)) => match alloc.client {
