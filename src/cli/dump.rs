@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::connect::{ConnectArgs, block_on};
 use super::{answer, complain};
 
-/// The ConfigMap with the scheduler's configuration.
+/// The `ConfigMap` with the scheduler's configuration.
 pub(super) const CONFIG_MAP: &str = "drover-config";
 /// Objects of one answer of the API server.
 const PAGE: u32 = 500;
@@ -24,7 +24,7 @@ pub(super) struct Args {
     /// Objects of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
-    /// drover's own namespace, which holds the ConfigMap drover-config.
+    /// drover's own namespace, which holds the `ConfigMap` drover-config.
     #[arg(long, default_value = SYSTEM_NAMESPACE)]
     pub(super) system_namespace: String,
     #[command(flatten)]
@@ -166,7 +166,7 @@ fn line(mut object: DynamicObject, resource: &ApiResource) -> anyhow::Result<Vec
 fn remove_confidential(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|name, value| !(CONFIDENTIAL.contains(&name.as_str()) && !is_rule(value)));
+            fields.retain(|name, value| !CONFIDENTIAL.contains(&name.as_str()) || is_rule(value));
             fields.values_mut().for_each(remove_confidential);
         }
         Value::Array(items) => items.iter_mut().for_each(remove_confidential),

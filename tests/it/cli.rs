@@ -19,7 +19,9 @@ struct Answer {
 
 impl Answer {
     fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {} {}", self.out, self.err))
+        let parsed = serde_json::from_str(&self.out);
+        assert!(parsed.is_ok(), "no JSON: {} {}", self.out, self.err);
+        parsed.expect("JSON")
     }
 }
 
@@ -65,7 +67,8 @@ fn web(count: i64, group: &Value) -> Value {
 }
 
 fn lines(objects: &[Value]) -> String {
-    objects.iter().map(|object| format!("{object}\n")).collect()
+    let lines: Vec<String> = objects.iter().map(|object| format!("{object}\n")).collect();
+    lines.concat()
 }
 
 /// Plans `shop/web` on a state.
@@ -117,14 +120,15 @@ fn a_plan_is_the_same_in_every_form_of_the_state() {
 
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
     let pretty = serde_json::to_string_pretty(&list).expect("JSON");
-    let yaml: String = objects.iter().map(|object| format!("---\n{object}\n")).collect();
+    let yaml: Vec<String> = objects.iter().map(|object| format!("---\n{object}\n")).collect();
     let args = ["plan", "--state", "-", "--eval", "shop/web", "--now", "2026-01-01T00:00:00Z", "-o", "json"];
-    for state in [lines(&objects), list.to_string(), pretty, yaml] {
+    for state in [lines(&objects), list.to_string(), pretty, yaml.concat()] {
         assert_eq!(drover(&args, &state).out, first.out);
     }
 }
 
 #[test]
+#[expect(clippy::needless_raw_string_hashes, reason = "as expect-test writes it")]
 fn a_plan_tells_people_who_goes_where_and_why_others_do_not() {
     let constraint =
         json!({ "constraints": [{ "lTarget": "${attr.kernel.version}", "operand": "version", "rTarget": ">= 6" }] });
@@ -150,6 +154,7 @@ fn a_plan_tells_people_who_goes_where_and_why_others_do_not() {
 }
 
 #[test]
+#[expect(clippy::needless_raw_string_hashes, reason = "as expect-test writes it")]
 fn validate_names_every_error_of_every_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = |name: &str, text: &str| {

@@ -66,7 +66,7 @@ pub(super) struct JobArgs {
     file: PathBuf,
     #[command(flatten)]
     connect: ConnectArgs,
-    /// drover's own namespace, which holds the ConfigMap drover-config.
+    /// drover's own namespace, which holds the `ConfigMap` drover-config.
     #[arg(long, default_value = drover_api::SYSTEM_NAMESPACE)]
     system_namespace: String,
     #[command(flatten)]

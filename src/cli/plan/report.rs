@@ -42,7 +42,8 @@ pub(super) struct Eval {
     /// Why it failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) description: String,
-    pub(super) blocked_eval: Option<BlockedEval>,
+    #[serde(rename = "blockedEval")]
+    pub(super) blocked: Option<BlockedEval>,
     pub(super) follow_ups: Vec<DelayedEval>,
 }
 
@@ -239,7 +240,7 @@ fn evaluation(eval: &Evaluation, plan: &Plan) -> Eval {
         (None, true) => EvalStatus::Blocked,
         (None, false) => EvalStatus::Complete,
     };
-    let blocked_eval = is_blocked.then(|| BlockedEval {
+    let blocked = is_blocked.then(|| BlockedEval {
         class_eligibility: if plan.waits_for.is_escaped { BTreeMap::new() } else { plan.waits_for.classes.clone() },
         escaped: plan.waits_for.is_escaped,
     });
@@ -250,7 +251,7 @@ fn evaluation(eval: &Evaluation, plan: &Plan) -> Eval {
         trigger: eval.trigger,
         status,
         description: plan.refused.clone().unwrap_or_default(),
-        blocked_eval,
+        blocked,
         follow_ups: follow_ups.map(|later| DelayedEval { trigger: later.trigger, wait_until: later.at }).collect(),
     }
 }

@@ -121,17 +121,17 @@ fn stops(text: &mut String, report: &Report) {
 }
 
 fn others(text: &mut String, report: &Report) {
-    let named = |names: Vec<&str>| names.join(", ");
+    let list = |allocations: Vec<&str>| allocations.join(", ");
     if !report.in_place.is_empty() {
-        let names = named(report.in_place.iter().map(|update| update.allocation.as_str()).collect());
+        let names = list(report.in_place.iter().map(|update| update.allocation.as_str()).collect());
         line(text, &format!("\nTo update in place: {names}"));
     }
     if !report.disconnects.is_empty() {
-        let names = named(report.disconnects.iter().map(|cut| cut.allocation.as_str()).collect());
+        let names = list(report.disconnects.iter().map(|cut| cut.allocation.as_str()).collect());
         line(text, &format!("\nCut off, unknown from now on: {names}"));
     }
     if !report.reconnects.is_empty() {
-        let names = named(report.reconnects.iter().map(|back| back.allocation.as_str()).collect());
+        let names = list(report.reconnects.iter().map(|back| back.allocation.as_str()).collect());
         line(text, &format!("\nBack, going on: {names}"));
     }
     for later in &report.eval.follow_ups {

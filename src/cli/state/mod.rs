@@ -71,7 +71,7 @@ struct Parts {
     view: ClusterView,
     jobs: BTreeMap<JobKey, (Box<Job>, Arc<Definition>)>,
     versions: Vec<Recorded>,
-    allocs: Vec<Box<Alloc>>,
+    allocs: Vec<Alloc>,
     names: HashSet<(&'static str, String)>,
     going: BTreeSet<String>,
 }
@@ -85,11 +85,11 @@ impl Parts {
         );
         match object {
             Object::Node(node) => self.view.put_node(*node),
-            Object::Alloc(alloc) => self.allocs.push(alloc),
+            Object::Alloc(alloc) => self.allocs.push(*alloc),
             Object::Job(job, definition) => {
                 self.jobs.insert(convert::object_key(&job.metadata), (job, definition));
             }
-            Object::Version(version) => self.versions.push(version),
+            Object::Version(version) => self.versions.push(*version),
             Object::Namespace { name, is_going } => {
                 if is_going {
                     self.going.insert(name);
@@ -165,7 +165,7 @@ impl Parts {
             self.view.put_job(convert::job(&job, number, definition, is_going).0);
         }
         for alloc in self.allocs {
-            self.view.put_alloc(*alloc);
+            self.view.put_alloc(alloc);
         }
         Ok(State { view: self.view })
     }
@@ -237,7 +237,7 @@ fn refuse(job: &JobKey, violations: &[Violation]) -> anyhow::Result<()> {
 }
 
 /// Refuses allocations that replace one another in a circle. O(n).
-fn check_chains(allocs: &[Box<Alloc>]) -> anyhow::Result<()> {
+fn check_chains(allocs: &[Alloc]) -> anyhow::Result<()> {
     let previous: HashMap<&AllocKey, AllocKey> = allocs
         .iter()
         .filter_map(|alloc| {

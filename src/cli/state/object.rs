@@ -21,7 +21,7 @@ use super::documents::Document;
 use crate::cli::dump::CONFIG_MAP;
 use crate::convert;
 
-/// The key of the configuration in its ConfigMap.
+/// The key of the configuration in its `ConfigMap`.
 const CONFIG_KEY: &str = "config.yaml";
 /// The fields of the scheduler's configuration.
 const SETTINGS: [&str; 4] = ["algorithm", "preemption", "memoryOversubscription", "nodePools"];
@@ -33,7 +33,7 @@ pub(super) enum Object {
     Node(Box<Node>),
     Alloc(Box<Alloc>),
     Job(Box<Job>, Arc<Definition>),
-    Version(Recorded),
+    Version(Box<Recorded>),
     Namespace { name: String, is_going: bool },
     Deployment(Box<model::Deployment>),
     Volume(Box<CSIVolume>),
@@ -202,14 +202,14 @@ fn job_version(mut object: JobVersion, target: &JobKey) -> anyhow::Result<Object
     natural(&format!("JobVersion {namespace}/{name}"), "spec.version", object.spec.version)?;
     let job = JobKey::new(namespace, object.spec.job_name.clone());
     let definition = Definition::new(&object.spec.job, &object.spec.job_name);
-    Ok(Object::Version(Recorded {
+    Ok(Object::Version(Box::new(Recorded {
         name,
         uid: Uid::from(object.spec.job_uid),
         number: object.spec.version,
         definition,
         spec: (job == *target).then_some(object.spec.job),
         job,
-    }))
+    })))
 }
 
 fn deployment(mut object: Deployment) -> anyhow::Result<Object> {
@@ -250,14 +250,13 @@ fn settings(text: &str) -> anyhow::Result<Settings> {
             serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("{at}: is no YAML: {error}; correct it"))?
         }
     };
-    let (of_scheduler, field) = match whole.get("scheduler") {
-        Some(block) => (block.clone(), "scheduler: "),
+    let (of_scheduler, field) = if let Some(block) = whole.get("scheduler") {
+        (block.clone(), "scheduler: ")
+    } else {
         // The rest of the file is the controller's.
-        None => {
-            let own = |name: &&&str| whole.get(**name).is_some();
-            let fields = SETTINGS.iter().filter(own).map(|name| ((*name).to_owned(), whole[*name].clone()));
-            (Value::Object(fields.collect()), "")
-        }
+        let own = |name: &&&str| whole.get(**name).is_some();
+        let fields = SETTINGS.iter().filter(own).map(|name| ((*name).to_owned(), whole[*name].clone()));
+        (Value::Object(fields.collect()), "")
     };
     Settings::deserialize(of_scheduler).map_err(|error| anyhow::anyhow!("{at}: {field}{error}; correct it"))
 }

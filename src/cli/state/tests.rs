@@ -39,7 +39,8 @@ fn with(mut object: Value, path: &str, value: Value) -> Value {
 }
 
 fn lines(objects: &[Value]) -> String {
-    objects.iter().map(|object| format!("{object}\n")).collect()
+    let lines: Vec<String> = objects.iter().map(|object| format!("{object}\n")).collect();
+    lines.concat()
 }
 
 fn target() -> JobKey {
