@@ -134,8 +134,13 @@ fn others(text: &mut String, report: &Report) {
         let names = list(report.reconnects.iter().map(|back| back.allocation.as_str()).collect());
         line(text, &format!("\nBack, going on: {names}"));
     }
-    for later in &report.eval.follow_ups {
-        line(text, &format!("\nLooked at again at {}: {}", later.wait_until, later.trigger));
+    if !report.eval.follow_ups.is_empty() {
+        line(text, "\nTo look at again");
+        let mut table = Table::new(&["AT", "BECAUSE OF"]);
+        for later in &report.eval.follow_ups {
+            table.row(vec![later.wait_until.to_string(), later.trigger.to_string()]);
+        }
+        table.write(text);
     }
 }
 
@@ -145,6 +150,7 @@ fn deployment(text: &mut String, report: &Report) {
     for (group, state) in &deployment.groups {
         let canaries = match state.desired_canaries {
             0 => String::new(),
+            1 => ", 1 canary first".to_owned(),
             n => format!(", {n} canaries first"),
         };
         line(text, &format!("  {group}: {} wanted{canaries}", state.desired_total));

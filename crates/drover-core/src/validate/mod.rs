@@ -21,7 +21,7 @@ mod warning;
 pub use change::changes;
 pub use found::Violation;
 pub use job::{JOB_MAX_COUNT, SPEC_LIMIT_BYTES, violations};
-pub use shape::shape;
+pub use shape::{shape, status_shape};
 pub use warning::warnings;
 
 #[cfg(test)]

@@ -484,6 +484,13 @@ fn the_shape_is_judged_with_field_and_remedy() {
         assert!(found.iter().any(|violation| violation.to_string() == wanted), "{wanted} is not among {found:?}");
     }
     assert_eq!(shape("Job", &json!({}))[0].to_string(), "spec: is missing; say what is wanted (FieldMissing)");
+    assert_eq!(shape("Widget", &json!({})), []);
+    let status = status_shape("Allocation", &json!({ "status": { "clientStatus": "dead" } }));
+    assert_eq!(
+        status[0].to_string(),
+        "status.clientStatus: `dead` is not allowed; take one of pending, running, complete, failed, lost, unknown (FieldValue)"
+    );
+    assert_eq!(status_shape("Allocation", &json!({})), []);
 }
 
 /// What the API server refuses by CEL or by the schema is refused without it too, and what it accepts is accepted. (Rules on
