@@ -71,6 +71,25 @@ fn lines(objects: &[Value]) -> String {
     lines.concat()
 }
 
+fn phase(mut node: Value, phase: &str) -> Value {
+    node["status"]["phase"] = json!(phase);
+    node
+}
+
+/// Version 0 of a job.
+fn version(job: &Value) -> Value {
+    json!({ "apiVersion": V, "kind": "JobVersion", "metadata": { "name": "web-v0", "namespace": "shop" },
+        "spec": { "jobName": "web", "jobUID": "u", "version": 0, "groupNames": "api", "submittedAt": "2026-01-01T00:00:00Z", "job": job["spec"] } })
+}
+
+/// A healthy allocation of version 0.
+fn alloc(job: &str, index: i64, node: &str) -> Value {
+    json!({ "apiVersion": V, "kind": "Allocation", "metadata": { "name": format!("{job}-api-{index}"), "namespace": "shop" },
+        "spec": { "jobName": job, "jobUID": "u", "jobVersion": 0, "group": "api", "index": index, "nodeName": node,
+            "resources": { "tasks": { "server": { "cpu": 500, "memoryMB": 1000 } }, "diskMB": 300 } },
+        "status": { "clientStatus": "running", "health": { "healthy": true, "timestamp": "2026-01-01T00:00:00Z" } } })
+}
+
 /// Plans `shop/web` on a state.
 fn plan(objects: &[Value], more: &[&str]) -> Answer {
     let fixed = ["plan", "--state", "-", "--eval", "shop/web", "--now", "2026-01-01T00:00:00Z"];
@@ -151,6 +170,94 @@ fn a_plan_tells_people_who_goes_where_and_why_others_do_not() {
           1      no room: memory
           filtered by ${attr.kernel.version} version >= 6 on 2 of 3 nodes, memory exhausted on 1 of 3 nodes, add nodes, stop other jobs, or ask for less
     "#]].assert_eq(&answer.out);
+}
+
+#[test]
+fn a_plan_tells_programs_every_kind_of_decision() {
+    let nodes = |first: &str| {
+        [phase(node("n-1", "6.1.0", 8192), first), node("n-2", "6.1.0", 8192), node("n-3", "6.1.0", 8192)]
+    };
+    let stored = web(3, &json!({ "disconnect": { "lostAfter": "5m" } }));
+    let allocs: Vec<Value> = (0..3).map(|n| alloc("web", n, &format!("n-{}", n + 1))).collect();
+    let ask = |first: &str, job: &Value| {
+        plan(&[&nodes(first)[..], &[job.clone(), version(&stored)], &allocs].concat(), &["-o", "json"])
+    };
+    let changed = |update: Value| {
+        let mut job = stored.clone();
+        job["spec"]["update"] = update;
+        job["spec"]["groups"][0]["tasks"][0]["user"] = json!("nobody");
+        job
+    };
+
+    let rolling = ask("ready", &changed(json!({ "maxParallel": 2 }))).json();
+    let replaced = &rolling["destructive"][0];
+    assert_eq!(
+        [&replaced["allocation"], &replaced["name"], &replaced["node"], &replaced["replacement"]["previousAllocation"]],
+        ["web-api-0", "Web_1.api[0]", "n-1", "web-api-0"]
+    );
+    assert_eq!(replaced["replacement"]["jobVersion"], 1);
+    assert_eq!(rolling["destructive"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&rolling["stops"], &rolling["placements"]), (&json!([]), &json!([])));
+    let deployment = &rolling["deployment"];
+    assert_eq!((&deployment["phase"], &deployment["groups"]["api"]["desiredTotal"]), (&json!("running"), &json!(3)));
+
+    let canary = ask("ready", &changed(json!({ "maxParallel": 1, "canary": 1 }))).json();
+    assert_eq!((&canary["placements"][0]["canary"], &canary["desired"]["api"]["canary"]), (&json!(true), &json!(1)));
+    assert_eq!(canary["deployment"]["description"], "NeedsPromotion");
+
+    let mut in_place = stored.clone();
+    in_place["spec"]["groups"][0]["tasks"][0]["killTimeout"] = json!("9s");
+    let in_place = ask("ready", &in_place).json();
+    assert_eq!(in_place["inPlace"][2], json!({ "allocation": "web-api-2", "name": "Web_1.api[2]", "node": "n-3" }));
+
+    let lost = ask("down", &web(3, &json!({}))).json();
+    let stop = json!({ "allocation": "web-api-0", "clientStatus": "lost", "desiredDescription": "Lost", "desiredStatus": "stop" });
+    assert_eq!((&lost["stops"], &lost["placements"][0]["previousAllocation"]), (&json!([stop]), &json!("web-api-0")));
+
+    let cut = ask("disconnected", &stored).json();
+    let first = &cut["disconnects"][0];
+    assert_eq!((&first["allocation"], &first["clientStatus"]), (&json!("web-api-0"), &json!("unknown")));
+    let later = json!({ "trigger": "max-disconnect-timeout", "waitUntil": "2026-01-01T00:05:00Z" });
+    assert!(cut["eval"]["followUps"].as_array().expect("a list").contains(&later), "{}", cut["eval"]);
+
+    let mut stopped = stored.clone();
+    stopped["spec"]["stop"] = json!(true);
+    let stopped = ask("ready", &stopped);
+    assert_eq!((stopped.code, stopped.json()["stops"].as_array().map(Vec::len)), (1, Some(3)));
+}
+
+#[test]
+fn a_plan_tells_whom_it_evicts_and_what_a_blocked_one_waits_for() {
+    let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "drover-config" },
+        "data": { "config.yaml": "scheduler: {preemption: {service: true}}" } });
+    let mut low = web(1, &json!({}));
+    low["metadata"] = json!({ "name": "low", "namespace": "shop", "uid": "l" });
+    low["spec"]["priority"] = json!(10);
+    let ports = json!([{ "label": "b", "static": 81 }, { "label": "a", "static": 80 }]);
+    let mut high = web(1, &json!({ "networks": [{ "ports": ports }] }));
+    high["spec"]["priority"] = json!(90);
+    let mut victim = alloc("low", 0, "n-1");
+    victim["spec"]["jobUID"] = json!("l");
+    let full = [node("n-1", "6.1.0", 1500), low, victim, high];
+    let answer = plan(&[&full[..], &[config]].concat(), &["-o", "json"]);
+    let report = answer.json();
+    assert_eq!(answer.code, 1, "{report}");
+    let stop = json!({ "allocation": "low-api-0", "desiredDescription": "PreemptedBy:Web_1.api[0]", "desiredStatus": "evict" });
+    assert_eq!((&report["stops"], &report["placements"][0]["preempts"]), (&json!([stop]), &json!(["low-api-0"])));
+    assert_eq!(report["placements"][0]["ports"], json!([{ "label": "a", "value": 80 }, { "label": "b", "value": 81 }]));
+    assert_eq!(report["desired"]["api"]["preemptions"], 1);
+
+    let answer = plan(&full, &["-o", "json"]);
+    let report = answer.json();
+    assert_eq!((answer.code, &report["eval"]["status"]), (2, &json!("complete")));
+    assert_eq!(report["failed"]["api"]["dimensionExhausted"]["memory"], 1, "{}", report["failed"]);
+    let blocked = &report["eval"]["blockedEval"];
+    assert_eq!(
+        (&blocked["escaped"], blocked["classEligibility"].as_object().map(serde_json::Map::len)),
+        (&json!(false), Some(1))
+    );
+    let again = drover(&["plan", "--state", "-", "--eval", "shop/web:queued-allocs", "-o", "json"], &lines(&full));
+    assert_eq!((again.code, &again.json()["eval"]["status"]), (2, &json!("blocked")));
 }
 
 #[test]
