@@ -1,6 +1,7 @@
 //! Tests with real processes and a real API server.
 
 mod agent;
+mod cli;
 mod cluster;
 mod faults;
 mod jobs;

@@ -63,3 +63,9 @@ pub(super) fn shown(text: &str) -> String {
     }
     short
 }
+
+/// Whether it is lower case letters, digits and `-`, beginning and ending with a letter or digit.
+pub(super) fn is_label(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(is_inner)
+}

@@ -1,6 +1,6 @@
 //! A group's own fields, and what its tasks are to one another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use drover_api::group::Group;
 use drover_api::job::JobType;
@@ -70,22 +70,6 @@ impl Found {
                     format_args!("{} is also the name of {at}.tasks[{first}]; rename one of them", shown(&task.name));
                 self.when(true, "TaskDuplicate", field, message);
             }
-        }
-    }
-
-    fn services(&mut self, at: At<'_>, group: &Group) {
-        let mut seen = BTreeSet::new();
-        let of_group = group.services.iter().enumerate().map(|(n, service)| (None, n, service, service.task.as_str()));
-        let of_tasks = group.tasks.iter().enumerate().flat_map(|(m, task)| {
-            let services = task.services.iter().enumerate();
-            services.map(move |(n, service)| (Some(m), n, service, task.name.as_str()))
-        });
-        for (in_task, n, service, task) in of_group.chain(of_tasks) {
-            let is_new = seen.insert((task, service.name.as_str(), service.port_label.as_str()));
-            let message =
-                format_args!("{} is given twice with the same task and port; remove one", shown(&service.name));
-            let holder = in_task.map(|m| format!(".tasks[{m}]")).unwrap_or_default();
-            self.when(!is_new, "ServiceDuplicate", format_args!("{at}{holder}.services[{n}]"), message);
         }
     }
 }

@@ -6,7 +6,7 @@ use croner::parser::{CronParser, Seconds, Year};
 use drover_api::JobSpec;
 use drover_api::job::{JobType, Parameterized, Periodic};
 
-use super::found::{Found, Violation, shown};
+use super::found::{Found, Violation, is_label, shown};
 use crate::definition::Definition;
 
 /// Most allocations of a job, over all groups.
@@ -36,6 +36,7 @@ impl Found {
         self.identity(spec);
         self.counts(spec);
         self.group_names(spec);
+        self.scale(spec);
         for (n, constraint) in spec.constraints.iter().enumerate() {
             self.constraint(format_args!("spec.constraints[{n}]"), constraint);
         }
@@ -112,12 +113,25 @@ impl Found {
         );
     }
 
+    fn scale(&mut self, spec: &JobSpec) {
+        let Some(scale) = &spec.scale else { return };
+        let field = format_args!("spec.scale.group");
+        let is_open = scale.group.is_empty() && scale.count.is_some() && spec.groups.len() != 1;
+        self.when(is_open, "ScaleGroup", field, "must name the group to scale, because the job has several; set it");
+        let is_known = scale.group.is_empty() || spec.groups.iter().any(|group| group.name == scale.group);
+        let message = format_args!("{} is none of the job's groups; correct the name", shown(&scale.group));
+        self.when(!is_known, "ScaleGroup", field, message);
+    }
+
     fn group_names(&mut self, spec: &JobSpec) {
         let mut seen = BTreeMap::new();
         for (n, group) in spec.groups.iter().enumerate() {
             let field = format_args!("spec.groups[{n}].name");
             self.when(group.name.is_empty(), "GroupNameMissing", field, "is empty; name the group");
             self.when(group.name.contains('\0'), "GroupNameNul", field, "contains a NUL character; remove it");
+            let is_wrong = !group.name.is_empty() && !group.name.contains('\0') && !is_label(&group.name);
+            let message = format_args!("{} is no DNS label; take a name such as web or api-2", shown(&group.name));
+            self.when(is_wrong, "GroupNameFormat", field, message);
             if let Some(first) = seen.insert(&group.name, n).filter(|_| !group.name.is_empty()) {
                 let name = shown(&group.name);
                 let message = format_args!("{name} is also the name of spec.groups[{first}]; rename one of them");

@@ -5,12 +5,14 @@
 //! holds. Must never know what runs, which nodes exist, or how a spec was stored.
 
 mod change;
+mod files;
 mod found;
 mod group;
 mod job;
 mod network;
 mod placement;
 mod policy;
+mod service;
 mod shape;
 mod task;
 mod volume;
@@ -19,7 +21,7 @@ mod warning;
 pub use change::changes;
 pub use found::Violation;
 pub use job::{JOB_MAX_COUNT, SPEC_LIMIT_BYTES, violations};
-pub use shape::shape;
+pub use shape::{shape, status_shape};
 pub use warning::warnings;
 
 #[cfg(test)]

@@ -19,6 +19,10 @@ impl Found {
             let is_wrong = !name.is_empty() && !name.contains("${") && !is_dns_name(name);
             let message = format_args!("{} is no DNS name; take letters, digits, - and dots", shown(name));
             self.when(is_wrong, "Hostname", format_args!("{at}.hostname"), message);
+            let is_nameless =
+                network.mode == NetworkMode::Cni && network.cni.as_ref().is_none_or(|cni| cni.name.is_empty());
+            let message = "is missing with mode cni; name a CNI network of the node";
+            self.when(is_nameless, "CniName", format_args!("{at}.cni.name"), message);
             for (m, port) in network.ports.iter().enumerate() {
                 let at = format_args!("{at}.ports[{m}]");
                 self.port(at, network, port);
@@ -37,6 +41,13 @@ impl Found {
     }
 
     fn port(&mut self, at: At<'_>, network: &Network, port: &Port) {
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let is_wrong = port.label.is_empty() || !port.label.bytes().all(is_word);
+        let message = format_args!(
+            "{} must consist of letters, digits, _ and -, as in http; it becomes part of NOMAD_PORT_<label>",
+            shown(&port.label)
+        );
+        self.when(is_wrong, "PortLabel", format_args!("{at}.label"), message);
         if let Some(value) = port.r#static {
             let message = format_args!("{value} is no port; take 1 to {PORT_LIMIT}, or leave it out for a free one");
             self.when(!(1..=PORT_LIMIT).contains(&value), "PortRange", format_args!("{at}.static"), message);

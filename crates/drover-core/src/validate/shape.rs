@@ -49,18 +49,27 @@ const CODES: &[(&str, &str)] = &[
 /// What is wrong with the shape of an object's spec; nothing for a kind that is not drover's.
 pub fn shape(kind: &str, object: &Value) -> Vec<Violation> {
     let mut found = Found::default();
-    if let Some(schema) = SCHEMAS.get(kind) {
-        let spec = &object["spec"];
-        if spec.is_object() {
-            found.value("spec", &schema["properties"]["spec"], spec);
-        } else {
-            found.when(true, "FieldMissing", format_args!("spec"), "is missing; say what is wanted");
-        }
-    }
+    found.part(kind, object, "spec");
+    let is_missing = SCHEMAS.contains_key(kind) && !object["spec"].is_object();
+    found.when(is_missing, "FieldMissing", format_args!("spec"), "is missing; say what is wanted");
+    found.finish()
+}
+
+/// What is wrong with the shape of an object's status, where it has one.
+pub fn status_shape(kind: &str, object: &Value) -> Vec<Violation> {
+    let mut found = Found::default();
+    found.part(kind, object, "status");
     found.finish()
 }
 
 impl Found {
+    fn part(&mut self, kind: &str, object: &Value, part: &str) {
+        let schema = SCHEMAS.get(kind).map(|schema| &schema["properties"][part]);
+        if let (Some(schema), Value::Object(_)) = (schema, &object[part]) {
+            self.value(part, schema, &object[part]);
+        }
+    }
+
     fn shaped(&mut self, path: &str, sort: &'static str, message: impl std::fmt::Display) {
         let pattern = without_numbers(path);
         let code = CODES.iter().find(|(field, _)| {

@@ -4,9 +4,9 @@ use drover_api::GoDuration;
 use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::placement::Operand;
-use drover_api::task::{Resources, Task};
+use drover_api::task::{LifecycleHook, Resources, Task};
 
-use super::found::{At, Found, shown};
+use super::found::{At, Found, is_label, shown};
 
 /// Least memory of a task, in MiB.
 const MEMORY_MINIMUM_MB: i64 = 10;
@@ -20,6 +20,13 @@ impl Found {
         self.resources(at, &task.resources);
         self.task_placement(r#type, at, task);
         self.mounts(at, group, task);
+        self.files(at, task);
+        let is_wrong = task
+            .lifecycle
+            .as_ref()
+            .is_some_and(|lifecycle| lifecycle.hook == LifecycleHook::Poststop && lifecycle.sidecar);
+        let message = "is set on a poststop task, beside which nothing runs; set it to false";
+        self.when(is_wrong, "PoststopSidecar", format_args!("{at}.lifecycle.sidecar"), message);
         if let Some(restart) = task.restart.as_ref().filter(|restart| Some(*restart) != group.restart.as_ref()) {
             self.restart(format_args!("{at}.restart"), restart);
         }
@@ -33,6 +40,9 @@ impl Found {
         let message = format_args!("{} contains a slash; the name becomes a directory: remove it", shown(name));
         self.when(name.contains(['/', '\\']), "TaskNameSlash", field, message);
         self.when(name.contains('\0'), "TaskNameNul", field, "contains a NUL character; remove it");
+        let is_wrong = !name.is_empty() && !name.contains(['/', '\\', '\0']) && !is_label(name);
+        let message = format_args!("{} is no DNS label; take a name such as server or log-shipper", shown(name));
+        self.when(is_wrong, "TaskNameFormat", field, message);
     }
 
     fn task_times(&mut self, r#type: JobType, at: At<'_>, group: &Group, task: &Task) {

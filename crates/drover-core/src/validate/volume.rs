@@ -54,6 +54,8 @@ impl Found {
     }
 
     fn csi_volume(&mut self, at: At<'_>, volume: &VolumeRequest, count: i64) {
+        let message = "is for host volumes; remove it";
+        self.when(volume.sticky, "VolumeSticky", format_args!("{at}.sticky"), message);
         let field = format_args!("{at}.attachmentMode");
         let message = "is missing; take file-system or block-device";
         self.when(volume.attachment_mode.is_none(), "CsiAttachment", field, message);
