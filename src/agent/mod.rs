@@ -26,4 +26,5 @@ mod state;
 mod sync;
 mod task_runner;
 
+pub(crate) use drivers::DEFAULT_CAPABILITIES;
 pub use run::run;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::Admission;
 use super::allocs::{Allocs, AllocsPlan};
 use super::directory::Directory;
-use super::drivers::{Drivers, Mock, RawExec, RawExecSettings};
+use super::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings};
 use super::environment;
 use super::events::EventSink;
 use super::fingerprint;
@@ -222,10 +222,27 @@ fn drivers(config: &AgentConfig, supervisor: &Supervisor) -> Drivers {
         let settings = RawExecSettings { enabled: raw_exec.enabled, denied_envvars: raw_exec.denied_envvars.clone() };
         drivers.add("raw_exec", Arc::new(RawExec::new(settings, supervisor.clone())));
     }
+    if config.driver.permits("exec") {
+        drivers.add("exec", Arc::new(Exec::new(exec_settings(config), supervisor.clone())));
+    }
     if config.drivers.mock.enabled && config.driver.permits("mock") {
         drivers.add("mock", Arc::new(Mock::default()));
     }
     drivers
+}
+
+fn exec_settings(config: &AgentConfig) -> ExecSettings {
+    let exec = &config.drivers.exec;
+    let (total_mhz, cores) = fingerprint::cpu(config);
+    ExecSettings {
+        enabled: exec.enabled,
+        allow_caps: exec.allow_caps.clone(),
+        host_paths: exec.host_paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+        pids_limit: u64::from(exec.pids_limit),
+        total_mhz,
+        cores,
+        no_cgroups: crate::supervisor::missing_cgroups(),
+    }
 }
 
 /// Ends tasks of which the state file knows nothing: the agent died between their start and their record.

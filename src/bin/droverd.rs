@@ -55,6 +55,9 @@ enum Role {
         #[arg(long)]
         detach: bool,
     },
+    /// Becomes a task of driver `exec`. Started by the supervisor.
+    #[command(hide = true)]
+    Sandbox,
 }
 
 fn main() -> ExitCode {
@@ -77,6 +80,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Supervisor { state_dir, alloc_dir, detach: true } => {
             Ok(drover::supervisor::detach(&state_dir, &alloc_dir)?)
         }
+        Role::Sandbox => drover::supervisor::sandbox(),
         Role::Supervisor { state_dir, alloc_dir, detach: false } => drover::supervisor::run(&state_dir, &alloc_dir),
     }
 }

@@ -25,6 +25,8 @@ const FRAME_QUEUE: usize = 256;
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one frame may take to be written.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The version that brought sandboxes.
+const SANDBOX_VERSION: u32 = 2;
 /// The wait before the next try after the supervisor could not be reached.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
@@ -88,6 +90,7 @@ impl Client {
             known: BTreeMap::new(),
             unanswered: Vec::new(),
             seq: 0,
+            version: MAX_VERSION,
         };
         let run = async move {
             tokio::select! {
@@ -211,6 +214,8 @@ struct Link {
     /// Recoveries that the loss of a connection interrupted; they are asked again.
     unanswered: Vec<(Handle, oneshot::Sender<Recovery>)>,
     seq: u64,
+    /// The version of this connection.
+    version: u32,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -256,6 +261,7 @@ impl Link {
         let Reply::Hello { pid, build, version } = exchange(&mut from, &mut to, hello).await? else {
             return Err(LinkError::Unexpected);
         };
+        self.version = version;
         self.launcher.write_pid(pid)?;
         let Reply::Tasks(reports) = exchange(&mut from, &mut to, Request::Subscribe).await? else {
             return Err(LinkError::Unexpected);
@@ -348,6 +354,15 @@ impl Link {
 
     async fn carry(&mut self, call: Call, to: &mut OwnedWriteHalf) -> Result<(), LinkError> {
         match call {
+            // An old supervisor would run it without its walls.
+            Call::Send { request: Request::Start(spec), answer, .. }
+                if spec.sandbox.is_some() && self.version < SANDBOX_VERSION =>
+            {
+                let message = "the supervisor of this node is older than driver exec: it has to be upgraded";
+                // A caller that gave up does not ask for the answer.
+                drop(answer.send(Err(CallError::Refused(Refusal::new(RefusalCode::StartFailed, message)))));
+                Ok(())
+            }
             Call::Send { request, answer, watch } => self.send(request, Pending::Call { answer, watch }, to).await,
             Call::Recover { handle, answer } => self.recover(*handle, answer, to).await,
             Call::EndStrangers { answer } => {

@@ -8,18 +8,23 @@
 //!
 //! Must never know: allocations, jobs, restart policies, the API server. It starts what it is told and says how it ended.
 
+mod cgroup;
 pub mod client;
 pub(crate) mod launch;
 mod logs;
 mod mounts;
 mod processes;
 pub mod protocol;
+mod sandbox;
 mod server;
 mod spawn;
 mod sys;
 mod tasks;
 
+pub(crate) use cgroup::{Usage, missing as missing_cgroups, usage};
 pub(crate) use mounts::unmount_below;
+pub(crate) use sandbox::{CAPABILITIES, is_limit};
 
 pub use launch::{LaunchError, Launcher, detach};
+pub use sandbox::run as sandbox;
 pub use server::run;

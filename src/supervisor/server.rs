@@ -10,16 +10,19 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::process::Resource;
+use sha2::{Digest, Sha256};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cgroup::Cgroups;
 use super::launch;
 use super::protocol::{
     self, MAX_VERSION, MIN_VERSION, Refusal, RefusalCode, Reply, Request, RequestFrame, ServerFrame,
 };
+use super::spawn::Ground;
 use super::tasks::Tasks;
 
 /// Frames that wait for a slow client; when full its connection is closed, and it lists all tasks when it comes again.
@@ -78,7 +81,8 @@ async fn serve(state_dir: &Path, open_files: u64) -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let socket = launch::socket_path(state_dir);
     let listener = listen(state_dir).with_context(|| format!("listening on {}", socket.display()))?;
-    let tasks = Tasks::new(open_files);
+    let cgroups = prepare_cgroups(state_dir);
+    let tasks = Tasks::new(Ground { open_files, cgroups: cgroups.clone() });
     let connections = TaskTracker::new();
     let closing = CancellationToken::new();
     announce().context("telling the agent that the supervisor is ready")?;
@@ -101,7 +105,26 @@ async fn serve(state_dir: &Path, open_files: u64) -> anyhow::Result<()> {
         () = tasks.power_off() => {}
         () = tasks.sweep() => {}
     }
+    if let Ok(cgroups) = cgroups
+        && let Err(error) = cgroups.leave(std::process::id())
+    {
+        tracing::warn!(error = %error, "control groups are left");
+    }
     std::fs::remove_file(&socket).with_context(|| format!("removing {}", socket.display()))
+}
+
+/// Makes the place of the tasks' control groups, and moves there out of the group of the agent, whose end must not be ours.
+fn prepare_cgroups(state_dir: &Path) -> Result<Cgroups, String> {
+    let digest = Sha256::digest(state_dir.as_os_str().as_encoded_bytes());
+    let tag = digest.iter().take(4).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+    let prepared = Cgroups::prepare(&format!("drover.{tag}")).and_then(|cgroups| {
+        cgroups.take_in(std::process::id())?;
+        Ok(cgroups)
+    });
+    prepared.map_err(|error| {
+        tracing::warn!(error = %error, "there are no control groups: tasks have no limits, driver exec does not run");
+        error.to_string()
+    })
 }
 
 fn listen(state_dir: &Path) -> io::Result<UnixListener> {
@@ -160,11 +183,14 @@ async fn converse(stream: UnixStream, tasks: &Rc<Tasks>, closing: &CancellationT
         }
         Ok(())
     };
+    // Sandboxes take a moment to be ready; the other requests do not wait for them.
+    let starts = TaskTracker::new();
     let read = async {
         let mut greeted = false;
         while let Some(bytes) = protocol::read_bytes(&mut from).await? {
-            let reply = answer(&bytes, tasks, &out, &mut greeted)?;
-            out.send(reply).await.map_err(io::Error::other)?;
+            if let Some(reply) = answer(&bytes, tasks, &out, &mut greeted, &starts)? {
+                out.send(reply).await.map_err(io::Error::other)?;
+            }
         }
         Ok(())
     };
@@ -182,11 +208,24 @@ fn answer(
     tasks: &Rc<Tasks>,
     out: &mpsc::Sender<ServerFrame>,
     greeted: &mut bool,
-) -> io::Result<ServerFrame> {
+    starts: &TaskTracker,
+) -> io::Result<Option<ServerFrame>> {
     let frame: RequestFrame = match serde_json::from_slice(bytes) {
         Ok(frame) => frame,
-        Err(error) => return unsupported(bytes, &error),
+        Err(error) => return unsupported(bytes, &error).map(Some),
     };
+    if let Request::Start(spec) = &frame.request
+        && spec.sandbox.is_some()
+        && *greeted
+    {
+        let (tasks, out, spec, seq) = (Rc::clone(tasks), out.clone(), spec.clone(), frame.seq);
+        starts.spawn_local(async move {
+            let result = tasks.start_sandboxed(&spec).await.map(|handle| Reply::Started(Box::new(handle)));
+            // Without a listener the agent is gone; the next one finds the task in the list.
+            drop(out.send(ServerFrame::Reply { seq, result }).await);
+        });
+        return Ok(None);
+    }
     let is_hello = matches!(frame.request, Request::Hello { .. });
     let result = if is_hello || *greeted {
         carry_out(frame.request, tasks, out)
@@ -194,7 +233,7 @@ fn answer(
         Err(Refusal::new(RefusalCode::Version, "the first request must be hello"))
     };
     *greeted |= is_hello && result.is_ok();
-    Ok(ServerFrame::Reply { seq: frame.seq, result })
+    Ok(Some(ServerFrame::Reply { seq: frame.seq, result }))
 }
 
 /// A request of a newer agent is answered, so that it can go another way.

@@ -24,6 +24,8 @@ pub(super) struct ChildSetup {
     pub(super) oom_score_adj: i32,
     /// The soft limit of open files that the task gets: the supervisor has raised its own.
     pub(super) open_files: u64,
+    /// Files to which the child writes `0` to enter its control group.
+    pub(super) entrances: Vec<CString>,
 }
 
 /// Makes the command's child the leader of its own session and group, with its user, OOM score and limits.
@@ -32,6 +34,7 @@ pub(super) fn prepare_child(command: &mut Command, setup: ChildSetup) {
     let enter = move || -> io::Result<()> {
         // SAFETY: setsid takes no arguments and is async-signal-safe.
         check(unsafe { libc::setsid() })?;
+        setup.entrances.iter().try_for_each(enter_cgroup)?;
         write_oom_score(&score);
         limit_open_files(setup.open_files)?;
         if let Some(user) = &setup.user {
@@ -52,6 +55,17 @@ fn write_oom_score(score: &CString) {
             libc::write(fd, score.as_ptr().cast(), score.as_bytes().len());
             libc::close(fd);
         }
+    }
+}
+
+fn enter_cgroup(entrance: &CString) -> io::Result<()> {
+    // SAFETY: the path is NUL-terminated, the buffer one byte long; the descriptor is closed here.
+    unsafe {
+        let fd = check(libc::open(entrance.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC))?;
+        let written = libc::write(fd, c"0".as_ptr().cast(), 1);
+        let result = if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        libc::close(fd);
+        result
     }
 }
 

@@ -17,9 +17,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cgroup::Cgroup;
 use super::processes::{self, Stat};
 use super::protocol::{Exit, Handle, Refusal, RefusalCode, ServerFrame, StartSpec, TaskReport};
-use super::spawn::{self, Started};
+use super::spawn::{self, Ground, Started};
 use super::{logs, sys};
 
 /// How long the rest of a killed group may take to vanish before its end is told all the same.
@@ -40,7 +41,9 @@ pub(super) struct Tasks {
     sweeps: RefCell<Vec<oneshot::Sender<Rc<Vec<Stat>>>>>,
     sweep_wanted: Notify,
     orphans_wanted: Notify,
-    open_files: u64,
+    ground: Ground,
+    /// Sandboxes that are being prepared: their tasks are nobody's yet and must not be reaped as orphans.
+    preparing: Cell<usize>,
     closing: Cell<bool>,
 }
 
@@ -51,6 +54,8 @@ struct Entry {
     pidfd: Rc<OwnedFd>,
     stops: mpsc::Sender<Stop>,
     exit: Option<Exit>,
+    /// It never became the task, and nobody is told of its end.
+    is_stillborn: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +71,8 @@ struct Stop {
 }
 
 impl Tasks {
-    /// An empty table; tasks get this soft limit of open files.
-    pub(super) fn new(open_files: u64) -> Rc<Self> {
+    /// An empty table.
+    pub(super) fn new(ground: Ground) -> Rc<Self> {
         Rc::new(Self {
             entries: RefCell::default(),
             subscribers: RefCell::default(),
@@ -75,7 +80,8 @@ impl Tasks {
             sweeps: RefCell::default(),
             sweep_wanted: Notify::new(),
             orphans_wanted: Notify::new(),
-            open_files,
+            ground,
+            preparing: Cell::new(0),
             closing: Cell::new(false),
         })
     }
@@ -83,8 +89,42 @@ impl Tasks {
     /// Starts a task and its watcher.
     pub(super) fn start(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
         self.check_room(&spec.id)?;
-        let started = spawn::start(spec, self.open_files)?;
+        let started = spawn::start(spec, &self.ground)?;
         self.enter(started, Parentage::Child)
+    }
+
+    /// Starts a task in a sandbox and its watcher.
+    pub(super) async fn start_sandboxed(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
+        self.check_room(&spec.id)?;
+        self.preparing.set(self.preparing.get() + 1);
+        let waiting = spawn::start_sandboxed(spec, &self.ground).await;
+        let entered = waiting.and_then(|waiting| {
+            let (started, wire) = waiting.into_parts();
+            self.check_room(&spec.id)?;
+            Ok((self.enter(started, Parentage::Child)?, wire))
+        });
+        self.preparing.set(self.preparing.get() - 1);
+        self.orphans_wanted.notify_one();
+        let (handle, wire) = entered?;
+        if let Err(refusal) = spawn::go(wire).await {
+            // Its watcher sees the end of what never was the task; nobody is to hear of it.
+            if let Some(entry) = self.entries.borrow_mut().get_mut(&spec.id) {
+                entry.is_stillborn = true;
+            }
+            if let Err(error) = self.stop(&spec.id, libc::SIGKILL, Duration::ZERO) {
+                tracing::debug!(error = %error, task = spec.id, "a task that did not begin has ended already");
+            }
+            self.forget_stillborn(&spec.id);
+            return Err(refusal);
+        }
+        Ok(handle)
+    }
+
+    fn forget_stillborn(&self, id: &str) {
+        let mut entries = self.entries.borrow_mut();
+        if entries.get(id).is_some_and(|entry| entry.is_stillborn && entry.exit.is_some()) {
+            entries.remove(id);
+        }
     }
 
     /// Watches a task that an earlier supervisor started; one that is known already is left as it is.
@@ -113,7 +153,7 @@ impl Tasks {
     }
 
     fn enter(self: &Rc<Self>, started: Started, parentage: Parentage) -> Result<Handle, Refusal> {
-        let Started { handle, pidfd, pipes } = started;
+        let Started { handle, pidfd, pipes, cgroup } = started;
         let pidfd = Rc::new(pidfd);
         let (stops, stop_queue) = mpsc::channel(STOP_QUEUE);
         let ready = sys::watch_shared(Rc::clone(&pidfd)).map_err(|error| {
@@ -125,9 +165,10 @@ impl Tasks {
             collectors.spawn_local(logs::collect(pipe, output_ended.clone()));
         }
         collectors.close();
-        let entry = Entry { handle: handle.clone(), parentage, pidfd, stops, exit: None };
+        let entry = Entry { handle: handle.clone(), parentage, pidfd, stops, exit: None, is_stillborn: false };
         self.entries.borrow_mut().insert(handle.id.clone(), entry);
-        let watcher = Watcher { tasks: Rc::clone(self), handle: handle.clone(), parentage, ready, stops: stop_queue };
+        let watcher =
+            Watcher { tasks: Rc::clone(self), handle: handle.clone(), parentage, ready, stops: stop_queue, cgroup };
         self.tracker.spawn_local(watcher.run(collectors, output_ended));
         Ok(handle)
     }
@@ -223,7 +264,7 @@ impl Tasks {
         let mut child_ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child())?;
         loop {
             while let Some(pid) = sys::peek_zombie() {
-                if self.is_task(pid) {
+                if self.is_task(pid) || self.preparing.get() > 0 {
                     break;
                 }
                 reap(processes::pid(pid)?)?;
@@ -244,10 +285,15 @@ impl Tasks {
     }
 
     fn finish(&self, id: &str, exit: &Exit) {
-        if let Some(entry) = self.entries.borrow_mut().get_mut(id) {
+        let is_stillborn = self.entries.borrow_mut().get_mut(id).is_some_and(|entry| {
             entry.exit = Some(exit.clone());
-        }
+            entry.is_stillborn
+        });
         self.orphans_wanted.notify_one();
+        if is_stillborn {
+            self.forget_stillborn(id);
+            return;
+        }
         // A subscriber that is full or gone loses its connection; it lists all tasks when it comes again.
         self.subscribers.borrow_mut().retain(|subscriber| {
             subscriber.try_send(ServerFrame::Exited { id: id.to_owned(), exit: exit.clone() }).is_ok()
@@ -262,13 +308,20 @@ struct Watcher {
     parentage: Parentage,
     ready: AsyncFd<Rc<OwnedFd>>,
     stops: mpsc::Receiver<Stop>,
+    cgroup: Option<Cgroup>,
 }
 
 impl Watcher {
     async fn run(mut self, collectors: TaskTracker, output_ended: CancellationToken) {
         self.wait_for_end().await;
         self.end_group().await;
-        let exit = self.exit();
+        let mut exit = self.exit();
+        if let Some(cgroup) = &self.cgroup {
+            exit.oom = cgroup.oom();
+            if let Err(error) = cgroup.remove() {
+                tracing::warn!(error = %error, task = self.handle.id, "its control group is left");
+            }
+        }
         output_ended.cancel();
         collectors.wait().await;
         if let Some(logs) = &self.handle.logs
@@ -302,6 +355,9 @@ impl Watcher {
                 () = sleep_until(deadline), if deadline.is_some() => {
                     deadline = None;
                     self.kill_group();
+                    if let Some(cgroup) = &self.cgroup && let Err(error) = cgroup.kill() {
+                        tracing::warn!(error = %error, task = self.handle.id, "its control group was not killed");
+                    }
                 }
             }
         }
@@ -323,6 +379,10 @@ impl Watcher {
             self.kill_group();
         }
         let until = Instant::now() + GROUP_END;
+        if let Some(cgroup) = &self.cgroup {
+            self.end_cgroup(cgroup, until).await;
+            return;
+        }
         loop {
             let left = self.stragglers(&self.tasks.snapshot().await);
             if left.is_empty() {
@@ -335,6 +395,30 @@ impl Watcher {
                 }
             }
         }
+    }
+
+    /// Kills everything in the task's control group, which nothing of it can leave.
+    async fn end_cgroup(&self, cgroup: &Cgroup, until: Instant) {
+        for _ in 0..Cgroup::kill_rounds() {
+            let dying = match cgroup.kill() {
+                Ok(dying) => dying,
+                Err(error) => {
+                    tracing::error!(error = %error, task = self.handle.id, "its control group cannot be emptied");
+                    return;
+                }
+            };
+            if dying.is_empty() {
+                return;
+            }
+            for pidfd in dying {
+                let Ok(ended) = sys::watch_owned(pidfd) else { continue };
+                if tokio::time::timeout_at(until, ended.readable()).await.is_err() {
+                    tracing::error!(task = self.handle.id, "a process of its control group survives SIGKILL");
+                    return;
+                }
+            }
+        }
+        tracing::error!(task = self.handle.id, "its processes multiply faster than they are killed");
     }
 
     /// Processes of the task's session, and orphans that left it but still carry the task's environment.

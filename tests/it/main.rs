@@ -1,6 +1,7 @@
 //! Tests with real processes and a real API server.
 
 mod agent;
+mod agent_exec;
 mod cluster;
 mod faults;
 mod jobs;

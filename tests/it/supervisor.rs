@@ -71,6 +71,8 @@ impl Bench {
                 max_file_bytes: 1 << 20,
             }),
             kill_timeout_ms: 1000,
+            cgroup: None,
+            sandbox: None,
         }
     }
 
