@@ -18,6 +18,7 @@ mod environment;
 mod events;
 mod fingerprint;
 mod heartbeat;
+pub mod local;
 mod node;
 mod random;
 mod report;

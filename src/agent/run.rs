@@ -23,6 +23,7 @@ use super::environment;
 use super::events::EventSink;
 use super::fingerprint;
 use super::heartbeat::{self, Heartbeat};
+use super::local::Server;
 use super::node::Node;
 use super::random::Random;
 use super::state::{Saved, StateStore};
@@ -115,6 +116,7 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
     });
     let last_ok = watch::Sender::new(None);
     let directory = Directory::default();
+    let (local_reports, local_clock, state_dir) = (reports.clone(), Arc::clone(&clock), config.state_dir.clone());
     let sync = Sync {
         store: store.clone(),
         state,
@@ -142,6 +144,8 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
         Registration { store, clock, random, name, config, fingerprint, view, heartbeat_wanted, reachable, last_ok };
     registration.spawn(&stop, &mut loops);
     loops.spawn(until(stop.clone(), sync.run()));
+    let server = Server { directory, reports: local_reports, clock: local_clock, stop: stop.clone() };
+    loops.spawn(server.run(state_dir));
     let recovered = allocs.restore(saved).await;
     loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered)));
     tracing::info!("agent is up");

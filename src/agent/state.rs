@@ -21,7 +21,6 @@ const ALLOCS: TableDefinition<&str, &[u8]> = TableDefinition::new("allocs");
 const TASKS: TableDefinition<&str, &[u8]> = TableDefinition::new("tasks");
 const JOBS: TableDefinition<&str, &[u8]> = TableDefinition::new("jobs");
 const LAST_HEARTBEAT: &str = "lastHeartbeat";
-const DYNAMIC_META: &str = "dynamicMeta";
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
 /// The layout of the records; a file of a newer layout is refused.
@@ -82,8 +81,6 @@ pub(crate) struct Saved {
     pub(crate) jobs: BTreeMap<String, JobSpec>,
     /// The last heartbeat that was accepted, as far as it was worth keeping.
     pub(crate) last_heartbeat: Option<Timestamp>,
-    /// Node metadata set at run time; a null hides a static key.
-    pub(crate) dynamic_meta: BTreeMap<String, Option<String>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -152,11 +149,6 @@ impl StateStore {
         self.put(Table::Meta, LAST_HEARTBEAT.to_owned(), &at).await
     }
 
-    /// Keeps the node's metadata that was set at run time.
-    pub(crate) async fn put_dynamic_meta(&self, meta: &BTreeMap<String, Option<String>>) -> Result<(), StateError> {
-        self.put(Table::Meta, DYNAMIC_META.to_owned(), meta).await
-    }
-
     /// Forgets a version of a job.
     pub(crate) async fn delete_job(&self, key: &str) -> Result<(), StateError> {
         self.write(Change::Delete(Table::Jobs, key.to_owned())).await
@@ -212,7 +204,6 @@ fn read(database: &Database) -> Result<Saved, String> {
         allocs: records(&transaction, ALLOCS)?,
         jobs: records(&transaction, JOBS)?,
         last_heartbeat: meta_record(&transaction, LAST_HEARTBEAT)?,
-        dynamic_meta: meta_record(&transaction, DYNAMIC_META)?.unwrap_or_default(),
         ..Saved::default()
     };
     for (key, record) in records::<TaskRecord>(&transaction, TASKS)? {

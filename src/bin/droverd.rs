@@ -58,12 +58,15 @@ enum Role {
     /// Becomes a task of driver `exec`. Started by the supervisor.
     #[command(hide = true)]
     Sandbox,
+    /// Becomes a command in a running task. Started by the agent.
+    #[command(hide = true)]
+    Enter,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match telemetry::init(&cli.log, cli.log_format).and_then(|()| run(cli.role)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
@@ -71,16 +74,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(role: Role) -> anyhow::Result<()> {
+fn run(role: Role) -> anyhow::Result<ExitCode> {
     match role {
         Role::Controller { config, kubeconfig, identity } => {
-            drover::controller::main(&config, kubeconfig.as_deref(), identity)
+            drover::controller::main(&config, kubeconfig.as_deref(), identity)?;
         }
-        Role::Agent { config, kubeconfig } => drover::agent::run(&config, kubeconfig.as_deref()),
+        Role::Agent { config, kubeconfig } => drover::agent::run(&config, kubeconfig.as_deref())?,
         Role::Supervisor { state_dir, alloc_dir, detach: true } => {
-            Ok(drover::supervisor::detach(&state_dir, &alloc_dir)?)
+            drover::supervisor::detach(&state_dir, &alloc_dir)?;
         }
-        Role::Sandbox => drover::supervisor::sandbox(),
-        Role::Supervisor { state_dir, alloc_dir, detach: false } => drover::supervisor::run(&state_dir, &alloc_dir),
+        Role::Sandbox => drover::supervisor::sandbox()?,
+        Role::Enter => return drover::supervisor::enter(),
+        Role::Supervisor { state_dir, alloc_dir, detach: false } => drover::supervisor::run(&state_dir, &alloc_dir)?,
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -21,10 +21,12 @@ mod spawn;
 mod sys;
 mod tasks;
 
-pub(crate) use cgroup::{Usage, missing as missing_cgroups, usage};
+pub(crate) use cgroup::{entrances, missing as missing_cgroups, usage};
+pub(crate) use launch::short_path;
 pub(crate) use mounts::unmount_below;
-pub(crate) use sandbox::{CAPABILITIES, is_limit};
+pub(crate) use sandbox::{CAPABILITIES, EnterPlan, Word, is_limit};
+pub(crate) use sys::watch_terminal;
 
 pub use launch::{LaunchError, Launcher, detach};
-pub use sandbox::run as sandbox;
+pub use sandbox::{enter, run as sandbox};
 pub use server::run;

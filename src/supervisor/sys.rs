@@ -140,6 +140,12 @@ pub(super) fn watch_owned(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(io::Error::from)
 }
 
+/// Watches a terminal, for reading and writing.
+pub(crate) fn watch_terminal(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd is open as long as it lives, and the AsyncFd owns it.
+    unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE | Interest::WRITABLE) }.map_err(io::Error::from)
+}
+
 /// Watches a descriptor that others use too.
 pub(super) fn watch_shared(fd: Rc<OwnedFd>) -> io::Result<AsyncFd<Rc<OwnedFd>>> {
     // SAFETY: an OwnedFd is open as long as it lives, and the AsyncFd holds one of its owners.

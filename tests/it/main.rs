@@ -2,6 +2,7 @@
 
 mod agent;
 mod agent_exec;
+mod agent_local;
 mod cluster;
 mod faults;
 mod jobs;

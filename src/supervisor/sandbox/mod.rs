@@ -22,11 +22,14 @@ use serde::{Deserialize, Serialize};
 
 use super::protocol::{Credentials, SandboxSpec};
 
+mod enter;
 mod filter;
 mod rights;
 mod sys;
 mod view;
 
+pub(crate) use enter::EnterPlan;
+pub use enter::enter;
 pub(crate) use rights::CAPABILITIES;
 
 /// Whether there is a limit of processes of this name.
@@ -49,7 +52,7 @@ pub(super) struct Plan {
 /// What the sandbox tells.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Word {
+pub(crate) enum Word {
     /// The task's process, as the supervisor sees it.
     Pid(i32),
     /// It is ready to begin.
@@ -86,13 +89,13 @@ pub fn run() -> anyhow::Result<()> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let mut wire = File::from(socket);
     let plan: Plan = serde_json::from_slice(&read_frame(&mut wire)?)?;
-    if let Err(Failure { reason, is_invalid }) = enter(&plan, &mut wire) {
+    if let Err(Failure { reason, is_invalid }) = leave_host(&plan, &mut wire) {
         say(&mut wire, &Word::Failed { reason, is_invalid })?;
     }
     Ok(())
 }
 
-fn enter(plan: &Plan, wire: &mut File) -> Result<(), Failure> {
+fn leave_host(plan: &Plan, wire: &mut File) -> Result<(), Failure> {
     let sandbox = &plan.sandbox;
     let mut flags = CloneFlags::CLONE_NEWNS;
     for (wanted, flag) in [

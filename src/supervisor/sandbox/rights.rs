@@ -65,7 +65,24 @@ fn set_of(names: &[String]) -> io::Result<CapabilitySet> {
 
 /// Becomes the user with exactly these capabilities, for good.
 pub(super) fn give_up(user: &Credentials, sandbox: &SandboxSpec) -> io::Result<()> {
-    let (bounding, ambient) = (set_of(&sandbox.bounding)?, set_of(&sandbox.ambient)?);
+    apply(user, set_of(&sandbox.bounding)?, set_of(&sandbox.ambient)?)
+}
+
+/// The same, with capabilities as the kernel shows them.
+pub(super) fn give_up_bits(user: &Credentials, bounding: u64, ambient: u64) -> io::Result<()> {
+    apply(user, CapabilitySet::from_bits_retain(bounding), CapabilitySet::from_bits_retain(ambient))
+}
+
+/// Becomes the user, without looking at capabilities.
+pub(super) fn become_user(user: &Credentials) -> io::Result<()> {
+    let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+    nix::unistd::setgroups(&groups)?;
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    nix::unistd::setresgid(gid, gid, gid)?;
+    Ok(nix::unistd::setresuid(uid, uid, uid)?)
+}
+
+fn apply(user: &Credentials, bounding: CapabilitySet, ambient: CapabilitySet) -> io::Result<()> {
     for number in 0..CAPABILITIES.len() {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if !bounding.contains(one) {
@@ -77,11 +94,7 @@ pub(super) fn give_up(user: &Credentials, sandbox: &SandboxSpec) -> io::Result<(
         }
     }
     rustix::thread::set_keep_capabilities(true)?;
-    let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-    nix::unistd::setgroups(&groups)?;
-    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-    nix::unistd::setresgid(gid, gid, gid)?;
-    nix::unistd::setresuid(uid, uid, uid)?;
+    become_user(user)?;
     // Root has what it can ever have, others what they were given by name.
     let effective = if user.uid == 0 { bounding } else { ambient };
     let held = rustix::thread::capabilities(None)?.permitted;
