@@ -54,6 +54,9 @@ enum Role {
         /// Start it as nobody's child, and return.
         #[arg(long)]
         detach: bool,
+        /// The descriptor of the state that the program before this one has left.
+        #[arg(long)]
+        resume: Option<i32>,
     },
     /// Becomes a task of driver `exec`. Started by the supervisor.
     #[command(hide = true)]
@@ -80,12 +83,14 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
             drover::controller::main(&config, kubeconfig.as_deref(), identity)?;
         }
         Role::Agent { config, kubeconfig } => drover::agent::run(&config, kubeconfig.as_deref())?,
-        Role::Supervisor { state_dir, alloc_dir, detach: true } => {
+        Role::Supervisor { state_dir, alloc_dir, detach: true, .. } => {
             drover::supervisor::detach(&state_dir, &alloc_dir)?;
         }
         Role::Sandbox => drover::supervisor::sandbox()?,
         Role::Enter => return drover::supervisor::enter(),
-        Role::Supervisor { state_dir, alloc_dir, detach: false } => drover::supervisor::run(&state_dir, &alloc_dir)?,
+        Role::Supervisor { state_dir, alloc_dir, detach: false, resume } => {
+            drover::supervisor::run(&state_dir, &alloc_dir, resume)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -126,7 +126,7 @@ impl Launcher {
     }
 
     /// Copies our binary, so that an upgrade or the deletion of the agent's pod leaves the supervisor's file alone.
-    async fn copy_binary(&self) -> Result<PathBuf, LaunchError> {
+    pub(super) async fn copy_binary(&self) -> Result<PathBuf, LaunchError> {
         let dir = self.state_dir.join("bin");
         let path = dir.join("droverd-supervisor");
         let new = dir.join("droverd-supervisor.new");

@@ -20,6 +20,7 @@ mod server;
 mod spawn;
 mod sys;
 mod tasks;
+mod upgrade;
 
 pub(crate) use cgroup::{entrances, missing as missing_cgroups, usage};
 pub(crate) use launch::short_path;

@@ -67,6 +67,12 @@ pub enum Request {
         /// The task.
         id: String,
     },
+    /// Replaces the supervisor's program in place: same process, same tasks. There is no answer when it succeeds, for the
+    /// connection ends with the old program.
+    Upgrade {
+        /// Absolute path of the new program.
+        binary: String,
+    },
 }
 
 /// What the server sends.
@@ -204,7 +210,6 @@ pub struct CgroupSpec {
 /// How far a task is separated from the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_excessive_bools, reason = "the wire shape: independent namespaces")]
 pub struct SandboxSpec {
     /// The directory that becomes its root.
     pub root: String,

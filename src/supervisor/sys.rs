@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::rc::Rc;
@@ -131,6 +131,17 @@ pub(super) fn peek_zombie() -> Option<i32> {
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         let result = libc::waitid(libc::P_ALL, 0, &raw mut info, options);
         (result == 0 && info.si_pid() > 0).then(|| info.si_pid())
+    }
+}
+
+/// Takes over a descriptor that the program before this one in the same process has left open for us; programs that we start do
+/// not get it.
+pub(super) fn inherited(raw: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the number is from the state that the program before us wrote, which had cleared its close-on-exec flag and
+    // executed us; nothing else in this process knows it. That it is open is checked before it is owned.
+    unsafe {
+        check(libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(raw))
     }
 }
 

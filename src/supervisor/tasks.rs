@@ -6,11 +6,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::io::FdFlags;
 use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions};
+use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
@@ -18,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::cgroup::Cgroup;
+use super::logs::{Pipe, Stream};
 use super::processes::{self, Stat};
 use super::protocol::{Exit, Handle, Refusal, RefusalCode, ServerFrame, StartSpec, TaskReport};
 use super::spawn::{self, Ground, Started};
@@ -56,17 +59,41 @@ struct Entry {
     exit: Option<Exit>,
     /// It never became the task, and nobody is told of its end.
     is_stillborn: bool,
+    /// How it ended, from the moment at which its process is gone.
+    reaped: Option<Exit>,
+    /// When what is left of it is killed.
+    kill_at: Option<Instant>,
+    /// The collecting ends of its output.
+    outputs: Vec<(Stream, Rc<OwnedFd>)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parentage {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Parentage {
     Child,
     Adopted,
 }
 
+/// A task on its way from one program to the next in the same process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HandedTask {
+    handle: Handle,
+    parentage: Parentage,
+    #[serde(default)]
+    exit: Option<Exit>,
+    #[serde(default)]
+    reaped: Option<Exit>,
+    pidfd: i32,
+    outputs: Vec<(Stream, i32)>,
+    #[serde(default)]
+    kill_after_ms: Option<u64>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Stop {
-    signal: i32,
+    /// None: only the time limit.
+    signal: Option<i32>,
     grace: Duration,
 }
 
@@ -120,6 +147,93 @@ impl Tasks {
         Ok(handle)
     }
 
+    /// What the next program in this process needs of the tasks; their descriptors stay open over its start.
+    pub(super) fn hand_over(&self) -> io::Result<Vec<HandedTask>> {
+        let now = Instant::now();
+        let entries = self.entries.borrow();
+        let hand = |entry: &Entry| {
+            let stays = |fd: &OwnedFd| {
+                rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
+                io::Result::Ok(fd.as_raw_fd())
+            };
+            Ok(HandedTask {
+                handle: entry.handle.clone(),
+                parentage: entry.parentage,
+                exit: entry.exit.clone(),
+                reaped: entry.reaped.clone(),
+                pidfd: stays(&entry.pidfd)?,
+                outputs: entry
+                    .outputs
+                    .iter()
+                    .map(|(stream, fd)| Ok((*stream, stays(fd)?)))
+                    .collect::<io::Result<_>>()?,
+                kill_after_ms: entry
+                    .kill_at
+                    .map(|at| u64::try_from(at.saturating_duration_since(now).as_millis()).unwrap_or(u64::MAX)),
+            })
+        };
+        entries.values().filter(|entry| !entry.is_stillborn).map(hand).collect()
+    }
+
+    /// After a hand-over that failed: programs that are started do not get the descriptors.
+    pub(super) fn take_back(&self) {
+        for entry in self.entries.borrow().values() {
+            for fd in std::iter::once(&entry.pidfd).chain(entry.outputs.iter().map(|(_, fd)| fd)) {
+                if let Err(error) = rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC) {
+                    tracing::warn!(error = %error, task = entry.handle.id, "a descriptor may leak into tasks");
+                }
+            }
+        }
+    }
+
+    /// Takes up a task of the program before this one in the same process.
+    pub(super) fn resume(self: &Rc<Self>, task: HandedTask) -> io::Result<()> {
+        let HandedTask { handle, parentage, exit, reaped, pidfd, outputs, kill_after_ms } = task;
+        let pidfd = sys::inherited(pidfd)?;
+        let mut pipes = Vec::new();
+        for (stream, raw) in outputs {
+            let reader = sys::inherited(raw)?;
+            if let Some(logs) = &handle.logs {
+                pipes.push(Pipe::resume(logs, stream, reader)?);
+            }
+        }
+        let id = handle.id.clone();
+        if exit.is_some() {
+            let (stops, _) = mpsc::channel(1);
+            let pidfd = Rc::new(pidfd);
+            let entry = Entry {
+                handle,
+                parentage,
+                pidfd,
+                stops,
+                exit,
+                is_stillborn: false,
+                reaped,
+                kill_at: None,
+                outputs: Vec::new(),
+            };
+            self.entries.borrow_mut().insert(id, entry);
+            return Ok(());
+        }
+        let cgroup = handle.cgroup.as_ref().map(Cgroup::of);
+        let started = Started { handle, pidfd, pipes, cgroup };
+        self.enter(started, parentage).map_err(io::Error::other)?;
+        if let Some(entry) = self.entries.borrow_mut().get_mut(&id) {
+            entry.reaped = reaped;
+            if let Some(left) = kill_after_ms {
+                let grace = Duration::from_millis(left);
+                entry.kill_at = Some(Instant::now() + grace);
+                entry.stops.try_send(Stop { signal: None, grace }).map_err(io::Error::other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a sandbox is being prepared, which no other program could take up.
+    pub(super) fn is_preparing(&self) -> bool {
+        self.preparing.get() > 0
+    }
+
     fn forget_stillborn(&self, id: &str) {
         let mut entries = self.entries.borrow_mut();
         if entries.get(id).is_some_and(|entry| entry.is_stillborn && entry.exit.is_some()) {
@@ -161,11 +275,22 @@ impl Tasks {
         })?;
         let output_ended = CancellationToken::new();
         let collectors = TaskTracker::new();
+        let outputs = pipes.iter().map(Pipe::end).collect();
         for pipe in pipes {
             collectors.spawn_local(logs::collect(pipe, output_ended.clone()));
         }
         collectors.close();
-        let entry = Entry { handle: handle.clone(), parentage, pidfd, stops, exit: None, is_stillborn: false };
+        let entry = Entry {
+            handle: handle.clone(),
+            parentage,
+            pidfd,
+            stops,
+            exit: None,
+            is_stillborn: false,
+            reaped: None,
+            kill_at: None,
+            outputs,
+        };
         self.entries.borrow_mut().insert(handle.id.clone(), entry);
         let watcher =
             Watcher { tasks: Rc::clone(self), handle: handle.clone(), parentage, ready, stops: stop_queue, cgroup };
@@ -175,12 +300,14 @@ impl Tasks {
 
     /// Asks a task to end: the signal now, SIGKILL to its whole group after the grace. Ended tasks are left alone.
     pub(super) fn stop(&self, id: &str, signal: i32, grace: Duration) -> Result<(), Refusal> {
-        let entries = self.entries.borrow();
-        let entry = entries.get(id).ok_or_else(|| unknown(id))?;
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.get_mut(id).ok_or_else(|| unknown(id))?;
         if entry.exit.is_some() {
             return Ok(());
         }
-        entry.stops.try_send(Stop { signal, grace }).map_err(|_| {
+        let until = Instant::now() + grace;
+        entry.kill_at = Some(entry.kill_at.map_or(until, |earlier| earlier.min(until)));
+        entry.stops.try_send(Stop { signal: Some(signal), grace }).map_err(|_| {
             Refusal::new(RefusalCode::System, format!("task {id} is being stopped already, many times over"))
         })
     }
@@ -287,6 +414,7 @@ impl Tasks {
     fn finish(&self, id: &str, exit: &Exit) {
         let is_stillborn = self.entries.borrow_mut().get_mut(id).is_some_and(|entry| {
             entry.exit = Some(exit.clone());
+            entry.outputs.clear();
             entry.is_stillborn
         });
         self.orphans_wanted.notify_one();
@@ -313,9 +441,18 @@ struct Watcher {
 
 impl Watcher {
     async fn run(mut self, collectors: TaskTracker, output_ended: CancellationToken) {
-        self.wait_for_end().await;
-        self.end_group().await;
-        let mut exit = self.exit();
+        let reaped = self.tasks.entries.borrow().get(&self.handle.id).and_then(|entry| entry.reaped.clone());
+        let mut exit = if let Some(exit) = reaped {
+            exit
+        } else {
+            self.wait_for_end().await;
+            self.end_group().await;
+            self.exit()
+        };
+        // From here on nothing but this knows how it ended.
+        if let Some(entry) = self.tasks.entries.borrow_mut().get_mut(&self.handle.id) {
+            entry.reaped = Some(exit.clone());
+        }
         if let Some(cgroup) = &self.cgroup {
             exit.oom = cgroup.oom();
             if let Err(error) = cgroup.remove() {
@@ -346,8 +483,10 @@ impl Watcher {
                     }
                 },
                 Some(stop) = self.stops.recv() => {
-                    if let Err(error) = send_signal(self.ready.get_ref(), stop.signal) {
-                        tracing::warn!(error = %error, task = self.handle.id, signal = stop.signal, "signal was not sent");
+                    if let Some(signal) = stop.signal
+                        && let Err(error) = send_signal(self.ready.get_ref(), signal)
+                    {
+                        tracing::warn!(error = %error, task = self.handle.id, signal, "signal was not sent");
                     }
                     let until = Instant::now() + stop.grace;
                     deadline = Some(deadline.map_or(until, |earlier| earlier.min(until)));

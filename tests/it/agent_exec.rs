@@ -1,5 +1,6 @@
 //! Driver `exec` on this machine: what a task sees, what it may, what stops it.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use drover_api::Allocation;
@@ -163,7 +164,8 @@ async fn must_survive_thirty_escapes() {
     let victim = std::process::Command::new("tail").args(["-f", "/dev/null"]).spawn().expect("a process");
     let mut script = String::new();
     for (n, (_, attempt)) in ESCAPES.iter().enumerate() {
-        script += &format!("if ( {attempt} ) >/dev/null 2>&1; then echo ESCAPED {n}; else echo held {n}; fi\n");
+        writeln!(script, "if ( {attempt} ) >/dev/null 2>&1; then echo ESCAPED {n}; else echo held {n}; fi")
+            .expect("text");
     }
     let mut task = exec(&script);
     task["env"] = json!({

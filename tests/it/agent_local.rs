@@ -27,7 +27,7 @@ impl Got {
     fn code(&self) -> u16 {
         match self.last() {
             Answer::Error { code, .. } => *code,
-            other => panic!("no error: {other:?}"),
+            other => unreachable!("no error: {other:?}"),
         }
     }
 }
@@ -139,8 +139,8 @@ async fn files_are_listed_described_and_read() {
     let listed = ask(&node, Request::List { allocation: allocation(), path: "/t/local".into() }).await;
     let Answer::Files(files) = &listed.answers[0] else { panic!("{listed:?}") };
     assert_eq!(files.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["note.txt", "out"]);
-    let stat = ask(&node, Request::Stat { allocation: allocation(), path: "t/local/note.txt".into() }).await;
-    assert!(matches!(&stat.answers[0], Answer::File(FileInfo { size: 6, .. })), "{stat:?}");
+    let described = ask(&node, Request::Stat { allocation: allocation(), path: "t/local/note.txt".into() }).await;
+    assert!(matches!(&described.answers[0], Answer::File(FileInfo { size: 6, .. })), "{described:?}");
     let read = |path: &str| Request::Read {
         allocation: allocation(),
         path: path.into(),
@@ -207,7 +207,7 @@ async fn a_terminal_has_its_size_and_ends_with_its_client() {
     assert!(matches!(seen, Some(Reply::Data(_))), "{seen:?}");
     let sleeps = || {
         std::fs::read_dir("/proc").expect("proc").filter_map(Result::ok).any(|entry| {
-            let is_it = std::fs::read(entry.path().join("cmdline")).is_ok_and(|it| it == b"sleep\04711\0");
+            let is_it = std::fs::read(entry.path().join("cmdline")).is_ok_and(|it| it == b"sleep\x004711\x00");
             is_it && entry.file_name().to_str().and_then(|pid| pid.parse().ok()).is_some_and(lives)
         })
     };

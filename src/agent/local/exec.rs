@@ -177,18 +177,14 @@ impl Session {
         let terminal = self.terminal.take();
         let for_input = terminal.clone();
         let outputs = async move {
-            match terminal {
-                Some(terminal) => copy_terminal(&terminal, &out).await,
-                None => {
-                    tokio::join!(
-                        copy(stdout, FrameKind::Data, out.clone()),
-                        copy(stderr, FrameKind::ErrorData, out.clone())
-                    );
-                    drop(out);
-                }
+            if let Some(terminal) = terminal {
+                copy_terminal(&terminal, &out).await;
+            } else {
+                let errors = out.clone();
+                tokio::join!(copy(stdout, FrameKind::Data, out), copy(stderr, FrameKind::ErrorData, errors));
             }
         };
-        let send = async {
+        let deliver = async {
             while let Some(frame) = frames.recv().await {
                 protocol::write_frame(to, &frame).await?;
             }
@@ -205,8 +201,8 @@ impl Session {
             io::Result::Ok(exit_code(status))
         };
         let work = async {
-            let ((), sent, code) = tokio::join!(outputs, send, ended);
-            sent.and(code)
+            let ((), delivered, code) = tokio::join!(outputs, deliver, ended);
+            delivered.and(code)
         };
         tokio::select! {
             biased;
