@@ -421,6 +421,7 @@ impl AllocRunner {
 
     fn order_gates(&mut self) {
         let gates = self.coordinator.observe(&self.progress());
+        let gates = if self.kill.is_some() { gates.while_killing() } else { gates };
         self.orders.send_if_modified(|orders| std::mem::replace(&mut orders.gates, gates) != gates);
     }
 
