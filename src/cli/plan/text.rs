@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use drover_api::metric::{AllocMetric, NodeScore};
-use drover_core::job_status;
+use drover_core::scheduler::explain::explain;
 
 use super::report::{Desired, Placed, Report};
 use crate::cli::table::Table;
@@ -178,7 +178,7 @@ fn failure(text: &mut String, group: &str, missing: i64, metric: &AllocMetric) {
         line(text, "  best nodes");
         scores(text, &metric.score_meta_data);
     }
-    line(text, &format!("  {}", job_status::explain(metric)));
+    line(text, &format!("  {}", explain(metric)));
 }
 
 fn available(metric: &AllocMetric) -> String {
