@@ -54,6 +54,11 @@ impl Directory {
         }
     }
 
+    /// All allocations.
+    pub(crate) fn all(&self) -> Vec<(String, Listed)> {
+        self.lock().iter().map(|(uid, listed)| (uid.clone(), listed.clone())).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Listed>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

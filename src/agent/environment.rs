@@ -181,7 +181,7 @@ fn clean(name: &str) -> String {
 }
 
 /// Core numbers as `0,5-7`.
-fn core_list(cores: &[i64]) -> String {
+pub(crate) fn core_list(cores: &[i64]) -> String {
     let mut sorted = cores.to_vec();
     sorted.sort_unstable();
     sorted.dedup();

@@ -18,6 +18,7 @@ mod environment;
 mod events;
 mod fingerprint;
 mod heartbeat;
+pub mod local;
 mod node;
 mod random;
 mod report;
@@ -26,4 +27,5 @@ mod state;
 mod sync;
 mod task_runner;
 
+pub(crate) use drivers::DEFAULT_CAPABILITIES;
 pub use run::run;

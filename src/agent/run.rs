@@ -18,11 +18,12 @@ use tokio_util::sync::CancellationToken;
 use super::admission::Admission;
 use super::allocs::{Allocs, AllocsPlan};
 use super::directory::Directory;
-use super::drivers::{Drivers, Mock, RawExec, RawExecSettings};
+use super::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings};
 use super::environment;
 use super::events::EventSink;
 use super::fingerprint;
 use super::heartbeat::{self, Heartbeat};
+use super::local::Server;
 use super::node::Node;
 use super::random::Random;
 use super::state::{Saved, StateStore};
@@ -115,6 +116,7 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
     });
     let last_ok = watch::Sender::new(None);
     let directory = Directory::default();
+    let (local_reports, local_clock, state_dir) = (reports.clone(), Arc::clone(&clock), config.state_dir.clone());
     let sync = Sync {
         store: store.clone(),
         state,
@@ -142,6 +144,8 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
         Registration { store, clock, random, name, config, fingerprint, view, heartbeat_wanted, reachable, last_ok };
     registration.spawn(&stop, &mut loops);
     loops.spawn(until(stop.clone(), sync.run()));
+    let server = Server { directory, reports: local_reports, clock: local_clock, stop: stop.clone() };
+    loops.spawn(server.run(state_dir));
     let recovered = allocs.restore(saved).await;
     loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered)));
     tracing::info!("agent is up");
@@ -222,10 +226,27 @@ fn drivers(config: &AgentConfig, supervisor: &Supervisor) -> Drivers {
         let settings = RawExecSettings { enabled: raw_exec.enabled, denied_envvars: raw_exec.denied_envvars.clone() };
         drivers.add("raw_exec", Arc::new(RawExec::new(settings, supervisor.clone())));
     }
+    if config.driver.permits("exec") {
+        drivers.add("exec", Arc::new(Exec::new(exec_settings(config), supervisor.clone())));
+    }
     if config.drivers.mock.enabled && config.driver.permits("mock") {
         drivers.add("mock", Arc::new(Mock::default()));
     }
     drivers
+}
+
+fn exec_settings(config: &AgentConfig) -> ExecSettings {
+    let exec = &config.drivers.exec;
+    let (total_mhz, cores) = fingerprint::cpu(config);
+    ExecSettings {
+        enabled: exec.enabled,
+        allow_caps: exec.allow_caps.clone(),
+        host_paths: exec.host_paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+        pids_limit: u64::from(exec.pids_limit),
+        total_mhz,
+        cores,
+        no_cgroups: crate::supervisor::missing_cgroups(),
+    }
 }
 
 /// Ends tasks of which the state file knows nothing: the agent died between their start and their record.

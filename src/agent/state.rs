@@ -21,7 +21,6 @@ const ALLOCS: TableDefinition<&str, &[u8]> = TableDefinition::new("allocs");
 const TASKS: TableDefinition<&str, &[u8]> = TableDefinition::new("tasks");
 const JOBS: TableDefinition<&str, &[u8]> = TableDefinition::new("jobs");
 const LAST_HEARTBEAT: &str = "lastHeartbeat";
-const DYNAMIC_META: &str = "dynamicMeta";
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
 /// The layout of the records; a file of a newer layout is refused.
@@ -82,8 +81,6 @@ pub(crate) struct Saved {
     pub(crate) jobs: BTreeMap<String, JobSpec>,
     /// The last heartbeat that was accepted, as far as it was worth keeping.
     pub(crate) last_heartbeat: Option<Timestamp>,
-    /// Node metadata set at run time; a null hides a static key.
-    pub(crate) dynamic_meta: BTreeMap<String, Option<String>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -119,8 +116,7 @@ impl StateStore {
     /// Opens or makes the file and reads all of it. The thread ends when the last handle is dropped; the caller joins it.
     pub(crate) fn open(path: &Path) -> Result<(Self, Saved, JoinHandle<()>), StateError> {
         let unusable = |reason: String| StateError::Unusable { path: path.to_owned(), reason };
-        let database = Database::create(path).map_err(|error| unusable(error.to_string()))?;
-        let saved = read(&database).map_err(unusable)?;
+        let (database, saved) = open_and_read(path).map_err(unusable)?;
         let (writes, queue) = mpsc::channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("state".to_owned())
@@ -150,11 +146,6 @@ impl StateStore {
     /// Keeps the time of a heartbeat.
     pub(crate) async fn put_heartbeat(&self, at: Timestamp) -> Result<(), StateError> {
         self.put(Table::Meta, LAST_HEARTBEAT.to_owned(), &at).await
-    }
-
-    /// Keeps the node's metadata that was set at run time.
-    pub(crate) async fn put_dynamic_meta(&self, meta: &BTreeMap<String, Option<String>>) -> Result<(), StateError> {
-        self.put(Table::Meta, DYNAMIC_META.to_owned(), meta).await
     }
 
     /// Forgets a version of a job.
@@ -204,6 +195,25 @@ impl StateStore {
     }
 }
 
+/// Opens the file, compares every page with its checksum, and reads all of it. What is damaged is refused as a whole: a record that
+/// was guessed could start or end a task.
+fn open_and_read(path: &Path) -> Result<(Database, Saved), String> {
+    // The database asserts what a damaged file breaks; that must not end the agent without a word.
+    let opened = std::panic::catch_unwind(|| {
+        let mut database = Database::create(path).map_err(|error| error.to_string())?;
+        match database.check_integrity() {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!(path = %path.display(), "the last write to the state file was torn and is undone")
+            }
+            Err(error) => return Err(format!("it is damaged: {error}")),
+        }
+        let saved = read(&database)?;
+        Ok((database, saved))
+    });
+    opened.unwrap_or_else(|_| Err("it is damaged: its pages contradict each other".to_owned()))
+}
+
 fn read(database: &Database) -> Result<Saved, String> {
     check_layout(database)?;
     let text = |error: redb::Error| error.to_string();
@@ -212,7 +222,6 @@ fn read(database: &Database) -> Result<Saved, String> {
         allocs: records(&transaction, ALLOCS)?,
         jobs: records(&transaction, JOBS)?,
         last_heartbeat: meta_record(&transaction, LAST_HEARTBEAT)?,
-        dynamic_meta: meta_record(&transaction, DYNAMIC_META)?.unwrap_or_default(),
         ..Saved::default()
     };
     for (key, record) in records::<TaskRecord>(&transaction, TASKS)? {
@@ -392,6 +401,92 @@ mod tests {
         store.put_job("job/1", &JobSpec::default()).await.expect("written again");
         drop(store);
         thread.join().expect("joined");
+        rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+    }
+
+    fn opened(path: &Path) -> Result<Vec<String>, String> {
+        let (store, saved, thread) = StateStore::open(path).map_err(|error| error.to_string())?;
+        drop(store);
+        thread.join().expect("joined");
+        Ok(saved.allocs.values().map(|it| serde_json::to_string(&it.allocation).expect("text")).collect())
+    }
+
+    /// A file with one allocation, and the same file after a second one was written.
+    async fn before_and_after(path: &Path) -> [Vec<u8>; 2] {
+        let mut images = Vec::new();
+        for name in ["one", "two"] {
+            let (store, _, thread) = StateStore::open(path).expect("opened");
+            store.put_alloc(&format!("uid-{name}"), &record(name)).await.expect("written");
+            drop(store);
+            thread.join().expect("joined");
+            images.push(std::fs::read(path).expect("the file"));
+        }
+        images.try_into().expect("two")
+    }
+
+    #[tokio::test]
+    async fn a_write_that_was_torn_at_any_byte_is_there_or_not_or_the_file_is_refused() {
+        let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let path = dir.path().join("state.redb");
+        let [before, after] = before_and_after(&path).await;
+        let wanted: Vec<Vec<String>> = [&before, &after]
+            .into_iter()
+            .map(|image| {
+                std::fs::write(&path, image).expect("written");
+                opened(&path).expect("whole")
+            })
+            .collect();
+        assert_eq!((wanted[0].len(), wanted[1].len()), (1, 2));
+        assert_eq!(before.len(), after.len());
+        // Only where both differ another byte makes another file.
+        let differ: Vec<usize> = (0..after.len()).filter(|n| before[*n] != after[*n]).collect();
+        assert!(differ.len() > 100);
+        std::panic::set_hook(Box::new(|_| {}));
+        for torn in differ {
+            let mut image = before.clone();
+            image[..torn].copy_from_slice(&after[..torn]);
+            std::fs::write(&path, &image).expect("written");
+            match opened(&path) {
+                Ok(found) => assert!(wanted.contains(&found), "torn at {torn}: {found:?}"),
+                Err(error) => assert!(error.contains("state.redb"), "torn at {torn}: {error}"),
+            }
+        }
+        drop(std::panic::take_hook());
+    }
+
+    #[tokio::test]
+    async fn a_flipped_bit_changes_nothing_or_the_file_is_refused() {
+        let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let path = dir.path().join("state.redb");
+        let [_, whole] = before_and_after(&path).await;
+        let wanted = opened(&path).expect("whole");
+        std::panic::set_hook(Box::new(|_| {}));
+        let used: Vec<usize> = (0..whole.len()).filter(|n| whole[*n] != 0).collect();
+        for (n, at) in used.into_iter().enumerate() {
+            let mut image = whole.clone();
+            image[at] ^= 1 << (n % 8);
+            std::fs::write(&path, &image).expect("written");
+            match opened(&path) {
+                Ok(found) => assert_eq!(found, wanted, "flipped at {at}"),
+                Err(error) => assert!(error.contains("state.redb"), "flipped at {at}: {error}"),
+            }
+        }
+        drop(std::panic::take_hook());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_written_is_named() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let none = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", none, c"size=8m").expect("a disk");
+        let path = dir.path().join("state.redb");
+        let [_, _] = before_and_after(&path).await;
+        rustix::mount::mount_remount(dir.path(), rustix::mount::MountFlags::RDONLY, "").expect("read-only");
+        let error = opened(&path).expect_err("refused");
+        assert!(error.contains("state.redb") && error.contains("Read-only"), "{error}");
         rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
     }
 

@@ -131,7 +131,6 @@ impl Reports {
     }
 
     /// The newest report of an allocation, sent or not.
-    #[cfg(test)]
     pub(crate) fn latest(&self, uid: &str) -> Option<Report> {
         let entries = self.lock();
         let entry = entries.get(uid)?;

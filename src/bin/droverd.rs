@@ -54,13 +54,22 @@ enum Role {
         /// Start it as nobody's child, and return.
         #[arg(long)]
         detach: bool,
+        /// The descriptor of the state that the program before this one has left.
+        #[arg(long)]
+        resume: Option<i32>,
     },
+    /// Becomes a task of driver `exec`. Started by the supervisor.
+    #[command(hide = true)]
+    Sandbox,
+    /// Becomes a command in a running task. Started by the agent.
+    #[command(hide = true)]
+    Enter,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match telemetry::init(&cli.log, cli.log_format).and_then(|()| run(cli.role)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
@@ -68,15 +77,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(role: Role) -> anyhow::Result<()> {
+fn run(role: Role) -> anyhow::Result<ExitCode> {
     match role {
         Role::Controller { config, kubeconfig, identity } => {
-            drover::controller::main(&config, kubeconfig.as_deref(), identity)
+            drover::controller::main(&config, kubeconfig.as_deref(), identity)?;
         }
-        Role::Agent { config, kubeconfig } => drover::agent::run(&config, kubeconfig.as_deref()),
-        Role::Supervisor { state_dir, alloc_dir, detach: true } => {
-            Ok(drover::supervisor::detach(&state_dir, &alloc_dir)?)
+        Role::Agent { config, kubeconfig } => drover::agent::run(&config, kubeconfig.as_deref())?,
+        Role::Supervisor { state_dir, alloc_dir, detach: true, .. } => {
+            drover::supervisor::detach(&state_dir, &alloc_dir)?;
         }
-        Role::Supervisor { state_dir, alloc_dir, detach: false } => drover::supervisor::run(&state_dir, &alloc_dir),
+        Role::Sandbox => drover::supervisor::sandbox()?,
+        Role::Enter => return drover::supervisor::enter(),
+        Role::Supervisor { state_dir, alloc_dir, detach: false, resume } => {
+            drover::supervisor::run(&state_dir, &alloc_dir, resume)?;
+        }
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -109,6 +109,8 @@ pub struct AgentConfig {
 pub struct DriversConfig {
     /// Processes without isolation.
     pub raw_exec: RawExecConfig,
+    /// Processes in a sandbox.
+    pub exec: ExecConfig,
     /// A driver for tests that runs nothing.
     pub mock: MockConfig,
 }
@@ -121,6 +123,33 @@ pub struct RawExecConfig {
     pub enabled: bool,
     /// Environment variables that tasks must not get; `*` matches any text.
     pub denied_envvars: Vec<String>,
+}
+
+/// Settings of the `exec` driver.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ExecConfig {
+    /// On unless unset; it needs an agent that is root, and control groups.
+    pub enabled: bool,
+    /// Capabilities that tasks may have, with or without `CAP_`; `all` for all.
+    pub allow_caps: Vec<String>,
+    /// Paths of the host that tasks see read-only.
+    pub host_paths: Vec<PathBuf>,
+    /// The most processes and threads of a task.
+    pub pids_limit: u32,
+}
+
+impl Default for ExecConfig {
+    fn default() -> Self {
+        let paths =
+            ["/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr"];
+        Self {
+            enabled: true,
+            allow_caps: crate::agent::DEFAULT_CAPABILITIES.map(str::to_owned).to_vec(),
+            host_paths: paths.map(PathBuf::from).to_vec(),
+            pids_limit: 4096,
+        }
+    }
 }
 
 /// Settings of the `mock` driver.
@@ -264,6 +293,9 @@ impl AgentConfig {
             if percent > 100 {
                 return Err((field, format!("{percent} is no percentage: give 0 to 100")));
             }
+        }
+        if let Some(path) = self.drivers.exec.host_paths.iter().find(|path| !path.is_absolute()) {
+            return Err(("drivers.exec.hostPaths", format!("{} is relative: give an absolute path", path.display())));
         }
         if let Some(address) = &self.address
             && address.parse::<std::net::IpAddr>().is_err()

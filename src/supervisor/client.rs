@@ -25,6 +25,10 @@ const FRAME_QUEUE: usize = 256;
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one frame may take to be written.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The version that brought sandboxes.
+const SANDBOX_VERSION: u32 = 2;
+/// The version that brought upgrades in place.
+const UPGRADE_VERSION: u32 = 2;
 /// The wait before the next try after the supervisor could not be reached.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
@@ -88,6 +92,8 @@ impl Client {
             known: BTreeMap::new(),
             unanswered: Vec::new(),
             seq: 0,
+            version: MAX_VERSION,
+            tried_upgrade: false,
         };
         let run = async move {
             tokio::select! {
@@ -146,6 +152,19 @@ impl Client {
     /// When the task still runs, or the supervisor cannot be reached.
     pub async fn acknowledge(&self, id: &str) -> Result<(), CallError> {
         done_or_unknown(self.call(Request::Acknowledge { id: id.to_owned() }, None).await)
+    }
+
+    /// Has the supervisor replaced by this program, in its own process. Its tasks go on.
+    ///
+    /// # Errors
+    /// When the program cannot be executed; the old one then goes on.
+    pub async fn upgrade(&self, binary: &std::path::Path) -> Result<(), CallError> {
+        let request = Request::Upgrade { binary: binary.to_string_lossy().into_owned() };
+        match self.call(request, None).await {
+            // The connection ends with the old program.
+            Err(CallError::Disconnected) | Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Kills every task that nobody here watches, and says how many: leftovers of an agent that died between start and record.
@@ -211,6 +230,10 @@ struct Link {
     /// Recoveries that the loss of a connection interrupted; they are asked again.
     unanswered: Vec<(Handle, oneshot::Sender<Recovery>)>,
     seq: u64,
+    /// The version of this connection.
+    version: u32,
+    /// Once is enough: a program that cannot be executed does not get better.
+    tried_upgrade: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -256,7 +279,19 @@ impl Link {
         let Reply::Hello { pid, build, version } = exchange(&mut from, &mut to, hello).await? else {
             return Err(LinkError::Unexpected);
         };
+        self.version = version;
         self.launcher.write_pid(pid)?;
+        if build != BUILD && version >= UPGRADE_VERSION && !std::mem::replace(&mut self.tried_upgrade, true) {
+            let binary = self.launcher.copy_binary().await?;
+            tracing::info!(pid, from = build, to = BUILD, "supervisor is upgraded");
+            let request = Request::Upgrade { binary: binary.to_string_lossy().into_owned() };
+            // Only a failure is answered; then the old program serves as before.
+            match exchange(&mut from, &mut to, request).await {
+                Err(LinkError::Refused(refusal)) => tracing::warn!(reason = %refusal, "the upgrade failed"),
+                Err(error) => return Err(error),
+                Ok(_) => return Err(LinkError::Unexpected),
+            }
+        }
         let Reply::Tasks(reports) = exchange(&mut from, &mut to, Request::Subscribe).await? else {
             return Err(LinkError::Unexpected);
         };
@@ -348,6 +383,15 @@ impl Link {
 
     async fn carry(&mut self, call: Call, to: &mut OwnedWriteHalf) -> Result<(), LinkError> {
         match call {
+            // An old supervisor would run it without its walls.
+            Call::Send { request: Request::Start(spec), answer, .. }
+                if spec.sandbox.is_some() && self.version < SANDBOX_VERSION =>
+            {
+                let message = "the supervisor of this node is older than driver exec: it has to be upgraded";
+                // A caller that gave up does not ask for the answer.
+                drop(answer.send(Err(CallError::Refused(Refusal::new(RefusalCode::StartFailed, message)))));
+                Ok(())
+            }
             Call::Send { request, answer, watch } => self.send(request, Pending::Call { answer, watch }, to).await,
             Call::Recover { handle, answer } => self.recover(*handle, answer, to).await,
             Call::EndStrangers { answer } => {

@@ -126,7 +126,7 @@ impl Launcher {
     }
 
     /// Copies our binary, so that an upgrade or the deletion of the agent's pod leaves the supervisor's file alone.
-    async fn copy_binary(&self) -> Result<PathBuf, LaunchError> {
+    pub(super) async fn copy_binary(&self) -> Result<PathBuf, LaunchError> {
         let dir = self.state_dir.join("bin");
         let path = dir.join("droverd-supervisor");
         let new = dir.join("droverd-supervisor.new");
@@ -164,7 +164,12 @@ pub(super) fn socket_path(state_dir: &Path) -> PathBuf {
 
 /// A name of the socket that fits into a socket address (108 bytes), however long the folder's is. Valid while the descriptor lives.
 pub(super) fn short_socket_path(state_dir: &Path) -> io::Result<(PathBuf, OwnedFd)> {
+    short_path(state_dir, "supervisor.sock")
+}
+
+/// A name of a socket in this folder that fits into a socket address, however long the folder's is.
+pub(crate) fn short_path(state_dir: &Path, name: &str) -> io::Result<(PathBuf, OwnedFd)> {
     let dir = rustix::fs::open(state_dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}/supervisor.sock", dir.as_raw_fd()));
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()));
     Ok((path, dir))
 }

@@ -8,9 +8,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::rc::Rc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +27,8 @@ thread_local! {
 }
 
 /// The two streams of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum Stream {
     Stdout,
     Stderr,
@@ -43,8 +46,21 @@ impl Stream {
 /// The ends of one stream: the supervisor's for reading, and the task's.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    reader: AsyncFd<OwnedFd>,
+    reader: AsyncFd<Rc<OwnedFd>>,
+    stream: Stream,
     rotator: Rotator,
+}
+
+impl Pipe {
+    /// Takes up a stream whose collecting end was handed over by the program before this one.
+    pub(super) fn resume(spec: &LogSpec, stream: Stream, reader: OwnedFd) -> io::Result<Self> {
+        Ok(Self { reader: sys::watch_shared(Rc::new(reader))?, stream, rotator: Rotator::open(spec, stream)? })
+    }
+
+    /// Which stream it is of, and its collecting end.
+    pub(super) fn end(&self) -> (Stream, Rc<OwnedFd>) {
+        (self.stream, Rc::clone(self.reader.get_ref()))
+    }
 }
 
 /// Opens the collecting end of a stream, making the FIFO when it is not there yet.
@@ -62,7 +78,7 @@ pub(super) fn open_pipe(spec: &LogSpec, stream: Stream, owner: Option<&Credentia
         rustix::fs::fchown(&reader, Some(uid), None)?;
     }
     let rotator = Rotator::open(spec, stream)?;
-    Ok(Pipe { reader: sys::watch_owned(reader)?, rotator })
+    Ok(Pipe { reader: sys::watch_shared(Rc::new(reader))?, stream, rotator })
 }
 
 /// Opens the task's end: for reading too, so that it gets no SIGPIPE when the supervisor dies.

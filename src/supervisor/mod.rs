@@ -8,18 +8,26 @@
 //!
 //! Must never know: allocations, jobs, restart policies, the API server. It starts what it is told and says how it ended.
 
+mod cgroup;
 pub mod client;
 pub(crate) mod launch;
 mod logs;
 mod mounts;
 mod processes;
 pub mod protocol;
+mod sandbox;
 mod server;
 mod spawn;
 mod sys;
 mod tasks;
+mod upgrade;
 
+pub(crate) use cgroup::{entrances, missing as missing_cgroups, usage};
+pub(crate) use launch::short_path;
 pub(crate) use mounts::unmount_below;
+pub(crate) use sandbox::{CAPABILITIES, EnterPlan, Word, is_limit};
+pub(crate) use sys::watch_terminal;
 
 pub use launch::{LaunchError, Launcher, detach};
+pub use sandbox::{enter, run as sandbox};
 pub use server::run;

@@ -12,7 +12,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// The oldest protocol version that this build speaks.
 pub const MIN_VERSION: u32 = 1;
 /// The newest protocol version that this build speaks.
-pub const MAX_VERSION: u32 = 1;
+///
+/// 2: control groups, sandboxes and upgrades.
+pub const MAX_VERSION: u32 = 2;
 /// The largest frame: an environment may fill what the kernel lets `execve` take.
 pub const MAX_FRAME_BYTES: usize = 4 * 1024 * 1024;
 
@@ -64,6 +66,12 @@ pub enum Request {
     Acknowledge {
         /// The task.
         id: String,
+    },
+    /// Replaces the supervisor's program in place: same process, same tasks. There is no answer when it succeeds, for the
+    /// connection ends with the old program.
+    Upgrade {
+        /// Absolute path of the new program.
+        binary: String,
     },
 }
 
@@ -169,6 +177,102 @@ pub struct StartSpec {
     pub logs: Option<LogSpec>,
     /// The grace when the whole node is powered off.
     pub kill_timeout_ms: u64,
+    /// Its control group; absent: that of the supervisor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<CgroupSpec>,
+    /// Its own view of the machine; absent: that of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxSpec>,
+}
+
+/// The limits of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CgroupSpec {
+    /// The name of its group.
+    pub name: String,
+    /// Weight against other tasks when the CPU is short, in shares.
+    pub cpu_shares: Option<u64>,
+    /// Microseconds of CPU time in each 100 ms.
+    pub cpu_quota_us: Option<u64>,
+    /// More memory than this ends it.
+    pub memory_hard_bytes: Option<u64>,
+    /// Down to this much it is left in peace when memory is short.
+    pub memory_soft_bytes: Option<u64>,
+    /// Its own cores, as `0,5-7`; empty for those that all share.
+    pub cores: String,
+    /// The most processes and threads.
+    pub pids_max: Option<u64>,
+    /// Only the usual character devices.
+    pub restrict_devices: bool,
+}
+
+/// How far a task is separated from the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxSpec {
+    /// The directory that becomes its root.
+    pub root: String,
+    /// The directory that it shares with the other tasks of its allocation, seen as `/alloc`.
+    pub shared: String,
+    /// Paths of the host that it sees read-only, at the same place.
+    pub host_paths: Vec<String>,
+    /// More of the host's directories.
+    pub mounts: Vec<BindMount>,
+    /// Whether it sees no process but its own.
+    pub private_pids: bool,
+    /// Whether it shares no memory segments and queues with others.
+    pub private_ipc: bool,
+    /// Whether it has a network of its own, with a loopback device only.
+    pub private_network: bool,
+    /// Capabilities that it can ever have.
+    pub bounding: Vec<String>,
+    /// Capabilities that it has although it is not root.
+    pub ambient: Vec<String>,
+    /// Limits of its processes: name, soft and hard value.
+    pub limits: Vec<(String, u64, u64)>,
+}
+
+/// A directory of the host in a task's view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BindMount {
+    /// On the host.
+    pub source: String,
+    /// In the task's root, absolute.
+    pub target: String,
+    /// Whether it is mounted read-only.
+    pub read_only: bool,
+}
+
+/// The version of the host's control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CgroupVersion {
+    /// A hierarchy per controller.
+    V1,
+    /// One tree.
+    V2,
+}
+
+/// What finds a task's control group again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CgroupHandle {
+    /// How its files are named.
+    pub version: CgroupVersion,
+    /// Its folders.
+    pub dirs: Vec<String>,
+}
+
+/// Memory that ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OomKill {
+    /// The limit.
+    pub limit_bytes: u64,
+    /// The most that was in use.
+    pub peak_bytes: u64,
 }
 
 /// The user that a task runs as.
@@ -215,6 +319,12 @@ pub struct Handle {
     pub logs: Option<LogSpec>,
     /// The grace when the whole node is powered off.
     pub kill_timeout_ms: u64,
+    /// Its control group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<CgroupHandle>,
+    /// Whether it has namespaces of its own.
+    #[serde(default)]
+    pub is_sandboxed: bool,
 }
 
 /// A task as [`Request::Subscribe`] lists it.
@@ -238,22 +348,25 @@ pub struct Exit {
     /// Why the code is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Memory that ran out in its control group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom: Option<OomKill>,
 }
 
 impl Exit {
     /// An end by exit code.
     pub fn code(code: i32) -> Self {
-        Self { code, signal: 0, error: None }
+        Self { code, ..Self::default() }
     }
 
     /// An end by signal.
     pub fn signal(signal: i32) -> Self {
-        Self { code: 128 + signal, signal, error: None }
+        Self { code: 128 + signal, signal, ..Self::default() }
     }
 
     /// An end of which only the fact is known.
     pub fn unknown(error: impl Into<String>) -> Self {
-        Self { code: -1, signal: 0, error: Some(error.into()) }
+        Self { code: -1, error: Some(error.into()), ..Self::default() }
     }
 
     /// Whether the process ended by itself with code 0.

@@ -1,26 +1,31 @@
 //! The supervisor's main loop: one socket, any number of connections, signals.
 
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::process::Resource;
+use sha2::{Digest, Sha256};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cgroup::Cgroups;
 use super::launch;
 use super::protocol::{
     self, MAX_VERSION, MIN_VERSION, Refusal, RefusalCode, Reply, Request, RequestFrame, ServerFrame,
 };
+use super::spawn::Ground;
+use super::sys;
 use super::tasks::Tasks;
+use super::upgrade::Handover;
 
 /// Frames that wait for a slow client; when full its connection is closed, and it lists all tasks when it comes again.
 const OUT_QUEUE: usize = 1024;
@@ -29,24 +34,47 @@ const MAX_CONNECTIONS: usize = 16;
 /// The longest grace that a request may ask for.
 const MAX_GRACE: Duration = Duration::from_hours(24);
 
+/// What a supervisor is bound to.
+struct Place {
+    state_dir: PathBuf,
+    alloc_dir: PathBuf,
+    /// Held for as long as the process lives: it is what makes a supervisor the only one.
+    lock: OwnedFd,
+    open_files: u64,
+}
+
+/// Another program that this process is to become.
+struct Upgrade {
+    binary: PathBuf,
+    /// Only a failure is answered.
+    failed: oneshot::Sender<Refusal>,
+}
+
 /// Runs the supervisor of this state folder until SIGTERM, and then ends every task and unmounts what is mounted below the
 /// allocations' folder.
 ///
 /// # Errors
-/// When another supervisor serves the folder, or the socket cannot be made.
-pub fn run(state_dir: &Path, alloc_dir: &Path) -> anyhow::Result<()> {
-    let _lock = lock(state_dir)?;
+/// When another supervisor serves the folder, the socket cannot be made, or what an earlier program has left (`resume` is the
+/// number of its descriptor) cannot be taken up.
+pub fn run(state_dir: &Path, alloc_dir: &Path, resume: Option<i32>) -> anyhow::Result<()> {
+    let handed = resume.map(Handover::read).transpose().context("reading what the program before this one has left")?;
+    let lock = match &handed {
+        Some(handed) => sys::inherited(handed.lock).context("taking over the lock")?,
+        None => lock(state_dir)?,
+    };
     // The files of tasks get the usual rights, whatever the agent was started with; the old mask is of no interest.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).context("becoming a subreaper")?;
-    let open_files = raise_open_files();
+    let raised = raise_open_files();
+    let open_files = handed.as_ref().map_or(raised, |handed| handed.open_files);
+    let place = Place { state_dir: state_dir.to_owned(), alloc_dir: alloc_dir.to_owned(), lock, open_files };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, serve(state_dir, open_files))?;
+    local.block_on(&runtime, serve(place, handed))?;
     super::unmount_below(alloc_dir).with_context(|| format!("unmounting below {}", alloc_dir.display()))
 }
 
-/// Holds the lock for as long as the process lives: it is what makes a supervisor the only one.
+/// Takes the lock of the folder.
 fn lock(state_dir: &Path) -> anyhow::Result<OwnedFd> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -73,21 +101,38 @@ fn raise_open_files() -> u64 {
     before
 }
 
-async fn serve(state_dir: &Path, open_files: u64) -> anyhow::Result<()> {
+async fn serve(place: Place, handed: Option<Handover>) -> anyhow::Result<()> {
+    let Place { state_dir, open_files, .. } = &place;
     let mut terminated = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupted = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let socket = launch::socket_path(state_dir);
-    let listener = listen(state_dir).with_context(|| format!("listening on {}", socket.display()))?;
-    let tasks = Tasks::new(open_files);
+    let is_resumed = handed.is_some();
+    let cgroups = prepare_cgroups(state_dir);
+    let tasks = Tasks::new(Ground { open_files: *open_files, cgroups: cgroups.clone() });
+    let listener = match handed {
+        Some(handed) => take_up(handed, &tasks).context("taking up what the program before this one has left")?,
+        None => listen(state_dir).with_context(|| format!("listening on {}", socket.display()))?,
+    };
     let connections = TaskTracker::new();
     let closing = CancellationToken::new();
-    announce().context("telling the agent that the supervisor is ready")?;
-    tracing::info!(pid = std::process::id(), "supervisor is ready");
-    let accept = accept_all(listener, &tasks, &connections, &closing);
+    if !is_resumed {
+        announce().context("telling the agent that the supervisor is ready")?;
+    }
+    tracing::info!(pid = std::process::id(), is_resumed, "supervisor is ready");
+    let (upgrades, mut wanted) = mpsc::channel::<Upgrade>(1);
+    let accept = accept_all(&listener, &tasks, &connections, &closing, &upgrades);
+    let upgrade = async {
+        while let Some(Upgrade { binary, failed }) = wanted.recv().await {
+            let refusal = become_program(&binary, &place, &listener, &tasks);
+            // Who has gone does not ask why.
+            drop(failed.send(refusal));
+        }
+    };
     tokio::select! {
         biased;
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}
+        () = upgrade => {}
         result = tasks.reap_orphans() => result.context("reaping what tasks left behind")?,
         () = tasks.sweep() => {}
         () = accept => {}
@@ -101,7 +146,26 @@ async fn serve(state_dir: &Path, open_files: u64) -> anyhow::Result<()> {
         () = tasks.power_off() => {}
         () = tasks.sweep() => {}
     }
+    if let Ok(cgroups) = cgroups
+        && let Err(error) = cgroups.leave(std::process::id())
+    {
+        tracing::warn!(error = %error, "control groups are left");
+    }
     std::fs::remove_file(&socket).with_context(|| format!("removing {}", socket.display()))
+}
+
+/// Makes the place of the tasks' control groups, and moves there out of the group of the agent, whose end must not be ours.
+fn prepare_cgroups(state_dir: &Path) -> Result<Cgroups, String> {
+    let digest = Sha256::digest(state_dir.as_os_str().as_encoded_bytes());
+    let tag = digest.iter().take(4).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+    let prepared = Cgroups::prepare(&format!("drover.{tag}")).and_then(|cgroups| {
+        cgroups.take_in(std::process::id())?;
+        Ok(cgroups)
+    });
+    prepared.map_err(|error| {
+        tracing::warn!(error = %error, "there are no control groups: tasks have no limits, driver exec does not run");
+        error.to_string()
+    })
 }
 
 fn listen(state_dir: &Path) -> io::Result<UnixListener> {
@@ -124,14 +188,50 @@ fn announce() -> io::Result<()> {
     out.flush()
 }
 
-async fn accept_all(listener: UnixListener, tasks: &Rc<Tasks>, connections: &TaskTracker, closing: &CancellationToken) {
+/// Takes up tasks and socket of the program before this one.
+fn take_up(handed: Handover, tasks: &Rc<Tasks>) -> io::Result<UnixListener> {
+    let listener = std::os::unix::net::UnixListener::from(sys::inherited(handed.listener)?);
+    for task in handed.tasks {
+        tasks.resume(task)?;
+    }
+    UnixListener::from_std(listener)
+}
+
+/// Hands everything over to another program. Returns only when that failed.
+fn become_program(binary: &Path, place: &Place, listener: &UnixListener, tasks: &Rc<Tasks>) -> Refusal {
+    if tasks.is_preparing() {
+        return Refusal::new(RefusalCode::StartFailed, "a task is being started: try again");
+    }
+    tracing::info!(binary = %binary.display(), "supervisor becomes another program");
+    let error =
+        match tasks.hand_over().and_then(|handed| Handover::new(&place.lock, listener, place.open_files, handed)) {
+            Ok(handover) => handover.execute(binary, &place.state_dir, &place.alloc_dir),
+            Err(error) => error,
+        };
+    tasks.take_back();
+    for fd in [place.lock.as_fd(), listener.as_fd()] {
+        if let Err(error) = rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC) {
+            tracing::warn!(error = %error, "a descriptor may leak into tasks");
+        }
+    }
+    tracing::error!(error = %error, binary = %binary.display(), "the upgrade failed: the old program goes on");
+    Refusal::new(RefusalCode::System, format!("{} cannot be executed: {error}", binary.display()))
+}
+
+async fn accept_all(
+    listener: &UnixListener,
+    tasks: &Rc<Tasks>,
+    connections: &TaskTracker,
+    closing: &CancellationToken,
+    upgrades: &mpsc::Sender<Upgrade>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) if is_permitted(&stream) && connections.len() < MAX_CONNECTIONS => {
                 let tasks = Rc::clone(tasks);
-                let closing = closing.child_token();
+                let (closing, upgrades) = (closing.child_token(), upgrades.clone());
                 connections.spawn_local(async move {
-                    if let Err(error) = converse(stream, &tasks, &closing).await {
+                    if let Err(error) = converse(stream, &tasks, &closing, &upgrades).await {
                         tracing::debug!(error = %error, "connection ended");
                     }
                 });
@@ -151,7 +251,12 @@ fn is_permitted(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
 
-async fn converse(stream: UnixStream, tasks: &Rc<Tasks>, closing: &CancellationToken) -> io::Result<()> {
+async fn converse(
+    stream: UnixStream,
+    tasks: &Rc<Tasks>,
+    closing: &CancellationToken,
+    upgrades: &mpsc::Sender<Upgrade>,
+) -> io::Result<()> {
     let (mut from, mut to) = stream.into_split();
     let (out, mut queue) = mpsc::channel::<ServerFrame>(OUT_QUEUE);
     let write = async move {
@@ -160,11 +265,21 @@ async fn converse(stream: UnixStream, tasks: &Rc<Tasks>, closing: &CancellationT
         }
         Ok(())
     };
+    // Sandboxes take a moment to be ready; the other requests do not wait for them.
+    let starts = TaskTracker::new();
     let read = async {
         let mut greeted = false;
         while let Some(bytes) = protocol::read_bytes(&mut from).await? {
-            let reply = answer(&bytes, tasks, &out, &mut greeted)?;
-            out.send(reply).await.map_err(io::Error::other)?;
+            if let Some((seq, binary)) = wanted_upgrade(&bytes, greeted) {
+                let (failed, refusal) = oneshot::channel();
+                upgrades.send(Upgrade { binary, failed }).await.map_err(io::Error::other)?;
+                let result = Err(refusal.await.map_err(io::Error::other)?);
+                out.send(ServerFrame::Reply { seq, result }).await.map_err(io::Error::other)?;
+                continue;
+            }
+            if let Some(reply) = answer(&bytes, tasks, &out, &mut greeted, &starts)? {
+                out.send(reply).await.map_err(io::Error::other)?;
+            }
         }
         Ok(())
     };
@@ -177,16 +292,37 @@ async fn converse(stream: UnixStream, tasks: &Rc<Tasks>, closing: &CancellationT
     }
 }
 
+fn wanted_upgrade(bytes: &[u8], greeted: bool) -> Option<(u64, PathBuf)> {
+    let frame: RequestFrame = serde_json::from_slice(bytes).ok()?;
+    match frame.request {
+        Request::Upgrade { binary } if greeted => Some((frame.seq, PathBuf::from(binary))),
+        _ => None,
+    }
+}
+
 fn answer(
     bytes: &[u8],
     tasks: &Rc<Tasks>,
     out: &mpsc::Sender<ServerFrame>,
     greeted: &mut bool,
-) -> io::Result<ServerFrame> {
+    starts: &TaskTracker,
+) -> io::Result<Option<ServerFrame>> {
     let frame: RequestFrame = match serde_json::from_slice(bytes) {
         Ok(frame) => frame,
-        Err(error) => return unsupported(bytes, &error),
+        Err(error) => return unsupported(bytes, &error).map(Some),
     };
+    if let Request::Start(spec) = &frame.request
+        && spec.sandbox.is_some()
+        && *greeted
+    {
+        let (tasks, out, spec, seq) = (Rc::clone(tasks), out.clone(), spec.clone(), frame.seq);
+        starts.spawn_local(async move {
+            let result = tasks.start_sandboxed(&spec).await.map(|handle| Reply::Started(Box::new(handle)));
+            // Without a listener the agent is gone; the next one finds the task in the list.
+            drop(out.send(ServerFrame::Reply { seq, result }).await);
+        });
+        return Ok(None);
+    }
     let is_hello = matches!(frame.request, Request::Hello { .. });
     let result = if is_hello || *greeted {
         carry_out(frame.request, tasks, out)
@@ -194,7 +330,7 @@ fn answer(
         Err(Refusal::new(RefusalCode::Version, "the first request must be hello"))
     };
     *greeted |= is_hello && result.is_ok();
-    Ok(ServerFrame::Reply { seq: frame.seq, result })
+    Ok(Some(ServerFrame::Reply { seq: frame.seq, result }))
 }
 
 /// A request of a newer agent is answered, so that it can go another way.
@@ -219,6 +355,7 @@ fn carry_out(request: Request, tasks: &Rc<Tasks>, out: &mpsc::Sender<ServerFrame
         }
         Request::Signal { id, signal } => tasks.signal(&id, signal).map(|()| Reply::Done),
         Request::Acknowledge { id } => tasks.acknowledge(&id).map(|()| Reply::Done),
+        Request::Upgrade { .. } => Err(Refusal::new(RefusalCode::Unsupported, "an upgrade needs a greeting first")),
     }
 }
 

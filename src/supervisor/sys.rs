@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::rc::Rc;
@@ -24,6 +24,8 @@ pub(super) struct ChildSetup {
     pub(super) oom_score_adj: i32,
     /// The soft limit of open files that the task gets: the supervisor has raised its own.
     pub(super) open_files: u64,
+    /// Files to which the child writes `0` to enter its control group.
+    pub(super) entrances: Vec<CString>,
 }
 
 /// Makes the command's child the leader of its own session and group, with its user, OOM score and limits.
@@ -32,6 +34,7 @@ pub(super) fn prepare_child(command: &mut Command, setup: ChildSetup) {
     let enter = move || -> io::Result<()> {
         // SAFETY: setsid takes no arguments and is async-signal-safe.
         check(unsafe { libc::setsid() })?;
+        setup.entrances.iter().try_for_each(enter_cgroup)?;
         write_oom_score(&score);
         limit_open_files(setup.open_files)?;
         if let Some(user) = &setup.user {
@@ -52,6 +55,17 @@ fn write_oom_score(score: &CString) {
             libc::write(fd, score.as_ptr().cast(), score.as_bytes().len());
             libc::close(fd);
         }
+    }
+}
+
+fn enter_cgroup(entrance: &CString) -> io::Result<()> {
+    // SAFETY: the path is NUL-terminated, the buffer one byte long; the descriptor is closed here.
+    unsafe {
+        let fd = check(libc::open(entrance.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC))?;
+        let written = libc::write(fd, c"0".as_ptr().cast(), 1);
+        let result = if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        libc::close(fd);
+        result
     }
 }
 
@@ -120,10 +134,27 @@ pub(super) fn peek_zombie() -> Option<i32> {
     }
 }
 
+/// Takes over a descriptor that the program before this one in the same process has left open for us; programs that we start do
+/// not get it.
+pub(super) fn inherited(raw: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the number is from the state that the program before us wrote, which had cleared its close-on-exec flag and
+    // executed us; nothing else in this process knows it. That it is open is checked before it is owned.
+    unsafe {
+        check(libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(raw))
+    }
+}
+
 /// Watches a descriptor that only the watch owns.
 pub(super) fn watch_owned(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd is open as long as it lives, and the AsyncFd owns it.
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(io::Error::from)
+}
+
+/// Watches a terminal, for reading and writing.
+pub(crate) fn watch_terminal(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd is open as long as it lives, and the AsyncFd owns it.
+    unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE | Interest::WRITABLE) }.map_err(io::Error::from)
 }
 
 /// Watches a descriptor that others use too.

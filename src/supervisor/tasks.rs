@@ -6,20 +6,24 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::io::FdFlags;
 use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions};
+use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cgroup::Cgroup;
+use super::logs::{Pipe, Stream};
 use super::processes::{self, Stat};
 use super::protocol::{Exit, Handle, Refusal, RefusalCode, ServerFrame, StartSpec, TaskReport};
-use super::spawn::{self, Started};
+use super::spawn::{self, Ground, Started};
 use super::{logs, sys};
 
 /// How long the rest of a killed group may take to vanish before its end is told all the same.
@@ -40,7 +44,9 @@ pub(super) struct Tasks {
     sweeps: RefCell<Vec<oneshot::Sender<Rc<Vec<Stat>>>>>,
     sweep_wanted: Notify,
     orphans_wanted: Notify,
-    open_files: u64,
+    ground: Ground,
+    /// Sandboxes that are being prepared: their tasks are nobody's yet and must not be reaped as orphans.
+    preparing: Cell<usize>,
     closing: Cell<bool>,
 }
 
@@ -51,23 +57,49 @@ struct Entry {
     pidfd: Rc<OwnedFd>,
     stops: mpsc::Sender<Stop>,
     exit: Option<Exit>,
+    /// It never became the task, and nobody is told of its end.
+    is_stillborn: bool,
+    /// How it ended, from the moment at which its process is gone.
+    reaped: Option<Exit>,
+    /// When what is left of it is killed.
+    kill_at: Option<Instant>,
+    /// The collecting ends of its output.
+    outputs: Vec<(Stream, Rc<OwnedFd>)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parentage {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Parentage {
     Child,
     Adopted,
 }
 
+/// A task on its way from one program to the next in the same process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HandedTask {
+    handle: Handle,
+    parentage: Parentage,
+    #[serde(default)]
+    exit: Option<Exit>,
+    #[serde(default)]
+    reaped: Option<Exit>,
+    pidfd: i32,
+    outputs: Vec<(Stream, i32)>,
+    #[serde(default)]
+    kill_after_ms: Option<u64>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Stop {
-    signal: i32,
+    /// None: only the time limit.
+    signal: Option<i32>,
     grace: Duration,
 }
 
 impl Tasks {
-    /// An empty table; tasks get this soft limit of open files.
-    pub(super) fn new(open_files: u64) -> Rc<Self> {
+    /// An empty table.
+    pub(super) fn new(ground: Ground) -> Rc<Self> {
         Rc::new(Self {
             entries: RefCell::default(),
             subscribers: RefCell::default(),
@@ -75,7 +107,8 @@ impl Tasks {
             sweeps: RefCell::default(),
             sweep_wanted: Notify::new(),
             orphans_wanted: Notify::new(),
-            open_files,
+            ground,
+            preparing: Cell::new(0),
             closing: Cell::new(false),
         })
     }
@@ -83,8 +116,129 @@ impl Tasks {
     /// Starts a task and its watcher.
     pub(super) fn start(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
         self.check_room(&spec.id)?;
-        let started = spawn::start(spec, self.open_files)?;
+        let started = spawn::start(spec, &self.ground)?;
         self.enter(started, Parentage::Child)
+    }
+
+    /// Starts a task in a sandbox and its watcher.
+    pub(super) async fn start_sandboxed(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
+        self.check_room(&spec.id)?;
+        self.preparing.set(self.preparing.get() + 1);
+        let waiting = spawn::start_sandboxed(spec, &self.ground).await;
+        let entered = waiting.and_then(|waiting| {
+            let (started, wire) = waiting.into_parts();
+            self.check_room(&spec.id)?;
+            Ok((self.enter(started, Parentage::Child)?, wire))
+        });
+        self.preparing.set(self.preparing.get() - 1);
+        self.orphans_wanted.notify_one();
+        let (handle, wire) = entered?;
+        if let Err(refusal) = spawn::go(wire).await {
+            // Its watcher sees the end of what never was the task; nobody is to hear of it.
+            if let Some(entry) = self.entries.borrow_mut().get_mut(&spec.id) {
+                entry.is_stillborn = true;
+            }
+            if let Err(error) = self.stop(&spec.id, libc::SIGKILL, Duration::ZERO) {
+                tracing::debug!(error = %error, task = spec.id, "a task that did not begin has ended already");
+            }
+            self.forget_stillborn(&spec.id);
+            return Err(refusal);
+        }
+        Ok(handle)
+    }
+
+    /// What the next program in this process needs of the tasks; their descriptors stay open over its start.
+    pub(super) fn hand_over(&self) -> io::Result<Vec<HandedTask>> {
+        let now = Instant::now();
+        let entries = self.entries.borrow();
+        let hand = |entry: &Entry| {
+            let stays = |fd: &OwnedFd| {
+                rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
+                io::Result::Ok(fd.as_raw_fd())
+            };
+            Ok(HandedTask {
+                handle: entry.handle.clone(),
+                parentage: entry.parentage,
+                exit: entry.exit.clone(),
+                reaped: entry.reaped.clone(),
+                pidfd: stays(&entry.pidfd)?,
+                outputs: entry
+                    .outputs
+                    .iter()
+                    .map(|(stream, fd)| Ok((*stream, stays(fd)?)))
+                    .collect::<io::Result<_>>()?,
+                kill_after_ms: entry
+                    .kill_at
+                    .map(|at| u64::try_from(at.saturating_duration_since(now).as_millis()).unwrap_or(u64::MAX)),
+            })
+        };
+        entries.values().filter(|entry| !entry.is_stillborn).map(hand).collect()
+    }
+
+    /// After a hand-over that failed: programs that are started do not get the descriptors.
+    pub(super) fn take_back(&self) {
+        for entry in self.entries.borrow().values() {
+            for fd in std::iter::once(&entry.pidfd).chain(entry.outputs.iter().map(|(_, fd)| fd)) {
+                if let Err(error) = rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC) {
+                    tracing::warn!(error = %error, task = entry.handle.id, "a descriptor may leak into tasks");
+                }
+            }
+        }
+    }
+
+    /// Takes up a task of the program before this one in the same process.
+    pub(super) fn resume(self: &Rc<Self>, task: HandedTask) -> io::Result<()> {
+        let HandedTask { handle, parentage, exit, reaped, pidfd, outputs, kill_after_ms } = task;
+        let pidfd = sys::inherited(pidfd)?;
+        let mut pipes = Vec::new();
+        for (stream, raw) in outputs {
+            let reader = sys::inherited(raw)?;
+            if let Some(logs) = &handle.logs {
+                pipes.push(Pipe::resume(logs, stream, reader)?);
+            }
+        }
+        let id = handle.id.clone();
+        if exit.is_some() {
+            let (stops, _) = mpsc::channel(1);
+            let pidfd = Rc::new(pidfd);
+            let entry = Entry {
+                handle,
+                parentage,
+                pidfd,
+                stops,
+                exit,
+                is_stillborn: false,
+                reaped,
+                kill_at: None,
+                outputs: Vec::new(),
+            };
+            self.entries.borrow_mut().insert(id, entry);
+            return Ok(());
+        }
+        let cgroup = handle.cgroup.as_ref().map(Cgroup::of);
+        let started = Started { handle, pidfd, pipes, cgroup };
+        self.enter(started, parentage).map_err(io::Error::other)?;
+        if let Some(entry) = self.entries.borrow_mut().get_mut(&id) {
+            entry.reaped = reaped;
+            if let Some(left) = kill_after_ms {
+                let grace = Duration::from_millis(left);
+                entry.kill_at = Some(Instant::now() + grace);
+                entry.stops.try_send(Stop { signal: None, grace }).map_err(io::Error::other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a sandbox is being prepared, which no other program could take up.
+    pub(super) fn is_preparing(&self) -> bool {
+        self.preparing.get() > 0
+    }
+
+    fn forget_stillborn(&self, id: &str) {
+        let mut entries = self.entries.borrow_mut();
+        if entries.get(id).is_some_and(|entry| entry.is_stillborn && entry.exit.is_some()) {
+            entries.remove(id);
+        }
     }
 
     /// Watches a task that an earlier supervisor started; one that is known already is left as it is.
@@ -113,7 +267,7 @@ impl Tasks {
     }
 
     fn enter(self: &Rc<Self>, started: Started, parentage: Parentage) -> Result<Handle, Refusal> {
-        let Started { handle, pidfd, pipes } = started;
+        let Started { handle, pidfd, pipes, cgroup } = started;
         let pidfd = Rc::new(pidfd);
         let (stops, stop_queue) = mpsc::channel(STOP_QUEUE);
         let ready = sys::watch_shared(Rc::clone(&pidfd)).map_err(|error| {
@@ -121,25 +275,39 @@ impl Tasks {
         })?;
         let output_ended = CancellationToken::new();
         let collectors = TaskTracker::new();
+        let outputs = pipes.iter().map(Pipe::end).collect();
         for pipe in pipes {
             collectors.spawn_local(logs::collect(pipe, output_ended.clone()));
         }
         collectors.close();
-        let entry = Entry { handle: handle.clone(), parentage, pidfd, stops, exit: None };
+        let entry = Entry {
+            handle: handle.clone(),
+            parentage,
+            pidfd,
+            stops,
+            exit: None,
+            is_stillborn: false,
+            reaped: None,
+            kill_at: None,
+            outputs,
+        };
         self.entries.borrow_mut().insert(handle.id.clone(), entry);
-        let watcher = Watcher { tasks: Rc::clone(self), handle: handle.clone(), parentage, ready, stops: stop_queue };
+        let watcher =
+            Watcher { tasks: Rc::clone(self), handle: handle.clone(), parentage, ready, stops: stop_queue, cgroup };
         self.tracker.spawn_local(watcher.run(collectors, output_ended));
         Ok(handle)
     }
 
     /// Asks a task to end: the signal now, SIGKILL to its whole group after the grace. Ended tasks are left alone.
     pub(super) fn stop(&self, id: &str, signal: i32, grace: Duration) -> Result<(), Refusal> {
-        let entries = self.entries.borrow();
-        let entry = entries.get(id).ok_or_else(|| unknown(id))?;
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.get_mut(id).ok_or_else(|| unknown(id))?;
         if entry.exit.is_some() {
             return Ok(());
         }
-        entry.stops.try_send(Stop { signal, grace }).map_err(|_| {
+        let until = Instant::now() + grace;
+        entry.kill_at = Some(entry.kill_at.map_or(until, |earlier| earlier.min(until)));
+        entry.stops.try_send(Stop { signal: Some(signal), grace }).map_err(|_| {
             Refusal::new(RefusalCode::System, format!("task {id} is being stopped already, many times over"))
         })
     }
@@ -223,7 +391,7 @@ impl Tasks {
         let mut child_ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child())?;
         loop {
             while let Some(pid) = sys::peek_zombie() {
-                if self.is_task(pid) {
+                if self.is_task(pid) || self.preparing.get() > 0 {
                     break;
                 }
                 reap(processes::pid(pid)?)?;
@@ -244,10 +412,16 @@ impl Tasks {
     }
 
     fn finish(&self, id: &str, exit: &Exit) {
-        if let Some(entry) = self.entries.borrow_mut().get_mut(id) {
+        let is_stillborn = self.entries.borrow_mut().get_mut(id).is_some_and(|entry| {
             entry.exit = Some(exit.clone());
-        }
+            entry.outputs.clear();
+            entry.is_stillborn
+        });
         self.orphans_wanted.notify_one();
+        if is_stillborn {
+            self.forget_stillborn(id);
+            return;
+        }
         // A subscriber that is full or gone loses its connection; it lists all tasks when it comes again.
         self.subscribers.borrow_mut().retain(|subscriber| {
             subscriber.try_send(ServerFrame::Exited { id: id.to_owned(), exit: exit.clone() }).is_ok()
@@ -262,13 +436,29 @@ struct Watcher {
     parentage: Parentage,
     ready: AsyncFd<Rc<OwnedFd>>,
     stops: mpsc::Receiver<Stop>,
+    cgroup: Option<Cgroup>,
 }
 
 impl Watcher {
     async fn run(mut self, collectors: TaskTracker, output_ended: CancellationToken) {
-        self.wait_for_end().await;
-        self.end_group().await;
-        let exit = self.exit();
+        let reaped = self.tasks.entries.borrow().get(&self.handle.id).and_then(|entry| entry.reaped.clone());
+        let mut exit = if let Some(exit) = reaped {
+            exit
+        } else {
+            self.wait_for_end().await;
+            self.end_group().await;
+            self.exit()
+        };
+        // From here on nothing but this knows how it ended.
+        if let Some(entry) = self.tasks.entries.borrow_mut().get_mut(&self.handle.id) {
+            entry.reaped = Some(exit.clone());
+        }
+        if let Some(cgroup) = &self.cgroup {
+            exit.oom = cgroup.oom();
+            if let Err(error) = cgroup.remove() {
+                tracing::warn!(error = %error, task = self.handle.id, "its control group is left");
+            }
+        }
         output_ended.cancel();
         collectors.wait().await;
         if let Some(logs) = &self.handle.logs
@@ -293,8 +483,10 @@ impl Watcher {
                     }
                 },
                 Some(stop) = self.stops.recv() => {
-                    if let Err(error) = send_signal(self.ready.get_ref(), stop.signal) {
-                        tracing::warn!(error = %error, task = self.handle.id, signal = stop.signal, "signal was not sent");
+                    if let Some(signal) = stop.signal
+                        && let Err(error) = send_signal(self.ready.get_ref(), signal)
+                    {
+                        tracing::warn!(error = %error, task = self.handle.id, signal, "signal was not sent");
                     }
                     let until = Instant::now() + stop.grace;
                     deadline = Some(deadline.map_or(until, |earlier| earlier.min(until)));
@@ -302,6 +494,9 @@ impl Watcher {
                 () = sleep_until(deadline), if deadline.is_some() => {
                     deadline = None;
                     self.kill_group();
+                    if let Some(cgroup) = &self.cgroup && let Err(error) = cgroup.kill() {
+                        tracing::warn!(error = %error, task = self.handle.id, "its control group was not killed");
+                    }
                 }
             }
         }
@@ -323,6 +518,10 @@ impl Watcher {
             self.kill_group();
         }
         let until = Instant::now() + GROUP_END;
+        if let Some(cgroup) = &self.cgroup {
+            self.end_cgroup(cgroup, until).await;
+            return;
+        }
         loop {
             let left = self.stragglers(&self.tasks.snapshot().await);
             if left.is_empty() {
@@ -335,6 +534,30 @@ impl Watcher {
                 }
             }
         }
+    }
+
+    /// Kills everything in the task's control group, which nothing of it can leave.
+    async fn end_cgroup(&self, cgroup: &Cgroup, until: Instant) {
+        for _ in 0..Cgroup::kill_rounds() {
+            let dying = match cgroup.kill() {
+                Ok(dying) => dying,
+                Err(error) => {
+                    tracing::error!(error = %error, task = self.handle.id, "its control group cannot be emptied");
+                    return;
+                }
+            };
+            if dying.is_empty() {
+                return;
+            }
+            for pidfd in dying {
+                let Ok(ended) = sys::watch_owned(pidfd) else { continue };
+                if tokio::time::timeout_at(until, ended.readable()).await.is_err() {
+                    tracing::error!(task = self.handle.id, "a process of its control group survives SIGKILL");
+                    return;
+                }
+            }
+        }
+        tracing::error!(task = self.handle.id, "its processes multiply faster than they are killed");
     }
 
     /// Processes of the task's session, and orphans that left it but still carry the task's environment.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use xtask::control_plane::{Binaries, ControlPlane, Options, Role, User};
 use xtask::progress::Progress;
 
-const LONG: Duration = Duration::from_secs(40);
+pub(crate) const LONG: Duration = Duration::from_secs(40);
 
 /// One control plane for all tests of this file; it ends with the test binary.
 pub(crate) fn shared_plane() -> &'static ControlPlane {
@@ -52,38 +52,52 @@ async fn create_namespace(client: &Client, name: &str) {
 }
 
 /// One node with its agent, and a namespace.
-struct Node<'a> {
+pub(crate) struct Node<'a> {
     plane: &'a ControlPlane,
-    client: Client,
-    name: String,
+    pub(crate) client: Client,
+    pub(crate) name: String,
     dir: tempfile::TempDir,
+    /// More lines of the agent's configuration.
+    config: String,
     agent: Option<Child>,
 }
 
 impl<'a> Node<'a> {
     /// A node whose agent is up. Its name is the namespace's too.
-    async fn start(plane: &'a ControlPlane, name: &str) -> Self {
+    pub(crate) async fn start(plane: &'a ControlPlane, name: &str) -> Self {
+        Self::start_with(plane, name, "").await
+    }
+
+    /// The same, with more lines in the agent's configuration.
+    pub(crate) async fn start_with(plane: &'a ControlPlane, name: &str, config: &str) -> Self {
         let client = plane.client(User::Admin).await.expect("a client");
         create_namespace(&client, name).await;
-        let mut node =
-            Self { plane, client, name: name.to_owned(), dir: tempfile::tempdir().expect("a directory"), agent: None };
+        let mut node = Self {
+            plane,
+            client,
+            name: name.to_owned(),
+            dir: tempfile::tempdir().expect("a directory"),
+            config: config.to_owned(),
+            agent: None,
+        };
         node.start_agent();
         node.registered().await;
         node
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
 
-    fn start_agent(&mut self) {
+    pub(crate) fn start_agent(&mut self) {
         let config = self.path("agent.yaml");
         let text = format!(
             "nodeName: {}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}}}\n\
-             heartbeat: {{ttl: 2s}}\n",
+             heartbeat: {{ttl: 2s}}\n{}",
             self.name,
             self.path("state").display(),
-            self.path("allocs").display()
+            self.path("allocs").display(),
+            self.config
         );
         std::fs::write(&config, text).expect("a configuration");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("agent.log")).expect("a log");
@@ -100,14 +114,14 @@ impl<'a> Node<'a> {
     }
 
     /// As a crash or the OOM killer would.
-    fn kill_agent(&mut self) {
+    pub(crate) fn kill_agent(&mut self) {
         let mut agent = self.agent.take().expect("a running agent");
         agent.kill().expect("killed");
         agent.wait().expect("its end");
     }
 
     /// As a restart of its pod would.
-    fn terminate_agent(&mut self) {
+    pub(crate) fn terminate_agent(&mut self) {
         let mut agent = self.agent.take().expect("a running agent");
         signal(i32::try_from(agent.id()).expect("a pid"), rustix::process::Signal::TERM);
         assert!(agent.wait().expect("its end").success(), "SIGTERM is a clean end");
@@ -120,11 +134,11 @@ impl<'a> Node<'a> {
         eventually("the end of the supervisor", || !lives(pid)).await;
     }
 
-    fn supervisor_pid(&self) -> i32 {
+    pub(crate) fn supervisor_pid(&self) -> i32 {
         std::fs::read_to_string(self.path("state/supervisor.pid")).expect("pid file").trim().parse().expect("a pid")
     }
 
-    async fn registered(&self) {
+    pub(crate) async fn registered(&self) {
         let nodes: Api<ClientNode> = Api::all(self.client.clone());
         let deadline = Instant::now() + LONG;
         loop {
@@ -137,22 +151,22 @@ impl<'a> Node<'a> {
         }
     }
 
-    async fn mark_node(&self, phase: &str) {
+    pub(crate) async fn mark_node(&self, phase: &str) {
         let nodes: Api<ClientNode> = Api::all(self.client.clone());
         let patch = Patch::Merge(json!({"status": {"phase": phase}}));
         nodes.patch_status(&self.name, &PatchParams::default(), &patch).await.expect("a mark");
     }
 
-    fn agent_log(&self) -> String {
+    pub(crate) fn agent_log(&self) -> String {
         std::fs::read_to_string(self.path("agent.log")).unwrap_or_default()
     }
 
-    fn allocs(&self) -> Api<Allocation> {
+    pub(crate) fn allocs(&self) -> Api<Allocation> {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
     /// Creates a version of a job with one group `g`.
-    async fn job(&self, job: &str, r#type: JobType, group: Value) {
+    pub(crate) async fn job(&self, job: &str, r#type: JobType, group: Value) {
         let mut whole = json!({"name": "g", "migrate": {"minHealthyTime": "0s"}});
         for (name, value) in group.as_object().expect("an object") {
             whole[name] = value.clone();
@@ -179,7 +193,7 @@ impl<'a> Node<'a> {
     }
 
     /// Places an allocation of the job here and returns its name.
-    async fn place(&self, job: &str, index: i64, resources: AllocatedResources) -> String {
+    pub(crate) async fn place(&self, job: &str, index: i64, resources: AllocatedResources) -> String {
         let name = format!("{job}-g-{index}-00000000");
         let spec = AllocationSpec {
             job_name: job.to_owned(),
@@ -194,13 +208,13 @@ impl<'a> Node<'a> {
         name
     }
 
-    async fn run(&self, job: &str, r#type: JobType, tasks: Value) -> String {
+    pub(crate) async fn run(&self, job: &str, r#type: JobType, tasks: Value) -> String {
         self.job(job, r#type, json!({"tasks": tasks})).await;
         self.place(job, 0, one_task()).await
     }
 
     /// Waits until the allocation looks like this.
-    async fn until(&self, name: &str, what: &str, seen: impl Fn(&Allocation) -> bool) -> Allocation {
+    pub(crate) async fn until(&self, name: &str, what: &str, seen: impl Fn(&Allocation) -> bool) -> Allocation {
         let deadline = Instant::now() + LONG;
         loop {
             let found = self.allocs().get(name).await.expect("an allocation");
@@ -212,26 +226,26 @@ impl<'a> Node<'a> {
         }
     }
 
-    async fn running(&self, name: &str) -> Allocation {
+    pub(crate) async fn running(&self, name: &str) -> Allocation {
         self.until(name, "running", |it| status(it) == ClientStatus::Running).await
     }
 
-    async fn ended(&self, name: &str) -> Allocation {
+    pub(crate) async fn ended(&self, name: &str) -> Allocation {
         self.until(name, "ended", |it| it.status.as_ref().is_some_and(|status| status.ended_at.is_some())).await
     }
 
-    async fn stop(&self, name: &str) {
+    pub(crate) async fn stop(&self, name: &str) {
         let patch = Patch::Merge(json!({"spec": {"desiredStatus": DesiredStatus::Stop}}));
         self.allocs().patch(name, &PatchParams::default(), &patch).await.expect("a stop");
     }
 
-    fn log_of(&self, allocation: &Allocation, file: &str) -> String {
+    pub(crate) fn log_of(&self, allocation: &Allocation, file: &str) -> String {
         let uid = allocation.metadata.uid.as_deref().expect("a uid");
         std::fs::read_to_string(self.path("allocs").join(uid).join("alloc/logs").join(file)).unwrap_or_default()
     }
 
     /// The pid that the task wrote as its first line.
-    async fn pid_of(&self, allocation: &Allocation, task: &str) -> i32 {
+    pub(crate) async fn pid_of(&self, allocation: &Allocation, task: &str) -> i32 {
         let file = format!("{task}.stdout.0");
         eventually("a pid in the log", || self.log_of(allocation, &file).contains('\n')).await;
         self.log_of(allocation, &file).lines().next().and_then(|line| line.parse().ok()).expect("a pid")
@@ -254,7 +268,7 @@ impl Drop for Node<'_> {
     }
 }
 
-fn one_task() -> AllocatedResources {
+pub(crate) fn one_task() -> AllocatedResources {
     let resources = TaskResources { cpu: 100, memory_mb: 32, ..TaskResources::default() };
     AllocatedResources { tasks: [("t".to_owned(), resources)].into(), ..AllocatedResources::default() }
 }
@@ -264,36 +278,36 @@ fn with_port(value: i64) -> AllocatedResources {
     AllocatedResources { ports, ..one_task() }
 }
 
-fn shell(script: &str) -> Value {
+pub(crate) fn shell(script: &str) -> Value {
     json!({"name": "t", "driver": "raw_exec", "killSignal": "SIGTERM", "config": {"command": "/bin/sh", "args": ["-c", script]}})
 }
 
-fn status(allocation: &Allocation) -> ClientStatus {
+pub(crate) fn status(allocation: &Allocation) -> ClientStatus {
     allocation.status.as_ref().map(|status| status.client_status).unwrap_or_default()
 }
 
-fn events(allocation: &Allocation, task: &str) -> Vec<E> {
+pub(crate) fn events(allocation: &Allocation, task: &str) -> Vec<E> {
     let status = allocation.status.as_ref().expect("a status");
     status.task_states[task].events.iter().map(|event| event.r#type).collect()
 }
 
-fn messages(allocation: &Allocation, task: &str) -> String {
+pub(crate) fn messages(allocation: &Allocation, task: &str) -> String {
     let status = allocation.status.as_ref().expect("a status");
     status.task_states[task].events.iter().map(|event| event.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-fn signal(pid: i32, signal: rustix::process::Signal) {
+pub(crate) fn signal(pid: i32, signal: rustix::process::Signal) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid) {
         // It may have ended.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-fn lives(pid: i32) -> bool {
+pub(crate) fn lives(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-async fn eventually(what: &str, mut seen: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut seen: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;
     while !seen() {
         assert!(Instant::now() < deadline, "not seen in time: {what}");

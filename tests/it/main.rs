@@ -2,6 +2,8 @@
 
 mod agent;
 mod cli;
+mod agent_exec;
+mod agent_local;
 mod cluster;
 mod faults;
 mod jobs;

@@ -53,13 +53,18 @@ impl Bench {
         Link { client, stop, run }
     }
 
+    /// An allocation's id that no other test has: leftovers of a task are found by it.
+    fn alloc(&self) -> String {
+        self.dir.path().file_name().expect("a name").to_string_lossy().trim_start_matches('.').to_owned()
+    }
+
     fn spec(&self, task: &str, script: &str) -> StartSpec {
         let text = |path: &str| self.path(path).to_string_lossy().into_owned();
         StartSpec {
-            id: format!("a/{task}/12345678"),
+            id: format!("{}/{task}/12345678", self.alloc()),
             command: "/bin/sh".into(),
             args: vec!["-c".into(), script.into()],
-            env: vec![("NOMAD_ALLOC_ID".into(), "a".into()), ("NOMAD_TASK_NAME".into(), task.into())],
+            env: vec![("NOMAD_ALLOC_ID".into(), self.alloc()), ("NOMAD_TASK_NAME".into(), task.into())],
             work_dir: "/".into(),
             user: None,
             oom_score_adj: 0,
@@ -71,6 +76,8 @@ impl Bench {
                 max_file_bytes: 1 << 20,
             }),
             kill_timeout_ms: 1000,
+            cgroup: None,
+            sandbox: None,
         }
     }
 
@@ -134,7 +141,7 @@ async fn output_and_exit_code_arrive() {
     assert_eq!(end(ended).await, Exit::code(3));
     assert_eq!((bench.log("t.stdout.0").as_str(), bench.log("t.stderr.0").as_str()), ("out\n", "err\n"));
     assert!(std::fs::read_dir(bench.path("fifo")).expect("a directory").next().is_none(), "fifos are removed");
-    link.client.acknowledge("a/t/12345678").await.expect("acknowledged");
+    link.client.acknowledge(&format!("{}/t/12345678", bench.alloc())).await.expect("acknowledged");
     link.close().await;
 }
 
@@ -282,6 +289,46 @@ async fn strangers_are_ended() {
     assert_eq!(link.client.end_strangers().await.expect("an answer"), 1);
     eventually("the stranger's end", || !lives(stranger.pid)).await;
     assert!(lives(known.pid));
+    link.close().await;
+}
+
+#[tokio::test]
+async fn an_upgrade_in_place_touches_no_task_and_loses_no_output() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let script = "n=0; while [ ! -e go ]; do n=$((n+1)); echo $n; sleep 0.002; done; exit 6";
+    let spec = StartSpec { work_dir: bench.path("alloc").to_string_lossy().into_owned(), ..bench.spec("t", script) };
+    let (handle, ended) = link.client.start(spec).await.expect("started");
+    let (stubborn, killed) =
+        link.client.start(bench.spec("stubborn", "trap '' TERM; while :; do sleep 0.1; done")).await.expect("started");
+    let (quick, done) = link.client.start(bench.spec("quick", "exit 5")).await.expect("started");
+    assert_eq!(end(done).await, Exit::code(5));
+    link.client.stop(&stubborn.id, libc::SIGTERM, Duration::from_secs(2)).await.expect("asked");
+    let pid = bench.supervisor_pid();
+    for round in 0..3 {
+        let program = bench.path(&format!("droverd-{round}"));
+        std::fs::copy(env!("CARGO_BIN_EXE_droverd"), &program).expect("a copy");
+        let seen = bench.log("t.stdout.0").lines().count();
+        link.client.upgrade(&program).await.expect("upgraded");
+        eventually("the new program", || {
+            std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)
+        })
+        .await;
+        eventually("more output", || bench.log("t.stdout.0").lines().count() > seen + 20).await;
+    }
+    let refused = link.client.upgrade(Path::new("/no/such/program")).await.expect_err("refused").to_string();
+    assert!(refused.contains("/no/such/program"), "{refused}");
+    assert_eq!(bench.supervisor_pid(), pid, "the same process");
+    assert!(lives(handle.pid));
+    assert_eq!(end(killed).await, Exit::signal(9), "a stop under way is carried out");
+    std::fs::write(bench.path("alloc/go"), "").expect("a file");
+    assert_eq!(end(ended).await, Exit::code(6), "it is still the parent");
+    for (n, line) in bench.log("t.stdout.0").lines().enumerate() {
+        assert_eq!(line.parse(), Ok(n + 1), "a gap or a repeat");
+    }
+    link.close().await;
+    let link = bench.connect();
+    assert_eq!(end(running(recover(&link, &quick).await)).await, Exit::code(5), "an unacknowledged end is kept");
     link.close().await;
 }
 

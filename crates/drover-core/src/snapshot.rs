@@ -12,8 +12,8 @@ use imbl::OrdMap;
 
 use crate::definition::Definition;
 use crate::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
-use crate::model::{Alloc, Deployment, Job, Node};
-use crate::scheduler::class::NodeClass;
+use crate::model::{Alloc, Amounts, Deployment, Job, Node};
+use crate::scheduler::class::{NodeClass, NodeShape};
 use crate::settings::Settings;
 use crate::usage::Usage;
 
@@ -24,6 +24,17 @@ pub struct NodeEntry {
     pub node: Arc<Node>,
     /// Its class.
     pub class: NodeClass,
+    /// Its shape.
+    pub shape: NodeShape,
+    /// Whether new allocations may be placed on it now. What is needed of every node for each plan lies here together, so that
+    /// no more than one place in memory is read for each.
+    pub is_ready: bool,
+    /// What allocations can be given.
+    pub allocatable: Amounts,
+    /// Most allocations on it.
+    pub max_allocs: i64,
+    /// Whether its operator named its class.
+    pub has_class_name: bool,
     /// What allocations hold there.
     pub usage: Usage,
 }
@@ -61,7 +72,17 @@ impl ClusterView {
     pub fn put_node(&mut self, node: Node) {
         let (name, class) = (node.name.clone(), NodeClass::of(&node));
         let usage = self.nodes.get(&name).map_or_else(|| self.usage_on(&name), |entry| entry.usage.clone());
-        self.nodes.insert(name, Arc::new(NodeEntry { node: Arc::new(node), class, usage }));
+        let entry = NodeEntry {
+            class,
+            shape: NodeShape::of(&node, class),
+            is_ready: node.is_ready(),
+            allocatable: node.allocatable,
+            max_allocs: node.max_allocs.unwrap_or(i64::MAX),
+            has_class_name: !node.class.is_empty(),
+            node: Arc::new(node),
+            usage,
+        };
+        self.nodes.insert(name, Arc::new(entry));
     }
 
     /// Takes a node out.

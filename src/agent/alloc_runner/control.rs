@@ -55,7 +55,7 @@ impl AllocCommand {
         // Who has gone does not ask for the answer.
         match self {
             Self::Restart { answer, .. } | Self::Signal { answer, .. } => {
-                drop(answer.send(Err(CommandError::NotRunning)))
+                drop(answer.send(Err(CommandError::NotRunning)));
             }
             Self::Locate { answer, .. } => drop(answer.send(Err(CommandError::NotRunning))),
         }

@@ -47,6 +47,7 @@ impl AllocRunner {
         let stages = kill_stages(&self.places).into();
         let starts_at = (!delay.is_zero()).then(|| Instant::now() + delay);
         self.kill = Some(Kill { starts_at, stages, current: Vec::new(), order });
+        self.order_gates();
         if starts_at.is_none() {
             self.kill_next_stage();
         }

@@ -279,7 +279,9 @@ impl AllocRunner {
             self.orders.send_modify(|orders| orders.is_stopped = true);
         }
         self.order_gates();
-        let mut runners = self.start_task_runners(updates);
+        let mut runners = self.start_task_runners(&updates);
+        // Only the runners keep the channel open.
+        drop(updates);
         let mut errands: FuturesUnordered<Errand> = FuturesUnordered::new();
         let max_run = self.max_run_deadline();
         let mut wanted = self.plan.wanted.clone();
@@ -318,7 +320,7 @@ impl AllocRunner {
         left
     }
 
-    fn start_task_runners(&mut self, updates: mpsc::Sender<TaskUpdate>) -> JoinSet<TaskEnd> {
+    fn start_task_runners(&mut self, updates: &mpsc::Sender<TaskUpdate>) -> JoinSet<TaskEnd> {
         let recovering = self.plan.recovering.take();
         let mut runners = JoinSet::new();
         for (name, task) in &self.tasks {
@@ -419,6 +421,7 @@ impl AllocRunner {
 
     fn order_gates(&mut self) {
         let gates = self.coordinator.observe(&self.progress());
+        let gates = if self.kill.is_some() { gates.while_killing() } else { gates };
         self.orders.send_if_modified(|orders| std::mem::replace(&mut orders.gates, gates) != gates);
     }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_api::allocation::TaskResources;
 use drover_api::client_node::DriverInfo;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -16,17 +17,24 @@ use serde_json::{Map, Value};
 
 use crate::supervisor::protocol::Exit;
 
+mod exec;
 mod mock;
+mod process;
 mod raw_exec;
+mod resources;
 
+pub(crate) use exec::{Exec, ExecSettings};
 pub(crate) use mock::Mock;
 pub(crate) use raw_exec::{RawExec, RawExecSettings};
+pub(crate) use resources::DEFAULT_CAPABILITIES;
 
 /// How far a driver separates a task's files from the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FsIsolation {
     /// The task sees the host's files.
     None,
+    /// Its own directory is its root.
+    Chroot,
 }
 
 /// Everything that starting a task needs.
@@ -52,6 +60,10 @@ pub(crate) struct StartRequest {
     pub(crate) logs: Option<LogLimits>,
     /// The grace when the node is powered off.
     pub(crate) kill_timeout: Duration,
+    /// What it holds of the node.
+    pub(crate) resources: TaskResources,
+    /// Whether it has a network of its own.
+    pub(crate) private_network: bool,
 }
 
 /// How much output is kept of each stream.

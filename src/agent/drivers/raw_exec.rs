@@ -1,21 +1,19 @@
 //! Driver `raw_exec`: plain processes under the supervisor, with the rights of their user and no isolation.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drover_api::client_node::DriverInfo;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use nix::unistd::{Gid, User};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tokio::sync::oneshot;
 
-use super::{Driver, DriverError, ExitResult, FsIsolation, Running, StartError, StartRequest, TaskHandle};
-use crate::supervisor::client::{CallError, Client, Recovery};
-use crate::supervisor::protocol::{Credentials, Exit, Handle, LogSpec, RefusalCode, StartSpec};
+use super::{Driver, DriverError, FsIsolation, Running, StartError, StartRequest, TaskHandle, process};
+use crate::supervisor::client::Client;
+use crate::supervisor::protocol::StartSpec;
 
 /// The node's settings of the driver.
 #[derive(Clone, Debug, Default)]
@@ -91,47 +89,19 @@ impl RawExec {
             return Err(StartError::Invalid(DISABLED.to_owned()));
         }
         let config = Config::read(&request.config).map_err(StartError::Invalid)?;
-        let id = request.id.clone();
         let spec = self.spec(config, request)?;
-        match self.supervisor.start(spec).await {
-            Ok((handle, ended)) => running(handle, ended),
-            Err(CallError::Refused(refusal)) if refusal.code == RefusalCode::Invalid => {
-                Err(StartError::Invalid(refusal.message))
-            }
-            Err(CallError::Refused(refusal)) => Err(StartError::Recoverable(refusal.message)),
-            Err(error @ (CallError::Disconnected | CallError::TimedOut | CallError::Closed)) => {
-                // It may have started all the same: nothing may be left of a start that failed.
-                if let Err(error) = self.supervisor.stop(&id, libc::SIGKILL, Duration::ZERO).await {
-                    tracing::warn!(error = %error, task = id, "a start without answer could not be undone");
-                }
-                Err(StartError::Recoverable(error.to_string()))
-            }
-        }
+        process::start(&self.supervisor, spec).await
     }
 
     fn spec(&self, config: Config, request: StartRequest) -> Result<StartSpec, StartError> {
         let command = find_command(&config.command, &request.task_dir, request.env.get("PATH").map(String::as_str))?;
-        make_fifo_dir(&request.fifo_dir).map_err(|error| {
-            StartError::Recoverable(format!("directory {} cannot be made: {error}", request.fifo_dir.display()))
-        })?;
+        let logs = process::log_spec(&request)?;
+        let cgroup = Some(process::counting_cgroup(&request));
         let mut env = request.env;
-        let user = if request.user.is_empty() { None } else { Some(find_user(&request.user)?) };
-        let user = user.map(|(credentials, login)| {
-            env.insert("USER".to_owned(), request.user.clone());
-            env.insert("LOGNAME".to_owned(), request.user.clone());
-            env.insert("HOME".to_owned(), login.to_string_lossy().into_owned());
-            credentials
-        });
+        let user = if request.user.is_empty() { None } else { Some(process::become_user(&request.user, &mut env)?) };
         let denied = |name: &str| {
             self.settings.denied_envvars.iter().chain(&config.denied_envvars).any(|pattern| matches_glob(pattern, name))
         };
-        let logs = request.logs.map(|limits| LogSpec {
-            alloc_dir: request.alloc_dir.to_string_lossy().into_owned(),
-            fifo_dir: request.fifo_dir.to_string_lossy().into_owned(),
-            task: request.task.clone(),
-            max_files: limits.max_files,
-            max_file_bytes: limits.max_file_bytes,
-        });
         Ok(StartSpec {
             id: request.id,
             command: command.to_string_lossy().into_owned(),
@@ -142,6 +112,8 @@ impl RawExec {
             oom_score_adj: config.oom_score_adj,
             logs,
             kill_timeout_ms: u64::try_from(request.kill_timeout.as_millis()).unwrap_or(u64::MAX),
+            cgroup,
+            sandbox: None,
         })
     }
 }
@@ -169,51 +141,20 @@ impl Driver for RawExec {
     }
 
     fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>> {
-        async move {
-            let handle: Handle = match serde_json::from_value(handle.driver) {
-                Ok(handle) => handle,
-                Err(error) => {
-                    tracing::error!(error = %error, task = handle.id, "a task handle cannot be read");
-                    return None;
-                }
-            };
-            match self.supervisor.recover(handle.clone()).await {
-                Ok(Recovery::Running(ended)) => running(handle, ended).ok(),
-                Ok(Recovery::Gone) => None,
-                Err(error) => {
-                    tracing::warn!(error = %error, task = handle.id, "a task was not found again");
-                    None
-                }
-            }
-        }
-        .boxed()
+        process::recover(&self.supervisor, handle).boxed()
     }
 
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
-        async move { self.supervisor.stop(id, signal, grace).await.map_err(|error| DriverError(error.to_string())) }
-            .boxed()
+        self.supervisor.stop(id, signal, grace).map(process::carried).boxed()
     }
 
     fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>> {
-        async move { self.supervisor.signal(id, signal).await.map_err(|error| DriverError(error.to_string())) }.boxed()
+        self.supervisor.signal(id, signal).map(process::carried).boxed()
     }
 
     fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
-        async move { self.supervisor.acknowledge(id).await.map_err(|error| DriverError(error.to_string())) }.boxed()
+        self.supervisor.acknowledge(id).map(process::carried).boxed()
     }
-}
-
-fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, StartError> {
-    let id = handle.id.clone();
-    let driver = serde_json::to_value(handle).map_err(|error| StartError::Recoverable(error.to_string()))?;
-    let ended = async move {
-        match ended.await {
-            Ok(exit) => ExitResult { exit, oom_killed: false },
-            // The connection's task is gone, so the agent is ending: this run's end is the next agent's to see.
-            Err(_) => std::future::pending().await,
-        }
-    };
-    Ok(Running { handle: TaskHandle { id, driver }, ended: ended.boxed() })
 }
 
 /// Looks in the task's `local/`, its directory, and for a bare name in `PATH`. Adds the right to execute where it lacks.
@@ -240,20 +181,6 @@ fn find_command(command: &str, task_dir: &Path, path: Option<&str>) -> Result<Pa
         tracing::debug!(error = %error, command, "the right to execute was not added");
     }
     Ok(found)
-}
-
-fn make_fifo_dir(dir: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
-
-fn find_user(name: &str) -> Result<(Credentials, PathBuf), StartError> {
-    let unknown = |reason: String| StartError::Invalid(format!("user {name:?}: {reason}"));
-    let user = User::from_name(name).map_err(|error| unknown(error.to_string()))?;
-    let user = user.ok_or_else(|| unknown("there is no such user on this node".to_owned()))?;
-    let login = std::ffi::CString::new(name).map_err(|error| unknown(error.to_string()))?;
-    let groups = nix::unistd::getgrouplist(&login, user.gid).map_err(|error| unknown(error.to_string()))?;
-    let groups = groups.into_iter().map(Gid::as_raw).collect();
-    Ok((Credentials { uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups }, user.dir))
 }
 
 /// Matches `*` with any text.

@@ -72,6 +72,17 @@ pub(crate) fn detect(config: &AgentConfig, drivers: &Drivers) -> Result<Fingerpr
     Ok(found)
 }
 
+/// MHz of all cores together, and their number; configured totals win.
+pub(crate) fn cpu(config: &AgentConfig) -> (u64, u64) {
+    let mut found = Fingerprint::default();
+    if let Err(error) = machine::cpu(config, &mut found) {
+        tracing::warn!(error, "the cores cannot be read: shares of CPU are what tasks ask for");
+    }
+    override_resources(config, &mut found);
+    let number = |value: i64| u64::try_from(value).unwrap_or(0).max(1);
+    (number(found.resources.cpu), number(found.resources.cores))
+}
+
 fn override_resources(config: &AgentConfig, found: &mut Fingerprint) {
     let resources = &mut found.resources;
     for (configured, value) in [

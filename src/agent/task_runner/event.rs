@@ -53,6 +53,10 @@ pub(crate) fn terminated(time: Timestamp, result: &ExitResult) -> TaskEvent {
         signal.map(|signal| format!("signal={signal}")),
         exit.error.as_ref().map(|error| format!("error={error:?}")),
         result.oom_killed.then(|| "oomKilled".to_owned()),
+        exit.oom.map(|oom| {
+            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+            format!("(memory limit {} MiB, peak {} MiB)", mib(oom.limit_bytes), mib(oom.peak_bytes))
+        }),
     ];
     let message = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let event = plain(Type::Terminated, time, message);

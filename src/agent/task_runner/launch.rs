@@ -1,6 +1,7 @@
 //! Starting a run: prestart hooks, the driver's settings, the process, its handle.
 
 use drover_api::allocation::{TaskEvent, TaskEventType as Type};
+use drover_api::network::NetworkMode;
 use serde_json::{Map, Value};
 
 use super::hooks::{self, HookError};
@@ -90,6 +91,9 @@ impl TaskRunner {
                 local: text(&task_dir.join("local")),
                 secrets: text(&task_dir.join("secrets")),
             },
+            FsIsolation::Chroot => {
+                TaskPaths { alloc: "/alloc".into(), local: "/local".into(), secrets: "/secrets".into() }
+            }
         };
         let node = self.env.node_facts();
         let env = environment::environment(&EnvironmentInput {
@@ -123,6 +127,8 @@ impl TaskRunner {
             user: plan.task.user.clone(),
             logs: (!logs.disabled).then_some(limits),
             kill_timeout: self.kill_timeout(),
+            resources: plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default(),
+            private_network: plan.group.networks.first().is_some_and(|network| network.mode == NetworkMode::None),
         })
     }
 

@@ -28,6 +28,15 @@ impl Gates {
     pub fn is_open(self, stage: Stage) -> bool {
         self.open[stage as usize]
     }
+
+    /// The same while the group is being ended: nothing starts that would be killed next, only what follows on the end.
+    #[must_use]
+    pub fn while_killing(mut self) -> Self {
+        for stage in Stage::ALL.into_iter().filter(|stage| *stage != Stage::Poststop) {
+            self.open[stage as usize] = false;
+        }
+        self
+    }
 }
 
 /// The lifecycle of one allocation's tasks.

@@ -10,6 +10,8 @@
 mod coordinator;
 mod garbage;
 mod kill_order;
+#[cfg(test)]
+mod orders;
 mod reaction;
 mod restart;
 mod stage;

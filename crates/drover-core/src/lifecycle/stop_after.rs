@@ -15,7 +15,7 @@ pub struct CutOff<'a> {
 
 /// Judges the tracked allocations. `silent_for` is the time since the last accepted heartbeat; in an agent that has just started
 /// and had none yet, `grace` is what is left of its time to get one. O(tracked).
-pub fn cut_off<'a>(tracked: &'a BTreeMap<String, Duration>, silent_for: Duration, grace: Duration) -> CutOff<'a> {
+pub fn cut_off(tracked: &BTreeMap<String, Duration>, silent_for: Duration, grace: Duration) -> CutOff<'_> {
     if !grace.is_zero() {
         return CutOff { stop: Vec::new(), wake_after: (!tracked.is_empty()).then_some(grace) };
     }
@@ -25,7 +25,7 @@ pub fn cut_off<'a>(tracked: &'a BTreeMap<String, Duration>, silent_for: Duration
             found.stop.push(uid);
         } else {
             // One more than what is left: at exactly the limit it still holds.
-            let left = *after - silent_for + Duration::from_nanos(1);
+            let left = after.saturating_sub(silent_for) + Duration::from_nanos(1);
             found.wake_after = Some(found.wake_after.map_or(left, |earlier| earlier.min(left)));
         }
     }

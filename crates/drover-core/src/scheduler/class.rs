@@ -1,7 +1,9 @@
 //! The class of a node: nodes of one class are alike to every constraint that does not name something unique
 //! (`spec/scheduler.md` 4.6). Computed here and not taken from agents, because operators overlay what agents find.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use sha2::{Digest, Sha256};
 
@@ -59,4 +61,61 @@ fn is_unique(key: &str) -> bool {
 /// Whether a target names something that is one node's alone, so that an answer for it does not hold for a class.
 pub fn escapes(target: &str) -> bool {
     ["${unique.", "${node.unique.", "${attr.unique.", "${meta.unique."].iter().any(|start| target.starts_with(start))
+}
+
+/// All that rules without a unique target can see of a node, what it runs included: two nodes of one shape get the same answer.
+/// Finer than the class, and within one process only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeShape(u64);
+
+impl NodeShape {
+    /// The shape of a node of a class.
+    pub fn of(node: &Node, class: NodeClass) -> Self {
+        let mut hasher = std::hash::DefaultHasher::new();
+        class.hash(&mut hasher);
+        for (name, state) in &node.drivers {
+            (name, *state as u8).hash(&mut hasher);
+        }
+        node.network_modes.hash(&mut hasher);
+        for address in &node.host_networks {
+            address.alias.hash(&mut hasher);
+        }
+        for group in &node.devices {
+            (&group.vendor, &group.r#type, &group.name).hash(&mut hasher);
+            group.attributes.hash(&mut hasher);
+            for instance in &group.instances {
+                (&instance.id, instance.healthy).hash(&mut hasher);
+            }
+        }
+        Self(hasher.finish())
+    }
+}
+
+impl Hash for NodeShape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0);
+    }
+}
+
+/// A map by shape: the keys are hashes already.
+pub type ByShape<T> = HashMap<NodeShape, T, BuildHasherDefault<Passed>>;
+
+/// Passes a hash on as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passed(u64);
+
+impl Hasher for Passed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }

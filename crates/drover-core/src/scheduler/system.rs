@@ -162,7 +162,7 @@ impl<'a> Pass<'_, 'a> {
             }
         }
         for entry in self.view().node_entries() {
-            if entry.node.is_ready() && feasible::is_covered(&entry.node, &self.job().definition) {
+            if entry.is_ready && feasible::is_covered(&entry.node, &self.job().definition) {
                 let there = on_node.get(&entry.node.name).map_or(&[][..], Vec::as_slice);
                 for index in 0..count {
                     self.add_missing(entry, there, index, &mut found, &mut desired);
@@ -383,7 +383,7 @@ impl<'a> Pass<'_, 'a> {
             filtered.nodes_evaluated += 1;
             filtered.nodes_in_pool += 1;
             if let Some(rule) = checks.first_failure(missing.entry, &self.planner.proposed, missing.index) {
-                note_filtered(&mut filtered, missing.entry, rule);
+                note_filtered(&mut filtered, missing.entry, &rule);
                 n_failed += 1;
                 self.planner.plan.stops.extend(missing.replaces.clone());
                 continue;
@@ -464,12 +464,12 @@ impl<'a> Pass<'_, 'a> {
         let mut preempts = Vec::new();
         let usage = self.planner.proposed.usage(missing.entry);
         let algorithm = self.view().settings().algorithm(&job.definition.spec.node_pool);
-        scores.binpack = fullness(algorithm, node.allocatable, usage.amounts.plus(need.amounts(node)));
-        match need.check(node, usage) {
+        scores.binpack = fullness(algorithm, node.allocatable, usage.amounts.plus(need.amounts(missing.entry)));
+        match need.check(missing.entry, usage) {
             Ok(devices) => scores.devices = devices,
             Err(dimension) => {
                 let may = self.view().settings().preemption.is_on(job.definition.job_type());
-                let victims = if may { self.planner.victims(need, node, usage) } else { None };
+                let victims = if may { self.planner.victims(need, missing.entry, usage) } else { None };
                 let victims = victims.ok_or(dimension)?;
                 let priorities: Vec<i64> = victims.iter().map(|victim| victim.priority).collect();
                 scores.preemption = Some(preempt::score(&priorities));
@@ -514,9 +514,9 @@ impl<'a> Pass<'_, 'a> {
     }
 }
 
-fn note_filtered(metric: &mut AllocMetric, entry: &NodeEntry, rule: String) {
+fn note_filtered(metric: &mut AllocMetric, entry: &NodeEntry, rule: &str) {
     metric.nodes_filtered += 1;
-    *metric.constraint_filtered.entry(rule).or_default() += 1;
+    *metric.constraint_filtered.entry(rule.to_owned()).or_default() += 1;
     if !entry.node.class.is_empty() {
         *metric.class_filtered.entry(entry.node.class.clone()).or_default() += 1;
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: figures of a whole drover on this machine, taken on a system of its own that `up` starts and that ends
 //! afterwards. What is printed for programs is described in the project's bench format: one JSON object on stdout.
 
+mod agent;
 mod cluster;
 mod density;
 mod report;
@@ -23,6 +24,8 @@ pub enum Name {
     Density,
     /// What controller and agent do while 200 tasks run and nothing changes: CPU and API writes
     Idle,
+    /// What the agent adds to a start, its rate of starts, its memory and CPU, for each driver of processes
+    Agent,
 }
 
 /// What `bench` is told.
@@ -68,10 +71,18 @@ pub async fn run(args: &BenchArgs) -> Result<ExitCode> {
 async fn measure(args: &BenchArgs, progress: &Progress) -> Result<report::Report> {
     let machine = report::Machine::observe()?;
     let mut rows = Vec::new();
+    if args.name == Name::Agent {
+        let mut runs = Vec::new();
+        for _ in 0..args.runs.max(1) {
+            runs.push(agent::run(args, progress).await?);
+        }
+        return report::Report::of_rows(args.name, machine, &runs);
+    }
     for _ in 0..args.runs.max(1) {
         rows.push(match args.name {
             Name::Start => start::run(args, progress).await?,
             Name::Density | Name::Idle => density::run(args, progress).await?,
+            Name::Agent => continue, // It has rows of its own.
         });
     }
     report::Report::new(args.name, machine, &rows)

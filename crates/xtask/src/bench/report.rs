@@ -34,6 +34,14 @@ fn targets(name: Name) -> &'static [Target] {
             Target { field: "startsPerSecond", wanted: AtLeast(100.0) },
             Target { field: "pssBytesPerTask", wanted: AtMost(1_500_000.0) },
         ],
+        Name::Agent => &[
+            Target { field: "raw_exec.startP50Seconds", wanted: AtMost(0.01) },
+            Target { field: "exec.startP50Seconds", wanted: AtMost(0.04) },
+            Target { field: "raw_exec.startsPerSecond", wanted: AtLeast(200.0) },
+            Target { field: "raw_exec.pssBytesPerTask", wanted: AtMost(500_000.0) },
+            Target { field: "exec.pssBytesPerTask", wanted: AtMost(500_000.0) },
+            Target { field: "raw_exec.idleCpuFraction", wanted: LessThan(0.01) },
+        ],
         Name::Idle => &[
             Target { field: "controllerIdleCpuFraction", wanted: LessThan(0.01) },
             Target { field: "agentIdleCpuFraction", wanted: LessThan(0.01) },
@@ -119,9 +127,32 @@ pub(super) struct Report {
 
 impl Report {
     /// Takes the median of each figure over the runs.
-    pub(super) fn new(name: Name, mut machine: Machine, runs: &[Map<String, Value>]) -> Result<Self> {
-        machine.load1_after = load1()?;
+    pub(super) fn new(name: Name, machine: Machine, runs: &[Map<String, Value>]) -> Result<Self> {
         let row = medians(runs);
+        Self::with(name, machine, runs.len(), row.clone(), vec![row])
+    }
+
+    /// The same for runs of several rows, each named by its `driver`; targets name a figure as `driver.figure`.
+    pub(super) fn of_rows(name: Name, machine: Machine, runs: &[Vec<Map<String, Value>>]) -> Result<Self> {
+        let n_rows = runs.first().map_or(0, Vec::len);
+        let rows: Vec<Map<String, Value>> = (0..n_rows)
+            .map(|row| medians(&runs.iter().filter_map(|run| run.get(row).cloned()).collect::<Vec<_>>()))
+            .collect();
+        let figures = rows.iter().flat_map(|row| {
+            let driver = row.get("driver").and_then(Value::as_str).unwrap_or_default();
+            row.iter().map(move |(field, value)| (format!("{driver}.{field}"), value.clone()))
+        });
+        Self::with(name, machine, runs.len(), figures.collect(), rows.clone())
+    }
+
+    fn with(
+        name: Name,
+        mut machine: Machine,
+        n_runs: usize,
+        row: Map<String, Value>,
+        rows: Vec<Map<String, Value>>,
+    ) -> Result<Self> {
+        machine.load1_after = load1()?;
         let result = |target: &Target| {
             let got =
                 row.get(target.field).and_then(Value::as_f64).with_context(|| format!("no figure {}", target.field))?;
@@ -132,11 +163,11 @@ impl Report {
             bench: name.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
             commit: workspace::commit(),
             machine,
-            runs: runs.len(),
+            runs: n_runs,
             etcd_fsync: true,
             falls_short: targets.iter().filter(|target| !target.holds).map(|target| target.name).collect(),
             targets,
-            rows: vec![row],
+            rows,
         })
     }
 

@@ -8,7 +8,8 @@ pub mod device;
 mod target;
 mod volume;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use drover_api::group::Group;
 use drover_api::network::NetworkMode;
@@ -17,7 +18,7 @@ use drover_api::placement::{Affinity, Constraint, Operand};
 use crate::definition::Definition;
 use crate::ids::JobKey;
 use crate::model::{DriverState, Node};
-use crate::scheduler::class::{self, NodeClass};
+use crate::scheduler::class::{self, ByShape, NodeClass};
 use crate::scheduler::operand::Comparison;
 use crate::scheduler::place::proposed::Proposed;
 use crate::snapshot::NodeEntry;
@@ -113,8 +114,17 @@ pub struct Checks<'a> {
     of_class: Vec<Rule<'a>>,
     of_node: Vec<Rule<'a>>,
     affinities: Vec<(Rule<'a>, i64)>,
-    classes: HashMap<NodeClass, (Option<String>, Option<f64>)>,
+    shapes: ByShape<Answer>,
+    /// For each class that was looked at: whether its nodes satisfy the constraints.
+    classes: BTreeMap<NodeClass, bool>,
     has_escaped_affinity: bool,
+}
+
+/// What holds for all nodes of a shape.
+#[derive(Clone, Debug)]
+struct Answer {
+    failure: Option<Arc<str>>,
+    affinity: Option<f64>,
 }
 
 impl<'a> Checks<'a> {
@@ -130,7 +140,15 @@ impl<'a> Checks<'a> {
         let weighted = |one: &'a Affinity| (Rule::new(&one.l_target, one.operand, &one.r_target), one.weight);
         let affinities: Vec<_> = affinities.map(weighted).collect();
         let has_escaped_affinity = affinities.iter().any(|(rule, _)| rule.is_escaped());
-        Self { wanted, of_class, of_node, affinities, classes: HashMap::new(), has_escaped_affinity }
+        Self {
+            wanted,
+            of_class,
+            of_node,
+            affinities,
+            shapes: ByShape::default(),
+            classes: BTreeMap::new(),
+            has_escaped_affinity,
+        }
     }
 
     /// Whether an answer for one node says nothing of others of its class.
@@ -140,7 +158,7 @@ impl<'a> Checks<'a> {
 
     /// Classes that were looked at, with whether their nodes satisfy the constraints.
     pub fn classes(&self) -> impl Iterator<Item = (NodeClass, bool)> + '_ {
-        self.classes.iter().map(|(class, (failure, _))| (*class, failure.is_none()))
+        self.classes.iter().map(|(class, suits)| (*class, *suits))
     }
 
     /// Whether the group asks for volumes of each slot's own.
@@ -149,17 +167,15 @@ impl<'a> Checks<'a> {
     }
 
     /// The key of the first rule that a node breaks. `index` is the slot, for volumes of each slot's own.
-    pub fn first_failure(&mut self, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<String> {
-        let node = &*entry.node;
-        if let Some(failure) = &self.class_answer(entry).0 {
-            return Some(failure.clone());
+    pub fn first_failure(&mut self, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<Arc<str>> {
+        if let Some(failure) = &self.answer(entry).failure {
+            return Some(Arc::clone(failure));
         }
-        let escaped = self.of_node.iter().find(|rule| !rule.holds(node)).map(Rule::describe);
-        escaped
-            .or_else(|| self.missing_driver(node))
-            .or_else(|| self.missing_device(node))
-            .or_else(|| self.missing_network(node))
-            .or_else(|| volume::missing(self.wanted, entry, proposed, index))
+        if self.of_node.is_empty() && self.wanted.group.volumes.is_empty() {
+            return None;
+        }
+        let escaped = self.of_node.iter().find(|rule| !rule.holds(&entry.node)).map(Rule::describe);
+        escaped.or_else(|| volume::missing(self.wanted, entry, proposed, index)).map(Arc::from)
     }
 
     /// How far a node matches the weighted preferences: matched weights over all weights, from -1 to 1; none without any.
@@ -167,16 +183,22 @@ impl<'a> Checks<'a> {
         if self.affinities.is_empty() {
             return None;
         }
-        if self.has_escaped_affinity { self.matched(&entry.node) } else { self.class_answer(entry).1 }
+        if self.has_escaped_affinity { self.matched(&entry.node) } else { self.answer(entry).affinity }
     }
 
-    fn class_answer(&mut self, entry: &NodeEntry) -> &(Option<String>, Option<f64>) {
-        if !self.classes.contains_key(&entry.class) {
-            let failure = self.of_class.iter().find(|rule| !rule.holds(&entry.node)).map(Rule::describe);
-            let affinity = if self.has_escaped_affinity { None } else { self.matched(&entry.node) };
-            self.classes.insert(entry.class, (failure, affinity));
+    fn answer(&mut self, entry: &NodeEntry) -> &Answer {
+        if !self.shapes.contains_key(&entry.shape) {
+            let node = &*entry.node;
+            let constraint = self.of_class.iter().find(|rule| !rule.holds(node)).map(Rule::describe);
+            self.classes.insert(entry.class, constraint.is_none());
+            let failure = constraint
+                .or_else(|| self.missing_driver(node))
+                .or_else(|| self.missing_device(node))
+                .or_else(|| self.missing_network(node));
+            let affinity = if self.has_escaped_affinity { None } else { self.matched(node) };
+            self.shapes.insert(entry.shape, Answer { failure: failure.map(Arc::from), affinity });
         }
-        &self.classes[&entry.class]
+        &self.shapes[&entry.shape]
     }
 
     fn matched(&self, node: &Node) -> Option<f64> {

@@ -14,10 +14,12 @@ use super::spread::{self, Spread};
 use super::table::Table;
 use crate::ids::{JobKey, NodeName};
 use crate::model::{Alloc, Amounts, Node};
+use crate::scheduler::class::{self, ByShape};
 use crate::scheduler::feasible::{self, Checks, DistinctProperty, Wanted, resolve};
 use crate::scheduler::plan::{Metrics, Scores, WaitsFor};
 use crate::scheduler::ratio;
 use crate::settings::Algorithm;
+use crate::snapshot::NodeEntry;
 use crate::usage::Usage;
 
 /// Best nodes that are kept in the metrics.
@@ -32,14 +34,40 @@ pub(super) struct Ask<'a> {
     pub(super) count: i64,
 }
 
-/// Where a node stands.
+/// Where a node stands. Reasons are numbers of the tally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     /// It is in another pool or datacenter.
     Outside,
-    Filtered(usize),
-    Exhausted(usize),
-    Open(Scores),
+    Filtered(u32),
+    Exhausted(u32),
+    Open(Own),
+}
+
+/// The scores of a node that depend on it alone. Small, because there is one for each node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Own {
+    binpack: f64,
+    anti_affinity: Option<f64>,
+    affinity: Option<f64>,
+    devices: Option<f64>,
+}
+
+impl Own {
+    fn scores(self) -> Scores {
+        let Self { binpack, anti_affinity, affinity, devices } = self;
+        Scores { binpack, anti_affinity, affinity, devices, ..Scores::default() }
+    }
+}
+
+/// What nodes of a shape share besides the answers to the rules.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    is_in_pool: bool,
+    is_covered: bool,
+    /// The combination of the spreads' values, where no spread looks at one node alone.
+    tuple: u32,
+    datacenter: u32,
 }
 
 #[derive(Debug)]
@@ -126,20 +154,69 @@ impl<'a> Field<'a> {
             table,
         };
         field.count_what_is_there(proposed);
-        field.number_tuples();
-        let mut open = Vec::with_capacity(n);
-        for slot in field.table.slots() {
-            let state = field.first_look(slot, proposed);
-            if let State::Open(scores) = state {
-                let (key, sum) = field.place_on_shelf(slot, &scores);
-                open.push((slot, key, sum));
-            }
-            field.states[slot as usize] = state;
-            field.tally.enter(state, &field.table.entry(slot).node);
-        }
-        field.shelves = Shelves::fill(n, open.into_iter());
+        field.look_at_all(proposed);
         field.weigh_spreads();
         field
+    }
+
+    /// The first look at every node.
+    fn look_at_all(&mut self, proposed: &Proposed<'a>) {
+        let mut open = Vec::with_capacity(self.table.len());
+        let mut places: ByShape<Place> = ByShape::default();
+        let mut numbers = HashMap::new();
+        let looks_at_each = self.spreads.iter().any(|spread| class::escapes(spread.attribute));
+        for slot in self.table.slots() {
+            let entry = self.table.entry(slot);
+            let mut place = match places.get(&entry.shape) {
+                Some(known) => *known,
+                None => *places.entry(entry.shape).or_insert(self.place_of(&entry.node, &mut numbers)),
+            };
+            if !place.is_in_pool {
+                continue;
+            }
+            self.tally.available(place.datacenter);
+            if !place.is_covered {
+                continue;
+            }
+            if looks_at_each {
+                place.tuple = self.tuple_of(&entry.node, &mut numbers);
+            }
+            self.tuple_of[slot as usize] = place.tuple;
+            self.tally.evaluated();
+            let state = self.look(slot, proposed);
+            if let State::Open(own) = state {
+                let (key, sum) = self.place_on_shelf(slot, own);
+                open.push((slot, self.table.rank(slot), key, sum));
+            }
+            self.states[slot as usize] = state;
+            self.tally.enter(state, entry);
+        }
+        self.shelves = Shelves::fill(self.table.len(), open.into_iter());
+    }
+
+    fn place_of(&mut self, node: &Node, numbers: &mut HashMap<Vec<Option<usize>>, u32>) -> Place {
+        Place {
+            is_in_pool: feasible::is_in_pool(node, self.ask.wanted.definition),
+            is_covered: feasible::is_covered(node, self.ask.wanted.definition),
+            tuple: self.tuple_of(node, numbers),
+            datacenter: self.tally.datacenter(&node.datacenter),
+        }
+    }
+
+    /// The number of the combination of the spreads' values that a node has.
+    fn tuple_of(&mut self, node: &Node, numbers: &mut HashMap<Vec<Option<usize>>, u32>) -> u32 {
+        let spreads = self.spreads.iter_mut();
+        let tuple: Vec<Option<usize>> =
+            spreads.map(|spread| resolve(spread.attribute, node).map(|value| spread.value(value))).collect();
+        let next = u32::try_from(self.tuples.len()).unwrap_or(u32::MAX);
+        match numbers.get(&tuple) {
+            Some(known) => *known,
+            None => {
+                self.tuples.push(tuple.clone());
+                numbers.insert(tuple, next);
+                next
+            }
+        }
     }
 
     pub(super) fn group(&self) -> &'a Group {
@@ -195,28 +272,6 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn number_tuples(&mut self) {
-        if self.spreads.is_empty() {
-            self.tuples.push(Vec::new());
-            return;
-        }
-        let mut numbers: HashMap<Vec<Option<usize>>, u32> = HashMap::new();
-        for slot in self.table.slots() {
-            let node = &self.table.entry(slot).node;
-            let tuple: Vec<Option<usize>> = self
-                .spreads
-                .iter_mut()
-                .map(|spread| resolve(spread.attribute, node).map(|value| spread.value(value)))
-                .collect();
-            let next = u32::try_from(self.tuples.len()).unwrap_or(u32::MAX);
-            let number = *numbers.entry(tuple.clone()).or_insert(next);
-            if number == next {
-                self.tuples.push(tuple);
-            }
-            self.tuple_of[slot as usize] = number;
-        }
-    }
-
     /// Scores the spreads anew. O(values + combinations).
     fn weigh_spreads(&mut self) {
         let lowest = &mut self.lowest_boost;
@@ -228,45 +283,32 @@ impl<'a> Field<'a> {
         self.spread_scores = self.tuples.iter().map(sum).collect();
     }
 
-    fn first_look(&mut self, slot: Slot, proposed: &Proposed<'a>) -> State {
-        let entry = self.table.entry(slot);
-        if !feasible::is_in_pool(&entry.node, self.ask.wanted.definition) {
-            return State::Outside;
-        }
-        self.tally.available(&entry.node);
-        if !feasible::is_covered(&entry.node, self.ask.wanted.definition) {
-            return State::Outside;
-        }
-        self.tally.evaluated();
-        self.look(slot, proposed)
-    }
-
     /// Looks at one covered node.
     fn look(&mut self, slot: Slot, proposed: &Proposed<'a>) -> State {
         let entry = self.table.entry(slot);
         if let Some(rule) = self.checks.first_failure(entry, proposed, self.index) {
             return State::Filtered(self.tally.reason(&rule));
         }
-        if let Some(rule) = self.broken_distinctness(&entry.node, proposed) {
+        if let Some(rule) = self.broken_distinctness(entry, proposed) {
             return State::Filtered(self.tally.reason(&rule));
         }
         let usage = proposed.usage(entry);
-        match self.need.check(&entry.node, usage) {
+        match self.need.check(entry, usage) {
             Ok(devices) => State::Open(self.score(slot, usage, devices, proposed)),
             Err(dimension) => State::Exhausted(self.tally.reason(&dimension)),
         }
     }
 
-    fn broken_distinctness(&self, node: &Node, proposed: &Proposed<'a>) -> Option<String> {
+    fn broken_distinctness(&self, entry: &NodeEntry, proposed: &Proposed<'a>) -> Option<String> {
         if self.distinct_hosts != (false, false) {
-            let (of_group, of_job) = proposed.own_on(&node.name, &self.group().name);
+            let (of_group, of_job) = proposed.own_on(entry, &self.group().name);
             if (self.distinct_hosts.0 && of_job > 0) || (self.distinct_hosts.1 && of_group > 0) {
                 return Some("distinctHosts".to_owned());
             }
         }
         self.distinct.iter().find_map(|distinct| {
             let target = distinct.rule.target;
-            match resolve(target, node) {
+            match resolve(target, &entry.node) {
                 None => Some(format!("distinctProperty:{target}=")),
                 Some(value) if distinct.used.get(value).map_or(0, Counted::used) >= distinct.rule.limit => {
                     Some(format!("distinctProperty:{target}={value}"))
@@ -276,22 +318,21 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// The scores of a node, less the spreads' part.
-    fn score(&mut self, slot: Slot, usage: &Usage, devices: Option<f64>, proposed: &Proposed<'a>) -> Scores {
+    /// The scores of a node that depend on it alone.
+    fn score(&mut self, slot: Slot, usage: &Usage, devices: Option<f64>, proposed: &Proposed<'a>) -> Own {
         let entry = self.table.entry(slot);
-        let need = self.need.amounts(&entry.node);
-        let beside = proposed.own_on(&entry.node.name, &self.group().name).0;
-        Scores {
-            binpack: fullness(self.ask.algorithm, entry.node.allocatable, usage.amounts.plus(need)),
+        let need = self.need.amounts(entry);
+        let beside = proposed.own_on(entry, &self.group().name).0;
+        Own {
+            binpack: fullness(self.ask.algorithm, entry.allocatable, usage.amounts.plus(need)),
             devices,
             anti_affinity: (beside > 0).then(|| -ratio(beside + 1, self.ask.count.max(1))),
             affinity: self.checks.affinity(entry),
-            ..Scores::default()
         }
     }
 
-    fn place_on_shelf(&self, slot: Slot, scores: &Scores) -> (ShelfKey, f64) {
-        let (sum, n) = scores.sum();
+    fn place_on_shelf(&self, slot: Slot, own: Own) -> (ShelfKey, f64) {
+        let (sum, n) = own.scores().sum();
         ((self.tuple_of[slot as usize], n), sum)
     }
 
@@ -302,14 +343,14 @@ impl<'a> Field<'a> {
             return;
         }
         let state = self.look(slot, proposed);
-        let node = &self.table.entry(slot).node;
-        self.tally.leave(before, node);
-        self.tally.enter(state, node);
-        let place = match &state {
-            State::Open(scores) => Some(self.place_on_shelf(slot, scores)),
+        let entry = self.table.entry(slot);
+        self.tally.leave(before, entry);
+        self.tally.enter(state, entry);
+        let place = match state {
+            State::Open(own) => Some(self.place_on_shelf(slot, own)),
             _ => None,
         };
-        self.shelves.set(slot, place);
+        self.shelves.set(slot, self.table.rank(slot), place);
         self.states[slot as usize] = state;
     }
 
@@ -368,10 +409,10 @@ impl<'a> Field<'a> {
 
     /// The scores of an open node, complete.
     fn complete(&self, slot: Slot, is_penalised: bool) -> Option<Scores> {
-        let State::Open(scores) = self.states[slot as usize] else { return None };
+        let State::Open(own) = self.states[slot as usize] else { return None };
         let spread = self.spread_scores[self.tuple_of[slot as usize] as usize];
         let spread = (!self.spreads.is_empty() && spread != 0.0).then_some(spread);
-        Some(Scores { spread, penalty: is_penalised.then_some(-1.0), ..scores })
+        Some(Scores { spread, penalty: is_penalised.then_some(-1.0), ..own.scores() })
     }
 
     /// The best nodes, best first. Nodes on which the allocation failed before are penalised.
@@ -382,20 +423,20 @@ impl<'a> Field<'a> {
             let n = f64::from(n);
             if spread == 0.0 { sum / n } else { (sum + spread) / (n + 1.0) }
         };
-        let mut best: Vec<(f64, Slot, Scores)> = self
+        let mut best: Vec<(f64, u32, Slot, Scores)> = self
             .shelves
             .best(KEPT_SCORES, &penalised, total)
             .into_iter()
-            .filter_map(|(score, slot)| Some((score, slot, self.complete(slot, false)?)))
+            .filter_map(|(score, rank, slot)| Some((score, rank, slot, self.complete(slot, false)?)))
             .collect();
         for slot in penalised {
             if let Some(scores) = self.complete(slot, true) {
-                best.push((scores.normalised(), slot, scores));
+                best.push((scores.normalised(), self.table.rank(slot), slot, scores));
             }
         }
         best.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         best.truncate(KEPT_SCORES);
-        let named = |(_, slot, scores): (f64, Slot, Scores)| (self.table.entry(slot).node.name.clone(), scores);
+        let named = |(_, _, slot, scores): (f64, u32, Slot, Scores)| (self.table.entry(slot).node.name.clone(), scores);
         Metrics { best: best.into_iter().map(named).collect(), counts: self.tally.counts() }
     }
 
@@ -406,9 +447,19 @@ impl<'a> Field<'a> {
         Some(Metrics { best: vec![(node.clone(), scores)], counts: self.tally.counts() })
     }
 
+    /// Whether the score of every node depends on what is placed on others.
+    pub(super) fn has_spreads(&self) -> bool {
+        !self.spreads.is_empty()
+    }
+
+    /// Whether a node lacks nothing but room.
+    pub(super) fn is_exhausted(&self, slot: Slot) -> bool {
+        matches!(self.states[slot as usize], State::Exhausted(_))
+    }
+
     /// Nodes that lack nothing but room.
     pub(super) fn exhausted(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.table.slots().filter(|slot| matches!(self.states[*slot as usize], State::Exhausted(_)))
+        self.table.slots().filter(|slot| self.is_exhausted(*slot))
     }
 
     /// The scores of a node without room on which others are evicted, `used` being what counts as in use.
@@ -419,7 +470,7 @@ impl<'a> Field<'a> {
         preemption: f64,
         proposed: &Proposed<'a>,
     ) -> Scores {
-        let mut scores = self.score(slot, used, None, proposed);
+        let mut scores = self.score(slot, used, None, proposed).scores();
         let spread = self.spread_scores[self.tuple_of[slot as usize] as usize];
         scores.spread = (!self.spreads.is_empty() && spread != 0.0).then_some(spread);
         scores.preemption = Some(preemption);
@@ -468,7 +519,8 @@ pub(super) fn asked(group: &Group, exhausted: &BTreeMap<String, i64>) -> BTreeMa
 /// How full a node is, from 0 to 1 (binpack), or how empty (spread): Nomad's formula, after Google's BestFit v3.
 pub(in crate::scheduler) fn fullness(algorithm: Algorithm, total: Amounts, used: Amounts) -> f64 {
     let free = |total: i64, used: i64| if total > 0 { 1.0 - ratio(used, total) } else { 0.0 };
-    let sum = 10_f64.powf(free(total.cpu, used.cpu)) + 10_f64.powf(free(total.memory_mb, used.memory_mb));
+    let power_of_ten = |exponent: f64| (exponent * std::f64::consts::LN_10).exp();
+    let sum = power_of_ten(free(total.cpu, used.cpu)) + power_of_ten(free(total.memory_mb, used.memory_mb));
     let raw = match algorithm {
         Algorithm::Binpack => 20.0 - sum,
         Algorithm::Spread => sum - 2.0,
@@ -481,21 +533,28 @@ pub(in crate::scheduler) fn fullness(algorithm: Algorithm, total: Amounts, used:
 struct Tally {
     metric: AllocMetric,
     reasons: Vec<(String, i64, bool)>,
-    numbers: HashMap<String, usize>,
+    numbers: HashMap<String, u32>,
+    datacenters: Vec<(String, i64)>,
     shared: Option<Arc<AllocMetric>>,
 }
 
 impl Tally {
     fn new(pool: &str) -> Self {
         let metric = AllocMetric { node_pool: pool.to_owned(), ..AllocMetric::default() };
-        Self { metric, reasons: Vec::new(), numbers: HashMap::new(), shared: None }
+        Self { metric, reasons: Vec::new(), numbers: HashMap::new(), datacenters: Vec::new(), shared: None }
     }
 
-    fn available(&mut self, node: &Node) {
-        match self.metric.nodes_available.get_mut(&node.datacenter) {
-            Some(n) => *n += 1,
-            None => drop(self.metric.nodes_available.insert(node.datacenter.clone(), 1)),
-        }
+    fn datacenter(&mut self, name: &str) -> u32 {
+        let known = self.datacenters.iter().position(|(known, _)| known == name);
+        let at = known.unwrap_or_else(|| {
+            self.datacenters.push((name.to_owned(), 0));
+            self.datacenters.len() - 1
+        });
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+
+    fn available(&mut self, datacenter: u32) {
+        self.datacenters[datacenter as usize].1 += 1;
     }
 
     fn evaluated(&mut self) {
@@ -503,36 +562,38 @@ impl Tally {
         self.metric.nodes_in_pool += 1;
     }
 
-    fn reason(&mut self, key: &str) -> usize {
+    fn reason(&mut self, key: &str) -> u32 {
         if let Some(known) = self.numbers.get(key) {
             return *known;
         }
+        let number = u32::try_from(self.reasons.len()).unwrap_or(u32::MAX);
         self.reasons.push((key.to_owned(), 0, false));
-        self.numbers.insert(key.to_owned(), self.reasons.len() - 1);
-        self.reasons.len() - 1
+        self.numbers.insert(key.to_owned(), number);
+        number
     }
 
     fn keys(&self) -> impl Iterator<Item = &str> {
         self.reasons.iter().filter(|(_, n, _)| *n > 0).map(|(key, ..)| key.as_str())
     }
 
-    fn enter(&mut self, state: State, node: &Node) {
-        self.count(state, node, 1);
+    fn enter(&mut self, state: State, entry: &NodeEntry) {
+        self.count(state, entry, 1);
     }
 
-    fn leave(&mut self, state: State, node: &Node) {
-        self.count(state, node, -1);
+    fn leave(&mut self, state: State, entry: &NodeEntry) {
+        self.count(state, entry, -1);
     }
 
-    fn count(&mut self, state: State, node: &Node, by: i64) {
+    fn count(&mut self, state: State, entry: &NodeEntry, by: i64) {
         let (reason, is_filter) = match state {
             State::Outside | State::Open(_) => return,
             State::Filtered(reason) => (reason, true),
             State::Exhausted(reason) => (reason, false),
         };
         self.shared = None;
-        self.reasons[reason].1 += by;
-        self.reasons[reason].2 = is_filter;
+        let counted = &mut self.reasons[reason as usize];
+        counted.1 += by;
+        counted.2 = is_filter;
         let metric = &mut self.metric;
         let (all, by_class) = if is_filter {
             (&mut metric.nodes_filtered, &mut metric.class_filtered)
@@ -540,8 +601,8 @@ impl Tally {
             (&mut metric.nodes_exhausted, &mut metric.class_exhausted)
         };
         *all += by;
-        if !node.class.is_empty() {
-            *by_class.entry(node.class.clone()).or_default() += by;
+        if entry.has_class_name {
+            *by_class.entry(entry.node.class.clone()).or_default() += by;
         }
     }
 
@@ -550,6 +611,7 @@ impl Tally {
             return Arc::clone(shared);
         }
         let mut metric = self.metric.clone();
+        metric.nodes_available.extend(self.datacenters.iter().filter(|(_, n)| *n > 0).cloned());
         metric.class_filtered.retain(|_, n| *n > 0);
         metric.class_exhausted.retain(|_, n| *n > 0);
         for (key, n, is_filter) in self.reasons.iter().filter(|(_, n, _)| *n > 0) {

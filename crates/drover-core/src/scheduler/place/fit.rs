@@ -11,6 +11,7 @@ use crate::definition::Definition;
 use crate::model::{Amounts, Node};
 use crate::scheduler::feasible::device;
 use crate::settings::Settings;
+use crate::snapshot::NodeEntry;
 use crate::usage::{self, Usage};
 
 /// What one allocation of a group asks for.
@@ -58,16 +59,20 @@ impl<'a> Need<'a> {
     }
 
     /// The sums that it needs on a node.
-    pub fn amounts(&self, node: &Node) -> Amounts {
+    pub fn amounts(&self, entry: &NodeEntry) -> Amounts {
+        if self.n_cores == 0 {
+            return self.shared;
+        }
         let cores = i64::try_from(self.n_cores).unwrap_or(i64::MAX);
-        Amounts { cpu: self.shared.cpu.saturating_add(cores.saturating_mul(node.core_mhz)), ..self.shared }
+        Amounts { cpu: self.shared.cpu.saturating_add(cores.saturating_mul(entry.node.core_mhz)), ..self.shared }
     }
 
     /// Whether it fits beside what is in use; with the score of the devices that it would get.
     ///
     /// # Errors
     /// The first dimension that is exhausted.
-    pub fn check(&self, node: &Node, usage: &Usage) -> Result<Option<f64>, String> {
+    pub fn check(&self, entry: &NodeEntry, usage: &Usage) -> Result<Option<f64>, String> {
+        let node = &entry.node;
         if self.has_ports {
             ports::check(self.group, node, usage)?;
         }
@@ -78,10 +83,10 @@ impl<'a> Need<'a> {
         if self.n_cores > 0 && free_cores(node, usage).take(self.n_cores).count() < self.n_cores {
             return Err("cores".to_owned());
         }
-        if node.max_allocs.is_some_and(|most| usage.n_allocs >= most) {
+        if usage.n_allocs >= entry.max_allocs {
             return Err("maxAllocs".to_owned());
         }
-        match exhausted(node.allocatable, usage.amounts, self.amounts(node)) {
+        match exhausted(entry.allocatable, usage.amounts, self.amounts(entry)) {
             Some(dimension) => Err(dimension.to_owned()),
             None => Ok(devices),
         }

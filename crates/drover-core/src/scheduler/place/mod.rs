@@ -1,6 +1,7 @@
 //! Finds nodes for what is missing, one allocation after the other (`spec/scheduler.md` 3.13, 5, 6). Decides nothing about what
 //! should exist.
 
+mod evictions;
 mod field;
 pub mod fit;
 mod ports;
@@ -18,13 +19,14 @@ use drover_api::metric::AllocMetric;
 
 use crate::definition::Definition;
 use crate::ids::NodeName;
-use crate::model::{Alloc, Job, Node};
+use crate::model::{Alloc, Job};
 use crate::scheduler::feasible::{self, Checks, Wanted};
-use crate::scheduler::plan::{AttributeUpdate, Evaluation, Metrics, Placement, Plan, Scores};
+use crate::scheduler::plan::{AttributeUpdate, Evaluation, Metrics, Placement, Plan};
 use crate::scheduler::preempt::{self, Candidate};
 use crate::scheduler::reconcile::{GroupOutcome, Missing};
 use crate::scheduler::reschedule;
-use crate::snapshot::ClusterView;
+use crate::snapshot::{ClusterView, NodeEntry};
+use evictions::{EvictionOption, Evictions};
 use field::{Ask, Change, Field};
 use fit::Need;
 use proposed::Proposed;
@@ -47,12 +49,8 @@ pub(super) struct Planner<'a> {
 /// The nodes for one group, in each of the versions that its allocations run.
 struct Fields<'a> {
     by_version: BTreeMap<i64, Field<'a>>,
-    /// Victims on nodes without room, as far as they were looked for.
     evictions: Evictions,
 }
-
-/// Victims on nodes without room, as far as they were looked for.
-type Evictions = BTreeMap<Slot, Option<(Vec<Candidate>, Scores)>>;
 
 /// A node that was found.
 struct Found {
@@ -117,7 +115,7 @@ impl<'a> Planner<'a> {
             resources,
         }));
         let mut desired = outcome.desired;
-        let mut fields = Fields { by_version: BTreeMap::new(), evictions: BTreeMap::new() };
+        let mut fields = Fields { by_version: BTreeMap::new(), evictions: Evictions::default() };
         let mut queued = 0;
         for missing in outcome.missing {
             let n_victims = self.one(name, missing, deployment, &mut fields);
@@ -279,42 +277,37 @@ impl<'a> Planner<'a> {
         if !self.view.settings().preemption.is_on(self.job.definition.job_type()) {
             return None;
         }
-        let slots: Vec<Slot> = field.exhausted().collect();
-        for slot in &slots {
-            if !evictions.contains_key(slot) {
-                let option = self.eviction_on(field, *slot);
-                evictions.insert(*slot, option);
-            }
-        }
-        let options = slots.iter().filter_map(|slot| Some((*slot, evictions.get(slot)?.as_ref()?)));
-        let (slot, (victims, scores)) = options.max_by(|(a, (_, first)), (b, (_, second))| {
-            first.normalised().total_cmp(&second.normalised()).then(b.cmp(a))
-        })?;
+        let (slot, (victims, scores)) = evictions.best(field, |field, slot| self.eviction_on(field, slot))?;
         let metrics = Metrics { best: vec![(field.node(slot).name.clone(), *scores)], counts: field.counts() };
         Some(Found { metrics, victims: victims.clone() })
     }
 
-    fn eviction_on(&self, field: &mut Field<'a>, slot: Slot) -> Option<(Vec<Candidate>, Scores)> {
+    fn eviction_on(&self, field: &mut Field<'a>, slot: Slot) -> Option<EvictionOption> {
         let node = field.node(slot);
         let entry = self.view.node_entry(&node.name)?;
         let used = self.proposed.usage(entry);
-        let victims = self.victims(field.need(), node, used)?;
+        let victims = self.victims(field.need(), entry, used)?;
         let priorities: Vec<i64> = victims.iter().map(|victim| victim.priority).collect();
         let scores = field.score_without_room(slot, used, preempt::score(&priorities), &self.proposed);
         Some((victims, scores))
     }
 
     /// Allocations to evict on a node so that a group fits there.
-    pub(super) fn victims(&self, need: &Need<'_>, node: &Node, used: &crate::usage::Usage) -> Option<Vec<Candidate>> {
+    pub(super) fn victims(
+        &self,
+        need: &Need<'_>,
+        entry: &NodeEntry,
+        used: &crate::usage::Usage,
+    ) -> Option<Vec<Candidate>> {
         let candidates: Vec<Candidate> = self
             .view
-            .allocs_on_node(&node.name)
+            .allocs_on_node(&entry.node.name)
             .filter(|alloc| alloc.job != self.job.key && !alloc.is_server_terminal() && self.proposed.stays(alloc))
             .map(|alloc| self.candidate(alloc))
             .collect();
         let priority = self.job.definition.spec.priority;
-        let ask = preempt::Ask { priority, amounts: need.amounts(node), group: need.group() };
-        preempt::victims(ask, node, used, &candidates, |left| need.check(node, left).is_ok())
+        let ask = preempt::Ask { priority, amounts: need.amounts(entry), group: need.group() };
+        preempt::victims(ask, &entry.node, used, &candidates, |left| need.check(entry, left).is_ok())
     }
 
     fn candidate(&self, alloc: &Arc<Alloc>) -> Candidate {
@@ -360,7 +353,7 @@ impl<'a> Fields<'a> {
     fn changed(&mut self, node: &NodeName, own: Option<(&str, Change)>, proposed: &Proposed<'a>) {
         for field in self.by_version.values_mut() {
             if let Some(slot) = field.slot_of(node) {
-                self.evictions.remove(&slot);
+                self.evictions.changed(slot);
             }
             field.changed(node, own, proposed);
         }

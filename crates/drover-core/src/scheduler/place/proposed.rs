@@ -70,8 +70,12 @@ impl<'a> Proposed<'a> {
     }
 
     /// How many allocations of a group of the job, and of all its groups, are on a node.
-    pub fn own_on(&self, node: &NodeName, group: &str) -> (i64, i64) {
-        self.own.get(node).map_or((0, 0), |groups| (groups.get(group).copied().unwrap_or(0), groups.values().sum()))
+    pub fn own_on(&self, entry: &NodeEntry, group: &str) -> (i64, i64) {
+        if self.own.is_empty() {
+            return (0, 0);
+        }
+        let groups = self.own.get(&entry.node.name);
+        groups.map_or((0, 0), |groups| (groups.get(group).copied().unwrap_or(0), groups.values().sum()))
     }
 
     /// How many allocations of a job's group the plan evicts.

@@ -1,4 +1,4 @@
-//! The ready nodes of the cluster in the order in which equals win.
+//! The ready nodes of the cluster, in the order of their names, with the rank by which equals win.
 
 use std::sync::Arc;
 
@@ -6,29 +6,20 @@ use super::shelf::Slot;
 use crate::ids::NodeName;
 use crate::snapshot::{ClusterView, NodeEntry};
 
-/// Ready nodes in a shuffled order.
+/// Ready nodes. They are gone through in the order in which they lie in memory; the shuffled order is a number of each.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     entries: Vec<&'a Arc<NodeEntry>>,
-    /// For each node by name: its place in the shuffled order.
-    places: Vec<Slot>,
-    by_name: Vec<&'a NodeName>,
+    ranks: Vec<u32>,
 }
 
 impl<'a> Table<'a> {
     /// Shuffles the ready nodes. O(nodes).
     pub(super) fn new(view: &'a ClusterView, rng: &mut fastrand::Rng) -> Self {
-        let ready: Vec<&Arc<NodeEntry>> = view.node_entries().filter(|entry| entry.node.is_ready()).collect();
-        let mut order: Vec<Slot> = (0..u32::try_from(ready.len()).unwrap_or(u32::MAX)).collect();
-        rng.shuffle(&mut order);
-        let mut places = vec![0; ready.len()];
-        let mut entries = Vec::with_capacity(ready.len());
-        for (place, by_name) in order.into_iter().enumerate() {
-            places[by_name as usize] = u32::try_from(place).unwrap_or(u32::MAX);
-            entries.push(ready[by_name as usize]);
-        }
-        let by_name = ready.into_iter().map(|entry| &entry.node.name).collect();
-        Self { entries, places, by_name }
+        let entries: Vec<&Arc<NodeEntry>> = view.node_entries().filter(|entry| entry.is_ready).collect();
+        let mut ranks: Vec<u32> = (0..u32::try_from(entries.len()).unwrap_or(u32::MAX)).collect();
+        rng.shuffle(&mut ranks);
+        Self { entries, ranks }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -43,8 +34,14 @@ impl<'a> Table<'a> {
         self.entries[slot as usize]
     }
 
+    /// The place of a node in the shuffled order: of equal nodes the first wins.
+    pub(super) fn rank(&self, slot: Slot) -> u32 {
+        self.ranks[slot as usize]
+    }
+
     /// The place of a node. O(log nodes).
     pub(super) fn slot_of(&self, node: &NodeName) -> Option<Slot> {
-        self.by_name.binary_search(&node).ok().map(|at| self.places[at])
+        let found = self.entries.binary_search_by(|entry| entry.node.name.cmp(node)).ok()?;
+        u32::try_from(found).ok()
     }
 }

@@ -1,0 +1,174 @@
+//! `bench agent`: what the agent adds to a task's start and costs while tasks run, for each driver of processes.
+//!
+//! A start is measured by the agent itself: from the event that it accepted the task to the time at which the process ran, as its
+//! status says. Single starts come one after the other, for the rate all at once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::BenchArgs;
+use super::cluster::{Allocations, Cluster, NAMESPACE, Seen, with_cluster};
+use super::report::percentile;
+use crate::control_plane::{AuditLog, Role};
+use crate::process::ProcessId;
+use crate::progress::Progress;
+
+/// The drivers, each with a row of its own.
+const DRIVERS: [&str; 2] = ["raw_exec", "exec"];
+/// Starts that come one after the other.
+const SINGLE_STARTS: usize = 30;
+
+pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Vec<Map<String, Value>>> {
+    let mut rows = Vec::new();
+    for driver in DRIVERS {
+        // A system for each, so that neither pays for the other's tasks.
+        rows.push(
+            with_cluster(args, true, progress, async |cluster| measure(cluster, args, driver, progress).await).await?,
+        );
+    }
+    Ok(rows)
+}
+
+async fn measure(
+    cluster: &Cluster<'_>,
+    args: &BenchArgs,
+    driver: &str,
+    progress: &Progress,
+) -> Result<Map<String, Value>> {
+    let n_tasks = args.count.unwrap_or(200);
+    let mut allocations = cluster.watch_allocations().await?;
+    let step = progress.step(format!("{driver}: starting {SINGLE_STARTS} tasks, one after the other"));
+    for index in 0..SINGLE_STARTS {
+        create(cluster, &format!("single-{index}"), driver, 1).await?;
+        all_running(&mut allocations, &format!("single-{index}"), 1).await?;
+    }
+    step.done("");
+    let singles = starts(cluster, "single-").await?;
+    let mut seconds: Vec<f64> = singles.iter().map(|start| start.seconds()).collect();
+    seconds.sort_by(f64::total_cmp);
+
+    let step = progress.step(format!("{driver}: starting {n_tasks} tasks at once"));
+    let mut log = AuditLog::at_end(&cluster.session.layout().audit_log())?;
+    create(cluster, "burst", driver, n_tasks).await?;
+    all_running(&mut allocations, "burst", n_tasks).await?;
+    let burst = starts(cluster, "burst").await?;
+    step.done("");
+    let first = burst.iter().map(|start| start.received).min().context("no task was started")?;
+    let last = burst.iter().map(|start| start.started).max().context("no task was started")?;
+    let took = last.duration_since(first).as_secs_f64();
+
+    let step = progress.step(format!("{driver}: watching them for {} s", args.idle_seconds));
+    // Health takes its minimum time; then the agent is idle.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let is_status = |resource: &str| resource.starts_with("allocations") && resource.ends_with("/status");
+    let writes = log.read_new()?.iter().filter(|event| is_status(&event.resource)).count();
+    let n_all = n_tasks + SINGLE_STARTS;
+    let pss: u64 = processes(cluster)?.iter().map(|process| process.pss_bytes()).sum();
+    let cpu = || -> Result<Duration> { Ok(processes(cluster)?.iter().map(|process| process.cpu_time()).sum()) };
+    let (before, began) = (cpu()?, Instant::now());
+    tokio::time::sleep(Duration::from_secs(args.idle_seconds)).await;
+    let idle = cpu()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
+    step.done("");
+
+    let as_f64 = |n: usize| u32::try_from(n).map(f64::from).context("too many tasks");
+    let row = json!({
+        "driver": driver,
+        "tasks": n_tasks,
+        "startP50Seconds": percentile(&seconds, 50),
+        "startP99Seconds": percentile(&seconds, 99),
+        "startsPerSecond": as_f64(n_tasks)? / took.max(f64::EPSILON),
+        "pssBytesPerTask": pss / u64::try_from(n_all)?,
+        "idleCpuFraction": idle,
+        "writesPerLife": as_f64(writes)? / as_f64(n_tasks)?,
+    });
+    row.as_object().cloned().context("a row")
+}
+
+/// The agent and its supervisor.
+fn processes(cluster: &Cluster<'_>) -> Result<Vec<ProcessId>> {
+    [Role::Agent, Role::Supervisor]
+        .into_iter()
+        .map(|role| cluster.session.process(role).with_context(|| format!("the {role} does not run any more")))
+        .collect()
+}
+
+/// One start, as the agent tells it.
+struct Start {
+    received: Timestamp,
+    started: Timestamp,
+}
+
+impl Start {
+    fn seconds(&self) -> f64 {
+        self.started.duration_since(self.received).as_secs_f64()
+    }
+}
+
+async fn starts(cluster: &Cluster<'_>, job: &str) -> Result<Vec<Start>> {
+    let listed = api(cluster, "Allocation").await?.list(&ListParams::default()).await.context("listing Allocations")?;
+    let ours = listed.items.iter().filter(|object| {
+        object.data.pointer("/spec/jobName").and_then(Value::as_str).is_some_and(|name| name.starts_with(job))
+    });
+    ours.map(|object| {
+        let time = |pointer: &str| -> Result<Timestamp> {
+            let text = object.data.pointer(pointer).and_then(Value::as_str);
+            text.with_context(|| format!("an allocation without {pointer}"))?.parse().context("a time")
+        };
+        Ok(Start {
+            received: time("/status/taskStates/sleep/events/0/time")?,
+            started: time("/status/taskStates/sleep/startedAt")?,
+        })
+    })
+    .collect()
+}
+
+async fn all_running(allocations: &mut Allocations, wanted: &str, count: usize) -> Result<()> {
+    let mut running = BTreeSet::new();
+    while running.len() < count {
+        match allocations.next().await?.1 {
+            Seen::Present { name, job, client_status, .. } if job == wanted => match client_status.as_str() {
+                "running" => drop(running.insert(name)),
+                "failed" | "complete" | "lost" => bail!("the allocation {name} is {client_status}"),
+                _ => {}
+            },
+            Seen::Present { .. } => {}
+            Seen::Deleted { name } => bail!("the allocation {name} was deleted"),
+        }
+    }
+    Ok(())
+}
+
+async fn create(cluster: &Cluster<'_>, name: &str, driver: &str, count: usize) -> Result<()> {
+    let job: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": drover_api::API_VERSION,
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"type": "service", "groups": [{
+            "name": "sleep",
+            "count": count,
+            "ephemeralDisk": {"sizeMB": 10},
+            "tasks": [{
+                "name": "sleep",
+                "driver": driver,
+                "config": {"command": "/bin/sleep", "args": ["100000"]},
+                "killSignal": "SIGKILL",
+                "resources": {"cpu": 4, "memoryMB": 10},
+                "logs": {"maxFiles": 1, "maxFileSizeMB": 1},
+            }],
+        }]},
+    }))
+    .context("building the job")?;
+    let created = api(cluster, "Job").await?.create(&PostParams::default(), &job).await;
+    created.map(drop).with_context(|| format!("creating djob/{name}"))
+}
+
+async fn api(cluster: &Cluster<'_>, kind: &str) -> Result<Api<DynamicObject>> {
+    let kind = GroupVersionKind::gvk(drover_api::GROUP, drover_api::VERSION, kind);
+    Ok(Api::namespaced_with(cluster.session.client().await?, NAMESPACE, &ApiResource::from_gvk(&kind)))
+}

@@ -1,0 +1,338 @@
+//! The frames of the agent's socket.
+//!
+//! A frame is a big-endian `u32` length, one byte for its kind, and that many bytes less one. The client sends one [`Request`];
+//! the server answers with any number of [`Answer`]s and data frames, the last of which is [`Answer::Done`], [`Answer::Exited`] or
+//! [`Answer::Error`]. While a command runs, the client sends data frames for its input and [`Input`]s.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The largest frame.
+pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
+/// The most data in one frame.
+pub const MAX_DATA_BYTES: usize = 64 * 1024;
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// JSON.
+    Message,
+    /// Bytes: of a file, of a command's standard output, or for its standard input.
+    Data,
+    /// Bytes of a command's standard error.
+    ErrorData,
+}
+
+/// A frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// What it carries.
+    pub kind: FrameKind,
+    /// The bytes.
+    pub payload: Vec<u8>,
+}
+
+/// What a client may ask. An allocation is named by its uid, the beginning of it, or `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Request {
+    /// What runs here.
+    Allocations,
+    /// Restarts tasks.
+    Restart {
+        /// The allocation.
+        allocation: String,
+        /// One task that runs; none: all that run.
+        #[serde(default)]
+        task: Option<String>,
+        /// All tasks but poststop ones, ended ones too, in the order of their lifecycle.
+        #[serde(default)]
+        all_tasks: bool,
+    },
+    /// Sends a signal.
+    Signal {
+        /// The allocation.
+        allocation: String,
+        /// The task; none: all that run.
+        #[serde(default)]
+        task: Option<String>,
+        /// The signal's name.
+        signal: String,
+    },
+    /// Reads a task's output.
+    Logs {
+        /// The allocation.
+        allocation: String,
+        /// The task.
+        task: String,
+        /// Which output.
+        #[serde(default)]
+        stream: LogStream,
+        /// Where the offset counts from.
+        #[serde(default)]
+        origin: Origin,
+        /// Bytes from there.
+        #[serde(default)]
+        offset: u64,
+        /// Whether to wait for more until the task is dead.
+        #[serde(default)]
+        follow: bool,
+    },
+    /// Lists a directory.
+    List {
+        /// The allocation.
+        allocation: String,
+        /// Beneath its directory.
+        path: String,
+    },
+    /// Describes a file.
+    Stat {
+        /// The allocation.
+        allocation: String,
+        /// Beneath its directory.
+        path: String,
+    },
+    /// Reads a file.
+    Read {
+        /// The allocation.
+        allocation: String,
+        /// Beneath its directory.
+        path: String,
+        /// Where the offset counts from.
+        #[serde(default)]
+        origin: Origin,
+        /// Bytes from there.
+        #[serde(default)]
+        offset: u64,
+        /// The most bytes.
+        #[serde(default)]
+        limit: Option<u64>,
+    },
+    /// What its tasks use.
+    Stats {
+        /// The allocation.
+        allocation: String,
+        /// Milliseconds between samples; none: one sample.
+        #[serde(default)]
+        every_ms: Option<u64>,
+    },
+    /// Runs a command in a task.
+    Exec {
+        /// The allocation.
+        allocation: String,
+        /// The task.
+        task: String,
+        /// The command and its arguments.
+        command: Vec<String>,
+        /// Whether it gets a terminal.
+        #[serde(default)]
+        tty: bool,
+        /// The size of the terminal.
+        #[serde(default)]
+        size: Option<TtySize>,
+    },
+}
+
+/// An output of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LogStream {
+    /// Standard output.
+    #[default]
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Where an offset counts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Origin {
+    /// The beginning.
+    #[default]
+    Start,
+    /// The end, backwards.
+    End,
+}
+
+/// The size of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TtySize {
+    /// Rows.
+    pub height: u16,
+    /// Columns.
+    pub width: u16,
+}
+
+/// What a client tells a running command, beside data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Input {
+    /// There is no more input.
+    Close,
+    /// The terminal has another size.
+    Resize(TtySize),
+    /// A signal for the command, by its number.
+    Signal {
+        /// The number.
+        number: i32,
+    },
+}
+
+/// What the server answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Answer {
+    /// What runs here.
+    Allocations(Vec<AllocationInfo>),
+    /// Files of a directory; a long one comes in several answers.
+    Files(Vec<FileInfo>),
+    /// One file.
+    File(FileInfo),
+    /// The data that follows is of this file, from this position.
+    At {
+        /// Beneath the allocation's directory.
+        file: String,
+        /// In bytes.
+        offset: u64,
+    },
+    /// What the tasks use.
+    Stats(AllocStats),
+    /// The command has ended.
+    Exited {
+        /// Its exit code; 128 + n for signal n.
+        exit_code: i32,
+    },
+    /// That is all.
+    Done,
+    /// It was not done.
+    Error {
+        /// As in HTTP: 400 for a wrong request, 403 for a forbidden path, 404 for what is not there, 500 for the rest.
+        code: u16,
+        /// Why.
+        message: String,
+    },
+}
+
+/// An allocation of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllocationInfo {
+    /// Its uid.
+    pub id: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its status.
+    pub client_status: String,
+    /// Its tasks and their states.
+    pub tasks: BTreeMap<String, String>,
+}
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileInfo {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+    /// In bytes.
+    pub size: u64,
+    /// As `ls -l` shows it.
+    pub mode: String,
+    /// When it was changed.
+    pub modified_at: Option<Timestamp>,
+    /// What it seems to hold; only for single files.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub content_type: String,
+}
+
+/// What a task uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskStats {
+    /// CPU time since its start, in nanoseconds.
+    pub cpu_nanos: u64,
+    /// Part of one core since the sample before.
+    pub cpu_fraction: f64,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// The most memory that it had.
+    pub memory_peak_bytes: u64,
+    /// Processes and threads.
+    pub pids: u64,
+}
+
+/// What an allocation uses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllocStats {
+    /// When it was looked at.
+    pub time: Timestamp,
+    /// All running tasks together.
+    pub total: TaskStats,
+    /// Each running task.
+    pub tasks: BTreeMap<String, TaskStats>,
+}
+
+/// Reads a frame; `None` at a clean end.
+///
+/// # Errors
+/// When the stream breaks, or the frame is too large or of an unknown kind.
+pub async fn read_frame<R: AsyncRead + Unpin>(from: &mut R) -> io::Result<Option<Frame>> {
+    let mut head = [0_u8; 5];
+    match from.read_exact(&mut head).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let [a, b, c, d, kind] = head;
+    let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).map_err(io::Error::other)?;
+    if length == 0 || length > MAX_FRAME_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes is none")));
+    }
+    let kind = match kind {
+        0 => FrameKind::Message,
+        1 => FrameKind::Data,
+        2 => FrameKind::ErrorData,
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("there is no frame of kind {kind}"))),
+    };
+    let mut payload = vec![0; length - 1];
+    from.read_exact(&mut payload).await?;
+    Ok(Some(Frame { kind, payload }))
+}
+
+/// Writes a frame.
+///
+/// # Errors
+/// When the stream breaks or the frame is too large.
+pub async fn write_frame<W: AsyncWrite + Unpin>(to: &mut W, frame: &Frame) -> io::Result<()> {
+    let length = frame.payload.len() + 1;
+    if length > MAX_FRAME_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes is too large")));
+    }
+    let kind = match frame.kind {
+        FrameKind::Message => 0_u8,
+        FrameKind::Data => 1,
+        FrameKind::ErrorData => 2,
+    };
+    let length = u32::try_from(length).map_err(io::Error::other)?.to_be_bytes();
+    to.write_all(&[&length[..], &[kind], &frame.payload].concat()).await?;
+    to.flush().await
+}
+
+/// Makes a message.
+///
+/// # Errors
+/// When the value cannot be rendered.
+pub fn message<T: Serialize>(value: &T) -> io::Result<Frame> {
+    let payload = serde_json::to_vec(value).map_err(io::Error::other)?;
+    Ok(Frame { kind: FrameKind::Message, payload })
+}

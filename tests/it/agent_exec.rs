@@ -1,0 +1,225 @@
+//! Driver `exec` on this machine: what a task sees, what it may, what stops it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use drover_api::Allocation;
+use drover_api::allocation::{AllocatedResources, ClientStatus, TaskEventType as E, TaskResources};
+use drover_api::job::JobType;
+use serde_json::{Value, json};
+
+use crate::agent::{Node, eventually, lives, messages, shared_plane, status};
+
+fn exec(script: &str) -> Value {
+    let config = json!({"command": "/bin/sh", "args": ["-c", script]});
+    json!({"name": "t", "driver": "exec", "killSignal": "SIGTERM", "killTimeout": "1s", "config": config, "restart": never()})
+}
+
+fn never() -> Value {
+    json!({"attempts": 0, "interval": "1m", "delay": "1s", "mode": "fail"})
+}
+
+fn with_memory(memory_mb: i64) -> AllocatedResources {
+    let resources = TaskResources { cpu: 100, memory_mb, ..TaskResources::default() };
+    AllocatedResources { tasks: [("t".to_owned(), resources)].into(), ..AllocatedResources::default() }
+}
+
+async fn finish(node: &Node<'_>, job: &str, task: Value, memory_mb: i64) -> Allocation {
+    node.job(job, JobType::Batch, json!({"tasks": [task]})).await;
+    let name = node.place(job, 0, with_memory(memory_mb)).await;
+    node.ended(&name).await
+}
+
+fn cgroups_of(allocation: &Allocation) -> Vec<String> {
+    let uid = allocation.metadata.uid.as_deref().expect("a uid");
+    let mut found = Vec::new();
+    for hierarchy in std::fs::read_dir("/sys/fs/cgroup").expect("hierarchies") {
+        let Ok(bases) = std::fs::read_dir(hierarchy.expect("an entry").path()) else { continue };
+        for base in bases.filter_map(Result::ok).filter(|it| it.file_name().to_string_lossy().starts_with("drover.")) {
+            let Ok(groups) = std::fs::read_dir(base.path()) else { continue };
+            found.extend(
+                groups.filter_map(Result::ok).map(|it| it.path().display().to_string()).filter(|it| it.contains(uid)),
+            );
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_sandboxed_task_sees_its_own_files_and_processes_and_leaves_no_group() {
+    let node = Node::start(shared_plane(), "exec-view").await;
+    let script = "id -un; echo pid=$$; ls /proc | grep -c '^[0-9]'; pwd; echo $NOMAD_TASK_DIR $NOMAD_ALLOC_DIR; \
+                  echo kept > /local/file; echo shared > /alloc/data/file; ls -d /allocs 2>&1; \
+                  grep -c . /proc/self/status >/dev/null && echo proc; echo hi > /dev/null && echo dev";
+    let ended = finish(&node, "view", exec(script), 64).await;
+    assert_eq!(status(&ended), ClientStatus::Complete, "{}", messages(&ended, "t"));
+    let log = node.log_of(&ended, "t.stdout.0");
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(lines[..2], ["nobody", "pid=1"], "{log}");
+    assert!(lines[2].parse::<u32>().expect("a number") <= 5, "only its own processes: {log}");
+    assert_eq!(lines[3..5], ["/", "/local /alloc"], "{log}");
+    assert!(lines[5].contains("No such file") && lines[6..] == ["proc", "dev"], "{log}");
+    let dir = node.path("allocs").join(ended.metadata.uid.as_deref().expect("a uid"));
+    assert_eq!(std::fs::read_to_string(dir.join("t/local/file")).expect("a file"), "kept\n");
+    assert_eq!(std::fs::read_to_string(dir.join("alloc/data/file")).expect("a file"), "shared\n");
+    assert_eq!(cgroups_of(&ended), [""; 0], "groups are removed");
+}
+
+#[tokio::test]
+async fn a_131_a_task_beyond_its_memory_is_ended_and_limit_and_peak_are_said() {
+    let node = Node::start(shared_plane(), "exec-oom").await;
+    let ended = finish(&node, "hog", exec("exec tail /dev/zero"), 24).await;
+    assert_eq!(status(&ended), ClientStatus::Failed);
+    let state = &ended.status.as_ref().expect("a status").task_states["t"];
+    let end = state.events.iter().find(|event| event.r#type == E::Terminated).expect("an end");
+    assert!(end.oom_killed, "{end:?}");
+    assert!(end.message.contains("memory limit 24 MiB, peak 2"), "{}", end.message);
+}
+
+#[tokio::test]
+async fn a_169_a_missing_command_is_an_error_and_leaves_no_process() {
+    let node = Node::start(shared_plane(), "exec-missing").await;
+    let mut task = exec("");
+    task["config"] = json!({"command": "no-such-program"});
+    let ended = finish(&node, "missing", task, 24).await;
+    assert!(messages(&ended, "t").contains("no-such-program"), "{}", messages(&ended, "t"));
+    let mut task = exec("");
+    task["config"] = json!({"command": "/etc/passwd"});
+    let ended = finish(&node, "plain", task, 24).await;
+    assert!(messages(&ended, "t").contains("/etc/passwd"), "{}", messages(&ended, "t"));
+    let supervisor = node.supervisor_pid();
+    eventually("no child is left", || {
+        std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).is_ok_and(|it| it.is_empty())
+    })
+    .await;
+    assert_eq!(cgroups_of(&ended), [""; 0]);
+}
+
+#[tokio::test]
+async fn must_survive_a_fork_bomb() {
+    let node = Node::start(shared_plane(), "exec-bomb").await;
+    let mut bomb = exec("exec python3 -c 'import os\nwhile True:\n  try: os.fork()\n  except OSError: pass'");
+    bomb["config"]["pidsLimit"] = json!(50);
+    node.job("bomb", JobType::Service, json!({"tasks": [bomb]})).await;
+    let name = node.place("bomb", 0, with_memory(64)).await;
+    let running = node.running(&name).await;
+    let groups = cgroups_of(&running);
+    let pids = groups.iter().find(|it| it.contains("/pids/")).or(groups.first()).expect("a group");
+    let current = || std::fs::read_to_string(format!("{pids}/pids.current")).unwrap_or_default();
+    eventually("a full group", || current().trim().parse::<u32>().is_ok_and(|n| n >= 40)).await;
+    assert!(current().trim().parse::<u32>().is_ok_and(|n| n <= 50));
+    let neighbour = finish(&node, "neighbour", exec("exit 0"), 24).await;
+    assert_eq!(status(&neighbour), ClientStatus::Complete);
+    node.stop(&name).await;
+    node.ended(&name).await;
+    assert_eq!(cgroups_of(&running), [""; 0]);
+}
+
+/// Each line is tried by itself; what succeeds has escaped.
+const ESCAPES: &[(&str, &str)] = &[
+    ("see a process of the host", "test -d /proc/$HOST_PID && grep -q tail /proc/$HOST_PID/cmdline"),
+    ("signal a process of the host", "kill -0 $HOST_PID"),
+    ("see more than its own processes", "test $(ls /proc | grep -c '^[0-9]') -gt 12"),
+    ("mount a filesystem", "mount -t tmpfs none /tmp"),
+    ("mount proc again", "mount -t proc proc /local"),
+    ("unmount a mask", "umount /proc/kcore"),
+    ("make its root writable for the host's files", "mount -o remount,rw /usr"),
+    ("write to a host path", "touch /usr/escape"),
+    ("write to /etc", "touch /etc/escape"),
+    ("write to /proc/sys", "echo 1 > /proc/sys/kernel/panic"),
+    ("trigger sysrq", "echo h > /proc/sysrq-trigger"),
+    ("read kernel memory", "head -c 1 /proc/kcore | grep -q ."),
+    ("write to /sys", "echo 1 > /sys/kernel/profiling"),
+    ("see control groups", "ls /sys/fs/cgroup | grep -q ."),
+    ("leave its memory group", "echo 1 > /sys/fs/cgroup/memory/tasks"),
+    ("make a device", "mknod /local/sda b 8 0"),
+    ("open a disk", "head -c 1 /dev/vda || head -c 1 /dev/sda"),
+    ("make a device node of memory", "mknod /dev/mem c 1 1 && head -c 1 /dev/mem"),
+    ("trace a neighbour", "strace -p $HOST_PID -o /dev/null || test -r /proc/$HOST_PID/mem"),
+    ("open a raw socket", "python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)'"),
+    ("open a packet socket", "python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)'"),
+    ("become root", "python3 -c 'import os; os.setuid(0)'"),
+    ("become root by su", "su -c true </dev/null"),
+    ("keep a setuid copy", "cp /bin/id /local/id && chmod 4755 /local/id && chown root /local/id"),
+    (
+        "load a kernel module",
+        "python3 -c 'import ctypes; l=ctypes.CDLL(None,use_errno=True); exit(0 if ctypes.get_errno()==0 and l.syscall(175,0,0,b\"\")==0 else 1)'",
+    ),
+    ("make a user namespace", "unshare -U true"),
+    ("make a mount namespace", "unshare -m true"),
+    ("enter the host's namespaces", "nsenter -t 1 -m -p ls /allocs || nsenter -t $HOST_PID -a true"),
+    ("read the agent's state", "cat $STATE_DIR/agent.redb"),
+    ("reach the supervisor's socket", "test -S $STATE_DIR/supervisor.sock"),
+    ("read another task's secrets", "ls $ALLOCS_DIR | grep -q ."),
+    ("read the host's passwords", "cat /etc/shadow"),
+    ("set the clock", "date -s 2001-01-01"),
+    ("change the host's name", "hostname escaped"),
+    ("climb out of the root", "test -e /../../../../allocs || ls /proc/1/root/allocs"),
+    ("write its logs directly", "echo x >> /alloc/logs/t.stdout.0"),
+];
+
+#[tokio::test]
+async fn must_survive_thirty_escapes() {
+    let node = Node::start(shared_plane(), "exec-escape").await;
+    let victim = std::process::Command::new("tail").args(["-f", "/dev/null"]).spawn().expect("a process");
+    let mut script = String::new();
+    for (n, (_, attempt)) in ESCAPES.iter().enumerate() {
+        writeln!(script, "if ( {attempt} ) >/dev/null 2>&1; then echo ESCAPED {n}; else echo held {n}; fi")
+            .expect("text");
+    }
+    let mut task = exec(&script);
+    task["env"] = json!({
+        "HOST_PID": victim.id().to_string(),
+        "STATE_DIR": node.path("state").display().to_string(),
+        "ALLOCS_DIR": node.path("allocs").display().to_string(),
+    });
+    let before = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let ended = finish(&node, "escape", task, 128).await;
+    let mut victim = victim;
+    victim.kill().expect("killed");
+    victim.wait().expect("its end");
+    let log = node.log_of(&ended, "t.stdout.0");
+    let escaped: Vec<&str> = log
+        .lines()
+        .filter_map(|line| line.strip_prefix("ESCAPED "))
+        .map(|n| ESCAPES[n.parse::<usize>().expect("a number")].0)
+        .collect();
+    assert_eq!(escaped, [""; 0], "{log}");
+    assert_eq!(log.lines().count(), ESCAPES.len(), "every attempt was made: {log}{}", messages(&ended, "t"));
+    assert_eq!(std::fs::read_to_string("/etc/hostname").unwrap_or_default(), before);
+}
+
+#[tokio::test]
+async fn a_sandboxed_task_survives_agent_and_supervisor() {
+    let mut node = Node::start(shared_plane(), "exec-lives").await;
+    let script = "trap 'exit 0' TERM; while :; do echo tick; sleep 0.05; done";
+    node.job("ticks", JobType::Service, json!({"tasks": [exec(script)]})).await;
+    let name = node.place("ticks", 0, with_memory(32)).await;
+    let running = node.running(&name).await;
+    let lines = || node_log(&node, &running);
+    eventually("output", || lines() > 3).await;
+    let groups = cgroups_of(&running);
+    let pid: i32 = groups
+        .iter()
+        .find_map(|dir| std::fs::read_to_string(format!("{dir}/cgroup.procs")).ok())
+        .and_then(|text| text.lines().next().and_then(|line| line.parse().ok()))
+        .expect("a process");
+    node.kill_agent();
+    assert!(lives(pid));
+    node.start_agent();
+    crate::agent::signal(node.supervisor_pid(), rustix::process::Signal::KILL);
+    let seen = node_log(&node, &running);
+    eventually("more output", || node_log(&node, &running) > seen + 20).await;
+    assert!(lives(pid));
+    node.stop(&name).await;
+    let ended = node.ended(&name).await;
+    assert!(!lives(pid));
+    assert_eq!(status(&ended), ClientStatus::Complete);
+    let took = std::time::Instant::now();
+    eventually("no group is left", || cgroups_of(&running).is_empty()).await;
+    assert!(took.elapsed() < Duration::from_secs(5));
+}
+
+fn node_log(node: &Node<'_>, allocation: &Allocation) -> usize {
+    node.log_of(allocation, "t.stdout.0").lines().count()
+}

@@ -1,0 +1,266 @@
+//! The agent's socket: logs, files, statistics, commands in tasks, restarts and signals.
+
+use std::time::{Duration, Instant};
+
+use drover::agent::local::client::{self, Exchange, Reply};
+use drover::agent::local::protocol::{Answer, FileInfo, Input, LogStream, Origin, Request, TtySize};
+use drover_api::Allocation;
+use drover_api::allocation::TaskEventType as E;
+use drover_api::job::JobType;
+use serde_json::{Value, json};
+
+use crate::agent::{LONG, Node, events, eventually, lives, shared_plane, shell};
+
+/// Everything that came back.
+#[derive(Debug, Default)]
+struct Got {
+    answers: Vec<Answer>,
+    out: String,
+    err: String,
+}
+
+impl Got {
+    fn last(&self) -> &Answer {
+        self.answers.last().expect("an answer")
+    }
+
+    fn code(&self) -> u16 {
+        match self.last() {
+            Answer::Error { code, .. } => *code,
+            other => unreachable!("no error: {other:?}"),
+        }
+    }
+}
+
+async fn begin(node: &Node<'_>, request: &Request) -> Exchange {
+    client::ask(&node.path("state/agent.sock"), request).await.expect("a connection")
+}
+
+async fn finish(exchange: &mut Exchange) -> Got {
+    let mut got = Got::default();
+    let read = async {
+        while let Some(reply) = exchange.replies.next().await.expect("a reply") {
+            match reply {
+                Reply::Answer(answer) => got.answers.push(answer),
+                Reply::Data(bytes) => got.out += &String::from_utf8_lossy(&bytes),
+                Reply::ErrorData(bytes) => got.err += &String::from_utf8_lossy(&bytes),
+            }
+        }
+    };
+    tokio::time::timeout(LONG, read).await.expect("an end in time");
+    got
+}
+
+async fn ask(node: &Node<'_>, request: Request) -> Got {
+    finish(&mut begin(node, &request).await).await
+}
+
+fn id(allocation: &Allocation) -> String {
+    allocation.metadata.uid.clone().expect("a uid")
+}
+
+fn logs(allocation: &str) -> Request {
+    Request::Logs {
+        allocation: allocation.to_owned(),
+        task: "t".into(),
+        stream: LogStream::Stdout,
+        origin: Origin::Start,
+        offset: 0,
+        follow: false,
+    }
+}
+
+fn exec(allocation: &str, command: &[&str]) -> Request {
+    Request::Exec {
+        allocation: allocation.to_owned(),
+        task: "t".into(),
+        command: command.iter().map(|part| (*part).to_owned()).collect(),
+        tty: false,
+        size: None,
+    }
+}
+
+fn sandboxed(script: &str) -> Value {
+    let mut task = shell(script);
+    task["driver"] = json!("exec");
+    task
+}
+
+#[tokio::test]
+async fn a_125_and_a_126_output_is_read_over_rotated_files_and_followed_to_the_end() {
+    let node = Node::start(shared_plane(), "local-logs").await;
+    let script = "while [ ! -e ../go ]; do sleep 0.01; done; echo 3; exit 0";
+    let name = node.run("logs", JobType::Batch, json!([shell(script)])).await;
+    let running = node.running(&name).await;
+    let uid = id(&running);
+    let dir = node.path("allocs").join(&uid);
+    for n in 0..3 {
+        std::fs::write(dir.join(format!("alloc/logs/x.stdout.{n}")), n.to_string()).expect("a file");
+        std::fs::write(dir.join(format!("alloc/logs/t.stdout.{n}")), n.to_string()).expect("a file");
+    }
+    let whole = ask(&node, logs(&uid)).await;
+    assert_eq!((whole.out.as_str(), whole.last()), ("012", &Answer::Done));
+    let mut tail = logs(&uid);
+    if let Request::Logs { origin, offset, follow, .. } = &mut tail {
+        (*origin, *offset, *follow) = (Origin::End, 2, true);
+    }
+    let mut followed = begin(&node, &tail).await;
+    std::fs::write(dir.join("go"), "").expect("a file");
+    let got = finish(&mut followed).await;
+    // The task writes into the file that it had open, the first one; what follows is what was asked for.
+    assert!(got.out.starts_with("12") && got.last() == &Answer::Done, "{got:?}");
+    node.ended(&name).await;
+
+    let wait = node.run("wait", JobType::Service, json!([
+        {"name": "first", "driver": "raw_exec", "lifecycle": {"hook": "prestart"}, "config": {"command": "/bin/sleep", "args": ["1000"]}},
+        shell("echo never")
+    ])).await;
+    let waiting =
+        node.until(&wait, "first runs", |it| it.status.as_ref().is_some_and(|it| !it.task_states.is_empty())).await;
+    eventually("no output", || true).await;
+    assert_eq!(ask(&node, logs(&id(&waiting))).await.code(), 404, "a task that has not started");
+    assert_eq!(ask(&node, logs("no-such-allocation")).await.code(), 404);
+    let mut unknown = logs(&id(&waiting));
+    if let Request::Logs { task, .. } = &mut unknown {
+        *task = "u".into();
+    }
+    assert_eq!(ask(&node, unknown).await.code(), 400);
+}
+
+#[tokio::test]
+async fn files_are_listed_described_and_read() {
+    let node = Node::start(shared_plane(), "local-fs").await;
+    let script = "echo hello > local/note.txt; ln -s /etc local/out; sleep 1000";
+    let name = node.run("fs", JobType::Service, json!([shell(script)])).await;
+    let uid = id(&node.running(&name).await);
+    let note = node.path("allocs").join(&uid).join("t/local/note.txt");
+    eventually("the note", || std::fs::read_to_string(&note).is_ok_and(|it| !it.is_empty())).await;
+    let allocation = || uid[..8].to_owned();
+    let listed = ask(&node, Request::List { allocation: allocation(), path: "/t/local".into() }).await;
+    let Answer::Files(files) = &listed.answers[0] else { panic!("{listed:?}") };
+    assert_eq!(files.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["note.txt", "out"]);
+    let described = ask(&node, Request::Stat { allocation: allocation(), path: "t/local/note.txt".into() }).await;
+    assert!(matches!(&described.answers[0], Answer::File(FileInfo { size: 6, .. })), "{described:?}");
+    let read = |path: &str| Request::Read {
+        allocation: allocation(),
+        path: path.into(),
+        origin: Origin::Start,
+        offset: 1,
+        limit: Some(3),
+    };
+    assert_eq!(ask(&node, read("t/local/note.txt")).await.out, "ell");
+    assert_eq!(ask(&node, read("t/local/out/passwd")).await.code(), 400);
+    assert_eq!(ask(&node, read("t/secrets/x")).await.code(), 403);
+}
+
+#[tokio::test]
+async fn commands_run_in_tasks_of_both_drivers_with_their_rights() {
+    let node = Node::start(shared_plane(), "local-exec").await;
+    for (job, task) in [("raw", shell("sleep 1000")), ("boxed", sandboxed("sleep 1000"))] {
+        let name = node.run(job, JobType::Service, json!([task])).await;
+        let uid = id(&node.running(&name).await);
+        let got =
+            ask(&node, exec(&uid, &["/bin/sh", "-c", "echo $NOMAD_TASK_NAME; id -un; echo oops >&2; exit 7"])).await;
+        let user = if job == "raw" { "root" } else { "nobody" };
+        assert_eq!((got.out, got.err.as_str()), (format!("t\n{user}\n"), "oops\n"), "{job}");
+        assert_eq!(got.answers, [Answer::Exited { exit_code: 7 }], "{job}");
+
+        let killed = ask(&node, exec(&uid, &["/bin/sh", "-c", "kill -9 $$"])).await;
+        assert_eq!(killed.answers, [Answer::Exited { exit_code: 137 }], "{job}");
+        let missing = ask(&node, exec(&uid, &["no-such-program"])).await;
+        assert_eq!(missing.code(), 500, "never an exit code: {missing:?}");
+
+        let mut cat = begin(&node, &exec(&uid, &["cat"])).await;
+        cat.inputs.data(b"one\ntwo\n").await.expect("sent");
+        cat.inputs.tell(Input::Close).await.expect("sent");
+        assert_eq!(finish(&mut cat).await.out, "one\ntwo\n", "{job}");
+
+        // The exit is told although the client holds its input open.
+        let mut open = begin(&node, &exec(&uid, &["true"])).await;
+        assert_eq!(finish(&mut open).await.answers, [Answer::Exited { exit_code: 0 }], "{job}");
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_has_its_size_and_ends_with_its_client() {
+    let node = Node::start(shared_plane(), "local-tty").await;
+    let name = node.run("tty", JobType::Service, json!([sandboxed("sleep 1000")])).await;
+    let uid = id(&node.running(&name).await);
+    let request = |command: &[&str]| match exec(&uid, command) {
+        Request::Exec { allocation, task, command, .. } => {
+            Request::Exec { allocation, task, command, tty: true, size: Some(TtySize { height: 33, width: 111 }) }
+        }
+        other => other,
+    };
+    let script = "stty size; while ! stty size | grep -q '^44 '; do sleep 0.05; done; echo resized; exit 3";
+    let mut sized = begin(&node, &request(&["/bin/sh", "-c", script])).await;
+    let first = tokio::time::timeout(LONG, sized.replies.next()).await.expect("in time").expect("a reply");
+    let Some(Reply::Data(first)) = first else { panic!("{first:?}") };
+    assert_eq!(String::from_utf8_lossy(&first), "33 111\r\n");
+    sized.inputs.tell(Input::Resize(TtySize { height: 44, width: 99 })).await.expect("sent");
+    let got = finish(&mut sized).await;
+    assert!(got.out.contains("resized"), "{got:?}");
+    assert_eq!(got.answers, [Answer::Exited { exit_code: 3 }]);
+
+    let mut left = begin(&node, &request(&["/bin/sh", "-c", "echo begun; exec sleep 4711"])).await;
+    let seen = tokio::time::timeout(LONG, left.replies.next()).await.expect("in time").expect("a reply");
+    assert!(matches!(seen, Some(Reply::Data(_))), "{seen:?}");
+    let sleeps = || {
+        std::fs::read_dir("/proc").expect("proc").filter_map(Result::ok).any(|entry| {
+            let is_it = std::fs::read(entry.path().join("cmdline")).is_ok_and(|it| it == b"sleep\x004711\x00");
+            is_it && entry.file_name().to_str().and_then(|pid| pid.parse().ok()).is_some_and(lives)
+        })
+    };
+    eventually("the command", sleeps).await;
+    drop(left);
+    eventually("its end", || !sleeps()).await;
+}
+
+#[tokio::test]
+async fn a_065_restarts_and_signals_reach_tasks() {
+    let node = Node::start(shared_plane(), "local-restart").await;
+    let script = "trap 'echo hup' HUP; echo $$; while :; do sleep 0.05; done";
+    let name = node.run("web", JobType::Service, json!([shell(script)])).await;
+    let running = node.running(&name).await;
+    let uid = id(&running);
+    let pid = node.pid_of(&running, "t").await;
+    let restart = |task: Option<&str>, all_tasks| Request::Restart {
+        allocation: uid.clone(),
+        task: task.map(str::to_owned),
+        all_tasks,
+    };
+    assert_eq!(ask(&node, restart(Some("t"), true)).await.code(), 400);
+    assert!(lives(pid), "nothing was restarted");
+    let signal = |signal: &str| Request::Signal { allocation: uid.clone(), task: None, signal: signal.into() };
+    assert_eq!(ask(&node, signal("SIGHUP")).await.answers, [Answer::Done]);
+    eventually("the signal", || node.log_of(&running, "t.stdout.0").contains("hup")).await;
+    assert_eq!(ask(&node, signal("SIGHOP")).await.code(), 400);
+    assert_eq!(ask(&node, restart(Some("t"), false)).await.answers, [Answer::Done]);
+    let again = node
+        .until(&name, "restarted", |it| {
+            let state = it.status.as_ref().map(|status| status.task_states["t"].clone()).unwrap_or_default();
+            state.restarts == 1 && state.state.as_str() == "running"
+        })
+        .await;
+    assert!(!lives(pid) && events(&again, "t").contains(&E::RestartSignaled));
+}
+
+#[tokio::test]
+async fn statistics_say_what_a_task_uses() {
+    let node = Node::start(shared_plane(), "local-stats").await;
+    let name = node.run("busy", JobType::Service, json!([shell("while :; do :; done")])).await;
+    let uid = id(&node.running(&name).await);
+    let mut stats = begin(&node, &Request::Stats { allocation: uid, every_ms: Some(300) }).await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        assert!(Instant::now() < deadline, "never busy");
+        let Some(Reply::Answer(Answer::Stats(sample))) = stats.replies.next().await.expect("a reply") else {
+            panic!("no sample");
+        };
+        let task = sample.tasks.get("t").copied().unwrap_or_default();
+        assert!((sample.total.memory_bytes, sample.total.pids) == (task.memory_bytes, task.pids));
+        if task.cpu_fraction > 0.1 && task.memory_bytes > 0 && task.pids == 1 {
+            break;
+        }
+    }
+}
