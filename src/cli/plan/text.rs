@@ -162,7 +162,13 @@ fn failure(text: &mut String, group: &str, missing: i64, metric: &AllocMetric) {
     line(text, &format!("\nGroup {group}: {these} no node"));
     line(
         text,
-        &format!("  {} nodes looked at in pool {} ({})", metric.nodes_evaluated, metric.node_pool, available(metric)),
+        &format!(
+            "  {} {} looked at in pool {} ({})",
+            metric.nodes_evaluated,
+            if metric.nodes_evaluated == 1 { "node" } else { "nodes" },
+            metric.node_pool,
+            available(metric)
+        ),
     );
     let mut table = Table::new(&["NODES", "LEFT OUT BECAUSE"]);
     let rows = by_count(&metric.constraint_filtered).map(|(rule, n)| (n, rule_text(rule)));
@@ -194,14 +200,29 @@ fn by_count(counts: &BTreeMap<String, i64>) -> impl Iterator<Item = (&str, i64)>
     sorted.into_iter()
 }
 
+/// A key of `constraintFiltered` in words.
 fn rule_text(rule: &str) -> String {
-    match rule {
+    let (key, what) = rule.split_once(':').unwrap_or((rule, ""));
+    match key {
         "missingDrivers" => "a driver is missing or unhealthy".to_owned(),
         "missingDevices" => "a device is missing".to_owned(),
         "missingHostVolumes" => "a host volume is missing".to_owned(),
         "missingNetwork" => "a network mode is missing".to_owned(),
+        "missingHostNetwork" => format!("a host network is missing (network:port {what})"),
         "distinctHosts" => "an allocation of the job is there already (distinct_hosts)".to_owned(),
-        rule => format!("filtered by {rule}"),
+        "distinctProperty" => format!("enough allocations have {what} (distinct_property)"),
+        "computedClassIneligible" => "its class of nodes was ruled out already".to_owned(),
+        "csiLookupFailed" => "its volumes could not be looked up".to_owned(),
+        "csiVolumeNotFound" => format!("volume {what} does not exist"),
+        "csiPluginMissing" => format!("the CSI plugin is missing (plugin:node {what})"),
+        "csiPluginUnhealthy" => format!("the CSI plugin is unhealthy (plugin:node {what})"),
+        "csiPluginMaxVolumes" => format!("the CSI plugin takes no more volumes (plugin:node {what})"),
+        "csiTopology" => "the volume is not reachable from there (topology)".to_owned(),
+        "csiNoRead" => format!("volume {what} cannot be read now"),
+        "csiNoWrite" => format!("volume {what} cannot be written now"),
+        "csiInUse" => format!("volume {what} is in use by another job"),
+        "csiInUseGCd" => format!("volume {what} is still claimed by an allocation that is gone (volume:allocation)"),
+        _ => format!("filtered by {rule}"),
     }
 }
 

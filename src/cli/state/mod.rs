@@ -14,7 +14,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use drover_api::{CSIVolume, Job};
 use drover_core::definition::{Definition, is_same_version};
-use drover_core::ids::{AllocKey, JobKey};
+use drover_core::ids::{AllocKey, JobKey, Uid};
 use drover_core::model::Alloc;
 use drover_core::snapshot::ClusterView;
 use drover_core::validate::{self, Violation};
@@ -123,6 +123,10 @@ impl Parts {
         if let Some(stored) = stored {
             submitted.metadata = stored.metadata;
             submitted.status = stored.status;
+            if !is_same_version(&stored.spec, &submitted.spec) {
+                submitted.metadata.generation =
+                    submitted.metadata.generation.map(|generation| generation.saturating_add(1));
+            }
             // Who scales a job at run time is not asked again by a manifest that says nothing about it.
             submitted.spec.scale = submitted.spec.scale.or(stored.spec.scale);
         }
@@ -170,26 +174,28 @@ impl Parts {
         Ok(State { view: self.view })
     }
 
-    /// A job that was written by hand has no uid: it is the one that its allocations and versions belong to.
+    /// A job that was written by hand has no uid: it is the one that its allocations and versions belong to. And where these
+    /// were written by hand, they belong to the job that is there.
     fn complete_uids(&mut self) {
-        let mut unnamed: BTreeMap<&JobKey, &mut Job> = self
-            .jobs
-            .iter_mut()
-            .filter(|(_, (job, _))| job.metadata.uid.is_none())
-            .map(|(key, (job, _))| (key, &mut **job))
-            .collect();
-        if unnamed.is_empty() {
-            return;
-        }
         let of_versions = self.versions.iter().map(|version| (&version.job, &version.uid));
         let of_allocs = self.allocs.iter().map(|alloc| (&alloc.job, &alloc.job_uid));
-        for (job, uid) in of_versions.chain(of_allocs) {
-            if let Some(job) = unnamed.remove(job) {
-                job.metadata.uid = Some(uid.to_string());
-            }
+        let unnamed: BTreeSet<&JobKey> =
+            self.jobs.iter().filter(|(_, (job, _))| job.metadata.uid.is_none()).map(|(key, _)| key).collect();
+        let named = of_versions.chain(of_allocs).filter(|(job, uid)| unnamed.contains(job) && !uid.as_str().is_empty());
+        let mut uids: BTreeMap<JobKey, Uid> = BTreeMap::new();
+        for (job, uid) in named {
+            uids.entry(job.clone()).or_insert_with(|| uid.clone());
         }
-        for (key, job) in unnamed {
-            job.metadata.uid = Some(format!("uid-of-{}", key.name));
+        for (key, (job, _)) in &mut self.jobs {
+            let uid = uids.get(key).map_or_else(|| format!("uid-of-{}", key.name), ToString::to_string);
+            job.metadata.uid.get_or_insert(uid);
+        }
+        let uid_of = |job: &JobKey| self.jobs.get(job).map(|(job, _)| convert::uid(&job.metadata));
+        for version in self.versions.iter_mut().filter(|version| version.uid.as_str().is_empty()) {
+            version.uid = uid_of(&version.job).unwrap_or_else(|| version.uid.clone());
+        }
+        for alloc in self.allocs.iter_mut().filter(|alloc| alloc.job_uid.as_str().is_empty()) {
+            alloc.job_uid = uid_of(&alloc.job).unwrap_or_else(|| alloc.job_uid.clone());
         }
     }
 }
@@ -204,8 +210,13 @@ fn in_effect(job: &Job, fresh: Arc<Definition>, recorded: &[Recorded]) -> (i64, 
     }
 }
 
-/// The version that the job's spec is: the newest one where nothing changed, else the next one.
+/// The version that the job's spec is: the newest one where nothing changed, else the next one. A spec that was reverted is not
+/// tried again until it changes.
 fn effective(job: &Job, fresh: Arc<Definition>, recorded: &[Recorded]) -> (i64, Arc<Definition>) {
+    let reverted = job.status.as_ref().and_then(|status| status.reverted_generation);
+    if reverted.is_some() && reverted == job.metadata.generation {
+        return in_effect(job, fresh, recorded);
+    }
     match recorded.last() {
         Some(newest) if newest.spec.as_ref().is_some_and(|spec| is_same_version(spec, &job.spec)) => {
             (newest.number, Arc::clone(&newest.definition))

@@ -89,16 +89,30 @@ pub(super) fn read(document: &Document<'_>, target: &JobKey) -> anyhow::Result<O
 /// Parts of a status that people look at and no plan does.
 const SHOWN_ONLY: [&str; 4] = ["conditions", "columns", "events", "evaluations"];
 
+/// What a state written by hand leaves out, with what stands for it. An empty uid is the present job's.
+const LEFT_OUT: [(&str, &str, &str); 4] = [
+    ("JobVersion", "groupNames", ""),
+    ("JobVersion", "submittedAt", "1970-01-01T00:00:00Z"),
+    ("JobVersion", "jobUID", ""),
+    ("Allocation", "jobUID", ""),
+];
+
 /// The object as its type; when it cannot be read, what is wrong with its fields.
 fn typed<T: DeserializeOwned>(document: &Document<'_>, kind: &str) -> anyhow::Result<T> {
     if let Ok(object) = document.parse() {
         return Ok(object);
     }
     let mut value = document.value()?;
-    let name = value["metadata"]["name"].as_str().unwrap_or("(no name)").to_owned();
+    let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    ensure!(!name.is_empty(), "{kind}: metadata.name: is missing; name the object");
     // Another version of drover may say more there than this one knows.
     if let Some(Value::Object(status)) = value.get_mut("status") {
         status.retain(|field, _| !SHOWN_ONLY.contains(&field.as_str()));
+    }
+    if let Some(Value::Object(spec)) = value.get_mut("spec") {
+        for (_, field, default) in LEFT_OUT.iter().filter(|(of, _, _)| *of == kind) {
+            spec.entry(*field).or_insert_with(|| Value::String((*default).to_owned()));
+        }
     }
     let error = match T::deserialize(&value) {
         Ok(object) => return Ok(object),

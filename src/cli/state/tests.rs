@@ -172,7 +172,20 @@ fn a_job_written_by_hand_is_the_one_its_allocations_belong_to() {
     by_hand["metadata"] = json!({ "name": "web", "namespace": "shop" });
     let state = load_all(&[node("n-1"), by_hand.clone(), alloc("x", 0)]).unwrap();
     assert_eq!(state.view.job(&target()).unwrap().uid.as_str(), "u");
-    assert_eq!(load_all(&[by_hand]).unwrap().view.job(&target()).unwrap().uid.as_str(), "uid-of-web");
+    assert_eq!(load_all(&[by_hand.clone()]).unwrap().view.job(&target()).unwrap().uid.as_str(), "uid-of-web");
+    let mut short = [alloc("x", 0), version("v4", 4)];
+    for object in &mut short {
+        object["spec"]
+            .as_object_mut()
+            .unwrap()
+            .retain(|field, _| !["jobUID", "groupNames", "submittedAt"].contains(&field.as_str()));
+    }
+    for (job, uid) in [(by_hand, "uid-of-web"), (job("web"), "u")] {
+        let state = load_all(&[&short[..], &[job]].concat()).unwrap();
+        let job = state.view.job(&target()).unwrap();
+        let theirs = state.view.allocs_of_job(&target()).next().unwrap().job_uid.clone();
+        assert_eq!((job.uid.as_str(), job.version, theirs.as_str()), (uid, 4, uid));
+    }
 }
 
 #[test]
@@ -199,6 +212,22 @@ fn a_submitted_manifest_takes_the_place_of_the_stored_one() {
     assert_eq!((job.uid.as_str(), job.version, job.counts["g"]), ("u", 1, 4));
     let error = format!("{:#}", submit(with(manifest, "/spec/type", json!("batch"))).unwrap_err());
     assert!(error.contains("spec.type: cannot be changed from service to batch"), "{error}");
+}
+
+#[test]
+fn a_reverted_spec_is_not_tried_again_until_it_changes() {
+    let mut reverted = with(job("web"), "/spec/groups/0/tasks/0/user", json!("broken"));
+    reverted["metadata"]["generation"] = json!(7);
+    reverted["status"] = json!({ "version": 2, "revertedGeneration": 7 });
+    let objects = [reverted.clone(), version("v1", 1), version("v2", 2)];
+    assert_eq!(load_all(&objects).unwrap().view.job(&target()).unwrap().version, 2);
+    let submit = |user: &str| {
+        let manifest = with(job("web"), "/spec/groups/0/tasks/0/user", json!(user));
+        let state =
+            load(lines(&objects).as_bytes(), &target(), Some(serde_json::from_value(manifest).unwrap())).unwrap();
+        state.view.job(&target()).unwrap().version
+    };
+    assert_eq!((submit("broken"), submit("mended")), (2, 3));
 }
 
 #[test]
