@@ -388,6 +388,12 @@ impl<S: Store> Allocs<S> {
             self.refuse(uid, allocation, &reason);
             return;
         };
+        // Names become directories. The API server has checked them in the job, and nobody has in the version.
+        if let Some(task) = group.tasks.iter().find(|task| !is_plain_name(&task.name)) {
+            let reason = format!("task name {:?} is no DNS label: it cannot have a directory", task.name);
+            self.refuse(uid, allocation, &reason);
+            return;
+        }
         let key = allocation.key();
         let group = Arc::new(group.clone());
         let stop_after = stop_after(&group);
@@ -573,6 +579,12 @@ impl<S: Store> Allocs<S> {
             tracing::error!(error = %error, allocation = uid, "a gone allocation is still in the state file");
         }
     }
+}
+
+/// Whether a name is a DNS label, and none of the directories that an allocation has beside those of its tasks.
+fn is_plain_name(name: &str) -> bool {
+    let is_label_character = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&name.len()) && name.chars().all(is_label_character) && name != "alloc"
 }
 
 /// How long a group's allocations may run without a controller.

@@ -36,7 +36,7 @@ pub(crate) fn shared_plane() -> &'static ControlPlane {
     })
 }
 
-async fn start_plane(name: &str) -> ControlPlane {
+pub(crate) async fn start_plane(name: &str) -> ControlPlane {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("it-{name}-{}", std::process::id()));
     let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
     let plane = ControlPlane::start(Options::for_tests(dir, binaries)).await.expect("a control plane");

@@ -129,7 +129,7 @@ impl Report {
     /// Takes the median of each figure over the runs.
     pub(super) fn new(name: Name, machine: Machine, runs: &[Map<String, Value>]) -> Result<Self> {
         let row = medians(runs);
-        Self::with(name, machine, runs.len(), row.clone(), vec![row])
+        Self::with(name, machine, runs.len(), &row, vec![row.clone()])
     }
 
     /// The same for runs of several rows, each named by its `driver`; targets name a figure as `driver.figure`.
@@ -142,14 +142,14 @@ impl Report {
             let driver = row.get("driver").and_then(Value::as_str).unwrap_or_default();
             row.iter().map(move |(field, value)| (format!("{driver}.{field}"), value.clone()))
         });
-        Self::with(name, machine, runs.len(), figures.collect(), rows.clone())
+        Self::with(name, machine, runs.len(), &figures.collect(), rows.clone())
     }
 
     fn with(
         name: Name,
         mut machine: Machine,
         n_runs: usize,
-        row: Map<String, Value>,
+        row: &Map<String, Value>,
         rows: Vec<Map<String, Value>>,
     ) -> Result<Self> {
         machine.load1_after = load1()?;
