@@ -628,6 +628,38 @@ async fn a_stop_that_was_persisted_but_not_carried_out_is_carried_out_quietly_as
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_had_begun_without_a_record_is_taken_over() {
+    let node = Node::new();
+    let job = interrupted(&node, JobType::Service, json!({"tasks": [runs("t", "100s")]})).await;
+    let mut records = node.records();
+    let record = records.get_mut("t").expect("a record");
+    // As the agent left it that died between the start and its record.
+    record.starting = record.handle.take().map(|handle| handle.id);
+    record.state.state = TaskRunState::Pending;
+    record.state.events.pop();
+    let life = node.start(&job, &allocation(), records);
+    life.running().await;
+    assert_eq!(life.events("t"), [E::Received, E::TaskSetup, E::Started]);
+    assert_eq!(node.mock.starts().len(), 1, "not begun again");
+    life.stop();
+    assert_eq!(life.ended().await.client_status, ClientStatus::Complete);
+}
+
+#[tokio::test(start_paused = true)]
+async fn restarts_are_counted_over_the_agents_death() {
+    let node = Node::new();
+    let restart = json!({"attempts": 1, "interval": "1h", "delay": "1s", "mode": "fail"});
+    let fails = task("t", &json!({"runFor": "10s", "exitCode": 1}), &json!({"restart": restart}));
+    let job = job(JobType::Batch, json!({"tasks": [fails]}));
+    let life = node.start(&job, &allocation(), BTreeMap::new());
+    life.until("restarted", |it| it.task("t").restarts == 1 && it.task("t").state == TaskRunState::Running).await;
+    life.shut_down().await;
+    let life = node.start(&job, &allocation(), node.records());
+    assert_eq!(life.ended().await.client_status, ClientStatus::Failed);
+    assert_eq!((life.restarts()["t"], node.mock.starts().len()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_completed_allocation_is_never_run_again_and_its_end_is_told_again() {
     let node = Node::new();
     let job = job(JobType::Batch, json!({"tasks": [runs("t", "1s")]}));
