@@ -727,3 +727,68 @@ fn is_ended(allocation: &Allocation) -> bool {
         .as_ref()
         .is_some_and(|status| status.client_status.is_terminal() || status.client_status == ClientStatus::Unknown)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drover_api::allocation::DesiredStatus;
+    use drover_api::{AllocationSpec, AllocationStatus};
+
+    fn seen(generation: i64, status: ClientStatus, desired: DesiredStatus) -> Arc<Allocation> {
+        let mut allocation =
+            Allocation::new("a", AllocationSpec { desired_status: desired, ..AllocationSpec::default() });
+        allocation.metadata.generation = Some(generation);
+        allocation.status = Some(AllocationStatus { client_status: status, ..AllocationStatus::default() });
+        Arc::new(allocation)
+    }
+
+    fn runner(allocation: Arc<Allocation>) -> Runner {
+        let wanted = Wanted {
+            allocation,
+            job: Arc::default(),
+            group: Arc::default(),
+            is_destroyed: false,
+            is_cut_off: false,
+            reconnects: 0,
+        };
+        Runner {
+            wanted: watch::Sender::new(wanted),
+            key: Key::namespaced("n", "a"),
+            job: String::new(),
+            awaits: None,
+            stop_after: None,
+        }
+    }
+
+    #[test]
+    fn a_040_an_unknown_allocation_that_is_to_stop_is_stopped_and_not_reconnected() {
+        let runner = runner(seen(1, ClientStatus::Running, DesiredStatus::Run));
+        assert!(update(&runner, &seen(2, ClientStatus::Unknown, DesiredStatus::Stop)));
+        let wanted = runner.wanted.borrow();
+        assert_eq!((wanted.reconnects, wanted.is_to_run()), (0, false));
+    }
+
+    #[test]
+    fn a_041_the_same_mark_again_is_no_news() {
+        let runner = runner(seen(1, ClientStatus::Running, DesiredStatus::Run));
+        assert!(update(&runner, &seen(1, ClientStatus::Unknown, DesiredStatus::Run)));
+        assert!(!update(&runner, &seen(1, ClientStatus::Unknown, DesiredStatus::Run)));
+        assert_eq!(runner.wanted.borrow().reconnects, 1);
+    }
+
+    #[test]
+    fn a_054_an_older_state_does_not_follow_a_newer_one() {
+        let runner = runner(seen(1, ClientStatus::Running, DesiredStatus::Run));
+        assert!(update(&runner, &seen(3, ClientStatus::Running, DesiredStatus::Stop)));
+        assert!(!update(&runner, &seen(2, ClientStatus::Running, DesiredStatus::Run)));
+        assert_eq!(runner.wanted.borrow().allocation.metadata.generation, Some(3));
+    }
+
+    #[test]
+    fn only_labels_become_directories() {
+        for name in ["", "..", "a/b", "a.b", "UP", "alloc"] {
+            assert!(!is_plain_name(name), "{name}");
+        }
+        assert!(is_plain_name("web-1"));
+    }
+}

@@ -88,6 +88,7 @@ fn sandboxed(script: &str) -> Value {
 
 #[tokio::test]
 async fn a_125_and_a_126_output_is_read_over_rotated_files_and_followed_to_the_end() {
+    // a task that has not started has no output.
     let node = Node::start(shared_plane(), "local-logs").await;
     let script = "while [ ! -e ../go ]; do sleep 0.01; done; echo 3; exit 0";
     let name = node.run("logs", JobType::Batch, json!([shell(script)])).await;

@@ -171,6 +171,21 @@ async fn a_042_a_cut_off_node_ends_what_may_not_run_alone_and_reports_both_after
     assert!(!events(&alone_now, "t").contains(&E::Terminated));
 }
 
+#[tokio::test]
+async fn a_100_the_supervisors_end_is_not_the_tasks() {
+    let node = Node::start(shared_plane(), "plugin").await;
+    let name = node.run("five", JobType::Batch, json!([shell("echo $$; sleep 5; exit 0")])).await;
+    let running = node.running(&name).await;
+    let pid = node.pid_of(&running, "t").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    crate::agent::signal(node.supervisor_pid(), rustix::process::Signal::KILL);
+    assert!(lives(pid));
+    let ended = node.ended(&name).await;
+    assert_eq!(status(&ended), ClientStatus::Complete, "{}", messages(&ended, "t"));
+    assert_eq!(events(&ended, "t"), [E::Received, E::TaskSetup, E::Started, E::Terminated]);
+    assert_eq!(ended.status.as_ref().expect("a status").task_states["t"].restarts, 0);
+}
+
 /// Row 2 of the acceptance table; `DROVER_AGENT_KILLS` sets how often the agent dies (the table says 500).
 #[tokio::test]
 async fn an_agent_that_is_killed_at_random_moments_starts_and_ends_every_task_once() {
