@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::allocation::{AllocationStatus, ClientStatus};
+use drover_api::allocation::{AllocationStatus, ClientStatus, DesiredStatus};
 use drover_api::client_node::NodePhase;
 use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, finalizer};
-use drover_core::ids::{AllocKey, JobKey, NodeName};
+use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use serde_json::json;
 
 use crate::controller::apply::key_of;
 use crate::controller::cache::Seen;
-use crate::controller::convert;
 use crate::controller::term::{Done, RETRY, Term, Wake};
+use crate::convert;
 use crate::store::{Part, Precondition, Store, StoreError};
 
 /// How long a node is down before what was on it counts as gone.
@@ -64,8 +64,22 @@ impl<S: Store> Term<S> {
             self.enqueue(job, EvalTrigger::AllocStop);
         }
         let is_settled = new.health != old.health || new.client_status != old.client_status;
-        if is_settled && self.known.get(job).is_some_and(|known| known.held_back > 0) {
-            self.enqueue(job, EvalTrigger::DeploymentWatcher);
+        if is_settled {
+            let namespace = now.metadata.namespace.clone().unwrap_or_default();
+            let deployment = ObjectKey::new(namespace, now.spec.deployment_name.clone());
+            let is_rolled_out = self
+                .deployments
+                .get(&key_of(&deployment))
+                .is_some_and(|deployment| deployment.status.as_ref().is_some_and(|status| status.phase.is_active()));
+            if is_rolled_out {
+                self.dirty_deployments.insert(deployment);
+            }
+            if is_rolled_out || self.known.get(job).is_some_and(|known| known.held_back > 0) {
+                self.enqueue(job, EvalTrigger::DeploymentWatcher);
+            }
+        }
+        if now.spec.desired_status == DesiredStatus::Evict && before.spec.desired_status != DesiredStatus::Evict {
+            self.enqueue(job, EvalTrigger::Preemption);
         }
         if new.ended_at.is_some() && old.ended_at.is_none() {
             self.wake_blocked();

@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use drover_api::allocation::{AllocStateEntry, AllocStateField, AllocationSpec, ClientStatus, DesiredStatus};
+use drover_api::allocation::{
+    AllocStateEntry, AllocStateField, AllocationReason, AllocationSpec, ClientStatus, DesiredStatus, LastReschedule,
+};
 use drover_api::names::{self, Slot};
-use drover_api::{Allocation, Job, finalizer, label};
-use drover_core::ids::{AllocKey, JobKey};
+use drover_api::{Allocation, Deployment, Job, finalizer, label};
+use drover_core::ids::{AllocKey, JobKey, ObjectKey};
 use drover_core::model::Alloc;
-use drover_core::scheduler::plan::{AttributeUpdate, InPlace, Placement, Plan, Stop};
+use drover_core::scheduler::plan::{AttributeUpdate, InPlace, Placement, Plan, Stop, StopReason};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -17,6 +19,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
+use crate::controller::deployment::{self, DeploymentWrite};
 use crate::store::{Key, Part, Precondition, Store, StoreError};
 
 /// Writes of one plan that are under way at the same time.
@@ -27,6 +30,7 @@ const PARALLEL: usize = 32;
 pub(super) struct Writes {
     /// The job.
     pub(super) job: JobKey,
+    deployments: Vec<DeploymentWrite>,
     stops: Vec<StopWrite>,
     creates: Vec<CreateWrite>,
     patches: Vec<(Key, Precondition, Value)>,
@@ -37,22 +41,48 @@ struct StopWrite {
     key: Key,
     /// The stored object, for the mark's precondition.
     stored: Option<Arc<Allocation>>,
-    desired: DesiredStatus,
-    description: &'static str,
-    client: Option<ClientStatus>,
+    /// The change of its spec; none where only its status changes.
+    spec: Option<Value>,
+    mark: Option<Mark>,
+    /// Whether it is back from where it was cut off.
+    is_return: bool,
     at: Timestamp,
 }
+
+/// What the controller notes in an allocation's status.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    client: ClientStatus,
+    reason: AllocationReason,
+    description: &'static str,
+    message: &'static str,
+}
+
+const LOST: Mark = Mark {
+    client: ClientStatus::Lost,
+    reason: AllocationReason::Lost,
+    description: "its node is lost",
+    message: "its node is down or gone; another allocation takes its place",
+};
+const CUT_OFF: Mark = Mark {
+    client: ClientStatus::Unknown,
+    reason: AllocationReason::Reconnecting,
+    description: "NodeDisconnected",
+    message: "its node is cut off; it may still run there",
+};
 
 #[derive(Debug)]
 struct CreateWrite {
     object: Box<Allocation>,
-    /// The stop that must have happened before.
-    after: Option<Key>,
+    /// The stops that must have happened before.
+    after: Vec<Key>,
 }
 
 /// What became of a plan's writes.
 #[derive(Debug, Default)]
 pub(super) struct Written {
+    /// Deployments that were made or changed.
+    pub(super) deployments: Vec<Deployment>,
     /// Objects that were made, or found in the place of one to make.
     pub(super) created: Vec<Allocation>,
     /// Objects that were changed, as the API server has them now.
@@ -65,25 +95,46 @@ pub(super) struct Written {
 
 impl Writes {
     /// Prepares the writes of a plan. `job` is the stored object, where there is one.
+    #[expect(clippy::too_many_arguments, reason = "the plan, and what is stored of each kind that it writes")]
     pub(super) fn new(
         key: &JobKey,
         job: Option<&Job>,
         plan: &Plan,
         siblings: &[Arc<Alloc>],
         stored: impl Fn(&AllocKey) -> Option<Arc<Allocation>>,
+        stored_deployment: impl Fn(&ObjectKey) -> Option<Arc<Deployment>>,
         is_per_node: bool,
         now: Timestamp,
     ) -> Self {
-        let replaced = plan.placements.iter().filter_map(|placement| placement.replaces.as_ref());
-        let stops =
-            plan.stops.iter().chain(replaced).map(|stop| StopWrite::new(stop, stored(&stop.alloc.key), now)).collect();
         let newest = newest_holders(siblings, is_per_node);
-        let creates = job.map_or_else(Vec::new, |job| {
+        let creates: Vec<CreateWrite> = job.map_or_else(Vec::new, |job| {
             plan.placements.iter().map(|placement| CreateWrite::new(job, placement, &newest, is_per_node)).collect()
         });
-        let in_place = plan.in_place.iter().map(in_place_patch);
-        let patches = in_place.chain(plan.attributes.iter().map(attribute_patch)).collect();
-        Self { job: key.clone(), stops, creates, patches }
+        let is_rescheduled = plan.placements.iter().filter(|placement| placement.tracker.is_some());
+        let rescheduled: HashSet<&AllocKey> =
+            is_rescheduled.filter_map(|placement| placement.replaces.as_ref()).map(|stop| &stop.alloc.key).collect();
+        let write = |alloc: &Arc<Alloc>, spec, mark| StopWrite::new(alloc, stored(&alloc.key), spec, mark, now);
+        let mut stops: Vec<StopWrite> = plan
+            .stops
+            .iter()
+            .chain(plan.replaced())
+            .map(|stop| write(&stop.alloc, Some(stop_spec(stop, rescheduled.contains(&stop.alloc.key))), mark_of(stop)))
+            .collect();
+        for (placement, create) in plan.placements.iter().zip(&creates) {
+            let by = create.object.metadata.name.as_deref().unwrap_or_default();
+            stops.extend(placement.preempts.iter().map(|victim| write(victim, Some(evict_spec(by)), None)));
+        }
+        stops.extend(plan.disconnects.iter().map(|cut| {
+            let spec = cut.follow_up.as_ref().map(|follow_up| json!({ "spec": { "followUp": follow_up } }));
+            write(&cut.alloc, spec, Some(CUT_OFF))
+        }));
+        stops.extend(plan.reconnects.iter().map(|alloc| {
+            let spec = alloc.follow_up.is_some().then(|| json!({ "spec": { "followUp": null } }));
+            StopWrite { is_return: true, ..write(alloc, spec, None) }
+        }));
+        let patches = plan.in_place.iter().map(in_place_patch).chain(plan.attributes.iter().map(attribute_patch));
+        let deployments = deployment::writes(plan, job, siblings, stored_deployment, now);
+        Self { job: key.clone(), deployments, stops, creates, patches: patches.collect() }
     }
 
     /// The allocations that will be created.
@@ -94,6 +145,17 @@ impl Writes {
     /// Does all of it.
     pub(super) async fn write<S: Store>(self, store: S) -> (JobKey, Written) {
         let mut written = Written::default();
+        for deployment in self.deployments {
+            let key = deployment.key().clone();
+            match deployment.write(&store).await {
+                Ok(object) => written.deployments.push(object),
+                Err(error) => {
+                    // Without its deployment nothing of the roll-out may begin.
+                    written.failed.push((key, error));
+                    return (self.job, written);
+                }
+            }
+        }
         let stops: Vec<_> = futures::stream::iter(self.stops)
             .map(|stop| {
                 let store = store.clone();
@@ -113,7 +175,7 @@ impl Writes {
                 }
             }
         }
-        let may_follow = |create: &CreateWrite| create.after.as_ref().is_none_or(|stop| !unstopped.contains(stop));
+        let may_follow = |create: &CreateWrite| create.after.iter().all(|stop| !unstopped.contains(stop));
         let created: Vec<_> = futures::stream::iter(self.creates.into_iter().filter(may_follow).collect::<Vec<_>>())
             .map(|create| {
                 let store = store.clone();
@@ -167,16 +229,40 @@ async fn create_or_adopt<S: Store>(store: &S, object: &Allocation, key: &Key) ->
     }
 }
 
+/// The change of an allocation that ends.
+fn stop_spec(stop: &Stop, is_rescheduled: bool) -> Value {
+    let mut spec = json!({ "desiredStatus": stop.desired, "desiredDescription": stop.reason.to_string() });
+    if let Some(follow_up) = &stop.follow_up {
+        spec["followUp"] = json!(follow_up);
+    }
+    if is_rescheduled {
+        spec["rescheduleTracker"] = json!({ "lastReschedule": LastReschedule::Ok });
+    }
+    json!({ "spec": spec })
+}
+
+/// The change of an allocation that is evicted for another one.
+fn evict_spec(by: &str) -> Value {
+    json!({ "spec": {
+        "desiredStatus": DesiredStatus::Evict,
+        "desiredDescription": StopReason::PreemptedBy(by.into()).to_string(),
+        "preemptedBy": by,
+    } })
+}
+
+fn mark_of(stop: &Stop) -> Option<Mark> {
+    stop.client.map(|client| Mark { client, ..LOST })
+}
+
 impl StopWrite {
-    fn new(stop: &Stop, stored: Option<Arc<Allocation>>, at: Timestamp) -> Self {
-        Self {
-            key: key_of(&stop.alloc.key),
-            stored,
-            desired: stop.desired,
-            description: stop.reason.as_str(),
-            client: stop.client,
-            at,
-        }
+    fn new(
+        alloc: &Alloc,
+        stored: Option<Arc<Allocation>>,
+        spec: Option<Value>,
+        mark: Option<Mark>,
+        at: Timestamp,
+    ) -> Self {
+        Self { key: key_of(&alloc.key), stored, spec, mark, is_return: false, at }
     }
 
     /// The mark first, under the precondition that the agent has not written since; then the stop.
@@ -185,52 +271,58 @@ impl StopWrite {
         let mut precondition = Precondition::default();
         if let Some(stored) = &self.stored {
             precondition = Precondition::same_object(&stored.metadata);
-            if let Some(client) = self.client {
-                let mark = self.mark(stored, client);
-                objects.push(
-                    store.merge(&self.key, Part::Status, &Precondition::unchanged(&stored.metadata), mark).await?,
-                );
+            if let Some(status) = self.status(stored) {
+                let unchanged = Precondition::unchanged(&stored.metadata);
+                objects.push(store.merge(&self.key, Part::Status, &unchanged, status).await?);
             }
         }
-        let body = json!({ "spec": { "desiredStatus": self.desired, "desiredDescription": self.description } });
-        objects.push(store.merge(&self.key, Part::Spec, &precondition, body).await?);
+        if let Some(spec) = self.spec {
+            objects.push(store.merge(&self.key, Part::Spec, &precondition, spec).await?);
+        }
         Ok(objects)
     }
 
-    fn mark(&self, stored: &Allocation, client: ClientStatus) -> Value {
+    /// What the controller notes in the status, if anything.
+    fn status(&self, stored: &Allocation) -> Option<Value> {
         let status = stored.status.clone().unwrap_or_default();
-        let mut history = status.alloc_states;
-        history.push(AllocStateEntry { field: AllocStateField::ClientStatus, value: client, time: self.at });
-        json!({ "status": {
-            "clientStatus": client,
-            "clientDescription": "its node is lost",
-            "allocStates": history,
+        let note = |value| {
+            let mut history = status.alloc_states.clone();
+            history.push(AllocStateEntry { field: AllocStateField::ClientStatus, value, time: self.at });
+            history
+        };
+        if self.is_return {
+            return Some(json!({ "status": { "allocStates": note(status.client_status), "modifiedAt": self.at } }));
+        }
+        let mark = self.mark?;
+        let condition = |kind: &str, holds: bool| {
+            json!({
+                "type": kind,
+                "status": if holds { "True" } else { "False" },
+                "reason": mark.reason,
+                "observedGeneration": stored.metadata.generation,
+                "lastTransitionTime": self.at,
+                "message": mark.message,
+            })
+        };
+        let stuck = if mark.client == ClientStatus::Unknown { "Reconciling" } else { "Stalled" };
+        Some(json!({ "status": {
+            "clientStatus": mark.client,
+            "clientDescription": mark.description,
+            "allocStates": note(mark.client),
             "modifiedAt": self.at,
-            "columns": { "healthy": "-", "reason": "Lost" },
-            "conditions": [
-                condition("Ready", "False", stored, self.at),
-                condition("Stalled", "True", stored, self.at),
-            ],
-        } })
+            "columns": { "healthy": "-", "reason": mark.reason },
+            "conditions": [condition("Ready", false), condition(stuck, true)],
+        } }))
     }
-}
-
-fn condition(kind: &str, status: &str, stored: &Allocation, at: Timestamp) -> Value {
-    json!({
-        "type": kind,
-        "status": status,
-        "reason": "Lost",
-        "observedGeneration": stored.metadata.generation,
-        "lastTransitionTime": at,
-        "message": "its node is down or gone; another allocation takes its place",
-    })
 }
 
 /// For each slot, the newest allocation that held it: index, and node for system jobs.
 fn newest_holders(siblings: &[Arc<Alloc>], is_per_node: bool) -> BTreeMap<(String, i64, Option<String>), Arc<Alloc>> {
     let mut newest: BTreeMap<_, Arc<Alloc>> = BTreeMap::new();
     for alloc in siblings {
-        let slot = (alloc.group.clone(), alloc.index, is_per_node.then(|| alloc.node.to_string()));
+        // Canaries have slots of their own.
+        let canary_of = alloc.canary.then(|| alloc.deployment.as_ref().map(ToString::to_string)).flatten();
+        let slot = (alloc.group.clone(), alloc.index, is_per_node.then(|| alloc.node.to_string()).or(canary_of));
         let entry = newest.entry(slot).or_insert_with(|| Arc::clone(alloc));
         if (alloc.created_at, &alloc.key) > (entry.created_at, &entry.key) {
             *entry = Arc::clone(alloc);
@@ -249,14 +341,19 @@ impl CreateWrite {
         let meta = job.meta();
         let (name, uid) = (meta.name.clone().unwrap_or_default(), meta.uid.clone().unwrap_or_default());
         let node = is_per_node.then(|| placement.node.to_string());
-        let holder = newest.get(&(placement.group.clone(), placement.index, node.clone()));
+        let canary_of = placement.deployment.as_deref().filter(|_| placement.canary);
+        let holder = newest.get(&(
+            placement.group.to_string(),
+            placement.index,
+            node.clone().or_else(|| canary_of.map(str::to_owned)),
+        ));
         let slot = Slot {
             job: &name,
             job_uid: &uid,
             group: &placement.group,
             index: placement.index,
             node: node.as_deref(),
-            canary_of: None,
+            canary_of,
             previous_uid: holder.map(|alloc| alloc.uid.as_str()),
         };
         let previous = placement.previous.as_ref().map(|alloc| alloc.key.name.to_string()).unwrap_or_default();
@@ -264,13 +361,16 @@ impl CreateWrite {
             job_name: name.clone(),
             job_uid: uid.clone(),
             job_version: placement.job_version,
-            group: placement.group.clone(),
+            group: placement.group.to_string(),
             index: placement.index,
             node_name: placement.node.to_string(),
+            deployment_name: placement.deployment.as_deref().unwrap_or_default().to_owned(),
+            canary: placement.canary,
+            preempted_allocations: placement.preempts.iter().map(|victim| victim.key.name.to_string()).collect(),
             previous_allocation: previous,
-            resources: placement.resources.clone(),
+            resources: (*placement.resources).clone(),
             reschedule_tracker: placement.tracker.clone(),
-            metrics: Some(placement.metrics.clone()),
+            metrics: Some(placement.metrics.to_api()),
             ..AllocationSpec::default()
         };
         let mut object = Allocation::new(&names::allocation_name(slot), spec);
@@ -279,13 +379,15 @@ impl CreateWrite {
             namespace: meta.namespace.clone(),
             labels: Some(BTreeMap::from([
                 (label::JOB.to_owned(), name),
-                (label::GROUP.to_owned(), placement.group.clone()),
+                (label::GROUP.to_owned(), placement.group.to_string()),
             ])),
             owner_references: Some(vec![owner(job)]),
             finalizers: Some(vec![finalizer::NODE_CLEANUP.to_owned()]),
             ..ObjectMeta::default()
         };
-        let after = placement.previous.as_ref().map(|alloc| key_of(&alloc.key));
+        let ended = placement.replaces.as_ref().map(|stop| &stop.alloc).or(placement.previous.as_ref());
+        let after = ended.map(|alloc| key_of(&alloc.key)).into_iter();
+        let after = after.chain(placement.preempts.iter().map(|victim| key_of(&victim.key))).collect();
         Self { object: Box::new(object), after }
     }
 }
@@ -303,7 +405,12 @@ pub(super) fn owner(job: &Job) -> OwnerReference {
 }
 
 fn in_place_patch(update: &InPlace) -> (Key, Precondition, Value) {
-    let body = json!({ "spec": { "jobVersion": update.job_version, "resources": update.resources } });
+    let deployment = update.deployment.as_deref().unwrap_or_default();
+    let body = json!({ "spec": {
+        "jobVersion": update.job_version,
+        "resources": *update.resources,
+        "deploymentName": deployment,
+    } });
     (key_of(&update.alloc.key), Precondition { uid: Some(update.alloc.uid.to_string()), resource_version: None }, body)
 }
 

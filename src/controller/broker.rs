@@ -21,6 +21,7 @@ pub(super) struct Broker {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     trigger: EvalTrigger,
+    wait_until: Option<Timestamp>,
     priority: i64,
     number: u64,
 }
@@ -32,6 +33,8 @@ pub(super) struct Next {
     pub(super) job: JobKey,
     /// What caused it.
     pub(super) trigger: EvalTrigger,
+    /// The time for which it was delayed, if it was.
+    pub(super) wait_until: Option<Timestamp>,
     /// A number that no other evaluation of this term has.
     pub(super) number: u64,
 }
@@ -39,12 +42,20 @@ pub(super) struct Next {
 impl Broker {
     /// Queues an evaluation. One that waits already stays, with the newer trigger.
     pub(super) fn enqueue(&mut self, job: &JobKey, trigger: EvalTrigger, priority: i64) {
+        self.add(job, trigger, None, priority);
+    }
+
+    fn add(&mut self, job: &JobKey, trigger: EvalTrigger, wait_until: Option<Timestamp>, priority: i64) {
         if let Some(waiting) = self.waiting.get_mut(job) {
-            waiting.trigger = trigger;
+            // An allocation may wait for just this one; any other is as good as the newest.
+            if waiting.wait_until.is_none() || wait_until.is_some() {
+                waiting.trigger = trigger;
+                waiting.wait_until = wait_until;
+            }
             return;
         }
         self.counter += 1;
-        let waiting = Waiting { trigger, priority, number: self.counter };
+        let waiting = Waiting { trigger, wait_until, priority, number: self.counter };
         self.waiting.insert(job.clone(), waiting);
         if !self.under_way.contains(job) {
             self.order.insert((Reverse(priority), waiting.number, job.clone()));
@@ -63,7 +74,7 @@ impl Broker {
                 break;
             }
             self.delayed.remove(&(at, job.clone(), trigger));
-            self.enqueue(&job, trigger, priority(&job));
+            self.add(&job, trigger, Some(at), priority(&job));
         }
     }
 
@@ -77,7 +88,7 @@ impl Broker {
         let (_, _, job) = self.order.pop_first()?;
         let waiting = self.waiting.remove(&job)?;
         self.under_way.insert(job.clone());
-        Some(Next { job, trigger: waiting.trigger, number: waiting.number })
+        Some(Next { job, trigger: waiting.trigger, wait_until: waiting.wait_until, number: waiting.number })
     }
 
     /// The evaluation of a job is done; one that came meanwhile is next.
@@ -87,6 +98,11 @@ impl Broker {
         {
             self.order.insert((Reverse(waiting.priority), waiting.number, job.clone()));
         }
+    }
+
+    /// Whether an evaluation of a job is under way.
+    pub(super) fn is_under_way(&self, job: &JobKey) -> bool {
+        self.under_way.contains(job)
     }
 
     /// Whether an evaluation of a job waits or is under way.

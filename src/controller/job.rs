@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use drover_api::allocation::DesiredStatus;
 use drover_api::condition::ConditionStatus;
 use drover_api::job::{BlockedEvaluation, EvalStatus, EvalTrigger, EvaluationStatus, JobConditionType, JobType};
 use drover_api::{Allocation, Job, JobVersion, finalizer};
@@ -10,7 +11,7 @@ use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
 use drover_core::job_status::{self, Input};
 use drover_core::model::{self, Alloc};
-use drover_core::scheduler::{self, plan::Evaluation, plan::Plan};
+use drover_core::scheduler::{self, explain::explain, plan::Evaluation, plan::Plan};
 use drover_core::validate;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
@@ -21,10 +22,10 @@ use crate::controller::allocation::found;
 use crate::controller::apply::{Writes, Written, key_of};
 use crate::controller::broker::Next;
 use crate::controller::cache::Seen;
-use crate::controller::convert;
 use crate::controller::prepare::{self, Prepared};
 use crate::controller::status::{self, Due, Knowledge};
 use crate::controller::term::{Done, RETRY, Term, Wake, there};
+use crate::convert;
 use crate::events::{Happening, Severity};
 use crate::store::{Part, Precondition, Store, StoreError};
 
@@ -234,9 +235,12 @@ impl<S: Store> Term<S> {
             trigger: next.trigger,
             priority,
             now,
-            wait_until: None,
+            wait_until: next.wait_until,
         };
         let plan = scheduler::plan(&self.view, &evaluation, &mut self.rng);
+        if let Some(reason) = &plan.refused {
+            tracing::warn!(%job, reason, "an evaluation was refused");
+        }
         for follow_up in &plan.follow_ups {
             self.broker.delay(job, follow_up);
         }
@@ -254,9 +258,17 @@ impl<S: Store> Term<S> {
             .view
             .job(job)
             .is_some_and(|job| matches!(job.definition.job_type(), JobType::System | JobType::Sysbatch));
-        let allocs = &self.allocs;
-        let writes =
-            Writes::new(job, object, &plan, &siblings, |key| allocs.get(&key_of(key)).cloned(), is_per_node, now);
+        let (allocs, deployments) = (&self.allocs, &self.deployments);
+        let writes = Writes::new(
+            job,
+            object,
+            &plan,
+            &siblings,
+            |key| allocs.get(&key_of(key)).cloned(),
+            |key| deployments.get(&key_of(key)).cloned(),
+            is_per_node,
+            now,
+        );
         let created = self.assume(&plan, &writes);
         let store = self.store.clone();
         self.writes.spawn(async move {
@@ -267,10 +279,18 @@ impl<S: Store> Term<S> {
 
     /// Puts what is about to be written into the view, so that no other plan gives the same room away.
     fn assume(&mut self, plan: &Plan, writes: &Writes) -> Vec<AllocKey> {
-        let replaced = plan.placements.iter().filter_map(|placement| placement.replaces.as_ref());
-        for stop in plan.stops.iter().chain(replaced) {
+        for stop in plan.stops.iter().chain(plan.replaced()) {
             let client = stop.client.unwrap_or(stop.alloc.client);
-            self.view.put_alloc(Alloc { desired: stop.desired, client, ..(*stop.alloc).clone() });
+            let follow_up = stop.follow_up.clone().or_else(|| stop.alloc.follow_up.clone());
+            self.view.put_alloc(Alloc { desired: stop.desired, client, follow_up, ..(*stop.alloc).clone() });
+        }
+        for (victim, _) in plan.preempted() {
+            self.view.put_alloc(Alloc { desired: DesiredStatus::Evict, ..(**victim).clone() });
+        }
+        for update in &plan.in_place {
+            let (resources, deployment) = (Arc::clone(&update.resources), update.deployment.clone());
+            let job_version = update.job_version;
+            self.view.put_alloc(Alloc { job_version, resources, deployment, ..(*update.alloc).clone() });
         }
         let now = self.clock.now();
         let mut created = Vec::new();
@@ -311,11 +331,8 @@ impl<S: Store> Term<S> {
             failed: plan.failed.clone(),
         });
         if is_news && !plan.failed.is_empty() {
-            let note: Vec<String> = plan
-                .failed
-                .iter()
-                .map(|(group, metric)| format!("group {group}: {}", job_status::explain(metric)))
-                .collect();
+            let note: Vec<String> =
+                plan.failed.iter().map(|(group, metric)| format!("group {group}: {}", explain(metric))).collect();
             let occasion = evaluation.id.to_string();
             let happening = Happening {
                 severity: Severity::Warning,
@@ -345,6 +362,11 @@ impl<S: Store> Term<S> {
     }
 
     pub(super) fn on_applied(&mut self, job: &JobKey, created: Vec<AllocKey>, written: Written) {
+        for object in written.deployments {
+            if let Some(seen) = self.deployments.observe(object) {
+                self.on_deployment(seen);
+            }
+        }
         for object in written.created {
             if let Some(seen) = self.allocs.observe(object) {
                 self.on_alloc(seen);
@@ -377,7 +399,11 @@ impl<S: Store> Term<S> {
         self.finish(job);
         self.dirty_jobs.insert(job.clone());
         if let Some(pause) = pause {
-            self.wake_in(pause, Wake::Evaluate(job.clone(), EvalTrigger::MaxPlanAttempts));
+            let job_type = self.view.job(job).map_or(JobType::Service, |job| job.definition.job_type());
+            let again = [EvalTrigger::MaxPlanAttempts, EvalTrigger::QueuedAllocs];
+            if let Some(trigger) = again.into_iter().find(|trigger| scheduler::accepts(job_type, *trigger)) {
+                self.wake_in(pause, Wake::Evaluate(job.clone(), trigger));
+            }
         }
     }
 
@@ -440,6 +466,8 @@ impl<S: Store> Term<S> {
             .map(|version| (job.version, version.status.as_ref().is_some_and(|status| status.stable)));
         let (now, known) = (self.clock.now(), self.known.get(key)?);
         let failed = known.blocked.as_ref().map(|blocked| blocked.failed.clone()).unwrap_or_default();
+        let deployment = self.view.latest_deployment(key).map(|latest| &**latest);
+        let deployment = deployment.filter(|one| one.job_uid == uid && one.job_version == job.version);
         let verdict = job_status::judge(Input {
             job,
             allocs: &allocs,
@@ -447,6 +475,7 @@ impl<S: Store> Term<S> {
             failed: &failed,
             queued: &known.queued,
             held_back: known.held_back,
+            deployment,
             blocked_since: known.blocked.as_ref().map(|blocked| blocked.since),
             violations: &violations,
             scaled: scaled.as_ref().map(|(group, count, manifest)| (group.as_str(), *count, *manifest)),
@@ -467,7 +496,7 @@ impl<S: Store> Term<S> {
         let was_complete = object.status.iter().flat_map(|status| &status.conditions).any(|condition| {
             condition.r#type == JobConditionType::Complete && condition.status == ConditionStatus::True
         });
-        let wanted = status::desired(object, version, verdict, known, scale, now);
+        let wanted = status::desired(object, version, verdict, known, scale, deployment, now);
         if let Some(at) = wake_at {
             let at = self.instant_of(at);
             self.wake_at(at, Wake::JobStatus(key.clone()));
@@ -553,5 +582,5 @@ fn version_owner(version: &JobVersion) -> (JobKey, Uid) {
 
 /// Why groups found no place, without the counts that move with every look.
 fn reasons(failed: &BTreeMap<String, drover_api::metric::AllocMetric>) -> BTreeMap<&str, String> {
-    failed.iter().map(|(group, metric)| (group.as_str(), job_status::explain(metric))).collect()
+    failed.iter().map(|(group, metric)| (group.as_str(), explain(metric))).collect()
 }

@@ -5,7 +5,7 @@ mod allocation;
 mod apply;
 mod broker;
 mod cache;
-mod convert;
+mod deployment;
 mod job;
 mod leader;
 mod node;

@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::controller::cache::Seen;
-use crate::controller::convert;
 use crate::controller::leader::LEASE_NAME;
 use crate::controller::status::{self, Due};
 use crate::controller::term::{Done, RETRY, Term, Wake};
+use crate::convert;
 use crate::events::{Happening, Severity};
 use crate::store::{Change, Key, Ownership, Part, Precondition, Store, StoreError};
 

@@ -8,6 +8,7 @@ use drover_api::job::{BlockedEvaluation, EvaluationStatus, JobColumns, JobStatus
 use drover_api::{Job, field_manager, label};
 use drover_core::ids::JobKey;
 use drover_core::job_status::Verdict;
+use drover_core::model::Deployment;
 use jiff::Timestamp;
 use kube::Resource;
 use serde_json::{Value, json};
@@ -54,6 +55,7 @@ pub(super) fn desired(
     verdict: Verdict,
     known: &Knowledge,
     scaled: Option<(String, i64)>,
+    deployment: Option<&Deployment>,
     now: Timestamp,
 ) -> JobStatus {
     let before = job.status.clone().unwrap_or_default();
@@ -69,10 +71,11 @@ pub(super) fn desired(
         evaluations: known.evaluations.clone(),
         blocked: known.blocked.clone(),
         scale: scaled.map(|(_, count)| ScaleStatus { count, selector: format!("{}={name}", label::JOB) }),
+        deployment: deployment.map(|deployment| deployment.key.name.to_string()).unwrap_or_default(),
         columns: JobColumns {
             running: verdict.running,
             version: version.map_or_else(dash, |(version, _)| version.to_string()),
-            deployment: dash(),
+            deployment: deployment.map_or_else(dash, |deployment| deployment.phase.to_string()),
             reason: verdict.reason.map_or_else(dash, |reason| reason.to_string()),
         },
         conditions: merged(&before.conditions, verdict.conditions, generation, now),

@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use drover_api::job::EvalTrigger;
-use drover_api::{Allocation, ClientNode, Job, JobVersion};
-use drover_core::ids::{AllocKey, JobKey, NodeName};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
+use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::node::heartbeat::Ledger;
+use drover_core::scheduler;
 use drover_core::snapshot::ClusterView;
 use futures::stream::{BoxStream, select_all};
 use futures::{FutureExt, StreamExt};
@@ -27,6 +29,7 @@ use crate::controller::cache::{Cache, Seen};
 use crate::controller::node::NodeKnowledge;
 use crate::controller::prepare::Prepared;
 use crate::controller::status::Knowledge;
+use crate::convert;
 use crate::events::{self, Happening};
 use crate::store::{Change, Object, Selection, Store, StoreError};
 
@@ -43,6 +46,8 @@ pub(super) enum Input {
     Node(Change<ClientNode>),
     Lease(Change<Lease>),
     Namespace(Change<Namespace>),
+    Deployment(Change<Deployment>),
+    Volume(Change<CSIVolume>),
 }
 
 /// A write that ended.
@@ -51,6 +56,7 @@ pub(super) enum Done {
     Applied(JobKey, Vec<AllocKey>, Written),
     JobStatus(JobKey, Box<Result<Job, StoreError>>),
     NodeStatus(NodeName, Box<Result<ClientNode, StoreError>>),
+    DeploymentStatus(ObjectKey, Box<Result<Deployment, StoreError>>),
     Settled(AllocKey, Box<Result<Option<Allocation>, StoreError>>),
     JobFreed(JobKey, Box<Result<Option<Job>, StoreError>>),
     Ttl(Box<Result<ConfigMap, StoreError>>),
@@ -70,6 +76,8 @@ pub(super) struct Term<S> {
     pub(super) nodes: Cache<ClientNode>,
     pub(super) leases: Cache<Lease>,
     pub(super) namespaces: Cache<Namespace>,
+    pub(super) deployments: Cache<Deployment>,
+    pub(super) volumes: Cache<CSIVolume>,
     pub(super) view: ClusterView,
     pub(super) broker: Broker,
     pub(super) known: HashMap<JobKey, Knowledge>,
@@ -80,6 +88,9 @@ pub(super) struct Term<S> {
     pub(super) published_ttl: Option<Duration>,
     pub(super) dirty_jobs: BTreeSet<JobKey>,
     pub(super) dirty_nodes: BTreeSet<NodeName>,
+    pub(super) dirty_deployments: BTreeSet<ObjectKey>,
+    /// Deployments whose status is being written.
+    pub(super) writing_deployments: BTreeSet<ObjectKey>,
     /// Things to look at again at a time.
     pub(super) wakes: BTreeMap<(Instant, u64), Wake>,
     pub(super) n_wakes: u64,
@@ -94,6 +105,7 @@ pub(super) enum Wake {
     Evaluate(JobKey, EvalTrigger),
     JobStatus(JobKey),
     NodeStatus(NodeName),
+    Deployment(ObjectKey),
     Settle(AllocKey),
     FreeJob(JobKey),
     NodeGone(NodeName),
@@ -121,6 +133,8 @@ impl<S: Store> Term<S> {
             nodes: Cache::default(),
             leases: Cache::default(),
             namespaces: Cache::default(),
+            deployments: Cache::default(),
+            volumes: Cache::default(),
             view: ClusterView::default(),
             broker: Broker::default(),
             known: HashMap::new(),
@@ -130,6 +144,8 @@ impl<S: Store> Term<S> {
             published_ttl: None,
             dirty_jobs: BTreeSet::new(),
             dirty_nodes: BTreeSet::new(),
+            dirty_deployments: BTreeSet::new(),
+            writing_deployments: BTreeSet::new(),
             wakes: BTreeMap::new(),
             n_wakes: 0,
             writes: JoinSet::new(),
@@ -168,6 +184,8 @@ impl<S: Store> Term<S> {
             self.store.watch::<ClientNode>(all()).map(Input::Node).boxed(),
             self.store.watch::<Lease>(own).map(Input::Lease).boxed(),
             self.store.watch::<Namespace>(all()).map(Input::Namespace).boxed(),
+            self.store.watch::<Deployment>(all()).map(Input::Deployment).boxed(),
+            self.store.watch::<CSIVolume>(all()).map(Input::Volume).boxed(),
         ])
     }
 
@@ -199,6 +217,16 @@ impl<S: Store> Term<S> {
                     self.on_namespace(&seen);
                 }
             }
+            Input::Deployment(change) => {
+                for seen in self.deployments.take(change) {
+                    self.on_deployment(seen);
+                }
+            }
+            Input::Volume(change) => {
+                for seen in self.volumes.take(change) {
+                    self.on_volume(seen);
+                }
+            }
         }
     }
 
@@ -208,6 +236,7 @@ impl<S: Store> Term<S> {
             Ok(Done::Applied(job, created, written)) => self.on_applied(&job, created, written),
             Ok(Done::JobStatus(job, result)) => self.on_job_status(&job, *result),
             Ok(Done::NodeStatus(node, result)) => self.on_node_status(&node, *result),
+            Ok(Done::DeploymentStatus(key, result)) => self.on_deployment_status(&key, *result),
             Ok(Done::Settled(alloc, result)) => self.on_settled(&alloc, *result),
             Ok(Done::JobFreed(job, result)) => self.on_job_freed(&job, *result),
             Ok(Done::Ttl(result)) => self.on_ttl_published(*result),
@@ -215,6 +244,15 @@ impl<S: Store> Term<S> {
             Ok(Done::Other(what, Err(error))) => tracing::warn!(what, %error, "a write did not happen"),
             Err(error) => tracing::error!(%error, "a write ended by a panic"),
         }
+    }
+
+    /// A volume that appears, or can be used again, may be what a job waits for.
+    fn on_volume(&mut self, seen: Seen<CSIVolume>) {
+        match seen {
+            Seen::Now(object, _) => self.view.put_volume(convert::volume_id(&object), object),
+            Seen::Gone(object) => self.view.remove_volume(&convert::volume_id(&object)),
+        }
+        self.wake_blocked();
     }
 
     /// Everything that is decided after new facts: the begin of the term, due evaluations, statuses.
@@ -228,7 +266,9 @@ impl<S: Store> Term<S> {
         }
         self.wake_up();
         let view = &self.view;
-        self.broker.release_due(self.clock.now(), |job| view.job(job).map_or(50, |job| job.definition.spec.priority));
+        self.broker.release_due(self.clock.now(), |job| {
+            view.job(job).map_or(DEFAULT_PRIORITY, |job| job.definition.spec.priority)
+        });
         while let Some(next) = self.broker.pop() {
             self.evaluate(&next);
         }
@@ -237,6 +277,9 @@ impl<S: Store> Term<S> {
         }
         for node in std::mem::take(&mut self.dirty_nodes) {
             self.refresh_node(&node);
+        }
+        for deployment in std::mem::take(&mut self.dirty_deployments) {
+            self.refresh_deployment(&deployment);
         }
     }
 
@@ -247,6 +290,8 @@ impl<S: Store> Term<S> {
             && self.nodes.is_synced()
             && self.leases.is_synced()
             && self.namespaces.is_synced()
+            && self.deployments.is_synced()
+            && self.volumes.is_synced()
     }
 
     /// The first look at everything: each job is evaluated once, and what waits for a time waits again.
@@ -260,7 +305,7 @@ impl<S: Store> Term<S> {
         let jobs: BTreeSet<JobKey> = self
             .jobs
             .values()
-            .map(|job| super::convert::object_key(&job.metadata))
+            .map(|job| convert::object_key(&job.metadata))
             .chain(self.view.jobs_of_allocs().cloned())
             .collect();
         for job in jobs {
@@ -278,17 +323,20 @@ impl<S: Store> Term<S> {
         for (job, follow_up) in waiting {
             self.broker.delay(&job, &follow_up);
         }
-        let allocs: Vec<AllocKey> =
-            self.allocs.values().map(|alloc| super::convert::object_key(&alloc.metadata)).collect();
+        let allocs: Vec<AllocKey> = self.allocs.values().map(|alloc| convert::object_key(&alloc.metadata)).collect();
         for alloc in allocs {
             self.settle(&alloc);
         }
         self.publish_ttl();
     }
 
-    /// Queues an evaluation of a job.
+    /// Queues an evaluation of a job, if the scheduler of its type has a use for the trigger.
     pub(super) fn enqueue(&mut self, job: &JobKey, trigger: EvalTrigger) {
-        let priority = self.view.job(job).map_or(50, |job| job.definition.spec.priority);
+        let known = self.view.job(job).map(|job| &job.definition);
+        if known.is_some_and(|known| !scheduler::accepts(known.job_type(), trigger)) {
+            return;
+        }
+        let priority = known.map_or(DEFAULT_PRIORITY, |known| known.spec.priority);
         self.broker.enqueue(job, trigger, priority);
     }
 
@@ -313,6 +361,7 @@ impl<S: Store> Term<S> {
                 Wake::Evaluate(job, trigger) => self.enqueue(&job, trigger),
                 Wake::JobStatus(job) => drop(self.dirty_jobs.insert(job)),
                 Wake::NodeStatus(node) => drop(self.dirty_nodes.insert(node)),
+                Wake::Deployment(deployment) => drop(self.dirty_deployments.insert(deployment)),
                 Wake::Settle(alloc) => self.settle(&alloc),
                 Wake::FreeJob(job) => self.free_job(&job),
                 Wake::NodeGone(node) => self.settle_node(&node),

@@ -180,7 +180,7 @@ async fn what_only_the_controller_can_judge_stalls_that_job_and_no_other() {
     cluster.condition(ns, "good", JobConditionType::Ready, "True").await;
     let message = cluster.condition(ns, "bad", JobConditionType::Stalled, "True").await;
     for text in [
-        "spec.constraints[0].rTarget: is no regular expression",
+        "spec.constraints[0].rTarget: is no usable regular expression",
         "ConstraintRegexp",
         "spec.groups[0].restart.attempts",
         "RestartImpossible",

@@ -1,7 +1,8 @@
 //! What an absent field means where that depends on the job's type or on the block above (`spec/scheduler.md`, 1.2).
 //!
 //! Input is a spec as it was written, output the same spec with every policy complete. The defaults that depend on nothing are
-//! in the schema and in the types of `drover-api`. Filling in twice changes nothing.
+//! in the schema and in the types of `drover-api`. Filling in twice changes nothing. A block that the job's type forbids is kept
+//! and completed like any other, so that validation can name it.
 
 use drover_api::group::Group;
 use drover_api::job::JobType;
@@ -30,13 +31,20 @@ pub fn canonical(spec: &JobSpec, name: &str) -> JobSpec {
 
 fn complete_group(group: &mut Group, job: &JobSpec) {
     let runs_for_ever = matches!(job.r#type, JobType::Service | JobType::System);
-    group.update = if runs_for_ever { update(job.r#type, job.update.as_ref(), group.update.as_ref()) } else { None };
+    let of_job = job.update.as_ref().filter(|_| runs_for_ever);
+    group.update = match (runs_for_ever, &group.update) {
+        (false, None) => None,
+        (_, own) => update(job.r#type, of_job, own.as_ref()),
+    };
     group.restart = Some(restart(job.r#type, group.restart.as_ref(), None));
     group.reschedule = match job.r#type {
         JobType::Service | JobType::Batch => Some(reschedule(job.r#type, group.reschedule.as_ref())),
-        JobType::System | JobType::Sysbatch => None,
+        JobType::System | JobType::Sysbatch => {
+            group.reschedule.as_ref().map(|given| reschedule(job.r#type, Some(given)))
+        }
     };
-    group.migrate = (job.r#type == JobType::Service).then(|| migrate(group.migrate.as_ref()));
+    let may_migrate = job.r#type == JobType::Service || group.migrate.is_some();
+    group.migrate = may_migrate.then(|| migrate(group.migrate.as_ref()));
     group.disconnect = group.disconnect.as_ref().map(disconnect);
     for task in &mut group.tasks {
         task.restart = Some(restart(job.r#type, group.restart.as_ref(), task.restart.as_ref()));
@@ -157,6 +165,26 @@ mod tests {
             let group = canonical(&job(kind), "j").groups.remove(0);
             let got = (group.update.is_some(), group.reschedule.is_some(), group.migrate.is_some());
             assert_eq!(got, (update, reschedule, migrate), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_the_type_forbids_is_kept_for_validation() {
+        for (kind, update, reschedule, migrate) in [
+            (JobType::Batch, true, false, true),
+            (JobType::System, false, true, true),
+            (JobType::Sysbatch, true, true, true),
+        ] {
+            let mut spec = job(kind);
+            let group = &mut spec.groups[0];
+            group.update = update.then(Update::default);
+            group.reschedule = reschedule.then(Reschedule::default);
+            group.migrate = migrate.then(Migrate::default);
+            let full = canonical(&spec, "j");
+            assert_eq!(full.groups[0].update.is_some(), update, "{kind}");
+            assert_eq!(full.groups[0].reschedule.is_some(), reschedule || kind == JobType::Batch, "{kind}");
+            assert_eq!(full.groups[0].migrate.is_some(), migrate, "{kind}");
+            assert_eq!(canonical(&full, "j"), full, "{kind}");
         }
     }
 

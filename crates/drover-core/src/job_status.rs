@@ -9,7 +9,8 @@ use drover_api::job::{GroupSummary, JobConditionType as Type, JobPhase, JobReaso
 use drover_api::metric::AllocMetric;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::model::{Alloc, Job};
+use crate::model::{Alloc, Deployment, Job};
+use crate::scheduler::explain::explain;
 use crate::validate::Violation;
 
 /// How long a blocked placement is still on its way before it needs a human.
@@ -30,6 +31,8 @@ pub struct Input<'a> {
     pub queued: &'a BTreeMap<String, i64>,
     /// Updates that wait for earlier ones.
     pub held_back: i64,
+    /// The newest deployment of its present version.
+    pub deployment: Option<&'a Deployment>,
     /// Since when placement is blocked.
     pub blocked_since: Option<Timestamp>,
     /// What is wrong with the spec.
@@ -161,7 +164,7 @@ impl Counts {
         match alloc.client {
             ClientStatus::Running => {
                 self.running += 1;
-                self.healthy += i64::from(alloc.health == Some(true));
+                self.healthy += i64::from(alloc.is_healthy());
             }
             ClientStatus::Complete if !is_replaced => self.complete += 1,
             // Until it was evaluated nobody knows whether it will be replaced.
@@ -254,15 +257,34 @@ fn reconciling(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason
     let is_settled = if is_batch(input) {
         counts.complete >= counts.desired
     } else {
-        counts.healthy >= counts.desired && input.held_back == 0 && !input.is_evaluating && counts.stopping == 0
+        counts.healthy >= counts.desired
+            && input.held_back == 0
+            && !input.is_evaluating
+            && counts.stopping == 0
+            && input.deployment.is_none_or(|deployment| !deployment.phase.is_active())
     };
     if is_settled {
         return None;
+    }
+    if let Some(deployment) = input.deployment.filter(|deployment| deployment.phase.is_active()) {
+        return yes(Reason::DeploymentRunning, rolling(deployment));
     }
     if is_batch(input) && counts.running > 0 {
         return yes(Reason::Running, "its tasks run".to_owned());
     }
     yes(Reason::Placing, "allocations are being placed, started or replaced".to_owned())
+}
+
+/// How far a roll-out is.
+fn rolling(deployment: &Deployment) -> String {
+    let (healthy, desired) = deployment
+        .groups
+        .values()
+        .fold((0, 0), |sums, state| (sums.0 + state.healthy_allocs, sums.1 + state.desired_total));
+    let name = &deployment.key.name;
+    let waits = deployment.groups.values().any(|state| state.desired_canaries > 0 && !state.promoted);
+    let next = if waits { "; its canaries wait to be promoted" } else { "" };
+    format!("deployment {name}: {healthy} of {desired} allocations are healthy{next}")
 }
 
 fn ready(
@@ -310,35 +332,6 @@ fn explain_all(failed: &BTreeMap<String, AllocMetric>) -> String {
     failed.iter().map(|(group, metric)| format!("group {group}: {}", explain(metric))).collect::<Vec<_>>().join("; ")
 }
 
-/// Why a group found no place, in one sentence, with what would help.
-pub fn explain(metric: &AllocMetric) -> String {
-    if metric.nodes_evaluated == 0 {
-        let ready: i64 = metric.nodes_available.values().sum();
-        return format!(
-            "no ready node in pool {} and the job's datacenters ({ready} ready in other datacenters); start an agent there, make a node eligible, or change nodePool or datacenters",
-            metric.node_pool
-        );
-    }
-    let all = metric.nodes_evaluated;
-    let mut parts = Vec::new();
-    for (rule, n) in &metric.constraint_filtered {
-        parts.push(match rule.as_str() {
-            "missingDrivers" => format!("a driver of its tasks is missing or unhealthy on {n} of {all} nodes (kubectl get cnode -o wide shows the drivers)"),
-            "missingDevices" => format!("a device is missing on {n} of {all} nodes"),
-            "missingHostVolumes" => format!("a host volume is missing on {n} of {all} nodes"),
-            "missingNetwork" => format!("a network mode is missing on {n} of {all} nodes"),
-            rule => format!("filtered by {rule} on {n} of {all} nodes"),
-        });
-    }
-    for (dimension, n) in &metric.dimension_exhausted {
-        parts.push(format!("{dimension} exhausted on {n} of {all} nodes"));
-    }
-    if !metric.dimension_exhausted.is_empty() {
-        parts.push("add nodes, stop other jobs, or ask for less".to_owned());
-    }
-    parts.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use drover_api::allocation::{AllocatedResources, DesiredTransition, FollowUp};
@@ -349,6 +342,7 @@ mod tests {
     use super::*;
     use crate::definition::Definition;
     use crate::ids::{JobKey, Uid};
+    use crate::model::Health;
 
     fn job(kind: &str, count: i64) -> Job {
         let spec = json!({ "type": kind, "groups": [{ "name": "g", "count": count, "tasks": [{ "name": "t", "driver": "mock" }] }] });
@@ -380,7 +374,12 @@ mod tests {
             previous: None,
             follow_up: None,
             resources: Arc::new(AllocatedResources::default()),
-            health: (client == ClientStatus::Running).then_some(true),
+            canary: false,
+            deployment: None,
+            health: (client == ClientStatus::Running).then_some(Health { is_healthy: true, deployment: None }),
+            states: Vec::new(),
+            best_score: None,
+            task_starts: Vec::new(),
             ran_successfully: client == ClientStatus::Complete,
             last_event_at: Timestamp::UNIX_EPOCH,
             tracker: None,
@@ -408,6 +407,7 @@ mod tests {
             failed: &none,
             queued: &BTreeMap::new(),
             held_back: 0,
+            deployment: None,
             blocked_since: None,
             violations: &[],
             scaled: None,

@@ -4,6 +4,7 @@
 
 pub mod defaults;
 pub mod definition;
+pub mod deployment;
 pub mod health;
 pub mod ids;
 pub mod job_status;
@@ -11,5 +12,7 @@ pub mod lifecycle;
 pub mod model;
 pub mod node;
 pub mod scheduler;
+pub mod settings;
 pub mod snapshot;
+pub mod usage;
 pub mod validate;

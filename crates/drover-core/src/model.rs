@@ -7,11 +7,15 @@ use std::sync::Arc;
 use drover_api::allocation::{
     AllocatedResources, ClientStatus, DesiredStatus, DesiredTransition, FollowUp, RescheduleTracker,
 };
-use drover_api::client_node::NodePhase;
+use drover_api::client_node::{CsiInfo, DeviceGroup, HostVolume, NodePhase};
+use drover_api::deployment::{DeploymentPhase, GroupState};
 use jiff::Timestamp;
 
 use crate::definition::Definition;
-use crate::ids::{AllocKey, JobKey, NodeName, Uid};
+use crate::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
+
+/// The priority of a job that names none.
+pub const DEFAULT_PRIORITY: i64 = 50;
 
 /// A job that is to run, or to be stopped.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +45,28 @@ pub struct Amounts {
     pub memory_mb: i64,
     /// MiB.
     pub disk_mb: i64,
+}
+
+impl Amounts {
+    /// The sums of both; amounts that no machine has stay at the largest number.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_add(other.cpu),
+            memory_mb: self.memory_mb.saturating_add(other.memory_mb),
+            disk_mb: self.disk_mb.saturating_add(other.disk_mb),
+        }
+    }
+
+    /// What is left of these without the others.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(other.cpu),
+            memory_mb: self.memory_mb.saturating_sub(other.memory_mb),
+            disk_mb: self.disk_mb.saturating_sub(other.disk_mb),
+        }
+    }
 }
 
 /// A driver's state on a node.
@@ -83,20 +109,33 @@ pub struct Node {
     pub core_mhz: i64,
     /// Its drivers; one that is missing here is judged by its attribute.
     pub drivers: BTreeMap<String, DriverState>,
-    /// Addresses for ports, by alias.
-    pub host_networks: Vec<(String, IpAddr)>,
+    /// Addresses for ports.
+    pub host_networks: Vec<HostAddress>,
     /// Network modes besides host and none.
     pub network_modes: BTreeSet<String>,
     /// Ports that allocations do not get.
     pub reserved_ports: BTreeSet<u16>,
     /// First and last dynamic port.
     pub dynamic_ports: (u16, u16),
-    /// Directories that groups can mount: whether each can only be read.
-    pub host_volumes: BTreeMap<String, bool>,
+    /// Devices, as groups of equal ones.
+    pub devices: Vec<DeviceGroup>,
+    /// Directories that groups can mount.
+    pub host_volumes: BTreeMap<String, HostVolume>,
+    /// CSI plugins that run on it.
+    pub csi: BTreeMap<String, CsiInfo>,
     /// Most allocations on it.
     pub max_allocs: Option<i64>,
-    /// The hash that nodes alike to the scheduler share.
-    pub computed_class: String,
+}
+
+/// An address of a node on which ports can be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The alias of its network.
+    pub alias: String,
+    /// It.
+    pub ip: IpAddr,
+    /// Ports on it that allocations do not get.
+    pub reserved_ports: BTreeSet<u16>,
 }
 
 impl Node {
@@ -137,8 +176,18 @@ pub struct Alloc {
     pub follow_up: Option<FollowUp>,
     /// What it holds.
     pub resources: Arc<AllocatedResources>,
+    /// Whether it was made as a canary and is not promoted.
+    pub canary: bool,
+    /// The deployment that it belongs to.
+    pub deployment: Option<Arc<str>>,
     /// The verdict on its health.
-    pub health: Option<bool>,
+    pub health: Option<Health>,
+    /// What the controller noted of its client status, oldest first.
+    pub states: Vec<(ClientStatus, Timestamp)>,
+    /// The best normalised score that its placement knew.
+    pub best_score: Option<f64>,
+    /// When each task last started, for those that did.
+    pub task_starts: Vec<(String, Timestamp)>,
     /// Whether every task of it ended well.
     pub ran_successfully: bool,
     /// When it last ended or changed: the base of reschedule delays.
@@ -153,7 +202,62 @@ pub struct Alloc {
     pub created_at: Timestamp,
 }
 
+/// A verdict on an allocation's health.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// It.
+    pub is_healthy: bool,
+    /// The deployment for which it counts.
+    pub deployment: Option<Arc<str>>,
+}
+
+/// The roll-out of one version of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deployment {
+    /// Which one.
+    pub key: ObjectKey,
+    /// Its id.
+    pub uid: Uid,
+    /// Its job.
+    pub job: JobKey,
+    /// Its job's incarnation.
+    pub job_uid: Uid,
+    /// The version that it rolls out.
+    pub job_version: i64,
+    /// Where it stands.
+    pub phase: DeploymentPhase,
+    /// Where each group stands.
+    pub groups: BTreeMap<String, GroupState>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
 impl Alloc {
+    /// The verdict on its health, whatever deployment it was given for.
+    pub fn is_healthy(&self) -> bool {
+        self.health.as_ref().is_some_and(|health| health.is_healthy)
+    }
+
+    /// The verdict on its health within its own deployment; none while there is none for that one.
+    pub fn health_in_deployment(&self) -> Option<bool> {
+        self.health.as_ref().filter(|health| health.deployment == self.deployment).map(|health| health.is_healthy)
+    }
+
+    /// Whether the newest note on its client status is `unknown`: it was cut off and nobody decided on it since.
+    pub fn needs_reconnect(&self) -> bool {
+        self.states.last().is_some_and(|(status, _)| *status == ClientStatus::Unknown)
+    }
+
+    /// Since when it is `unknown` without a break.
+    pub fn unknown_since(&self) -> Option<Timestamp> {
+        self.states.iter().rev().take_while(|(status, _)| *status == ClientStatus::Unknown).last().map(|(_, at)| *at)
+    }
+
+    /// Whether it needs room on its node: its tasks have not ended.
+    pub fn holds_room(&self) -> bool {
+        !self.is_client_terminal() && !self.has_ended
+    }
+
     /// Whether it is to end.
     pub fn is_server_terminal(&self) -> bool {
         self.is_deleting || matches!(self.desired, DesiredStatus::Stop | DesiredStatus::Evict)

@@ -7,34 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::model::Alloc;
 
-/// What is to become of a failed allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// A replacement is placed now.
-    Now,
-    /// A replacement is placed at that time.
-    Later(Timestamp),
-    /// The policy is used up: it keeps its slot, and nothing replaces it.
-    Never,
-}
-
 /// Replacements due within this span are placed at once.
-const SOON: SignedDuration = SignedDuration::from_secs(1);
+pub const SOON: SignedDuration = SignedDuration::from_secs(1);
 
-/// Decides for a failed allocation under a complete policy.
-pub fn verdict(alloc: &Alloc, policy: &Reschedule, now: Timestamp) -> Verdict {
-    if alloc.transition.force_reschedule {
-        return Verdict::Now;
-    }
+/// When an allocation that failed at `base` is replaced; never, if its policy is used up.
+pub fn next_time(alloc: &Alloc, policy: &Reschedule, base: Timestamp) -> Option<Timestamp> {
     let events = events(alloc);
-    let base = alloc.last_event_at;
     let delay = next_delay(policy, events, base);
-    if !may_reschedule(policy, events, base, delay) {
-        return Verdict::Never;
-    }
-    let due = after(base, delay);
-    let is_awaited = alloc.follow_up.as_ref().is_some_and(|follow_up| follow_up.at <= now);
-    if is_awaited || due.duration_since(now) <= SOON { Verdict::Now } else { Verdict::Later(due) }
+    may_reschedule(policy, events, base, delay).then(|| after(base, delay))
 }
 
 /// The pause before the next replacement of an allocation that fails at `base`.
@@ -60,7 +40,8 @@ pub fn next_delay(policy: &Reschedule, events: &[RescheduleEvent], base: Timesta
     if since > span(longest) { first } else { longest }
 }
 
-fn may_reschedule(policy: &Reschedule, events: &[RescheduleEvent], base: Timestamp, delay: GoDuration) -> bool {
+/// Whether a policy allows another replacement of an allocation that fails at `base`.
+pub fn may_reschedule(policy: &Reschedule, events: &[RescheduleEvent], base: Timestamp, delay: GoDuration) -> bool {
     if policy.unlimited == Some(true) {
         return true;
     }
@@ -106,6 +87,6 @@ fn span(duration: GoDuration) -> SignedDuration {
 }
 
 /// `at + by`, or the end of time.
-pub(super) fn after(at: Timestamp, by: GoDuration) -> Timestamp {
+pub(crate) fn after(at: Timestamp, by: GoDuration) -> Timestamp {
     at.checked_add(span(by)).unwrap_or(Timestamp::MAX)
 }

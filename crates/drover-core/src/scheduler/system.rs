@@ -1,177 +1,523 @@
-//! What should exist of a system or sysbatch job: the same on every node that fits (`spec/scheduler.md`, 7).
+//! What should exist of a system or sysbatch job: the same on every node that fits (`spec/scheduler.md` 7).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::allocation::{ClientStatus, DesiredStatus};
+use drover_api::GoDuration;
+use drover_api::allocation::{AllocatedResources, ClientStatus, DesiredStatus};
 use drover_api::client_node::NodePhase;
+use drover_api::deployment::GroupState;
 use drover_api::group::Group;
 use drover_api::job::JobType;
+use drover_api::metric::AllocMetric;
 
-use crate::ids::NodeName;
-use crate::model::{Alloc, Job, Node};
-use crate::scheduler::feasible;
-use crate::scheduler::plan::{DesiredUpdates, Stop, StopReason};
-use crate::scheduler::reconcile::{self, Currency, is_lost};
-use crate::snapshot::ClusterView;
+use crate::ids::{AllocKey, NodeName};
+use crate::model::{Alloc, Job};
+use crate::scheduler::feasible::{self, Checks, Wanted};
+use crate::scheduler::place::fit::Need;
+use crate::scheduler::place::{Planner, fullness};
+use crate::scheduler::plan::{Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason};
+use crate::scheduler::preempt;
+use crate::scheduler::reconcile::{
+    Currency, Rollout, currency, expires_at, is_lost, lost_after, marks, size, stop_all,
+};
+use crate::snapshot::{ClusterView, NodeEntry};
 
 /// An allocation that should exist on a node and does not.
 #[derive(Clone, Debug)]
-pub struct MissingOnNode {
-    /// The node.
-    pub node: Arc<Node>,
-    /// Its slot on that node.
-    pub index: i64,
-    /// The allocation that it replaces.
-    pub previous: Option<Arc<Alloc>>,
-    /// The allocation that ends for it.
-    pub replaces: Option<Stop>,
+struct MissingOnNode<'a> {
+    entry: &'a NodeEntry,
+    index: i64,
+    previous: Option<Arc<Alloc>>,
+    /// The allocation that ends for it, whether or not it finds room.
+    replaces: Option<Stop>,
+    canary: bool,
 }
 
-/// What should become of one group.
-#[derive(Debug, Default)]
-pub struct SystemOutcome {
-    /// Allocations to end.
-    pub stops: Vec<Stop>,
-    /// Allocations to make.
-    pub missing: Vec<MissingOnNode>,
-    /// Allocations that go on with the new version.
-    pub in_place: Vec<Arc<Alloc>>,
-    /// Updates that wait for earlier ones to be healthy.
-    pub held_back: i64,
-    /// Counters.
-    pub desired: DesiredUpdates,
+/// What was found of one group.
+#[derive(Default)]
+struct Found<'a> {
+    missing: Vec<MissingOnNode<'a>>,
+    updates: Vec<Arc<Alloc>>,
+    /// Allocations that end because they were away too long: their slot is free at once.
+    lost: BTreeSet<AllocKey>,
+    n_ignored: i64,
+    n_in_place: i64,
 }
 
-/// Decides for one group. O(nodes + allocations of the group).
-pub fn group(view: &ClusterView, job: &Job, group: &Group, allocs: &[Arc<Alloc>]) -> SystemOutcome {
-    let count = job.counts.get(&group.name).copied().unwrap_or(group.count);
-    let mut out = SystemOutcome::default();
-    let mut on_node: BTreeMap<&NodeName, Vec<&Arc<Alloc>>> = BTreeMap::new();
-    for alloc in allocs {
-        on_node.entry(&alloc.node).or_default().push(alloc);
+/// Plans a system or sysbatch job. O(ready nodes + allocations of the job).
+pub(super) fn plan<'a>(view: &'a ClusterView, job: &'a Job, eval: &'a Evaluation, rng: &'a mut fastrand::Rng) -> Plan {
+    let rollout = Rollout::of(view, &job.key, Some(job));
+    let mut planner = Planner::new(view, job, eval, rng);
+    planner.plan.deployment_updates.extend(rollout.cancelled());
+    let mut by_group: BTreeMap<&str, Vec<Arc<Alloc>>> =
+        job.definition.spec.groups.iter().map(|group| (group.name.as_str(), Vec::new())).collect();
+    for alloc in view.allocs_of_job(&job.key) {
+        by_group.entry(alloc.group.as_str()).or_default().push(Arc::clone(alloc));
     }
-    let mut updates = Vec::new();
-    let mut unsettled = 0;
-    for (name, there) in &on_node {
-        let live: Vec<_> = there.iter().filter(|alloc| !alloc.is_terminal()).collect();
-        for alloc in live {
-            match fate(view, job, group, alloc, count) {
-                Fate::Keep => {
-                    out.desired.ignore += 1;
-                    unsettled +=
-                        i64::from(alloc.health != Some(true) && view.node(name).is_some_and(|node| node.is_ready()));
+    let mut enters = BTreeMap::new();
+    let mut is_complete = true;
+    for (name, allocs) in by_group {
+        let before = planner.plan.stops.len();
+        match job.definition.group(name) {
+            None => {
+                let outcome = stop_all(view, &allocs, eval);
+                planner.plan.desired.insert(name.to_owned(), outcome.desired);
+                planner.plan.stops.extend(outcome.stops);
+            }
+            Some(group) => {
+                let mut pass = Pass { planner: &mut planner, group, rollout, state: None };
+                pass.run(&allocs);
+                is_complete &= pass.is_complete(&allocs);
+                if let Some(state) = pass.state.filter(|_| !is_known(rollout, name)) {
+                    enters.insert(name.to_owned(), state);
                 }
-                Fate::Stop(stop) => out.stops.push(stop),
-                Fate::InPlace => out.in_place.push(Arc::clone(alloc)),
-                Fate::Replace => updates.push(Arc::clone(alloc)),
+            }
+        }
+        let marked = marks(view, &allocs, &planner.plan.stops[before..]);
+        planner.plan.stops.extend(marked);
+    }
+    planner.plan.deployment = rollout.entered(view, job, enters);
+    if let Some(deployment) = &planner.plan.deployment {
+        for placement in &mut planner.plan.placements {
+            placement.deployment = Some(Arc::clone(&deployment.name));
+        }
+    } else if is_complete {
+        planner.plan.deployment_updates.extend(rollout.succeeded());
+    }
+    planner.plan
+}
+
+fn is_known(rollout: Rollout<'_>, group: &str) -> bool {
+    rollout.current.is_some_and(|current| current.groups.contains_key(group))
+}
+
+struct Pass<'p, 'a> {
+    planner: &'p mut Planner<'a>,
+    group: &'a Group,
+    rollout: Rollout<'a>,
+    /// Where the group stands in the deployment, known or new.
+    state: Option<GroupState>,
+}
+
+/// What becomes of a live allocation.
+enum Fate {
+    Ignore,
+    Stop(Stop),
+    Reconnect,
+    Disconnect,
+    InPlace(Arc<AllocatedResources>),
+    Update,
+}
+
+impl<'a> Pass<'_, 'a> {
+    fn job(&self) -> &'a Job {
+        self.planner.job
+    }
+
+    fn view(&self) -> &'a ClusterView {
+        self.planner.view
+    }
+
+    fn run(&mut self, allocs: &[Arc<Alloc>]) {
+        let count = self.job().counts.get(&self.group.name).copied().unwrap_or(self.group.count);
+        let mut found = Found::default();
+        let mut on_node: BTreeMap<&NodeName, Vec<&Arc<Alloc>>> = BTreeMap::new();
+        for alloc in allocs {
+            on_node.entry(&alloc.node).or_default().push(alloc);
+        }
+        let mut desired = super::plan::DesiredUpdates::default();
+        for alloc in on_node.values().flatten().filter(|alloc| !alloc.is_terminal()) {
+            match self.fate(alloc, count) {
+                Fate::Ignore => found.n_ignored += 1,
+                Fate::Stop(stop) => {
+                    desired.stop += 1;
+                    if stop.reason == StopReason::Lost {
+                        found.lost.insert(alloc.key.clone());
+                    }
+                    self.planner.proposed.end(&stop.alloc);
+                    self.planner.plan.stops.push(stop);
+                }
+                Fate::Reconnect => {
+                    desired.reconnect += 1;
+                    self.planner.plan.reconnects.push(Arc::clone(alloc));
+                    found.n_ignored += 1;
+                }
+                Fate::Disconnect => {
+                    desired.disconnect += 1;
+                    self.cut_off(alloc);
+                }
+                Fate::InPlace(resources) => {
+                    desired.in_place_update += 1;
+                    found.n_in_place += 1;
+                    let deployment = self.rollout.current.map(|current| Arc::clone(&current.key.name));
+                    self.planner.plan.in_place.push(InPlace {
+                        alloc: Arc::clone(alloc),
+                        job_version: self.job().version,
+                        deployment,
+                        resources,
+                    });
+                }
+                Fate::Update => found.updates.push(Arc::clone(alloc)),
+            }
+        }
+        for entry in self.view().node_entries() {
+            if entry.is_ready && feasible::is_covered(&entry.node, &self.job().definition) {
+                let there = on_node.get(&entry.node.name).map_or(&[][..], Vec::as_slice);
+                for index in 0..count {
+                    self.add_missing(entry, there, index, &mut found, &mut desired);
+                }
+            }
+        }
+        desired.ignore = found.n_ignored;
+        self.open_state(allocs, &found);
+        desired.place = size(found.missing.len()) - desired.destructive_update;
+        self.roll(allocs, &mut found, &mut desired);
+        let (n_failed, queued) = self.place(&found, allocs);
+        if let Some(state) = self.state.as_mut().filter(|_| !is_known(self.rollout, &self.group.name)) {
+            let held_back = size(found.updates.len()) - desired.destructive_update - desired.canary;
+            state.desired_total =
+                size(found.missing.len()) + found.n_in_place + found.n_ignored + held_back.max(0) - n_failed;
+            if state.desired_total <= 0 {
+                self.state = None;
+            }
+        }
+        self.planner.plan.queued.insert(self.group.name.clone(), queued);
+        self.planner.plan.desired.insert(self.group.name.clone(), desired);
+    }
+
+    /// The first row of the table of live allocations that matches.
+    fn fate(&mut self, alloc: &Arc<Alloc>, count: i64) -> Fate {
+        let (view, job, now) = (self.view(), self.job(), self.planner.eval.now);
+        if alloc.index >= count {
+            return Fate::Stop(Stop::new(alloc, StopReason::NotNeeded));
+        }
+        if alloc.transition.migrate {
+            return Fate::Stop(Stop::new(alloc, StopReason::NodeTainted));
+        }
+        let reconnects = alloc.needs_reconnect();
+        let is_away = matches!(alloc.client, ClientStatus::Unknown | ClientStatus::Running) && reconnects;
+        if is_away && expires_at(view, alloc) <= now {
+            return Fate::Stop(Stop::lost(alloc));
+        }
+        if is_lost(view, alloc) {
+            let is_done = job.definition.job_type() == JobType::Sysbatch && alloc.ran_successfully;
+            return if is_done || (alloc.client == ClientStatus::Unknown && lost_after(view, alloc) > GoDuration::ZERO) {
+                Fate::Ignore
+            } else {
+                Fate::Stop(Stop::lost(alloc))
+            };
+        }
+        if alloc.client == ClientStatus::Unknown {
+            return Fate::Ignore;
+        }
+        let Some(node) = view.node(&alloc.node) else { return Fate::Ignore };
+        if node.phase == NodePhase::Disconnected {
+            return match alloc.client {
+                // Without a window it would be lost in the next look.
+                ClientStatus::Running if lost_after(view, alloc) <= GoDuration::ZERO => Fate::Stop(Stop::lost(alloc)),
+                ClientStatus::Running => Fate::Disconnect,
+                _ => Fate::Ignore,
+            };
+        }
+        if node.is_draining {
+            return Fate::Ignore;
+        }
+        let currency = currency(view, job, self.group, alloc);
+        if reconnects && currency == Currency::Current {
+            return Fate::Reconnect;
+        }
+        if node.phase != NodePhase::Ready || !node.is_eligible {
+            let is_changed = currency != Currency::Current && node.phase == NodePhase::Ready;
+            return if is_changed { Fate::Stop(Stop::new(alloc, StopReason::NotNeeded)) } else { Fate::Ignore };
+        }
+        if !feasible::is_covered(node, &job.definition) {
+            return Fate::Stop(Stop::new(alloc, StopReason::NotNeeded));
+        }
+        match currency {
+            Currency::Current => Fate::Ignore,
+            Currency::Destructive => Fate::Update,
+            Currency::InPlace { needs_room } => {
+                self.planner.fits_in_place(self.group, alloc, needs_room).map_or(Fate::Update, Fate::InPlace)
             }
         }
     }
-    roll(view, group, updates, unsettled, &mut out);
-    for node in view.nodes().filter(|node| node.is_ready() && feasible::is_covered(node, &job.definition)) {
-        let there = on_node.get(&node.name).map_or(&[][..], Vec::as_slice);
-        for index in 0..count {
-            missing(view, job, group, node, there, index, &mut out);
+
+    fn cut_off(&mut self, alloc: &Arc<Alloc>) {
+        // Its time is up when its node counts as down, which wakes the job.
+        self.planner.plan.disconnects.push(Disconnect { alloc: Arc::clone(alloc), follow_up: None });
+    }
+
+    /// Adds the slot of a node if nothing holds it.
+    fn add_missing(
+        &self,
+        entry: &'a NodeEntry,
+        there: &[&Arc<Alloc>],
+        index: i64,
+        found: &mut Found<'a>,
+        desired: &mut super::plan::DesiredUpdates,
+    ) {
+        let slot = || there.iter().filter(|alloc| alloc.index == index);
+        let is_held = |alloc: &&&Arc<Alloc>| !alloc.is_terminal() && !found.lost.contains(&alloc.key);
+        if slot().any(|alloc| is_held(&alloc)) {
+            return;
         }
-    }
-    out.desired.place =
-        i64::try_from(out.missing.iter().filter(|missing| missing.replaces.is_none()).count()).unwrap_or(0);
-    out.desired.stop = i64::try_from(out.stops.len()).unwrap_or(0);
-    out
-}
-
-enum Fate {
-    Keep,
-    Stop(Stop),
-    InPlace,
-    Replace,
-}
-
-fn fate(view: &ClusterView, job: &Job, group: &Group, alloc: &Arc<Alloc>, count: i64) -> Fate {
-    let stop =
-        |reason, client| Fate::Stop(Stop { alloc: Arc::clone(alloc), desired: DesiredStatus::Stop, reason, client });
-    if alloc.index >= count {
-        return stop(StopReason::NotNeeded, None);
-    }
-    if alloc.transition.migrate {
-        return stop(StopReason::NodeTainted, None);
-    }
-    if is_lost(view, alloc) {
-        return stop(StopReason::Lost, Some(ClientStatus::Lost));
-    }
-    let Some(node) = view.node(&alloc.node) else { return Fate::Keep };
-    let currency = reconcile::currency(view, job, group, alloc);
-    if node.phase != NodePhase::Ready || node.is_draining {
-        return Fate::Keep;
-    }
-    if !feasible::is_covered(node, &job.definition) {
-        return stop(StopReason::NotNeeded, None);
-    }
-    match currency {
-        Currency::Current => Fate::Keep,
-        Currency::InPlace | Currency::Destructive if !node.is_eligible => stop(StopReason::NotNeeded, None),
-        Currency::InPlace if feasible::is_feasible(node, &job.definition, group) => Fate::InPlace,
-        Currency::InPlace | Currency::Destructive => Fate::Replace,
-    }
-}
-
-/// Replaces as many as maxParallel allows.
-fn roll(view: &ClusterView, group: &Group, updates: Vec<Arc<Alloc>>, unsettled: i64, out: &mut SystemOutcome) {
-    let max_parallel = group.update.as_ref().and_then(|update| update.max_parallel).unwrap_or(0);
-    let limit = if max_parallel == 0 { updates.len() } else { usize::try_from(max_parallel - unsettled).unwrap_or(0) };
-    for (n, alloc) in updates.into_iter().enumerate() {
-        let Some(node) = view.node(&alloc.node) else { continue };
-        if n >= limit {
-            out.desired.ignore += 1;
-            out.held_back += 1;
-            continue;
-        }
-        out.desired.destructive_update += 1;
-        let replaces = Stop {
-            alloc: Arc::clone(&alloc),
-            desired: DesiredStatus::Stop,
-            reason: StopReason::Updating,
-            client: None,
-        };
-        let index = alloc.index;
-        out.missing.push(MissingOnNode {
-            node: Arc::clone(node),
-            index,
-            previous: Some(alloc),
-            replaces: Some(replaces),
-        });
-    }
-}
-
-/// Adds the slot of a node if nothing holds it.
-fn missing(
-    view: &ClusterView,
-    job: &Job,
-    group: &Group,
-    node: &Arc<Node>,
-    there: &[&Arc<Alloc>],
-    index: i64,
-    out: &mut SystemOutcome,
-) {
-    let slot = || there.iter().filter(|alloc| alloc.index == index);
-    if slot().any(|alloc| !alloc.is_terminal()) {
-        return;
-    }
-    let newest = slot().max_by_key(|alloc| (alloc.created_at, &alloc.key));
-    let is_finished = job.definition.job_type() == JobType::Sysbatch
-        && newest.is_some_and(|alloc| {
-            alloc.is_client_terminal()
+        let newest = slot().max_by_key(|alloc| (alloc.created_at, &alloc.key)).map(|alloc| Arc::clone(alloc));
+        let finished = newest.as_ref().filter(|alloc| {
+            self.job().definition.job_type() == JobType::Sysbatch
+                && alloc.is_client_terminal()
                 && !alloc.is_deleting
                 && alloc.desired == DesiredStatus::Run
-                && reconcile::currency(view, job, group, alloc) == Currency::Current
         });
-    if !is_finished {
-        out.missing.push(MissingOnNode {
-            node: Arc::clone(node),
-            index,
-            previous: newest.map(|alloc| Arc::clone(alloc)),
-            replaces: None,
+        match finished.map(|alloc| currency(self.view(), self.job(), self.group, alloc)) {
+            Some(Currency::Current) => return found.n_ignored += 1,
+            Some(_) => desired.destructive_update += 1,
+            None => {}
+        }
+        found.missing.push(MissingOnNode { entry, index, previous: newest, replaces: None, canary: false });
+    }
+
+    /// Finds or makes the group's state in a deployment.
+    fn open_state(&mut self, allocs: &[Arc<Alloc>], found: &Found<'_>) {
+        let known = self.rollout.current.and_then(|current| current.groups.get(&self.group.name));
+        if let Some(known) = known {
+            self.state = Some(known.clone());
+            return;
+        }
+        let Some(update) = self.group.update.as_ref().filter(|update| update.max_parallel.unwrap_or(0) > 0) else {
+            return;
+        };
+        let is_there = allocs.iter().any(|alloc| {
+            alloc.job_uid == self.job().uid
+                && !alloc.is_server_terminal()
+                && currency(self.view(), self.job(), self.group, alloc) == Currency::Current
         });
+        let changes = !found.updates.is_empty() || found.n_in_place > 0;
+        let begins = (changes || !found.missing.is_empty()) && !is_there;
+        self.state = begins.then(|| GroupState {
+            auto_revert: update.auto_revert.unwrap_or(false),
+            auto_promote: update.auto_promote.unwrap_or(false),
+            progress_deadline: update.progress_deadline.unwrap_or_default(),
+            ..GroupState::default()
+        });
+    }
+
+    /// Replaces as many as canaries and maxParallel allow.
+    fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut Found<'a>, desired: &mut super::plan::DesiredUpdates) {
+        let update = self.group.update.as_ref();
+        let most = update.and_then(|update| update.max_parallel).unwrap_or(0);
+        let n_updates = size(found.updates.len());
+        let limit_of = |n: i64| if most == 0 { n } else { n.min(most) };
+        let name = self.rollout.current.map(|current| &current.key.name);
+        let canaries = size(allocs.iter().filter(|alloc| self.is_live_canary(alloc)).count());
+        let percent = update.and_then(|update| update.canary).unwrap_or(0);
+        let wants_canaries = percent > 0 && n_updates > 0 && self.job().version > 0;
+        let mut is_canarying = false;
+        if let Some(state) = self.state.as_mut() {
+            if wants_canaries && !state.promoted && state.desired_canaries == 0 {
+                state.desired_canaries = limit_of((percent.saturating_mul(n_updates + canaries) + 99) / 100);
+            }
+            is_canarying = state.desired_canaries > 0 && !state.promoted;
+        }
+        let stands_still = self.rollout.is_paused() || self.rollout.is_failed();
+        let n_now = if stands_still {
+            0
+        } else if is_canarying {
+            (self.state.as_ref().map_or(0, |state| state.desired_canaries) - canaries).max(0)
+        } else if most == 0 {
+            n_updates
+        } else {
+            let is_unjudged = |alloc: &&Arc<Alloc>| {
+                !alloc.is_terminal()
+                    && alloc.deployment.as_ref() == name
+                    && name.is_some()
+                    && alloc.health_in_deployment().is_none()
+            };
+            (most - size(allocs.iter().filter(is_unjudged).count())).max(0)
+        };
+        // A node whose canary failed gets the next one.
+        if is_canarying {
+            for missing in &mut found.missing {
+                missing.canary =
+                    missing.previous.as_ref().is_some_and(|alloc| alloc.canary && alloc.deployment.as_ref() == name);
+            }
+        }
+        for (n, alloc) in found.updates.iter().enumerate() {
+            let Some(entry) = self.planner.view.node_entry(&alloc.node) else { continue };
+            if size(n) >= n_now {
+                desired.ignore += 1;
+                self.planner.plan.held_back += 1;
+                continue;
+            }
+            *(if is_canarying { &mut desired.canary } else { &mut desired.destructive_update }) += 1;
+            found.missing.push(MissingOnNode {
+                entry,
+                index: alloc.index,
+                previous: Some(Arc::clone(alloc)),
+                replaces: Some(Stop::new(alloc, StopReason::Updating)),
+                canary: is_canarying,
+            });
+        }
+    }
+
+    fn is_live_canary(&self, alloc: &Alloc) -> bool {
+        let current = self.rollout.current.map(|current| &*current.key.name);
+        alloc.canary && !alloc.is_terminal() && current.is_some() && alloc.deployment.as_deref() == current
+    }
+
+    /// Places on each node. Gives the number of slots that failed, and how many of those wait for room.
+    fn place(&mut self, found: &Found<'a>, allocs: &[Arc<Alloc>]) -> (i64, i64) {
+        let (view, job) = (self.view(), self.job());
+        let wanted = Wanted { job: &job.key, definition: &job.definition, group: self.group };
+        let mut checks = Checks::new(wanted);
+        let need = Need::new(view.settings(), &job.definition, self.group);
+        let mut filtered = AllocMetric { node_pool: job.definition.spec.node_pool.clone(), ..AllocMetric::default() };
+        let mut exhausted: Option<AllocMetric> = None;
+        let (mut n_failed, mut queued, mut n_placed) = (0, 0, 0);
+        let mut classes = super::plan::WaitsFor::default();
+        let counts = Arc::new(self.node_counts());
+        for missing in &found.missing {
+            if let Some(stop) = &missing.replaces {
+                self.planner.proposed.end(&stop.alloc);
+            }
+            filtered.nodes_evaluated += 1;
+            filtered.nodes_in_pool += 1;
+            if let Some(rule) = checks.first_failure(missing.entry, &self.planner.proposed, missing.index) {
+                note_filtered(&mut filtered, missing.entry, &rule);
+                n_failed += 1;
+                self.planner.plan.stops.extend(missing.replaces.clone());
+                continue;
+            }
+            match self.place_on(missing, &need, &counts) {
+                Ok(placement) => {
+                    n_placed += 1;
+                    self.planner.plan.placements.push(placement);
+                }
+                Err(dimension) => {
+                    n_failed += 1;
+                    queued += 1;
+                    self.planner.plan.stops.extend(missing.replaces.clone());
+                    classes.nodes.insert(missing.entry.node.name.clone());
+                    match &mut exhausted {
+                        Some(first) => first.coalesced_failures += 1,
+                        None => exhausted = Some(self.exhausted(missing.entry, &dimension, &counts)),
+                    }
+                }
+            }
+        }
+        let is_somewhere = n_placed > 0 || allocs.iter().any(|alloc| !alloc.is_terminal());
+        let failed = match exhausted {
+            Some(metric) => Some(metric),
+            None if filtered.nodes_filtered > 0 && !is_somewhere => {
+                let nodes_available = counts.nodes_available.clone();
+                Some(AllocMetric { nodes_available, ..filtered })
+            }
+            None => None,
+        };
+        if let Some(failed) = failed {
+            self.planner.plan.waits_for.nodes.extend(classes.nodes);
+            self.planner.plan.waits_for.is_escaped |= checks.is_escaped();
+            for (class, is_eligible) in checks.classes() {
+                *self.planner.plan.waits_for.classes.entry(class.to_string()).or_default() |= is_eligible;
+            }
+            self.planner.plan.failed.insert(self.group.name.clone(), failed);
+        }
+        (n_failed, queued)
+    }
+
+    fn node_counts(&self) -> AllocMetric {
+        let mut counts = AllocMetric {
+            node_pool: self.job().definition.spec.node_pool.clone(),
+            nodes_evaluated: 1,
+            ..AllocMetric::default()
+        };
+        for node in self.view().nodes().filter(|node| node.is_ready()) {
+            if feasible::is_in_pool(node, &self.job().definition) {
+                match counts.nodes_available.get_mut(&node.datacenter) {
+                    Some(n) => *n += 1,
+                    None => drop(counts.nodes_available.insert(node.datacenter.clone(), 1)),
+                }
+                counts.nodes_in_pool += i64::from(feasible::is_covered(node, &self.job().definition));
+            }
+        }
+        counts
+    }
+
+    fn exhausted(&self, entry: &NodeEntry, dimension: &str, counts: &AllocMetric) -> AllocMetric {
+        let mut metric = AllocMetric { nodes_exhausted: 1, ..counts.clone() };
+        metric.dimension_exhausted.insert(dimension.to_owned(), 1);
+        if !entry.node.class.is_empty() {
+            metric.class_exhausted.insert(entry.node.class.clone(), 1);
+        }
+        metric
+    }
+
+    fn place_on(
+        &mut self,
+        missing: &MissingOnNode<'a>,
+        need: &Need<'a>,
+        counts: &Arc<AllocMetric>,
+    ) -> Result<Placement, String> {
+        let node = &missing.entry.node;
+        let job = self.job();
+        let mut scores = Scores::default();
+        let mut preempts = Vec::new();
+        let usage = self.planner.proposed.usage(missing.entry);
+        let algorithm = self.view().settings().algorithm(&job.definition.spec.node_pool);
+        scores.binpack = fullness(algorithm, node.allocatable, usage.amounts.plus(need.amounts(missing.entry)));
+        match need.check(missing.entry, usage) {
+            Ok(devices) => scores.devices = devices,
+            Err(dimension) => {
+                let may = self.view().settings().preemption.is_on(job.definition.job_type());
+                let victims = if may { self.planner.victims(need, missing.entry, usage) } else { None };
+                let victims = victims.ok_or(dimension)?;
+                let priorities: Vec<i64> = victims.iter().map(|victim| victim.priority).collect();
+                scores.preemption = Some(preempt::score(&priorities));
+                for victim in victims {
+                    self.planner.proposed.evict(&victim.alloc);
+                    preempts.push(victim.alloc);
+                }
+            }
+        }
+        let usage = self.planner.proposed.usage(missing.entry);
+        let resources = need.assign(node, usage, self.planner.rng)?;
+        self.planner.proposed.place(&node.name, self.group, missing.index, &resources);
+        let active = self.rollout.current.filter(|current| current.phase.is_active());
+        Ok(Placement {
+            group: Arc::from(self.group.name.as_str()),
+            index: missing.index,
+            node: node.name.clone(),
+            job_version: job.version,
+            canary: missing.canary,
+            deployment: active.map(|current| Arc::clone(&current.key.name)),
+            resources,
+            previous: missing.previous.clone(),
+            replaces: missing.replaces.clone(),
+            is_destructive: missing.replaces.is_some(),
+            preempts,
+            tracker: None,
+            metrics: Metrics { counts: Arc::clone(counts), best: vec![(node.name.clone(), scores)] },
+        })
+    }
+
+    /// Whether nothing of the group is under way any more.
+    fn is_complete(&self, allocs: &[Arc<Alloc>]) -> bool {
+        let Some(state) = &self.state else { return true };
+        let Some(current) = self.rollout.current else { return true };
+        let healthy = allocs
+            .iter()
+            .filter(|alloc| !alloc.is_terminal() && alloc.deployment.as_ref() == Some(&current.key.name))
+            .filter(|alloc| alloc.health_in_deployment() == Some(true))
+            .count();
+        let is_canarying = state.desired_canaries > 0 && !state.promoted;
+        !is_canarying && size(healthy) >= state.desired_total && self.planner.plan.held_back == 0
+    }
+}
+
+fn note_filtered(metric: &mut AllocMetric, entry: &NodeEntry, rule: &str) {
+    metric.nodes_filtered += 1;
+    *metric.constraint_filtered.entry(rule.to_owned()).or_default() += 1;
+    if !entry.node.class.is_empty() {
+        *metric.class_filtered.entry(entry.node.class.clone()).or_default() += 1;
     }
 }

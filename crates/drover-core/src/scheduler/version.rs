@@ -2,40 +2,52 @@
 //!
 //! Looser than SemVer on the left (missing parts read as 0, a leading `v` is allowed), so that kernel versions compare too.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
+
+/// Most numbers of a version.
+const PARTS: usize = 8;
 
 /// A version: numbers, then an optional prerelease. Build metadata is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
-    numbers: Vec<u64>,
-    prerelease: Vec<String>,
+pub struct Version<'a> {
+    numbers: [u64; PARTS],
+    given: usize,
+    prerelease: Cow<'a, str>,
 }
 
-impl Version {
-    /// Parses a version; none when there is no leading number.
-    pub fn parse(text: &str) -> Option<Self> {
+impl<'a> Version<'a> {
+    /// Parses `1.2.3`, `v1.2`, `6.1.0-13-amd64`, `1.3.0-beta.1+build` or `1.3rc1`; none when it does not begin with numbers.
+    pub fn parse(text: &'a str) -> Option<Self> {
         let text = text.trim();
         let text = text.strip_prefix('v').unwrap_or(text);
         let text = text.split('+').next().unwrap_or_default();
-        let (core, pre) = text.split_once('-').unwrap_or((text, ""));
-        let numbers: Option<Vec<u64>> = core.split('.').map(|part| part.parse().ok()).collect();
-        let prerelease = pre.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-        numbers.filter(|numbers| !numbers.is_empty()).map(|numbers| Self { numbers, prerelease })
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (core, tail) = text.split_at(end);
+        let prerelease = tail.strip_prefix('-').unwrap_or(tail);
+        let is_named = tail.is_empty() || !prerelease.is_empty();
+        if !is_named || prerelease.contains(char::is_whitespace) {
+            return None;
+        }
+        let mut numbers = [0; PARTS];
+        let mut given = 0;
+        for part in core.split('.') {
+            *numbers.get_mut(given)? = part.parse().ok()?;
+            given += 1;
+        }
+        Some(Self { numbers, given, prerelease: Cow::Borrowed(prerelease) })
     }
 
-    fn number(&self, at: usize) -> u64 {
-        self.numbers.get(at).copied().unwrap_or(0)
+    /// The same, holding its own text.
+    fn into_owned(self) -> Version<'static> {
+        Version { prerelease: Cow::Owned(self.prerelease.into_owned()), numbers: self.numbers, given: self.given }
     }
 
-    fn compare_numbers(&self, other: &Self) -> Ordering {
-        let length = self.numbers.len().max(other.numbers.len());
-        (0..length)
-            .map(|at| self.number(at).cmp(&other.number(at)))
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
+    fn compare_numbers(&self, other: &Version<'_>) -> Ordering {
+        self.numbers.cmp(&other.numbers)
     }
 
-    fn compare(&self, other: &Self) -> Ordering {
+    fn compare(&self, other: &Version<'_>) -> Ordering {
         self.compare_numbers(other).then_with(|| compare_prerelease(&self.prerelease, &other.prerelease))
     }
 
@@ -45,25 +57,34 @@ impl Version {
 }
 
 /// A release is later than its prereleases; numeric parts compare as numbers and are earlier than text.
-fn compare_prerelease(one: &[String], other: &[String]) -> Ordering {
+fn compare_prerelease(one: &str, other: &str) -> Ordering {
     match (one.is_empty(), other.is_empty()) {
         (true, true) => return Ordering::Equal,
         (true, false) => return Ordering::Greater,
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    for (left, right) in one.iter().zip(other) {
-        let order = match (left.parse::<u64>(), right.parse::<u64>()) {
-            (Ok(l), Ok(r)) => l.cmp(&r),
-            (Ok(_), Err(_)) => Ordering::Less,
-            (Err(_), Ok(_)) => Ordering::Greater,
-            (Err(_), Err(_)) => left.cmp(right),
+    let (mut left, mut right) = (one.split('.'), other.split('.'));
+    loop {
+        let order = match (left.next(), right.next()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => Ordering::Less,
+            (Some(_), None) => Ordering::Greater,
+            (Some(l), Some(r)) => compare_part(l, r),
         };
         if order.is_ne() {
             return order;
         }
     }
-    one.len().cmp(&other.len())
+}
+
+fn compare_part(left: &str, right: &str) -> Ordering {
+    match (left.parse::<u64>(), right.parse::<u64>()) {
+        (Ok(l), Ok(r)) => l.cmp(&r),
+        (Ok(_), Err(_)) => Ordering::Less,
+        (Err(_), Ok(_)) => Ordering::Greater,
+        (Err(_), Err(_)) => left.cmp(right),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +101,7 @@ enum Op {
 /// A list of bounds that must all hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    bounds: Vec<(Op, Version)>,
+    bounds: Vec<(Op, Version<'static>)>,
     is_semver: bool,
 }
 
@@ -92,11 +113,11 @@ impl Requirement {
     }
 
     /// Whether every bound holds.
-    pub fn matches(&self, version: &Version) -> bool {
+    pub fn matches(&self, version: &Version<'_>) -> bool {
         self.bounds.iter().all(|(op, bound)| self.bound_holds(*op, bound, version))
     }
 
-    fn bound_holds(&self, op: Op, bound: &Version, version: &Version) -> bool {
+    fn bound_holds(&self, op: Op, bound: &Version<'_>, version: &Version<'_>) -> bool {
         let order = version.compare(bound);
         match op {
             Op::Equal => order.is_eq(),
@@ -115,18 +136,18 @@ impl Requirement {
     }
 
     /// A prerelease satisfies only bounds with a prerelease of the same numbers (but with SemVer's rules any).
-    fn comparable(&self, bound: &Version, version: &Version) -> bool {
+    fn comparable(&self, bound: &Version<'_>, version: &Version<'_>) -> bool {
         self.is_semver || !version.is_prerelease() || (bound.is_prerelease() && version.compare_numbers(bound).is_eq())
     }
 }
 
 /// `~> 1.2.3`: all numbers but the last are the same. One number has no upper bound.
-fn shares_prefix(bound: &Version, version: &Version) -> bool {
-    let fixed = bound.numbers.len().saturating_sub(1);
-    (0..fixed).all(|at| version.number(at) == bound.number(at))
+fn shares_prefix(bound: &Version<'_>, version: &Version<'_>) -> bool {
+    let fixed = bound.given.saturating_sub(1);
+    version.numbers[..fixed] == bound.numbers[..fixed]
 }
 
-fn bound(text: &str, is_semver: bool) -> Option<(Op, Version)> {
+fn bound(text: &str, is_semver: bool) -> Option<(Op, Version<'static>)> {
     let table = [
         (">=", Op::GreaterOrEqual),
         ("<=", Op::LessOrEqual),
@@ -143,7 +164,7 @@ fn bound(text: &str, is_semver: bool) -> Option<(Op, Version)> {
     if is_semver && op == Op::Pessimistic {
         return None;
     }
-    Version::parse(rest).map(|version| (op, version))
+    Version::parse(rest).map(|version| (op, version.into_owned()))
 }
 
 #[cfg(test)]
@@ -169,6 +190,18 @@ mod tests {
         check("1.0.0-beta2", "> 1.0.0-beta1", true);
         check("1.1.0-beta2", "> 1.0.0-beta1", false);
         check("1.2.3+build", "= 1.2.3", true);
+        check("6.18.44-fc", "!= 6", true);
+        check("1.0.0-beta1", "~> 1.0.0-alpha", true);
+        check("1.0.1", "~> 1.0.0-alpha", false);
+        check("1.3rc1", "> 1.3rc0", true);
+        check("1.0.0-2", "< 1.0.0-10", true);
+        check("1.0.0-1", "< 1.0.0-a", true);
+        check("1.0.0-a", "< 1.0.0-a.1", true);
+        check("v6.1", ">=6.0,<6.2", true);
+        check("1.3.0-beta1", "= 1.3.0-beta1", true);
+        for odd in ["", "-", "1.", ".1", "1..2", "1.2-", "1 2", "1.2.3.4.5.6.7.8.9", "99999999999999999999999"] {
+            check(odd, "!= 0.0.1", false);
+        }
         check("x", "> 1", false);
         check("1.0", "> x", false);
     }

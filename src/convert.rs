@@ -1,15 +1,14 @@
 //! From the objects of the API to what the scheduler knows of them: the one place where `Option`s of the wire become values.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use drover_api::allocation::TaskRunState;
+use drover_api::allocation::{AllocationStatus, TaskRunState};
 use drover_api::client_node::{Eligibility, NodePhase};
-use drover_api::{Allocation, ClientNode, Job, JobSpec};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobSpec};
 use drover_core::definition::Definition;
-use drover_core::ids::{AllocKey, JobKey, NodeName, Uid};
-use drover_core::model::{self, Alloc, Amounts, DriverState, Node, parse_ports};
+use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
+use drover_core::model::{self, Alloc, Amounts, DriverState, Health, HostAddress, Node, parse_ports};
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
@@ -17,12 +16,12 @@ use kube::core::ObjectMeta;
 const DYNAMIC_PORTS: (u16, u16) = (20_000, 29_999);
 
 /// The key of a namespaced object.
-pub(super) fn object_key(meta: &ObjectMeta) -> AllocKey {
+pub(crate) fn object_key(meta: &ObjectMeta) -> AllocKey {
     AllocKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
 /// The uid of an object.
-pub(super) fn uid(meta: &ObjectMeta) -> Uid {
+pub(crate) fn uid(meta: &ObjectMeta) -> Uid {
     Uid::from(meta.uid.clone().unwrap_or_default())
 }
 
@@ -31,7 +30,7 @@ fn created_at(meta: &ObjectMeta) -> Timestamp {
 }
 
 /// A node.
-pub(super) fn node(object: &ClientNode) -> Node {
+pub(crate) fn node(object: &ClientNode) -> Node {
     let status = object.status.clone().unwrap_or_default();
     let print = status.fingerprint.unwrap_or_default();
     let mut meta: BTreeMap<String, String> = print.meta.static_meta.clone();
@@ -74,23 +73,26 @@ pub(super) fn node(object: &ClientNode) -> Node {
         host_networks: print
             .host_networks
             .iter()
-            .filter_map(|network| Some((network.name.clone(), address(&network.cidr)?)))
+            .filter_map(|network| {
+                Some(HostAddress {
+                    alias: network.name.clone(),
+                    ip: network.cidr.split('/').next()?.parse().ok()?,
+                    reserved_ports: parse_ports(&network.reserved_ports),
+                })
+            })
             .collect(),
         network_modes: print.network_modes.iter().cloned().collect(),
         reserved_ports: parse_ports(&print.reserved.ports),
         dynamic_ports: print.dynamic_ports.map_or(DYNAMIC_PORTS, |range| (port(range.min), port(range.max))),
-        host_volumes: print.host_volumes.iter().map(|(name, volume)| (name.clone(), volume.read_only)).collect(),
+        devices: print.devices,
+        host_volumes: print.host_volumes,
+        csi: print.csi,
         max_allocs: print.max_allocs,
-        computed_class: print.computed_class,
     }
 }
 
-fn address(cidr: &str) -> Option<IpAddr> {
-    cidr.split('/').next().and_then(|address| address.parse().ok())
-}
-
 /// An allocation.
-pub(super) fn alloc(object: &Allocation) -> Alloc {
+pub(crate) fn alloc(object: &Allocation) -> Alloc {
     let (meta, spec) = (&object.metadata, &object.spec);
     let status = object.status.clone().unwrap_or_default();
     let namespace = meta.namespace.clone().unwrap_or_default();
@@ -109,10 +111,18 @@ pub(super) fn alloc(object: &Allocation) -> Alloc {
         desired: spec.desired_status,
         client: status.client_status,
         transition: spec.desired_transition,
-        previous: Some(Arc::from(spec.previous_allocation.clone())).filter(|name: &Arc<str>| !name.is_empty()),
+        previous: named(&spec.previous_allocation),
         follow_up: spec.follow_up.clone(),
         resources: Arc::new(spec.resources.clone()),
-        health: status.health.as_ref().map(|health| health.healthy),
+        canary: spec.canary,
+        deployment: named(&spec.deployment_name),
+        health: status
+            .health
+            .as_ref()
+            .map(|health| Health { is_healthy: health.healthy, deployment: named(&health.deployment_name) }),
+        states: status.alloc_states.iter().map(|entry| (entry.value, entry.time)).collect(),
+        best_score: spec.metrics.as_ref().and_then(|metrics| Some(metrics.score_meta_data.first()?.norm_score)),
+        task_starts: task_starts(&status),
         ran_successfully,
         last_event_at: finished.or(status.modified_at).unwrap_or_else(|| created_at(meta)),
         tracker: spec.reschedule_tracker.clone(),
@@ -122,8 +132,43 @@ pub(super) fn alloc(object: &Allocation) -> Alloc {
     }
 }
 
+/// A name, where one is given.
+fn named(name: &str) -> Option<Arc<str>> {
+    (!name.is_empty()).then(|| Arc::from(name))
+}
+
+/// When each task last started: one that was restarted counts from then.
+fn task_starts(status: &AllocationStatus) -> Vec<(String, Timestamp)> {
+    let start = |state: &drover_api::allocation::TaskState| {
+        state.last_restart.filter(|_| state.restarts > 0).or(state.started_at)
+    };
+    status.task_states.iter().filter_map(|(name, state)| Some((name.clone(), start(state)?))).collect()
+}
+
+/// A deployment.
+pub(crate) fn deployment(object: &Deployment) -> model::Deployment {
+    let (meta, status) = (&object.metadata, object.status.clone().unwrap_or_default());
+    model::Deployment {
+        key: object_key(meta),
+        uid: uid(meta),
+        job: JobKey::new(meta.namespace.clone().unwrap_or_default(), object.spec.job_name.clone()),
+        job_uid: Uid::from(object.spec.job_uid.clone()),
+        job_version: object.spec.job_version,
+        phase: status.phase,
+        groups: status.groups,
+        created_at: created_at(meta),
+    }
+}
+
+/// The id by which groups name a volume, in its namespace.
+pub(crate) fn volume_id(object: &CSIVolume) -> ObjectKey {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let id = if object.spec.id.is_empty() { name } else { object.spec.id.clone() };
+    ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), id)
+}
+
 /// A job in a version, and the group that `spec.scale` sets with its count and the manifest's.
-pub(super) fn job(
+pub(crate) fn job(
     object: &Job,
     version: i64,
     definition: Arc<Definition>,
@@ -153,7 +198,7 @@ pub(super) fn job(
 }
 
 /// The group and the count that `spec.scale` sets.
-pub(super) fn scale(spec: &JobSpec) -> Option<(String, i64)> {
+pub(crate) fn scale(spec: &JobSpec) -> Option<(String, i64)> {
     let scale = spec.scale.as_ref()?;
     let count = scale.count?;
     let group = if scale.group.is_empty() { spec.groups.first()?.name.clone() } else { scale.group.clone() };
@@ -161,12 +206,12 @@ pub(super) fn scale(spec: &JobSpec) -> Option<(String, i64)> {
 }
 
 /// Whether a node's change concerns the scheduler: all but a heartbeat does.
-pub(super) fn is_same_to_scheduler(one: &Node, other: &Node) -> bool {
+pub(crate) fn is_same_to_scheduler(one: &Node, other: &Node) -> bool {
     one == other
 }
 
 /// Whether a node has just become one that allocations may be placed on, or one whose allocations are lost.
-pub(super) fn changed_sides(before: Option<&Node>, after: &Node) -> bool {
+pub(crate) fn changed_sides(before: Option<&Node>, after: &Node) -> bool {
     before.is_none_or(|before| {
         before.is_ready() != after.is_ready() || (before.phase == NodePhase::Down) != (after.phase == NodePhase::Down)
     })

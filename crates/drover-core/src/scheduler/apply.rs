@@ -1,0 +1,166 @@
+//! Whether what a plan wants on one node can still be had there: the last look before anything is written
+//! (`spec/scheduler.md` 8). Plans are made side by side on pictures that may be old; this is asked on the newest one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use drover_api::allocation::ClientStatus;
+use drover_api::client_node::NodePhase;
+
+use crate::ids::{AllocKey, NodeName};
+use crate::model::{Alloc, Job};
+use crate::scheduler::place::fit;
+use crate::scheduler::plan::{Placement, Plan};
+use crate::scheduler::reconcile::is_replaced_while_away;
+use crate::snapshot::ClusterView;
+use crate::usage::Usage;
+
+/// What a plan does on one node.
+#[derive(Debug, Default)]
+pub struct OnNode<'a> {
+    /// Allocations that end there, evicted ones included.
+    pub ends: Vec<&'a Arc<Alloc>>,
+    /// Marks of a client status.
+    pub marks: Vec<(&'a Arc<Alloc>, ClientStatus)>,
+    /// Allocations that begin there.
+    pub placements: Vec<&'a Placement>,
+    /// Allocations that go on there with other resources.
+    pub updates: Vec<(&'a Arc<Alloc>, &'a drover_api::allocation::AllocatedResources)>,
+}
+
+/// Splits a plan by node.
+pub fn by_node(plan: &Plan) -> BTreeMap<&NodeName, OnNode<'_>> {
+    let mut nodes: BTreeMap<&NodeName, OnNode<'_>> = BTreeMap::new();
+    for stop in plan.stops.iter().chain(plan.replaced()) {
+        let on = nodes.entry(&stop.alloc.node).or_default();
+        on.ends.push(&stop.alloc);
+        on.marks.extend(stop.client.map(|client| (&stop.alloc, client)));
+    }
+    for (victim, _) in plan.preempted() {
+        nodes.entry(&victim.node).or_default().ends.push(victim);
+    }
+    for disconnect in &plan.disconnects {
+        let on = nodes.entry(&disconnect.alloc.node).or_default();
+        on.marks.push((&disconnect.alloc, ClientStatus::Unknown));
+    }
+    for placement in &plan.placements {
+        nodes.entry(&placement.node).or_default().placements.push(placement);
+    }
+    for update in &plan.in_place {
+        nodes.entry(&update.alloc.node).or_default().updates.push((&update.alloc, &update.resources));
+    }
+    nodes
+}
+
+/// Why a node does not take its part of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// The node does not exist any more.
+    Gone,
+    /// The node is in a phase in which it takes nothing like this.
+    Phase(NodePhase),
+    /// It is ineligible or draining.
+    NotEligible,
+    /// Something is no longer free.
+    Exhausted(String),
+}
+
+impl std::fmt::Display for Rejection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone => f.write_str("the node is gone"),
+            Self::Phase(phase) => write!(f, "the node is {phase}"),
+            Self::NotEligible => f.write_str("the node is ineligible or being drained"),
+            Self::Exhausted(dimension) => write!(f, "the node has no room: {dimension}"),
+        }
+    }
+}
+
+/// Checks a node's part of a job's plan against the newest state. O(allocations on the node).
+///
+/// # Errors
+/// Why nothing but stops may happen there.
+pub fn check(view: &ClusterView, job: Option<&Job>, node: &NodeName, wanted: &OnNode<'_>) -> Result<(), Rejection> {
+    if wanted.placements.is_empty()
+        && wanted.updates.is_empty()
+        && wanted.marks.iter().all(|(_, to)| *to == ClientStatus::Lost)
+    {
+        return Ok(());
+    }
+    let Some(entry) = view.node_entry(node) else { return Err(Rejection::Gone) };
+    let known = &entry.node;
+    let only_marks = wanted.placements.is_empty() && wanted.updates.is_empty();
+    match known.phase {
+        NodePhase::Disconnected if only_marks => return Ok(()),
+        NodePhase::Down => {
+            let may = |(alloc, to): &(&Arc<Alloc>, ClientStatus)| match to {
+                ClientStatus::Lost => true,
+                ClientStatus::Unknown => !is_replaced_while_away(view, alloc),
+                _ => false,
+            };
+            let accepts = only_marks && wanted.marks.iter().all(may);
+            return if accepts { Ok(()) } else { Err(Rejection::Phase(known.phase)) };
+        }
+        NodePhase::Disconnected | NodePhase::Initializing if !only_marks => return Err(Rejection::Phase(known.phase)),
+        NodePhase::Disconnected | NodePhase::Initializing | NodePhase::Ready => {}
+    }
+    let is_there = |alloc: &Arc<Alloc>| view.alloc(&alloc.key).is_some_and(|stored| !stored.is_terminal());
+    if wanted.placements.is_empty() && wanted.updates.iter().all(|(alloc, _)| is_there(alloc)) {
+        return Ok(());
+    }
+    if !known.is_ready() {
+        return Err(Rejection::NotEligible);
+    }
+    fits(view, job, node, wanted)
+}
+
+fn fits(view: &ClusterView, job: Option<&Job>, node: &NodeName, wanted: &OnNode<'_>) -> Result<(), Rejection> {
+    let Some(entry) = view.node_entry(node) else { return Err(Rejection::Gone) };
+    let mut usage = entry.usage.clone();
+    let mut released: BTreeSet<&AllocKey> = BTreeSet::new();
+    let updated = wanted.updates.iter().map(|(alloc, _)| *alloc);
+    for alloc in wanted.ends.iter().copied().chain(updated) {
+        let stored = view.alloc(&alloc.key).filter(|stored| stored.holds_room() && stored.node == *node);
+        if let Some(stored) = stored.filter(|stored| released.insert(&stored.key)) {
+            usage.remove(&view.held_by(stored));
+        }
+    }
+    let mut added = Usage::default();
+    for placement in &wanted.placements {
+        let version = job.and_then(|job| view.version(&job.key, &job.uid, placement.job_version));
+        let group = version.or(job.map(|job| &job.definition)).and_then(|known| known.group(&placement.group));
+        added.add(&Usage::of(&placement.resources, group));
+    }
+    for (alloc, resources) in &wanted.updates {
+        let group = view.definition_of(alloc).and_then(|known| known.group(&alloc.group));
+        added.add(&Usage::of(resources, group));
+    }
+    exhausted(entry, &usage, &added).map_or(Ok(()), |dimension| Err(Rejection::Exhausted(dimension)))
+}
+
+fn exhausted(entry: &crate::snapshot::NodeEntry, usage: &Usage, added: &Usage) -> Option<String> {
+    let node = &entry.node;
+    let mut total = usage.clone();
+    total.add(added);
+    let collides = |at: usize, (ip, port): &(IpAddr, u16)| {
+        let others = usage.ports.iter().chain(&added.ports[..at]);
+        others.into_iter().any(|(other, held)| held == port && crate::usage::overlaps(*ip, *other))
+    };
+    if let Some((_, (_, port))) = added.ports.iter().enumerate().find(|(at, port)| collides(*at, port)) {
+        return Some(format!("network: port {port} is taken"));
+    }
+    if added.cores.iter().enumerate().any(|(at, core)| usage.cores.contains(core) || added.cores[..at].contains(core)) {
+        return Some("cores".to_owned());
+    }
+    let twice = |at: usize, device: &crate::usage::DeviceKey| {
+        usage.devices.contains(device) || added.devices[..at].contains(device)
+    };
+    if added.devices.iter().enumerate().any(|(at, device)| twice(at, device)) {
+        return Some("devices: no devices left".to_owned());
+    }
+    if node.max_allocs.is_some_and(|most| total.n_allocs > most) {
+        return Some("maxAllocs".to_owned());
+    }
+    fit::exhausted(node.allocatable, usage.amounts, added.amounts).map(str::to_owned)
+}

@@ -1,0 +1,171 @@
+//! Whether a node has the volumes that a group mounts (`spec/scheduler.md` 4.5).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use drover_api::client_node::HostVolume;
+use drover_api::csi_volume::{AccessMode, AttachmentMode, ClaimMode};
+use drover_api::volume_request::{RequestAccessMode, VolumeRequest, VolumeType};
+use drover_api::{CSIVolume, group::Group};
+
+use super::Wanted;
+use crate::ids::ObjectKey;
+use crate::scheduler::place::proposed::Proposed;
+use crate::snapshot::NodeEntry;
+
+/// Whether a request is for a CSI volume.
+pub(super) fn is_csi(request: &VolumeRequest) -> bool {
+    request.r#type == VolumeType::Csi
+}
+
+/// The id of the volume that a slot gets: with volumes of each slot's own, the slot is part of it.
+pub(crate) fn source(request: &VolumeRequest, index: i64) -> String {
+    if request.per_alloc { format!("{}[{index}]", request.source) } else { request.source.clone() }
+}
+
+/// The key of the first volume rule that a node breaks.
+pub(super) fn missing(wanted: Wanted<'_>, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<String> {
+    let host = wanted.group.volumes.iter().filter(|request| !is_csi(request));
+    for request in host {
+        let source = source(request, index);
+        let known = entry.node.host_volumes.get(&source);
+        let suits = known.is_some_and(|volume| {
+            suits(volume, request) && !has_other_writer(wanted, volume, request, entry, proposed, &source)
+        });
+        if !suits {
+            return Some("missingHostVolumes".to_owned());
+        }
+    }
+    missing_csi(wanted, entry, proposed, index)
+}
+
+fn suits(volume: &HostVolume, request: &VolumeRequest) -> bool {
+    let is_writable = request.read_only || !volume.read_only;
+    if volume.id.is_empty() {
+        return is_writable && !request.sticky;
+    }
+    let (access, attachment) = (access_mode(request), request.attachment_mode.unwrap_or(AttachmentMode::FileSystem));
+    let is_offered =
+        volume.capabilities.iter().any(|one| one.access_mode == access && one.attachment_mode == attachment);
+    is_writable && is_offered && volume.ready == Some(true)
+}
+
+/// How a group uses a host volume, where it does not say.
+fn access_mode(request: &VolumeRequest) -> RequestAccessMode {
+    let unsaid =
+        if request.read_only { RequestAccessMode::SingleNodeReader } else { RequestAccessMode::SingleNodeWriter };
+    request.access_mode.unwrap_or(unsaid)
+}
+
+/// Whether a volume for one writer has that one already.
+fn has_other_writer(
+    wanted: Wanted<'_>,
+    volume: &HostVolume,
+    request: &VolumeRequest,
+    entry: &NodeEntry,
+    proposed: &Proposed<'_>,
+    source_id: &str,
+) -> bool {
+    let is_exclusive = !volume.id.is_empty()
+        && !request.read_only
+        && access_mode(request) == RequestAccessMode::SingleNodeSingleWriter;
+    let writes = |group: &Group, index: i64| {
+        let requests = group.volumes.iter().filter(|one| !is_csi(one) && !one.read_only);
+        requests.into_iter().any(|one| source(one, index) == source_id)
+    };
+    is_exclusive && proposed.any_on(&entry.node.name, wanted, writes)
+}
+
+fn missing_csi(wanted: Wanted<'_>, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<String> {
+    let requests: Vec<_> = wanted.group.volumes.iter().filter(|request| is_csi(request)).collect();
+    if requests.is_empty() {
+        return None;
+    }
+    let view = proposed.view();
+    let find = |id: &str| view.volume(&ObjectKey::new(wanted.job.namespace.clone(), id));
+    let ids: Vec<String> = requests.iter().map(|request| source(request, index)).collect();
+    let unknown: Vec<&str> = ids.iter().filter(|id| find(id).is_none()).map(String::as_str).collect();
+    if !unknown.is_empty() {
+        return Some(format!("csiVolumeNotFound:{}", unknown.join(",")));
+    }
+    requests.iter().zip(&ids).find_map(|(request, id)| {
+        let volume = find(id)?;
+        plugin_failure(volume, id, wanted, entry, proposed)
+            .or_else(|| topology_failure(volume, entry))
+            .or_else(|| claim_failure(volume, id, request, wanted, proposed))
+    })
+}
+
+fn plugin_failure(
+    volume: &CSIVolume,
+    id: &str,
+    wanted: Wanted<'_>,
+    entry: &NodeEntry,
+    proposed: &Proposed<'_>,
+) -> Option<String> {
+    let (plugin, node) = (&volume.spec.plugin_id, &entry.node.name);
+    let Some(info) = entry.node.csi.get(plugin).filter(|info| info.node) else {
+        return Some(format!("csiPluginMissing:{plugin}:{node}"));
+    };
+    if !info.healthy {
+        return Some(format!("csiPluginUnhealthy:{plugin}:{node}"));
+    }
+    if info.max_volumes <= 0 {
+        return None;
+    }
+    let mut mounted = BTreeSet::new();
+    proposed.each_on(node, wanted, |namespace, group, index| {
+        for request in group.volumes.iter().filter(|request| is_csi(request)) {
+            let other = source(request, index);
+            let key = ObjectKey::new(Arc::clone(&namespace), other.clone());
+            if proposed.view().volume(&key).is_some_and(|other| other.spec.plugin_id == *plugin) {
+                mounted.insert((key.namespace, other));
+            }
+        }
+    });
+    let is_there = mounted.iter().any(|(namespace, known)| **namespace == *wanted.job.namespace && known == id);
+    let n = i64::try_from(mounted.len()).unwrap_or(i64::MAX);
+    (!is_there && n >= info.max_volumes).then(|| format!("csiPluginMaxVolumes:{plugin}:{node}"))
+}
+
+fn topology_failure(volume: &CSIVolume, entry: &NodeEntry) -> Option<String> {
+    let topologies = &volume.status.as_ref()?.topologies;
+    let own = &entry.node.csi.get(&volume.spec.plugin_id)?.topology;
+    let matches = |segments: &std::collections::BTreeMap<String, String>| {
+        segments.iter().all(|(key, value)| own.get(key) == Some(value))
+    };
+    let suits = topologies.is_empty() || topologies.iter().any(|topology| matches(&topology.segments));
+    (!suits).then(|| "csiTopology".to_owned())
+}
+
+fn claim_failure(
+    volume: &CSIVolume,
+    id: &str,
+    request: &VolumeRequest,
+    wanted: Wanted<'_>,
+    proposed: &Proposed<'_>,
+) -> Option<String> {
+    let status = volume.status.clone().unwrap_or_default();
+    let can_read = status.schedulable && status.resource_exhausted.is_none();
+    if request.read_only {
+        return (!can_read).then(|| format!("csiNoRead:{id}"));
+    }
+    let writes = |mode: AccessMode| !matches!(mode, AccessMode::SingleNodeReaderOnly | AccessMode::MultiNodeReaderOnly);
+    let can_write = match status.access_mode {
+        Some(mode) => writes(mode),
+        None => volume.spec.capabilities.iter().any(|capability| writes(capability.access_mode)),
+    };
+    if !can_read || !can_write {
+        return Some(format!("csiNoWrite:{id}"));
+    }
+    if status.access_mode.is_none_or(|mode| mode == AccessMode::MultiNodeMultiWriter) {
+        return None;
+    }
+    let holders = || status.claims.iter().filter(|claim| claim.mode == ClaimMode::Write);
+    let holder = |name: &str| proposed.view().alloc(&ObjectKey::new(wanted.job.namespace.clone(), name));
+    if let Some(past) = holders().find(|claim| holder(&claim.allocation).is_none()) {
+        return Some(format!("csiInUseGCd:{id}:{}", past.allocation));
+    }
+    let is_other = |name: &str| holder(name).is_some_and(|holder| holder.job != *wanted.job);
+    holders().any(|claim| is_other(&claim.allocation)).then(|| format!("csiInUse:{id}"))
+}

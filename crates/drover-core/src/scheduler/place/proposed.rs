@@ -1,0 +1,165 @@
+//! The cluster as it will be: what is stored, less what the plan ends, plus what it places.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use drover_api::allocation::AllocatedResources;
+use drover_api::group::Group;
+
+use crate::ids::{AllocKey, JobKey, NodeName};
+use crate::model::Alloc;
+use crate::scheduler::feasible::Wanted;
+use crate::snapshot::{ClusterView, NodeEntry};
+use crate::usage::Usage;
+
+/// What a plan makes of the cluster so far.
+#[derive(Debug)]
+pub struct Proposed<'a> {
+    view: &'a ClusterView,
+    job: &'a JobKey,
+    changed: HashMap<NodeName, Usage>,
+    ended: HashSet<AllocKey>,
+    placed: HashMap<NodeName, Vec<(Arc<str>, i64)>>,
+    /// How many allocations of each group of the job are on a node.
+    own: HashMap<NodeName, BTreeMap<Arc<str>, i64>>,
+    /// How many of a job's group are evicted.
+    evicted: BTreeMap<(JobKey, String), i64>,
+}
+
+impl<'a> Proposed<'a> {
+    /// The cluster as it is. O(allocations of the job).
+    pub fn new(view: &'a ClusterView, job: &'a JobKey) -> Self {
+        let mut own: HashMap<NodeName, BTreeMap<Arc<str>, i64>> = HashMap::new();
+        let mut names: BTreeMap<&str, Arc<str>> = BTreeMap::new();
+        for alloc in view.allocs_of_job(job).filter(|alloc| alloc.holds_room()) {
+            let name = names.entry(&alloc.group).or_insert_with(|| Arc::from(alloc.group.as_str()));
+            *own.entry(alloc.node.clone()).or_default().entry(Arc::clone(name)).or_default() += 1;
+        }
+        Self {
+            view,
+            job,
+            changed: HashMap::new(),
+            ended: HashSet::new(),
+            placed: HashMap::new(),
+            own,
+            evicted: BTreeMap::new(),
+        }
+    }
+
+    /// The cluster as it is stored.
+    pub fn view(&self) -> &'a ClusterView {
+        self.view
+    }
+
+    /// What is in use on a node.
+    pub fn usage<'s>(&'s self, entry: &'s NodeEntry) -> &'s Usage {
+        if self.changed.is_empty() {
+            return &entry.usage;
+        }
+        self.changed.get(&entry.node.name).unwrap_or(&entry.usage)
+    }
+
+    /// Whether an allocation is stored and is not ended by the plan.
+    pub fn stays(&self, alloc: &Alloc) -> bool {
+        alloc.holds_room() && !self.ended.contains(&alloc.key)
+    }
+
+    /// How many allocations of each group of the job are on a node, node by node.
+    pub fn own(&self) -> impl Iterator<Item = (&NodeName, &BTreeMap<Arc<str>, i64>)> {
+        self.own.iter()
+    }
+
+    /// How many allocations of a group of the job, and of all its groups, are on a node.
+    pub fn own_on(&self, entry: &NodeEntry, group: &str) -> (i64, i64) {
+        if self.own.is_empty() {
+            return (0, 0);
+        }
+        let groups = self.own.get(&entry.node.name);
+        groups.map_or((0, 0), |groups| (groups.get(group).copied().unwrap_or(0), groups.values().sum()))
+    }
+
+    /// How many allocations of a job's group the plan evicts.
+    pub fn evicted(&self, alloc: &Alloc) -> i64 {
+        self.evicted.get(&(alloc.job.clone(), alloc.group.clone())).copied().unwrap_or(0)
+    }
+
+    /// Takes an allocation out.
+    pub fn end(&mut self, alloc: &Alloc) {
+        if !alloc.holds_room() || !self.ended.insert(alloc.key.clone()) {
+            return;
+        }
+        let held = self.view.held_by(alloc);
+        if let Some(usage) = self.usage_mut(&alloc.node) {
+            usage.remove(&held);
+        }
+        self.count(&alloc.job, &alloc.node, &alloc.group, -1);
+    }
+
+    /// Puts an allocation back that was taken out.
+    pub fn keep(&mut self, alloc: &Alloc) {
+        if !self.ended.remove(&alloc.key) {
+            return;
+        }
+        let held = self.view.held_by(alloc);
+        if let Some(usage) = self.usage_mut(&alloc.node) {
+            usage.add(&held);
+        }
+        self.count(&alloc.job, &alloc.node, &alloc.group, 1);
+    }
+
+    /// Takes an allocation out for another one.
+    pub fn evict(&mut self, alloc: &Alloc) {
+        self.end(alloc);
+        *self.evicted.entry((alloc.job.clone(), alloc.group.clone())).or_default() += 1;
+    }
+
+    /// Adds an allocation of the job.
+    pub fn place(&mut self, node: &NodeName, group: &Group, index: i64, resources: &AllocatedResources) {
+        let held = Usage::of(resources, Some(group));
+        if let Some(usage) = self.usage_mut(node) {
+            usage.add(&held);
+        }
+        self.placed.entry(node.clone()).or_default().push((Arc::from(group.name.as_str()), index));
+        self.count(self.job, node, &group.name, 1);
+    }
+
+    /// Calls with namespace, group and slot of each allocation that will be on a node.
+    pub fn each_on(&self, node: &NodeName, wanted: Wanted<'_>, mut call: impl FnMut(Arc<str>, &Group, i64)) {
+        for alloc in self.view.allocs_on_node(node).filter(|alloc| self.stays(alloc)) {
+            if let Some(group) = self.view.definition_of(alloc).and_then(|known| known.group(&alloc.group)) {
+                call(Arc::clone(&alloc.job.namespace), group, alloc.index);
+            }
+        }
+        for (name, index) in self.placed.get(node).into_iter().flatten() {
+            if let Some(group) = wanted.definition.group(name) {
+                call(Arc::clone(&wanted.job.namespace), group, *index);
+            }
+        }
+    }
+
+    /// Whether one of the allocations that will be on a node satisfies a condition on its group and slot.
+    pub fn any_on(&self, node: &NodeName, wanted: Wanted<'_>, holds: impl Fn(&Group, i64) -> bool) -> bool {
+        let mut found = false;
+        self.each_on(node, wanted, |_, group, index| found |= holds(group, index));
+        found
+    }
+
+    fn usage_mut(&mut self, node: &NodeName) -> Option<&mut Usage> {
+        if !self.changed.contains_key(node) {
+            let stored = self.view.node_entry(node)?.usage.clone();
+            self.changed.insert(node.clone(), stored);
+        }
+        self.changed.get_mut(node)
+    }
+
+    fn count(&mut self, job: &JobKey, node: &NodeName, group: &str, by: i64) {
+        if job != self.job {
+            return;
+        }
+        let groups = self.own.entry(node.clone()).or_default();
+        match groups.get_mut(group) {
+            Some(n) => *n += by,
+            None => drop(groups.insert(Arc::from(group), by)),
+        }
+    }
+}

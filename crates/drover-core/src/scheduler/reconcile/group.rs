@@ -1,0 +1,735 @@
+//! The steps of 3.1 for one group of a service or batch job.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use drover_api::GoDuration;
+use drover_api::allocation::{ClientStatus, FollowUp};
+use drover_api::deployment::GroupState;
+use drover_api::group::Group;
+use drover_api::job::{EvalTrigger, JobType};
+use drover_api::policy::Update;
+use jiff::{SignedDuration, Timestamp};
+
+use super::names::Names;
+use super::sort::{self, Allocs, Due, Rules, Sorted};
+use super::{Currency, Fits, GroupOutcome, Missing, Rollout, currency, reconnect, size};
+use crate::ids::AllocKey;
+use crate::model::{Alloc, Deployment, Job};
+use crate::scheduler::plan::{AttributeUpdate, Disconnect, Evaluation, Stop, StopReason};
+use crate::scheduler::reschedule;
+use crate::snapshot::ClusterView;
+
+/// Events that are due within this span share one evaluation.
+const BATCH: SignedDuration = SignedDuration::from_secs(5);
+/// The least time a node that lost its server gets to kill tasks.
+const KILL_TIME: GoDuration = GoDuration::from_secs(5);
+
+/// Decides for one group of a job that is to run.
+pub(super) fn decide(
+    view: &ClusterView,
+    job: &Job,
+    group: &Group,
+    rollout: Rollout<'_>,
+    eval: &Evaluation,
+    allocs: Allocs,
+    fits: &mut Fits<'_>,
+) -> GroupOutcome {
+    let count = job.counts.get(&group.name).copied().unwrap_or(group.count);
+    if count == 0 {
+        return super::stop_all(view, &allocs, eval);
+    }
+    let state = rollout.current.and_then(|current| current.groups.get(&group.name)).cloned();
+    let mut pass = Pass {
+        view,
+        job,
+        group,
+        rollout,
+        eval,
+        count,
+        is_new_state: state.is_none(),
+        state: state.unwrap_or_else(|| new_state(group)),
+        canaries: BTreeSet::new(),
+        delays_placement: false,
+        out: GroupOutcome::default(),
+    };
+    pass.run(allocs, fits);
+    pass.out
+}
+
+/// Where a group stands in a deployment that does not know it yet.
+fn new_state(group: &Group) -> GroupState {
+    let update = group.update.as_ref();
+    GroupState {
+        auto_revert: update.and_then(|update| update.auto_revert).unwrap_or(false),
+        auto_promote: update.and_then(|update| update.auto_promote).unwrap_or(false),
+        progress_deadline: update.and_then(|update| update.progress_deadline).unwrap_or_default(),
+        ..GroupState::default()
+    }
+}
+
+struct Pass<'a> {
+    view: &'a ClusterView,
+    job: &'a Job,
+    group: &'a Group,
+    rollout: Rollout<'a>,
+    eval: &'a Evaluation,
+    count: i64,
+    /// Where the group stands in the deployment; a new state if that does not know it.
+    state: GroupState,
+    is_new_state: bool,
+    /// Live canaries of the current deployment.
+    canaries: BTreeSet<AllocKey>,
+    /// Whether a lost allocation's replacement must wait until its node has stopped it by itself.
+    delays_placement: bool,
+    out: GroupOutcome,
+}
+
+/// Allocations that fill slots, once it is known what each is.
+#[derive(Default)]
+struct Holders {
+    untainted: Allocs,
+    migrating: Allocs,
+    lost: Allocs,
+    /// Are replaced now; those of `disconnecting` keep running where they are.
+    due: Allocs,
+    disconnecting: BTreeSet<AllocKey>,
+    destructive: Allocs,
+}
+
+impl Pass<'_> {
+    fn run(&mut self, allocs: Allocs, fits: &mut Fits<'_>) {
+        self.delays_placement = allocs.iter().any(|alloc| self.waits_for_its_node(alloc));
+        let live = self.without_past(allocs.clone());
+        let live = self.end_canaries(live);
+        let mut holders = self.classify(live, &allocs);
+        let mut names = Names::new(
+            holders.untainted.iter().chain(&holders.migrating).chain(&holders.due).chain(&holders.lost),
+            self.count,
+        );
+        self.stop_surplus(&mut holders, &mut names);
+        self.find_updates(&mut holders, fits);
+        let is_new_total = self.is_new_state;
+        if is_new_total {
+            self.state.desired_total = size(holders.destructive.len() + self.out.in_place.len());
+        }
+        if self.is_canarying() {
+            holders.untainted.retain(|alloc| !self.canaries.contains(&alloc.key));
+        }
+        let needs_canaries = self.place_canaries(&holders, &names);
+        let limit = self.limit(&holders);
+        let missing = self.missing(&holders, &mut names);
+        if is_new_total {
+            self.state.desired_total += size(missing.len());
+        }
+        self.place(missing, &holders, limit);
+        self.migrate(&holders, &mut names);
+        self.truncate();
+        self.enter_deployment(&allocs, &holders);
+        let is_idle = self.out.missing.is_empty()
+            && self.out.in_place.is_empty()
+            && holders.destructive.is_empty()
+            && holders.migrating.is_empty()
+            && holders.due.is_empty()
+            && self.out.desired.reschedule_later == 0
+            && !needs_canaries;
+        self.out.is_complete = is_idle && self.is_healthy(&allocs);
+        // Destructive updates come first: their room is the surest.
+        self.out.missing.sort_by_key(|missing| !missing.is_destructive);
+    }
+
+    fn is_batch(&self) -> bool {
+        self.job.definition.job_type() == JobType::Batch
+    }
+
+    /// The update block, unless it is empty.
+    fn update(&self) -> Option<&Update> {
+        self.group.update.as_ref().filter(|update| update.max_parallel.unwrap_or(0) > 0)
+    }
+
+    fn is_canarying(&self) -> bool {
+        self.state.desired_canaries != 0 && !self.state.promoted
+    }
+
+    fn deployment_name(&self) -> Option<&str> {
+        self.rollout.current.map(|current| &*current.key.name)
+    }
+
+    /// Whether an allocation was lost whose node stops it by itself, and may not have done so yet.
+    fn waits_for_its_node(&self, alloc: &Alloc) -> bool {
+        alloc.client == ClientStatus::Lost
+            && alloc.follow_up.as_ref().is_some_and(|follow_up| follow_up.at > self.eval.now)
+    }
+
+    /// Steps 1 and 4: what no longer counts.
+    fn without_past(&mut self, allocs: Allocs) -> Allocs {
+        let is_batch = self.is_batch();
+        let mut live = Vec::with_capacity(allocs.len());
+        for alloc in allocs {
+            let is_dropped =
+                alloc.is_server_terminal() && (!is_batch || alloc.transition.reschedule || alloc.is_deleting);
+            let is_old =
+                is_batch && alloc.is_terminal() && !currency::is_of_this_job(self.view, self.job, self.group, &alloc);
+            match (is_old, is_dropped) {
+                (true, _) if !alloc.is_deleting => self.out.desired.ignore += 1,
+                (_, true) => {}
+                _ => live.push(alloc),
+            }
+        }
+        live
+    }
+
+    /// Step 5: canaries of deployments that are over end; those of the current one are found.
+    fn end_canaries(&mut self, live: Allocs) -> Allocs {
+        let is_of = |deployment: &Deployment, alloc: &Alloc| {
+            let state = deployment.groups.get(&self.group.name);
+            let is_listed =
+                state.is_some_and(|state| state.placed_canaries.iter().any(|name| **name == *alloc.key.name));
+            let is_own = alloc.canary && alloc.deployment.as_deref() == Some(&*deployment.key.name);
+            (is_listed || is_own, state.is_some_and(|state| state.promoted))
+        };
+        let over = [self.rollout.old, self.rollout.current.filter(|_| self.rollout.is_failed())];
+        let (mut kept, mut canaries) = (Vec::with_capacity(live.len()), BTreeSet::new());
+        for alloc in live {
+            let is_unwanted = over.iter().flatten().any(|deployment| is_of(deployment, &alloc) == (true, false))
+                && !alloc.is_terminal();
+            if is_unwanted {
+                self.out.stops.push(Stop::new(&alloc, StopReason::NotNeeded));
+                self.out.desired.stop += 1;
+                continue;
+            }
+            if self.rollout.current.is_some_and(|current| is_of(current, &alloc).0) {
+                canaries.insert(alloc.key.clone());
+            }
+            kept.push(alloc);
+        }
+        self.canaries = canaries;
+        kept
+    }
+
+    /// Steps 6 to 12.
+    fn classify(&mut self, live: Allocs, all: &[Arc<Alloc>]) -> Holders {
+        let mut sorted = Sorted::new(self.view, live, self.eval.now);
+        self.out.desired.ignore += size(sorted.ignored.len());
+        self.replace_canaries(&mut sorted);
+        let rules = Rules {
+            view: self.view,
+            job: self.job,
+            group: self.group,
+            eval: self.eval,
+            deployment: self.rollout.current,
+            is_disconnecting: false,
+        };
+        let mut due = sort::due(rules, std::mem::take(&mut sorted.untainted));
+        let wished = sort::due(rules, sorted.migrating.clone());
+        due.now.extend(wished.now);
+        self.reconnect(std::mem::take(&mut sorted.reconnecting), &mut due, &mut sorted, all);
+        sorted.lost.append(&mut sorted.expiring);
+        let cut_off: BTreeSet<AllocKey> = sorted.disconnecting.iter().map(|alloc| alloc.key.clone()).collect();
+        let is_cut_off_now = !cut_off.is_empty();
+        let cut = sort::due(Rules { is_disconnecting: true, ..rules }, std::mem::take(&mut sorted.disconnecting));
+        let later: Vec<_> = due.later.into_iter().chain(cut.later).collect();
+        self.cut_off(cut.untainted.iter().chain(&cut.now), &later);
+        due.now.extend(cut.now);
+        due.untainted.extend(cut.untainted);
+        if is_cut_off_now {
+            self.out.desired.reschedule_now = size(due.now.len());
+        }
+        self.plan_later(&later);
+        self.renew_timeouts(&due.untainted);
+        Holders {
+            untainted: due.untainted,
+            migrating: sorted.migrating,
+            lost: sorted.lost,
+            due: due.now,
+            disconnecting: cut_off,
+            destructive: Vec::new(),
+        }
+    }
+
+    /// A canary that moves or is lost is replaced as a canary, by the ordinary count of canaries.
+    fn replace_canaries(&mut self, sorted: &mut Sorted) {
+        let canaries = &mut self.canaries;
+        let mut stops = Vec::new();
+        let is_promoted = self.state.promoted;
+        sorted.migrating.retain(|alloc| {
+            let is_canary = !is_promoted && canaries.remove(&alloc.key);
+            if is_canary {
+                stops.push(Stop::new(alloc, StopReason::Migrating));
+            }
+            !is_canary
+        });
+        sorted.lost.retain(|alloc| {
+            let is_canary = !is_promoted && canaries.remove(&alloc.key);
+            if is_canary {
+                stops.push(Stop::lost(alloc));
+            }
+            !is_canary
+        });
+        canaries.retain(|key| !sorted.ignored.iter().any(|alloc| alloc.key == *key));
+        self.out.stops.extend(stops);
+    }
+
+    /// Step 8.
+    fn reconnect(&mut self, back: Allocs, due: &mut Due, sorted: &mut Sorted, all: &[Arc<Alloc>]) {
+        if back.is_empty() {
+            return;
+        }
+        let is_outdated = |alloc: &Alloc| {
+            let is_older = alloc.job_uid != self.job.uid || alloc.job_version < self.job.version;
+            is_older && currency(self.view, self.job, self.group, alloc) != Currency::Current
+        };
+        let outcome = reconnect::decide(self.view, self.job, self.group, back, is_outdated);
+        let stopped: BTreeSet<&AllocKey> = outcome.stops.iter().map(|stop| &stop.alloc.key).collect();
+        for list in
+            [&mut due.untainted, &mut due.now, &mut sorted.migrating, &mut sorted.lost, &mut sorted.disconnecting]
+        {
+            list.retain(|alloc| !stopped.contains(&alloc.key));
+        }
+        due.later.retain(|(_, alloc)| !stopped.contains(&alloc.key));
+        let known: BTreeSet<&AllocKey> = all.iter().map(|alloc| &alloc.key).collect();
+        self.out.desired.stop += size(outcome.stops.iter().filter(|stop| known.contains(&stop.alloc.key)).count());
+        self.out.desired.reconnect += size(outcome.kept.len());
+        due.untainted.extend(outcome.kept.iter().cloned());
+        self.out.reconnects = outcome.kept;
+        self.out.stops.extend(outcome.stops);
+    }
+
+    /// Step 10: allocations become `unknown`, and get the time at which they count as lost.
+    fn cut_off<'a>(&mut self, allocs: impl Iterator<Item = &'a Arc<Alloc>>, later: &[(Timestamp, Arc<Alloc>)]) {
+        let mut expiries: Vec<(Timestamp, Arc<Alloc>)> = allocs
+            .map(|alloc| {
+                let window = sort::lost_after(self.view, alloc);
+                (reschedule::after(self.eval.now, window), Arc::clone(alloc))
+            })
+            .collect();
+        expiries.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
+        self.out.desired.disconnect = size(expiries.len());
+        let mut last: Option<FollowUp> = None;
+        for (at, alloc) in expiries {
+            // A window of zero has no end of its own: its node is down, and it comes back or it does not.
+            let expiry = (at > self.eval.now)
+                .then(|| batched(&mut last, &mut self.out.follow_ups, EvalTrigger::MaxDisconnectTimeout, at));
+            let replaced_at = later.iter().find(|(_, known)| known.key == alloc.key).map(|(at, _)| *at);
+            let follow_up = match (replaced_at, expiry) {
+                (Some(at), Some(expiry)) if at < expiry.at => {
+                    Some(FollowUp { trigger: EvalTrigger::AllocReschedule, at })
+                }
+                (_, expiry) => expiry,
+            };
+            self.out.disconnects.push(Disconnect { alloc, follow_up });
+        }
+    }
+
+    /// An `unknown` allocation whose awaited evaluation has passed waits for its expiry next.
+    fn renew_timeouts(&mut self, untainted: &[Arc<Alloc>]) {
+        let mut last = None;
+        for alloc in untainted.iter().filter(|alloc| alloc.client == ClientStatus::Unknown) {
+            let is_waiting = alloc.follow_up.as_ref().is_some_and(|awaited| awaited.at > self.eval.now);
+            let expiry = sort::expires_at(self.view, alloc);
+            if is_waiting || expiry <= self.eval.now || sort::lost_after(self.view, alloc) <= GoDuration::ZERO {
+                continue;
+            }
+            let follow_up = batched(&mut last, &mut self.out.follow_ups, EvalTrigger::MaxDisconnectTimeout, expiry);
+            self.out.attributes.push(AttributeUpdate {
+                alloc: alloc.key.clone(),
+                follow_up: Some(follow_up),
+                last_reschedule: None,
+            });
+        }
+    }
+
+    /// Step 12: evaluations for later reschedules, and notes on the allocations that wait for them.
+    fn plan_later(&mut self, later: &[(Timestamp, Arc<Alloc>)]) {
+        let mut sorted: Vec<_> = later.to_vec();
+        sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
+        self.out.desired.reschedule_later = size(sorted.len());
+        let (mut last, mut trigger) = (None, EvalTrigger::AllocReschedule);
+        for (at, alloc) in sorted {
+            let before = last.clone();
+            let follow_up = batched(&mut last, &mut self.out.follow_ups, trigger, at);
+            if before.as_ref() != Some(&follow_up) {
+                trigger = EvalTrigger::AllocFailure;
+            }
+            let is_cut_off = self.out.disconnects.iter().any(|disconnect| disconnect.alloc.key == alloc.key);
+            if !is_cut_off && alloc.follow_up.as_ref() != Some(&follow_up) {
+                self.out.attributes.push(AttributeUpdate {
+                    alloc: alloc.key.clone(),
+                    follow_up: Some(follow_up),
+                    last_reschedule: None,
+                });
+            }
+        }
+    }
+
+    /// Step 14: lost ones, then what is above the count.
+    fn stop_surplus(&mut self, holders: &mut Holders, names: &mut Names) {
+        for alloc in &holders.lost {
+            self.out.stops.push(self.lost(alloc));
+            self.out.desired.stop += 1;
+        }
+        let delays: Vec<FollowUp> = self.out.stops.iter().filter_map(|stop| stop.follow_up.clone()).collect();
+        self.delays_placement |= !delays.is_empty();
+        for delay in delays {
+            if !self.out.follow_ups.contains(&delay) {
+                self.out.follow_ups.push(delay);
+            }
+        }
+        let is_canarying = self.is_canarying();
+        let is_hidden = |alloc: &Arc<Alloc>| is_canarying && self.canaries.contains(&alloc.key);
+        let known = holders.untainted.iter().filter(|alloc| alloc.client != ClientStatus::Unknown && !is_hidden(alloc));
+        let due = holders.due.iter().filter(|alloc| !holders.migrating.iter().any(|moving| moving.key == alloc.key));
+        let mut remove = size(known.count() + holders.migrating.len() + due.count()) - self.count;
+        let mut surplus: Allocs = Vec::new();
+        if remove > 0 && !is_canarying && !self.canaries.is_empty() {
+            let promoted: BTreeSet<i64> = holders
+                .untainted
+                .iter()
+                .filter(|alloc| self.canaries.contains(&alloc.key))
+                .map(|alloc| alloc.index)
+                .collect();
+            let canaries = &self.canaries;
+            take(&mut holders.untainted, &mut surplus, &mut remove, |alloc| {
+                !canaries.contains(&alloc.key) && promoted.contains(&alloc.index) && !alloc.is_server_terminal()
+            });
+        }
+        by_highest_slot(&mut holders.migrating);
+        take(&mut holders.migrating, &mut surplus, &mut remove, |_| true);
+        let mut rest: Allocs = holders.untainted.iter().chain(&holders.due).cloned().collect();
+        by_highest_slot(&mut rest);
+        take(&mut rest, &mut surplus, &mut remove, |alloc| !alloc.is_server_terminal() && !is_hidden(alloc));
+        let gone: BTreeSet<&AllocKey> = surplus.iter().map(|alloc| &alloc.key).collect();
+        holders.untainted.retain(|alloc| !gone.contains(&alloc.key));
+        holders.due.retain(|alloc| !gone.contains(&alloc.key));
+        self.out.attributes.retain(|update| !gone.contains(&update.alloc));
+        holders.untainted.sort_by_key(|alloc| alloc.index);
+        holders.migrating.sort_by_key(|alloc| alloc.index);
+        holders.due.sort_by_key(|alloc| alloc.index);
+        self.out.desired.stop += size(surplus.len());
+        for alloc in &surplus {
+            names.release(alloc.index);
+            self.out.stops.push(Stop::new(alloc, StopReason::NotNeeded));
+        }
+    }
+
+    /// The stop of a lost allocation. Where its node stops it by itself, the replacement comes when that is surely done.
+    fn lost(&self, alloc: &Arc<Alloc>) -> Stop {
+        let stop = Stop::lost(alloc);
+        let definition = self.view.definition_of(alloc).unwrap_or(&self.job.definition);
+        let own = definition.group(&alloc.group);
+        let Some(wait) = own.and_then(|group| group.disconnect.as_ref()?.stop_on_client_after) else { return stop };
+        let longest = own.iter().flat_map(|group| &group.tasks).map(|task| task.kill_timeout).max().unwrap_or_default();
+        let lost_at = alloc.states.iter().find(|(status, _)| *status == ClientStatus::Lost).map(|(_, at)| *at);
+        let ready =
+            reschedule::after(reschedule::after(lost_at.unwrap_or(self.eval.now), wait), longest.max(KILL_TIME));
+        if wait <= GoDuration::ZERO || ready <= self.eval.now {
+            return stop;
+        }
+        Stop { follow_up: Some(FollowUp { trigger: EvalTrigger::AllocFailure, at: ready }), ..stop }
+    }
+
+    /// Step 15.
+    fn find_updates(&mut self, holders: &mut Holders, fits: &mut Fits<'_>) {
+        let mut kept = Vec::with_capacity(holders.untainted.len());
+        for alloc in std::mem::take(&mut holders.untainted) {
+            match currency(self.view, self.job, self.group, &alloc) {
+                Currency::Current => {
+                    self.out.desired.ignore += 1;
+                    kept.push(alloc);
+                }
+                Currency::Destructive if !alloc.is_terminal() => holders.destructive.push(alloc),
+                Currency::Destructive | Currency::InPlace { .. } if alloc.is_terminal() => {
+                    self.out.desired.ignore += 1;
+                    kept.push(alloc);
+                }
+                Currency::Destructive => {}
+                Currency::InPlace { needs_room } => match fits(self.group, &alloc, needs_room) {
+                    Some(resources) => {
+                        self.out.desired.in_place_update += 1;
+                        self.out.in_place.push((Arc::clone(&alloc), resources));
+                        kept.push(alloc);
+                    }
+                    None => holders.destructive.push(alloc),
+                },
+            }
+        }
+        holders.untainted = kept;
+    }
+
+    /// Step 16. Says whether canaries are still to be placed.
+    fn place_canaries(&mut self, holders: &Holders, names: &Names) -> bool {
+        let wanted = self.update().and_then(|update| update.canary).unwrap_or(0);
+        let missing = wanted - size(self.canaries.len());
+        if holders.destructive.is_empty() || missing <= 0 || self.state.promoted {
+            return false;
+        }
+        self.state.desired_canaries = wanted;
+        if self.rollout.is_paused() || self.rollout.is_failed() {
+            return true;
+        }
+        let existing: BTreeSet<i64> = holders
+            .untainted
+            .iter()
+            .filter(|alloc| self.canaries.contains(&alloc.key))
+            .map(|alloc| alloc.index)
+            .chain(self.canary_slots())
+            .collect();
+        let slots = names.canaries(
+            usize::try_from(missing).unwrap_or(0),
+            &existing,
+            holders.destructive.iter().map(|alloc| alloc.index),
+        );
+        self.out.desired.canary += size(slots.len());
+        self.out.missing.extend(slots.into_iter().map(|index| Missing { canary: true, ..Missing::new(index, None) }));
+        true
+    }
+
+    fn canary_slots(&self) -> impl Iterator<Item = i64> + '_ {
+        self.canaries.iter().filter_map(|key| self.view.alloc(key)).map(|alloc| alloc.index)
+    }
+
+    /// Step 17 (3.10): how many may be replaced or added now.
+    fn limit(&self, holders: &Holders) -> i64 {
+        let Some(update) = self.update() else { return self.count };
+        if holders.destructive.is_empty() && holders.migrating.is_empty() {
+            return self.count;
+        }
+        let most = update.max_parallel.unwrap_or(0);
+        let Some(name) = self.deployment_name() else {
+            return if self.is_canarying() { 0 } else { most };
+        };
+        if self.rollout.is_paused() || self.rollout.is_failed() || self.is_canarying() {
+            return 0;
+        }
+        let of_deployment = holders.untainted.iter().filter(|alloc| alloc.deployment.as_deref() == Some(name));
+        let verdicts: Vec<Option<bool>> = of_deployment.map(|alloc| alloc.health_in_deployment()).collect();
+        if verdicts.contains(&Some(false)) {
+            return 0;
+        }
+        (most - size(verdicts.iter().filter(|verdict| verdict.is_none()).count())).max(0)
+    }
+
+    /// Step 18: what is missing up to the count, whether it may be placed now or not.
+    fn missing(&self, holders: &Holders, names: &mut Names) -> Vec<Missing> {
+        let mut missing = Vec::new();
+        for alloc in &holders.due {
+            let is_moving = holders.migrating.iter().any(|moving| moving.key == alloc.key);
+            let is_kept = is_moving || holders.disconnecting.contains(&alloc.key) || alloc.is_server_terminal();
+            let replaces = (!is_kept).then(|| Stop::new(alloc, StopReason::Rescheduled));
+            missing.push(Missing {
+                is_reschedule: true,
+                replaces,
+                ..Missing::new(names.inherit(alloc.index), Some(Arc::clone(alloc)))
+            });
+        }
+        // A cut-off allocation and its replacement fill one slot together.
+        let is_doubled =
+            |alloc: &&Arc<Alloc>| alloc.client == ClientStatus::Unknown && self.view.next_of(alloc).is_some();
+        let doubled = holders.untainted.iter().filter(is_doubled).count();
+        let moved_anew =
+            holders.migrating.iter().filter(|moving| holders.due.iter().any(|due| due.key == moving.key)).count();
+        let mut existing = size(
+            holders.untainted.len() - doubled + holders.destructive.len() + holders.migrating.len() - moved_anew
+                + holders.due.len(),
+        );
+        for alloc in &holders.lost {
+            if existing >= self.count {
+                break;
+            }
+            existing += 1;
+            missing.push(Missing::new(names.inherit(alloc.index), Some(Arc::clone(alloc))));
+        }
+        if existing < self.count {
+            let past = self.newest_holders();
+            while existing < self.count {
+                existing += 1;
+                let index = names.next();
+                missing.push(Missing::new(index, past.get(&index).cloned()));
+            }
+        }
+        missing
+    }
+
+    /// For each slot the newest allocation that held it and is over, so that its data and its failures are not forgotten.
+    fn newest_holders(&self) -> BTreeMap<i64, Arc<Alloc>> {
+        let mut newest: BTreeMap<i64, Arc<Alloc>> = BTreeMap::new();
+        let past = self.view.allocs_of_job(&self.job.key).filter(|alloc| {
+            alloc.is_terminal() && alloc.group == self.group.name && alloc.job_uid == self.job.uid && !alloc.canary
+        });
+        for alloc in past {
+            match newest.get_mut(&alloc.index) {
+                Some(known) if (known.created_at, &known.key) >= (alloc.created_at, &alloc.key) => {}
+                Some(known) => *known = Arc::clone(alloc),
+                None => drop(newest.insert(alloc.index, Arc::clone(alloc))),
+            }
+        }
+        newest
+    }
+
+    /// Steps 18 and 19 (3.11).
+    fn place(&mut self, missing: Vec<Missing>, holders: &Holders, limit: i64) {
+        let is_ready = !self.rollout.is_paused() && !self.rollout.is_failed() && !self.is_canarying();
+        let limit = if is_ready { limit } else { 0 };
+        if self.delays_placement {
+            // What failed ends now; what takes its place waits with all others of the group.
+            let stops: Vec<Stop> = missing.into_iter().filter_map(|missing| missing.replaces).collect();
+            self.out.desired.stop += size(stops.len());
+            self.out.stops.extend(stops);
+            return self.update_destructively(holders, limit);
+        }
+        let lost: BTreeSet<&AllocKey> = holders.lost.iter().map(|alloc| &alloc.key).collect();
+        let placed: Vec<Missing> = missing
+            .into_iter()
+            .filter(|missing| is_ready || self.may_place_meanwhile(missing, &lost))
+            .map(|missing| Missing { job_version: self.version_meanwhile(missing.previous.as_deref()), ..missing })
+            .collect();
+        self.out.desired.place += size(placed.len());
+        self.out.desired.stop += size(placed.iter().filter(|missing| missing.replaces.is_some()).count());
+        let rest = (limit - size(placed.len())).max(0);
+        self.out.missing.extend(placed);
+        self.update_destructively(holders, rest);
+    }
+
+    /// Whether a slot is filled although the roll-out stands still.
+    fn may_place_meanwhile(&self, missing: &Missing, lost: &BTreeSet<&AllocKey>) -> bool {
+        let Some(previous) = &missing.previous else { return false };
+        if lost.contains(&previous.key) {
+            return true;
+        }
+        let is_of_failed = self.rollout.is_failed() && previous.deployment.as_deref() == self.deployment_name();
+        missing.is_reschedule && !is_of_failed
+    }
+
+    /// The version that a replacement runs while canaries try the newest: the newest that was promoted or had no canaries, at
+    /// least that of the allocation before; none where that is the job's own.
+    fn version_meanwhile(&self, previous: Option<&Alloc>) -> Option<i64> {
+        if !self.is_canarying() {
+            return None;
+        }
+        let floor = previous.map_or(0, |previous| previous.job_version);
+        let is_proven = |deployment: &Deployment| {
+            let state = deployment.groups.get(&self.group.name);
+            deployment.job_uid == self.job.uid
+                && deployment.job_version >= floor
+                && state.is_some_and(|state| state.promoted || state.desired_canaries == 0)
+        };
+        let deployments = self.view.deployments_of_job(&self.job.key).filter(|one| is_proven(one));
+        let newest = deployments.map(|one| one.job_version).max();
+        let unguarded = || {
+            let update = self.view.definition_of(previous?)?.group(&self.group.name)?.update.as_ref();
+            update.is_none_or(|update| update.max_parallel.unwrap_or(0) == 0).then_some(floor)
+        };
+        newest.or_else(unguarded).filter(|version| *version != self.job.version)
+    }
+
+    fn update_destructively(&mut self, holders: &Holders, limit: i64) {
+        let limit = usize::try_from(limit).unwrap_or(0);
+        for (n, alloc) in holders.destructive.iter().enumerate() {
+            if n >= limit {
+                self.out.desired.ignore += 1;
+                self.out.held_back += 1;
+                continue;
+            }
+            self.out.desired.destructive_update += 1;
+            self.out.missing.push(Missing {
+                replaces: Some(Stop::new(alloc, StopReason::Updating)),
+                is_destructive: true,
+                ..Missing::new(alloc.index, Some(Arc::clone(alloc)))
+            });
+        }
+    }
+
+    /// Step 20: moving allocations end, and begin elsewhere under their name.
+    fn migrate(&mut self, holders: &Holders, names: &mut Names) {
+        for alloc in &holders.migrating {
+            self.out.desired.migrate += 1;
+            self.out.stops.push(Stop::new(alloc, StopReason::Migrating));
+            let is_stop_only =
+                self.is_batch() && (alloc.transition.reschedule || alloc.transition.migrate_disable_placement);
+            if !is_stop_only {
+                let job_version = self.version_meanwhile(Some(alloc));
+                let index = names.inherit(alloc.index);
+                self.out.missing.push(Missing { job_version, ..Missing::new(index, Some(Arc::clone(alloc))) });
+            }
+        }
+    }
+
+    /// Step 22: never more placements than the count, whatever came together.
+    fn truncate(&mut self) {
+        let most = usize::try_from(self.count).unwrap_or(0);
+        let ordinary = self.out.missing.iter().filter(|missing| !missing.canary && !missing.is_destructive).count();
+        if ordinary <= most {
+            return;
+        }
+        let mut left = most;
+        self.out.missing.retain(|missing| {
+            let is_counted = !missing.canary && !missing.is_destructive;
+            let is_kept = !is_counted || left > 0;
+            left -= usize::from(is_counted && is_kept);
+            is_kept
+        });
+        self.out.desired.place = self.count;
+    }
+
+    /// Step 21.
+    fn enter_deployment(&mut self, all: &[Arc<Alloc>], holders: &Holders) {
+        if self.is_batch() || !self.is_new_state || self.update().is_none() || self.state.desired_total == 0 {
+            return;
+        }
+        let is_there = |alloc: &Arc<Alloc>| currency::is_of_this_job(self.view, self.job, self.group, alloc);
+        let changes = !holders.destructive.is_empty() || !self.out.in_place.is_empty();
+        if all.iter().any(is_there) && !changes {
+            return;
+        }
+        self.out.enters = Some(self.state.clone());
+    }
+
+    /// Whether the group's part of the deployment is done as far as health goes.
+    fn is_healthy(&self, all: &[Arc<Alloc>]) -> bool {
+        let Some(name) = self.deployment_name() else { return true };
+        if self.is_new_state {
+            return true;
+        }
+        // One that was healthy and has ended since is missing.
+        let is_counted = |alloc: &&Arc<Alloc>| {
+            !alloc.is_terminal()
+                && alloc.deployment.as_deref() == Some(name)
+                && alloc.health_in_deployment() == Some(true)
+        };
+        let healthy = all.iter().filter(is_counted).count();
+        let wanted = self.state.desired_total.max(self.state.desired_canaries);
+        size(healthy) >= wanted && (self.state.desired_canaries == 0 || self.state.promoted)
+    }
+}
+
+/// Moves allocations that qualify from one list to another, at most `remove` of them.
+fn take(from: &mut Allocs, to: &mut Allocs, remove: &mut i64, qualifies: impl Fn(&Arc<Alloc>) -> bool) {
+    from.retain(|alloc| {
+        let is_taken = *remove > 0 && qualifies(alloc);
+        if is_taken {
+            *remove -= 1;
+            to.push(Arc::clone(alloc));
+        }
+        !is_taken
+    });
+}
+
+fn by_highest_slot(allocs: &mut Allocs) {
+    let rank = |alloc: &Arc<Alloc>| (-alloc.index, !alloc.is_terminal());
+    allocs.sort_by(|a, b| {
+        rank(a).cmp(&rank(b)).then_with(|| b.created_at.cmp(&a.created_at)).then_with(|| b.key.cmp(&a.key))
+    });
+}
+
+/// The evaluation at `at`, shared with the last one if that is less than 5 s before.
+fn batched(last: &mut Option<FollowUp>, all: &mut Vec<FollowUp>, trigger: EvalTrigger, at: Timestamp) -> FollowUp {
+    if let Some(open) = last.as_ref().filter(|open| at.duration_since(open.at) < BATCH) {
+        return open.clone();
+    }
+    let follow_up = FollowUp { trigger, at };
+    if !all.contains(&follow_up) {
+        all.push(follow_up.clone());
+    }
+    *last = Some(follow_up.clone());
+    follow_up
+}

@@ -1,0 +1,246 @@
+//! Cases of `spec/scheduler.md` 4: which nodes may take a group, and why others may not.
+
+use drover_api::CSIVolume;
+use drover_api::client_node::{CsiInfo, DeviceGroup, DeviceInstance};
+use drover_api::placement::{Constraint, Operand};
+
+use super::*;
+use crate::ids::ObjectKey;
+use crate::scheduler::class::NodeClass;
+use crate::scheduler::feasible;
+
+/// Why a job of one finds no place on the only node.
+fn reason(spec: &Value, only: Node) -> Option<String> {
+    let mut world = World::new(spec);
+    for n in 0..10 {
+        world.view.remove_node(&NodeName::from(format!("n-{n}")));
+    }
+    world.view.put_node(only);
+    let plan = world.plan();
+    let failed = plan.failed.get("web")?;
+    let keys: Vec<&String> = failed.constraint_filtered.keys().chain(failed.dimension_exhausted.keys()).collect();
+    Some(keys.into_iter().cloned().collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn s_113_a_driver_is_judged_by_its_state_or_else_by_its_attribute() {
+    let with_driver = |state: Option<DriverState>, attribute: Option<&str>| {
+        let mut one = node("n-0");
+        one.drivers = state.map(|state| ("mock".to_owned(), state)).into_iter().collect();
+        one.attributes.extend(attribute.map(|value| ("driver.mock".to_owned(), value.to_owned())));
+        reason(&spec(1), one)
+    };
+    let missing = Some("missingDrivers".to_owned());
+    assert_eq!(with_driver(Some(DriverState::Unhealthy), Some("1")), missing);
+    assert_eq!(with_driver(None, Some("1")), None);
+    assert_eq!(with_driver(None, Some("0")), missing);
+    assert_eq!(with_driver(None, None), missing);
+}
+
+fn volume(id: &str, change: impl Fn(&mut CSIVolume)) -> (ObjectKey, Arc<CSIVolume>) {
+    let mut object: CSIVolume = serde_json::from_value(json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": id, "namespace": "shop" },
+        "spec": { "pluginID": "ebs", "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] },
+        "status": { "schedulable": true, "phase": "available" },
+    }))
+    .unwrap();
+    change(&mut object);
+    (ObjectKey::new("shop", id), Arc::new(object))
+}
+
+fn csi_node(change: impl Fn(&mut CsiInfo)) -> Node {
+    let mut info = CsiInfo { node: true, healthy: true, ..CsiInfo::default() };
+    change(&mut info);
+    Node { csi: BTreeMap::from([("ebs".to_owned(), info)]), ..node("n-0") }
+}
+
+fn csi_spec() -> Value {
+    with(
+        spec(1),
+        "volumes",
+        json!([{ "name": "data", "type": "csi", "source": "v1", "accessMode": "single-node-writer" }]),
+    )
+}
+
+/// Why a job with volume v1 finds no place on a node.
+fn csi_reason(only: Node, volumes: Vec<(ObjectKey, Arc<CSIVolume>)>, prepare: impl Fn(&mut World)) -> Option<String> {
+    let mut world = World::new(&csi_spec());
+    for n in 0..10 {
+        world.view.remove_node(&NodeName::from(format!("n-{n}")));
+    }
+    world.view.put_node(only);
+    for (id, volume) in volumes {
+        world.view.put_volume(id, volume);
+    }
+    prepare(&mut world);
+    let plan = world.plan();
+    plan.failed.get("web").map(|failed| failed.constraint_filtered.keys().cloned().collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn s_114_each_csi_failure_has_its_own_reason() {
+    let v1 = || vec![volume("v1", |_| {})];
+    let healthy = || csi_node(|_| {});
+    let reason = |only: Node, volumes| csi_reason(only, volumes, |_| {});
+    assert_eq!(reason(healthy(), v1()), None);
+    assert_eq!(reason(node("n-0"), v1()).as_deref(), Some("csiPluginMissing:ebs:n-0"));
+    assert_eq!(reason(csi_node(|info| info.healthy = false), v1()).as_deref(), Some("csiPluginUnhealthy:ebs:n-0"));
+    let in_rack =
+        |rack: &str| drover_api::csi_volume::Topology { segments: [("rack".to_owned(), rack.to_owned())].into() };
+    let bound = volume("v1", |one| one.status.as_mut().unwrap().topologies = vec![in_rack("R1"), in_rack("R2")]);
+    let elsewhere = csi_node(|info| info.topology = [("rack".to_owned(), "R4".to_owned())].into());
+    assert_eq!(reason(elsewhere, vec![bound]).as_deref(), Some("csiTopology"));
+    assert_eq!(reason(healthy(), Vec::new()).as_deref(), Some("csiVolumeNotFound:v1"));
+    // Another job's allocation mounts v2 there, and one volume is all that the plugin takes.
+    let full =
+        csi_reason(csi_node(|info| info.max_volumes = 1), vec![volume("v1", |_| {}), volume("v2", |_| {})], |world| {
+            let mut other = csi_spec();
+            other["groups"][0]["volumes"][0]["source"] = json!("v2");
+            let definition = Definition::new(&serde_json::from_value(other).unwrap(), "other");
+            let (other, uid) = (JobKey::new("shop", "other"), Uid::from("other-uid"));
+            world.view.put_version(other.clone(), uid.clone(), 1, definition);
+            world.allocs(0..1, |alloc| (alloc.job, alloc.job_uid) = (other.clone(), uid.clone()));
+        });
+    assert_eq!(full.as_deref(), Some("csiPluginMaxVolumes:ebs:n-0"));
+}
+
+#[test]
+fn a_missing_volume_is_what_the_evaluation_waits_for() {
+    let mut world = World::new(&csi_spec());
+    world.view.put_node(csi_node(|_| {}));
+    let plan = world.plan();
+    assert_eq!(plan.waits_for.missing.iter().map(String::as_str).collect::<Vec<_>>(), ["csi-volume:shop:v1"]);
+    assert!(plan.waits_for.is_escaped);
+}
+
+#[test]
+fn s_115_a_volume_in_use_is_free_for_its_own_job_alone() {
+    let held = |by: &str| {
+        let claim = json!({ "allocID": "x", "allocation": by, "nodeName": "n-9", "mode": "write", "state": "taken" });
+        volume("v1", move |one| {
+            let status = one.status.as_mut().unwrap();
+            status.access_mode = Some(drover_api::csi_volume::AccessMode::SingleNodeWriter);
+            status.claims = vec![serde_json::from_value(claim.clone()).unwrap()];
+        })
+    };
+    let holder = |job: &'static str| {
+        move |world: &mut World| {
+            world.allocs(0..1, |alloc| {
+                alloc.key = JobKey::new("shop", "holder");
+                alloc.job = JobKey::new("shop", job);
+                alloc.node = "n-9".into();
+                alloc.desired = DesiredStatus::Stop;
+            });
+        }
+    };
+    let reason = |prepare: &dyn Fn(&mut World)| csi_reason(csi_node(|_| {}), vec![held("holder")], prepare);
+    assert_eq!(reason(&holder("web")), None, "the job replaces itself");
+    assert_eq!(reason(&holder("other")).as_deref(), Some("csiInUse:v1"));
+    assert_eq!(reason(&|_| {}).as_deref(), Some("csiInUseGCd:v1:holder"));
+}
+
+#[test]
+fn s_116_distinct_hosts_is_off_only_as_false() {
+    for (value, wanted) in [("", true), ("true", true), ("false", false), ("not_a_bool", true)] {
+        let constraint =
+            Constraint { operand: Operand::DistinctHosts, r_target: value.to_owned(), ..Constraint::default() };
+        let mut spec: drover_api::JobSpec = serde_json::from_value(spec(1)).unwrap();
+        spec.constraints = vec![constraint];
+        let definition = Definition::new(&spec, "web");
+        let on = feasible::distinct_hosts(&definition, &definition.spec.groups[0]);
+        assert_eq!(on, (wanted, false), "{value:?}");
+    }
+}
+
+#[test]
+fn s_117_a_unique_target_escapes_classes() {
+    let on = |target: &str| {
+        let mut one = spec(1);
+        one["constraints"] = json!([{ "lTarget": target, "operand": "=", "rTarget": "x" }]);
+        World::new(&one).plan().waits_for
+    };
+    assert!(on("${attr.unique.hostname}").is_escaped);
+    let by_class = on("${attr.os.name}");
+    assert!(!by_class.is_escaped);
+    assert_eq!(by_class.classes.values().collect::<Vec<_>>(), [&false]);
+}
+
+#[test]
+fn s_118_a_class_holds_what_nodes_share() {
+    let one = node("n-0");
+    let mut alike = node("n-1");
+    alike.meta.insert("unique.serial".into(), "7".into());
+    alike.attributes.insert("unique.hostname".into(), "b".into());
+    assert_eq!(NodeClass::of(&one), NodeClass::of(&alike));
+    let other_pool = Node { pool: "gpu".into(), ..node("n-2") };
+    let mut other_kernel = node("n-3");
+    other_kernel.attributes.insert("kernel.name".into(), "plan9".into());
+    assert_ne!(NodeClass::of(&one), NodeClass::of(&other_pool));
+    assert_ne!(NodeClass::of(&one), NodeClass::of(&other_kernel));
+}
+
+#[test]
+fn host_volumes_must_be_there_and_usable() {
+    let wants = |volume: Value| with(spec(1), "volumes", json!([volume]));
+    let has = |volume: Value| Node {
+        host_volumes: serde_json::from_value(json!({ "certs": volume })).unwrap(),
+        ..node("n-0")
+    };
+    let missing = Some("missingHostVolumes".to_owned());
+    let readable = json!({ "name": "c", "type": "host", "source": "certs", "readOnly": true });
+    let writable = json!({ "name": "c", "type": "host", "source": "certs" });
+    assert_eq!(reason(&wants(readable.clone()), node("n-0")), missing);
+    assert_eq!(reason(&wants(readable), has(json!({ "path": "/c", "readOnly": true }))), None);
+    assert_eq!(reason(&wants(writable.clone()), has(json!({ "path": "/c", "readOnly": true }))), missing);
+    let dynamic = |ready: bool| {
+        has(json!({ "path": "/c", "readOnly": false, "id": "x", "ready": ready,
+            "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] }))
+    };
+    assert_eq!(reason(&wants(writable.clone()), dynamic(true)), None);
+    assert_eq!(reason(&wants(writable), dynamic(false)), missing);
+}
+
+fn gpus(healthy: usize, attributes: Value) -> DeviceGroup {
+    DeviceGroup {
+        vendor: "nvidia".into(),
+        r#type: "gpu".into(),
+        name: "a100".into(),
+        attributes: serde_json::from_value(attributes).unwrap(),
+        instances: (0..3)
+            .map(|n| DeviceInstance { id: n.to_string(), healthy: n < healthy, ..DeviceInstance::default() })
+            .collect(),
+    }
+}
+
+#[test]
+fn devices_are_healthy_free_and_of_the_kind_that_is_asked_for() {
+    let wants = |request: Value| {
+        let mut one = spec(1);
+        one["groups"][0]["tasks"][0]["resources"]["devices"] = json!([request]);
+        one
+    };
+    let has = |group: DeviceGroup| Node { devices: vec![group], ..node("n-0") };
+    let missing = Some("missingDevices".to_owned());
+    for name in ["gpu", "nvidia/gpu", "nvidia/gpu/a100"] {
+        assert_eq!(reason(&wants(json!({ "name": name, "count": 2 })), has(gpus(2, json!({})))), None, "{name}");
+    }
+    assert_eq!(reason(&wants(json!({ "name": "amd/gpu" })), has(gpus(3, json!({})))), missing);
+    assert_eq!(reason(&wants(json!({ "name": "gpu", "count": 2 })), has(gpus(1, json!({})))), missing);
+    let big = json!({ "name": "gpu", "constraints": [{ "lTarget": "${device.attr.memory}", "operand": ">=", "rTarget": "8 GiB" }] });
+    assert_eq!(reason(&wants(big.clone()), has(gpus(3, json!({ "memory": "16384 MiB" })))), None);
+    assert_eq!(reason(&wants(big), has(gpus(3, json!({ "memory": "4096 MiB" })))), missing);
+}
+
+#[test]
+fn a_device_is_given_once() {
+    let mut one = spec(3);
+    one["groups"][0]["tasks"][0]["resources"]["devices"] = json!([{ "name": "gpu", "count": 1,
+        "constraints": [{ "lTarget": "${device.ids}", "operand": "set_contains_any", "rTarget": "1,2" }] }]);
+    let mut world = World::new(&one);
+    world.view.put_node(Node { devices: vec![gpus(3, json!({}))], ..node("n-0") });
+    let plan = world.plan();
+    let given: Vec<&str> =
+        plan.placements.iter().map(|placement| placement.resources.tasks["t"].devices[0].ids[0].as_str()).collect();
+    assert_eq!(given, ["1", "2"]);
+    assert_eq!(plan.failed["web"].dimension_exhausted["devices: no devices left"], 1);
+}

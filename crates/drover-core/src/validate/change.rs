@@ -1,0 +1,48 @@
+//! What a new spec may not change about a stored job, and what a person may not submit at all (`spec/scheduler.md`, 1.3, update
+//! rules).
+
+use drover_api::JobSpec;
+
+use super::found::{Found, Violation};
+
+/// What is wrong with submitting a spec, by itself (`stored` is none) or in the place of a stored one.
+pub fn changes(stored: Option<&JobSpec>, submitted: &JobSpec) -> Vec<Violation> {
+    let mut found = Found::default();
+    let is_child = stored.is_some_and(|stored| stored.dispatch.is_some());
+    if let Some(dispatch) = submitted.dispatch.as_ref().filter(|_| !is_child) {
+        let message = "is set by drover when a parameterized job is dispatched; remove it";
+        found.when(true, "DispatchedReadOnly", format_args!("spec.dispatch"), message);
+        let message = "is given when a parameterized job is dispatched, not in its spec; remove it";
+        found.when(!dispatch.payload.is_empty(), "PayloadOnSubmit", format_args!("spec.dispatch.payload"), message);
+    }
+    if let Some(stored) = stored {
+        found.against(stored, submitted);
+    }
+    found.finish()
+}
+
+impl Found {
+    fn against(&mut self, stored: &JobSpec, submitted: &JobSpec) {
+        let message = format_args!(
+            "cannot be changed from {} to {}; delete the job and create it anew",
+            stored.r#type, submitted.r#type
+        );
+        self.when(stored.r#type != submitted.r#type, "TypeChanged", format_args!("spec.type"), message);
+        for (code, block, before, after) in [
+            ("PeriodicChanged", "periodic", stored.periodic.is_some(), submitted.periodic.is_some()),
+            (
+                "ParameterizedChanged",
+                "parameterized",
+                stored.parameterized.is_some(),
+                submitted.parameterized.is_some(),
+            ),
+        ] {
+            let message = if before { "cannot be removed" } else { "cannot be added" };
+            let message = format_args!("{message}; delete the job and create it anew");
+            self.when(before != after, code, format_args!("spec.{block}"), message);
+        }
+        let is_other = stored.dispatch.is_some() && stored.dispatch != submitted.dispatch;
+        let message = "was set by drover when the job was dispatched and cannot be changed; leave it as it is";
+        self.when(is_other, "DispatchedReadOnly", format_args!("spec.dispatch"), message);
+    }
+}

@@ -1,0 +1,51 @@
+//! Paths of a task: templates, artifacts, tokens, payloads and mounts stay below the directories that they belong to.
+
+use drover_api::task::{ChangeMode, Task, Template};
+
+use super::found::{At, Found, shown};
+
+impl Found {
+    pub(super) fn files(&mut self, at: At<'_>, task: &Task) {
+        for (n, template) in task.templates.iter().enumerate() {
+            self.template(format_args!("{at}.templates[{n}]"), template);
+        }
+        for (n, artifact) in task.artifacts.iter().enumerate() {
+            let field = format_args!("{at}.artifacts[{n}].relativeDest");
+            self.relative(field, "ArtifactDest", &artifact.relative_dest, "local/bin");
+        }
+        if let Some(payload) = &task.dispatch_payload {
+            self.relative(format_args!("{at}.dispatchPayload.file"), "PayloadFile", &payload.file, "input.txt");
+        }
+        for (n, identity) in task.identities.iter().enumerate() {
+            let field = format_args!("{at}.identities[{n}].filepath");
+            self.relative(field, "IdentityFile", &identity.filepath, "secrets/token");
+        }
+        for (n, mount) in task.volume_mounts.iter().enumerate() {
+            let path = mount.destination.as_str();
+            let is_wrong = !path.starts_with('/') || goes_up(path);
+            let message = format_args!("{} must be an absolute path without ..; write it as in /data", shown(path));
+            self.when(is_wrong, "MountDestination", format_args!("{at}.volumeMounts[{n}].destination"), message);
+        }
+    }
+
+    fn template(&mut self, at: At<'_>, template: &Template) {
+        let is_wrong = template.embedded_tmpl.is_empty() == template.source_path.is_empty();
+        let message = "and sourcePath are both or neither given; give the text here, or a file there";
+        self.when(is_wrong, "TemplateSource", format_args!("{at}.embeddedTmpl"), message);
+        self.relative(format_args!("{at}.destPath"), "TemplateDest", &template.dest_path, "local/app.conf");
+        let is_signal = template.change_mode == Some(ChangeMode::Signal);
+        let is_wrong = template.change_mode.is_some() && is_signal == template.change_signal.is_empty();
+        let message = "belongs to changeMode signal; set both, or neither";
+        self.when(is_wrong, "TemplateSignal", format_args!("{at}.changeSignal"), message);
+    }
+
+    fn relative(&mut self, field: At<'_>, code: &'static str, path: &str, example: &str) {
+        let is_wrong = path.starts_with('/') || goes_up(path);
+        let message = format_args!("{} must be a relative path without ..; write it as in {example}", shown(path));
+        self.when(is_wrong, code, field, message);
+    }
+}
+
+fn goes_up(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}

@@ -1,0 +1,127 @@
+//! The user's command: one file per command. Input: arguments. Output: results on standard output, everything else on standard
+//! error, and an exit code. Must never hold a decision: what a plan or a verdict is comes from `drover-core`.
+
+mod connect;
+mod dump;
+mod plan;
+mod state;
+mod table;
+mod validate;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+/// The exit code of an error where lower ones say how a plan came out.
+const PLAN_ERROR: u8 = 255;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "drover",
+    version,
+    about = "Jobs of drover: check them, and see what would happen",
+    propagate_version = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Checks and plans jobs.
+    #[command(subcommand)]
+    Job(JobCommand),
+    /// Plans one evaluation on a saved state; nothing is written anywhere.
+    Plan(plan::StateArgs),
+    /// Writes the state that a plan needs, one object per line; secrets never.
+    Dump(dump::Args),
+}
+
+#[derive(Debug, Subcommand)]
+enum JobCommand {
+    /// Says all that is wrong with job manifests, without a cluster.
+    Validate(validate::Args),
+    /// Plans a manifest against the cluster; nothing is written.
+    Plan(plan::JobArgs),
+}
+
+impl Command {
+    /// The exit code of an error of this command.
+    fn error_code(&self) -> u8 {
+        match self {
+            Self::Plan(_) | Self::Job(JobCommand::Plan(_)) => PLAN_ERROR,
+            Self::Dump(_) | Self::Job(JobCommand::Validate(_)) => 1,
+        }
+    }
+
+    fn run(self) -> anyhow::Result<u8> {
+        match self {
+            Self::Job(JobCommand::Validate(args)) => validate::run(&args),
+            Self::Job(JobCommand::Plan(args)) => plan::run_job(&args),
+            Self::Plan(args) => plan::run_state(&args),
+            Self::Dump(args) => dump::run(&args),
+        }
+    }
+}
+
+/// Runs the command that the arguments name, and says with which code the process ends.
+pub fn run(args: &[OsString]) -> ExitCode {
+    let cli = match parse(args) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error, args),
+    };
+    let error_code = cli.command.error_code();
+    let code = cli.command.run().unwrap_or_else(|error| {
+        complain(&format!("error: {error:#}"));
+        error_code
+    });
+    ExitCode::from(code)
+}
+
+fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+    let program = args.first().map(Path::new).and_then(Path::file_stem).unwrap_or_default();
+    let name = if program == "kubectl-drover" { "kubectl drover" } else { "drover" };
+    let matches = Cli::command().bin_name(name).try_get_matches_from(args)?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// Shows help or what is wrong with the arguments; `plan` has a code of its own for errors.
+fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
+    if let Err(error) = error.print() {
+        complain(&format!("error: {error}"));
+    }
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let is_plan = args.iter().take(3).any(|arg| arg == "plan");
+    ExitCode::from(if is_plan { PLAN_ERROR } else { 1 })
+}
+
+/// Writes a line to standard error; when that is closed too, nobody is left to tell.
+fn complain(text: &str) {
+    writeln!(io::stderr(), "{text}").ok();
+}
+
+/// Writes a result to standard output. A reader that has seen enough (`| head`) is no error.
+fn answer(text: &[u8]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("writing to standard output"),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a file, or standard input for `-`.
+fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut io::stdin().lock(), &mut bytes).context("reading standard input")?;
+        return Ok(bytes);
+    }
+    std::fs::read(path).with_context(|| format!("reading {}", path.display()))
+}

@@ -1,0 +1,367 @@
+//! The user's command as a process: exit codes, what stands on which stream, and plans on a real cluster.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use drover_api::job::JobConditionType;
+use expect_test::expect;
+use serde_json::{Value, json};
+use xtask::control_plane::User;
+
+use crate::cluster::{job, shared};
+
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        let parsed = serde_json::from_str(&self.out);
+        assert!(parsed.is_ok(), "no JSON: {} {}", self.out, self.err);
+        parsed.expect("JSON")
+    }
+}
+
+/// Runs the command with a text on its standard input.
+fn drover(args: &[&str], stdin: &str) -> Answer {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_drover"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    let stdin = stdin.to_owned();
+    // A command that ends with an error may not have read everything.
+    let writer = std::thread::spawn(move || pipe.write_all(stdin.as_bytes()).ok());
+    let output = child.wait_with_output().expect("its end");
+    writer.join().expect("the writer");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    Answer { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
+}
+
+const V: &str = "drover.dev/v1alpha1";
+
+fn node(name: &str, kernel: &str, memory: i64) -> Value {
+    json!({ "apiVersion": V, "kind": "ClientNode", "metadata": { "name": name },
+        "spec": { "datacenter": "dc1", "nodePool": "default" },
+        "status": { "phase": "ready", "fingerprint": {
+            "attributes": { "kernel.version": kernel }, "meta": {}, "reserved": {},
+            "drivers": { "mock": { "detected": true, "healthy": true } },
+            "hostNetworks": [{ "name": "default", "cidr": "10.0.0.7/32" }],
+            "resources": { "cpu": 4000, "memoryMB": memory, "diskMB": 10000, "cores": 4 } } } })
+}
+
+fn web(count: i64, group: &Value) -> Value {
+    let mut whole = json!({ "name": "api", "count": count, "ephemeralDisk": { "sizeMB": 300 },
+        "tasks": [{ "name": "server", "driver": "mock", "resources": { "cpu": 500, "memoryMB": 1000 } }] });
+    for (field, value) in group.as_object().expect("an object") {
+        whole[field] = value.clone();
+    }
+    json!({ "apiVersion": V, "kind": "Job", "metadata": { "name": "web", "namespace": "shop", "uid": "u" },
+        "spec": { "id": "Web_1", "update": { "maxParallel": 0 }, "groups": [whole] } })
+}
+
+fn lines(objects: &[Value]) -> String {
+    let lines: Vec<String> = objects.iter().map(|object| format!("{object}\n")).collect();
+    lines.concat()
+}
+
+fn phase(mut node: Value, phase: &str) -> Value {
+    node["status"]["phase"] = json!(phase);
+    node
+}
+
+/// Version 0 of a job.
+fn version(job: &Value) -> Value {
+    json!({ "apiVersion": V, "kind": "JobVersion", "metadata": { "name": "web-v0", "namespace": "shop" },
+        "spec": { "jobName": "web", "jobUID": "u", "version": 0, "groupNames": "api", "submittedAt": "2026-01-01T00:00:00Z", "job": job["spec"] } })
+}
+
+/// A healthy allocation of version 0.
+fn alloc(job: &str, index: i64, node: &str) -> Value {
+    json!({ "apiVersion": V, "kind": "Allocation", "metadata": { "name": format!("{job}-api-{index}"), "namespace": "shop" },
+        "spec": { "jobName": job, "jobUID": "u", "jobVersion": 0, "group": "api", "index": index, "nodeName": node,
+            "resources": { "tasks": { "server": { "cpu": 500, "memoryMB": 1000 } }, "diskMB": 300 } },
+        "status": { "clientStatus": "running", "health": { "healthy": true, "timestamp": "2026-01-01T00:00:00Z" } } })
+}
+
+/// Plans `shop/web` on a state.
+fn plan(objects: &[Value], more: &[&str]) -> Answer {
+    let fixed = ["plan", "--state", "-", "--eval", "shop/web", "--now", "2026-01-01T00:00:00Z"];
+    drover(&[&fixed, more].concat(), &lines(objects))
+}
+
+#[test]
+fn exit_codes_say_how_a_plan_came_out() {
+    let nodes = [node("n-1", "6.1.0", 8192), node("n-2", "6.1.0", 8192)];
+    let with = |job: Value| [&nodes[..], &[job]].concat();
+    assert_eq!(plan(&with(web(0, &json!({}))), &[]).code, 0);
+    assert_eq!(plan(&with(web(2, &json!({}))), &[]).code, 1);
+    assert_eq!(plan(&with(web(100, &json!({}))), &[]).code, 2);
+    let answer = plan(&with(web(-1, &json!({}))), &[]);
+    assert_eq!((answer.code, answer.out.as_str()), (255, ""));
+    assert!(
+        answer.err.contains("spec.groups[0].count: is negative; set it to 0 or more (CountNegative)"),
+        "{}",
+        answer.err
+    );
+    for (args, wanted) in [
+        (vec!["plan", "--state", "/nowhere", "--eval", "shop/web"], "reading /nowhere: No such file"),
+        (vec!["plan", "--state", "-", "--eval", "web"], "name the job as NAMESPACE/JOB"),
+        (vec!["plan", "--state", "-", "--eval", "shop/web:soon"], "`soon` is no trigger; take one of job-register,"),
+        (vec!["plan", "--state", "-", "--eval", "shop/other"], "no Job shop/other and no Allocation of it"),
+        (vec!["plan"], "required arguments were not provided"),
+    ] {
+        let answer = drover(&args, &lines(&nodes));
+        assert_eq!((answer.code, answer.out.as_str()), (255, ""), "{args:?}");
+        assert!(answer.err.contains(wanted), "{wanted}: {}", answer.err);
+    }
+    let gone = drover(&["plan", "--state", "-", "--eval", "shop/other:job-deregister"], &lines(&nodes));
+    assert_eq!((gone.code, gone.out.as_str()), (0, "Job shop/other, job-deregister: nothing to do\n"));
+}
+
+#[test]
+fn a_plan_is_the_same_in_every_form_of_the_state() {
+    let objects = [node("n-1", "6.1.0", 8192), node("n-2", "6.1.0", 4096), web(3, &json!({}))];
+    let first = plan(&objects, &["-o", "json"]);
+    assert_eq!(first.code, 1, "{}", first.err);
+    let report = first.json();
+    let names: Vec<&str> =
+        report["placements"].as_array().expect("a list").iter().filter_map(|placed| placed["name"].as_str()).collect();
+    assert_eq!(names, ["Web_1.api[0]", "Web_1.api[1]", "Web_1.api[2]"]);
+    assert_eq!(report["eval"]["status"], "complete");
+    assert_eq!(report["desired"]["api"]["place"], 3);
+
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+    let pretty = serde_json::to_string_pretty(&list).expect("JSON");
+    let yaml: Vec<String> = objects.iter().map(|object| format!("---\n{object}\n")).collect();
+    let args = ["plan", "--state", "-", "--eval", "shop/web", "--now", "2026-01-01T00:00:00Z", "-o", "json"];
+    for state in [lines(&objects), list.to_string(), pretty, yaml.concat()] {
+        assert_eq!(drover(&args, &state).out, first.out);
+    }
+}
+
+#[test]
+#[expect(clippy::needless_raw_string_hashes, reason = "as expect-test writes it")]
+fn a_plan_tells_people_who_goes_where_and_why_others_do_not() {
+    let constraint =
+        json!({ "constraints": [{ "lTarget": "${attr.kernel.version}", "operand": "version", "rTarget": ">= 6" }] });
+    let objects =
+        [node("n-1", "6.1.0", 2048), node("n-2", "5.4.0", 8192), node("n-3", "5.4.0", 8192), web(4, &constraint)];
+    let answer = plan(&objects, &[]);
+    assert_eq!(answer.code, 2, "{}", answer.err);
+    expect![[r#"
+        Job shop/web, job-register: 2 to place, 2 without a node
+
+        To place
+          NAME          NODE  SCORE  PORTS  AFTER
+          Web_1.api[0]  n-1   0.514  -      -
+          Web_1.api[1]  n-1   0.120  -      -
+
+        Group api: 2 allocations find no node
+          3 nodes looked at in pool default (3 ready in dc1)
+          NODES  LEFT OUT BECAUSE
+          2      filtered by ${attr.kernel.version} version >= 6
+          1      no room: memory
+          filtered by ${attr.kernel.version} version >= 6 on 2 of 3 nodes, memory exhausted on 1 of 3 nodes, add nodes, stop other jobs, or ask for less
+    "#]].assert_eq(&answer.out);
+}
+
+#[test]
+fn a_plan_tells_programs_every_kind_of_decision() {
+    let nodes = |first: &str| {
+        [phase(node("n-1", "6.1.0", 8192), first), node("n-2", "6.1.0", 8192), node("n-3", "6.1.0", 8192)]
+    };
+    let stored = web(3, &json!({ "disconnect": { "lostAfter": "5m" } }));
+    let allocs: Vec<Value> = (0..3).map(|n| alloc("web", n, &format!("n-{}", n + 1))).collect();
+    let ask = |first: &str, job: &Value| {
+        plan(&[&nodes(first)[..], &[job.clone(), version(&stored)], &allocs].concat(), &["-o", "json"])
+    };
+    let changed = |update: Value| {
+        let mut job = stored.clone();
+        job["spec"]["update"] = update;
+        job["spec"]["groups"][0]["tasks"][0]["user"] = json!("nobody");
+        job
+    };
+
+    let rolling = ask("ready", &changed(json!({ "maxParallel": 2 }))).json();
+    let replaced = &rolling["destructive"][0];
+    assert_eq!(
+        [&replaced["allocation"], &replaced["name"], &replaced["node"], &replaced["replacement"]["previousAllocation"]],
+        ["web-api-0", "Web_1.api[0]", "n-1", "web-api-0"]
+    );
+    assert_eq!(replaced["replacement"]["jobVersion"], 1);
+    assert_eq!(rolling["destructive"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&rolling["stops"], &rolling["placements"]), (&json!([]), &json!([])));
+    let deployment = &rolling["deployment"];
+    assert_eq!((&deployment["phase"], &deployment["groups"]["api"]["desiredTotal"]), (&json!("running"), &json!(3)));
+
+    let canary = ask("ready", &changed(json!({ "maxParallel": 1, "canary": 1 }))).json();
+    assert_eq!((&canary["placements"][0]["canary"], &canary["desired"]["api"]["canary"]), (&json!(true), &json!(1)));
+    assert_eq!(canary["deployment"]["description"], "NeedsPromotion");
+
+    let mut in_place = stored.clone();
+    in_place["spec"]["groups"][0]["tasks"][0]["killTimeout"] = json!("9s");
+    let in_place = ask("ready", &in_place).json();
+    assert_eq!(in_place["inPlace"][2], json!({ "allocation": "web-api-2", "name": "Web_1.api[2]", "node": "n-3" }));
+
+    let lost = ask("down", &web(3, &json!({}))).json();
+    let stop = json!({ "allocation": "web-api-0", "clientStatus": "lost", "desiredDescription": "Lost", "desiredStatus": "stop" });
+    assert_eq!((&lost["stops"], &lost["placements"][0]["previousAllocation"]), (&json!([stop]), &json!("web-api-0")));
+
+    let cut = ask("disconnected", &stored).json();
+    let first = &cut["disconnects"][0];
+    assert_eq!((&first["allocation"], &first["clientStatus"]), (&json!("web-api-0"), &json!("unknown")));
+    let later = json!({ "trigger": "max-disconnect-timeout", "waitUntil": "2026-01-01T00:05:00Z" });
+    assert!(cut["eval"]["followUps"].as_array().expect("a list").contains(&later), "{}", cut["eval"]);
+
+    let mut stopped = stored.clone();
+    stopped["spec"]["stop"] = json!(true);
+    let stopped = ask("ready", &stopped);
+    assert_eq!((stopped.code, stopped.json()["stops"].as_array().map(Vec::len)), (1, Some(3)));
+}
+
+#[test]
+fn a_plan_tells_whom_it_evicts_and_what_a_blocked_one_waits_for() {
+    let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "drover-config" },
+        "data": { "config.yaml": "scheduler: {preemption: {service: true}}" } });
+    let mut low = web(1, &json!({}));
+    low["metadata"] = json!({ "name": "low", "namespace": "shop", "uid": "l" });
+    low["spec"]["priority"] = json!(10);
+    let ports = json!([{ "label": "b", "static": 81 }, { "label": "a", "static": 80 }]);
+    let mut high = web(1, &json!({ "networks": [{ "ports": ports }] }));
+    high["spec"]["priority"] = json!(90);
+    let mut victim = alloc("low", 0, "n-1");
+    victim["spec"]["jobUID"] = json!("l");
+    let full = [node("n-1", "6.1.0", 1500), low, victim, high];
+    let answer = plan(&[&full[..], &[config]].concat(), &["-o", "json"]);
+    let report = answer.json();
+    assert_eq!(answer.code, 1, "{report}");
+    let stop = json!({ "allocation": "low-api-0", "desiredDescription": "PreemptedBy:Web_1.api[0]", "desiredStatus": "evict" });
+    assert_eq!((&report["stops"], &report["placements"][0]["preempts"]), (&json!([stop]), &json!(["low-api-0"])));
+    assert_eq!(report["placements"][0]["ports"], json!([{ "label": "a", "value": 80 }, { "label": "b", "value": 81 }]));
+    assert_eq!(report["desired"]["api"]["preemptions"], 1);
+
+    let answer = plan(&full, &["-o", "json"]);
+    let report = answer.json();
+    assert_eq!((answer.code, &report["eval"]["status"]), (2, &json!("complete")));
+    assert_eq!(report["failed"]["api"]["dimensionExhausted"]["memory"], 1, "{}", report["failed"]);
+    let blocked = &report["eval"]["blockedEval"];
+    assert_eq!(
+        (&blocked["escaped"], blocked["classEligibility"].as_object().map(serde_json::Map::len)),
+        (&json!(false), Some(1))
+    );
+    let again = drover(&["plan", "--state", "-", "--eval", "shop/web:queued-allocs", "-o", "json"], &lines(&full));
+    assert_eq!((again.code, &again.json()["eval"]["status"]), (2, &json!("blocked")));
+}
+
+#[test]
+#[expect(clippy::needless_raw_string_hashes, reason = "as expect-test writes it")]
+fn validate_names_every_error_of_every_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    let wrong = json!({ "apiVersion": V, "kind": "Job", "metadata": { "name": "a" }, "spec": { "type": "system", "cuont": 1,
+        "groups": [{ "name": "g", "count": 2, "disconnect": { "reconcile": "best" }, "tasks": [{ "name": "t", "driver": "mock", "killTimeout": "-1s" }] }] } });
+    let good = web(1, &json!({ "maxClientDisconnect": "1h" }));
+    let (wrong, good) = (file("wrong.json", &wrong.to_string()), file("good.json", &good.to_string()));
+    let answer = drover(&["job", "validate", &wrong, &good], "");
+    assert_eq!((answer.code, answer.out.as_str()), (1, ""));
+    let without_folder = answer.err.replace(&format!("{}/", dir.path().display()), "");
+    expect![[r#"
+        wrong.json: djob/a: spec.groups[0].count: must be 0 or 1 on a system job; set it to 1, or change type (SystemCount)
+        wrong.json: djob/a: spec.groups[0].tasks[0].killTimeout: -1s is negative; set it to 0s or more (KillTimeoutNegative)
+        wrong.json: djob/a: spec.cuont: is no known field; correct its name, or remove it (UnknownField)
+        wrong.json: djob/a: spec.groups[0].disconnect.reconcile: `best` is not allowed; take one of best_score, longest_running, keep_original, keep_replacement (DisconnectReconcile)
+        good.json: djob/web: warning: spec.groups[0].maxClientDisconnect: is an old form and ignored; write disconnect.lostAfter (OldDisconnect)
+        1 of 2 jobs are invalid
+    "#]].assert_eq(&without_folder);
+
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let examples: Vec<String> = ["web.yaml", "wordcount.yaml", "node-report.yaml"]
+        .iter()
+        .map(|name| examples.join(name).display().to_string())
+        .collect();
+    let mut args = vec!["job", "validate"];
+    args.extend(examples.iter().map(String::as_str));
+    let answer = drover(&args, "");
+    assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (0, "3 jobs are valid\n", ""));
+
+    let answer = drover(&["job", "validate", "-"], "apiVersion: v1\nkind: ConfigMap\n");
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("no Job (drover.dev/v1alpha1) in the files"), "{}", answer.err);
+}
+
+#[test]
+fn kubectls_plugin_is_called_by_its_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plugin = dir.path().join("kubectl-drover");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_drover"), &plugin).expect("a link");
+    let output = Command::new(plugin).args(["job", "--help"]).output().expect("help");
+    let help = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success() && help.contains("Usage: kubectl drover job <COMMAND>"), "{help}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dump_of_a_cluster_plans_like_the_cluster() {
+    let (cluster, ns) = (shared(), "cli");
+    cluster.namespace(ns).await;
+    let running = job("web", 2, &json!({}), "exec sleep 1000");
+    cluster.apply(ns, &running);
+    cluster.runs(ns, &[0, 1]).await;
+    cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
+    let kubeconfig = cluster.plane.kubeconfig(User::Admin).display().to_string();
+
+    let dump = drover(&["dump", "-A", "--kubeconfig", &kubeconfig], "");
+    assert_eq!(dump.code, 0, "{}", dump.err);
+    let kinds: std::collections::BTreeSet<String> = dump
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["kind"].as_str().expect("a kind").to_owned())
+        .collect();
+    for kind in ["Namespace", "ClientNode", "Job", "JobVersion", "Allocation"] {
+        assert!(kinds.contains(kind), "{kind} is not among {kinds:?}");
+    }
+    assert!(!dump.out.contains("managedFields") && !kinds.contains("Secret"));
+    let settled = drover(&["plan", "--state", "-", "--eval", "cli/web"], &dump.out);
+    assert_eq!(
+        (settled.code, settled.out.as_str()),
+        (0, "Job cli/web, job-register: 2 unchanged\n"),
+        "{}",
+        settled.err
+    );
+    let narrow = drover(&["dump", "-n", ns, "--kubeconfig", &kubeconfig], "");
+    assert!(narrow.out.lines().count() < dump.out.lines().count() || kinds.len() < 3, "{}", narrow.err);
+    assert!(narrow.out.lines().filter(|line| line.contains("\"kind\":\"Namespace\"")).count() == 1);
+
+    let args = ["job", "plan", "-", "-n", ns, "--kubeconfig", &kubeconfig, "-o", "json"];
+    let same = drover(&args, &running.to_string());
+    assert_eq!(same.code, 0, "{} {}", same.out, same.err);
+    let more = drover(&args, &job("web", 3, &json!({}), "exec sleep 1000").to_string());
+    assert_eq!(more.code, 1, "{}", more.err);
+    assert_eq!(more.json()["placements"].as_array().map(Vec::len), Some(1), "{}", more.out);
+    let huge = job(
+        "web",
+        2,
+        &json!({ "constraints": [{ "lTarget": "${node.datacenter}", "rTarget": "moon" }] }),
+        "exec sleep 1000",
+    );
+    let nowhere = drover(&args, &huge.to_string());
+    assert_eq!(nowhere.code, 1, "{}", nowhere.err);
+    let batch = {
+        let mut batch = running.clone();
+        batch["spec"]["type"] = json!("batch");
+        drover(&args, &batch.to_string())
+    };
+    assert_eq!(batch.code, 255);
+    assert!(batch.err.contains("spec.type: cannot be changed from service to batch"), "{}", batch.err);
+    assert_eq!(cluster.versions(ns).list(&kube::api::ListParams::default()).await.expect("versions").items.len(), 1);
+}
