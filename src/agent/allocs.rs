@@ -425,6 +425,7 @@ impl<S: Store> Allocs<S> {
             env: Arc::clone(&self.env),
             reports: self.reports.clone(),
             admission: self.admission.clone(),
+            previous_dir: self.previous_dir(allocation),
             previous_end: previous_end(self.store.clone(), Arc::clone(&self.ends), Arc::clone(&self.env)),
             job: Arc::clone(job),
             group,
@@ -442,6 +443,13 @@ impl<S: Store> Allocs<S> {
         });
         let runner = Runner { wanted: wanted_sender, key, job: job_key(allocation), awaits: None, stop_after };
         self.runners.insert(uid.to_owned(), runner);
+    }
+
+    /// Where the files of the replaced allocation are, if it ran here and was not given up yet.
+    fn previous_dir(&self, allocation: &Allocation) -> Option<AllocDir> {
+        let name = &allocation.spec.previous_allocation;
+        let key = Key { namespace: allocation.metadata.namespace.clone(), name: name.clone() };
+        (!name.is_empty()).then(|| self.directory.find(&key.to_string())).flatten().map(|(_, listed)| listed.dir)
     }
 
     /// Reports an allocation as failed that cannot be run here at all.

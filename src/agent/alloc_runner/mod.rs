@@ -89,6 +89,8 @@ pub(crate) struct AllocPlan {
     pub(crate) reports: Reports,
     pub(crate) admission: Admission,
     pub(crate) previous_end: PreviousEnd,
+    /// The directory of the allocation that this one replaces, when that one ran here.
+    pub(crate) previous_dir: Option<AllocDir>,
     pub(crate) job: Arc<JobSpec>,
     pub(crate) group: Arc<Group>,
     pub(crate) wanted: watch::Receiver<Wanted>,

@@ -113,6 +113,7 @@ impl Node {
             reports: self.reports.clone(),
             admission: Admission::new(1 << 20),
             previous_end: Arc::new(|_, _| std::future::ready(()).boxed()),
+            previous_dir: None,
             job,
             group,
             wanted: seen,
