@@ -266,6 +266,7 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
 async fn end_strangers(supervisor: Supervisor, mut recovered: mpsc::Receiver<Infallible>) {
     // Nothing is ever sent: the channel closes when every known task was found again or given up.
     recovered.recv().await;
+    tracing::info!("every task was found again or given up");
     match supervisor.end_strangers().await {
         Ok(0) => {}
         Ok(n) => tracing::warn!(tasks = n, "tasks were ended of which the state file knows nothing"),

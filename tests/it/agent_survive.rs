@@ -186,6 +186,39 @@ async fn a_100_the_supervisors_end_is_not_the_tasks() {
     assert_eq!(ended.status.as_ref().expect("a status").task_states["t"].restarts, 0);
 }
 
+/// Row 4 of the acceptance table; `DROVER_RESTORE_TASKS` sets how many tasks run (the table says 1,000).
+#[tokio::test]
+async fn a_restarted_agent_finds_all_tasks_again_within_a_second() {
+    let n: i64 = std::env::var("DROVER_RESTORE_TASKS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let mut node = Node::start(shared_plane(), "restore").await;
+    node.job("many", JobType::Service, json!({"tasks": [shell("exec sleep 100000")]})).await;
+    let mut small = one_task();
+    for task in small.tasks.values_mut() {
+        (task.cpu, task.memory_mb) = (1, 10);
+    }
+    let mut placed = Vec::new();
+    for index in 0..n {
+        placed.push(node.place("many", index, small.clone()).await);
+    }
+    for name in &placed {
+        node.running(name).await;
+    }
+    node.kill_agent();
+    let began = Instant::now();
+    node.start_agent();
+    eventually("all tasks", || node.agent_log().matches("every task was found again").count() > 1).await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(1), "{n} tasks after {took:?}");
+    for name in &placed {
+        let found = node.allocs().get(name).await.expect("an allocation");
+        assert_eq!(events(&found, "t"), [E::Received, E::TaskSetup, E::Started], "{name}");
+    }
+    #[expect(clippy::print_stderr, reason = "the figure of the acceptance table")]
+    {
+        eprintln!("{n} tasks were found again after {took:?}");
+    }
+}
+
 /// Row 2 of the acceptance table; `DROVER_AGENT_KILLS` sets how often the agent dies (the table says 500).
 #[tokio::test]
 async fn an_agent_that_is_killed_at_random_moments_starts_and_ends_every_task_once() {
