@@ -272,7 +272,7 @@ impl World {
 fn node(n: usize, racks: usize) -> Node {
     Node {
         name: NodeName::from(format!("node-{n:05}")),
-        datacenter: if n % 2 == 0 { "dc-1".into() } else { "dc-2".into() },
+        datacenter: if n.is_multiple_of(2) { "dc-1".into() } else { "dc-2".into() },
         pool: "default".into(),
         class: String::new(),
         phase: NodePhase::Ready,
@@ -348,8 +348,10 @@ fn measure(world: &World, runs: usize) -> Map<String, Value> {
         wait_until: None,
     };
     let plan = |seed: u64| scheduler::plan(&world.view, &eval, &mut fastrand::Rng::with_seed(seed));
-    let mut n_placements = 0;
-    let heap = allocation_counter::measure(|| n_placements = black_box(plan(0)).placements.len());
+    let mut n_placements = 0_u32;
+    let heap = allocation_counter::measure(|| {
+        n_placements = u32::try_from(black_box(plan(0)).placements.len()).unwrap_or(u32::MAX);
+    });
     let mut seconds: Vec<f64> = (0..runs.max(1))
         .map(|seed| {
             let began = Instant::now();
@@ -364,7 +366,7 @@ fn measure(world: &World, runs: usize) -> Map<String, Value> {
     let row = json!({
         "seconds": median,
         "placements": n_placements,
-        "placementsPerSecond": (n_placements as f64 / median).round(),
+        "placementsPerSecond": (f64::from(n_placements) / median).round(),
         "heapBytes": heap.bytes_total,
         "heapPeakBytes": heap.bytes_max,
         "heapAllocations": heap.count_total,

@@ -147,6 +147,7 @@ impl Node {
 
 /// One instance of a group on a node.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Alloc {
     /// Which one.
     pub key: AllocKey,

@@ -105,7 +105,7 @@ fn covers(free: Amounts, ask: Amounts) -> bool {
 
 /// Victims for cpu, memory and disk: by priority, the closest to what is still missing first; then those that are not needed
 /// after all are let go, the closest first.
-fn for_amounts<'a>(ask: Amounts, free: Amounts, allowed: Vec<&'a Candidate>) -> Option<Vec<&'a Candidate>> {
+fn for_amounts(ask: Amounts, free: Amounts, allowed: Vec<&Candidate>) -> Option<Vec<&Candidate>> {
     if covers(free, ask) {
         return Some(Vec::new());
     }

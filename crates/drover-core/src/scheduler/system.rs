@@ -400,7 +400,7 @@ impl<'a> Pass<'_, 'a> {
                     classes.nodes.insert(missing.entry.node.name.clone());
                     match &mut exhausted {
                         Some(first) => first.coalesced_failures += 1,
-                        None => exhausted = Some(self.exhausted(missing.entry, &dimension, &counts)),
+                        None => exhausted = Some(Self::exhausted(missing.entry, &dimension, &counts)),
                     }
                 }
             }
@@ -443,7 +443,7 @@ impl<'a> Pass<'_, 'a> {
         counts
     }
 
-    fn exhausted(&self, entry: &NodeEntry, dimension: &str, counts: &AllocMetric) -> AllocMetric {
+    fn exhausted(entry: &NodeEntry, dimension: &str, counts: &AllocMetric) -> AllocMetric {
         let mut metric = AllocMetric { nodes_exhausted: 1, ..counts.clone() };
         metric.dimension_exhausted.insert(dimension.to_owned(), 1);
         if !entry.node.class.is_empty() {

@@ -77,7 +77,7 @@ async fn measure(args: &BenchArgs, progress: &Progress) -> Result<report::Report
     let machine = report::Machine::observe()?;
     if matches!(args.name, Name::Scheduler | Name::SchedulerHard) {
         let measured = scheduler::run(args, progress)?;
-        return report::Report::of_figures(args.name, machine, measured.runs, measured.figures, measured.rows);
+        return report::Report::of_figures(args.name, machine, measured.runs, &measured.figures, measured.rows);
     }
     let mut runs = Vec::new();
     for _ in 0..args.runs.max(1) {

@@ -150,7 +150,7 @@ impl Report {
                 (driver.map_or_else(|| field.clone(), |driver| format!("{driver}.{field}")), value.clone())
             })
         });
-        Self::of_figures(name, machine, runs.len(), figures.collect(), rows.clone())
+        Self::of_figures(name, machine, runs.len(), &figures.collect(), rows.clone())
     }
 
     /// A report of medians that were taken already: `figures` are what the targets name.
@@ -158,7 +158,7 @@ impl Report {
         name: Name,
         mut machine: Machine,
         n_runs: usize,
-        figures: Map<String, Value>,
+        figures: &Map<String, Value>,
         rows: Vec<Map<String, Value>>,
     ) -> Result<Self> {
         machine.load1_after = load1()?;

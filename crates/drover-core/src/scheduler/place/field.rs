@@ -58,7 +58,7 @@ struct Own {
 impl Own {
     fn scores(self) -> Scores {
         let Self { binpack, anti_affinity, affinity, devices } = self;
-        Scores { binpack, anti_affinity, affinity, devices, ..Scores::default() }
+        Scores { binpack, devices, anti_affinity, affinity, ..Scores::default() }
     }
 }
 
@@ -211,14 +211,12 @@ impl<'a> Field<'a> {
         let tuple: Vec<Option<usize>> =
             spreads.map(|spread| resolve(spread.attribute, node).map(|value| spread.value(value))).collect();
         let next = u32::try_from(self.tuples.len()).unwrap_or(u32::MAX);
-        match numbers.get(&tuple) {
-            Some(known) => *known,
-            None => {
-                self.tuples.push(tuple.clone());
-                numbers.insert(tuple, next);
-                next
-            }
+        if let Some(known) = numbers.get(&tuple) {
+            return *known;
         }
+        self.tuples.push(tuple.clone());
+        numbers.insert(tuple, next);
+        next
     }
 
     pub(super) fn group(&self) -> &'a Group {

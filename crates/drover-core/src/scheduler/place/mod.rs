@@ -11,6 +11,7 @@ mod spread;
 mod table;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use drover_api::allocation::{AllocatedResources, LastReschedule};
@@ -147,9 +148,8 @@ impl<'a> Planner<'a> {
             return None;
         }
         let (version, definition, group) = self.version_for(name, missing.job_version)?;
-        if !fields.by_version.contains_key(&version) {
-            let field = self.field(definition, group, missing.index);
-            fields.by_version.insert(version, field);
+        if let Entry::Vacant(vacant) = fields.by_version.entry(version) {
+            vacant.insert(self.field(definition, group, missing.index));
         }
         if let Some(stop) = &missing.replaces {
             self.proposed.end(&stop.alloc);
@@ -233,14 +233,8 @@ impl<'a> Planner<'a> {
     }
 
     fn field(&mut self, definition: &'a Definition, group: &'a Group, index: i64) -> Field<'a> {
-        let table = match &self.table {
-            Some(table) => Arc::clone(table),
-            None => {
-                let table = Arc::new(Table::new(self.view, self.rng));
-                self.table = Some(Arc::clone(&table));
-                table
-            }
-        };
+        let table = self.table.get_or_insert_with(|| Arc::new(Table::new(self.view, self.rng)));
+        let table = Arc::clone(table);
         let settings = self.view.settings();
         let ask = Ask {
             wanted: Wanted { job: &self.job.key, definition, group },

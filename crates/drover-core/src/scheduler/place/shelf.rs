@@ -39,7 +39,7 @@ type Entry = (Descending, u32, Slot);
 
 #[derive(Debug, Default)]
 pub(super) struct Shelves {
-    shelves: Vec<(ShelfKey, BTreeSet<Entry>)>,
+    all: Vec<(ShelfKey, BTreeSet<Entry>)>,
     /// The number of each shelf, by combination and number of scores.
     numbers: Vec<Option<u32>>,
     at: Vec<Option<(u32, Entry)>>,
@@ -48,19 +48,19 @@ pub(super) struct Shelves {
 impl Shelves {
     /// Puts all nodes on their shelves. O(n log n).
     pub(super) fn fill(n_slots: usize, nodes: impl Iterator<Item = (Slot, u32, ShelfKey, f64)>) -> Self {
-        let mut all = Self { at: vec![None; n_slots], ..Self::default() };
+        let mut filled = Self { at: vec![None; n_slots], ..Self::default() };
         let mut lists: Vec<Vec<Entry>> = Vec::new();
         for (slot, rank, key, sum) in nodes {
-            let number = all.number(key);
-            lists.resize_with(all.shelves.len(), Vec::new);
+            let number = filled.number(key);
+            lists.resize_with(filled.all.len(), Vec::new);
             let entry = (Descending::new(sum), rank, slot);
             lists[number as usize].push(entry);
-            all.at[slot as usize] = Some((number, entry));
+            filled.at[slot as usize] = Some((number, entry));
         }
-        for ((_, shelf), list) in all.shelves.iter_mut().zip(lists) {
+        for ((_, shelf), list) in filled.all.iter_mut().zip(lists) {
             *shelf = list.into_iter().collect();
         }
-        all
+        filled
     }
 
     fn number(&mut self, key: ShelfKey) -> u32 {
@@ -68,7 +68,7 @@ impl Shelves {
         if at >= self.numbers.len() {
             self.numbers.resize(at + 1, None);
         }
-        let (shelves, number) = (&mut self.shelves, &mut self.numbers[at]);
+        let (shelves, number) = (&mut self.all, &mut self.numbers[at]);
         *number.get_or_insert_with(|| {
             shelves.push((key, BTreeSet::new()));
             u32::try_from(shelves.len() - 1).unwrap_or(u32::MAX)
@@ -78,11 +78,11 @@ impl Shelves {
     /// Takes a node away, or puts it where it belongs now. O(log n).
     pub(super) fn set(&mut self, slot: Slot, rank: u32, place: Option<(ShelfKey, f64)>) {
         if let Some((number, entry)) = self.at[slot as usize].take() {
-            self.shelves[number as usize].1.remove(&entry);
+            self.all[number as usize].1.remove(&entry);
         }
         if let Some((key, sum)) = place {
             let (number, entry) = (self.number(key), (Descending::new(sum), rank, slot));
-            self.shelves[number as usize].1.insert(entry);
+            self.all[number as usize].1.insert(entry);
             self.at[slot as usize] = Some((number, entry));
         }
     }
@@ -97,13 +97,13 @@ impl Shelves {
     ) -> Vec<(f64, u32, Slot)> {
         let by_score = |a: &(f64, u32, Slot), b: &(f64, u32, Slot)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
         let from = |number: usize| {
-            let (key, shelf) = &self.shelves[number];
-            let nodes = shelf.iter().filter(|(_, _, slot)| !without.contains(slot));
+            let (key, nodes) = &self.all[number];
+            let nodes = nodes.iter().filter(|(_, _, slot)| !without.contains(slot));
             nodes.map(|(sum, rank, slot)| (total(*key, sum.score()), *rank, *slot))
         };
         // The best n nodes are on the n shelves whose first nodes are best.
         let mut firsts: Vec<((f64, u32, Slot), usize)> = Vec::with_capacity(n + 1);
-        for number in 0..self.shelves.len() {
+        for number in 0..self.all.len() {
             let Some(first) = from(number).next() else { continue };
             if firsts.len() == n && firsts.last().is_some_and(|(last, _)| by_score(last, &first).is_le()) {
                 continue;

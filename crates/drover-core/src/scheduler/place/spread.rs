@@ -141,13 +141,13 @@ mod tests {
 
     use super::*;
 
-    fn definition(spreads: serde_json::Value, count: i64) -> std::sync::Arc<Definition> {
+    fn definition(spreads: &serde_json::Value, count: i64) -> std::sync::Arc<Definition> {
         let spec = json!({ "spreads": spreads, "groups": [{ "name": "g", "count": count, "tasks": [{ "name": "t", "driver": "mock" }] }] });
         Definition::new(&serde_json::from_value(spec).unwrap(), "j")
     }
 
     /// The score of each value with so many allocations on it.
-    fn scores(spreads_of: serde_json::Value, count: i64, used: &[(&str, i64)]) -> Vec<f64> {
+    fn scores(spreads_of: &serde_json::Value, count: i64, used: &[(&str, i64)]) -> Vec<f64> {
         let definition = definition(spreads_of, count);
         let mut all = spreads(&definition, &definition.spec.groups[0], count);
         let spread = &mut all[0];
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn s_123_what_is_left_goes_to_all_other_values() {
         let spread = json!([{ "attribute": "${node.datacenter}", "weight": 100, "targets": [{ "value": "dc1", "percent": 80 }] }]);
-        close(&scores(spread, 10, &[("dc1", 2), ("dc2", 0)]), &[0.625, 0.5]);
+        close(&scores(&spread, 10, &[("dc1", 2), ("dc2", 0)]), &[0.625, 0.5]);
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
             { "attribute": "${node.datacenter}", "weight": 100, "targets": [{ "value": "dc1", "percent": 60 }, { "value": "dc2", "percent": 40 }] },
             { "attribute": "${meta.rack}", "weight": 50, "targets": [{ "value": "r1", "percent": 40 }, { "value": "r2", "percent": 60 }] },
         ]);
-        let definition = definition(both, 10);
+        let definition = definition(&both, 10);
         let mut all = spreads(&definition, &definition.spec.groups[0], 10);
         for (at, value, n) in [(0, "dc1", 2), (0, "dc2", 0), (1, "r1", 1), (1, "r2", 1)] {
             let number = all[at].value(value);
@@ -190,15 +190,15 @@ mod tests {
     #[test]
     fn s_125_even_spreads_prefer_what_is_used_least() {
         let even = || json!([{ "attribute": "${node.datacenter}", "weight": 50 }]);
-        close(&scores(even(), 10, &[("dc1", 2), ("dc2", 0)]), &[-1.0, 1.0]);
-        close(&scores(even(), 10, &[("dc1", 2), ("dc2", 3)]), &[0.5, -0.5]);
-        close(&scores(even(), 10, &[("dc1", 0), ("dc2", 0)]), &[0.0, 0.0]);
+        close(&scores(&even(), 10, &[("dc1", 2), ("dc2", 0)]), &[-1.0, 1.0]);
+        close(&scores(&even(), 10, &[("dc1", 2), ("dc2", 3)]), &[0.5, -0.5]);
+        close(&scores(&even(), 10, &[("dc1", 0), ("dc2", 0)]), &[0.0, 0.0]);
     }
 
     #[test]
     fn s_126_values_that_are_no_target_are_the_last_choice() {
         let spread = json!([{ "attribute": "${node.datacenter}", "targets": [{ "value": "dc1", "percent": 80 }, { "value": "dc2", "percent": 20 }] }]);
-        close(&scores(spread, 10, &[("dc3", 0)]), &[-1.0]);
+        close(&scores(&spread, 10, &[("dc3", 0)]), &[-1.0]);
         close(&[Spread::without_value()], &[-1.0]);
     }
 }

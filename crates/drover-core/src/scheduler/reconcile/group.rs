@@ -32,12 +32,12 @@ pub(super) fn decide(
     group: &Group,
     rollout: Rollout<'_>,
     eval: &Evaluation,
-    allocs: Allocs,
+    allocs: &[Arc<Alloc>],
     fits: &mut Fits<'_>,
 ) -> GroupOutcome {
     let count = job.counts.get(&group.name).copied().unwrap_or(group.count);
     if count == 0 {
-        return super::stop_all(view, &allocs, eval);
+        return super::stop_all(view, allocs, eval);
     }
     let state = rollout.current.and_then(|current| current.groups.get(&group.name)).cloned();
     let mut pass = Pass {
@@ -98,11 +98,11 @@ struct Holders {
 }
 
 impl Pass<'_> {
-    fn run(&mut self, allocs: Allocs, fits: &mut Fits<'_>) {
+    fn run(&mut self, allocs: &[Arc<Alloc>], fits: &mut Fits<'_>) {
         self.delays_placement = allocs.iter().any(|alloc| self.waits_for_its_node(alloc));
-        let live = self.without_past(allocs.clone());
+        let live = self.without_past(allocs);
         let live = self.end_canaries(live);
-        let mut holders = self.classify(live, &allocs);
+        let mut holders = self.classify(live, allocs);
         let mut names = Names::new(
             holders.untainted.iter().chain(&holders.migrating).chain(&holders.due).chain(&holders.lost),
             self.count,
@@ -125,7 +125,7 @@ impl Pass<'_> {
         self.place(missing, &holders, limit);
         self.migrate(&holders, &mut names);
         self.truncate();
-        self.enter_deployment(&allocs, &holders);
+        self.enter_deployment(allocs, &holders);
         let is_idle = self.out.missing.is_empty()
             && self.out.in_place.is_empty()
             && holders.destructive.is_empty()
@@ -133,7 +133,7 @@ impl Pass<'_> {
             && holders.due.is_empty()
             && self.out.desired.reschedule_later == 0
             && !needs_canaries;
-        self.out.is_complete = is_idle && self.is_healthy(&allocs);
+        self.out.is_complete = is_idle && self.is_healthy(allocs);
         // Destructive updates come first: their room is the surest.
         self.out.missing.sort_by_key(|missing| !missing.is_destructive);
     }
@@ -162,18 +162,18 @@ impl Pass<'_> {
     }
 
     /// Steps 1 and 4: what no longer counts.
-    fn without_past(&mut self, allocs: Allocs) -> Allocs {
+    fn without_past(&mut self, allocs: &[Arc<Alloc>]) -> Allocs {
         let is_batch = self.is_batch();
         let mut live = Vec::with_capacity(allocs.len());
         for alloc in allocs {
             let is_dropped =
                 alloc.is_server_terminal() && (!is_batch || alloc.transition.reschedule || alloc.is_deleting);
             let is_old =
-                is_batch && alloc.is_terminal() && !currency::is_of_this_job(self.view, self.job, self.group, &alloc);
+                is_batch && alloc.is_terminal() && !currency::is_of_this_job(self.view, self.job, self.group, alloc);
             match (is_old, is_dropped) {
                 (true, _) if !alloc.is_deleting => self.out.desired.ignore += 1,
                 (_, true) => {}
-                _ => live.push(alloc),
+                _ => live.push(Arc::clone(alloc)),
             }
         }
         live

@@ -273,12 +273,12 @@ fn s_084_what_its_node_stops_by_itself_is_replaced_afterwards() {
 
 #[test]
 fn s_176_the_newest_note_says_whether_it_must_reconnect() {
+    use ClientStatus::{Pending, Running, Unknown};
     let needs = |states: &[ClientStatus]| {
         let mut world = World::new(&spec(1));
         world.allocs(0..1, |alloc| alloc.states = states.iter().map(|status| (*status, now())).collect());
         world.view.allocs_of_job(&key()).next().unwrap().needs_reconnect()
     };
-    use ClientStatus::{Pending, Running, Unknown};
     assert!(needs(&[Pending, Running, Unknown]));
     assert!(!needs(&[Unknown, Running]));
     assert!(needs(&[Unknown, Running, Unknown]));

@@ -169,7 +169,7 @@ fn s_121_others_of_the_group_count_against_a_node() {
     });
     let penalised = scores(&world.plan());
     assert_eq!((penalised.anti_affinity, penalised.penalty), (Some(-0.75), Some(-1.0)));
-    let without_binpack = (penalised.anti_affinity.unwrap() + penalised.penalty.unwrap()) / 2.0;
+    let without_binpack = f64::midpoint(penalised.anti_affinity.unwrap(), penalised.penalty.unwrap());
     close(without_binpack, -0.875);
     close(penalised.normalised(), (penalised.binpack - 1.75) / 3.0);
 }
@@ -238,14 +238,14 @@ fn s_129_s_130_the_exact_best_wins() {
     assert_eq!(best_of(&[-1]), "w-1", "a bad node is better than none");
 }
 
-fn port_spec(count: i64, port: Value) -> Value {
+fn port_spec(count: i64, port: &Value) -> Value {
     with(spec(count), "networks", json!([{ "ports": [port] }]))
 }
 
 #[test]
 fn s_131_dynamic_ports_come_from_the_nodes_range() {
     let narrow = Node { dynamic_ports: (20_000, 20_001), reserved_ports: [20_000].into(), ..node("n-0") };
-    let plan = only(&port_spec(2, json!({ "label": "http" })), [narrow]).plan();
+    let plan = only(&port_spec(2, &json!({ "label": "http" })), [narrow]).plan();
     assert_eq!(plan.placements[0].resources.ports[0].value, 20_001);
     assert_eq!(plan.placements.len(), 1);
     let exhausted: Vec<&String> = plan.failed["web"].dimension_exhausted.keys().collect();
@@ -254,7 +254,7 @@ fn s_131_dynamic_ports_come_from_the_nodes_range() {
 
 #[test]
 fn s_132_a_static_port_is_exclusive_unless_collisions_are_ignored() {
-    let place = |port: Value| only(&port_spec(2, port), [node("n-0")]).plan();
+    let place = |port: Value| only(&port_spec(2, &port), [node("n-0")]).plan();
     let plan = place(json!({ "label": "http", "static": 80 }));
     assert_eq!(plan.placements.len(), 1);
     assert_eq!(plan.failed["web"].dimension_exhausted["network: reserved port collision http=80"], 1);

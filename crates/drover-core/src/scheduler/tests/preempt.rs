@@ -46,7 +46,7 @@ fn full(spec: &Value, priority: i64, held: &[i64], capacity: i64) -> World {
         world.view.remove_node(&NodeName::from(format!("n-{n}")));
     }
     world.view.put_node(Node { allocatable: amounts(capacity, 100_000, 1_000_000), ..node("n-0") });
-    let mut other = super::spec(held.len() as i64);
+    let mut other = super::spec(i64::try_from(held.len()).unwrap());
     other["priority"] = json!(priority);
     let definition = Definition::new(&serde_json::from_value(other).unwrap(), "low");
     let (job, uid) = (JobKey::new("shop", "low"), Uid::from("low-uid"));

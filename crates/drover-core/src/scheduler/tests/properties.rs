@@ -12,6 +12,7 @@ use crate::usage::Usage;
 
 /// A random cluster, job and history.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent coins")]
 struct Picture {
     kind: &'static str,
     count: i64,

@@ -5,10 +5,15 @@ use fastrand::Rng;
 
 use super::*;
 use crate::scheduler::place::fullness;
+use crate::scheduler::ratio;
 use crate::settings::Algorithm;
 
 /// Clusters that are tried.
 const CLUSTERS: u64 = 1_000;
+
+fn size(n: usize) -> i64 {
+    i64::try_from(n).unwrap()
+}
 
 struct Machine {
     name: String,
@@ -54,10 +59,10 @@ fn quality(machines: &[Machine]) -> Quality {
         *racks.get_mut(machine.rack.as_str()).unwrap() += machine.n;
     }
     let placed: i64 = machines.iter().map(|machine| machine.n).sum();
-    let n_racks = racks.len() as i64;
+    let n_racks = size(racks.len());
     Quality {
         placed,
-        nodes_used: machines.iter().filter(|machine| machine.n > 0 || machine.used.cpu > 0).count() as i64,
+        nodes_used: size(machines.iter().filter(|machine| machine.n > 0 || machine.used.cpu > 0).count()),
         spread_error: racks.values().map(|n| (n * n_racks - placed).abs()).sum(),
     }
 }
@@ -67,7 +72,7 @@ fn score(problem: &Problem, machines: &[Machine], at: usize) -> f64 {
     let machine = &machines[at];
     let mut parts = vec![fullness(Algorithm::Binpack, machine.total, machine.used.plus(problem.ask))];
     if machine.n > 0 {
-        parts.push(-((machine.n + 1) as f64) / problem.count as f64);
+        parts.push(-ratio(machine.n + 1, problem.count));
     }
     if problem.has_spread {
         let mut racks: BTreeMap<&str, i64> = BTreeMap::new();
@@ -77,13 +82,13 @@ fn score(problem: &Problem, machines: &[Machine], at: usize) -> f64 {
         if let (Some(min), Some(max)) = (racks.values().min().copied(), racks.values().max().copied()) {
             let own = racks.get(machine.rack.as_str()).copied().unwrap_or(0);
             parts.push(match own {
-                own if own != min => (min - own) as f64 / min as f64,
+                own if own != min => ratio(min - own, min),
                 _ if min == max => -1.0,
-                _ => (max - min) as f64 / min as f64,
+                _ => ratio(max - min, min),
             });
         }
     }
-    parts.iter().sum::<f64>() / parts.len() as f64
+    parts.iter().sum::<f64>() / ratio(size(parts.len()), 1)
 }
 
 fn has_room(problem: &Problem, machine: &Machine) -> bool {
@@ -100,7 +105,7 @@ fn sampled(mut problem: Problem, seed: u64) -> Quality {
     let limit = if problem.has_spread {
         usize::try_from(problem.count).unwrap().max(100)
     } else {
-        2.max((n as f64).log2().ceil() as usize)
+        2.max(usize::try_from((n - 1).ilog2() + 1).unwrap())
     };
     let mut machines = std::mem::take(&mut problem.machines);
     let mut offset = 0;
@@ -172,8 +177,8 @@ fn exact(mut problem: Problem, seed: u64) -> Quality {
 /// What two ways of placing reach, in a number of which less is better.
 #[derive(Default)]
 struct Comparison {
-    n: u64,
-    better_or_equal: u64,
+    n: i64,
+    better_or_equal: i64,
     exact: i64,
     sampled: i64,
     worst: (i64, u64),
@@ -182,20 +187,21 @@ struct Comparison {
 impl Comparison {
     fn add(&mut self, seed: u64, exact: i64, sampled: i64) {
         self.n += 1;
-        self.better_or_equal += u64::from(exact <= sampled);
+        self.better_or_equal += i64::from(exact <= sampled);
         self.exact += exact;
         self.sampled += sampled;
         self.worst = self.worst.max((exact - sampled, seed));
     }
 
+    #[expect(clippy::print_stdout, reason = "the figures are what the test is for")]
     fn check(&self, what: &str) {
-        let share = self.better_or_equal as f64 / self.n as f64;
+        let share = ratio(self.better_or_equal, self.n);
         println!(
             "{what}: better or equal on {:.1} % of {}, mean {:.3} against {:.3}, worst by {} (seed {})",
             100.0 * share,
             self.n,
-            self.exact as f64 / self.n as f64,
-            self.sampled as f64 / self.n as f64,
+            ratio(self.exact, self.n),
+            ratio(self.sampled, self.n),
             self.worst.0,
             self.worst.1
         );
