@@ -1,9 +1,9 @@
 //! Tests with real processes and a real API server.
 
 mod agent;
-mod cli;
 mod agent_exec;
 mod agent_local;
+mod cli;
 mod cluster;
 mod faults;
 mod jobs;

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail, ensure};
 use drover_api::Job;
 use drover_api::job::EvalTrigger;
+use drover_core::advice;
 use drover_core::ids::{EvalId, JobKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::scheduler::{self, plan::Evaluation};
@@ -202,7 +203,12 @@ fn evaluate(state: &State, target: &Target, how: &How) -> Report {
         wait_until: awaited(view, target, now),
     };
     let plan = scheduler::plan(view, &evaluation, &mut fastrand::Rng::with_seed(how.seed));
-    Report::new(view, &evaluation, &plan)
+    let mut report = Report::new(view, &evaluation, &plan);
+    if how.output == Output::Table {
+        let help = |group: &String| (group.clone(), advice::advice(view, &evaluation, how.seed, &plan, group));
+        report.advice = plan.failed.keys().map(help).collect();
+    }
+    report
 }
 
 /// For a trigger of delayed evaluations: the newest time that is due and that an allocation waits for.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use drover_api::metric::{AllocMetric, NodeScore};
+use drover_core::advice::Advice;
 use drover_core::job_status;
 
 use super::report::{Desired, Placed, Report};
@@ -24,6 +25,7 @@ pub(super) fn render(report: &Report) -> String {
     for (group, metric) in &report.failed {
         let missing = metric.coalesced_failures + 1;
         failure(&mut text, group, missing, metric);
+        help(&mut text, report.advice.get(group).map_or(&[], Vec::as_slice), metric);
     }
     text
 }
@@ -184,7 +186,21 @@ fn failure(text: &mut String, group: &str, missing: i64, metric: &AllocMetric) {
         line(text, "  best nodes");
         scores(text, &metric.score_meta_data);
     }
-    line(text, &format!("  {}", job_status::explain(metric)));
+}
+
+/// What would help, as it was tried out.
+fn help(text: &mut String, advice: &[Advice], metric: &AllocMetric) {
+    if metric.nodes_evaluated == 0 || advice.is_empty() {
+        line(text, &format!("  {}", job_status::explain(metric)));
+    }
+    if advice.is_empty() {
+        return;
+    }
+    line(text, "  what would help");
+    for Advice { change, gain } in advice {
+        let more = if *gain == 1 { "1 more finds a node" } else { &format!("{gain} more find a node") };
+        line(text, &format!("    {change}: {more}"));
+    }
 }
 
 fn available(metric: &AllocMetric) -> String {
