@@ -11,7 +11,7 @@ use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
 use drover_core::job_status::{self, Input};
 use drover_core::model::{self, Alloc};
-use drover_core::scheduler::{self, plan::Evaluation, plan::Plan};
+use drover_core::scheduler::{self, explain::explain, plan::Evaluation, plan::Plan};
 use drover_core::validate;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
@@ -331,11 +331,8 @@ impl<S: Store> Term<S> {
             failed: plan.failed.clone(),
         });
         if is_news && !plan.failed.is_empty() {
-            let note: Vec<String> = plan
-                .failed
-                .iter()
-                .map(|(group, metric)| format!("group {group}: {}", job_status::explain(metric)))
-                .collect();
+            let note: Vec<String> =
+                plan.failed.iter().map(|(group, metric)| format!("group {group}: {}", explain(metric))).collect();
             let occasion = evaluation.id.to_string();
             let happening = Happening {
                 severity: Severity::Warning,
@@ -585,5 +582,5 @@ fn version_owner(version: &JobVersion) -> (JobKey, Uid) {
 
 /// Why groups found no place, without the counts that move with every look.
 fn reasons(failed: &BTreeMap<String, drover_api::metric::AllocMetric>) -> BTreeMap<&str, String> {
-    failed.iter().map(|(group, metric)| (group.as_str(), job_status::explain(metric))).collect()
+    failed.iter().map(|(group, metric)| (group.as_str(), explain(metric))).collect()
 }

@@ -28,6 +28,10 @@ pub struct AllocMetric {
     /// Ready nodes, by datacenter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes_available: BTreeMap<String, i64>,
+    /// Nodes of the pool and datacenters that are not ready, by why: ineligible, draining, down, disconnected, initializing.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub nodes_unavailable: BTreeMap<String, i64>,
     /// Nodes excluded, by rule.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 128))]
@@ -49,6 +53,9 @@ pub struct AllocMetric {
     /// What each task asked for in the dimensions that ran out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub resources_exhausted: BTreeMap<String, ResourcesExhausted>,
+    /// The node that lacks least, where only room was lacking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<Nearest>,
     /// The best nodes, at most five, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
@@ -75,6 +82,22 @@ pub struct ResourcesExhausted {
     /// MiB.
     #[serde(rename = "memoryMB")]
     pub memory_mb: i64,
+}
+
+/// The node that comes closest to having room, and what it lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Nearest {
+    /// The node.
+    pub node: String,
+    /// MHz.
+    pub cpu: i64,
+    /// MiB.
+    #[serde(rename = "memoryMB")]
+    pub memory_mb: i64,
+    /// MiB.
+    #[serde(rename = "diskMB")]
+    pub disk_mb: i64,
 }
 
 /// How a node scored.

@@ -10,6 +10,7 @@ use drover_api::metric::AllocMetric;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::model::{Alloc, Deployment, Job};
+use crate::scheduler::explain::explain;
 use crate::validate::Violation;
 
 /// How long a blocked placement is still on its way before it needs a human.
@@ -329,35 +330,6 @@ fn batch_outcome(counts: &Counts) -> Option<Wanted<Type, Reason>> {
 
 fn explain_all(failed: &BTreeMap<String, AllocMetric>) -> String {
     failed.iter().map(|(group, metric)| format!("group {group}: {}", explain(metric))).collect::<Vec<_>>().join("; ")
-}
-
-/// Why a group found no place, in one sentence, with what would help.
-pub fn explain(metric: &AllocMetric) -> String {
-    if metric.nodes_evaluated == 0 {
-        let ready: i64 = metric.nodes_available.values().sum();
-        return format!(
-            "no ready node in pool {} and the job's datacenters ({ready} ready in other datacenters); start an agent there, make a node eligible, or change nodePool or datacenters",
-            metric.node_pool
-        );
-    }
-    let all = metric.nodes_evaluated;
-    let mut parts = Vec::new();
-    for (rule, n) in &metric.constraint_filtered {
-        parts.push(match rule.as_str() {
-            "missingDrivers" => format!("a driver of its tasks is missing or unhealthy on {n} of {all} nodes (kubectl get cnode -o wide shows the drivers)"),
-            "missingDevices" => format!("a device is missing on {n} of {all} nodes"),
-            "missingHostVolumes" => format!("a host volume is missing on {n} of {all} nodes"),
-            "missingNetwork" => format!("a network mode is missing on {n} of {all} nodes"),
-            rule => format!("filtered by {rule} on {n} of {all} nodes"),
-        });
-    }
-    for (dimension, n) in &metric.dimension_exhausted {
-        parts.push(format!("{dimension} exhausted on {n} of {all} nodes"));
-    }
-    if !metric.dimension_exhausted.is_empty() {
-        parts.push("add nodes, stop other jobs, or ask for less".to_owned());
-    }
-    parts.join(", ")
 }
 
 #[cfg(test)]

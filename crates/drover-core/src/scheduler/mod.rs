@@ -3,6 +3,7 @@
 
 pub mod apply;
 pub mod class;
+pub mod explain;
 pub mod feasible;
 pub mod operand;
 pub mod place;

@@ -5,6 +5,7 @@ mod agent;
 mod cluster;
 mod density;
 mod report;
+mod scheduler;
 mod start;
 
 use std::process::ExitCode;
@@ -26,6 +27,10 @@ pub enum Name {
     Idle,
     /// What the agent adds to a start, its rate of starts, its memory and CPU, for each driver of processes
     Agent,
+    /// Single evaluations in memory, over nodes, allocations, racks and spread; median of at least five runs
+    Scheduler,
+    /// Single evaluations in memory of the shapes that cost most; median of at least five runs
+    SchedulerHard,
 }
 
 /// What `bench` is told.
@@ -70,20 +75,17 @@ pub async fn run(args: &BenchArgs) -> Result<ExitCode> {
 
 async fn measure(args: &BenchArgs, progress: &Progress) -> Result<report::Report> {
     let machine = report::Machine::observe()?;
-    let mut rows = Vec::new();
-    if args.name == Name::Agent {
-        let mut runs = Vec::new();
-        for _ in 0..args.runs.max(1) {
-            runs.push(agent::run(args, progress).await?);
-        }
-        return report::Report::of_rows(args.name, machine, &runs);
+    if matches!(args.name, Name::Scheduler | Name::SchedulerHard) {
+        let measured = scheduler::run(args, progress)?;
+        return report::Report::of_figures(args.name, machine, measured.runs, measured.figures, measured.rows);
     }
+    let mut runs = Vec::new();
     for _ in 0..args.runs.max(1) {
-        rows.push(match args.name {
-            Name::Start => start::run(args, progress).await?,
-            Name::Density | Name::Idle => density::run(args, progress).await?,
-            Name::Agent => continue, // It has rows of its own.
+        runs.push(match args.name {
+            Name::Start => vec![start::run(args, progress).await?],
+            Name::Density | Name::Idle => vec![density::run(args, progress).await?],
+            Name::Agent | Name::Scheduler | Name::SchedulerHard => agent::run(args, progress).await?,
         });
     }
-    report::Report::new(args.name, machine, &rows)
+    report::Report::of_rows(args.name, machine, &runs)
 }

@@ -4,14 +4,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use drover_api::client_node::NodePhase;
 use drover_api::group::Group;
-use drover_api::metric::{AllocMetric, ResourcesExhausted};
+use drover_api::metric::{AllocMetric, Nearest, ResourcesExhausted};
 
 use super::fit::Need;
 use super::proposed::Proposed;
 use super::shelf::{ShelfKey, Shelves, Slot};
 use super::spread::{self, Spread};
 use super::table::Table;
+use crate::definition::Definition;
 use crate::ids::{JobKey, NodeName};
 use crate::model::{Alloc, Amounts, Node};
 use crate::scheduler::class::{self, ByShape};
@@ -19,7 +21,7 @@ use crate::scheduler::feasible::{self, Checks, DistinctProperty, Wanted, resolve
 use crate::scheduler::plan::{Metrics, Scores, WaitsFor};
 use crate::scheduler::ratio;
 use crate::settings::Algorithm;
-use crate::snapshot::NodeEntry;
+use crate::snapshot::{ClusterView, NodeEntry};
 use crate::usage::Usage;
 
 /// Best nodes that are kept in the metrics.
@@ -483,10 +485,33 @@ impl<'a> Field<'a> {
     }
 
     /// Why one more allocation found no place.
-    pub(super) fn failure(&mut self) -> AllocMetric {
+    pub(super) fn failure(&mut self, proposed: &Proposed<'a>) -> AllocMetric {
         let mut metric = (*self.tally.counts()).clone();
+        metric.nodes_unavailable = unavailable(proposed.view(), self.ask.wanted.definition);
+        metric.nearest = self.nearest(proposed);
         metric.resources_exhausted = asked(self.group(), &metric.dimension_exhausted);
         metric
+    }
+
+    /// The node that lacks least of what is asked for, in shares of the ask.
+    fn nearest(&self, proposed: &Proposed<'a>) -> Option<Nearest> {
+        let lacks = |slot: Slot| {
+            let entry = self.table.entry(slot);
+            let (need, used) = (self.need.amounts(entry), proposed.usage(entry).amounts);
+            let short = used.plus(need).minus(entry.allocatable);
+            let share = |short: i64, need: i64| if short > 0 { ratio(short, need.max(1)) } else { 0.0 };
+            let sum = share(short.cpu, need.cpu)
+                + share(short.memory_mb, need.memory_mb)
+                + share(short.disk_mb, need.disk_mb);
+            (sum > 0.0).then_some((sum, short, entry))
+        };
+        let nearest = self.exhausted().filter_map(lacks).min_by(|a, b| a.0.total_cmp(&b.0));
+        nearest.map(|(_, short, entry)| Nearest {
+            node: entry.node.name.to_string(),
+            cpu: short.cpu.max(0),
+            memory_mb: short.memory_mb.max(0),
+            disk_mb: short.disk_mb.max(0),
+        })
     }
 
     /// What a blocked evaluation waits for, as far as this group knows.
@@ -501,6 +526,20 @@ impl<'a> Field<'a> {
             }
         }
     }
+}
+
+/// Nodes of a job's pool and datacenters that are not ready, by why. O(nodes).
+fn unavailable(view: &ClusterView, definition: &Definition) -> BTreeMap<String, i64> {
+    let mut counts = BTreeMap::new();
+    for entry in view.node_entries().filter(|entry| !entry.is_ready && feasible::is_covered(&entry.node, definition)) {
+        let why = match entry.node.phase {
+            NodePhase::Ready if entry.node.is_draining => "draining",
+            NodePhase::Ready => "ineligible",
+            phase => phase.as_str(),
+        };
+        *counts.entry(why.to_owned()).or_default() += 1;
+    }
+    counts
 }
 
 /// What each task of a group asks for in the dimensions that ran out.

@@ -159,7 +159,7 @@ impl<'a> Planner<'a> {
         field.turn_to(missing.index, &self.proposed);
         let found = self.find(field, &missing, &mut fields.evictions);
         let Some(found) = found else {
-            let metric = field.failure();
+            let metric = field.failure(&self.proposed);
             if let Some(stop) = &missing.replaces {
                 self.proposed.keep(&stop.alloc);
                 fields.changed(&stop.alloc.node, Some((&stop.alloc.group, Change::Kept)), &self.proposed);

@@ -380,8 +380,8 @@ fn an_explanation_counts_rules_and_dimensions() {
     }
     let plan = world.plan();
     assert_eq!(
-        crate::job_status::explain(&plan.failed["web"]),
-        "filtered by ${meta.rack} = r1 on 7 of 10 nodes, memory exhausted on 3 of 10 nodes, add nodes, stop other jobs, or ask for less"
+        crate::scheduler::explain::explain(&plan.failed["web"]),
+        "filtered by ${meta.rack} = r1 on 7 of 10 nodes, memory exhausted on 3 of 10 nodes; n-0 comes closest and lacks 100000 MiB of memory: ask for less, stop other jobs, or add nodes"
     );
     assert_eq!(plan.queued["web"], 1);
 }
