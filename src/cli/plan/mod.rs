@@ -121,13 +121,15 @@ pub(super) fn run_state(args: &StateArgs) -> anyhow::Result<u8> {
     let bytes = read_input(&args.state)?;
     let source = args.state.display().to_string();
     let state = state::load(&bytes, &args.eval.job, None).with_context(|| source.clone())?;
+    // The process ends with this command: taking a large state apart again would only cost time.
+    let state: &State = Box::leak(Box::new(state));
     let is_gone = args.eval.trigger == EvalTrigger::JobDeregister;
     ensure!(
         is_gone || state::is_known(&state.view, &args.eval.job),
         "{source}: no Job {} and no Allocation of it; correct --eval, or add the job to the state",
         args.eval.job
     );
-    let report = evaluate(&state, &args.eval, &args.how);
+    let report = evaluate(state, &args.eval, &args.how);
     show(&report, args.how.output)?;
     Ok(match (report.failed.is_empty(), report.changes()) {
         (false, _) => NOT_PLACED,
