@@ -11,10 +11,10 @@ use xtask::control_plane::User;
 
 use crate::cluster::{job, shared};
 
-struct Answer {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Answer {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Answer {
@@ -26,7 +26,7 @@ impl Answer {
 }
 
 /// Runs the command with a text on its standard input.
-fn drover(args: &[&str], stdin: &str) -> Answer {
+pub(crate) fn drover(args: &[&str], stdin: &str) -> Answer {
     let mut child = Command::new(env!("CARGO_BIN_EXE_drover"))
         .args(args)
         .stdin(Stdio::piped())

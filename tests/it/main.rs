@@ -9,3 +9,4 @@ mod faults;
 mod jobs;
 mod schema;
 mod supervisor;
+mod unplaceable;

@@ -1,5 +1,7 @@
 //! Why a group found no place, in words: what left out how many nodes, what ran out, and the smallest change that would help.
 
+use std::collections::BTreeMap;
+
 use drover_api::metric::{AllocMetric, Nearest};
 
 /// Reasons that are told one by one; the rest is counted.
@@ -12,16 +14,19 @@ pub fn explain(metric: &AllocMetric) -> String {
         return nowhere(metric);
     }
     let all = metric.nodes_evaluated;
-    let mut reasons: Vec<(i64, String)> = metric
-        .constraint_filtered
-        .iter()
-        .map(|(rule, n)| (*n, format!("{} on {n} of {all} nodes", cause(rule))))
-        .collect();
-    let exhausted = metric.dimension_exhausted.iter();
-    reasons.extend(exhausted.map(|(dimension, n)| (*n, format!("{} on {n} of {all} nodes", shortage(dimension)))));
+    // Some keys name the node that they are about: what they say is the same.
+    let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+    for (rule, n) in &metric.constraint_filtered {
+        *counts.entry(cause(rule)).or_default() += n;
+    }
+    for (dimension, n) in &metric.dimension_exhausted {
+        *counts.entry(shortage(dimension)).or_default() += n;
+    }
+    let mut reasons: Vec<(i64, String)> = counts.into_iter().map(|(text, n)| (n, text)).collect();
     reasons.sort_by_key(|(n, _)| std::cmp::Reverse(*n));
     let more = reasons.len().saturating_sub(TOLD);
-    let mut parts: Vec<String> = reasons.into_iter().take(TOLD).map(|(_, text)| text).collect();
+    let mut parts: Vec<String> =
+        reasons.into_iter().take(TOLD).map(|(n, text)| format!("{text} on {n} of {all} nodes")).collect();
     if more > 0 {
         parts.push(format!("{more} further reasons"));
     }
@@ -47,7 +52,7 @@ fn nowhere(metric: &AllocMetric) -> String {
         return format!("pool {pool} has no node; start an agent there, or change spec.nodePool");
     }
     let remedy = if metric.nodes_unavailable.contains_key("ineligible") {
-        "make one eligible (drover node eligibility, or spec.eligibility of the ClientNode)"
+        "set spec.eligibility of one to eligible"
     } else {
         "bring one back (kubectl get cnode shows them)"
     };
@@ -104,7 +109,7 @@ pub fn remedy(metric: &AllocMetric) -> String {
             lacking(nearest)
         );
     }
-    let most = |counts: &std::collections::BTreeMap<String, i64>| {
+    let most = |counts: &BTreeMap<String, i64>| {
         counts.iter().max_by(|a, b| a.1.cmp(b.1).then(b.0.cmp(a.0))).map(|(key, n)| (key.clone(), *n))
     };
     let (rule, dimension) = (most(&metric.constraint_filtered), most(&metric.dimension_exhausted));
@@ -154,7 +159,7 @@ fn change_for(rule: &str, n: i64) -> String {
         "csiTopology" => "add a node where the volume is, or create the volume elsewhere".to_owned(),
         "csiNoRead" | "csiNoWrite" => "see the conditions of the CSIVolume (kubectl describe csivol)".to_owned(),
         "csiInUse" => "stop the job that holds it, or use a volume for several writers".to_owned(),
-        "csiInUseGCd" => "wait for its release, or force it (drover volume detach)".to_owned(),
+        "csiInUseGCd" => "wait for its release (kubectl describe csivol shows it)".to_owned(),
         _ => format!("relax this rule, or change a node so that it holds: that alone opens up to {n}"),
     }
 }

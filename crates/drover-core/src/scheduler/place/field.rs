@@ -496,6 +496,8 @@ impl<'a> Field<'a> {
     /// The node that lacks least of what is asked for, in shares of the ask.
     fn nearest(&self, proposed: &Proposed<'a>) -> Option<Nearest> {
         let lacks = |slot: Slot| {
+            let State::Exhausted(reason) = self.states[slot as usize] else { return None };
+            let is_amount = matches!(self.tally.reasons[reason as usize].0.as_str(), "cpu" | "memory" | "disk");
             let entry = self.table.entry(slot);
             let (need, used) = (self.need.amounts(entry), proposed.usage(entry).amounts);
             let short = used.plus(need).minus(entry.allocatable);
@@ -503,7 +505,7 @@ impl<'a> Field<'a> {
             let sum = share(short.cpu, need.cpu)
                 + share(short.memory_mb, need.memory_mb)
                 + share(short.disk_mb, need.disk_mb);
-            (sum > 0.0).then_some((sum, short, entry))
+            (is_amount && sum > 0.0).then_some((sum, short, entry))
         };
         let nearest = self.exhausted().filter_map(lacks).min_by(|a, b| a.0.total_cmp(&b.0));
         nearest.map(|(_, short, entry)| Nearest {
