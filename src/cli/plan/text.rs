@@ -188,14 +188,16 @@ fn failure(text: &mut String, group: &str, missing: i64, metric: &AllocMetric) {
     }
 }
 
-/// What would help: in general, and the changes that were tried out.
+/// What would help, as it was tried out, and the sentence that the job's status and its event show too.
 fn help(text: &mut String, advice: &[Advice], metric: &AllocMetric) {
-    line(text, "  what would help");
-    line(text, &format!("    {}", explain::remedy(metric)));
+    if !advice.is_empty() {
+        line(text, "  what would help");
+    }
     for Advice { change, gain } in advice {
         let more = if *gain == 1 { "1 more finds a node" } else { &format!("{gain} more find a node") };
         line(text, &format!("    {change}: {more}"));
     }
+    line(text, &format!("  {}", explain::explain(metric)));
 }
 
 fn available(metric: &AllocMetric) -> String {

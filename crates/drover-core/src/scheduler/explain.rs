@@ -98,10 +98,7 @@ pub fn shortage(dimension: &str) -> String {
 }
 
 /// What would help with the least change: room on the node that lacks least, else the rule that leaves out most nodes.
-pub fn remedy(metric: &AllocMetric) -> String {
-    if metric.nodes_evaluated == 0 {
-        return nowhere(metric);
-    }
+fn remedy(metric: &AllocMetric) -> String {
     if let Some(nearest) = &metric.nearest {
         return format!(
             "{} comes closest and lacks {}: ask for less, stop other jobs, or add nodes",
