@@ -388,6 +388,12 @@ impl<S: Store> Allocs<S> {
             self.refuse(uid, allocation, &reason);
             return;
         };
+        // Names become directories. The API server has checked them in the job, and nobody has in the version.
+        if let Some(task) = group.tasks.iter().find(|task| !is_plain_name(&task.name)) {
+            let reason = format!("task name {:?} is no DNS label: it cannot have a directory", task.name);
+            self.refuse(uid, allocation, &reason);
+            return;
+        }
         let key = allocation.key();
         let group = Arc::new(group.clone());
         let stop_after = stop_after(&group);
@@ -419,6 +425,7 @@ impl<S: Store> Allocs<S> {
             env: Arc::clone(&self.env),
             reports: self.reports.clone(),
             admission: self.admission.clone(),
+            previous_dir: self.previous_dir(allocation),
             previous_end: previous_end(self.store.clone(), Arc::clone(&self.ends), Arc::clone(&self.env)),
             job: Arc::clone(job),
             group,
@@ -436,6 +443,13 @@ impl<S: Store> Allocs<S> {
         });
         let runner = Runner { wanted: wanted_sender, key, job: job_key(allocation), awaits: None, stop_after };
         self.runners.insert(uid.to_owned(), runner);
+    }
+
+    /// Where the files of the replaced allocation are, if it ran here and was not given up yet.
+    fn previous_dir(&self, allocation: &Allocation) -> Option<AllocDir> {
+        let name = &allocation.spec.previous_allocation;
+        let key = Key { namespace: allocation.metadata.namespace.clone(), name: name.clone() };
+        (!name.is_empty()).then(|| self.directory.find(&key.to_string())).flatten().map(|(_, listed)| listed.dir)
     }
 
     /// Reports an allocation as failed that cannot be run here at all.
@@ -573,6 +587,12 @@ impl<S: Store> Allocs<S> {
             tracing::error!(error = %error, allocation = uid, "a gone allocation is still in the state file");
         }
     }
+}
+
+/// Whether a name is a DNS label, and none of the directories that an allocation has beside those of its tasks.
+fn is_plain_name(name: &str) -> bool {
+    let is_label_character = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&name.len()) && name.chars().all(is_label_character) && name != "alloc"
 }
 
 /// How long a group's allocations may run without a controller.
@@ -714,4 +734,69 @@ fn is_ended(allocation: &Allocation) -> bool {
         .status
         .as_ref()
         .is_some_and(|status| status.client_status.is_terminal() || status.client_status == ClientStatus::Unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drover_api::allocation::DesiredStatus;
+    use drover_api::{AllocationSpec, AllocationStatus};
+
+    fn seen(generation: i64, status: ClientStatus, desired: DesiredStatus) -> Arc<Allocation> {
+        let mut allocation =
+            Allocation::new("a", AllocationSpec { desired_status: desired, ..AllocationSpec::default() });
+        allocation.metadata.generation = Some(generation);
+        allocation.status = Some(AllocationStatus { client_status: status, ..AllocationStatus::default() });
+        Arc::new(allocation)
+    }
+
+    fn runner(allocation: Arc<Allocation>) -> Runner {
+        let wanted = Wanted {
+            allocation,
+            job: Arc::default(),
+            group: Arc::default(),
+            is_destroyed: false,
+            is_cut_off: false,
+            reconnects: 0,
+        };
+        Runner {
+            wanted: watch::Sender::new(wanted),
+            key: Key::namespaced("n", "a"),
+            job: String::new(),
+            awaits: None,
+            stop_after: None,
+        }
+    }
+
+    #[test]
+    fn a_040_an_unknown_allocation_that_is_to_stop_is_stopped_and_not_reconnected() {
+        let runner = runner(seen(1, ClientStatus::Running, DesiredStatus::Run));
+        assert!(update(&runner, &seen(2, ClientStatus::Unknown, DesiredStatus::Stop)));
+        let wanted = runner.wanted.borrow();
+        assert_eq!((wanted.reconnects, wanted.is_to_run()), (0, false));
+    }
+
+    #[test]
+    fn a_041_the_same_mark_again_is_no_news() {
+        let runner = runner(seen(1, ClientStatus::Running, DesiredStatus::Run));
+        assert!(update(&runner, &seen(1, ClientStatus::Unknown, DesiredStatus::Run)));
+        assert!(!update(&runner, &seen(1, ClientStatus::Unknown, DesiredStatus::Run)));
+        assert_eq!(runner.wanted.borrow().reconnects, 1);
+    }
+
+    #[test]
+    fn a_054_an_older_state_does_not_follow_a_newer_one() {
+        let runner = runner(seen(1, ClientStatus::Running, DesiredStatus::Run));
+        assert!(update(&runner, &seen(3, ClientStatus::Running, DesiredStatus::Stop)));
+        assert!(!update(&runner, &seen(2, ClientStatus::Running, DesiredStatus::Run)));
+        assert_eq!(runner.wanted.borrow().allocation.metadata.generation, Some(3));
+    }
+
+    #[test]
+    fn only_labels_become_directories() {
+        for name in ["", "..", "a/b", "a.b", "UP", "alloc"] {
+            assert!(!is_plain_name(name), "{name}");
+        }
+        assert!(is_plain_name("web-1"));
+    }
 }

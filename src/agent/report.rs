@@ -186,6 +186,7 @@ mod tests {
 
     #[test]
     fn a_027_to_a_030_priorities() {
+        // another status is urgent. A-029: without an acknowledged state only `pending` is not.
         let restarted = TaskState { restarts: 1, ..TaskState::default() };
         let event = Report { task_states: [("t".to_owned(), restarted)].into(), ..running() };
         let failed = Report { client_status: ClientStatus::Failed, ..running() };

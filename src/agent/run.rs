@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,20 @@ fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
             .with_context(|| format!("creating {}", path.display()))
     };
     make(&config.state_dir, 0o700)?;
-    make(&config.alloc_dir, 0o711)
+    make(&config.alloc_dir, 0o711)?;
+    make_gateway_secret(&config.state_dir)
+}
+
+/// The secret between a gateway and this node: made once, never shown.
+fn make_gateway_secret(state_dir: &Path) -> anyhow::Result<()> {
+    let path = state_dir.join("gateway-secret");
+    let secret: String = (0..8).map(|_| Random::new().tag()).collect();
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    match made.and_then(|mut file| std::io::Write::write_all(&mut file, secret.as_bytes())) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("making {}", path.display())),
+    }
 }
 
 async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved: Saved) -> anyhow::Result<()> {
@@ -253,6 +266,7 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
 async fn end_strangers(supervisor: Supervisor, mut recovered: mpsc::Receiver<Infallible>) {
     // Nothing is ever sent: the channel closes when every known task was found again or given up.
     recovered.recv().await;
+    tracing::info!("every task was found again or given up");
     match supervisor.end_strangers().await {
         Ok(0) => {}
         Ok(n) => tracing::warn!(tasks = n, "tasks were ended of which the state file knows nothing"),
@@ -280,4 +294,56 @@ fn memory_for_allocations(fingerprint: &Fingerprint) -> i64 {
 
 fn host_environment() -> BTreeMap<String, String> {
     std::env::vars().filter(|(name, _)| environment::is_host_variable_permitted(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn config(dir: &Path, more: &str) -> AgentConfig {
+        let text = format!("stateDir: {0}/state\nallocDir: {0}/allocs\n{more}", dir.display());
+        AgentConfig::parse(&text, Path::new("agent.yaml")).expect("a configuration")
+    }
+
+    #[test]
+    fn a_001_name_and_secret_stay_over_starts() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let config = config(dir.path(), "");
+        let secret = dir.path().join("state/gateway-secret");
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            make_dirs(&config).expect("made");
+            seen.push((node_name(&config), std::fs::read_to_string(&secret).expect("a secret")));
+        }
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!((seen[0].0.is_empty(), seen[0].1.len()), (false, 64));
+        assert_eq!(secret.metadata().expect("metadata").permissions().mode() & 0o777, 0o600);
+        let mode = |path: &str| dir.path().join(path).metadata().expect("metadata").permissions().mode() & 0o777;
+        assert_eq!((mode("state"), mode("allocs")), (0o700, 0o711));
+    }
+
+    #[test]
+    fn a_002_a_configured_name_is_in_lower_case() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(node_name(&config(dir.path(), "nodeName: Node-A\n")), "node-a");
+    }
+
+    #[test]
+    fn a_020_and_a_021_drivers_are_as_configured() {
+        // only the allowed ones are there at all.
+        let dir = tempfile::tempdir().expect("a directory");
+        let table = |more: &str| {
+            let config = config(dir.path(), more);
+            let launcher = Launcher::new(config.state_dir.clone(), config.alloc_dir.clone(), PathBuf::from("/none"));
+            let (supervisor, _) = Supervisor::new(launcher, CancellationToken::new());
+            make_dirs(&config).expect("made");
+            fingerprint::detect(&config, &drivers(&config, &supervisor)).expect("a fingerprint")
+        };
+        let found = table("");
+        assert!(!found.drivers["raw_exec"].detected && !found.attributes.contains_key("driver.raw_exec"));
+        assert_eq!(found.drivers["raw_exec"].description, "disabled");
+        let only = table("drivers: {mock: {enabled: true}}\ndriver: {allowlist: [mock]}\n");
+        assert_eq!(only.drivers.keys().collect::<Vec<_>>(), ["mock"]);
+    }
 }

@@ -204,7 +204,7 @@ fn open_and_read(path: &Path) -> Result<(Database, Saved), String> {
         match database.check_integrity() {
             Ok(true) => {}
             Ok(false) => {
-                tracing::warn!(path = %path.display(), "the last write to the state file was torn and is undone")
+                tracing::warn!(path = %path.display(), "the last write to the state file was torn and is undone");
             }
             Err(error) => return Err(format!("it is damaged: {error}")),
         }

@@ -336,6 +336,7 @@ impl<S: Store> Sync<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{Change, Key, Selection};
 
     fn reports(uids: &[&str]) -> Reports {
         let reports = Reports::default();
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_030_and_a_034_equal_reports_are_dropped_and_newer_ones_stay() {
+    async fn a_030_equal_reports_are_dropped_and_newer_ones_stay() {
         let reports = reports(&["a"]);
         acknowledge(&reports, "a", report(ClientStatus::Running, ""));
         reports.put("a", report(ClientStatus::Running, ""));
@@ -414,5 +415,185 @@ mod tests {
         reports.observe("a", Arc::new(marked));
         reports.put("a", report(ClientStatus::Running, ""));
         assert!(reports.due().is_some());
+    }
+
+    /// An API server that accepts status writes, or not.
+    #[derive(Clone, Debug, Default)]
+    struct Server {
+        /// What the next writes meet; empty: they are accepted.
+        script: Arc<Mutex<Vec<Answer>>>,
+        writes: Arc<Mutex<Vec<(String, serde_json::Value, Instant)>>>,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Answer {
+        Fails,
+        Hangs(Duration),
+    }
+
+    impl Server {
+        fn written(&self) -> Vec<(String, String)> {
+            let writes = self.writes.lock().expect("no panic while it was held");
+            let description = |body: &serde_json::Value| {
+                body.pointer("/status/clientDescription").and_then(serde_json::Value::as_str).unwrap_or("").to_owned()
+            };
+            writes.iter().map(|(name, body, _)| (name.clone(), description(body))).collect()
+        }
+    }
+
+    fn away<T>() -> Result<T, StoreError> {
+        Err(StoreError::Unavailable("not asked for".to_owned()))
+    }
+
+    impl Store for Server {
+        async fn get<K: Object>(&self, _: &Key) -> Result<Option<K>, StoreError> {
+            away()
+        }
+        async fn list<K: Object>(&self, _: &Selection) -> Result<Vec<K>, StoreError> {
+            away()
+        }
+        fn watch<K: Object>(&self, _: Selection) -> futures::stream::BoxStream<'static, Change<K>> {
+            futures::stream::pending().boxed()
+        }
+        async fn create<K: Object>(&self, _: &K) -> Result<K, StoreError> {
+            away()
+        }
+        async fn apply<K: Object>(
+            &self,
+            key: &Key,
+            _: Part,
+            _: &'static str,
+            _: Ownership,
+            _: &Precondition,
+            body: serde_json::Value,
+        ) -> Result<K, StoreError> {
+            let answer = self.script.lock().expect("no panic while it was held").pop();
+            match answer {
+                Some(Answer::Fails) => return away(),
+                Some(Answer::Hangs(span)) => {
+                    tokio::time::sleep(span).await;
+                    return away();
+                }
+                None => {}
+            }
+            let write = (key.name.clone(), body, Instant::now());
+            self.writes.lock().expect("no panic while it was held").push(write);
+            let spec = drover_api::AllocationSpec::default();
+            let object = serde_json::to_value(Allocation::new(&key.name, spec)).expect("an object");
+            Ok(serde_json::from_value(object).expect("an allocation"))
+        }
+        async fn merge<K: Object>(
+            &self,
+            _: &Key,
+            _: Part,
+            _: &Precondition,
+            _: serde_json::Value,
+        ) -> Result<K, StoreError> {
+            away()
+        }
+        async fn replace<K: Object>(&self, _: &K) -> Result<K, StoreError> {
+            away()
+        }
+        async fn delete<K: Object>(&self, _: &Key, _: &Precondition) -> Result<(), StoreError> {
+            away()
+        }
+    }
+
+    #[derive(Debug)]
+    struct FixedClock;
+
+    impl crate::clock::Clock for FixedClock {
+        fn now(&self) -> jiff::Timestamp {
+            jiff::Timestamp::UNIX_EPOCH
+        }
+    }
+
+    /// A sender under way; it ends with the test.
+    struct Sending {
+        server: Server,
+        reports: Reports,
+        contacted: watch::Sender<bool>,
+        _tasks: tokio::task::JoinSet<()>,
+        _node: watch::Sender<NodeView>,
+    }
+
+    fn sending(uids: &[&str], script: Vec<Answer>) -> Sending {
+        let mut tasks = tokio::task::JoinSet::new();
+        let (state, _) = StateStore::in_memory(&mut tasks);
+        let server = Server { script: Arc::new(Mutex::new(script)), ..Server::default() };
+        let (contacted, node) = (watch::Sender::new(true), watch::Sender::new(NodeView::default()));
+        let reports = reports(uids);
+        let sync = Sync {
+            store: server.clone(),
+            state,
+            clock: Arc::new(FixedClock),
+            random: Random::new(),
+            reports: reports.clone(),
+            contacted: contacted.subscribe(),
+            node: node.subscribe(),
+            heartbeat: Arc::default(),
+            reachable: Arc::default(),
+        };
+        tasks.spawn(sync.run());
+        Sending { server, reports, contacted, _tasks: tasks, _node: node }
+    }
+
+    async fn pass(millis: u64) {
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_034_after_a_failure_the_newest_of_each_is_sent() {
+        let it = sending(&["x", "y"], vec![Answer::Fails]);
+        it.reports.put("x", report(ClientStatus::Running, "old"));
+        it.reports.put("y", report(ClientStatus::Running, "kept"));
+        pass(1).await;
+        it.reports.put("x", report(ClientStatus::Running, "new"));
+        pass(4_900).await;
+        assert_eq!(it.server.written(), [], "the next try comes after 5 to 10 s");
+        pass(5_200).await;
+        assert_eq!(it.server.written(), [("x".into(), "new".into()), ("y".into(), "kept".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_035_a_write_that_hangs_delays_no_runner() {
+        let it = sending(&["a", "b"], vec![Answer::Hangs(Duration::from_secs(30))]);
+        it.reports.put("a", report(ClientStatus::Running, "first"));
+        pass(1).await;
+        let start = Instant::now();
+        for n in 0..100 {
+            it.reports.put(if n % 2 == 0 { "a" } else { "b" }, report(ClientStatus::Running, &n.to_string()));
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        pass(45_000).await;
+        assert_eq!(it.server.written(), [("a".into(), "98".into()), ("b".into(), "99".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_036_and_a_038_nothing_is_sent_before_the_first_list_and_then_also_by_a_node_that_initializes() {
+        // the node's phase is `initializing` all along.
+        let closed = sending(&["a"], Vec::new());
+        closed.contacted.send_replace(false);
+        closed.reports.put("a", report(ClientStatus::Running, "waits"));
+        pass(2_000).await;
+        assert_eq!(closed.server.written(), []);
+        closed.contacted.send_replace(true);
+        pass(1).await;
+        assert_eq!(closed.server.written(), [("a".into(), "waits".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_174_many_events_in_a_second_are_at_most_two_writes() {
+        let it = sending(&["a"], Vec::new());
+        acknowledge(&it.reports, "a", report(ClientStatus::Running, ""));
+        for n in 0..25 {
+            it.reports.put("a", report(ClientStatus::Running, &n.to_string()));
+            pass(40).await;
+        }
+        let within = it.server.written().len();
+        assert!(within <= 2, "{within}");
+        pass(2_000).await;
+        assert_eq!(it.server.written().last().map(|(_, last)| last.clone()), Some("24".into()));
+        assert!(it.server.written().len() <= 2);
     }
 }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::allocation::DesiredStatus;
 use drover_api::condition::ConditionStatus;
-use drover_api::job::{BlockedEvaluation, EvalStatus, EvalTrigger, EvaluationStatus, JobConditionType, JobType};
+use drover_api::job::{BlockedEvaluation, EvalTrigger, EvaluationStatus, JobConditionType, JobType};
 use drover_api::{Allocation, Job, JobVersion, finalizer};
 use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
 use drover_core::job_status::{self, Input};
 use drover_core::model::{self, Alloc};
+use drover_core::scheduler::attempts::{self, Attempts, Submitted};
 use drover_core::scheduler::{self, explain::explain, plan::Evaluation, plan::Plan};
 use drover_core::validate;
 use k8s_openapi::api::core::v1::Namespace;
@@ -28,6 +30,9 @@ use crate::controller::term::{Done, RETRY, Term, Wake, there};
 use crate::convert;
 use crate::events::{Happening, Severity};
 use crate::store::{Part, Precondition, Store, StoreError};
+
+/// When an evaluation whose plans were all refused is made again (`spec/scheduler.md` 2.5).
+const EXHAUSTED: Duration = Duration::from_mins(1);
 
 impl<S: Store> Term<S> {
     pub(super) fn on_job(&mut self, seen: Seen<Job>) {
@@ -237,7 +242,11 @@ impl<S: Store> Term<S> {
             now,
             wait_until: next.wait_until,
         };
-        let plan = scheduler::plan(&self.view, &evaluation, &mut self.rng);
+        let mut plan = scheduler::plan(&self.view, &evaluation, &mut self.rng);
+        let planned = self.view.job(job).cloned();
+        for (node, why) in scheduler::apply::admit(&self.view, planned.as_deref(), &mut plan) {
+            tracing::warn!(%job, %node, %why, "a node takes nothing of a plan");
+        }
         if let Some(reason) = &plan.refused {
             tracing::warn!(%job, reason, "an evaluation was refused");
         }
@@ -306,7 +315,10 @@ impl<S: Store> Term<S> {
     /// Notes the outcome of an evaluation for the status.
     fn remember(&mut self, evaluation: &Evaluation, plan: &Plan, object: &Job) {
         let job = &evaluation.job;
+        let job_type = self.view.job(job).map_or(JobType::Service, |job| job.definition.job_type());
         let Some(known) = self.known.get_mut(job) else { return };
+        let waited = known.blocked.as_ref().map(|blocked| EvalId::from(blocked.id.clone()));
+        let ended = attempts::end(job_type, evaluation, plan, attempts::Next::Done, waited.as_ref());
         known.queued.clone_from(&plan.queued);
         known.held_back = plan.held_back;
         let is_news = match &known.blocked {
@@ -324,8 +336,8 @@ impl<S: Store> Term<S> {
         known.record(EvaluationStatus {
             id: evaluation.id.to_string(),
             trigger: evaluation.trigger,
-            status: if plan.failed.is_empty() { EvalStatus::Complete } else { EvalStatus::Blocked },
-            description: String::new(),
+            status: ended.status,
+            description: plan.refused.clone().unwrap_or_default(),
             priority: evaluation.priority,
             time: evaluation.now,
             failed: plan.failed.clone(),
@@ -362,6 +374,7 @@ impl<S: Store> Term<S> {
     }
 
     pub(super) fn on_applied(&mut self, job: &JobKey, created: Vec<AllocKey>, written: Written) {
+        let n_written = written.created.len() + written.changed.len();
         for object in written.deployments {
             if let Some(seen) = self.deployments.observe(object) {
                 self.on_deployment(seen);
@@ -383,26 +396,48 @@ impl<S: Store> Term<S> {
                 self.view.remove_alloc(&AllocKey::new(namespace.as_str(), key.name.as_str()));
             }
         }
-        let mut pause = None;
+        let mut missing = written.failed.len();
+        let is_refusal = |error: &StoreError| matches!(error, StoreError::Conflict(_));
+        let is_unreachable = written.failed.iter().any(|(_, error)| !is_refusal(error));
         for (key, error) in &written.failed {
             tracing::warn!(%job, allocation = %key, %error, "a part of a plan was not written");
-            let retry = if matches!(error, StoreError::Conflict(_)) { RETRY / 10 } else { RETRY };
-            pause = pause.max(Some(retry));
             self.unassume(key);
         }
         for key in created {
             if self.allocs.get(&key_of(&key)).is_none() {
                 self.view.remove_alloc(&key);
-                pause = pause.or(Some(RETRY / 10));
+                missing += 1;
             }
         }
         self.finish(job);
         self.dirty_jobs.insert(job.clone());
-        if let Some(pause) = pause {
-            let job_type = self.view.job(job).map_or(JobType::Service, |job| job.definition.job_type());
-            let again = [EvalTrigger::MaxPlanAttempts, EvalTrigger::QueuedAllocs];
-            if let Some(trigger) = again.into_iter().find(|trigger| scheduler::accepts(job_type, *trigger)) {
-                self.wake_in(pause, Wake::Evaluate(job.clone(), trigger));
+        let submitted = match (missing, n_written) {
+            (0, _) => Submitted::Whole,
+            (_, 0) => Submitted::Nothing,
+            _ => Submitted::Part,
+        };
+        self.try_again(job, submitted, is_unreachable);
+    }
+
+    /// Plans again what could not be written: at once where somebody else wrote in between, but not for ever; after a pause
+    /// where the API server could not be reached, which says nothing of the plan.
+    fn try_again(&mut self, job: &JobKey, submitted: Submitted, is_unreachable: bool) {
+        let job_type = self.view.job(job).map_or(JobType::Service, |job| job.definition.job_type());
+        let Some(known) = self.known.get_mut(job) else { return };
+        if is_unreachable && submitted != Submitted::Whole {
+            return self.wake_in(RETRY, Wake::Evaluate(job.clone(), EvalTrigger::QueuedAllocs));
+        }
+        match known.attempts.get_or_insert(Attempts::of(job_type)).after(submitted) {
+            attempts::Next::Done => known.attempts = None,
+            attempts::Next::Again => {
+                self.wake_in(RETRY / 10, Wake::Evaluate(job.clone(), EvalTrigger::QueuedAllocs));
+            }
+            attempts::Next::Exhausted => {
+                known.attempts = None;
+                tracing::warn!(%job, "every plan of an evaluation was refused; it is made again later");
+                if scheduler::accepts(job_type, EvalTrigger::MaxPlanAttempts) {
+                    self.wake_in(EXHAUSTED, Wake::Evaluate(job.clone(), EvalTrigger::MaxPlanAttempts));
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ use drover_api::{Job, field_manager, label};
 use drover_core::ids::JobKey;
 use drover_core::job_status::Verdict;
 use drover_core::model::Deployment;
+use drover_core::scheduler::attempts::Attempts;
 use jiff::Timestamp;
 use kube::Resource;
 use serde_json::{Value, json};
@@ -34,6 +35,8 @@ pub(super) struct Knowledge {
     pub(super) queued: BTreeMap<String, i64>,
     /// Updates that wait for earlier ones.
     pub(super) held_back: i64,
+    /// The tries of an evaluation whose plan could not be written as it was.
+    pub(super) attempts: Option<Attempts>,
     /// The status as last sent, and when.
     pub(super) sent: Option<(Value, Instant)>,
     /// Whether a write is under way.

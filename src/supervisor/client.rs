@@ -75,6 +75,10 @@ enum Call {
         handle: Box<Handle>,
         answer: oneshot::Sender<Recovery>,
     },
+    Find {
+        id: String,
+        answer: oneshot::Sender<Option<(Handle, oneshot::Receiver<Exit>)>>,
+    },
     EndStrangers {
         answer: oneshot::Sender<usize>,
     },
@@ -128,6 +132,16 @@ impl Client {
         result.await.map_err(|_| CallError::Closed)
     }
 
+    /// Finds a task by its id among those that the supervisor had when the connection began.
+    ///
+    /// # Errors
+    /// When the agent is shutting down.
+    pub async fn find(&self, id: &str) -> Result<Option<(Handle, oneshot::Receiver<Exit>)>, CallError> {
+        let (answer, result) = oneshot::channel();
+        self.calls.send(Call::Find { id: id.to_owned(), answer }).await.map_err(|_| CallError::Closed)?;
+        result.await.map_err(|_| CallError::Closed)
+    }
+
     /// Sends a signal, and SIGKILL to the group after the grace; a task that is gone is stopped.
     ///
     /// # Errors
@@ -167,7 +181,7 @@ impl Client {
         }
     }
 
-    /// Kills every task that nobody here watches, and says how many: leftovers of an agent that died between start and record.
+    /// Kills every task that nobody here watches, says how many, and lets the supervisor forget those that have ended: leftovers of an agent that died between start and record.
     ///
     /// # Errors
     /// When the agent is shutting down.
@@ -394,10 +408,24 @@ impl Link {
             }
             Call::Send { request, answer, watch } => self.send(request, Pending::Call { answer, watch }, to).await,
             Call::Recover { handle, answer } => self.recover(*handle, answer, to).await,
+            Call::Find { id, answer } => {
+                let found = self.known.remove(&id).map(|report| {
+                    let ended = self.watch(report.handle.clone());
+                    if let Some(exit) = report.exit {
+                        self.deliver(&id, exit);
+                    }
+                    (report.handle, ended)
+                });
+                // A caller that gave up is shutting down.
+                drop(answer.send(found));
+                Ok(())
+            }
             Call::EndStrangers { answer } => {
                 let strangers = std::mem::take(&mut self.known);
+                let mut ended = 0;
                 for (id, report) in &strangers {
                     if report.exit.is_none() {
+                        ended += 1;
                         let kill = Request::Stop { id: id.clone(), signal: libc::SIGKILL, timeout_ms: 0 };
                         self.send(kill, Pending::Ignored, to).await?;
                     } else {
@@ -405,7 +433,7 @@ impl Link {
                     }
                 }
                 // A caller that gave up does not ask for the number.
-                answer.send(strangers.len()).or(Ok(()))
+                answer.send(ended).or(Ok(()))
             }
         }
     }

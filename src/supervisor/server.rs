@@ -270,6 +270,10 @@ async fn converse(
     let read = async {
         let mut greeted = false;
         while let Some(bytes) = protocol::read_bytes(&mut from).await? {
+            // An agent that comes after another one's death has to see what that one has begun.
+            if is_subscription(&bytes) {
+                tasks.settled().await;
+            }
             if let Some((seq, binary)) = wanted_upgrade(&bytes, greeted) {
                 let (failed, refusal) = oneshot::channel();
                 upgrades.send(Upgrade { binary, failed }).await.map_err(io::Error::other)?;
@@ -290,6 +294,10 @@ async fn converse(
         result = write => result,
         result = read => result,
     }
+}
+
+fn is_subscription(bytes: &[u8]) -> bool {
+    serde_json::from_slice(bytes).is_ok_and(|frame: RequestFrame| matches!(frame.request, Request::Subscribe))
 }
 
 fn wanted_upgrade(bytes: &[u8], greeted: bool) -> Option<(u64, PathBuf)> {

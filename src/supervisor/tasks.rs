@@ -44,6 +44,7 @@ pub(super) struct Tasks {
     sweeps: RefCell<Vec<oneshot::Sender<Rc<Vec<Stat>>>>>,
     sweep_wanted: Notify,
     orphans_wanted: Notify,
+    settled_wanted: Notify,
     ground: Ground,
     /// Sandboxes that are being prepared: their tasks are nobody's yet and must not be reaped as orphans.
     preparing: Cell<usize>,
@@ -107,6 +108,7 @@ impl Tasks {
             sweeps: RefCell::default(),
             sweep_wanted: Notify::new(),
             orphans_wanted: Notify::new(),
+            settled_wanted: Notify::new(),
             ground,
             preparing: Cell::new(0),
             closing: Cell::new(false),
@@ -132,6 +134,7 @@ impl Tasks {
         });
         self.preparing.set(self.preparing.get() - 1);
         self.orphans_wanted.notify_one();
+        self.settled_wanted.notify_waiters();
         let (handle, wire) = entered?;
         if let Err(refusal) = spawn::go(wire).await {
             // Its watcher sees the end of what never was the task; nobody is to hear of it.
@@ -227,6 +230,13 @@ impl Tasks {
             }
         }
         Ok(())
+    }
+
+    /// Waits until no sandbox is being prepared: then the list of tasks is whole.
+    pub(super) async fn settled(&self) {
+        while self.is_preparing() {
+            self.settled_wanted.notified().await;
+        }
     }
 
     /// Whether a sandbox is being prepared, which no other program could take up.

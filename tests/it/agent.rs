@@ -36,7 +36,7 @@ pub(crate) fn shared_plane() -> &'static ControlPlane {
     })
 }
 
-async fn start_plane(name: &str) -> ControlPlane {
+pub(crate) async fn start_plane(name: &str) -> ControlPlane {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("it-{name}-{}", std::process::id()));
     let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
     let plane = ControlPlane::start(Options::for_tests(dir, binaries)).await.expect("a control plane");
@@ -541,6 +541,7 @@ async fn tasks_live_through_outages_of_the_api_server_and_the_truth_follows() {
 
 #[tokio::test]
 async fn a_037_and_a_039_an_unknown_allocation_is_reported_running_only_once_the_node_is_ready() {
+    // reconnected, with an event on each task and no restart.
     let node = Node::start(shared_plane(), "unknown").await;
     let name = node.run("count", JobType::Service, json!([shell(COUNTER)])).await;
     let running = node.running(&name).await;

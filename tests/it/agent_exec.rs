@@ -96,6 +96,37 @@ async fn a_169_a_missing_command_is_an_error_and_leaves_no_process() {
 }
 
 #[tokio::test]
+async fn limits_capabilities_and_a_network_of_its_own_are_as_asked() {
+    let node = Node::start(shared_plane(), "exec-rights").await;
+    let script = "ulimit -n; ulimit -c; grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\\t'; \
+                  grep -c : /proc/net/dev; cat /proc/self/cpuset 2>/dev/null | grep -c drover";
+    let mut task = exec(script);
+    task["config"]["ulimit"] = json!({"nofile": "100:200", "core": "0"});
+    task["config"]["capAdd"] = json!(["net_bind_service"]);
+    task["config"]["capDrop"] = json!(["all"]);
+    node.job("rights", JobType::Batch, json!({"networks": [{"mode": "none"}], "tasks": [task]})).await;
+    let mut resources = with_memory(64);
+    for task in resources.tasks.values_mut() {
+        task.cores = vec![1];
+    }
+    let ended = node.ended(&node.place("rights", 0, resources).await).await;
+    assert_eq!(status(&ended), ClientStatus::Complete, "{}", messages(&ended, "t"));
+    let log = node.log_of(&ended, "t.stdout.0");
+    let wanted = [
+        "100",
+        "0",
+        // CAP_NET_BIND_SERVICE is number 10.
+        "CapEff:0000000000000400",
+        "CapBnd:0000000000000400",
+        "NoNewPrivs:1",
+        "Seccomp:2",
+        "1",
+        "1",
+    ];
+    assert_eq!(log.lines().collect::<Vec<_>>(), wanted, "{log}");
+}
+
+#[tokio::test]
 async fn must_survive_a_fork_bomb() {
     let node = Node::start(shared_plane(), "exec-bomb").await;
     let mut bomb = exec("exec python3 -c 'import os\nwhile True:\n  try: os.fork()\n  except OSError: pass'");

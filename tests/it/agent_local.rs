@@ -88,6 +88,7 @@ fn sandboxed(script: &str) -> Value {
 
 #[tokio::test]
 async fn a_125_and_a_126_output_is_read_over_rotated_files_and_followed_to_the_end() {
+    // a task that has not started has no output.
     let node = Node::start(shared_plane(), "local-logs").await;
     let script = "while [ ! -e ../go ]; do sleep 0.01; done; echo 3; exit 0";
     let name = node.run("logs", JobType::Batch, json!([shell(script)])).await;
@@ -133,8 +134,8 @@ async fn files_are_listed_described_and_read() {
     let script = "echo hello > local/note.txt; ln -s /etc local/out; sleep 1000";
     let name = node.run("fs", JobType::Service, json!([shell(script)])).await;
     let uid = id(&node.running(&name).await);
-    let note = node.path("allocs").join(&uid).join("t/local/note.txt");
-    eventually("the note", || std::fs::read_to_string(&note).is_ok_and(|it| !it.is_empty())).await;
+    let written = node.path("allocs").join(&uid).join("t/local/note.txt");
+    eventually("the note", || std::fs::read_to_string(&written).is_ok_and(|it| !it.is_empty())).await;
     let allocation = || uid[..8].to_owned();
     let listed = ask(&node, Request::List { allocation: allocation(), path: "/t/local".into() }).await;
     let Answer::Files(files) = &listed.answers[0] else { panic!("{listed:?}") };

@@ -3,6 +3,7 @@
 mod agent;
 mod agent_exec;
 mod agent_local;
+mod agent_survive;
 mod cli;
 mod cluster;
 mod faults;

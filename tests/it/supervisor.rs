@@ -94,7 +94,12 @@ impl Drop for Bench {
     fn drop(&mut self) {
         let Ok(pid) = std::fs::read_to_string(self.path("state/supervisor.pid")) else { return };
         let Ok(pid) = pid.trim().parse() else { return };
-        signal(pid, rustix::process::Signal::KILL);
+        // It ends its tasks and removes their control groups.
+        signal(pid, rustix::process::Signal::TERM);
+        let deadline = Instant::now() + LONG;
+        while lives(pid) && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -481,4 +481,30 @@ mod tests {
         );
         check(&job, vec![], false, JobPhase::Dead, "0/0", &[(Type::Stopped, Reason::Stopped)]);
     }
+
+    #[test]
+    fn s_192_the_phase_follows_evaluations_and_allocations() {
+        let job = job("service", 1);
+        let phase = |allocs: &[Arc<Alloc>], is_evaluating: bool| {
+            let (failed, queued) = (BTreeMap::new(), BTreeMap::new());
+            judge(Input {
+                job: &job,
+                allocs,
+                is_evaluating,
+                failed: &failed,
+                queued: &queued,
+                held_back: 0,
+                deployment: None,
+                blocked_since: None,
+                violations: &[],
+                scaled: None,
+                now: Timestamp::UNIX_EPOCH,
+            })
+            .phase
+        };
+        let one = |client: ClientStatus| Arc::new(alloc(0, client));
+        assert_eq!(phase(&[], true), JobPhase::Pending);
+        assert_eq!(phase(&[one(ClientStatus::Running)], false), JobPhase::Running);
+        assert_eq!(phase(&[one(ClientStatus::Complete), one(ClientStatus::Lost)], false), JobPhase::Dead);
+    }
 }

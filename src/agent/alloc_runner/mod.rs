@@ -89,6 +89,8 @@ pub(crate) struct AllocPlan {
     pub(crate) reports: Reports,
     pub(crate) admission: Admission,
     pub(crate) previous_end: PreviousEnd,
+    /// The directory of the allocation that this one replaces, when that one ran here.
+    pub(crate) previous_dir: Option<AllocDir>,
     pub(crate) job: Arc<JobSpec>,
     pub(crate) group: Arc<Group>,
     pub(crate) wanted: watch::Receiver<Wanted>,
@@ -443,7 +445,7 @@ impl AllocRunner {
     /// Tasks that never had a runner have no record yet; without one a restarted agent would run them.
     async fn keep_unstarted(&self) {
         for (name, state) in &self.states {
-            let record = TaskRecord { state: state.clone(), handle: None, run_complete: true };
+            let record = TaskRecord { state: state.clone(), run_complete: true, ..TaskRecord::default() };
             if let Err(error) = self.plan.env.state.put_task(&self.plan.uid, name, &record).await {
                 tracing::error!(error = %error, allocation = self.plan.uid, task = name, "task state is not kept");
             }

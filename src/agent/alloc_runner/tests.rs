@@ -113,6 +113,7 @@ impl Node {
             reports: self.reports.clone(),
             admission: Admission::new(1 << 20),
             previous_end: Arc::new(|_, _| std::future::ready(()).boxed()),
+            previous_dir: None,
             job,
             group,
             wanted: seen,
@@ -336,6 +337,7 @@ async fn a_050_a_stop_ends_leader_main_sidecar_and_then_runs_poststop() {
 
 #[tokio::test(start_paused = true)]
 async fn a_groups_shutdown_delay_is_waited_for_once_and_a_052_can_be_left_out() {
+    // ignored, the tasks are killed without the wait.
     let group = json!({"shutdownDelay": "1s", "tasks": [runs("a", "100s"), runs("b", "100s")]});
     for (at_once, least, most) in [(false, 1_000, 1_100), (true, 0, 100)] {
         let node = Node::new();
@@ -391,6 +393,7 @@ async fn a_055_an_ended_runner_takes_updates_and_does_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_056_and_a_057_a_destroyed_allocation_leaves_no_record_and_no_directory() {
+    // stopped first, then removed.
     let node = Node::new();
     let mut life = node.run(JobType::Service, json!({"tasks": [runs("t", "100s")]}));
     life.running().await;
@@ -434,6 +437,7 @@ async fn interrupted(node: &Node, r#type: JobType, group: Value) -> JobSpec {
 
 #[tokio::test(start_paused = true)]
 async fn a_059_and_a_113_a_restored_allocation_without_its_directory_ends_failed_and_its_process_too() {
+    // the same directory, deleted while the agent was down.
     let node = Node::new();
     let job = interrupted(&node, JobType::Service, json!({"tasks": [runs("t", "100s")]})).await;
     let root = node.dir.path().join("allocs").join(UID);
@@ -564,6 +568,7 @@ async fn what_is_to_be_stopped_is_not_restarted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_068_and_a_108_the_end_of_the_agent_leaves_tasks_running_and_the_next_one_finds_them() {
+    // a task of two seconds recovers with exactly four events.
     let node = Node::new();
     let job = interrupted(&node, JobType::Batch, json!({"tasks": [runs("t", "2s")]})).await;
     assert!(node.dir.path().join("allocs").join(UID).exists());
@@ -575,6 +580,7 @@ async fn a_068_and_a_108_the_end_of_the_agent_leaves_tasks_running_and_the_next_
 
 #[tokio::test(start_paused = true)]
 async fn a_109_a_lost_task_waits_for_the_controller_and_a_110_is_not_started_when_it_was_stopped() {
+    // pulled as stopped before anything was started.
     let node = Node::new();
     let job = interrupted(&node, JobType::Service, json!({"tasks": [runs("t", "100s")]})).await;
     node.mock.lose_all();
@@ -625,6 +631,38 @@ async fn a_stop_that_was_persisted_but_not_carried_out_is_carried_out_quietly_as
     assert_eq!(life.ended().await.client_status, ClientStatus::Complete);
     assert_eq!(life.events("t"), [E::Received, E::TaskSetup, E::Started, E::Terminated]);
     assert!(life.millis() < 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_had_begun_without_a_record_is_taken_over() {
+    let node = Node::new();
+    let job = interrupted(&node, JobType::Service, json!({"tasks": [runs("t", "100s")]})).await;
+    let mut records = node.records();
+    let record = records.get_mut("t").expect("a record");
+    // As the agent left it that died between the start and its record.
+    record.starting = record.handle.take().map(|handle| handle.id);
+    record.state.state = TaskRunState::Pending;
+    record.state.events.pop();
+    let life = node.start(&job, &allocation(), records);
+    life.running().await;
+    assert_eq!(life.events("t"), [E::Received, E::TaskSetup, E::Started]);
+    assert_eq!(node.mock.starts().len(), 1, "not begun again");
+    life.stop();
+    assert_eq!(life.ended().await.client_status, ClientStatus::Complete);
+}
+
+#[tokio::test(start_paused = true)]
+async fn restarts_are_counted_over_the_agents_death() {
+    let node = Node::new();
+    let restart = json!({"attempts": 1, "interval": "1h", "delay": "1s", "mode": "fail"});
+    let fails = task("t", &json!({"runFor": "10s", "exitCode": 1}), &json!({"restart": restart}));
+    let job = job(JobType::Batch, json!({"tasks": [fails]}));
+    let life = node.start(&job, &allocation(), BTreeMap::new());
+    life.until("restarted", |it| it.task("t").restarts == 1 && it.task("t").state == TaskRunState::Running).await;
+    life.shut_down().await;
+    let life = node.start(&job, &allocation(), node.records());
+    assert_eq!(life.ended().await.client_status, ClientStatus::Failed);
+    assert_eq!((life.restarts()["t"], node.mock.starts().len()), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -789,6 +827,7 @@ async fn a_106_a_failed_prestart_task_ends_the_allocation_and_poststop_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_070_health_in_a_deployment_takes_its_minimum_time_and_a_080_starts_anew_for_another() {
+    // another deploymentName clears the verdict.
     let node = Node::new();
     let update = json!({"healthCheck": "task_states", "minHealthyTime": "100ms", "healthyDeadline": "1m"});
     let job = job(JobType::Service, json!({"update": update, "tasks": [runs("t", "1000s")]}));

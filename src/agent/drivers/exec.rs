@@ -242,6 +242,10 @@ impl Driver for Exec {
         process::recover(&self.supervisor, handle).boxed()
     }
 
+    fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {
+        process::find(&self.supervisor, id).boxed()
+    }
+
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
         self.supervisor.stop(id, signal, grace).map(process::carried).boxed()
     }

@@ -151,6 +151,10 @@ impl Driver for Mock {
         std::future::ready(found.map(|task| Running { handle, ended: run(task).boxed() })).boxed()
     }
 
+    fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {
+        self.recover(TaskHandle { id: id.to_owned(), driver: Value::Null })
+    }
+
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
         if let Some(task) = self.lock().get(id) {
             task.stop.send_replace(Some(Stop { signal, grace, at: Instant::now() }));

@@ -50,6 +50,17 @@ pub(super) async fn recover(supervisor: &Client, handle: TaskHandle) -> Option<R
     }
 }
 
+/// Finds a process of which an earlier agent has no handle.
+pub(super) async fn find(supervisor: &Client, id: &str) -> Option<Running> {
+    match supervisor.find(id).await {
+        Ok(found) => found.and_then(|(handle, ended)| running(handle, ended).ok()),
+        Err(error) => {
+            tracing::warn!(error = %error, task = id, "a task was not looked for");
+            None
+        }
+    }
+}
+
 /// What the supervisor said, as a driver's error.
 pub(super) fn carried(result: Result<(), CallError>) -> Result<(), DriverError> {
     result.map_err(|error| DriverError(error.to_string()))

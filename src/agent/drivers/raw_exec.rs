@@ -144,6 +144,10 @@ impl Driver for RawExec {
         process::recover(&self.supervisor, handle).boxed()
     }
 
+    fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {
+        process::find(&self.supervisor, id).boxed()
+    }
+
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
         self.supervisor.stop(id, signal, grace).map(process::carried).boxed()
     }
@@ -215,6 +219,30 @@ mod tests {
             let error = read(&config).expect_err("refused");
             assert!(error.contains(wanted), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_133_a_disabled_driver_starts_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let launcher = crate::supervisor::Launcher::new(dir.path().into(), dir.path().into(), "/none".into());
+        let (supervisor, _) = Client::new(launcher, tokio_util::sync::CancellationToken::new());
+        let driver = RawExec::new(RawExecSettings::default(), supervisor);
+        let request = StartRequest {
+            id: "a/t/1".into(),
+            task: "t".into(),
+            config: json!({"command": "/bin/true"}).as_object().cloned().expect("an object"),
+            env: BTreeMap::new(),
+            alloc_dir: dir.path().into(),
+            task_dir: dir.path().into(),
+            fifo_dir: dir.path().into(),
+            user: String::new(),
+            logs: None,
+            kill_timeout: Duration::from_secs(1),
+            resources: drover_api::allocation::TaskResources::default(),
+            private_network: false,
+        };
+        let error = driver.start(request).await.err().expect("refused");
+        assert!(matches!(&error, StartError::Invalid(reason) if reason.contains("disabled")), "{error}");
     }
 
     #[test]

@@ -176,6 +176,8 @@ mod tests {
     use super::*;
     use std::path::Path;
 
+    use drover_api::client_node::DeviceGroup;
+
     fn config(more: &str) -> AgentConfig {
         let text = format!("stateDir: /tmp\nallocDir: /tmp\naddress: 10.1.2.3\n{more}");
         AgentConfig::parse(&text, Path::new("agent.yaml")).expect("a configuration")
@@ -219,10 +221,28 @@ mod tests {
 
     #[test]
     fn a_015_and_a_017_only_what_is_unique_differs_within_a_class() {
+        // unique metadata makes no other class.
         let plain = take("");
         assert_eq!(plain.computed_class, take("resources: {cpu: 1}\nmeta: {unique.rack: r1}\n").computed_class);
         assert_ne!(plain.computed_class, take("meta: {rack: r1}\n").computed_class);
         assert_ne!(plain.computed_class, take("nodeClass: big\n").computed_class);
+    }
+
+    #[test]
+    fn a_016_a_devices_attributes_make_the_class() {
+        let with = |memory: &str| {
+            let mut found = take("");
+            let mut group: DeviceGroup = serde_json::from_value(serde_json::json!({
+                "vendor": "nvidia", "type": "gpu", "name": "a100", "instances": []
+            }))
+            .expect("a device");
+            group.attributes.insert("memory".into(), memory.into());
+            group.attributes.insert("unique.serial".into(), memory.into());
+            found.devices.push(group);
+            computed_class(&config(""), &found)
+        };
+        assert_ne!(with("11 GiB"), with("12 GiB"));
+        assert_eq!(with("11 GiB"), with("11 GiB"));
     }
 
     #[test]

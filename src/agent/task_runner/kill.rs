@@ -34,7 +34,7 @@ impl TaskRunner {
             (None, Some(driver)) => self.stop(&*driver, &mut running).await,
             (None, None) => running.ended.await,
         };
-        self.note_end(&result).await;
+        self.note_end(&result);
     }
 
     /// Ends a run that another one is to follow.
@@ -45,7 +45,7 @@ impl TaskRunner {
             Some(driver) => self.stop(&*driver, &mut running).await,
             None => running.ended.await,
         };
-        self.note_end(&result).await;
+        self.note_end(&result);
     }
 
     /// Sends a signal to the running task.

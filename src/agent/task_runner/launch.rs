@@ -50,12 +50,15 @@ impl TaskRunner {
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         driver.check(&request.config).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         // A task of which the state file knows nothing must not run: after the agent's death nobody would find it.
+        self.record.starting = Some(request.id.clone());
         self.try_keep().await.map_err(|error| self.failure(Type::SetupFailure, error.to_string(), true))?;
         let started = tokio::select! {
             biased;
+            // What has begun all the same is found again by its id.
             () = self.shutdown.cancelled() => return Ok(Next::Detach),
             started = driver.start(request) => started,
         };
+        self.record.starting = None;
         match started {
             Ok(running) => {
                 self.note_start(running, is_first).await;

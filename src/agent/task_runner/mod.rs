@@ -15,7 +15,7 @@ use drover_api::allocation::{TaskEvent, TaskEventType, TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::task::Task;
 use drover_api::{Allocation, JobSpec};
-use drover_core::lifecycle::{Decision, ExitFacts, Gates, RestartTracker, Stage};
+use drover_core::lifecycle::{Decision, ExitFacts, Gates, RestartCount, RestartTracker, Stage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -75,6 +75,12 @@ pub(crate) struct TaskRecord {
     /// What finds the running process again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) handle: Option<TaskHandle>,
+    /// The id of a run that was about to begin: it may have begun although nobody wrote its handle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) starting: Option<String>,
+    /// The restarts that count against its policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) restarts: Option<RestartCount>,
     /// Everything was done for it, cleaning up included.
     #[serde(default)]
     pub(crate) run_complete: bool,
@@ -230,6 +236,8 @@ pub(crate) struct TaskRunner {
     tracker: RestartTracker,
     record: TaskRecord,
     running: Option<Running>,
+    /// An ended run that the driver may forget once the record knows what follows on it.
+    ended: Option<String>,
     orders: watch::Receiver<Orders>,
     commands: mpsc::Receiver<TaskCommand>,
     updates: mpsc::Sender<TaskUpdate>,
@@ -261,11 +269,27 @@ impl TaskRunner {
     pub(crate) fn new(env: Arc<RunnerEnv>, plan: TaskPlan, wires: Wires) -> Self {
         let stage = policy::stage(&plan.task);
         let policy = policy::restart_policy(plan.job.r#type, &plan.group, &plan.task, stage);
-        let tracker = RestartTracker::new(policy, env.clock.now());
         let driver = env.drivers.find(&plan.task.driver);
         let record = plan.restored.clone().unwrap_or_default();
+        let tracker = match record.restarts {
+            Some(counted) => RestartTracker::resumed(policy, counted),
+            None => RestartTracker::new(policy, env.clock.now()),
+        };
         let Wires { orders, commands, updates, shutdown } = wires;
-        Self { env, plan, stage, driver, tracker, record, running: None, orders, commands, updates, shutdown }
+        Self {
+            env,
+            plan,
+            stage,
+            driver,
+            tracker,
+            record,
+            running: None,
+            ended: None,
+            orders,
+            commands,
+            updates,
+            shutdown,
+        }
     }
 
     /// Runs the task until nothing is left of it, or the agent ends.
@@ -341,7 +365,7 @@ impl TaskRunner {
                     Interrupt::Shutdown => return Left::Detached,
                 },
                 result = &mut running.ended => {
-                    self.note_end(&result).await;
+                    self.note_end(&result);
                     return Left::Over;
                 }
                 Some(command) = self.commands.recv() => match command {
@@ -375,23 +399,34 @@ impl TaskRunner {
         }
     }
 
-    /// Records the end of a run; only then the driver may forget it.
-    async fn note_end(&mut self, result: &ExitResult) {
+    /// Takes in the end of a run. It is written together with what follows on it: an agent that dies in between hears of the end
+    /// again, because the driver has not forgotten it.
+    fn note_end(&mut self, result: &ExitResult) {
         self.tracker.observe_exit(ExitFacts { success: result.exit.is_success() && !result.oom_killed });
         self.push(event::terminated(self.env.clock.now(), result));
-        let handle = self.record.handle.take();
-        self.keep().await;
-        if let (Some(driver), Some(handle)) = (&self.driver, handle)
-            && let Err(error) = driver.forget(&handle.id).await
+        self.ended = self.record.handle.take().map(|handle| handle.id);
+    }
+
+    /// Writes the record, and then lets the driver forget a run that has ended.
+    async fn settle(&mut self) {
+        let is_kept = self.try_keep().await;
+        if let Err(error) = is_kept {
+            tracing::error!(error = %error, allocation = self.plan.uid, task = self.plan.task.name, "task state is not kept");
+            return;
+        }
+        if let (Some(driver), Some(id)) = (&self.driver, self.ended.take())
+            && let Err(error) = driver.forget(&id).await
         {
-            tracing::warn!(error = %error, task = handle.id, "an ended task is not forgotten");
+            tracing::warn!(error = %error, task = id, "an ended task is not forgotten");
         }
     }
 
     async fn decide(&mut self) -> Next {
         self.adopt_version();
         let now = self.env.clock.now();
-        let next = match self.tracker.decide(now, self.env.random.unit()) {
+        let decision = self.tracker.decide(now, self.env.random.unit());
+        self.record.restarts = Some(self.tracker.counted());
+        let next = match decision {
             Decision::Killed => {
                 if !self.kill_order().is_cleanup {
                     self.push(event::killed(now));
@@ -421,7 +456,7 @@ impl TaskRunner {
         self.record.state.state = TaskRunState::Pending;
         self.record.state.restarts += 1;
         self.record.state.last_restart = Some(now);
-        self.keep().await;
+        self.settle().await;
         self.tell().await;
         self.pause(next).await
     }
@@ -521,7 +556,7 @@ impl TaskRunner {
         let state = &mut self.record.state;
         state.state = TaskRunState::Dead;
         state.finished_at.get_or_insert(now);
-        self.keep().await;
+        self.settle().await;
         self.tell().await;
     }
 

@@ -48,8 +48,7 @@ impl TaskRunner {
             return Found::Is(Restored::Dead);
         }
         let Some(handle) = self.record.handle.clone() else {
-            // It was between two runs, or about to start.
-            return Found::Nothing;
+            return self.find_begun().await;
         };
         if let Some(driver) = self.driver.clone()
             && let Some(running) = driver.recover(handle).await
@@ -74,6 +73,22 @@ impl TaskRunner {
         self.keep().await;
         self.tell().await;
         Found::Nothing
+    }
+
+    /// It was between two runs, or about to start: a run that has begun is taken over, not ended and begun again.
+    async fn find_begun(&mut self) -> Found {
+        let (Some(id), Some(driver)) = (self.record.starting.take(), self.driver.clone()) else {
+            return Found::Nothing;
+        };
+        let Some(running) = driver.find(&id).await else { return Found::Nothing };
+        let now = self.env.clock.now();
+        self.record.handle = Some(running.handle.clone());
+        self.running = Some(running);
+        self.enter_running(now);
+        self.push(event::started(now));
+        self.keep().await;
+        self.tell().await;
+        Found::Is(Restored::Live)
     }
 
     /// A task that does not run any more starts only when the controller still wants it: it may have been stopped meanwhile.

@@ -279,4 +279,6 @@ pub(super) fn is_known(view: &ClusterView, job: &JobKey) -> bool {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

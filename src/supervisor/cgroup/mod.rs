@@ -321,7 +321,7 @@ mod tests {
         let cgroups = Cgroups::prepare_in(&mounts, "drover.t").expect("prepared");
         let cgroup = cgroups.create(&spec()).expect("made");
         let of = |file: &str| fs::read_to_string(dir.path().join("drover.t/alloc.web.1").join(file)).expect(file);
-        assert_eq!(of("cpu.weight"), "20");
+        assert_eq!(of("cpu.weight"), "19");
         assert_eq!(of("cpu.max"), "50000 100000");
         assert_eq!((of("memory.max"), of("memory.low")), ((64 << 20).to_string(), (32 << 20).to_string()));
         assert_eq!((of("cpuset.cpus").as_str(), of("pids.max").as_str()), ("0-1", "100"));

@@ -108,6 +108,6 @@ mod tests {
 
     #[test]
     fn shares_become_weights() {
-        assert_eq!([2, 500, 1024, 262_144].map(weight), [1, 20, 39, 10_000]);
+        assert_eq!([2, 500, 1024, 262_144].map(weight), [1, 19, 39, 10_000]);
     }
 }

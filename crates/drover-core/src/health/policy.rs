@@ -95,7 +95,7 @@ mod tests {
         let wanted = HealthPolicy {
             mode: HealthMode::TaskStates,
             min_healthy_for: Duration::from_secs(3),
-            deadline_after: Duration::from_secs(60),
+            deadline_after: Duration::from_mins(1),
         };
         assert_eq!(health_policy(JobType::Service, true, Some(&update), None), Some(wanted));
         assert_eq!(health_policy(JobType::System, true, None, None), None, "a deployment without an update block");

@@ -343,6 +343,7 @@ mod tests {
 
     #[test]
     fn a_076_and_a_077_tasks_around_the_main_ones() {
+        // the second row.
         let table = [
             ("a pending poststop task is ignored", Stage::Poststop, Progress::PENDING, None, true),
             ("a poststart task that ended well is ignored", Stage::PoststartEphemeral, DONE, Some(90), true),

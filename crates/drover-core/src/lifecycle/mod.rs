@@ -22,7 +22,9 @@ pub use coordinator::{Coordinator, Gates};
 pub use garbage::{GarbageLimits, GarbageReason, NodeUsage, garbage_reason, oldest};
 pub use kill_order::kill_stages;
 pub use reaction::{KillCause, Reaction, react};
-pub use restart::{Decision, ExitFacts, NotRestarting, RestartMode, RestartPolicy, RestartReason, RestartTracker};
+pub use restart::{
+    Decision, ExitFacts, NotRestarting, RestartCount, RestartMode, RestartPolicy, RestartReason, RestartTracker,
+};
 pub use stage::{Hook, Progress, RunState, Stage, TaskPlace};
 pub use status::{DerivedStatus, StatusInput, derive_status};
 pub use stop_after::{CutOff, cut_off};

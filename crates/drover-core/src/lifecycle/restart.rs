@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// What happens once the attempts of an interval are used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,16 @@ struct Inputs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Recoverable(bool);
 
+/// The restarts of an interval, as they are kept over an agent's death.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestartCount {
+    /// How many.
+    pub count: u32,
+    /// When the interval began.
+    pub interval_start: Timestamp,
+}
+
 /// Counts restarts within the policy's interval.
 #[derive(Clone, Debug)]
 pub struct RestartTracker {
@@ -115,6 +126,16 @@ impl RestartTracker {
     /// A tracker whose first interval begins now.
     pub fn new(policy: RestartPolicy, now: Timestamp) -> Self {
         Self { policy, count: 0, interval_start: now, inputs: Inputs::default() }
+    }
+
+    /// The same, going on from the restarts that were counted in an interval which began then.
+    pub fn resumed(policy: RestartPolicy, counted: RestartCount) -> Self {
+        Self { policy, count: counted.count, interval_start: counted.interval_start, inputs: Inputs::default() }
+    }
+
+    /// What [`RestartTracker::resumed`] goes on from.
+    pub fn counted(&self) -> RestartCount {
+        RestartCount { count: self.count, interval_start: self.interval_start }
     }
 
     /// Takes over another policy (after an update of the allocation); the count stays.
@@ -253,6 +274,14 @@ mod tests {
             after_exit(&mut it, false, at(4)),
             Decision::Fail(NotRestarting::Exhausted { attempts: 3, interval: FIVE_MINUTES })
         );
+    }
+
+    #[test]
+    fn an_agents_death_gives_no_new_attempts() {
+        let mut it = tracker(1, RestartMode::Fail, true);
+        let _: Duration = delay(&after_exit(&mut it, false, at(1)));
+        let mut again = RestartTracker::resumed(it.policy, it.counted());
+        assert!(matches!(after_exit(&mut again, false, at(2)), Decision::Fail(NotRestarting::Exhausted { .. })));
     }
 
     #[test]

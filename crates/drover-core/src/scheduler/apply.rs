@@ -53,6 +53,30 @@ pub fn by_node(plan: &Plan) -> BTreeMap<&NodeName, OnNode<'_>> {
     nodes
 }
 
+/// Takes out of a plan what its nodes refuse, and says what that is. With `allAtOnce` one refusal leaves nothing, the deployment
+/// included. Canaries that are left out leave their deployment too.
+pub fn admit(view: &ClusterView, job: Option<&Job>, plan: &mut Plan) -> Vec<(NodeName, Rejection)> {
+    let refused: Vec<(NodeName, Rejection)> = by_node(plan)
+        .iter()
+        .filter_map(|(node, wanted)| Some(((*node).clone(), check(view, job, node, wanted).err()?)))
+        .collect();
+    if refused.is_empty() {
+        return refused;
+    }
+    if job.is_some_and(|job| job.definition.spec.all_at_once) {
+        *plan = Plan { desired: std::mem::take(&mut plan.desired), ..Plan::default() };
+        return refused;
+    }
+    let is_out = |node: &NodeName| refused.iter().any(|(out, _)| out == node);
+    plan.placements.retain(|placement| {
+        let elsewhere = placement.preempts.iter().map(|victim| &victim.node);
+        !is_out(&placement.node) && !elsewhere.into_iter().any(is_out)
+    });
+    plan.in_place.retain(|update| !is_out(&update.alloc.node));
+    plan.disconnects.retain(|cut| !is_out(&cut.alloc.node));
+    refused
+}
+
 /// Why a node does not take its part of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {

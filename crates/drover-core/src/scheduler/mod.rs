@@ -2,6 +2,7 @@
 //! the same plan. It must never know how plans are written, or a clock.
 
 pub mod apply;
+pub mod attempts;
 pub mod class;
 pub mod explain;
 pub mod feasible;

@@ -50,7 +50,7 @@ async fn measure(
     }
     step.done("");
     let singles = starts(cluster, "single-").await?;
-    let mut seconds: Vec<f64> = singles.iter().map(|start| start.seconds()).collect();
+    let mut seconds: Vec<f64> = singles.iter().map(Start::seconds).collect();
     seconds.sort_by(f64::total_cmp);
 
     let step = progress.step(format!("{driver}: starting {n_tasks} tasks at once"));

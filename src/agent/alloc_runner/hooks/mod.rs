@@ -12,6 +12,7 @@ use crate::agent::dirs::AllocDir;
 mod admission;
 mod alloc_dir;
 mod await_previous;
+mod migrate_disk;
 
 /// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,7 @@ type Prerun = for<'a> fn(&'a AllocPlan, &'a AllocDir) -> BoxFuture<'a, Result<()
 const PRERUN: &[Prerun] = &[
     |plan, dir| std::future::ready(alloc_dir::prerun(plan, dir)).boxed(),
     |plan, _| await_previous::prerun(plan).boxed(),
+    |plan, dir| std::future::ready(migrate_disk::prerun(plan, dir)).boxed(),
     |plan, _| admission::prerun(plan).boxed(),
 ];
 

@@ -27,3 +27,33 @@ pub(super) fn prestart(plan: &TaskPlan) -> Result<(), HookError> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::dirs::AllocDir;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    fn plan(driver: &str, user: &str) -> TaskPlan {
+        let task = serde_json::json!({"name": "t", "driver": driver, "user": user});
+        TaskPlan {
+            uid: "uid".into(),
+            allocation: Arc::new(drover_api::Allocation::new("a", drover_api::AllocationSpec::default())),
+            job: Arc::default(),
+            group: Arc::default(),
+            task: Arc::new(serde_json::from_value(task).expect("a task")),
+            dir: AllocDir::new(Path::new("/none"), "uid"),
+            restored: None,
+            recovering: None,
+        }
+    }
+
+    #[test]
+    fn a_135_root_may_not_run_in_a_sandbox_and_may_without_one() {
+        let error = prestart(&plan("exec", "root")).expect_err("refused");
+        assert!(error.reason.contains("root") && !error.is_recoverable, "{error}");
+        prestart(&plan("raw_exec", "root")).expect("allowed");
+        prestart(&plan("exec", "nobody")).expect("allowed");
+    }
+}

@@ -48,6 +48,30 @@ fn s_150_a_node_that_was_filled_meanwhile_refuses_its_part_alone() {
 }
 
 #[test]
+fn s_150_what_one_node_refuses_is_left_out_and_the_rest_happens() {
+    let world = only_two(&spec(2));
+    let mut plan = world.plan();
+    let mut view = world.view.clone();
+    filled(&mut view, "n-2");
+    let refused = apply::admit(&view, Some(&world.job), &mut plan);
+    assert_eq!(refused.len(), 1);
+    assert_eq!(plan.placements.iter().map(|one| one.node.as_str()).collect::<Vec<_>>(), ["n-1"]);
+}
+
+#[test]
+fn s_151_all_at_once_is_all_or_nothing() {
+    let mut at_once = with(spec(2), "update", json!({ "maxParallel": 1 }));
+    at_once["allAtOnce"] = json!(true);
+    let world = only_two(&at_once);
+    let mut plan = world.plan();
+    assert!(plan.deployment.is_some());
+    let mut view = world.view.clone();
+    filled(&mut view, "n-2");
+    assert_eq!(apply::admit(&view, Some(&world.job), &mut plan).len(), 1);
+    assert!(plan.is_empty());
+}
+
+#[test]
 fn s_152_stops_are_taken_in_every_phase() {
     let mut world = World::new(&spec(0));
     world.allocs(0..1, |_| {});

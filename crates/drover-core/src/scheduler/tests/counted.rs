@@ -1,6 +1,10 @@
 //! Cases of `spec/scheduler.md` that service and batch jobs show without a deployment: counts, names, updates, failures.
 
+use drover_api::job::{EvalStatus, JobType};
+
 use super::*;
+use crate::ids::EvalId;
+use crate::scheduler::attempts::{self, Attempts, Blocked, Next, Submitted};
 
 #[test]
 fn s_001_everything_is_placed() {
@@ -673,4 +677,56 @@ fn s_179_attempts_count_within_the_interval() {
         !world.plan().placements.is_empty()
     };
     assert!(!rescheduled(&[3, 2]) && rescheduled(&[2]));
+}
+
+/// Submits plans that are always refused, and counts them.
+fn submissions(job_type: JobType) -> (u32, attempts::Ended) {
+    let world = World::new(&spec(1));
+    let (mut tries, mut n) = (Attempts::of(job_type), 0);
+    loop {
+        n += 1;
+        let next = tries.after(Submitted::Nothing);
+        if next != Next::Again {
+            return (n, attempts::end(job_type, &world.evaluation(), &world.plan(), next, None));
+        }
+    }
+}
+
+#[test]
+fn s_095_an_evaluation_whose_plans_are_all_refused_fails_and_waits() {
+    let blocked = Some(Blocked { id: None, trigger: EvalTrigger::MaxPlanAttempts });
+    let ended = attempts::Ended { status: EvalStatus::Failed, blocked };
+    assert_eq!(submissions(JobType::Service), (5, ended.clone()));
+    assert_eq!(submissions(JobType::Batch), (2, ended));
+    assert_eq!(submissions(JobType::System).1.blocked, None);
+    let mut tries = Attempts::of(JobType::Batch);
+    assert_eq!(
+        [Submitted::Nothing, Submitted::Part, Submitted::Nothing].map(|outcome| tries.after(outcome)),
+        [Next::Again; 3]
+    );
+    assert_eq!(tries.after(Submitted::Nothing), Next::Exhausted, "progress gave the tries back");
+}
+
+#[test]
+fn s_096_a_blocked_evaluation_without_room_stays_the_same_one() {
+    let mut world = World::new(&spec(10));
+    for n in 0..10 {
+        world.view.remove_node(&NodeName::from(format!("n-{n}")));
+    }
+    let end =
+        |was: Option<&EvalId>| attempts::end(JobType::Service, &world.evaluation(), &world.plan(), Next::Done, was);
+    let new = Some(Blocked { id: None, trigger: EvalTrigger::QueuedAllocs });
+    assert_eq!(end(None), attempts::Ended { status: EvalStatus::Complete, blocked: new });
+    let id = EvalId::from("waits");
+    let same = Some(Blocked { id: Some(id.clone()), trigger: EvalTrigger::QueuedAllocs });
+    assert_eq!(end(Some(&id)), attempts::Ended { status: EvalStatus::Blocked, blocked: same });
+}
+
+#[test]
+fn s_097_a_blocked_evaluation_with_room_is_complete() {
+    let world = World::new(&spec(10));
+    let plan = world.plan();
+    assert_eq!(plan.placements.len(), 10);
+    let ended = attempts::end(JobType::Service, &world.evaluation(), &plan, Next::Done, Some(&EvalId::from("waits")));
+    assert_eq!(ended, attempts::Ended { status: EvalStatus::Complete, blocked: None });
 }

@@ -169,8 +169,13 @@ impl World {
         self.plan_for(EvalTrigger::JobRegister, None)
     }
 
+    fn evaluation(&self) -> Evaluation {
+        let trigger = EvalTrigger::JobRegister;
+        Evaluation { id: "e".into(), job: self.job.key.clone(), trigger, priority: 50, now: now(), wait_until: None }
+    }
+
     fn plan_for(&self, trigger: EvalTrigger, wait_until: Option<Timestamp>) -> Plan {
-        let evaluation = Evaluation { id: "e".into(), job: key(), trigger, priority: 50, now: now(), wait_until };
+        let evaluation = Evaluation { trigger, wait_until, ..self.evaluation() };
         super::plan(&self.view, &evaluation, &mut fastrand::Rng::with_seed(7))
     }
 }

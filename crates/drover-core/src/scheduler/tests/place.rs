@@ -202,7 +202,7 @@ fn s_122_affinities_add_up_by_their_weight() {
     }
 }
 
-/// Nodes of ten that could be chosen: exact scoring looks at every one.
+/// S-127 and S-128: exact scoring looks at every node, with a spread and without.
 #[test]
 fn s_127_s_128_every_node_is_scored() {
     for (n, batch) in [(1, false), (5, false), (10, false), (100, false), (1024, false), (10, true)] {
@@ -230,6 +230,7 @@ fn best_of(weights: &[i64]) -> String {
     nodes_of(&only(&wanting, nodes).plan())[0].to_owned()
 }
 
+/// S-129 and S-130.
 #[test]
 fn s_129_s_130_the_exact_best_wins() {
     assert_eq!(best_of(&[-1, 2, 3]), "w3");
