@@ -167,9 +167,45 @@ fn a_plan_tells_people_who_goes_where_and_why_others_do_not() {
           3 nodes looked at in pool default (3 ready in dc1)
           NODES  LEFT OUT BECAUSE
           2      filtered by ${attr.kernel.version} version >= 6
-          1      no room: memory
-          filtered by ${attr.kernel.version} version >= 6 on 2 of 3 nodes, memory exhausted on 1 of 3 nodes, add nodes, stop other jobs, or ask for less
-    "#]].assert_eq(&answer.out);
+          1      memory exhausted
+          what would help
+            without spec.groups[0].constraints[0] (${attr.kernel.version} version >= 6): 2 more find a node
+            with spec.groups[0].tasks[0].resources.memoryMB 682 instead of 1000: 1 more finds a node
+          filtered by ${attr.kernel.version} version >= 6 on 2 of 3 nodes, memory exhausted on 1 of 3 nodes; n-1 comes closest and lacks 952 MiB of memory: ask for less, stop other jobs, or add nodes
+    "#]]
+    .assert_eq(&answer.out);
+}
+
+#[test]
+fn what_would_help_was_tried_out() {
+    let nodes = [node("n-1", "6.1.0", 1500), node("n-2", "5.4.0", 8192)];
+    for (job, wanted) in [
+        (web(2, &json!({})), None),
+        (
+            web(10, &json!({})),
+            Some("with spec.groups[0].tasks[0].resources.memoryMB 750 instead of 1000: 1 more finds a node"),
+        ),
+        (
+            web(1, &json!({ "constraints": [{ "lTarget": "${meta.rack}", "operand": "is_set" }] })),
+            Some("without spec.groups[0].constraints[0] (${meta.rack} is_set): 1 more finds a node"),
+        ),
+        (
+            web(3, &json!({ "networks": [{ "ports": [{ "label": "http", "static": 80 }] }] })),
+            Some("with a free port for http instead of 80: 1 more finds a node"),
+        ),
+        (
+            {
+                let mut job = web(1, &json!({}));
+                job["spec"]["datacenters"] = json!(["moon"]);
+                job
+            },
+            Some("with spec.datacenters [\"*\"]: 1 more finds a node"),
+        ),
+    ] {
+        let answer = plan(&[&nodes[..], &[job]].concat(), &[]);
+        let told = answer.out.split("what would help\n").nth(1).and_then(|rest| rest.lines().next()).map(str::trim);
+        assert_eq!(told, wanted, "{} {}", answer.out, answer.err);
+    }
 }
 
 #[test]

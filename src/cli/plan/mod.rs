@@ -11,6 +11,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail, ensure};
 use drover_api::Job;
 use drover_api::job::EvalTrigger;
+use drover_core::advice;
 use drover_core::ids::{EvalId, JobKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::scheduler::{self, plan::Evaluation};
@@ -120,13 +121,15 @@ pub(super) fn run_state(args: &StateArgs) -> anyhow::Result<u8> {
     let bytes = read_input(&args.state)?;
     let source = args.state.display().to_string();
     let state = state::load(&bytes, &args.eval.job, None).with_context(|| source.clone())?;
+    // The process ends with this command: taking a large state apart again would only cost time.
+    let state: &State = Box::leak(Box::new(state));
     let is_gone = args.eval.trigger == EvalTrigger::JobDeregister;
     ensure!(
         is_gone || state::is_known(&state.view, &args.eval.job),
         "{source}: no Job {} and no Allocation of it; correct --eval, or add the job to the state",
         args.eval.job
     );
-    let report = evaluate(&state, &args.eval, &args.how);
+    let report = evaluate(state, &args.eval, &args.how);
     show(&report, args.how.output)?;
     Ok(match (report.failed.is_empty(), report.changes()) {
         (false, _) => NOT_PLACED,
@@ -202,7 +205,12 @@ fn evaluate(state: &State, target: &Target, how: &How) -> Report {
         wait_until: awaited(view, target, now),
     };
     let plan = scheduler::plan(view, &evaluation, &mut fastrand::Rng::with_seed(how.seed));
-    Report::new(view, &evaluation, &plan)
+    let mut report = Report::new(view, &evaluation, &plan);
+    if how.output == Output::Table {
+        let help = |group: &String| (group.clone(), advice::advice(view, &evaluation, how.seed, &plan, group));
+        report.advice = plan.failed.keys().map(help).collect();
+    }
+    report
 }
 
 /// For a trigger of delayed evaluations: the newest time that is due and that an allocation waits for.

@@ -8,6 +8,7 @@ use drover_api::allocation::{
 use drover_api::deployment::{DeploymentDescription, DeploymentPhase, GroupState};
 use drover_api::job::{EvalStatus, EvalTrigger};
 use drover_api::metric::AllocMetric;
+use drover_core::advice::Advice;
 use drover_core::model::Alloc;
 use drover_core::scheduler::plan::{self, DesiredUpdates, Disconnect, Evaluation, Placement, Plan, Stop, StopReason};
 use drover_core::snapshot::ClusterView;
@@ -29,6 +30,9 @@ pub(super) struct Report {
     pub(super) deployment: Option<Deployment>,
     pub(super) desired: BTreeMap<String, Desired>,
     pub(super) failed: BTreeMap<String, AllocMetric>,
+    /// What would help the groups without a place; for people only.
+    #[serde(skip)]
+    pub(super) advice: BTreeMap<String, Vec<Advice>>,
 }
 
 /// The evaluation.
@@ -194,6 +198,7 @@ impl Report {
             deployment: deployment(view, eval, plan),
             desired: plan.desired.iter().map(|(group, desired)| (group.clone(), (*desired).into())).collect(),
             failed: plan.failed.clone(),
+            advice: BTreeMap::new(),
         };
         for metric in report.failed.values_mut() {
             // How long it took is another number each time.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use drover_api::metric::{AllocMetric, NodeScore};
-use drover_core::scheduler::explain::explain;
+use drover_core::advice::Advice;
+use drover_core::scheduler::explain;
 
 use super::report::{Desired, Placed, Report};
 use crate::cli::table::Table;
@@ -24,6 +25,7 @@ pub(super) fn render(report: &Report) -> String {
     for (group, metric) in &report.failed {
         let missing = metric.coalesced_failures + 1;
         failure(&mut text, group, missing, metric);
+        help(&mut text, report.advice.get(group).map_or(&[], Vec::as_slice), metric);
     }
     text
 }
@@ -171,8 +173,8 @@ fn failure(text: &mut String, group: &str, missing: i64, metric: &AllocMetric) {
         ),
     );
     let mut table = Table::new(&["NODES", "LEFT OUT BECAUSE"]);
-    let rows = by_count(&metric.constraint_filtered).map(|(rule, n)| (n, rule_text(rule)));
-    let rows = rows.chain(by_count(&metric.dimension_exhausted).map(|(what, n)| (n, format!("no room: {what}"))));
+    let rows = by_count(&metric.constraint_filtered).map(|(rule, n)| (n, explain::cause(rule)));
+    let rows = rows.chain(by_count(&metric.dimension_exhausted).map(|(what, n)| (n, explain::shortage(what))));
     let rows: Vec<_> = rows.collect();
     for (n, why) in &rows {
         table.row(vec![n.to_string(), why.clone()]);
@@ -184,7 +186,18 @@ fn failure(text: &mut String, group: &str, missing: i64, metric: &AllocMetric) {
         line(text, "  best nodes");
         scores(text, &metric.score_meta_data);
     }
-    line(text, &format!("  {}", explain(metric)));
+}
+
+/// What would help, as it was tried out, and the sentence that the job's status and its event show too.
+fn help(text: &mut String, advice: &[Advice], metric: &AllocMetric) {
+    if !advice.is_empty() {
+        line(text, "  what would help");
+    }
+    for Advice { change, gain } in advice {
+        let more = if *gain == 1 { "1 more finds a node" } else { &format!("{gain} more find a node") };
+        line(text, &format!("    {change}: {more}"));
+    }
+    line(text, &format!("  {}", explain::explain(metric)));
 }
 
 fn available(metric: &AllocMetric) -> String {
@@ -198,32 +211,6 @@ fn by_count(counts: &BTreeMap<String, i64>) -> impl Iterator<Item = (&str, i64)>
     let mut sorted: Vec<_> = counts.iter().map(|(key, n)| (key.as_str(), *n)).collect();
     sorted.sort_by_key(|(key, n)| (std::cmp::Reverse(*n), *key));
     sorted.into_iter()
-}
-
-/// A key of `constraintFiltered` in words.
-fn rule_text(rule: &str) -> String {
-    let (key, what) = rule.split_once(':').unwrap_or((rule, ""));
-    match key {
-        "missingDrivers" => "a driver is missing or unhealthy".to_owned(),
-        "missingDevices" => "a device is missing".to_owned(),
-        "missingHostVolumes" => "a host volume is missing".to_owned(),
-        "missingNetwork" => "a network mode is missing".to_owned(),
-        "missingHostNetwork" => format!("a host network is missing (network:port {what})"),
-        "distinctHosts" => "an allocation of the job is there already (distinct_hosts)".to_owned(),
-        "distinctProperty" => format!("enough allocations have {what} (distinct_property)"),
-        "computedClassIneligible" => "its class of nodes was ruled out already".to_owned(),
-        "csiLookupFailed" => "its volumes could not be looked up".to_owned(),
-        "csiVolumeNotFound" => format!("volume {what} does not exist"),
-        "csiPluginMissing" => format!("the CSI plugin is missing (plugin:node {what})"),
-        "csiPluginUnhealthy" => format!("the CSI plugin is unhealthy (plugin:node {what})"),
-        "csiPluginMaxVolumes" => format!("the CSI plugin takes no more volumes (plugin:node {what})"),
-        "csiTopology" => "the volume is not reachable from there (topology)".to_owned(),
-        "csiNoRead" => format!("volume {what} cannot be read now"),
-        "csiNoWrite" => format!("volume {what} cannot be written now"),
-        "csiInUse" => format!("volume {what} is in use by another job"),
-        "csiInUseGCd" => format!("volume {what} is still claimed by an allocation that is gone (volume:allocation)"),
-        _ => format!("filtered by {rule}"),
-    }
 }
 
 fn scores(text: &mut String, best: &[NodeScore]) {

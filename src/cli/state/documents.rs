@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use anyhow::{Context, bail};
+use memchr::{memchr_iter, memchr2};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -123,7 +124,7 @@ fn remaining(text: &[u8], part: &[u8]) -> usize {
 }
 
 fn newlines(bytes: &[u8]) -> usize {
-    bytes.split(|byte| *byte == b'\n').skip(1).count()
+    memchr_iter(b'\n', bytes).count()
 }
 
 /// The objects in a `List` or `<Kind>List`.
@@ -215,7 +216,7 @@ impl Cursor<'_> {
 
     /// Goes past the closing quote.
     fn skip_text(&mut self) {
-        while let Some(offset) = self.bytes[self.at..].iter().position(|byte| matches!(byte, b'"' | b'\\')) {
+        while let Some(offset) = memchr2(b'"', b'\\', &self.bytes[self.at..]) {
             self.at += offset;
             if self.bytes[self.at] == b'"' {
                 self.at += 1;

@@ -60,7 +60,7 @@ fn nowhere(metric: &AllocMetric) -> String {
 }
 
 /// A rule that left nodes out, by its key in the metric.
-fn cause(rule: &str) -> String {
+pub fn cause(rule: &str) -> String {
     let (name, rest) = rule.split_once(':').unwrap_or((rule, ""));
     match name {
         "missingDrivers" => "a driver of its tasks is missing or unhealthy".to_owned(),
@@ -88,7 +88,8 @@ fn plugin(rest: &str) -> &str {
     rest.split(':').next().unwrap_or(rest)
 }
 
-fn shortage(dimension: &str) -> String {
+/// What ran out, by its key in the metric.
+pub fn shortage(dimension: &str) -> String {
     match dimension.split_once(": ") {
         Some(("network", what)) => format!("network exhausted ({what})"),
         Some(("devices", what)) => format!("devices exhausted ({what})"),
