@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use drover::clock::{Clock as _, SystemClock};
 use drover_api::client_node::NodePhase;
 use drover_api::job::JobConditionType;
 use drover_api::{CSIVolume, ClientNode, Job};
@@ -60,7 +61,7 @@ fn each_cause_is_explained_with_its_nodes_and_a_remedy() {
 }
 
 /// Puts the nodes and volumes of the folder on the API server, and keeps the nodes' Leases alive as agents would.
-async fn stage(client: &Client, namespace: &str) -> tokio::task::JoinHandle<()> {
+async fn stage(client: &Client, namespace: &str) -> tokio::task::JoinSet<()> {
     let mut leases = Vec::new();
     for document in cluster().replace("NAMESPACE", namespace).split("---\n") {
         let value: Value = serde_saphyr::from_str(document).expect("a manifest");
@@ -87,7 +88,8 @@ async fn stage(client: &Client, namespace: &str) -> tokio::task::JoinHandle<()> 
         let lease: Lease = serde_json::from_value(lease).expect("a lease");
         api.create(&PostParams::default(), &lease).await.expect("a lease");
     }
-    tokio::spawn(async move {
+    let mut heartbeats = tokio::task::JoinSet::new();
+    heartbeats.spawn(async move {
         let mut beat = tokio::time::interval(Duration::from_secs(2));
         loop {
             beat.tick().await;
@@ -96,11 +98,12 @@ async fn stage(client: &Client, namespace: &str) -> tokio::task::JoinHandle<()> 
                 api.patch(name, &PatchParams::default(), &Patch::Merge(renewed)).await.expect("a renewal");
             }
         }
-    })
+    });
+    heartbeats
 }
 
 fn now_micros() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+    SystemClock.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,7 +111,7 @@ async fn the_status_and_the_event_say_what_the_plan_says() {
     let cluster = shared();
     let namespace = "golden";
     cluster.namespace(namespace).await;
-    let heartbeats = stage(&cluster.client, namespace).await;
+    let mut heartbeats = stage(&cluster.client, namespace).await;
     let nodes: Api<ClientNode> = Api::all(cluster.client.clone());
     cluster
         .eventually("the golden nodes are ready", async || {
@@ -147,5 +150,5 @@ async fn the_status_and_the_event_say_what_the_plan_says() {
             })
             .await;
     }
-    heartbeats.abort();
+    heartbeats.shutdown().await;
 }

@@ -75,6 +75,11 @@ fn good() -> Vec<Value> {
     objects
 }
 
+fn lines(objects: &[Value]) -> String {
+    let lines: Vec<String> = objects.iter().map(|object| format!("{object}\n")).collect();
+    lines.concat()
+}
+
 /// All places in a value.
 fn pointers(value: &Value, at: &str, all: &mut Vec<String>) {
     all.push(at.to_owned());
@@ -83,7 +88,7 @@ fn pointers(value: &Value, at: &str, all: &mut Vec<String>) {
             pointers(inner, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), all);
         }),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(n, inner)| pointers(inner, &format!("{at}/{n}"), all))
+            items.iter().enumerate().for_each(|(n, inner)| pointers(inner, &format!("{at}/{n}"), all));
         }
         _ => {}
     }
@@ -161,14 +166,14 @@ fn state(seed: u64) -> Vec<Value> {
 
 #[test]
 fn the_good_state_is_planned() {
-    let text: String = good().iter().map(|object| format!("{object}\n")).collect();
+    let text = lines(&good());
     let loaded = load(text.as_bytes(), &JobKey::new("shop", "web"), None).map(|_| ());
     assert_eq!(loaded.map_err(|error| format!("{error:#}")), Ok(()));
 }
 
 /// Reads a state and plans on it. Says whether a plan came of it.
 fn try_state(seed: u64) -> bool {
-    let text: String = state(seed).iter().map(|object| format!("{object}\n")).collect();
+    let text = lines(&state(seed));
     let job = JobKey::new("shop", "web");
     let state = match load(text.as_bytes(), &job, None) {
         Ok(state) => state,
@@ -192,6 +197,7 @@ fn try_state(seed: u64) -> bool {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "a long run says how far it came")]
 fn no_state_makes_the_planner_panic() {
     let seconds = std::env::var("DROVER_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
     let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
