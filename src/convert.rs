@@ -12,6 +12,8 @@ use drover_core::model::{self, Alloc, Amounts, DriverState, Health, HostAddress,
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
+/// More cores than a machine has: what is above is no core.
+const MOST_CORES: i64 = 8192;
 /// First and last dynamic port where a node names none.
 const DYNAMIC_PORTS: (u16, u16) = (20_000, 29_999);
 
@@ -63,11 +65,11 @@ pub(crate) fn node(object: &ClientNode) -> Node {
         attributes: print.attributes.clone(),
         meta,
         allocatable: Amounts {
-            cpu: (print.resources.cpu - print.reserved.cpu).max(0),
-            memory_mb: (print.resources.memory_mb - print.reserved.memory_mb).max(0),
-            disk_mb: (print.resources.disk_mb - print.reserved.disk_mb).max(0),
+            cpu: print.resources.cpu.saturating_sub(print.reserved.cpu).max(0),
+            memory_mb: print.resources.memory_mb.saturating_sub(print.reserved.memory_mb).max(0),
+            disk_mb: print.resources.disk_mb.saturating_sub(print.reserved.disk_mb).max(0),
         },
-        cores: (0..print.resources.cores).filter(|core| !reserved_cores.contains(core)).collect(),
+        cores: (0..print.resources.cores.min(MOST_CORES)).filter(|core| !reserved_cores.contains(core)).collect(),
         core_mhz: if print.resources.cores > 0 { print.resources.cpu / print.resources.cores } else { 0 },
         drivers: drivers.collect(),
         host_networks: print

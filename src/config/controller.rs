@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use drover_api::GoDuration;
+use drover_core::settings::Settings;
 use serde::Deserialize;
 
 use crate::config::agent::ConfigError;
@@ -21,6 +22,8 @@ pub struct ControllerConfig {
     pub leader_election: LeaderElection,
     /// How long nodes may be silent.
     pub heartbeat: Heartbeat,
+    /// How nodes are chosen, and who may evict others.
+    pub scheduler: Settings,
 }
 
 impl Default for ControllerConfig {
@@ -29,6 +32,7 @@ impl Default for ControllerConfig {
             namespace: drover_api::SYSTEM_NAMESPACE.to_owned(),
             leader_election: LeaderElection::default(),
             heartbeat: Heartbeat::default(),
+            scheduler: Settings::default(),
         }
     }
 }

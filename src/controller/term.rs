@@ -121,6 +121,8 @@ impl<S: Store> Term<S> {
         renew_period: Duration,
     ) -> Self {
         let allowed = config.heartbeat.min_ttl() + config.heartbeat.grace();
+        let mut view = ClusterView::default();
+        view.set_settings(config.scheduler.clone());
         Self {
             store,
             clock,
@@ -135,7 +137,7 @@ impl<S: Store> Term<S> {
             namespaces: Cache::default(),
             deployments: Cache::default(),
             volumes: Cache::default(),
-            view: ClusterView::default(),
+            view,
             broker: Broker::default(),
             known: HashMap::new(),
             known_nodes: HashMap::new(),

@@ -37,7 +37,7 @@ pub fn status(standing: Standing<'_>, allocs: &[Arc<Alloc>], now: Timestamp) -> 
         count(state, allocs.iter().filter(|one| one.group == *group && one.deployment.as_deref() == Some(name)));
     }
     let conditions = merged(&stored.conditions, conditions(phase, description, &groups), generation, now);
-    let sum = |pick: fn(&GroupState) -> i64| groups.values().map(pick).sum::<i64>().to_string();
+    let sum = |pick: fn(&GroupState) -> i64| crate::scheduler::total(groups.values().map(pick)).to_string();
     let is_canaried = groups.values().any(|state| state.desired_canaries > 0);
     let dash = || "-".to_owned();
     let columns = DeploymentColumns {
@@ -102,8 +102,12 @@ fn conditions(
     description: DeploymentDescription,
     groups: &BTreeMap<String, GroupState>,
 ) -> Vec<Wanted<Type, Reason>> {
-    let (desired, healthy, unhealthy) = groups.values().fold((0, 0, 0), |sums, state| {
-        (sums.0 + state.desired_total, sums.1 + state.healthy_allocs, sums.2 + state.unhealthy_allocs)
+    let (desired, healthy, unhealthy) = groups.values().fold((0_i64, 0_i64, 0_i64), |sums, state| {
+        (
+            sums.0.saturating_add(state.desired_total),
+            sums.1.saturating_add(state.healthy_allocs),
+            sums.2.saturating_add(state.unhealthy_allocs),
+        )
     });
     let text = format!("{healthy} of {desired} allocations are healthy");
     let mut wanted = Vec::new();

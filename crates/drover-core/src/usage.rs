@@ -89,7 +89,7 @@ fn amounts(resources: &AllocatedResources, group: Option<&Group>) -> Amounts {
     let Some(group) = group else {
         return resources.tasks.values().fold(
             Amounts { disk_mb: resources.disk_mb, ..Amounts::default() },
-            |sum, task| Amounts { cpu: sum.cpu + task.cpu, memory_mb: sum.memory_mb + task.memory_mb, ..sum },
+            |sum, task| sum.plus(Amounts { cpu: task.cpu, memory_mb: task.memory_mb, disk_mb: 0 }),
         );
     };
     let sums = largest_stage(group, |task| {
@@ -102,17 +102,18 @@ fn amounts(resources: &AllocatedResources, group: Option<&Group>) -> Amounts {
 /// MiB and whether the task has cores of its own, which it keeps through all stages (`spec/scheduler.md` 5.1).
 pub fn largest_stage(group: &Group, need: impl Fn(&Task) -> (i64, i64, bool)) -> Amounts {
     let mut stages = [(0_i64, 0_i64); 3];
-    let mut on_own_cores = 0;
+    let mut on_own_cores = 0_i64;
     for task in &group.tasks {
         let (cpu, memory_mb, has_cores) = need(task);
-        on_own_cores += if has_cores { cpu } else { 0 };
+        on_own_cores = if has_cores { cpu.saturating_add(on_own_cores) } else { on_own_cores };
         for stage in stages_of(task) {
-            stages[*stage].0 += if has_cores { 0 } else { cpu };
-            stages[*stage].1 += memory_mb;
+            let sums = &mut stages[*stage];
+            sums.0 = sums.0.saturating_add(if has_cores { 0 } else { cpu });
+            sums.1 = sums.1.saturating_add(memory_mb);
         }
     }
     let most = |pick: fn(&(i64, i64)) -> i64| stages.iter().map(pick).max().unwrap_or(0);
-    Amounts { cpu: most(|sums| sums.0) + on_own_cores, memory_mb: most(|sums| sums.1), disk_mb: 0 }
+    Amounts { cpu: most(|sums| sums.0).saturating_add(on_own_cores), memory_mb: most(|sums| sums.1), disk_mb: 0 }
 }
 
 fn stages_of(task: &Task) -> &'static [usize] {

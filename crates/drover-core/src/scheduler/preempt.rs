@@ -9,7 +9,7 @@ use drover_api::group::Group;
 
 use crate::model::{Alloc, Amounts, Node};
 use crate::scheduler::feasible::device;
-use crate::scheduler::ratio;
+use crate::scheduler::{ratio, total};
 use crate::usage::Usage;
 
 /// How much lower a victim's priority must be.
@@ -64,7 +64,7 @@ pub fn penalty(already: i64, max_parallel: i64) -> f64 {
 /// How good it is to evict allocations of these priorities: near 1 for few of low ones.
 pub fn score(priorities: &[i64]) -> f64 {
     let highest = priorities.iter().copied().max().unwrap_or(0);
-    let sum: i64 = priorities.iter().sum();
+    let sum = total(priorities.iter().copied());
     let p = if highest > 0 { ratio(highest, 1) + ratio(sum, highest) } else { 0.0 };
     1.0 / (1.0 + (0.0048 * (p - 2048.0)).exp())
 }
@@ -183,7 +183,7 @@ fn device_holders<'a>(
         for devices in options {
             let Some(option) = device_option(devices, wanted, used, allowed, chosen) else { continue };
             let priorities: BTreeSet<i64> = option.iter().map(|one| one.priority).collect();
-            let sum = priorities.iter().sum();
+            let sum = total(priorities.into_iter());
             if best.as_ref().is_none_or(|(least, _)| sum < *least) {
                 best = Some((sum, option));
             }

@@ -315,7 +315,7 @@ impl<'a> Pass<'_, 'a> {
         let mut is_canarying = false;
         if let Some(state) = self.state.as_mut() {
             if wants_canaries && !state.promoted && state.desired_canaries == 0 {
-                state.desired_canaries = limit_of((percent.saturating_mul(n_updates + canaries) + 99) / 100);
+                state.desired_canaries = limit_of(percent.saturating_mul(n_updates + canaries).saturating_add(99) / 100);
             }
             is_canarying = state.desired_canaries > 0 && !state.promoted;
         }
@@ -323,7 +323,7 @@ impl<'a> Pass<'_, 'a> {
         let n_now = if stands_still {
             0
         } else if is_canarying {
-            (self.state.as_ref().map_or(0, |state| state.desired_canaries) - canaries).max(0)
+            self.state.as_ref().map_or(0, |state| state.desired_canaries).saturating_sub(canaries).max(0)
         } else if most == 0 {
             n_updates
         } else {

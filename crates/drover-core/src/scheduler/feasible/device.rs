@@ -8,6 +8,7 @@ use drover_api::task::DeviceRequest;
 
 use crate::model::Node;
 use crate::scheduler::typed::{self, Typed};
+use crate::scheduler::{ratio, total};
 use crate::usage::DeviceKey;
 
 /// The devices that each task gets.
@@ -23,13 +24,13 @@ pub struct Assigned {
 pub fn assign(node: &Node, taken: &[DeviceKey], group: &Group) -> Option<Assigned> {
     let mut taken: Vec<DeviceKey> = taken.to_vec();
     let mut assigned = Assigned::default();
-    let (mut matched, mut total) = (0, 0);
+    let (mut matched, mut all) = (0_i64, 0_i64);
     for task in group.tasks.iter().filter(|task| !task.resources.devices.is_empty()) {
         let mut devices = Vec::new();
         for request in &task.resources.devices {
             let (device, weight) = best(node, &taken, request)?;
-            matched += weight;
-            total += request.affinities.iter().map(|affinity| affinity.weight.abs()).sum::<i64>();
+            matched = matched.saturating_add(weight);
+            all = all.saturating_add(total(request.affinities.iter().map(|affinity| affinity.weight.saturating_abs())));
             taken.extend(
                 device
                     .ids
@@ -40,7 +41,7 @@ pub fn assign(node: &Node, taken: &[DeviceKey], group: &Group) -> Option<Assigne
         }
         assigned.tasks.push((task.name.clone(), devices));
     }
-    assigned.score = (total > 0).then(|| super::super::ratio(matched, total));
+    assigned.score = (all > 0).then(|| ratio(matched, all));
     Some(assigned)
 }
 
@@ -96,7 +97,7 @@ fn is_asked_for(group: &DeviceGroup, request: &DeviceRequest) -> bool {
 
 fn weight(group: &DeviceGroup, request: &DeviceRequest) -> i64 {
     let matched = request.affinities.iter().filter(|one| holds(group, &one.l_target, one.operand, &one.r_target));
-    matched.map(|one| one.weight).sum()
+    total(matched.map(|one| one.weight))
 }
 
 fn holds(group: &DeviceGroup, left: &str, operand: Operand, right: &str) -> bool {

@@ -21,6 +21,7 @@ use crate::model::{DriverState, Node};
 use crate::scheduler::class::{self, ByShape, NodeClass};
 use crate::scheduler::operand::Comparison;
 use crate::scheduler::place::proposed::Proposed;
+use crate::scheduler::total;
 use crate::snapshot::NodeEntry;
 
 pub use target::resolve;
@@ -202,9 +203,9 @@ impl<'a> Checks<'a> {
     }
 
     fn matched(&self, node: &Node) -> Option<f64> {
-        let total: i64 = self.affinities.iter().map(|(_, weight)| weight.abs()).sum();
-        let matched: i64 = self.affinities.iter().filter(|(rule, _)| rule.holds(node)).map(|(_, weight)| weight).sum();
-        (total > 0).then(|| super::ratio(matched, total))
+        let all = total(self.affinities.iter().map(|(_, weight)| weight.saturating_abs()));
+        let matched = total(self.affinities.iter().filter(|(rule, _)| rule.holds(node)).map(|(_, weight)| *weight));
+        (all > 0).then(|| super::ratio(matched, all))
     }
 
     fn missing_driver(&self, node: &Node) -> Option<String> {

@@ -32,7 +32,7 @@ pub struct Need<'a> {
 impl<'a> Need<'a> {
     /// The need of a group of a job.
     pub fn new(settings: &Settings, definition: &Definition, group: &'a Group) -> Self {
-        let n_cores = group.tasks.iter().map(|task| cores_of(task.resources.cores)).sum();
+        let n_cores = group.tasks.iter().map(|task| cores_of(task.resources.cores)).fold(0, usize::saturating_add);
         let shared = usage::largest_stage(group, |task| {
             let has_cores = cores_of(task.resources.cores) > 0;
             let cpu = if has_cores { 0 } else { cpu_of(task) };

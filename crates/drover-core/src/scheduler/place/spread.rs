@@ -6,7 +6,7 @@ use drover_api::group::Group;
 use drover_api::placement::Spread as Wanted;
 
 use crate::definition::Definition;
-use crate::scheduler::ratio;
+use crate::scheduler::{ratio, total};
 
 /// The score of a node that no spread wants, and the start of the lowest boost.
 const LEAST: f64 = -1.0;
@@ -33,7 +33,7 @@ struct Targets {
 pub(super) fn spreads<'a>(definition: &'a Definition, group: &'a Group, count: i64) -> Vec<Spread<'a>> {
     let of_job = &definition.spec.spreads;
     let all: Vec<&Wanted> = group.spreads.iter().chain(of_job).collect();
-    let total: i64 = all.iter().map(|spread| spread.weight).sum();
+    let total = total(all.iter().map(|spread| spread.weight));
     all.into_iter()
         .map(|spread| {
             // Of an attribute that both levels name, the job's targets and weight hold twice.

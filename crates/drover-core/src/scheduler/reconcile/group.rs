@@ -715,7 +715,7 @@ fn take(from: &mut Allocs, to: &mut Allocs, remove: &mut i64, qualifies: impl Fn
 }
 
 fn by_highest_slot(allocs: &mut Allocs) {
-    let rank = |alloc: &Arc<Alloc>| (-alloc.index, !alloc.is_terminal());
+    let rank = |alloc: &Arc<Alloc>| (std::cmp::Reverse(alloc.index), !alloc.is_terminal());
     allocs.sort_by(|a, b| {
         rank(a).cmp(&rank(b)).then_with(|| b.created_at.cmp(&a.created_at)).then_with(|| b.key.cmp(&a.key))
     });
