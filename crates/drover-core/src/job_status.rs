@@ -277,12 +277,9 @@ fn reconciling(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason
 
 /// How far a roll-out is.
 fn rolling(deployment: &Deployment) -> String {
-    let (healthy, desired) = deployment
-        .groups
-        .values()
-        .fold((0_i64, 0_i64), |sums, state| {
-            (sums.0.saturating_add(state.healthy_allocs), sums.1.saturating_add(state.desired_total))
-        });
+    let (healthy, desired) = deployment.groups.values().fold((0_i64, 0_i64), |sums, state| {
+        (sums.0.saturating_add(state.healthy_allocs), sums.1.saturating_add(state.desired_total))
+    });
     let name = &deployment.key.name;
     let waits = deployment.groups.values().any(|state| state.desired_canaries > 0 && !state.promoted);
     let next = if waits { "; its canaries wait to be promoted" } else { "" };

@@ -87,10 +87,12 @@ fn device_keys(device: &drover_api::allocation::AllocatedDevice) -> impl Iterato
 
 fn amounts(resources: &AllocatedResources, group: Option<&Group>) -> Amounts {
     let Some(group) = group else {
-        return resources.tasks.values().fold(
-            Amounts { disk_mb: resources.disk_mb, ..Amounts::default() },
-            |sum, task| sum.plus(Amounts { cpu: task.cpu, memory_mb: task.memory_mb, disk_mb: 0 }),
-        );
+        return resources
+            .tasks
+            .values()
+            .fold(Amounts { disk_mb: resources.disk_mb, ..Amounts::default() }, |sum, task| {
+                sum.plus(Amounts { cpu: task.cpu, memory_mb: task.memory_mb, disk_mb: 0 })
+            });
     };
     let sums = largest_stage(group, |task| {
         resources.tasks.get(&task.name).map_or((0, 0, false), |held| (held.cpu, held.memory_mb, !held.cores.is_empty()))

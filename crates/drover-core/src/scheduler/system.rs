@@ -315,7 +315,8 @@ impl<'a> Pass<'_, 'a> {
         let mut is_canarying = false;
         if let Some(state) = self.state.as_mut() {
             if wants_canaries && !state.promoted && state.desired_canaries == 0 {
-                state.desired_canaries = limit_of(percent.saturating_mul(n_updates + canaries).saturating_add(99) / 100);
+                state.desired_canaries =
+                    limit_of(percent.saturating_mul(n_updates + canaries).saturating_add(99) / 100);
             }
             is_canarying = state.desired_canaries > 0 && !state.promoted;
         }

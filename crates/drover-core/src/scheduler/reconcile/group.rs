@@ -19,6 +19,7 @@ use crate::model::{Alloc, Deployment, Job};
 use crate::scheduler::plan::{AttributeUpdate, Disconnect, Evaluation, Stop, StopReason};
 use crate::scheduler::reschedule;
 use crate::snapshot::ClusterView;
+use crate::validate::JOB_MAX_COUNT;
 
 /// Events that are due within this span share one evaluation.
 const BATCH: SignedDuration = SignedDuration::from_secs(5);
@@ -458,7 +459,8 @@ impl Pass<'_> {
 
     /// Step 16. Says whether canaries are still to be placed.
     fn place_canaries(&mut self, holders: &Holders, names: &Names) -> bool {
-        let wanted = self.update().and_then(|update| update.canary).unwrap_or(0);
+        // A file that nobody checked may ask for any number.
+        let wanted = self.update().and_then(|update| update.canary).unwrap_or(0).min(JOB_MAX_COUNT);
         let missing = wanted - size(self.canaries.len());
         if holders.destructive.is_empty() || missing <= 0 || self.state.promoted {
             return false;
