@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use drover_api::deployment::{DeploymentDescription, DeploymentPhase, DeploymentSpec, DeploymentStatus};
 use drover_api::job::EvalTrigger;
-use drover_api::{Deployment, Job, field_manager};
-use drover_core::deployment::{self, Standing};
+use drover_api::{Allocation, Deployment, Job, field_manager};
+use drover_core::deployment::{self, Standing, Unhealthy};
 use drover_core::ids::{JobKey, ObjectKey};
 use drover_core::model::Alloc;
 use drover_core::scheduler::plan::{DeploymentPlan, Plan};
@@ -14,6 +14,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
+use crate::controller::allocation::found;
 use crate::controller::apply::{key_of, owner};
 use crate::controller::cache::Seen;
 use crate::controller::term::{Done, RETRY, Term, Wake};
@@ -165,10 +166,15 @@ impl<S: Store> Term<S> {
         if self.broker.is_under_way(&job) || self.writing_deployments.contains(key) {
             return self.wake_in(RETRY / 10, Wake::Deployment(key.clone()));
         }
+        let is_over = object.status.as_ref().is_none_or(|status| !status.phase.is_active());
+        if is_over {
+            return;
+        }
         let allocs: Vec<Arc<Alloc>> = self.view.allocs_of_job(&job).cloned().collect();
-        let status = wanted(&object, None, None, &allocs, self.clock.now());
-        let is_over = object.status.as_ref().is_some_and(|status| !status.phase.is_active());
-        if object.status.as_ref() == Some(&status) || object.status.is_none() || is_over {
+        let has_failed = self.allow_replacements(&object, &allocs);
+        let end = has_failed.then_some((DeploymentPhase::Failed, DeploymentDescription::FailedAllocations));
+        let status = wanted(&object, end, None, &allocs, self.clock.now());
+        if object.status.as_ref() == Some(&status) {
             return;
         }
         self.writing_deployments.insert(key.clone());
@@ -177,6 +183,30 @@ impl<S: Store> Term<S> {
             let result = write_status(&store, &key_of(&key), uid, json!(status)).await;
             Done::DeploymentStatus(key, Box::new(result))
         });
+    }
+
+    /// Lets unhealthy allocations be replaced. Says whether one cannot be, so that the deployment has failed.
+    fn allow_replacements(&mut self, object: &Deployment, allocs: &[Arc<Alloc>]) -> bool {
+        let status = object.status.clone().unwrap_or_default();
+        let name = object.metadata.name.as_deref();
+        let unhealthy =
+            allocs.iter().filter(|alloc| alloc.deployment.as_deref() == name && deployment::is_unhealthy(alloc));
+        for alloc in unhealthy.filter(|alloc| !alloc.transition.reschedule) {
+            let definition = self.view.definition_of(alloc);
+            let policy = definition.and_then(|known| known.group(&alloc.group)?.reschedule.as_ref());
+            let state = status.groups.get(&alloc.group).cloned().unwrap_or_default();
+            if deployment::judge_unhealthy(alloc, &state, policy) == Unhealthy::FailsDeployment {
+                return true;
+            }
+            let (store, key, uid) = (self.store.clone(), alloc.key.clone(), alloc.uid.to_string());
+            self.writes.spawn(async move {
+                let body = json!({ "spec": { "desiredTransition": { "reschedule": true } } });
+                let same = Precondition { uid: Some(uid), resource_version: None };
+                let result = store.merge::<Allocation>(&key_of(&key), Part::Spec, &same, body).await;
+                Done::Settled(key, Box::new(found(result)))
+            });
+        }
+        false
     }
 
     pub(super) fn on_deployment_status(&mut self, key: &ObjectKey, result: Result<Deployment, StoreError>) {

@@ -4,14 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use drover_api::GoDuration;
+use drover_api::allocation::ClientStatus;
 use drover_api::condition::{Wanted, merged};
 use drover_api::deployment::{
     DeploymentColumns, DeploymentConditionType as Type, DeploymentDescription, DeploymentPhase,
     DeploymentReason as Reason, DeploymentStatus, GroupState,
 };
+use drover_api::policy::Reschedule;
 use jiff::Timestamp;
 
 use crate::model::Alloc;
+use crate::scheduler::reschedule;
 
 /// Where a deployment stands.
 #[derive(Clone, Debug)]
@@ -152,4 +156,29 @@ fn conditions(
         Wanted::no(Type::Healthy, Reason::NotAllHealthy, text)
     });
     wanted
+}
+
+/// What an unhealthy allocation of an active deployment leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unhealthy {
+    /// It may be replaced, as its reschedule policy says.
+    MayBeReplaced,
+    /// Nothing will replace it: the deployment has failed.
+    FailsDeployment,
+}
+
+/// Judges an unhealthy allocation (`spec/deployments.md`, unhealthy allocations): without a progress deadline or without an attempt
+/// left to replace it, the deployment has failed.
+pub fn judge_unhealthy(alloc: &Alloc, state: &GroupState, policy: Option<&Reschedule>) -> Unhealthy {
+    let next = policy.and_then(|policy| reschedule::next_time(alloc, policy, alloc.last_event_at));
+    if state.progress_deadline == GoDuration::ZERO || next.is_none() {
+        return Unhealthy::FailsDeployment;
+    }
+    Unhealthy::MayBeReplaced
+}
+
+/// Whether an allocation counts against its deployment: it is to run, and is unhealthy or has failed.
+pub fn is_unhealthy(alloc: &Alloc) -> bool {
+    let has_failed = alloc.client == ClientStatus::Failed;
+    !alloc.is_server_terminal() && (has_failed || alloc.health_in_deployment() == Some(false))
 }

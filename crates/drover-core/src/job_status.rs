@@ -149,12 +149,16 @@ impl Counts {
         let replaced: std::collections::BTreeSet<&str> =
             input.allocs.iter().filter_map(|alloc| alloc.previous.as_deref()).collect();
         for alloc in input.allocs {
-            counts.add(alloc, replaced.contains(&*alloc.key.name), input.is_evaluating);
+            // The deployment decides whether it is replaced, and fails if it is not.
+            let is_rolled_out = input.deployment.is_some_and(|deployment| {
+                deployment.phase.is_active() && alloc.deployment.as_deref() == Some(&*deployment.key.name)
+            });
+            counts.add(alloc, replaced.contains(&*alloc.key.name), input.is_evaluating || is_rolled_out);
         }
         counts
     }
 
-    fn add(&mut self, alloc: &Alloc, is_replaced: bool, is_evaluating: bool) {
+    fn add(&mut self, alloc: &Alloc, is_replaced: bool, is_open: bool) {
         self.total += 1;
         self.live += i64::from(!alloc.is_client_terminal() && !alloc.has_ended);
         if alloc.is_server_terminal() {
@@ -168,7 +172,7 @@ impl Counts {
             }
             ClientStatus::Complete if !is_replaced => self.complete += 1,
             // Until it was evaluated nobody knows whether it will be replaced.
-            ClientStatus::Failed if !is_replaced && (alloc.follow_up.is_some() || is_evaluating) => {
+            ClientStatus::Failed if !is_replaced && (alloc.follow_up.is_some() || is_open) => {
                 self.rescheduling += 1;
             }
             ClientStatus::Failed if !is_replaced => {
