@@ -482,7 +482,7 @@ impl<'a> Pass<'_, 'a> {
         }
         let usage = self.planner.proposed.usage(missing.entry);
         let resources = need.assign(node, usage, self.planner.rng)?;
-        self.planner.proposed.place(&node.name, self.group, missing.index, &resources);
+        self.planner.proposed.place(missing.entry, self.group, missing.index, &resources);
         let active = self.rollout.current.filter(|current| current.phase.is_active());
         Ok(Placement {
             group: Arc::from(self.group.name.as_str()),

@@ -231,8 +231,8 @@ impl<'a> Field<'a> {
         self.table.slot_of(node)
     }
 
-    pub(super) fn node(&self, slot: Slot) -> &'a Arc<Node> {
-        &self.table.entry(slot).node
+    pub(super) fn entry(&self, slot: Slot) -> &'a NodeEntry {
+        self.table.entry(slot)
     }
 
     /// Counts allocations of the job on the values of spreads and distinct properties, wherever their nodes are.
@@ -354,14 +354,22 @@ impl<'a> Field<'a> {
         self.states[slot as usize] = state;
     }
 
-    /// Takes a change of an allocation in: of this group, or of another one on a node.
-    pub(super) fn changed(&mut self, node: &NodeName, own: Option<(&str, Change)>, proposed: &Proposed<'a>) {
-        let mut again: Vec<Slot> = self.table.slot_of(node).into_iter().collect();
-        if let (Some((group, change)), Some(node)) = (own, proposed.view().node(node)) {
-            self.recount(node, group, change, &mut again);
+    /// Takes a change of an allocation in: of this group, or of another one on a node, which is in the table at `slot` if it is.
+    pub(super) fn changed(
+        &mut self,
+        slot: Option<Slot>,
+        node: &NodeName,
+        own: Option<(&str, Change)>,
+        proposed: &Proposed<'a>,
+    ) {
+        let mut again: Vec<Slot> = slot.into_iter().collect();
+        if !self.spreads.is_empty() || !self.distinct.is_empty() {
+            if let (Some((group, change)), Some(node)) = (own, proposed.view().node(node)) {
+                self.recount(node, group, change, &mut again);
+            }
+            again.sort_unstable();
+            again.dedup();
         }
-        again.sort_unstable();
-        again.dedup();
         for slot in again {
             self.refresh(slot, proposed);
         }
@@ -416,7 +424,7 @@ impl<'a> Field<'a> {
     }
 
     /// The best nodes, best first. Nodes on which the allocation failed before are penalised.
-    pub(super) fn best(&mut self, penalty: &[NodeName]) -> Metrics {
+    pub(super) fn best(&mut self, penalty: &[NodeName]) -> Option<(Slot, Metrics)> {
         let penalised: Vec<Slot> = penalty.iter().filter_map(|name| self.table.slot_of(name)).collect();
         let total = |(tuple, n): ShelfKey, sum: f64| {
             let spread = self.spread_scores[tuple as usize];
@@ -437,14 +445,15 @@ impl<'a> Field<'a> {
         best.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         best.truncate(KEPT_SCORES);
         let named = |(_, _, slot, scores): (f64, u32, Slot, Scores)| (self.table.entry(slot).node.name.clone(), scores);
-        Metrics { best: best.into_iter().map(named).collect(), counts: self.tally.counts() }
+        let slot = best.first()?.2;
+        Some((slot, Metrics { best: best.into_iter().map(named).collect(), counts: self.tally.counts() }))
     }
 
     /// One node alone, if it is open.
-    pub(super) fn only(&mut self, node: &NodeName, is_penalised: bool) -> Option<Metrics> {
+    pub(super) fn only(&mut self, node: &NodeName, is_penalised: bool) -> Option<(Slot, Metrics)> {
         let slot = self.table.slot_of(node)?;
         let scores = self.complete(slot, is_penalised)?;
-        Some(Metrics { best: vec![(node.clone(), scores)], counts: self.tally.counts() })
+        Some((slot, Metrics { best: vec![(node.clone(), scores)], counts: self.tally.counts() }))
     }
 
     /// Whether the score of every node depends on what is placed on others.

@@ -55,6 +55,7 @@ struct Fields<'a> {
 
 /// A node that was found.
 struct Found {
+    slot: Slot,
     metrics: Metrics,
     victims: Vec<Candidate>,
 }
@@ -91,7 +92,7 @@ impl<'a> Planner<'a> {
         let has_room =
             fit::exhausted(entry.node.allocatable, total.amounts, crate::model::Amounts::default()).is_none();
         if is_feasible && has_room {
-            self.proposed.place(&alloc.node, group, alloc.index, &held);
+            self.proposed.place(entry, group, alloc.index, &held);
             return Some(held);
         }
         self.proposed.keep(alloc);
@@ -168,14 +169,14 @@ impl<'a> Planner<'a> {
             self.note_unplaced(&missing);
             return None;
         };
-        let node = found.metrics.best.first()?.0.clone();
+        let (slot, entry) = (found.slot, field.entry(found.slot));
+        let node = entry.node.name.clone();
         for victim in &found.victims {
             self.proposed.evict(&victim.alloc);
         }
-        let entry = self.view.node_entry(&node)?;
         let resources = field.need().assign(&entry.node, self.proposed.usage(entry), self.rng).ok()?;
-        self.proposed.place(&node, group, missing.index, &resources);
-        fields.changed(&node, Some((name, Change::Placed)), &self.proposed);
+        self.proposed.place(entry, group, missing.index, &resources);
+        fields.changed_at(Some(slot), &node, Some((name, Change::Placed)), &self.proposed);
         let n_victims = i64::try_from(found.victims.len()).unwrap_or(0);
         let is_own_version = version == self.job.version;
         self.plan.placements.push(self.placement(
@@ -248,9 +249,8 @@ impl<'a> Planner<'a> {
         let penalty = field::penalty_nodes(missing.previous.as_deref());
         let preferred = self.preferred(field.group(), missing.previous.as_deref());
         let alone = preferred.and_then(|node| field.only(&node, penalty.contains(&node)));
-        let metrics = alone.unwrap_or_else(|| field.best(&penalty));
-        if !metrics.best.is_empty() {
-            return Some(Found { metrics, victims: Vec::new() });
+        if let Some((slot, metrics)) = alone.or_else(|| field.best(&penalty)) {
+            return Some(Found { slot, metrics, victims: Vec::new() });
         }
         self.by_eviction(field, evictions)
     }
@@ -272,13 +272,13 @@ impl<'a> Planner<'a> {
             return None;
         }
         let (slot, (victims, scores)) = evictions.best(field, |field, slot| self.eviction_on(field, slot))?;
-        let metrics = Metrics { best: vec![(field.node(slot).name.clone(), *scores)], counts: field.counts() };
-        Some(Found { metrics, victims: victims.clone() })
+        let node = field.entry(slot).node.name.clone();
+        let metrics = Metrics { best: vec![(node, *scores)], counts: field.counts() };
+        Some(Found { slot, metrics, victims: victims.clone() })
     }
 
     fn eviction_on(&self, field: &mut Field<'a>, slot: Slot) -> Option<EvictionOption> {
-        let node = field.node(slot);
-        let entry = self.view.node_entry(&node.name)?;
+        let entry = field.entry(slot);
         let used = self.proposed.usage(entry);
         let victims = self.victims(field.need(), entry, used)?;
         let priorities: Vec<i64> = victims.iter().map(|victim| victim.priority).collect();
@@ -345,11 +345,23 @@ impl<'a> Planner<'a> {
 impl<'a> Fields<'a> {
     /// Takes a change on a node in.
     fn changed(&mut self, node: &NodeName, own: Option<(&str, Change)>, proposed: &Proposed<'a>) {
+        let slot = self.by_version.values().next().and_then(|field| field.slot_of(node));
+        self.changed_at(slot, node, own, proposed);
+    }
+
+    /// The same for a node whose place in the table is known: it is one for all fields.
+    fn changed_at(
+        &mut self,
+        slot: Option<Slot>,
+        node: &NodeName,
+        own: Option<(&str, Change)>,
+        proposed: &Proposed<'a>,
+    ) {
+        if let Some(slot) = slot {
+            self.evictions.changed(slot);
+        }
         for field in self.by_version.values_mut() {
-            if let Some(slot) = field.slot_of(node) {
-                self.evictions.changed(slot);
-            }
-            field.changed(node, own, proposed);
+            field.changed(slot, node, own, proposed);
         }
     }
 }

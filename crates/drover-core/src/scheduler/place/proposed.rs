@@ -114,12 +114,21 @@ impl<'a> Proposed<'a> {
     }
 
     /// Adds an allocation of the job.
-    pub fn place(&mut self, node: &NodeName, group: &Group, index: i64, resources: &AllocatedResources) {
+    pub fn place(&mut self, entry: &NodeEntry, group: &Group, index: i64, resources: &AllocatedResources) {
         let held = Usage::of(resources, Some(group));
-        if let Some(usage) = self.usage_mut(node) {
-            usage.add(&held);
+        let node = &entry.node.name;
+        match self.changed.get_mut(node) {
+            Some(usage) => usage.add(&held),
+            None => {
+                let mut usage = entry.usage.clone();
+                usage.add(&held);
+                self.changed.insert(node.clone(), usage);
+            }
         }
-        self.placed.entry(node.clone()).or_default().push((Arc::from(group.name.as_str()), index));
+        // Only volumes make others ask which allocations are new on a node.
+        if !group.volumes.is_empty() {
+            self.placed.entry(node.clone()).or_default().push((Arc::from(group.name.as_str()), index));
+        }
         self.count(self.job, node, &group.name, 1);
     }
 
