@@ -225,6 +225,8 @@ async fn a_065_restarts_and_signals_reach_tasks() {
     let running = node.running(&name).await;
     let uid = id(&running);
     let pid = node.pid_of(&running, "t").await;
+    // Its first line comes after the trap is set.
+    eventually("the trap", || !node.log_of(&running, "t.stdout.0").is_empty()).await;
     let restart = |task: Option<&str>, all_tasks| Request::Restart {
         allocation: uid.clone(),
         task: task.map(str::to_owned),

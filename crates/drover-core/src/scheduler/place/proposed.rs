@@ -117,13 +117,12 @@ impl<'a> Proposed<'a> {
     pub fn place(&mut self, entry: &NodeEntry, group: &Group, index: i64, resources: &AllocatedResources) {
         let held = Usage::of(resources, Some(group));
         let node = &entry.node.name;
-        match self.changed.get_mut(node) {
-            Some(usage) => usage.add(&held),
-            None => {
-                let mut usage = entry.usage.clone();
-                usage.add(&held);
-                self.changed.insert(node.clone(), usage);
-            }
+        if let Some(usage) = self.changed.get_mut(node) {
+            usage.add(&held);
+        } else {
+            let mut usage = entry.usage.clone();
+            usage.add(&held);
+            self.changed.insert(node.clone(), usage);
         }
         // Only volumes make others ask which allocations are new on a node.
         if !group.volumes.is_empty() {
