@@ -4,7 +4,6 @@
 //! longer has is destroyed, one that cannot be added is reported failed, and both leave the others alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,23 +11,24 @@ use drover_api::allocation::{ClientStatus, TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::{Allocation, GoDuration, JobSpec, JobVersion, names};
-use drover_core::lifecycle::{CutOff, GarbageLimits, GarbageReason, NodeUsage, cut_off, garbage_reason, oldest};
+use drover_core::lifecycle::{CutOff, GarbageLimits, GarbageReason, cut_off, garbage_reason, oldest};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
-use super::alloc_runner::{AllocPlan, AllocRunner, PreviousEnd, Recovering, Wanted};
+use super::alloc_runner::{AllocPlan, PreviousEnd, Recovering, Runners, Wanted};
 use super::directory::{Directory, Listed};
 use super::dirs::AllocDir;
 use super::report::{self, Report};
 use super::state::{AllocRecord, Saved};
 use super::sync::Reports;
 use super::task_runner::{RunnerEnv, TaskRecord};
+use super::watch;
 use crate::store::{Change, Key, Object, Selection, Store, StoreError};
 
 /// The pause before a job version is asked for again, doubled at random.
@@ -80,8 +80,9 @@ struct Waiting {
 type Fetched = (JobKey, Result<JobSpec, String>);
 
 /// Runs this node's allocations.
-pub(crate) struct Allocs<S> {
+pub(crate) struct Allocs<S, R> {
     store: S,
+    make: R,
     env: Arc<RunnerEnv>,
     reports: Reports,
     admission: Admission,
@@ -104,8 +105,10 @@ pub(crate) struct Allocs<S> {
 }
 
 /// What the agent's start hands over.
-pub(crate) struct AllocsPlan<S> {
+pub(crate) struct AllocsPlan<S, R> {
     pub(crate) store: S,
+    /// Makes the runners.
+    pub(crate) runners: R,
     pub(crate) env: Arc<RunnerEnv>,
     pub(crate) reports: Reports,
     pub(crate) admission: Admission,
@@ -120,11 +123,12 @@ pub(crate) struct AllocsPlan<S> {
     pub(crate) last_ok: watch::Receiver<Option<Instant>>,
 }
 
-impl<S: Store> Allocs<S> {
+impl<S: Store, R: Runners> Allocs<S, R> {
     /// Without allocations yet.
-    pub(crate) fn new(plan: AllocsPlan<S>) -> Self {
+    pub(crate) fn new(plan: AllocsPlan<S, R>) -> Self {
         Self {
             store: plan.store,
+            make: plan.runners,
             env: plan.env,
             reports: plan.reports,
             admission: plan.admission,
@@ -145,9 +149,8 @@ impl<S: Store> Allocs<S> {
         }
     }
 
-    /// Takes up what an earlier life of the agent left. The receiver ends when every task was found again or given up.
-    pub(crate) async fn restore(&mut self, mut saved: Saved) -> mpsc::Receiver<Infallible> {
-        let (recovering, recovered) = mpsc::channel(1);
+    /// Takes up what an earlier life of the agent left. Whoever finds a task again holds `recovering` until then.
+    pub(crate) async fn restore(&mut self, mut saved: Saved, recovering: Recovering) {
         // The watcher of this life has heard nothing yet; what the last one heard decides what is resumed.
         self.jobs = std::mem::take(&mut saved.jobs).into_iter().map(|(key, job)| (key, Arc::new(job))).collect();
         for (uid, record) in saved.allocs {
@@ -170,7 +173,6 @@ impl<S: Store> Allocs<S> {
             }
         }
         tracing::info!(allocations = self.runners.len(), "allocations are restored");
-        recovered
     }
 
     fn restore_one(&mut self, uid: &str, record: AllocRecord, past: Past) {
@@ -420,7 +422,7 @@ impl<S: Store> Allocs<S> {
         );
         let ended = watch::Sender::new(false);
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), ended.subscribe());
-        let runner = AllocRunner::new(AllocPlan {
+        let runner = self.make.run(AllocPlan {
             uid: uid.to_owned(),
             env: Arc::clone(&self.env),
             reports: self.reports.clone(),
@@ -438,7 +440,7 @@ impl<S: Store> Allocs<S> {
         });
         let id = uid.to_owned();
         self.running.spawn(async move {
-            runner.run().await;
+            runner.await;
             id
         });
         let runner = Runner { wanted: wanted_sender, key, job: job_key(allocation), awaits: None, stop_after };
@@ -549,7 +551,7 @@ impl<S: Store> Allocs<S> {
 
     /// Gives up the oldest ended allocations while the node is above its limits.
     fn collect(&self) {
-        let mut usage = disk_usage(&self.env.alloc_dir);
+        let mut usage = self.env.disk.usage(&self.env.alloc_dir);
         usage.live = self.runners.values().filter(|runner| !runner.wanted.borrow().is_destroyed).count();
         let ended = self.reports.ended();
         let mut candidates: BTreeSet<(Timestamp, &str)> = ended
@@ -599,23 +601,6 @@ fn is_plain_name(name: &str) -> bool {
 fn stop_after(group: &Group) -> Option<Duration> {
     let block = group.disconnect.as_ref().and_then(|disconnect| disconnect.stop_on_client_after);
     block.or(group.stop_after_client_disconnect).map(GoDuration::to_std)
-}
-
-/// How full the disk of the allocations is. A disk that cannot be asked counts as empty.
-fn disk_usage(path: &std::path::Path) -> NodeUsage {
-    let percent =
-        |free: u64, all: u64| if all == 0 { 0 } else { all.saturating_sub(free).saturating_mul(100).div_ceil(all) };
-    match rustix::fs::statvfs(path) {
-        Ok(found) => NodeUsage {
-            disk_percent: percent(found.f_bavail, found.f_blocks),
-            inode_percent: percent(found.f_favail, found.f_files),
-            live: 0,
-        },
-        Err(error) => {
-            tracing::warn!(error = %error, path = %path.display(), "the disk cannot be asked for its room");
-            NodeUsage::default()
-        }
-    }
 }
 
 async fn sleep_for(span: Option<Duration>) {

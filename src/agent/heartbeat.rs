@@ -12,10 +12,11 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::core::ObjectMeta;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::random::Random;
+use super::watch;
 use crate::clock::SharedClock;
 use crate::store::{Change, Key, Object, Selection, Store, StoreError};
 

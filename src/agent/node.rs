@@ -9,10 +9,11 @@ use drover_api::client_node::{Eligibility, Fingerprint, NodePhase};
 use drover_api::{ClientNode, ClientNodeSpec, field_manager};
 use futures::StreamExt;
 use serde_json::json;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::environment::NodeFacts;
 use super::random::Random;
+use super::watch;
 use crate::config::agent::AgentConfig;
 use crate::store::{Change, Key, Ownership, Part, Precondition, Selection, Store, StoreError};
 

@@ -1,10 +1,11 @@
 //! The agent's state file: what must survive any kind of death of the agent.
 //!
 //! One thread owns the database. Writes that wait together go into one transaction, so that two hundred starting tasks share
-//! the cost of a sync. A write is on disk when its future is ready.
+//! the cost of a sync. A write is on disk when its future is ready. Agents on virtual time keep the same records in memory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use drover_api::{Allocation, JobSpec};
@@ -66,12 +67,8 @@ pub(crate) struct AllocRecord {
     pub(crate) acknowledged: Option<Report>,
 }
 
-/// What a store without a file keeps.
-#[cfg(test)]
-pub(crate) type Kept = std::sync::Arc<std::sync::Mutex<BTreeMap<String, Vec<u8>>>>;
-
 /// Everything that was in the file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Saved {
     /// By allocation uid.
     pub(crate) allocs: BTreeMap<String, AllocRecord>,
@@ -105,11 +102,40 @@ struct Write {
     done: oneshot::Sender<Result<(), String>>,
 }
 
-/// A handle on the state file; cheap to clone.
+/// A handle on the state; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct StateStore {
+pub(crate) struct StateStore(Backing);
+
+#[derive(Clone, Debug)]
+enum Backing {
+    File(FileState),
+    Memory(MemoryState),
+}
+
+#[derive(Clone, Debug)]
+struct FileState {
     path: PathBuf,
     writes: mpsc::Sender<Write>,
+}
+
+/// State that lives as long as its last handle: of agents on virtual time, whose machines never lose power by surprise.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryState(Arc<Mutex<Saved>>);
+
+impl MemoryState {
+    /// The agent's handle.
+    pub(crate) fn store(&self) -> StateStore {
+        StateStore(Backing::Memory(self.clone()))
+    }
+
+    /// What an agent that starts now finds.
+    pub(crate) fn saved(&self) -> Saved {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Saved> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl StateStore {
@@ -125,60 +151,79 @@ impl StateStore {
                 move || write_all(&path, database, queue)
             })
             .map_err(|error| unusable(error.to_string()))?;
-        Ok((Self { path: path.to_owned(), writes }, saved, thread))
+        Ok((Self(Backing::File(FileState { path: path.to_owned(), writes })), saved, thread))
     }
 
     /// Keeps an allocation.
     pub(crate) async fn put_alloc(&self, uid: &str, record: &AllocRecord) -> Result<(), StateError> {
-        self.put(Table::Allocs, uid.to_owned(), record).await
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Allocs, uid.to_owned(), record).await,
+            Backing::Memory(memory) => {
+                memory.lock().allocs.insert(uid.to_owned(), record.clone());
+                Ok(())
+            }
+        }
     }
 
     /// Keeps a task.
     pub(crate) async fn put_task(&self, uid: &str, task: &str, record: &TaskRecord) -> Result<(), StateError> {
-        self.put(Table::Tasks, format!("{uid}/{task}"), record).await
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Tasks, format!("{uid}/{task}"), record).await,
+            Backing::Memory(memory) => {
+                memory.lock().tasks.entry(uid.to_owned()).or_default().insert(task.to_owned(), record.clone());
+                Ok(())
+            }
+        }
     }
 
     /// Keeps a version of a job.
     pub(crate) async fn put_job(&self, key: &str, job: &JobSpec) -> Result<(), StateError> {
-        self.put(Table::Jobs, key.to_owned(), job).await
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Jobs, key.to_owned(), job).await,
+            Backing::Memory(memory) => {
+                memory.lock().jobs.insert(key.to_owned(), job.clone());
+                Ok(())
+            }
+        }
     }
 
     /// Keeps the time of a heartbeat.
     pub(crate) async fn put_heartbeat(&self, at: Timestamp) -> Result<(), StateError> {
-        self.put(Table::Meta, LAST_HEARTBEAT.to_owned(), &at).await
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Meta, LAST_HEARTBEAT.to_owned(), &at).await,
+            Backing::Memory(memory) => {
+                memory.lock().last_heartbeat = Some(at);
+                Ok(())
+            }
+        }
     }
 
     /// Forgets a version of a job.
     pub(crate) async fn delete_job(&self, key: &str) -> Result<(), StateError> {
-        self.write(Change::Delete(Table::Jobs, key.to_owned())).await
+        match &self.0 {
+            Backing::File(file) => file.write(Change::Delete(Table::Jobs, key.to_owned())).await,
+            Backing::Memory(memory) => {
+                memory.lock().jobs.remove(key);
+                Ok(())
+            }
+        }
     }
 
     /// Forgets an allocation and its tasks.
     pub(crate) async fn forget(&self, uid: &str) -> Result<(), StateError> {
-        self.write(Change::Forget(uid.to_owned())).await
-    }
-
-    /// A store without a thread, for runners under a paused clock: what it keeps is in the returned map, by table and key.
-    #[cfg(test)]
-    pub(crate) fn in_memory(tasks: &mut tokio::task::JoinSet<()>) -> (Self, Kept) {
-        let (writes, mut queue) = mpsc::channel::<Write>(QUEUE);
-        let kept = Kept::default();
-        let records = std::sync::Arc::clone(&kept);
-        tasks.spawn(async move {
-            while let Some(write) = queue.recv().await {
-                let mut records = records.lock().expect("no panic while it was held");
-                match write.change {
-                    Change::Put(table, key, value) => drop(records.insert(format!("{table:?}/{key}"), value)),
-                    Change::Delete(table, key) => drop(records.remove(&format!("{table:?}/{key}"))),
-                    Change::Forget(uid) => records.retain(|key, _| !key.contains(&uid)),
-                }
-                // A writer that was cancelled does not ask for the result.
-                drop(write.done.send(Ok(())));
+        match &self.0 {
+            Backing::File(file) => file.write(Change::Forget(uid.to_owned())).await,
+            Backing::Memory(memory) => {
+                let mut saved = memory.lock();
+                saved.allocs.remove(uid);
+                saved.tasks.remove(uid);
+                Ok(())
             }
-        });
-        (Self { path: PathBuf::from("/dev/null"), writes }, kept)
+        }
     }
+}
 
+impl FileState {
     async fn put<T: Serialize + Sync>(&self, table: Table, key: String, value: &T) -> Result<(), StateError> {
         let bytes = serde_json::to_vec(value)
             .map_err(|error| StateError::Write { path: self.path.clone(), reason: error.to_string() })?;

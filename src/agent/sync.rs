@@ -14,13 +14,14 @@ use std::time::Duration;
 use drover_api::allocation::ClientStatus;
 use drover_api::{Allocation, field_manager};
 use futures::StreamExt;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::node::NodeView;
 use super::random::Random;
 use super::report::{self, Priority, Report};
 use super::state::{AllocRecord, StateStore};
+use super::watch;
 use crate::clock::SharedClock;
 use crate::store::{ErrorClass, Object, Ownership, Part, Precondition, Store, StoreError};
 
@@ -336,6 +337,7 @@ impl<S: Store> Sync<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::state::MemoryState;
     use crate::store::{Change, Key, Selection};
 
     fn reports(uids: &[&str]) -> Reports {
@@ -519,7 +521,7 @@ mod tests {
 
     fn sending(uids: &[&str], script: Vec<Answer>) -> Sending {
         let mut tasks = tokio::task::JoinSet::new();
-        let (state, _) = StateStore::in_memory(&mut tasks);
+        let state = MemoryState::default().store();
         let server = Server { script: Arc::new(Mutex::new(script)), ..Server::default() };
         let (contacted, node) = (watch::Sender::new(true), watch::Sender::new(NodeView::default()));
         let reports = reports(uids);
@@ -527,7 +529,7 @@ mod tests {
             store: server.clone(),
             state,
             clock: Arc::new(FixedClock),
-            random: Random::new(),
+            random: Random::seeded(7),
             reports: reports.clone(),
             contacted: contacted.subscribe(),
             node: node.subscribe(),

@@ -24,7 +24,7 @@ mod raw_exec;
 mod resources;
 
 pub(crate) use exec::{Exec, ExecSettings};
-pub(crate) use mock::Mock;
+pub(crate) use mock::{Mock, MockChange};
 pub(crate) use raw_exec::{RawExec, RawExecSettings};
 pub(crate) use resources::DEFAULT_CAPABILITIES;
 
@@ -44,6 +44,8 @@ pub(crate) struct StartRequest {
     pub(crate) id: String,
     /// The task's name.
     pub(crate) task: String,
+    /// The version of its job.
+    pub(crate) job_version: i64,
     /// The driver's settings, interpolated.
     pub(crate) config: Map<String, Value>,
     /// The whole environment.
@@ -93,12 +95,26 @@ pub(crate) struct ExitResult {
     pub(crate) oom_killed: bool,
 }
 
+/// From when on a driver vouches for the health of a task that it runs: a check beside those of the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Vouches {
+    /// As soon as it runs.
+    #[default]
+    AtOnce,
+    /// This long after its start.
+    After(Duration),
+    /// Not at all.
+    Never,
+}
+
 /// A task that runs.
 pub(crate) struct Running {
     /// What finds it again.
     pub(crate) handle: TaskHandle,
     /// Its end.
     pub(crate) ended: BoxFuture<'static, ExitResult>,
+    /// From when on it counts as well.
+    pub(crate) vouches: Vouches,
 }
 
 /// Why a task did not start.

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use nix::unistd::{Gid, User};
 use tokio::sync::oneshot;
 
-use super::{DriverError, ExitResult, Running, StartError, StartRequest, TaskHandle};
+use super::{DriverError, ExitResult, Running, StartError, StartRequest, TaskHandle, Vouches};
 use crate::supervisor::client::{CallError, Client, Recovery};
 use crate::supervisor::protocol::{CgroupSpec, Credentials, Exit, Handle, LogSpec, RefusalCode, StartSpec};
 
@@ -108,7 +108,7 @@ fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, St
             Err(_) => std::future::pending().await,
         }
     };
-    Ok(Running { handle: TaskHandle { id, driver }, ended: ended.boxed() })
+    Ok(Running { handle: TaskHandle { id, driver }, ended: ended.boxed(), vouches: Vouches::AtOnce })
 }
 
 fn make_fifo_dir(dir: &Path) -> std::io::Result<()> {

@@ -230,6 +230,7 @@ mod tests {
         let request = StartRequest {
             id: "a/t/1".into(),
             task: "t".into(),
+            job_version: 0,
             config: json!({"command": "/bin/true"}).as_object().cloned().expect("an object"),
             env: BTreeMap::new(),
             alloc_dir: dir.path().into(),

@@ -44,7 +44,7 @@ impl TaskRunner {
         if is_first && self.record.state.restarts == 0 {
             self.push(event::task_setup(now));
         }
-        hooks::prestart(&self.plan).map_err(|error| self.hook_failure(&error))?;
+        hooks::prestart(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
         let request = self
             .request(driver.fs_isolation())
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
@@ -75,7 +75,7 @@ impl TaskRunner {
         self.record.handle = Some(running.handle.clone());
         self.enter_running(now);
         self.push(event::started(now));
-        self.running = Some(running);
+        self.hold(running);
         self.keep().await;
         self.tell().await;
         if is_first {
@@ -122,6 +122,7 @@ impl TaskRunner {
         Ok(StartRequest {
             id: format!("{}/{}/{}", plan.uid, plan.task.name, self.env.random.tag()),
             task: plan.task.name.clone(),
+            job_version: plan.allocation.spec.job_version,
             config,
             env,
             alloc_dir: plan.dir.root().to_owned(),

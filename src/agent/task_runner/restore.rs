@@ -53,7 +53,7 @@ impl TaskRunner {
         if let Some(driver) = self.driver.clone()
             && let Some(running) = driver.recover(handle).await
         {
-            self.running = Some(running);
+            self.hold(running);
             if self.record.state.state != TaskRunState::Running {
                 self.enter_running(self.env.clock.now());
                 self.tell().await;
@@ -83,7 +83,7 @@ impl TaskRunner {
         let Some(running) = driver.find(&id).await else { return Found::Nothing };
         let now = self.env.clock.now();
         self.record.handle = Some(running.handle.clone());
-        self.running = Some(running);
+        self.hold(running);
         self.enter_running(now);
         self.push(event::started(now));
         self.keep().await;
