@@ -4,6 +4,7 @@
 mod connect;
 mod dump;
 mod plan;
+mod simulate;
 mod state;
 mod table;
 mod validate;
@@ -40,6 +41,8 @@ enum Command {
     Plan(plan::StateArgs),
     /// Writes the state that a plan needs, one object per line; secrets never.
     Dump(dump::Args),
+    /// Runs scenarios on whole clusters in virtual time: the real controller and agents, with every fault that a seed draws.
+    Simulate(simulate::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -54,7 +57,7 @@ impl Command {
     /// The exit code of an error of this command.
     fn error_code(&self) -> u8 {
         match self {
-            Self::Plan(_) | Self::Job(JobCommand::Plan(_)) => PLAN_ERROR,
+            Self::Plan(_) | Self::Simulate(_) | Self::Job(JobCommand::Plan(_)) => PLAN_ERROR,
             Self::Dump(_) | Self::Job(JobCommand::Validate(_)) => 1,
         }
     }
@@ -65,6 +68,7 @@ impl Command {
             Self::Job(JobCommand::Plan(args)) => plan::run_job(&args),
             Self::Plan(args) => plan::run_state(&args),
             Self::Dump(args) => dump::run(&args),
+            Self::Simulate(args) => simulate::run(&args),
         }
     }
 }
@@ -98,7 +102,7 @@ fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let is_plan = args.iter().take(3).any(|arg| arg == "plan");
+    let is_plan = args.iter().take(3).any(|arg| arg == "plan" || arg == "simulate");
     ExitCode::from(if is_plan { PLAN_ERROR } else { 1 })
 }
 
