@@ -460,6 +460,8 @@ impl<S: Store> Term<S> {
                 if evaluate {
                     self.enqueue(&job, EvalTrigger::DeploymentWatcher);
                 }
+                // The watch may have shown it while the write was under way.
+                self.dirty_deployments.insert(key.clone());
             }
             Err(StoreError::NotFound(_)) => {}
             // Somebody else wrote in between; what it is now is on its way here.
