@@ -10,6 +10,7 @@ use std::time::Duration;
 use drover_api::allocation::{ClientStatus, TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::job::JobType;
+use drover_api::task::Task;
 use drover_api::{Allocation, GoDuration, JobSpec, JobVersion, names};
 use drover_core::lifecycle::{CutOff, GarbageLimits, GarbageReason, cut_off, garbage_reason, oldest};
 use futures::future::BoxFuture;
@@ -25,7 +26,7 @@ use super::alloc_runner::{AllocPlan, PreviousEnd, Recovering, Runners, Wanted};
 use super::directory::{Directory, Listed};
 use super::dirs::AllocDir;
 use super::report::{self, Report};
-use super::state::{AllocRecord, Saved};
+use super::state::{AllocRecord, Saved, StateError};
 use super::sync::Reports;
 use super::task_runner::{RunnerEnv, TaskRecord};
 use super::watch;
@@ -99,6 +100,8 @@ pub(crate) struct Allocs<S, R> {
     /// Allocations that could not be added; they stay reported as failed.
     invalid: BTreeSet<String>,
     waiting: BTreeMap<String, Waiting>,
+    /// Held while the state of an earlier life is lost and what runs is learnt from the API server and the drivers.
+    rebuilding: Option<Recovering>,
     ends: Ends,
     running: JoinSet<String>,
     fetches: JoinSet<Fetched>,
@@ -143,14 +146,17 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             runners: BTreeMap::new(),
             invalid: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            rebuilding: None,
             ends: Ends::default(),
             running: JoinSet::new(),
             fetches: JoinSet::new(),
         }
     }
 
-    /// Takes up what an earlier life of the agent left. Whoever finds a task again holds `recovering` until then.
-    pub(crate) async fn restore(&mut self, mut saved: Saved, recovering: Recovering) {
+    /// Takes up what an earlier life of the agent left. Whoever finds a task again holds `recovering` until then. When state was
+    /// lost, the first list of allocations brings what is missing.
+    pub(crate) async fn restore(&mut self, mut saved: Saved, recovering: Recovering, is_lost: bool) {
+        self.rebuilding = is_lost.then(|| recovering.clone());
         // The watcher of this life has heard nothing yet; what the last one heard decides what is resumed.
         self.jobs = std::mem::take(&mut saved.jobs).into_iter().map(|(key, job)| (key, Arc::new(job))).collect();
         for (uid, record) in saved.allocs {
@@ -231,6 +237,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                     self.remove(&uid).await;
                 }
                 self.contacted.send_if_modified(|open| !std::mem::replace(open, true));
+                self.end_rebuilding();
                 self.collect();
             }
             Change::Gone(allocation) => {
@@ -261,7 +268,9 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             let is_changed = update(runner, &allocation);
             // Only what the controller changed is worth a write: a status of our own is kept when it is accepted.
             if is_changed {
-                self.keep(uid).await;
+                if let Err(error) = self.keep(uid).await {
+                    tracing::error!(error = %error, allocation = uid, "allocation is not kept");
+                }
                 self.follow_version(uid, &allocation);
             }
         } else if let Some(waiting) = self.waiting.get_mut(uid) {
@@ -375,12 +384,48 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                 Err(reason) => self.refuse(&uid, &allocation, reason),
             }
         }
+        self.end_rebuilding();
+    }
+
+    /// Everything that an earlier life may have started has a runner, once all of the first list was taken up.
+    fn end_rebuilding(&mut self) {
+        if *self.contacted.borrow() && self.waiting.is_empty() && self.rebuilding.take().is_some() {
+            tracing::info!(allocations = self.runners.len(), "allocations are known again");
+        }
     }
 
     /// What is to be run is on disk before anything of it is done.
     async fn begin(&mut self, uid: &str, allocation: Arc<Allocation>, job: &Arc<JobSpec>) {
-        self.keep(uid).await;
-        self.start_runner(uid, &allocation, job, Past::default());
+        let past = self.lost_past(uid, &allocation, job);
+        if let Err(error) = self.keep(uid).await
+            && past.tasks.is_empty()
+        {
+            self.refuse(uid, &allocation, &error.to_string());
+            return;
+        }
+        self.start_runner(uid, &allocation, job, past);
+    }
+
+    /// What the status says of a life whose records are lost. Its processes are looked for by the names of its tasks.
+    fn lost_past(&self, uid: &str, allocation: &Arc<Allocation>, job: &Arc<JobSpec>) -> Past {
+        let (Some(recovering), Some(status)) = (&self.rebuilding, &allocation.status) else { return Past::default() };
+        let has_begun = !status.task_states.is_empty() || self.env.disk.has(&AllocDir::new(&self.env.alloc_dir, uid));
+        let group = job.groups.iter().find(|group| group.name == allocation.spec.group);
+        let Some(group) = group.filter(|_| has_begun) else { return Past::default() };
+        let record = |task: &Task| {
+            let state = status.task_states.get(&task.name).cloned().unwrap_or_default();
+            let starting = (state.state != TaskRunState::Dead).then(|| format!("{uid}/{}/", task.name));
+            (task.name.clone(), TaskRecord { state, starting, ..TaskRecord::default() })
+        };
+        let acknowledged = report::of_status(allocation.metadata.generation.unwrap_or_default(), status, job.r#type);
+        let known = AllocRecord { allocation: (**allocation).clone(), acknowledged: Some(acknowledged) };
+        self.reports.restore(uid, &known);
+        tracing::warn!(allocation = uid, "its records are lost: its status and its processes say how it fares");
+        Past {
+            tasks: group.tasks.iter().map(record).collect(),
+            recovering: Some(recovering.clone()),
+            silent_since: None,
+        }
     }
 
     fn start_runner(&mut self, uid: &str, allocation: &Arc<Allocation>, job: &Arc<JobSpec>, past: Past) {
@@ -577,10 +622,10 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         }
     }
 
-    async fn keep(&self, uid: &str) {
-        let Some(record) = self.reports.record(uid) else { return };
-        if let Err(error) = self.env.state.put_alloc(uid, &record).await {
-            tracing::error!(error = %error, allocation = uid, "allocation is not kept");
+    async fn keep(&self, uid: &str) -> Result<(), StateError> {
+        match self.reports.record(uid) {
+            Some(record) => self.env.state.put_alloc(uid, &record).await,
+            None => Ok(()),
         }
     }
 

@@ -21,9 +21,10 @@ use super::fingerprint;
 use super::local::Server;
 use super::random::Random;
 use super::run_node::{NodeParts, run_node, until};
-use super::state::{Saved, StateStore};
+use super::state::{Flaws, Saved, StateStore};
 use super::sync::Reports;
-use crate::clock::{SharedClock, SystemClock};
+use super::watch;
+use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::config::agent::AgentConfig;
 use crate::shutdown;
 use crate::store::{KubeStore, Store};
@@ -43,7 +44,8 @@ pub fn run(config: &Path, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     let config = AgentConfig::load(config)?;
     make_dirs(&config)?;
     let state_path = config.state_dir.join("agent.redb");
-    let (state, saved, state_thread) = StateStore::open(&state_path)?;
+    let opened = StateStore::open(&state_path, SystemClock.now())?;
+    let (state_thread, state) = (opened.thread, (opened.store, opened.saved, opened.flaws));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
@@ -52,7 +54,7 @@ pub fn run(config: &Path, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     let result = runtime.block_on(async {
         let client = crate::connect::client(kubeconfig).await?;
         let store = KubeStore::new(client, REQUEST_TIMEOUT);
-        Box::pin(serve(store, config, state, saved)).await
+        Box::pin(serve(store, config, state)).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     if state_thread.join().is_err() {
@@ -86,7 +88,11 @@ fn make_gateway_secret(state_dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved: Saved) -> anyhow::Result<()> {
+async fn serve<S: Store>(
+    store: S,
+    config: AgentConfig,
+    (state, saved, flaws): (StateStore, Saved, watch::Receiver<Flaws>),
+) -> anyhow::Result<()> {
     let config = Arc::new(config);
     let clock: SharedClock = Arc::new(SystemClock);
     let stop = CancellationToken::new();
@@ -107,7 +113,8 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
     };
     loops.spawn(server.run(config.state_dir.clone()));
     let (recovering, recovered) = mpsc::channel(1);
-    loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered)));
+    let is_state_lost = flaws.borrow().lost.is_some();
+    loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered, state.clone(), is_state_lost)));
     run_node(NodeParts {
         store,
         runners: TaskRunners,
@@ -120,6 +127,7 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
         random: Random::new(),
         state,
         saved,
+        is_state_lost,
         reports,
         directory,
         recovering,
@@ -174,14 +182,25 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
 }
 
 /// Ends tasks of which the state file knows nothing: the agent died between their start and their record.
-async fn end_strangers(supervisor: Supervisor, mut recovered: mpsc::Receiver<Infallible>) {
+async fn end_strangers(
+    supervisor: Supervisor,
+    mut recovered: mpsc::Receiver<Infallible>,
+    state: StateStore,
+    is_state_lost: bool,
+) {
     // Nothing is ever sent: the channel closes when every known task was found again or given up.
     recovered.recv().await;
     tracing::info!("every task was found again or given up");
     match supervisor.end_strangers().await {
         Ok(0) => {}
         Ok(n) => tracing::warn!(tasks = n, "tasks were ended of which the state file knows nothing"),
-        Err(error) => tracing::debug!(error = %error, "unknown tasks were not looked for"),
+        Err(error) => {
+            tracing::debug!(error = %error, "unknown tasks were not looked for");
+            return;
+        }
+    }
+    if is_state_lost && let Err(error) = state.note_rebuilt().await {
+        tracing::warn!(error = %error, "the next agent will look for its tasks once more");
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct NodeParts<S, R> {
     pub(crate) state: StateStore,
     /// What an earlier life left there.
     pub(crate) saved: Saved,
+    /// That life's records, or some of them, are lost.
+    pub(crate) is_state_lost: bool,
     /// Where runners leave reports.
     pub(crate) reports: Reports,
     /// Who runs here, for requests of people.
@@ -123,7 +125,7 @@ pub(crate) async fn run_node<S: Store, R: Runners>(parts: NodeParts<S, R>) {
             garbage: Arc::default(),
         }),
     });
-    allocs.restore(parts.saved, parts.recovering).await;
+    allocs.restore(parts.saved, parts.recovering, parts.is_state_lost).await;
     tracing::info!("agent is up");
     allocs.run().await;
     while loops.join_next().await.is_some() {}

@@ -148,6 +148,7 @@ impl Machine {
             random: Random::seeded(life.seed),
             state: self.state.store(),
             saved: self.state.saved(),
+            is_state_lost: false,
             reports: Reports::default(),
             directory,
             recovering,

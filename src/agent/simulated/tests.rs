@@ -365,6 +365,7 @@ async fn a_044_a_minimal_runner_of_a_factory_is_run_once_reported_and_destroyed(
         random: Random::seeded(1),
         state: MemoryState::default().store(),
         saved: crate::agent::state::Saved::default(),
+        is_state_lost: false,
         reports: Reports::default(),
         directory: Directory::default(),
         recovering: mpsc::channel(1).0,
