@@ -13,12 +13,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::alloc_runner::TaskRunners;
+use super::devices::{Devices, FileDevices};
 use super::directory::Directory;
 use super::disk::HostDisk;
 use super::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings};
 use super::environment;
+use super::facts::{Keeper, Manager, MetaHandle, watch_drivers};
 use super::fingerprint;
 use super::local::Server;
+use super::node::NodeNews;
 use super::random::Random;
 use super::run_node::{NodeParts, run_node, until};
 use super::state::{Flaws, Saved, StateStore};
@@ -33,6 +36,10 @@ use crate::supervisor::client::Client as Supervisor;
 
 /// How long one request to the API server may take: shorter than any Lease.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the first facts of plugins are waited for.
+const FIRST_FACTS: Duration = Duration::from_secs(55);
+/// What people are told of the node and waits for the API server.
+const NEWS: usize = 64;
 /// Worker threads: the agent waits far more than it computes.
 const WORKERS: usize = 2;
 
@@ -103,25 +110,40 @@ async fn serve<S: Store>(
 
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let drivers = drivers(&config, &supervisor);
-    let fingerprint = fingerprint::detect(&config, &drivers)?;
+    let (news, told) = mpsc::channel(NEWS);
+    if let Some(reason) = &flaws.borrow().lost {
+        news.try_send(NodeNews::StateLost(reason.clone())).context("telling of the lost state")?;
+    }
+    let is_state_lost = flaws.borrow().lost.is_some();
+    let (keeper, facts) =
+        Keeper::new(fingerprint::detect(&config, &drivers)?, [Manager::Devices, Manager::Drivers], news);
+    let meta = MetaHandle::new(config.meta.clone(), saved.dynamic_meta.clone(), state.clone(), facts.facts.clone());
+    loops.spawn(until(stop.clone(), keeper.run()));
+    meta.announce().await;
+    let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
+    loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
+    loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
+    wait_for_facts(facts.gathered).await;
     let (directory, reports) = (Directory::default(), Reports::default());
     let server = Server {
         directory: directory.clone(),
         reports: reports.clone(),
         clock: Arc::clone(&clock),
+        meta,
         stop: stop.clone(),
     };
     loops.spawn(server.run(config.state_dir.clone()));
     let (recovering, recovered) = mpsc::channel(1);
-    let is_state_lost = flaws.borrow().lost.is_some();
     loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered, state.clone(), is_state_lost)));
     run_node(NodeParts {
         store,
         runners: TaskRunners,
         name: node_name(&config),
         config,
-        fingerprint,
+        fingerprint: facts.print,
+        news: told,
         drivers,
+        devices,
         disk: Arc::new(HostDisk),
         clock,
         random: Random::new(),
@@ -140,6 +162,13 @@ async fn serve<S: Store>(
     while services.join_next().await.is_some() {}
     tracing::info!("agent has ended; its tasks go on");
     Ok(())
+}
+
+/// Plugins that are slow do not hold the node up for ever.
+async fn wait_for_facts(mut gathered: watch::Receiver<bool>) {
+    if tokio::time::timeout(FIRST_FACTS, gathered.wait_for(|done| *done)).await.is_err() {
+        tracing::warn!("the first facts were not gathered in time");
+    }
 }
 
 fn supervisor(config: &AgentConfig, stop: &CancellationToken, services: &mut JoinSet<()>) -> Supervisor {

@@ -14,6 +14,7 @@ use redb::{Database, TableDefinition};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
+use super::facts::MetaChanges;
 use super::report::Report;
 use super::task_runner::TaskRecord;
 use super::watch;
@@ -24,6 +25,7 @@ const ALLOCS: TableDefinition<&str, &[u8]> = TableDefinition::new("allocs");
 const TASKS: TableDefinition<&str, &[u8]> = TableDefinition::new("tasks");
 const JOBS: TableDefinition<&str, &[u8]> = TableDefinition::new("jobs");
 const LAST_HEARTBEAT: &str = "lastHeartbeat";
+const DYNAMIC_META: &str = "dynamicMeta";
 const REBUILDING: &str = "rebuilding";
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
@@ -78,6 +80,8 @@ pub(crate) struct Saved {
     pub(crate) jobs: BTreeMap<String, JobSpec>,
     /// The last heartbeat that was accepted, as far as it was worth keeping.
     pub(crate) last_heartbeat: Option<Timestamp>,
+    /// Node metadata that was set at run time; none hides a configured key.
+    pub(crate) dynamic_meta: MetaChanges,
     /// An earlier life lost its state and ended before it knew all of its tasks again.
     pub(crate) is_rebuilding: bool,
 }
@@ -181,6 +185,12 @@ impl StateStore {
         Ok(Opened { store, saved, flaws: told, thread })
     }
 
+    /// One that keeps nothing.
+    #[cfg(test)]
+    pub(crate) fn refusing() -> Self {
+        Self(Backing::File(FileState { path: PathBuf::from("/none"), writes: mpsc::channel(1).0 }))
+    }
+
     /// All tasks that run are known again.
     pub(crate) async fn note_rebuilt(&self) -> Result<(), StateError> {
         match &self.0 {
@@ -239,6 +249,17 @@ impl StateStore {
             Backing::File(file) => file.put(Table::Meta, LAST_HEARTBEAT.to_owned(), &at).await,
             Backing::Memory(memory) => {
                 memory.lock().last_heartbeat = Some(at);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the node's metadata.
+    pub(crate) async fn put_meta(&self, meta: &MetaChanges) -> Result<(), StateError> {
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Meta, DYNAMIC_META.to_owned(), meta).await,
+            Backing::Memory(memory) => {
+                memory.lock().dynamic_meta.clone_from(meta);
                 Ok(())
             }
         }

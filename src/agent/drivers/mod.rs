@@ -64,6 +64,8 @@ pub(crate) struct StartRequest {
     pub(crate) kill_timeout: Duration,
     /// What it holds of the node.
     pub(crate) resources: TaskResources,
+    /// Files of the host that it may open as devices.
+    pub(crate) devices: Vec<PathBuf>,
     /// Whether it has a network of its own.
     pub(crate) private_network: bool,
 }

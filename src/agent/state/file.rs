@@ -12,7 +12,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use serde::de::DeserializeOwned;
 
-use super::{ALLOCS, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, REBUILDING, Saved, TASKS, TaskRecord};
+use super::{ALLOCS, DYNAMIC_META, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, REBUILDING, Saved, TASKS, TaskRecord};
 
 /// How many damaged files are kept for people.
 const KEPT: usize = 3;
@@ -71,7 +71,7 @@ pub(super) fn open(path: &Path, now: Timestamp) -> Result<(Option<Database>, Sav
             tracing::error!(path = %path.display(), reason, "the state file cannot be written: nothing new is started");
             read_unwritable(path, reason)
         }
-        Err(Unread::Damaged(reason)) => begin_anew(path, now, &reason),
+        Err(Unread::Damaged(reason)) => Ok(begin_anew(path, now, &reason)),
     }
 }
 
@@ -121,19 +121,19 @@ fn in_memory(bytes: &[u8]) -> Result<Database, Unread> {
 }
 
 /// Gives the damaged file another name and makes a new one.
-fn begin_anew(path: &Path, now: Timestamp, damage: &str) -> Result<(Option<Database>, Saved, Flaws), String> {
+fn begin_anew(path: &Path, now: Timestamp, damage: &str) -> (Option<Database>, Saved, Flaws) {
     let aside = PathBuf::from(format!("{}.damaged-{}", path.display(), now.as_second()));
     match replace(path, &aside) {
         Ok(database) => {
             remove_oldest(path);
             let lost = format!("the state file was damaged ({damage}) and is now {}", aside.display());
             tracing::error!(lost, "what runs is asked of the API server and the supervisor");
-            Ok((Some(database), Saved::default(), Flaws { lost: Some(lost), unwritable: None }))
+            (Some(database), Saved::default(), Flaws { lost: Some(lost), unwritable: None })
         }
         Err(reason) => {
             let lost = format!("the state file is damaged ({damage}) and cannot be replaced");
             tracing::error!(path = %path.display(), reason, lost, "nothing new is started");
-            Ok((None, Saved::default(), Flaws { lost: Some(lost), unwritable: Some(reason) }))
+            (None, Saved::default(), Flaws { lost: Some(lost), unwritable: Some(reason) })
         }
     }
 }
@@ -204,6 +204,7 @@ fn read_records(database: &Database) -> Result<Saved, String> {
         allocs: records(&transaction, ALLOCS)?,
         jobs: records(&transaction, JOBS)?,
         last_heartbeat: meta_record(&transaction, LAST_HEARTBEAT)?,
+        dynamic_meta: meta_record(&transaction, DYNAMIC_META)?.unwrap_or_default(),
         is_rebuilding: meta_record(&transaction, REBUILDING)?.unwrap_or_default(),
         ..Saved::default()
     };
