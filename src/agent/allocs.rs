@@ -26,7 +26,7 @@ use super::alloc_runner::{AllocPlan, PreviousEnd, Recovering, Runners, Wanted};
 use super::directory::{Directory, Listed};
 use super::dirs::AllocDir;
 use super::report::{self, Report};
-use super::state::{AllocRecord, Saved, StateError};
+use super::state::{AllocRecord, Pending, Saved, StateError};
 use super::sync::Reports;
 use super::task_runner::{RunnerEnv, TaskRecord};
 use super::watch;
@@ -69,6 +69,8 @@ struct Past {
     recovering: Option<Recovering>,
     /// The last heartbeat of that life.
     silent_since: Option<Timestamp>,
+    /// Its record under way to the disk, before which nothing of it is done.
+    kept: Option<Pending>,
 }
 
 /// Something whose job version is being read.
@@ -76,6 +78,13 @@ struct Past {
 struct Waiting {
     allocation: Arc<Allocation>,
     job: JobKey,
+}
+
+/// A runner that has ended.
+struct RunnerEnd {
+    uid: String,
+    /// Why it never began.
+    refused: Option<String>,
 }
 
 type Fetched = (JobKey, Result<JobSpec, String>);
@@ -103,7 +112,9 @@ pub(crate) struct Allocs<S, R> {
     /// Held while the state of an earlier life is lost and what runs is learnt from the API server and the drivers.
     rebuilding: Option<Recovering>,
     ends: Ends,
-    running: JoinSet<String>,
+    running: JoinSet<RunnerEnd>,
+    /// Changed records under way to the disk.
+    keeping: JoinSet<()>,
     fetches: JoinSet<Fetched>,
 }
 
@@ -149,6 +160,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             rebuilding: None,
             ends: Ends::default(),
             running: JoinSet::new(),
+            keeping: JoinSet::new(),
             fetches: JoinSet::new(),
         }
     }
@@ -167,7 +179,8 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                 continue;
             }
             self.reports.restore(&uid, &record);
-            let past = Past { tasks, recovering: Some(recovering.clone()), silent_since: saved.last_heartbeat };
+            let silent_since = saved.last_heartbeat;
+            let past = Past { tasks, recovering: Some(recovering.clone()), silent_since, kept: None };
             self.restore_one(&uid, record, past);
         }
         let used: BTreeSet<JobKey> = self.runners.values().map(|runner| runner.job.clone()).collect();
@@ -203,6 +216,11 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                 biased;
                 () = shutdown.cancelled() => break,
                 Some(ended) = self.running.join_next() => self.note_runner_end(ended),
+                Some(kept) = self.keeping.join_next() => {
+                    if let Err(error) = kept {
+                        tracing::error!(error = %error, "keeping an allocation broke off");
+                    }
+                }
                 Ok(()) = last_ok.changed() => {
                     last_ok.mark_unchanged();
                     self.keep_heartbeat().await;
@@ -221,6 +239,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         while let Some(ended) = self.running.join_next().await {
             self.note_runner_end(ended);
         }
+        while self.keeping.join_next().await.is_some() {}
     }
 
     async fn take_change(&mut self, change: Change<Allocation>, listed: &mut BTreeSet<String>) {
@@ -268,9 +287,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             let is_changed = update(runner, &allocation);
             // Only what the controller changed is worth a write: a status of our own is kept when it is accepted.
             if is_changed {
-                if let Err(error) = self.keep(uid).await {
-                    tracing::error!(error = %error, allocation = uid, "allocation is not kept");
-                }
+                self.keep_change(uid).await;
                 self.follow_version(uid, &allocation);
             }
         } else if let Some(waiting) = self.waiting.get_mut(uid) {
@@ -397,13 +414,12 @@ impl<S: Store, R: Runners> Allocs<S, R> {
     /// What is to be run is on disk before anything of it is done.
     async fn begin(&mut self, uid: &str, allocation: Arc<Allocation>, job: &Arc<JobSpec>) {
         let past = self.lost_past(uid, &allocation, job);
-        if let Err(error) = self.keep(uid).await
-            && past.tasks.is_empty()
-        {
-            self.refuse(uid, &allocation, &error.to_string());
-            return;
+        match self.keep(uid).await {
+            Ok(kept) => self.start_runner(uid, &allocation, job, Past { kept, ..past }),
+            // What runs already is better off with a runner.
+            Err(_) if !past.tasks.is_empty() => self.start_runner(uid, &allocation, job, past),
+            Err(error) => self.refuse(uid, &allocation, &error.to_string()),
         }
-        self.start_runner(uid, &allocation, job, past);
     }
 
     /// What the status says of a life whose records are lost. Its processes are looked for by the names of its tasks.
@@ -424,7 +440,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         Past {
             tasks: group.tasks.iter().map(record).collect(),
             recovering: Some(recovering.clone()),
-            silent_since: None,
+            ..Past::default()
         }
     }
 
@@ -483,10 +499,20 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             restored: past.tasks,
             recovering: past.recovering,
         });
-        let id = uid.to_owned();
+        let (uid_of_runner, kept) = (uid.to_owned(), past.kept);
         self.running.spawn(async move {
-            runner.await;
-            id
+            let kept = match kept {
+                Some(pending) => pending.wait().await,
+                None => Ok(()),
+            };
+            let refused = match kept {
+                Ok(()) => {
+                    runner.await;
+                    None
+                }
+                Err(error) => Some(error.to_string()),
+            };
+            RunnerEnd { uid: uid_of_runner, refused }
         });
         let runner = Runner { wanted: wanted_sender, key, job: job_key(allocation), awaits: None, stop_after };
         self.runners.insert(uid.to_owned(), runner);
@@ -549,12 +575,17 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         }
     }
 
-    fn note_runner_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
+    fn note_runner_end(&mut self, ended: Result<RunnerEnd, tokio::task::JoinError>) {
         match ended {
-            Ok(uid) => {
+            Ok(RunnerEnd { uid, refused }) => {
                 self.directory.leave(&uid);
-                if let Some(runner) = self.runners.remove(&uid) {
+                let runner = self.runners.remove(&uid);
+                if let Some(runner) = &runner {
                     self.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&runner.key);
+                }
+                if let (Some(reason), Some(runner)) = (refused, runner) {
+                    let allocation = Arc::clone(&runner.wanted.borrow().allocation);
+                    self.refuse(&uid, &allocation, &reason);
                 }
             }
             Err(error) => tracing::error!(error = %error, "an allocation's runner broke off"),
@@ -622,11 +653,27 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         }
     }
 
-    async fn keep(&self, uid: &str) -> Result<(), StateError> {
+    /// Hands the record over to the state file; many share a write to the disk.
+    async fn keep(&self, uid: &str) -> Result<Option<Pending>, StateError> {
         match self.reports.record(uid) {
-            Some(record) => self.env.state.put_alloc(uid, &record).await,
-            None => Ok(()),
+            Some(record) => self.env.state.put_alloc_soon(uid, &record).await.map(Some),
+            None => Ok(None),
         }
+    }
+
+    async fn keep_change(&mut self, uid: &str) {
+        let uid = uid.to_owned();
+        let kept = self.keep(&uid).await;
+        self.keeping.spawn(async move {
+            let kept = match kept {
+                Ok(Some(pending)) => pending.wait().await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = kept {
+                tracing::error!(error = %error, allocation = uid, "allocation is not kept");
+            }
+        });
     }
 
     async fn forget_record(&self, uid: &str) {

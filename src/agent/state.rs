@@ -221,6 +221,17 @@ impl StateStore {
         }
     }
 
+    /// Keeps an allocation as well, but is ready as soon as that has its place among the writes: what it returns waits for the disk.
+    pub(crate) async fn put_alloc_soon(&self, uid: &str, record: &AllocRecord) -> Result<Pending, StateError> {
+        match &self.0 {
+            Backing::File(file) => {
+                let bytes = file.encode(record)?;
+                file.begin(Change::Put(Table::Allocs, uid.to_owned(), bytes)).await
+            }
+            Backing::Memory(_) => self.put_alloc(uid, record).await.map(|()| Pending(None)),
+        }
+    }
+
     /// Keeps a task.
     pub(crate) async fn put_task(&self, uid: &str, task: &str, record: &TaskRecord) -> Result<(), StateError> {
         match &self.0 {
@@ -292,18 +303,35 @@ impl StateStore {
 
 impl FileState {
     async fn put<T: Serialize + Sync>(&self, table: Table, key: String, value: &T) -> Result<(), StateError> {
-        let bytes = serde_json::to_vec(value)
-            .map_err(|error| StateError::Write { path: self.path.clone(), reason: error.to_string() })?;
+        let bytes = self.encode(value)?;
         self.write(Change::Put(table, key, bytes)).await
     }
 
+    fn encode<T: Serialize>(&self, value: &T) -> Result<Vec<u8>, StateError> {
+        serde_json::to_vec(value)
+            .map_err(|error| StateError::Write { path: self.path.clone(), reason: error.to_string() })
+    }
+
     async fn write(&self, change: Change) -> Result<(), StateError> {
+        self.begin(change).await?.wait().await
+    }
+
+    async fn begin(&self, change: Change) -> Result<Pending, StateError> {
         let (done, result) = oneshot::channel();
         self.writes.send(Write { change, done }).await.map_err(|_| StateError::Closed)?;
-        result
-            .await
-            .map_err(|_| StateError::Closed)?
-            .map_err(|reason| StateError::Write { path: self.path.clone(), reason })
+        Ok(Pending(Some((self.path.clone(), result))))
+    }
+}
+
+/// A write that has its place among the others and is not on disk yet.
+#[derive(Debug)]
+pub(crate) struct Pending(Option<(PathBuf, oneshot::Receiver<Result<(), String>>)>);
+
+impl Pending {
+    /// Waits until it is on disk.
+    pub(crate) async fn wait(self) -> Result<(), StateError> {
+        let Some((path, result)) = self.0 else { return Ok(()) };
+        result.await.map_err(|_| StateError::Closed)?.map_err(|reason| StateError::Write { path, reason })
     }
 }
 
