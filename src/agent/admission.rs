@@ -1,4 +1,4 @@
-//! Who holds which ports, cores and how much memory on this node: the last word on overcommitment.
+//! Who holds which ports, cores, devices and how much memory on this node: the last word on overcommitment.
 //!
 //! Two leaders may place more on a node than it has. What is held here ends it: an allocation waits for a holder that is
 //! stopping, and else fails with the holder's name, to be placed elsewhere.
@@ -7,14 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_api::Allocation;
+use drover_api::allocation::AllocatedDevice;
 use drover_api::group::Group;
-use tokio::sync::watch;
+
+use super::watch;
 
 /// What an allocation needs for itself alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     ports: BTreeSet<(String, i64)>,
     cores: BTreeSet<i64>,
+    /// By vendor, type, name and id.
+    devices: BTreeSet<[String; 4]>,
     memory_mb: i64,
 }
 
@@ -33,6 +37,7 @@ impl Need {
         Self {
             ports: alone.map(|port| (port.host_ip.clone(), port.value)).collect(),
             cores: resources.tasks.values().flat_map(|task| task.cores.iter().copied()).collect(),
+            devices: resources.tasks.values().flat_map(|task| &task.devices).flat_map(instances).collect(),
             memory_mb: resources.tasks.values().map(|task| task.memory_mb).sum(),
         }
     }
@@ -124,12 +129,24 @@ fn overlap(need: &Need, held: &Need) -> Option<String> {
     if let Some((ip, port)) = need.ports.intersection(&held.ports).next() {
         return Some(format!("port {port} of {ip}"));
     }
-    need.cores.intersection(&held.cores).next().map(|core| format!("core {core}"))
+    if let Some(core) = need.cores.intersection(&held.cores).next() {
+        return Some(format!("core {core}"));
+    }
+    need.devices
+        .intersection(&held.devices)
+        .next()
+        .map(|[vendor, r#type, name, id]| format!("device {id} of {vendor}/{type}/{name}"))
+}
+
+fn instances(device: &AllocatedDevice) -> impl Iterator<Item = [String; 4]> {
+    let AllocatedDevice { vendor, r#type, name, ids } = device;
+    ids.iter().map(|id| [vendor.clone(), r#type.clone(), name.clone(), id.clone()])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
 
     fn port(value: i64) -> Need {
         Need { ports: [("10.0.0.1".to_owned(), value)].into(), memory_mb: 100, ..Need::default() }
@@ -149,12 +166,24 @@ mod tests {
     fn a_stopping_holder_is_waited_for() {
         let admission = Admission::new(1000);
         admission.claim("a", "web-0", port(80)).expect("free");
-        let changes = admission.changes();
+        let mut changes = admission.changes();
         admission.mark_stopping("a");
         assert!(admission.claim("b", "web-1", port(80)).expect_err("held").is_stopping);
         admission.release("a");
-        assert!(changes.has_changed().expect("open"));
+        assert_eq!(changes.changed().now_or_never(), Some(Ok(())));
         admission.claim("b", "web-1", port(80)).expect("free again");
+    }
+
+    #[test]
+    fn cores_and_devices_are_one_allocations_alone() {
+        let admission = Admission::new(1000);
+        let device = |id: &str| ["acme", "tpu", "t1", id].map(str::to_owned);
+        let need = |core, id| Need { cores: [core].into(), devices: [device(id)].into(), ..Need::default() };
+        admission.claim("a", "web-0", need(1, "x")).expect("free");
+        let what = |need| admission.claim("b", "web-1", need).expect_err("held").what;
+        assert_eq!(what(need(1, "y")), "core 1");
+        assert_eq!(what(need(2, "x")), "device x of acme/tpu/t1");
+        admission.claim("b", "web-1", need(2, "y")).expect("free");
     }
 
     #[test]

@@ -4,31 +4,32 @@
 //! longer has is destroyed, one that cannot be added is reported failed, and both leave the others alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use drover_api::allocation::{ClientStatus, TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::job::JobType;
+use drover_api::task::Task;
 use drover_api::{Allocation, GoDuration, JobSpec, JobVersion, names};
-use drover_core::lifecycle::{CutOff, GarbageLimits, GarbageReason, NodeUsage, cut_off, garbage_reason, oldest};
+use drover_core::lifecycle::{CutOff, GarbageLimits, GarbageReason, cut_off, garbage_reason, oldest};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
-use super::alloc_runner::{AllocPlan, AllocRunner, PreviousEnd, Recovering, Wanted};
+use super::alloc_runner::{AllocPlan, PreviousEnd, Recovering, Runners, Wanted};
 use super::directory::{Directory, Listed};
 use super::dirs::AllocDir;
 use super::report::{self, Report};
-use super::state::{AllocRecord, Saved};
+use super::state::{AllocRecord, Pending, Saved, StateError};
 use super::sync::Reports;
 use super::task_runner::{RunnerEnv, TaskRecord};
+use super::watch;
 use crate::store::{Change, Key, Object, Selection, Store, StoreError};
 
 /// The pause before a job version is asked for again, doubled at random.
@@ -68,6 +69,8 @@ struct Past {
     recovering: Option<Recovering>,
     /// The last heartbeat of that life.
     silent_since: Option<Timestamp>,
+    /// Its record under way to the disk, before which nothing of it is done.
+    kept: Option<Pending>,
 }
 
 /// Something whose job version is being read.
@@ -77,11 +80,19 @@ struct Waiting {
     job: JobKey,
 }
 
+/// A runner that has ended.
+struct RunnerEnd {
+    uid: String,
+    /// Why it never began.
+    refused: Option<String>,
+}
+
 type Fetched = (JobKey, Result<JobSpec, String>);
 
 /// Runs this node's allocations.
-pub(crate) struct Allocs<S> {
+pub(crate) struct Allocs<S, R> {
     store: S,
+    make: R,
     env: Arc<RunnerEnv>,
     reports: Reports,
     admission: Admission,
@@ -98,14 +109,20 @@ pub(crate) struct Allocs<S> {
     /// Allocations that could not be added; they stay reported as failed.
     invalid: BTreeSet<String>,
     waiting: BTreeMap<String, Waiting>,
+    /// Held while the state of an earlier life is lost and what runs is learnt from the API server and the drivers.
+    rebuilding: Option<Recovering>,
     ends: Ends,
-    running: JoinSet<String>,
+    running: JoinSet<RunnerEnd>,
+    /// Changed records under way to the disk.
+    keeping: JoinSet<()>,
     fetches: JoinSet<Fetched>,
 }
 
 /// What the agent's start hands over.
-pub(crate) struct AllocsPlan<S> {
+pub(crate) struct AllocsPlan<S, R> {
     pub(crate) store: S,
+    /// Makes the runners.
+    pub(crate) runners: R,
     pub(crate) env: Arc<RunnerEnv>,
     pub(crate) reports: Reports,
     pub(crate) admission: Admission,
@@ -120,11 +137,12 @@ pub(crate) struct AllocsPlan<S> {
     pub(crate) last_ok: watch::Receiver<Option<Instant>>,
 }
 
-impl<S: Store> Allocs<S> {
+impl<S: Store, R: Runners> Allocs<S, R> {
     /// Without allocations yet.
-    pub(crate) fn new(plan: AllocsPlan<S>) -> Self {
+    pub(crate) fn new(plan: AllocsPlan<S, R>) -> Self {
         Self {
             store: plan.store,
+            make: plan.runners,
             env: plan.env,
             reports: plan.reports,
             admission: plan.admission,
@@ -139,15 +157,18 @@ impl<S: Store> Allocs<S> {
             runners: BTreeMap::new(),
             invalid: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            rebuilding: None,
             ends: Ends::default(),
             running: JoinSet::new(),
+            keeping: JoinSet::new(),
             fetches: JoinSet::new(),
         }
     }
 
-    /// Takes up what an earlier life of the agent left. The receiver ends when every task was found again or given up.
-    pub(crate) async fn restore(&mut self, mut saved: Saved) -> mpsc::Receiver<Infallible> {
-        let (recovering, recovered) = mpsc::channel(1);
+    /// Takes up what an earlier life of the agent left. Whoever finds a task again holds `recovering` until then. When state was
+    /// lost, the first list of allocations brings what is missing.
+    pub(crate) async fn restore(&mut self, mut saved: Saved, recovering: Recovering, is_lost: bool) {
+        self.rebuilding = is_lost.then(|| recovering.clone());
         // The watcher of this life has heard nothing yet; what the last one heard decides what is resumed.
         self.jobs = std::mem::take(&mut saved.jobs).into_iter().map(|(key, job)| (key, Arc::new(job))).collect();
         for (uid, record) in saved.allocs {
@@ -158,7 +179,8 @@ impl<S: Store> Allocs<S> {
                 continue;
             }
             self.reports.restore(&uid, &record);
-            let past = Past { tasks, recovering: Some(recovering.clone()), silent_since: saved.last_heartbeat };
+            let silent_since = saved.last_heartbeat;
+            let past = Past { tasks, recovering: Some(recovering.clone()), silent_since, kept: None };
             self.restore_one(&uid, record, past);
         }
         let used: BTreeSet<JobKey> = self.runners.values().map(|runner| runner.job.clone()).collect();
@@ -170,7 +192,6 @@ impl<S: Store> Allocs<S> {
             }
         }
         tracing::info!(allocations = self.runners.len(), "allocations are restored");
-        recovered
     }
 
     fn restore_one(&mut self, uid: &str, record: AllocRecord, past: Past) {
@@ -195,6 +216,11 @@ impl<S: Store> Allocs<S> {
                 biased;
                 () = shutdown.cancelled() => break,
                 Some(ended) = self.running.join_next() => self.note_runner_end(ended),
+                Some(kept) = self.keeping.join_next() => {
+                    if let Err(error) = kept {
+                        tracing::error!(error = %error, "keeping an allocation broke off");
+                    }
+                }
                 Ok(()) = last_ok.changed() => {
                     last_ok.mark_unchanged();
                     self.keep_heartbeat().await;
@@ -213,6 +239,7 @@ impl<S: Store> Allocs<S> {
         while let Some(ended) = self.running.join_next().await {
             self.note_runner_end(ended);
         }
+        while self.keeping.join_next().await.is_some() {}
     }
 
     async fn take_change(&mut self, change: Change<Allocation>, listed: &mut BTreeSet<String>) {
@@ -229,6 +256,7 @@ impl<S: Store> Allocs<S> {
                     self.remove(&uid).await;
                 }
                 self.contacted.send_if_modified(|open| !std::mem::replace(open, true));
+                self.end_rebuilding();
                 self.collect();
             }
             Change::Gone(allocation) => {
@@ -259,7 +287,7 @@ impl<S: Store> Allocs<S> {
             let is_changed = update(runner, &allocation);
             // Only what the controller changed is worth a write: a status of our own is kept when it is accepted.
             if is_changed {
-                self.keep(uid).await;
+                self.keep_change(uid).await;
                 self.follow_version(uid, &allocation);
             }
         } else if let Some(waiting) = self.waiting.get_mut(uid) {
@@ -373,12 +401,47 @@ impl<S: Store> Allocs<S> {
                 Err(reason) => self.refuse(&uid, &allocation, reason),
             }
         }
+        self.end_rebuilding();
+    }
+
+    /// Everything that an earlier life may have started has a runner, once all of the first list was taken up.
+    fn end_rebuilding(&mut self) {
+        if *self.contacted.borrow() && self.waiting.is_empty() && self.rebuilding.take().is_some() {
+            tracing::info!(allocations = self.runners.len(), "allocations are known again");
+        }
     }
 
     /// What is to be run is on disk before anything of it is done.
     async fn begin(&mut self, uid: &str, allocation: Arc<Allocation>, job: &Arc<JobSpec>) {
-        self.keep(uid).await;
-        self.start_runner(uid, &allocation, job, Past::default());
+        let past = self.lost_past(uid, &allocation, job);
+        match self.keep(uid).await {
+            Ok(kept) => self.start_runner(uid, &allocation, job, Past { kept, ..past }),
+            // What runs already is better off with a runner.
+            Err(_) if !past.tasks.is_empty() => self.start_runner(uid, &allocation, job, past),
+            Err(error) => self.refuse(uid, &allocation, &error.to_string()),
+        }
+    }
+
+    /// What the status says of a life whose records are lost. Its processes are looked for by the names of its tasks.
+    fn lost_past(&self, uid: &str, allocation: &Arc<Allocation>, job: &Arc<JobSpec>) -> Past {
+        let (Some(recovering), Some(status)) = (&self.rebuilding, &allocation.status) else { return Past::default() };
+        let has_begun = !status.task_states.is_empty() || self.env.disk.has(&AllocDir::new(&self.env.alloc_dir, uid));
+        let group = job.groups.iter().find(|group| group.name == allocation.spec.group);
+        let Some(group) = group.filter(|_| has_begun) else { return Past::default() };
+        let record = |task: &Task| {
+            let state = status.task_states.get(&task.name).cloned().unwrap_or_default();
+            let starting = (state.state != TaskRunState::Dead).then(|| format!("{uid}/{}/", task.name));
+            (task.name.clone(), TaskRecord { state, starting, ..TaskRecord::default() })
+        };
+        let acknowledged = report::of_status(allocation.metadata.generation.unwrap_or_default(), status, job.r#type);
+        let known = AllocRecord { allocation: (**allocation).clone(), acknowledged: Some(acknowledged) };
+        self.reports.restore(uid, &known);
+        tracing::warn!(allocation = uid, "its records are lost: its status and its processes say how it fares");
+        Past {
+            tasks: group.tasks.iter().map(record).collect(),
+            recovering: Some(recovering.clone()),
+            ..Past::default()
+        }
     }
 
     fn start_runner(&mut self, uid: &str, allocation: &Arc<Allocation>, job: &Arc<JobSpec>, past: Past) {
@@ -420,7 +483,7 @@ impl<S: Store> Allocs<S> {
         );
         let ended = watch::Sender::new(false);
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), ended.subscribe());
-        let runner = AllocRunner::new(AllocPlan {
+        let runner = self.make.run(AllocPlan {
             uid: uid.to_owned(),
             env: Arc::clone(&self.env),
             reports: self.reports.clone(),
@@ -436,10 +499,20 @@ impl<S: Store> Allocs<S> {
             restored: past.tasks,
             recovering: past.recovering,
         });
-        let id = uid.to_owned();
+        let (uid_of_runner, kept) = (uid.to_owned(), past.kept);
         self.running.spawn(async move {
-            runner.run().await;
-            id
+            let kept = match kept {
+                Some(pending) => pending.wait().await,
+                None => Ok(()),
+            };
+            let refused = match kept {
+                Ok(()) => {
+                    runner.await;
+                    None
+                }
+                Err(error) => Some(error.to_string()),
+            };
+            RunnerEnd { uid: uid_of_runner, refused }
         });
         let runner = Runner { wanted: wanted_sender, key, job: job_key(allocation), awaits: None, stop_after };
         self.runners.insert(uid.to_owned(), runner);
@@ -502,12 +575,17 @@ impl<S: Store> Allocs<S> {
         }
     }
 
-    fn note_runner_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
+    fn note_runner_end(&mut self, ended: Result<RunnerEnd, tokio::task::JoinError>) {
         match ended {
-            Ok(uid) => {
+            Ok(RunnerEnd { uid, refused }) => {
                 self.directory.leave(&uid);
-                if let Some(runner) = self.runners.remove(&uid) {
+                let runner = self.runners.remove(&uid);
+                if let Some(runner) = &runner {
                     self.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&runner.key);
+                }
+                if let (Some(reason), Some(runner)) = (refused, runner) {
+                    let allocation = Arc::clone(&runner.wanted.borrow().allocation);
+                    self.refuse(&uid, &allocation, &reason);
                 }
             }
             Err(error) => tracing::error!(error = %error, "an allocation's runner broke off"),
@@ -549,7 +627,7 @@ impl<S: Store> Allocs<S> {
 
     /// Gives up the oldest ended allocations while the node is above its limits.
     fn collect(&self) {
-        let mut usage = disk_usage(&self.env.alloc_dir);
+        let mut usage = self.env.disk.usage(&self.env.alloc_dir);
         usage.live = self.runners.values().filter(|runner| !runner.wanted.borrow().is_destroyed).count();
         let ended = self.reports.ended();
         let mut candidates: BTreeSet<(Timestamp, &str)> = ended
@@ -575,11 +653,27 @@ impl<S: Store> Allocs<S> {
         }
     }
 
-    async fn keep(&self, uid: &str) {
-        let Some(record) = self.reports.record(uid) else { return };
-        if let Err(error) = self.env.state.put_alloc(uid, &record).await {
-            tracing::error!(error = %error, allocation = uid, "allocation is not kept");
+    /// Hands the record over to the state file; many share a write to the disk.
+    async fn keep(&self, uid: &str) -> Result<Option<Pending>, StateError> {
+        match self.reports.record(uid) {
+            Some(record) => self.env.state.put_alloc_soon(uid, &record).await.map(Some),
+            None => Ok(None),
         }
+    }
+
+    async fn keep_change(&mut self, uid: &str) {
+        let uid = uid.to_owned();
+        let kept = self.keep(&uid).await;
+        self.keeping.spawn(async move {
+            let kept = match kept {
+                Ok(Some(pending)) => pending.wait().await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = kept {
+                tracing::error!(error = %error, allocation = uid, "allocation is not kept");
+            }
+        });
     }
 
     async fn forget_record(&self, uid: &str) {
@@ -599,23 +693,6 @@ fn is_plain_name(name: &str) -> bool {
 fn stop_after(group: &Group) -> Option<Duration> {
     let block = group.disconnect.as_ref().and_then(|disconnect| disconnect.stop_on_client_after);
     block.or(group.stop_after_client_disconnect).map(GoDuration::to_std)
-}
-
-/// How full the disk of the allocations is. A disk that cannot be asked counts as empty.
-fn disk_usage(path: &std::path::Path) -> NodeUsage {
-    let percent =
-        |free: u64, all: u64| if all == 0 { 0 } else { all.saturating_sub(free).saturating_mul(100).div_ceil(all) };
-    match rustix::fs::statvfs(path) {
-        Ok(found) => NodeUsage {
-            disk_percent: percent(found.f_bavail, found.f_blocks),
-            inode_percent: percent(found.f_favail, found.f_files),
-            live: 0,
-        },
-        Err(error) => {
-            tracing::warn!(error = %error, path = %path.display(), "the disk cannot be asked for its room");
-            NodeUsage::default()
-        }
-    }
 }
 
 async fn sleep_for(span: Option<Duration>) {

@@ -12,10 +12,11 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::core::ObjectMeta;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::random::Random;
+use super::watch;
 use crate::clock::SharedClock;
 use crate::store::{Change, Key, Object, Selection, Store, StoreError};
 
@@ -82,15 +83,20 @@ impl<S: Store> Heartbeat<S> {
         if known.is_none() {
             *known = self.store.get(&key).await?;
         }
-        let renewed = if let Some(mut lease) = known.take() {
+        if let Some(mut lease) = known.take() {
             lease.metadata.managed_fields = None;
             lease.spec = Some(self.spec(lease.spec.take().and_then(|spec| spec.acquire_time), now, ttl));
-            self.store.replace(&lease).await?
-        } else {
-            let metadata = ObjectMeta { name: Some(key.name), namespace: key.namespace, ..ObjectMeta::default() };
-            self.store.create(&Lease { metadata, spec: Some(self.spec(None, now, ttl)) }).await?
-        };
-        *known = Some(renewed);
+            match self.store.replace(&lease).await {
+                // Somebody took it away: a node that beats has one.
+                Err(StoreError::NotFound(_)) => {}
+                result => {
+                    *known = Some(result?);
+                    return Ok(());
+                }
+            }
+        }
+        let metadata = ObjectMeta { name: Some(key.name), namespace: key.namespace, ..ObjectMeta::default() };
+        *known = Some(self.store.create(&Lease { metadata, spec: Some(self.spec(None, now, ttl)) }).await?);
         Ok(())
     }
 

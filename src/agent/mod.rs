@@ -11,11 +11,14 @@
 mod admission;
 mod alloc_runner;
 mod allocs;
+mod devices;
 mod directory;
 mod dirs;
+mod disk;
 mod drivers;
 mod environment;
 mod events;
+mod facts;
 mod fingerprint;
 mod heartbeat;
 pub mod local;
@@ -23,9 +26,12 @@ mod node;
 mod random;
 mod report;
 mod run;
+mod run_node;
+pub mod simulated;
 mod state;
 mod sync;
 mod task_runner;
+mod watch;
 
 pub(crate) use drivers::DEFAULT_CAPABILITIES;
 pub use run::run;

@@ -13,6 +13,11 @@ impl Random {
         Self(Arc::new(Mutex::new(fastrand::Rng::new())))
     }
 
+    /// A source that gives the same numbers again.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))))
+    }
+
     /// A number in [0, 1).
     pub(crate) fn unit(&self) -> f64 {
         self.with(fastrand::Rng::f64)

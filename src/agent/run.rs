@@ -1,4 +1,4 @@
-//! The agent's start and end: the order of `spec/agent.md` section 1.1, and who owns which loop.
+//! The agent's start and end on a real machine, in the order of `spec/agent.md` section 1.1: what [`run_node`] runs over.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,28 +8,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use drover_api::client_node::Fingerprint;
-use drover_core::lifecycle::GarbageLimits;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::Admission;
-use super::allocs::{Allocs, AllocsPlan};
+use super::alloc_runner::TaskRunners;
+use super::devices::{Devices, FileDevices};
 use super::directory::Directory;
+use super::disk::HostDisk;
 use super::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings};
 use super::environment;
-use super::events::EventSink;
+use super::facts::{Keeper, Manager, MetaHandle, watch_drivers};
 use super::fingerprint;
-use super::heartbeat::{self, Heartbeat};
 use super::local::Server;
-use super::node::Node;
+use super::node::NodeNews;
 use super::random::Random;
-use super::state::{Saved, StateStore};
-use super::sync::{Reports, Sync};
-use super::task_runner::RunnerEnv;
-use crate::clock::{SharedClock, SystemClock};
+use super::run_node::{NodeParts, run_node, until};
+use super::state::{Flaws, Saved, StateStore};
+use super::sync::Reports;
+use super::watch;
+use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::config::agent::AgentConfig;
 use crate::shutdown;
 use crate::store::{KubeStore, Store};
@@ -38,6 +36,10 @@ use crate::supervisor::client::Client as Supervisor;
 
 /// How long one request to the API server may take: shorter than any Lease.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the first facts of plugins are waited for.
+const FIRST_FACTS: Duration = Duration::from_secs(55);
+/// What people are told of the node and waits for the API server.
+const NEWS: usize = 64;
 /// Worker threads: the agent waits far more than it computes.
 const WORKERS: usize = 2;
 
@@ -49,7 +51,8 @@ pub fn run(config: &Path, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     let config = AgentConfig::load(config)?;
     make_dirs(&config)?;
     let state_path = config.state_dir.join("agent.redb");
-    let (state, saved, state_thread) = StateStore::open(&state_path)?;
+    let opened = StateStore::open(&state_path, SystemClock.now())?;
+    let (state_thread, state) = (opened.thread, (opened.store, opened.saved, opened.flaws));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
@@ -58,7 +61,7 @@ pub fn run(config: &Path, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     let result = runtime.block_on(async {
         let client = crate::connect::client(kubeconfig).await?;
         let store = KubeStore::new(client, REQUEST_TIMEOUT);
-        Box::pin(serve(store, config, state, saved)).await
+        Box::pin(serve(store, config, state)).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     if state_thread.join().is_err() {
@@ -92,77 +95,68 @@ fn make_gateway_secret(state_dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved: Saved) -> anyhow::Result<()> {
+async fn serve<S: Store>(
+    store: S,
+    config: AgentConfig,
+    (state, saved, flaws): (StateStore, Saved, watch::Receiver<Flaws>),
+) -> anyhow::Result<()> {
     let config = Arc::new(config);
-    let name = node_name(&config);
-    let (clock, random): (SharedClock, Random) = (Arc::new(SystemClock), Random::new());
+    let clock: SharedClock = Arc::new(SystemClock);
     let stop = CancellationToken::new();
-    // Runners end before what they use: the supervisor's connection and the Events.
+    // Runners end before what they use: the supervisor's connection.
     let stop_services = CancellationToken::new();
     let (mut loops, mut services) = (JoinSet::new(), JoinSet::new());
     loops.spawn(shutdown::on_signal(stop.clone()).context("listening for signals")?);
 
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let drivers = drivers(&config, &supervisor);
-    let fingerprint = fingerprint::detect(&config, &drivers)?;
-    let admission = Admission::new(memory_for_allocations(&fingerprint));
-    let view = watch::Sender::new(Node::<S>::first_view(&name, &config, &fingerprint));
-    let (events, write_events) = EventSink::new(store.clone(), name.clone(), Arc::clone(&clock), random.clone());
-    services.spawn(until(stop_services.clone(), write_events));
-
-    let (contacted, heartbeat_wanted) = (watch::Sender::new(false), Arc::new(Notify::new()));
-    let reachable = Arc::new(Notify::new());
-    let reports = Reports::default();
-    let env = Arc::new(RunnerEnv {
-        state: state.clone(),
-        drivers,
-        clock: Arc::clone(&clock),
-        random: random.clone(),
-        events,
-        node: view.subscribe(),
-        host_env: host_environment(),
-        max_kill_timeout: config.max_kill_timeout,
-        alloc_dir: config.alloc_dir.clone(),
-        fifo_dir: config.state_dir.join("fifos"),
-        contacted: contacted.subscribe(),
-        garbage: Arc::new(Notify::new()),
-    });
-    let last_ok = watch::Sender::new(None);
-    let directory = Directory::default();
-    let (local_reports, local_clock, state_dir) = (reports.clone(), Arc::clone(&clock), config.state_dir.clone());
-    let sync = Sync {
-        store: store.clone(),
-        state,
-        clock: Arc::clone(&clock),
-        random: random.clone(),
-        reports: reports.clone(),
-        contacted: contacted.subscribe(),
-        node: view.subscribe(),
-        heartbeat: Arc::clone(&heartbeat_wanted),
-        reachable: Arc::clone(&reachable),
-    };
-    let mut allocs = Allocs::new(AllocsPlan {
-        store: store.clone(),
-        env,
-        reports,
-        admission,
-        node_name: name.clone(),
-        contacted,
-        shutdown: stop.clone(),
+    let (news, told) = mpsc::channel(NEWS);
+    if let Some(reason) = &flaws.borrow().lost {
+        news.try_send(NodeNews::StateLost(reason.clone())).context("telling of the lost state")?;
+    }
+    let is_state_lost = flaws.borrow().lost.is_some();
+    let (keeper, facts) =
+        Keeper::new(fingerprint::detect(&config, &drivers)?, [Manager::Devices, Manager::Drivers], news);
+    let meta = MetaHandle::new(config.meta.clone(), saved.dynamic_meta.clone(), state.clone(), facts.facts.clone());
+    loops.spawn(until(stop.clone(), keeper.run()));
+    meta.announce().await;
+    let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
+    loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
+    loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
+    wait_for_facts(facts.gathered).await;
+    let (directory, reports) = (Directory::default(), Reports::default());
+    let server = Server {
         directory: directory.clone(),
-        limits: garbage_limits(&config),
-        last_ok: last_ok.subscribe(),
-    });
-    let registration =
-        Registration { store, clock, random, name, config, fingerprint, view, heartbeat_wanted, reachable, last_ok };
-    registration.spawn(&stop, &mut loops);
-    loops.spawn(until(stop.clone(), sync.run()));
-    let server = Server { directory, reports: local_reports, clock: local_clock, stop: stop.clone() };
-    loops.spawn(server.run(state_dir));
-    let recovered = allocs.restore(saved).await;
-    loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered)));
-    tracing::info!("agent is up");
-    allocs.run().await;
+        reports: reports.clone(),
+        clock: Arc::clone(&clock),
+        meta,
+        stop: stop.clone(),
+    };
+    loops.spawn(server.run(config.state_dir.clone()));
+    let (recovering, recovered) = mpsc::channel(1);
+    loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered, state.clone(), is_state_lost)));
+    run_node(NodeParts {
+        store,
+        runners: TaskRunners,
+        name: node_name(&config),
+        config,
+        fingerprint: facts.print,
+        news: told,
+        drivers,
+        devices,
+        disk: Arc::new(HostDisk),
+        clock,
+        random: Random::new(),
+        state,
+        saved,
+        is_state_lost,
+        reports,
+        directory,
+        recovering,
+        host_env: host_environment(),
+        stop,
+    })
+    .await;
     while loops.join_next().await.is_some() {}
     stop_services.cancel();
     while services.join_next().await.is_some() {}
@@ -170,56 +164,10 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
     Ok(())
 }
 
-/// What registration and heartbeats are made from.
-struct Registration<S> {
-    store: S,
-    clock: SharedClock,
-    random: Random,
-    name: String,
-    config: Arc<AgentConfig>,
-    fingerprint: Fingerprint,
-    view: watch::Sender<super::node::NodeView>,
-    heartbeat_wanted: Arc<Notify>,
-    reachable: Arc<Notify>,
-    last_ok: watch::Sender<Option<Instant>>,
-}
-
-impl<S: Store> Registration<S> {
-    fn spawn(self, stop: &CancellationToken, loops: &mut JoinSet<()>) {
-        let ttl = watch::Sender::new(self.config.heartbeat.ttl);
-        let heartbeat = Heartbeat {
-            store: self.store.clone(),
-            clock: self.clock,
-            random: self.random.clone(),
-            node: self.name.clone(),
-            namespace: self.config.namespace.clone(),
-            ttl: ttl.subscribe(),
-            wanted: Arc::clone(&self.heartbeat_wanted),
-            reachable: Arc::clone(&self.reachable),
-            last_ok: self.last_ok,
-        };
-        let namespace = self.config.namespace.clone();
-        loops.spawn(until(stop.clone(), heartbeat::follow_ttl(self.store.clone(), namespace, ttl)));
-        loops.spawn(until(stop.clone(), heartbeat.run()));
-        let node = Node {
-            store: self.store,
-            random: self.random,
-            name: self.name,
-            config: self.config,
-            fingerprint: self.fingerprint,
-            view: self.view,
-            heartbeat: self.heartbeat_wanted,
-            reachable: self.reachable,
-        };
-        loops.spawn(until(stop.clone(), node.run()));
-    }
-}
-
-async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => {}
-        () = work => {}
+/// Plugins that are slow do not hold the node up for ever.
+async fn wait_for_facts(mut gathered: watch::Receiver<bool>) {
+    if tokio::time::timeout(FIRST_FACTS, gathered.wait_for(|done| *done)).await.is_err() {
+        tracing::warn!("the first facts were not gathered in time");
     }
 }
 
@@ -243,7 +191,7 @@ fn drivers(config: &AgentConfig, supervisor: &Supervisor) -> Drivers {
         drivers.add("exec", Arc::new(Exec::new(exec_settings(config), supervisor.clone())));
     }
     if config.drivers.mock.enabled && config.driver.permits("mock") {
-        drivers.add("mock", Arc::new(Mock::default()));
+        drivers.add("mock", Arc::new(Mock::on_node(node_name(config))));
     }
     drivers
 }
@@ -263,14 +211,25 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
 }
 
 /// Ends tasks of which the state file knows nothing: the agent died between their start and their record.
-async fn end_strangers(supervisor: Supervisor, mut recovered: mpsc::Receiver<Infallible>) {
+async fn end_strangers(
+    supervisor: Supervisor,
+    mut recovered: mpsc::Receiver<Infallible>,
+    state: StateStore,
+    is_state_lost: bool,
+) {
     // Nothing is ever sent: the channel closes when every known task was found again or given up.
     recovered.recv().await;
     tracing::info!("every task was found again or given up");
     match supervisor.end_strangers().await {
         Ok(0) => {}
         Ok(n) => tracing::warn!(tasks = n, "tasks were ended of which the state file knows nothing"),
-        Err(error) => tracing::debug!(error = %error, "unknown tasks were not looked for"),
+        Err(error) => {
+            tracing::debug!(error = %error, "unknown tasks were not looked for");
+            return;
+        }
+    }
+    if is_state_lost && let Err(error) = state.note_rebuilt().await {
+        tracing::warn!(error = %error, "the next agent will look for its tasks once more");
     }
 }
 
@@ -278,18 +237,6 @@ fn node_name(config: &AgentConfig) -> String {
     let name =
         config.node_name.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
     name.trim().to_lowercase()
-}
-
-fn garbage_limits(config: &AgentConfig) -> GarbageLimits {
-    GarbageLimits {
-        disk_percent: u64::from(config.gc.disk_usage_percent),
-        inode_percent: u64::from(config.gc.inode_usage_percent),
-        live: config.gc.max_allocs,
-    }
-}
-
-fn memory_for_allocations(fingerprint: &Fingerprint) -> i64 {
-    fingerprint.resources.memory_mb.saturating_sub(fingerprint.reserved.memory_mb)
 }
 
 fn host_environment() -> BTreeMap<String, String> {

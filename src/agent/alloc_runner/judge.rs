@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use drover_api::allocation::{ClientStatus, Health, TaskEventType as Type, TaskRunState, TaskState};
 use drover_api::job::JobType;
 use drover_core::defaults;
-use drover_core::health::{HealthVerdict, Observation, TaskFacts, Tracker, health_policy};
+use drover_core::health::{CheckFacts, CheckState, HealthVerdict, Observation, TaskFacts, Tracker, health_policy};
 use drover_core::lifecycle::{DerivedStatus, Progress, StatusInput, derive_status};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::AllocRunner;
+use crate::agent::drivers::Vouches;
 use crate::agent::report::{self, Report};
 use crate::agent::task_runner::{event, progress_of};
 
@@ -54,10 +55,10 @@ impl AllocRunner {
         }
         self.watch.wake_at = None;
         let now = self.now();
-        let seen = self.observation();
+        let (seen, vouched_at) = self.observation(now);
         let Some(tracker) = &mut self.watch.tracker else { return };
         let step = tracker.observe(&seen, now);
-        self.watch.wake_at = step.wake_at.map(|at| {
+        self.watch.wake_at = step.wake_at.into_iter().chain(vouched_at).min().map(|at| {
             let after = std::time::Duration::try_from(at.duration_since(now)).unwrap_or_default();
             Instant::now() + after
         });
@@ -83,14 +84,35 @@ impl AllocRunner {
         self.health = Some(Health { healthy, timestamp, deployment_name: self.watch.deployment.clone() });
     }
 
-    fn observation(&self) -> Observation {
+    /// What the tracker sees, and when a driver will vouch for one more task.
+    fn observation(&self, now: Timestamp) -> (Observation, Option<Timestamp>) {
         let tasks = self.states.iter().filter_map(|(name, state)| {
             let stage = self.places.get(name)?.stage;
             Some((name.clone(), TaskFacts { stage, progress: progress_of(state), started_at: state.started_at }))
         });
         let failed_task = self.states.values().any(|state| state.failed);
         let has_failed = !failed_task && self.status().0 == DerivedStatus::Failed;
-        Observation { tasks: tasks.collect(), checks: Vec::new(), has_failed }
+        let running = |name: &String| self.states.get(name).filter(|state| state.state == TaskRunState::Running);
+        let (mut checks, mut next) = (Vec::new(), None);
+        for (name, vouches) in &self.vouched {
+            let Some(started) = running(name).and_then(|state| state.started_at) else { continue };
+            let state = match vouches {
+                Vouches::AtOnce => continue,
+                Vouches::Never => CheckState::Failure,
+                Vouches::After(span) => {
+                    let span = SignedDuration::try_from(*span).unwrap_or(SignedDuration::MAX);
+                    let at = started.checked_add(span).unwrap_or(Timestamp::MAX);
+                    if at > now {
+                        next = [next, Some(at)].into_iter().flatten().min();
+                        CheckState::Pending
+                    } else {
+                        CheckState::Success
+                    }
+                }
+            };
+            checks.push(CheckFacts { state, is_readiness: false });
+        }
+        (Observation { tasks: tasks.collect(), checks, has_failed }, next)
     }
 
     fn status(&self) -> (DerivedStatus, &'static str) {

@@ -15,17 +15,18 @@ use drover_api::group::Group;
 use drover_api::task::Task;
 use drover_api::{Allocation, JobSpec};
 use drover_core::lifecycle::{Coordinator, Progress, Reaction, TaskPlace, react};
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
 use super::dirs::AllocDir;
+use super::drivers::Vouches;
 use super::report;
 use super::sync::Reports;
 use super::task_runner::event;
@@ -33,6 +34,7 @@ use super::task_runner::{
     KillOrder, Orders, RunnerEnv, TaskCommand, TaskEnd, TaskPlan, TaskRecord, TaskRunner, TaskUpdate, Wires,
     place_of_task,
 };
+use super::watch;
 
 mod control;
 mod hooks;
@@ -105,6 +107,23 @@ pub(crate) struct AllocPlan {
     pub(crate) recovering: Option<Recovering>,
 }
 
+/// Makes the runners of a node's allocations. The agent knows of a runner only this: it is told what is wanted, leaves reports,
+/// says when the allocation has ended, and its future is ready when it was destroyed or the agent ends.
+pub(crate) trait Runners: Send + Sync + 'static {
+    /// The whole life of one allocation on this node.
+    fn run(&self, plan: AllocPlan) -> BoxFuture<'static, ()>;
+}
+
+/// The runners that run tasks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskRunners;
+
+impl Runners for TaskRunners {
+    fn run(&self, plan: AllocPlan) -> BoxFuture<'static, ()> {
+        AllocRunner::new(plan).run().boxed()
+    }
+}
+
 /// One allocation's runner.
 pub(crate) struct AllocRunner {
     plan: AllocPlan,
@@ -112,6 +131,8 @@ pub(crate) struct AllocRunner {
     tasks: BTreeMap<String, Arc<Task>>,
     places: BTreeMap<String, TaskPlace>,
     states: BTreeMap<String, TaskState>,
+    /// What drivers say of the health of their tasks.
+    vouched: BTreeMap<String, Vouches>,
     coordinator: Coordinator,
     orders: watch::Sender<Orders>,
     /// The runners of its tasks, for requests.
@@ -167,6 +188,7 @@ impl AllocRunner {
             tasks,
             places,
             states,
+            vouched: BTreeMap::new(),
             coordinator,
             orders,
             commands: BTreeMap::new(),
@@ -404,6 +426,7 @@ impl AllocRunner {
 
     /// Takes in a task's new state and draws the consequences.
     fn observe(&mut self, update: TaskUpdate) {
+        self.vouched.insert(update.task.clone(), update.vouches);
         self.states.insert(update.task, update.state);
         let progress = self.progress();
         let judged: BTreeMap<String, (TaskPlace, Progress)> =
@@ -430,11 +453,7 @@ impl AllocRunner {
     /// Nothing of the allocation runs here any more.
     async fn finish(&mut self) {
         let fifos = self.plan.env.fifo_dir.join(&self.plan.uid);
-        match std::fs::remove_dir_all(&fifos) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!(error = %error, path = %fifos.display(), "fifos are left"),
-        }
+        self.plan.env.disk.remove_fifos(&fifos);
         self.keep_unstarted().await;
         self.plan.admission.release(&self.plan.uid);
         self.report();
@@ -454,7 +473,7 @@ impl AllocRunner {
 
     async fn destroy(&self) {
         let uid = &self.plan.uid;
-        if let Err(error) = self.dir.destroy() {
+        if let Err(error) = self.plan.env.disk.destroy(&self.dir) {
             tracing::error!(error = %error, allocation = uid, "allocation directory is left");
         }
         if let Err(error) = self.plan.env.state.forget(uid).await {

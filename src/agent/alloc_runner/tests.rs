@@ -1,7 +1,7 @@
 //! Whole lives of allocations with the mock driver, on a paused clock: what takes minutes is over at once, and times are exact.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drover_api::allocation::{ClientStatus, DesiredStatus, TaskEventType as E, TaskRunState, TaskState};
@@ -10,21 +10,24 @@ use drover_api::{Allocation, AllocationSpec, JobSpec};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{AllocCommand, AllocPlan, AllocRunner, RestartScope, Wanted};
 use crate::agent::admission::Admission;
-use crate::agent::drivers::{Drivers, Mock};
+use crate::agent::devices::Devices;
+use crate::agent::disk::HostDisk;
+use crate::agent::drivers::{Drivers, Mock, MockChange};
 use crate::agent::events::EventSink;
 use crate::agent::node::NodeView;
 use crate::agent::random::Random;
 use crate::agent::report::Report;
-use crate::agent::state::{AllocRecord, Kept, StateStore};
+use crate::agent::state::{AllocRecord, MemoryState};
 use crate::agent::sync::Reports;
 use crate::agent::task_runner::{CommandError, RunnerEnv, TaskRecord};
+use crate::agent::watch;
 use crate::clock::{Clock, SharedClock};
 
 const UID: &str = "uid-1";
@@ -46,44 +49,55 @@ impl Clock for PausedClock {
 struct Node {
     dir: tempfile::TempDir,
     mock: Mock,
+    /// The names of the tasks that were started, in their order.
+    started: Arc<Mutex<Vec<String>>>,
     clock: SharedClock,
-    kept: Kept,
-    state: StateStore,
+    state: MemoryState,
     reports: Reports,
     contacted: watch::Sender<bool>,
     max_kill_timeout: Duration,
-    services: JoinSet<()>,
 }
 
 impl Node {
     fn new() -> Self {
-        let mut services = JoinSet::new();
-        let (state, kept) = StateStore::in_memory(&mut services);
+        let started = Arc::new(Mutex::new(Vec::new()));
+        let starts = Arc::clone(&started);
+        let mock = Mock::default().observed(move |run, change| {
+            if change == MockChange::Started {
+                let task = run.id.split('/').nth(1).expect("a task").to_owned();
+                starts.lock().expect("no panic while it was held").push(task);
+            }
+        });
         Self {
             dir: tempfile::tempdir().expect("a directory"),
-            mock: Mock::default(),
+            mock,
+            started,
             clock: Arc::new(PausedClock { start: Instant::now() }),
-            kept,
-            state,
+            state: MemoryState::default(),
             reports: Reports::default(),
             contacted: watch::Sender::new(true),
             max_kill_timeout: Duration::from_secs(30),
-            services,
         }
+    }
+
+    fn starts(&self) -> Vec<String> {
+        self.started.lock().expect("no panic while it was held").clone()
     }
 
     fn env(&self) -> Arc<RunnerEnv> {
         let mut drivers = Drivers::default();
         drivers.add("mock", Arc::new(self.mock.clone()));
         Arc::new(RunnerEnv {
-            state: self.state.clone(),
+            state: self.state.store(),
             drivers,
+            devices: Devices::default(),
             clock: Arc::clone(&self.clock),
-            random: Random::new(),
+            random: Random::seeded(7),
             events: EventSink::silent(Arc::clone(&self.clock)),
             node: watch::Sender::new(NodeView::default()).subscribe(),
             host_env: BTreeMap::new(),
             max_kill_timeout: self.max_kill_timeout,
+            disk: Arc::new(HostDisk),
             alloc_dir: self.dir.path().join("allocs"),
             fifo_dir: self.dir.path().join("fifos"),
             contacted: self.contacted.subscribe(),
@@ -134,13 +148,7 @@ impl Node {
 
     /// What the state file has of the tasks.
     fn records(&self) -> BTreeMap<String, TaskRecord> {
-        let kept = self.kept.lock().expect("no panic while it was held");
-        let prefix = format!("Tasks/{UID}/");
-        kept.iter()
-            .filter_map(|(key, value)| {
-                Some((key.strip_prefix(&prefix)?.to_owned(), serde_json::from_slice(value).expect("a record")))
-            })
-            .collect()
+        self.state.saved().tasks.remove(UID).unwrap_or_default()
     }
 }
 
@@ -388,7 +396,7 @@ async fn a_055_an_ended_runner_takes_updates_and_does_nothing() {
     life.stop();
     life.pass(Duration::from_secs(1)).await;
     assert_eq!(life.report().task_states, before.task_states);
-    assert_eq!(node.mock.starts().len(), 1);
+    assert_eq!(node.starts().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -422,7 +430,7 @@ async fn a_058_a_failed_preparation_fails_every_task_and_starts_none() {
         assert_eq!(life.events(name), [E::SetupFailure]);
         assert!(life.task(name).failed);
     }
-    assert!(node.mock.starts().is_empty());
+    assert!(node.starts().is_empty());
     assert!(*life.ended.borrow(), "what follows on the end was done");
 }
 
@@ -447,7 +455,7 @@ async fn a_059_and_a_113_a_restored_allocation_without_its_directory_ends_failed
     assert_eq!(life.ended().await.client_status, ClientStatus::Failed);
     let events = life.events("t");
     assert_eq!(events[events.len() - 2..], [E::SetupFailure, E::Terminated], "{events:?}");
-    assert_eq!(node.mock.starts().len(), 1, "it is not started again");
+    assert_eq!(node.starts().len(), 1, "it is not started again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -575,7 +583,7 @@ async fn a_068_and_a_108_the_end_of_the_agent_leaves_tasks_running_and_the_next_
     let life = node.start(&job, &allocation(), node.records());
     assert_eq!(life.ended().await.client_status, ClientStatus::Complete);
     assert_eq!(life.events("t"), [E::Received, E::TaskSetup, E::Started, E::Terminated]);
-    assert_eq!((node.mock.starts().len(), life.restarts()["t"]), (1, 0));
+    assert_eq!((node.starts().len(), life.restarts()["t"]), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -590,11 +598,11 @@ async fn a_109_a_lost_task_waits_for_the_controller_and_a_110_is_not_started_whe
     life.pass(Duration::from_mins(10)).await;
     assert_eq!(life.task("t").state, TaskRunState::Pending);
     assert_eq!(life.events("t").last(), Some(&E::FailedRestoringTask));
-    assert_eq!(node.mock.starts().len(), 1, "no process");
+    assert_eq!(node.starts().len(), 1, "no process");
     life.stop();
     node.contacted.send_replace(true);
     assert_eq!(life.ended().await.client_status, ClientStatus::Complete);
-    assert_eq!(node.mock.starts().len(), 1, "killed without starting");
+    assert_eq!(node.starts().len(), 1, "killed without starting");
 }
 
 #[tokio::test(start_paused = true)]
@@ -607,7 +615,7 @@ async fn a_lost_task_runs_again_once_the_controller_has_confirmed_it() {
     life.until("pending", |it| it.report().client_status == ClientStatus::Pending).await;
     node.contacted.send_replace(true);
     life.running().await;
-    assert_eq!((node.mock.starts().len(), life.restarts()["t"]), (2, 0));
+    assert_eq!((node.starts().len(), life.restarts()["t"]), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -617,7 +625,7 @@ async fn a_111_a_lost_task_of_a_system_job_starts_at_once() {
     node.mock.lose_all();
     node.contacted.send_replace(false);
     let life = node.start(&job, &allocation(), node.records());
-    life.until("started again", |_| node.mock.starts().len() == 2).await;
+    life.until("started again", |_| node.starts().len() == 2).await;
     life.running().await;
 }
 
@@ -646,7 +654,7 @@ async fn a_run_that_had_begun_without_a_record_is_taken_over() {
     let life = node.start(&job, &allocation(), records);
     life.running().await;
     assert_eq!(life.events("t"), [E::Received, E::TaskSetup, E::Started]);
-    assert_eq!(node.mock.starts().len(), 1, "not begun again");
+    assert_eq!(node.starts().len(), 1, "not begun again");
     life.stop();
     assert_eq!(life.ended().await.client_status, ClientStatus::Complete);
 }
@@ -662,7 +670,7 @@ async fn restarts_are_counted_over_the_agents_death() {
     life.shut_down().await;
     let life = node.start(&job, &allocation(), node.records());
     assert_eq!(life.ended().await.client_status, ClientStatus::Failed);
-    assert_eq!((life.restarts()["t"], node.mock.starts().len()), (1, 2));
+    assert_eq!((life.restarts()["t"], node.starts().len()), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -674,7 +682,7 @@ async fn a_completed_allocation_is_never_run_again_and_its_end_is_told_again() {
     life.shut_down().await;
     let life = node.start(&job, &allocation(), node.records());
     assert_eq!(life.ended().await.task_states, before.task_states);
-    assert_eq!(node.mock.starts().len(), 1);
+    assert_eq!(node.starts().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -822,7 +830,7 @@ async fn a_106_a_failed_prestart_task_ends_the_allocation_and_poststop_runs() {
     let tasks = json!([fails, runs("main", "100s"), hook("post", "1s", "poststop", false)]);
     let life = node.run(JobType::Service, json!({"tasks": tasks}));
     assert_eq!(life.ended().await.client_status, ClientStatus::Failed);
-    assert_eq!(node.mock.starts(), ["init", "post"]);
+    assert_eq!(node.starts(), ["init", "post"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -924,5 +932,4 @@ async fn a_restored_verdict_is_not_given_again() {
     let life = node.start(&job, &allocation(), node.records());
     life.pass(Duration::from_secs(10)).await;
     assert_eq!(life.report().health, report.health);
-    drop(node.services);
 }

@@ -24,7 +24,7 @@ mod raw_exec;
 mod resources;
 
 pub(crate) use exec::{Exec, ExecSettings};
-pub(crate) use mock::Mock;
+pub(crate) use mock::{Mock, MockChange};
 pub(crate) use raw_exec::{RawExec, RawExecSettings};
 pub(crate) use resources::DEFAULT_CAPABILITIES;
 
@@ -44,6 +44,8 @@ pub(crate) struct StartRequest {
     pub(crate) id: String,
     /// The task's name.
     pub(crate) task: String,
+    /// The version of its job.
+    pub(crate) job_version: i64,
     /// The driver's settings, interpolated.
     pub(crate) config: Map<String, Value>,
     /// The whole environment.
@@ -62,6 +64,8 @@ pub(crate) struct StartRequest {
     pub(crate) kill_timeout: Duration,
     /// What it holds of the node.
     pub(crate) resources: TaskResources,
+    /// Files of the host that it may open as devices.
+    pub(crate) devices: Vec<PathBuf>,
     /// Whether it has a network of its own.
     pub(crate) private_network: bool,
 }
@@ -93,12 +97,26 @@ pub(crate) struct ExitResult {
     pub(crate) oom_killed: bool,
 }
 
+/// From when on a driver vouches for the health of a task that it runs: a check beside those of the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Vouches {
+    /// As soon as it runs.
+    #[default]
+    AtOnce,
+    /// This long after its start.
+    After(Duration),
+    /// Not at all.
+    Never,
+}
+
 /// A task that runs.
 pub(crate) struct Running {
     /// What finds it again.
     pub(crate) handle: TaskHandle,
     /// Its end.
     pub(crate) ended: BoxFuture<'static, ExitResult>,
+    /// From when on it counts as well.
+    pub(crate) vouches: Vouches,
 }
 
 /// Why a task did not start.
@@ -129,7 +147,8 @@ pub(crate) trait Driver: Debug + Send + Sync {
     fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>>;
     /// Finds a task that an earlier agent started; none when it is gone.
     fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>>;
-    /// Finds a task by its id that an earlier agent began to start, and of which it has no handle.
+    /// Finds a task that an earlier agent began to start, and of which it has no handle: by its id, or by the beginning of it that
+    /// ends with a slash.
     fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>>;
     /// Asks a task to end, and ends it and its children after the grace. Returns at once.
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>>;

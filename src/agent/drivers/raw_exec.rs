@@ -230,6 +230,7 @@ mod tests {
         let request = StartRequest {
             id: "a/t/1".into(),
             task: "t".into(),
+            job_version: 0,
             config: json!({"command": "/bin/true"}).as_object().cloned().expect("an object"),
             env: BTreeMap::new(),
             alloc_dir: dir.path().into(),
@@ -239,6 +240,7 @@ mod tests {
             logs: None,
             kill_timeout: Duration::from_secs(1),
             resources: drover_api::allocation::TaskResources::default(),
+            devices: Vec::new(),
             private_network: false,
         };
         let error = driver.start(request).await.err().expect("refused");

@@ -44,7 +44,7 @@ impl TaskRunner {
         if is_first && self.record.state.restarts == 0 {
             self.push(event::task_setup(now));
         }
-        hooks::prestart(&self.plan).map_err(|error| self.hook_failure(&error))?;
+        hooks::prestart(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
         let request = self
             .request(driver.fs_isolation())
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
@@ -75,7 +75,7 @@ impl TaskRunner {
         self.record.handle = Some(running.handle.clone());
         self.enter_running(now);
         self.push(event::started(now));
-        self.running = Some(running);
+        self.hold(running);
         self.keep().await;
         self.tell().await;
         if is_first {
@@ -99,7 +99,9 @@ impl TaskRunner {
             }
         };
         let node = self.env.node_facts();
-        let env = environment::environment(&EnvironmentInput {
+        let resources = plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default();
+        let reserved = self.env.devices.reserve(&resources.devices)?;
+        let mut env = environment::environment(&EnvironmentInput {
             allocation: &plan.allocation,
             job: &plan.job,
             group: &plan.group,
@@ -108,6 +110,7 @@ impl TaskRunner {
             paths: &paths,
             host: &self.env.host_env,
         });
+        env.extend(reserved.env);
         let mut config = Map::new();
         for (name, value) in &plan.task.config {
             let value: Value = environment::interpolate_value(value, &env, &node)
@@ -122,6 +125,7 @@ impl TaskRunner {
         Ok(StartRequest {
             id: format!("{}/{}/{}", plan.uid, plan.task.name, self.env.random.tag()),
             task: plan.task.name.clone(),
+            job_version: plan.allocation.spec.job_version,
             config,
             env,
             alloc_dir: plan.dir.root().to_owned(),
@@ -130,7 +134,8 @@ impl TaskRunner {
             user: plan.task.user.clone(),
             logs: (!logs.disabled).then_some(limits),
             kill_timeout: self.kill_timeout(),
-            resources: plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default(),
+            resources,
+            devices: reserved.nodes,
             private_network: plan.group.networks.first().is_some_and(|network| network.mode == NetworkMode::None),
         })
     }

@@ -18,15 +18,18 @@ use drover_api::{Allocation, JobSpec};
 use drover_core::lifecycle::{Decision, ExitFacts, Gates, RestartCount, RestartTracker, Stage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::devices::Devices;
 use super::dirs::AllocDir;
-use super::drivers::{Driver, Drivers, ExitResult, Running, TaskHandle};
+use super::disk::Disk;
+use super::drivers::{Driver, Drivers, ExitResult, Running, TaskHandle, Vouches};
 use super::environment::NodeFacts;
 use super::events::{EventSink, Reason};
 use super::random::Random;
 use super::state::StateStore;
+use super::watch;
 use crate::clock::SharedClock;
 
 pub(crate) use policy::{place as place_of_task, progress as progress_of};
@@ -43,6 +46,7 @@ mod restore;
 pub(crate) struct RunnerEnv {
     pub(crate) state: StateStore,
     pub(crate) drivers: Drivers,
+    pub(crate) devices: Devices,
     pub(crate) clock: SharedClock,
     pub(crate) random: Random,
     pub(crate) events: EventSink,
@@ -50,6 +54,7 @@ pub(crate) struct RunnerEnv {
     /// The host's variables that tasks may get.
     pub(crate) host_env: BTreeMap<String, String>,
     pub(crate) max_kill_timeout: Duration,
+    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) alloc_dir: PathBuf,
     /// Where FIFOs of output lie, one folder per allocation.
     pub(crate) fifo_dir: PathBuf,
@@ -201,6 +206,8 @@ pub(crate) struct Wires {
 pub(crate) struct TaskUpdate {
     pub(crate) task: String,
     pub(crate) state: TaskState,
+    /// What its driver says of its health.
+    pub(crate) vouches: Vouches,
 }
 
 /// How a task runner ended.
@@ -236,6 +243,8 @@ pub(crate) struct TaskRunner {
     tracker: RestartTracker,
     record: TaskRecord,
     running: Option<Running>,
+    /// What the driver says of the health of its run.
+    vouches: Vouches,
     /// An ended run that the driver may forget once the record knows what follows on it.
     ended: Option<String>,
     orders: watch::Receiver<Orders>,
@@ -284,6 +293,7 @@ impl TaskRunner {
             tracker,
             record,
             running: None,
+            vouches: Vouches::AtOnce,
             ended: None,
             orders,
             commands,
@@ -578,10 +588,17 @@ impl TaskRunner {
 
     /// Tells the allocation's runner.
     async fn tell(&mut self) {
-        let update = TaskUpdate { task: self.plan.task.name.clone(), state: self.record.state.clone() };
+        let update =
+            TaskUpdate { task: self.plan.task.name.clone(), state: self.record.state.clone(), vouches: self.vouches };
         if self.updates.send(update).await.is_err() {
             tracing::debug!(allocation = self.plan.uid, "the allocation's runner has ended");
         }
+    }
+
+    /// The run is this runner's to see through.
+    fn hold(&mut self, running: Running) {
+        self.vouches = running.vouches;
+        self.running = Some(running);
     }
 
     fn enter_running(&mut self, now: Timestamp) {

@@ -2,8 +2,9 @@
 //!
 //! Prestart hooks run one after the other; the first error ends the start and counts as a start error.
 
-use super::TaskPlan;
+use super::{RunnerEnv, TaskPlan};
 
+mod devices;
 mod task_dir;
 mod validate;
 
@@ -17,12 +18,12 @@ pub(super) struct HookError {
     pub(super) is_recoverable: bool,
 }
 
-type Prestart = fn(&TaskPlan) -> Result<(), HookError>;
+type Prestart = fn(&RunnerEnv, &TaskPlan) -> Result<(), HookError>;
 
 /// The prestart hooks in their order.
-const PRESTART: &[Prestart] = &[validate::prestart, task_dir::prestart];
+const PRESTART: &[Prestart] = &[validate::prestart, task_dir::prestart, devices::prestart];
 
 /// Runs the prestart hooks.
-pub(super) fn prestart(plan: &TaskPlan) -> Result<(), HookError> {
-    PRESTART.iter().try_for_each(|hook| hook(plan))
+pub(super) fn prestart(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), HookError> {
+    PRESTART.iter().try_for_each(|hook| hook(env, plan))
 }

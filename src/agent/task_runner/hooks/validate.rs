@@ -1,12 +1,16 @@
 //! Hook `validate`: what only the agent can refuse, with the field and the remedy.
 
-use super::{HookError, TaskPlan};
+use super::{HookError, RunnerEnv, TaskPlan};
 
 /// Drivers whose tasks may not run as these users.
 const CHECKED_DRIVERS: &[&str] = &["exec"];
 const DENIED_USERS: &[&str] = &["root", "Administrator"];
 
-pub(super) fn prestart(plan: &TaskPlan) -> Result<(), HookError> {
+pub(super) fn prestart(_: &RunnerEnv, plan: &TaskPlan) -> Result<(), HookError> {
+    check(plan)
+}
+
+fn check(plan: &TaskPlan) -> Result<(), HookError> {
     let task = &plan.task;
     let refuse = |reason: String| Err(HookError { hook: "validate", reason, is_recoverable: false });
     if CHECKED_DRIVERS.contains(&task.driver.as_str()) && DENIED_USERS.contains(&task.user.as_str()) {
@@ -51,9 +55,9 @@ mod tests {
 
     #[test]
     fn a_135_root_may_not_run_in_a_sandbox_and_may_without_one() {
-        let error = prestart(&plan("exec", "root")).expect_err("refused");
+        let error = check(&plan("exec", "root")).expect_err("refused");
         assert!(error.reason.contains("root") && !error.is_recoverable, "{error}");
-        prestart(&plan("raw_exec", "root")).expect("allowed");
-        prestart(&plan("exec", "nobody")).expect("allowed");
+        check(&plan("raw_exec", "root")).expect("allowed");
+        check(&plan("exec", "nobody")).expect("allowed");
     }
 }

@@ -1,0 +1,187 @@
+//! What runners need of the node's disk, behind one small trait: the machine's own, and one that remembers names alone, for agents
+//! on virtual time.
+//!
+//! Must never know why a directory is wanted. What a sticky disk keeps is `alloc/data` and each task's `local`. A task may have put
+//! anything in their place: only directories are moved, by name beneath directories that no task can change.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drover_core::lifecycle::NodeUsage;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+
+use super::dirs::{AllocDir, DirError};
+
+/// The disk of a node.
+pub(crate) trait Disk: Debug + Send + Sync {
+    /// Whether the allocation's directory is there.
+    fn has(&self, dir: &AllocDir) -> bool;
+    /// Makes the directories that an allocation's tasks share.
+    fn build(&self, dir: &AllocDir) -> Result<(), DirError>;
+    /// Makes a task's directories.
+    fn build_task(&self, dir: &AllocDir, task: &str, secrets_mb: i64) -> Result<(), DirError>;
+    /// Moves the files of a sticky disk. What cannot be moved is left, and the allocation begins without it.
+    fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: &[&str]);
+    /// Takes the allocation's directory away.
+    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError>;
+    /// Takes the FIFOs of an allocation's output away.
+    fn remove_fifos(&self, fifos: &Path);
+    /// How full the disk of the allocations is.
+    fn usage(&self, alloc_dir: &Path) -> NodeUsage;
+}
+
+/// The machine's disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostDisk;
+
+impl Disk for HostDisk {
+    fn has(&self, dir: &AllocDir) -> bool {
+        dir.root().exists()
+    }
+
+    fn build(&self, dir: &AllocDir) -> Result<(), DirError> {
+        dir.build()
+    }
+
+    fn build_task(&self, dir: &AllocDir, task: &str, secrets_mb: i64) -> Result<(), DirError> {
+        dir.build_task(task, secrets_mb)
+    }
+
+    fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: &[&str]) {
+        let data = [(from.shared(), to.shared(), "data")];
+        let locals = tasks.iter().map(|task| (from.task(task), to.task(task), "local"));
+        for (source, target, name) in data.into_iter().chain(locals) {
+            match move_directory(&source, &target, name) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(error = %error, dir = %source.join(name).display(), "files stay with the earlier allocation");
+                }
+            }
+        }
+    }
+
+    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError> {
+        dir.destroy()
+    }
+
+    fn remove_fifos(&self, fifos: &Path) {
+        match std::fs::remove_dir_all(fifos) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!(error = %error, path = %fifos.display(), "fifos are left"),
+        }
+    }
+
+    /// A disk that cannot be asked counts as empty.
+    fn usage(&self, alloc_dir: &Path) -> NodeUsage {
+        let percent =
+            |free: u64, all: u64| if all == 0 { 0 } else { all.saturating_sub(free).saturating_mul(100).div_ceil(all) };
+        match rustix::fs::statvfs(alloc_dir) {
+            Ok(found) => NodeUsage {
+                disk_percent: percent(found.f_bavail, found.f_blocks),
+                inode_percent: percent(found.f_favail, found.f_files),
+                live: 0,
+            },
+            Err(error) => {
+                tracing::warn!(error = %error, path = %alloc_dir.display(), "the disk cannot be asked for its room");
+                NodeUsage::default()
+            }
+        }
+    }
+}
+
+/// Takes the place of an empty directory of the same name.
+fn move_directory(from: &Path, to: &Path, name: &str) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let source = rustix::fs::openat(CWD, from, flags, Mode::empty())?;
+    let target = rustix::fs::openat(CWD, to, flags, Mode::empty())?;
+    let found = rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no directory any more"));
+    }
+    Ok(rustix::fs::renameat(&source, name, &target, name)?)
+}
+
+/// A disk without files: it remembers which directories there are. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryDisk(Arc<Mutex<BTreeSet<PathBuf>>>);
+
+impl MemoryDisk {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn has(&self, dir: &AllocDir) -> bool {
+        self.lock().contains(dir.root())
+    }
+
+    fn build(&self, dir: &AllocDir) -> Result<(), DirError> {
+        self.lock().insert(dir.root().to_owned());
+        Ok(())
+    }
+
+    fn build_task(&self, _: &AllocDir, _: &str, _: i64) -> Result<(), DirError> {
+        Ok(())
+    }
+
+    fn take_over(&self, _: &AllocDir, _: &AllocDir, _: &[&str]) {}
+
+    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError> {
+        self.lock().remove(dir.root());
+        Ok(())
+    }
+
+    fn remove_fifos(&self, _: &Path) {}
+
+    fn usage(&self, _: &Path) -> NodeUsage {
+        NodeUsage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn allocs(dir: &Path) -> [AllocDir; 2] {
+        ["one", "two"].map(|uid| {
+            let alloc = AllocDir::new(dir, uid);
+            alloc.build().expect("built");
+            alloc.build_task("web", 1).expect("built");
+            alloc
+        })
+    }
+
+    #[test]
+    fn a_166_a_replacement_on_the_same_node_goes_on_with_the_files() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [one, two] = allocs(dir.path());
+        fs::write(one.shared().join("data/rows"), "kept").expect("a file");
+        fs::write(one.task("web").join("local/cache"), "kept too").expect("a file");
+        fs::write(one.task("web").join("secrets/key"), "not kept").expect("a file");
+        HostDisk.take_over(&one, &two, &["web", "other"]);
+        assert_eq!(fs::read_to_string(two.shared().join("data/rows")).expect("text"), "kept");
+        assert_eq!(fs::read_to_string(two.task("web").join("local/cache")).expect("text"), "kept too");
+        assert!(!two.task("web").join("secrets/key").exists());
+        one.destroy().and(two.destroy()).expect("destroyed");
+    }
+
+    #[test]
+    fn must_survive_a_link_in_the_place_of_the_data() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [one, two] = allocs(dir.path());
+        fs::remove_dir(one.shared().join("data")).expect("removed");
+        std::os::unix::fs::symlink("/etc", one.shared().join("data")).expect("a link");
+        HostDisk.take_over(&one, &two, &["web"]);
+        let data = two.shared().join("data").symlink_metadata().expect("metadata");
+        assert!(data.is_dir(), "a new allocation has its own empty directory");
+        one.destroy().and(two.destroy()).expect("destroyed");
+        assert!(Path::new("/etc/passwd").exists());
+    }
+}
