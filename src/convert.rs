@@ -27,7 +27,7 @@ pub(crate) fn uid(meta: &ObjectMeta) -> Uid {
     Uid::from(meta.uid.clone().unwrap_or_default())
 }
 
-fn created_at(meta: &ObjectMeta) -> Timestamp {
+pub(crate) fn created_at(meta: &ObjectMeta) -> Timestamp {
     meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
@@ -118,10 +118,12 @@ pub(crate) fn alloc(object: &Allocation) -> Alloc {
         resources: Arc::new(spec.resources.clone()),
         canary: spec.canary,
         deployment: named(&spec.deployment_name),
-        health: status
-            .health
-            .as_ref()
-            .map(|health| Health { is_healthy: health.healthy, deployment: named(&health.deployment_name) }),
+        health: status.health.as_ref().map(|health| Health {
+            is_healthy: health.healthy,
+            deployment: named(&health.deployment_name),
+            at: health.timestamp,
+        }),
+        health_index: version_of(meta),
         states: status.alloc_states.iter().map(|entry| (entry.value, entry.time)).collect(),
         best_score: spec.metrics.as_ref().and_then(|metrics| Some(metrics.score_meta_data.first()?.norm_score)),
         task_starts: task_starts(&status),
@@ -157,9 +159,16 @@ pub(crate) fn deployment(object: &Deployment) -> model::Deployment {
         job_uid: Uid::from(object.spec.job_uid.clone()),
         job_version: object.spec.job_version,
         phase: status.phase,
+        eval_priority: object.spec.eval_priority,
+        judgements: drover_core::deployment::judgements(&object.spec, &status),
         groups: status.groups,
         created_at: created_at(meta),
     }
+}
+
+/// The resourceVersion of an object as a number: one etcd orders the writes of all kinds by it; 0 where there is none.
+pub(crate) fn version_of(meta: &ObjectMeta) -> u64 {
+    meta.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 /// The id by which groups name a volume, in its namespace.

@@ -1,4 +1,4 @@
-//! Who holds which ports, cores and how much memory on this node: the last word on overcommitment.
+//! Who holds which ports, cores, devices and how much memory on this node: the last word on overcommitment.
 //!
 //! Two leaders may place more on a node than it has. What is held here ends it: an allocation waits for a holder that is
 //! stopping, and else fails with the holder's name, to be placed elsewhere.
@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_api::Allocation;
+use drover_api::allocation::AllocatedDevice;
 use drover_api::group::Group;
 
 use super::watch;
@@ -16,6 +17,8 @@ use super::watch;
 pub(crate) struct Need {
     ports: BTreeSet<(String, i64)>,
     cores: BTreeSet<i64>,
+    /// By vendor, type, name and id.
+    devices: BTreeSet<[String; 4]>,
     memory_mb: i64,
 }
 
@@ -34,6 +37,7 @@ impl Need {
         Self {
             ports: alone.map(|port| (port.host_ip.clone(), port.value)).collect(),
             cores: resources.tasks.values().flat_map(|task| task.cores.iter().copied()).collect(),
+            devices: resources.tasks.values().flat_map(|task| &task.devices).flat_map(instances).collect(),
             memory_mb: resources.tasks.values().map(|task| task.memory_mb).sum(),
         }
     }
@@ -125,7 +129,18 @@ fn overlap(need: &Need, held: &Need) -> Option<String> {
     if let Some((ip, port)) = need.ports.intersection(&held.ports).next() {
         return Some(format!("port {port} of {ip}"));
     }
-    need.cores.intersection(&held.cores).next().map(|core| format!("core {core}"))
+    if let Some(core) = need.cores.intersection(&held.cores).next() {
+        return Some(format!("core {core}"));
+    }
+    need.devices
+        .intersection(&held.devices)
+        .next()
+        .map(|[vendor, r#type, name, id]| format!("device {id} of {vendor}/{type}/{name}"))
+}
+
+fn instances(device: &AllocatedDevice) -> impl Iterator<Item = [String; 4]> {
+    let AllocatedDevice { vendor, r#type, name, ids } = device;
+    ids.iter().map(|id| [vendor.clone(), r#type.clone(), name.clone(), id.clone()])
 }
 
 #[cfg(test)]
@@ -157,6 +172,18 @@ mod tests {
         admission.release("a");
         assert_eq!(changes.changed().now_or_never(), Some(Ok(())));
         admission.claim("b", "web-1", port(80)).expect("free again");
+    }
+
+    #[test]
+    fn cores_and_devices_are_one_allocations_alone() {
+        let admission = Admission::new(1000);
+        let device = |id: &str| ["acme", "tpu", "t1", id].map(str::to_owned);
+        let need = |core, id| Need { cores: [core].into(), devices: [device(id)].into(), ..Need::default() };
+        admission.claim("a", "web-0", need(1, "x")).expect("free");
+        let what = |need| admission.claim("b", "web-1", need).expect_err("held").what;
+        assert_eq!(what(need(1, "y")), "core 1");
+        assert_eq!(what(need(2, "x")), "device x of acme/tpu/t1");
+        admission.claim("b", "web-1", need(2, "y")).expect("free");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use drover_api::allocation::{ClientStatus, TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::job::JobType;
+use drover_api::task::Task;
 use drover_api::{Allocation, GoDuration, JobSpec, JobVersion, names};
 use drover_core::lifecycle::{CutOff, GarbageLimits, GarbageReason, cut_off, garbage_reason, oldest};
 use futures::future::BoxFuture;
@@ -25,7 +26,7 @@ use super::alloc_runner::{AllocPlan, PreviousEnd, Recovering, Runners, Wanted};
 use super::directory::{Directory, Listed};
 use super::dirs::AllocDir;
 use super::report::{self, Report};
-use super::state::{AllocRecord, Saved};
+use super::state::{AllocRecord, Pending, Saved, StateError};
 use super::sync::Reports;
 use super::task_runner::{RunnerEnv, TaskRecord};
 use super::watch;
@@ -68,6 +69,8 @@ struct Past {
     recovering: Option<Recovering>,
     /// The last heartbeat of that life.
     silent_since: Option<Timestamp>,
+    /// Its record under way to the disk, before which nothing of it is done.
+    kept: Option<Pending>,
 }
 
 /// Something whose job version is being read.
@@ -75,6 +78,13 @@ struct Past {
 struct Waiting {
     allocation: Arc<Allocation>,
     job: JobKey,
+}
+
+/// A runner that has ended.
+struct RunnerEnd {
+    uid: String,
+    /// Why it never began.
+    refused: Option<String>,
 }
 
 type Fetched = (JobKey, Result<JobSpec, String>);
@@ -99,8 +109,12 @@ pub(crate) struct Allocs<S, R> {
     /// Allocations that could not be added; they stay reported as failed.
     invalid: BTreeSet<String>,
     waiting: BTreeMap<String, Waiting>,
+    /// Held while the state of an earlier life is lost and what runs is learnt from the API server and the drivers.
+    rebuilding: Option<Recovering>,
     ends: Ends,
-    running: JoinSet<String>,
+    running: JoinSet<RunnerEnd>,
+    /// Changed records under way to the disk.
+    keeping: JoinSet<()>,
     fetches: JoinSet<Fetched>,
 }
 
@@ -143,14 +157,18 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             runners: BTreeMap::new(),
             invalid: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            rebuilding: None,
             ends: Ends::default(),
             running: JoinSet::new(),
+            keeping: JoinSet::new(),
             fetches: JoinSet::new(),
         }
     }
 
-    /// Takes up what an earlier life of the agent left. Whoever finds a task again holds `recovering` until then.
-    pub(crate) async fn restore(&mut self, mut saved: Saved, recovering: Recovering) {
+    /// Takes up what an earlier life of the agent left. Whoever finds a task again holds `recovering` until then. When state was
+    /// lost, the first list of allocations brings what is missing.
+    pub(crate) async fn restore(&mut self, mut saved: Saved, recovering: Recovering, is_lost: bool) {
+        self.rebuilding = is_lost.then(|| recovering.clone());
         // The watcher of this life has heard nothing yet; what the last one heard decides what is resumed.
         self.jobs = std::mem::take(&mut saved.jobs).into_iter().map(|(key, job)| (key, Arc::new(job))).collect();
         for (uid, record) in saved.allocs {
@@ -161,7 +179,8 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                 continue;
             }
             self.reports.restore(&uid, &record);
-            let past = Past { tasks, recovering: Some(recovering.clone()), silent_since: saved.last_heartbeat };
+            let silent_since = saved.last_heartbeat;
+            let past = Past { tasks, recovering: Some(recovering.clone()), silent_since, kept: None };
             self.restore_one(&uid, record, past);
         }
         let used: BTreeSet<JobKey> = self.runners.values().map(|runner| runner.job.clone()).collect();
@@ -197,6 +216,11 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                 biased;
                 () = shutdown.cancelled() => break,
                 Some(ended) = self.running.join_next() => self.note_runner_end(ended),
+                Some(kept) = self.keeping.join_next() => {
+                    if let Err(error) = kept {
+                        tracing::error!(error = %error, "keeping an allocation broke off");
+                    }
+                }
                 Ok(()) = last_ok.changed() => {
                     last_ok.mark_unchanged();
                     self.keep_heartbeat().await;
@@ -215,6 +239,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         while let Some(ended) = self.running.join_next().await {
             self.note_runner_end(ended);
         }
+        while self.keeping.join_next().await.is_some() {}
     }
 
     async fn take_change(&mut self, change: Change<Allocation>, listed: &mut BTreeSet<String>) {
@@ -231,6 +256,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                     self.remove(&uid).await;
                 }
                 self.contacted.send_if_modified(|open| !std::mem::replace(open, true));
+                self.end_rebuilding();
                 self.collect();
             }
             Change::Gone(allocation) => {
@@ -261,7 +287,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             let is_changed = update(runner, &allocation);
             // Only what the controller changed is worth a write: a status of our own is kept when it is accepted.
             if is_changed {
-                self.keep(uid).await;
+                self.keep_change(uid).await;
                 self.follow_version(uid, &allocation);
             }
         } else if let Some(waiting) = self.waiting.get_mut(uid) {
@@ -375,12 +401,47 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                 Err(reason) => self.refuse(&uid, &allocation, reason),
             }
         }
+        self.end_rebuilding();
+    }
+
+    /// Everything that an earlier life may have started has a runner, once all of the first list was taken up.
+    fn end_rebuilding(&mut self) {
+        if *self.contacted.borrow() && self.waiting.is_empty() && self.rebuilding.take().is_some() {
+            tracing::info!(allocations = self.runners.len(), "allocations are known again");
+        }
     }
 
     /// What is to be run is on disk before anything of it is done.
     async fn begin(&mut self, uid: &str, allocation: Arc<Allocation>, job: &Arc<JobSpec>) {
-        self.keep(uid).await;
-        self.start_runner(uid, &allocation, job, Past::default());
+        let past = self.lost_past(uid, &allocation, job);
+        match self.keep(uid).await {
+            Ok(kept) => self.start_runner(uid, &allocation, job, Past { kept, ..past }),
+            // What runs already is better off with a runner.
+            Err(_) if !past.tasks.is_empty() => self.start_runner(uid, &allocation, job, past),
+            Err(error) => self.refuse(uid, &allocation, &error.to_string()),
+        }
+    }
+
+    /// What the status says of a life whose records are lost. Its processes are looked for by the names of its tasks.
+    fn lost_past(&self, uid: &str, allocation: &Arc<Allocation>, job: &Arc<JobSpec>) -> Past {
+        let (Some(recovering), Some(status)) = (&self.rebuilding, &allocation.status) else { return Past::default() };
+        let has_begun = !status.task_states.is_empty() || self.env.disk.has(&AllocDir::new(&self.env.alloc_dir, uid));
+        let group = job.groups.iter().find(|group| group.name == allocation.spec.group);
+        let Some(group) = group.filter(|_| has_begun) else { return Past::default() };
+        let record = |task: &Task| {
+            let state = status.task_states.get(&task.name).cloned().unwrap_or_default();
+            let starting = (state.state != TaskRunState::Dead).then(|| format!("{uid}/{}/", task.name));
+            (task.name.clone(), TaskRecord { state, starting, ..TaskRecord::default() })
+        };
+        let acknowledged = report::of_status(allocation.metadata.generation.unwrap_or_default(), status, job.r#type);
+        let known = AllocRecord { allocation: (**allocation).clone(), acknowledged: Some(acknowledged) };
+        self.reports.restore(uid, &known);
+        tracing::warn!(allocation = uid, "its records are lost: its status and its processes say how it fares");
+        Past {
+            tasks: group.tasks.iter().map(record).collect(),
+            recovering: Some(recovering.clone()),
+            ..Past::default()
+        }
     }
 
     fn start_runner(&mut self, uid: &str, allocation: &Arc<Allocation>, job: &Arc<JobSpec>, past: Past) {
@@ -438,10 +499,20 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             restored: past.tasks,
             recovering: past.recovering,
         });
-        let id = uid.to_owned();
+        let (uid_of_runner, kept) = (uid.to_owned(), past.kept);
         self.running.spawn(async move {
-            runner.await;
-            id
+            let kept = match kept {
+                Some(pending) => pending.wait().await,
+                None => Ok(()),
+            };
+            let refused = match kept {
+                Ok(()) => {
+                    runner.await;
+                    None
+                }
+                Err(error) => Some(error.to_string()),
+            };
+            RunnerEnd { uid: uid_of_runner, refused }
         });
         let runner = Runner { wanted: wanted_sender, key, job: job_key(allocation), awaits: None, stop_after };
         self.runners.insert(uid.to_owned(), runner);
@@ -504,12 +575,17 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         }
     }
 
-    fn note_runner_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
+    fn note_runner_end(&mut self, ended: Result<RunnerEnd, tokio::task::JoinError>) {
         match ended {
-            Ok(uid) => {
+            Ok(RunnerEnd { uid, refused }) => {
                 self.directory.leave(&uid);
-                if let Some(runner) = self.runners.remove(&uid) {
+                let runner = self.runners.remove(&uid);
+                if let Some(runner) = &runner {
                     self.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&runner.key);
+                }
+                if let (Some(reason), Some(runner)) = (refused, runner) {
+                    let allocation = Arc::clone(&runner.wanted.borrow().allocation);
+                    self.refuse(&uid, &allocation, &reason);
                 }
             }
             Err(error) => tracing::error!(error = %error, "an allocation's runner broke off"),
@@ -577,11 +653,27 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         }
     }
 
-    async fn keep(&self, uid: &str) {
-        let Some(record) = self.reports.record(uid) else { return };
-        if let Err(error) = self.env.state.put_alloc(uid, &record).await {
-            tracing::error!(error = %error, allocation = uid, "allocation is not kept");
+    /// Hands the record over to the state file; many share a write to the disk.
+    async fn keep(&self, uid: &str) -> Result<Option<Pending>, StateError> {
+        match self.reports.record(uid) {
+            Some(record) => self.env.state.put_alloc_soon(uid, &record).await.map(Some),
+            None => Ok(None),
         }
+    }
+
+    async fn keep_change(&mut self, uid: &str) {
+        let uid = uid.to_owned();
+        let kept = self.keep(&uid).await;
+        self.keeping.spawn(async move {
+            let kept = match kept {
+                Ok(Some(pending)) => pending.wait().await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = kept {
+                tracing::error!(error = %error, allocation = uid, "allocation is not kept");
+            }
+        });
     }
 
     async fn forget_record(&self, uid: &str) {

@@ -1,4 +1,4 @@
-//! Kubernetes Events of the agent about its allocations: failures, restarts, first starts.
+//! Kubernetes Events of the agent about its allocations and its node: failures, restarts, first starts.
 //!
 //! Emitting never waits: the queues are bounded, and what does not fit is counted and dropped, for an Event is only a courtesy.
 //! For the same reason Events are paced: two hundred tasks that start together need the API server for their status first.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use drover_api::Allocation;
+use drover_api::{Allocation, ClientNode, ClientNodeSpec};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -32,6 +32,10 @@ pub(crate) enum Reason {
     TaskFailed,
     RestartDelayed,
     DriverError,
+    /// About the node: a driver is not well.
+    DriverUnhealthy,
+    /// About the node: what the agent knew of its tasks is lost.
+    StateDamaged,
 }
 
 impl Reason {
@@ -41,13 +45,19 @@ impl Reason {
             Self::TaskFailed => "TaskFailed",
             Self::RestartDelayed => "RestartDelayed",
             Self::DriverError => "DriverError",
+            Self::DriverUnhealthy => "DriverUnhealthy",
+            Self::StateDamaged => "StateDamaged",
         }
     }
 
     fn severity(self) -> Severity {
         match self {
             Self::TaskStarted => Severity::Normal,
-            Self::TaskFailed | Self::RestartDelayed | Self::DriverError => Severity::Warning,
+            Self::TaskFailed
+            | Self::RestartDelayed
+            | Self::DriverError
+            | Self::DriverUnhealthy
+            | Self::StateDamaged => Severity::Warning,
         }
     }
 
@@ -57,13 +67,21 @@ impl Reason {
             Self::TaskFailed => "Stop",
             Self::RestartDelayed => "Restart",
             Self::DriverError => "Launch",
+            Self::DriverUnhealthy => "Fingerprint",
+            Self::StateDamaged => "Restore",
         }
     }
 }
 
 #[derive(Debug)]
+enum About {
+    Allocation(Arc<Allocation>),
+    Node(Box<ClientNode>),
+}
+
+#[derive(Debug)]
 struct Note {
-    about: Arc<Allocation>,
+    about: About,
     reason: Reason,
     text: String,
     at: Timestamp,
@@ -113,7 +131,18 @@ impl EventSink {
 
     /// Leaves an Event about an allocation.
     pub(crate) fn emit(&self, about: &Arc<Allocation>, reason: Reason, text: impl Into<String>) {
-        let note = Note { about: Arc::clone(about), reason, text: text.into(), at: self.clock.now() };
+        self.leave(About::Allocation(Arc::clone(about)), reason, text.into());
+    }
+
+    /// Leaves an Event about this machine's node.
+    pub(crate) fn emit_of_node(&self, name: &str, uid: Option<&str>, reason: Reason, text: impl Into<String>) {
+        let mut node = ClientNode::new(name, ClientNodeSpec::default());
+        node.metadata.uid = uid.map(str::to_owned);
+        self.leave(About::Node(Box::new(node)), reason, text.into());
+    }
+
+    fn leave(&self, about: About, reason: Reason, text: String) {
+        let note = Note { about, reason, text, at: self.clock.now() };
         let queue = match reason.severity() {
             Severity::Warning => &self.warnings,
             Severity::Normal => &self.routine,
@@ -133,7 +162,10 @@ async fn write<S: Store>(store: &S, instance: &str, random: &Random, note: Note)
         note: note.text,
         occasion: &random.tag(),
     };
-    let event = events::event(&*note.about, "agent", instance, &happening, note.at);
+    let event = match &note.about {
+        About::Allocation(about) => events::event(&**about, "agent", instance, &happening, note.at),
+        About::Node(about) => events::event(&**about, "agent", instance, &happening, note.at),
+    };
     if let Err(error) = store.create(&event).await {
         tracing::debug!(error = %error, "an event was not written");
     }

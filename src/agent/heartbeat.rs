@@ -83,15 +83,20 @@ impl<S: Store> Heartbeat<S> {
         if known.is_none() {
             *known = self.store.get(&key).await?;
         }
-        let renewed = if let Some(mut lease) = known.take() {
+        if let Some(mut lease) = known.take() {
             lease.metadata.managed_fields = None;
             lease.spec = Some(self.spec(lease.spec.take().and_then(|spec| spec.acquire_time), now, ttl));
-            self.store.replace(&lease).await?
-        } else {
-            let metadata = ObjectMeta { name: Some(key.name), namespace: key.namespace, ..ObjectMeta::default() };
-            self.store.create(&Lease { metadata, spec: Some(self.spec(None, now, ttl)) }).await?
-        };
-        *known = Some(renewed);
+            match self.store.replace(&lease).await {
+                // Somebody took it away: a node that beats has one.
+                Err(StoreError::NotFound(_)) => {}
+                result => {
+                    *known = Some(result?);
+                    return Ok(());
+                }
+            }
+        }
+        let metadata = ObjectMeta { name: Some(key.name), namespace: key.namespace, ..ObjectMeta::default() };
+        *known = Some(self.store.create(&Lease { metadata, spec: Some(self.spec(None, now, ttl)) }).await?);
         Ok(())
     }
 

@@ -11,12 +11,14 @@
 mod admission;
 mod alloc_runner;
 mod allocs;
+mod devices;
 mod directory;
 mod dirs;
 mod disk;
 mod drivers;
 mod environment;
 mod events;
+mod facts;
 mod fingerprint;
 mod heartbeat;
 pub mod local;

@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::client_node::{Eligibility, Fingerprint, NodePhase};
+use drover_api::client_node::{DriverInfo, Eligibility, Fingerprint, NodePhase};
 use drover_api::{ClientNode, ClientNodeSpec, field_manager};
 use futures::StreamExt;
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 use super::environment::NodeFacts;
+use super::events::{EventSink, Reason};
+use super::facts::effective_meta;
 use super::random::Random;
 use super::watch;
 use crate::config::agent::AgentConfig;
@@ -20,6 +23,18 @@ use crate::store::{Change, Key, Ownership, Part, Precondition, Selection, Store,
 /// The pauses after a registration that failed: without an answer, and with a refusal.
 const RETRY_UNREACHABLE: Duration = Duration::from_secs(1);
 const RETRY_REFUSED: Duration = Duration::from_secs(15);
+
+/// The pause before changed facts are written, doubled at random: what changes meanwhile goes along.
+const GATHER_CHANGES: Duration = Duration::from_secs(5);
+
+/// What people are told of a node by its agent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NodeNews {
+    /// A driver's health or description has changed.
+    Driver(String, DriverInfo),
+    /// The records of what ran are lost, and why.
+    StateLost(String),
+}
 
 /// What the agent's parts need to know of their node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +64,10 @@ pub(crate) struct Node<S> {
     pub(crate) random: Random,
     pub(crate) name: String,
     pub(crate) config: Arc<AgentConfig>,
-    pub(crate) fingerprint: Fingerprint,
+    /// What the machine is and has, as it changes.
+    pub(crate) fingerprint: watch::Receiver<Fingerprint>,
+    pub(crate) news: mpsc::Receiver<NodeNews>,
+    pub(crate) events: EventSink,
     pub(crate) view: watch::Sender<NodeView>,
     /// Asks for a heartbeat at once.
     pub(crate) heartbeat: Arc<Notify>,
@@ -66,38 +84,71 @@ impl<S: Store> Node<S> {
             class: config.node_class.clone(),
             pool: config.node_pool.clone(),
             attributes: fingerprint.attributes.clone(),
-            meta: fingerprint.meta.static_meta.clone(),
+            meta: effective_meta(&fingerprint.meta.static_meta, &fingerprint.meta.dynamic),
         };
         NodeView { uid: None, phase: NodePhase::Initializing, facts: Arc::new(facts) }
     }
 
     /// Registers, and then follows the node for ever.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
+        let mut facts = self.fingerprint.clone();
+        facts.mark_unchanged();
         self.register().await;
         let fields = Some(format!("metadata.name={}", self.name));
         let mut changes = self.store.watch::<ClientNode>(Selection { namespace: None, fields });
-        let (mut is_listed, mut was_interrupted) = (false, false);
-        while let Some(change) = changes.next().await {
-            match change {
-                Change::Restarted => is_listed = false,
-                Change::Present(node) => {
-                    is_listed = true;
-                    self.observe(&node);
+        let mut seen = Seen::default();
+        let mut write_at: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                biased;
+                Ok(()) = facts.changed() => {
+                    write_at.get_or_insert_with(|| Instant::now() + self.random.jitter(GATHER_CHANGES));
                 }
-                Change::Gone(_) => self.register().await,
-                Change::InSync if !is_listed => self.register().await,
-                // The API server is back: whoever waits to try again need not.
-                Change::InSync if std::mem::take(&mut was_interrupted) => self.reachable.notify_waiters(),
-                Change::InSync => {}
-                Change::Malformed(key, reason) => {
-                    tracing::warn!(node = %key, reason, "this node's object cannot be read");
+                () = sleep_until(write_at) => {
+                    write_at = None;
+                    self.register().await;
                 }
-                Change::Interrupted(reason) => {
-                    was_interrupted = true;
-                    tracing::debug!(reason, "watch of this node is interrupted");
-                }
+                Some(news) = self.news.recv() => self.tell(news),
+                Some(change) = changes.next() => self.follow(change, &mut seen).await,
             }
         }
+    }
+
+    async fn follow(&self, change: Change<ClientNode>, seen: &mut Seen) {
+        match change {
+            Change::Restarted => seen.is_listed = false,
+            Change::Present(node) => {
+                seen.is_listed = true;
+                self.observe(&node);
+            }
+            Change::Gone(_) => self.register().await,
+            Change::InSync if !seen.is_listed => self.register().await,
+            // The API server is back: whoever waits to try again need not.
+            Change::InSync if std::mem::take(&mut seen.was_interrupted) => self.reachable.notify_waiters(),
+            Change::InSync => {}
+            Change::Malformed(key, reason) => {
+                tracing::warn!(node = %key, reason, "this node's object cannot be read");
+            }
+            Change::Interrupted(reason) => {
+                seen.was_interrupted = true;
+                tracing::debug!(reason, "watch of this node is interrupted");
+            }
+        }
+    }
+
+    fn tell(&self, news: NodeNews) {
+        let uid = self.view.borrow().uid.clone();
+        let (reason, text) = match news {
+            NodeNews::Driver(name, info) if !info.healthy && !info.description.is_empty() => {
+                (Reason::DriverUnhealthy, format!("driver {name}: {}", info.description))
+            }
+            NodeNews::Driver(name, info) => {
+                tracing::info!(driver = name, healthy = info.healthy, "a driver's health has changed");
+                return;
+            }
+            NodeNews::StateLost(why) => (Reason::StateDamaged, why),
+        };
+        self.events.emit_of_node(&self.name, uid.as_deref(), reason, text);
     }
 
     /// Makes the object where there is none, writes the fingerprint, and beats at once. Tries until it works.
@@ -140,11 +191,11 @@ impl<S: Store> Node<S> {
                 result => result?,
             },
         };
-        let unchanged = node.status.as_ref().and_then(|status| status.fingerprint.as_ref()) == Some(&self.fingerprint);
-        if unchanged {
+        let found = self.fingerprint.borrow().clone();
+        if node.status.as_ref().and_then(|status| status.fingerprint.as_ref()) == Some(&found) {
             return Ok(node);
         }
-        let body = json!({ "status": { "fingerprint": self.fingerprint } });
+        let body = json!({ "status": { "fingerprint": found } });
         let precondition = Precondition::same_object(&node.metadata);
         self.store.apply(&key, Part::Status, field_manager::AGENT, Ownership::Force, &precondition, body).await
     }
@@ -164,14 +215,15 @@ impl<S: Store> Node<S> {
 
     fn observe(&self, node: &ClientNode) {
         let status = node.status.clone().unwrap_or_default();
-        let mut meta = self.fingerprint.meta.static_meta.clone();
+        let found = self.fingerprint.borrow();
+        let mut meta = effective_meta(&found.meta.static_meta, &found.meta.dynamic);
         meta.extend(node.spec.meta.clone());
         let facts = NodeFacts {
             name: self.name.clone(),
             datacenter: node.spec.datacenter.clone(),
             class: node.spec.node_class.clone(),
             pool: node.spec.node_pool.clone(),
-            attributes: self.fingerprint.attributes.clone(),
+            attributes: found.attributes.clone(),
             meta,
         };
         let view = NodeView { uid: node.metadata.uid.clone(), phase: status.phase, facts: Arc::new(facts) };
@@ -183,5 +235,19 @@ impl<S: Store> Node<S> {
             *known = view;
             is_new
         });
+    }
+}
+
+/// What the watch has shown of the node.
+#[derive(Debug, Default)]
+struct Seen {
+    is_listed: bool,
+    was_interrupted: bool,
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::Allocation;
 use drover_api::allocation::{
     AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, ClientStatus,
     DesiredStatus, Health, TaskState,
 };
 use drover_api::condition::{self, ConditionStatus, Wanted};
+use drover_api::job::JobType;
+use drover_api::{Allocation, AllocationStatus};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,6 +33,20 @@ pub(crate) struct Report {
     pub(crate) health_matters: bool,
     /// Whether its tasks are being ended.
     pub(crate) stopping: bool,
+}
+
+/// The report that the API server has accepted last, as far as the status tells.
+pub(crate) fn of_status(generation: i64, status: &AllocationStatus, job: JobType) -> Report {
+    Report {
+        generation,
+        client_status: status.client_status,
+        description: status.client_description.clone(),
+        task_states: status.task_states.clone(),
+        health: status.health.clone(),
+        ended_at: status.ended_at,
+        health_matters: matches!(job, JobType::Service | JobType::System),
+        stopping: false,
+    }
 }
 
 /// How soon a report has to leave.

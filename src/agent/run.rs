@@ -13,17 +13,21 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::alloc_runner::TaskRunners;
+use super::devices::{Devices, FileDevices};
 use super::directory::Directory;
 use super::disk::HostDisk;
 use super::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings};
 use super::environment;
+use super::facts::{Keeper, Manager, MetaHandle, watch_drivers};
 use super::fingerprint;
 use super::local::Server;
+use super::node::NodeNews;
 use super::random::Random;
 use super::run_node::{NodeParts, run_node, until};
-use super::state::{Saved, StateStore};
+use super::state::{Flaws, Saved, StateStore};
 use super::sync::Reports;
-use crate::clock::{SharedClock, SystemClock};
+use super::watch;
+use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::config::agent::AgentConfig;
 use crate::shutdown;
 use crate::store::{KubeStore, Store};
@@ -32,6 +36,10 @@ use crate::supervisor::client::Client as Supervisor;
 
 /// How long one request to the API server may take: shorter than any Lease.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the first facts of plugins are waited for.
+const FIRST_FACTS: Duration = Duration::from_secs(55);
+/// What people are told of the node and waits for the API server.
+const NEWS: usize = 64;
 /// Worker threads: the agent waits far more than it computes.
 const WORKERS: usize = 2;
 
@@ -43,7 +51,8 @@ pub fn run(config: &Path, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     let config = AgentConfig::load(config)?;
     make_dirs(&config)?;
     let state_path = config.state_dir.join("agent.redb");
-    let (state, saved, state_thread) = StateStore::open(&state_path)?;
+    let opened = StateStore::open(&state_path, SystemClock.now())?;
+    let (state_thread, state) = (opened.thread, (opened.store, opened.saved, opened.flaws));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
@@ -52,7 +61,7 @@ pub fn run(config: &Path, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     let result = runtime.block_on(async {
         let client = crate::connect::client(kubeconfig).await?;
         let store = KubeStore::new(client, REQUEST_TIMEOUT);
-        Box::pin(serve(store, config, state, saved)).await
+        Box::pin(serve(store, config, state)).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     if state_thread.join().is_err() {
@@ -86,7 +95,11 @@ fn make_gateway_secret(state_dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved: Saved) -> anyhow::Result<()> {
+async fn serve<S: Store>(
+    store: S,
+    config: AgentConfig,
+    (state, saved, flaws): (StateStore, Saved, watch::Receiver<Flaws>),
+) -> anyhow::Result<()> {
     let config = Arc::new(config);
     let clock: SharedClock = Arc::new(SystemClock);
     let stop = CancellationToken::new();
@@ -97,29 +110,46 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
 
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let drivers = drivers(&config, &supervisor);
-    let fingerprint = fingerprint::detect(&config, &drivers)?;
+    let (news, told) = mpsc::channel(NEWS);
+    if let Some(reason) = &flaws.borrow().lost {
+        news.try_send(NodeNews::StateLost(reason.clone())).context("telling of the lost state")?;
+    }
+    let is_state_lost = flaws.borrow().lost.is_some();
+    let (keeper, facts) =
+        Keeper::new(fingerprint::detect(&config, &drivers)?, [Manager::Devices, Manager::Drivers], news);
+    let meta = MetaHandle::new(config.meta.clone(), saved.dynamic_meta.clone(), state.clone(), facts.facts.clone());
+    loops.spawn(until(stop.clone(), keeper.run()));
+    meta.announce().await;
+    let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
+    loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
+    loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
+    wait_for_facts(facts.gathered).await;
     let (directory, reports) = (Directory::default(), Reports::default());
     let server = Server {
         directory: directory.clone(),
         reports: reports.clone(),
         clock: Arc::clone(&clock),
+        meta,
         stop: stop.clone(),
     };
     loops.spawn(server.run(config.state_dir.clone()));
     let (recovering, recovered) = mpsc::channel(1);
-    loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered)));
+    loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered, state.clone(), is_state_lost)));
     run_node(NodeParts {
         store,
         runners: TaskRunners,
         name: node_name(&config),
         config,
-        fingerprint,
+        fingerprint: facts.print,
+        news: told,
         drivers,
+        devices,
         disk: Arc::new(HostDisk),
         clock,
         random: Random::new(),
         state,
         saved,
+        is_state_lost,
         reports,
         directory,
         recovering,
@@ -132,6 +162,13 @@ async fn serve<S: Store>(store: S, config: AgentConfig, state: StateStore, saved
     while services.join_next().await.is_some() {}
     tracing::info!("agent has ended; its tasks go on");
     Ok(())
+}
+
+/// Plugins that are slow do not hold the node up for ever.
+async fn wait_for_facts(mut gathered: watch::Receiver<bool>) {
+    if tokio::time::timeout(FIRST_FACTS, gathered.wait_for(|done| *done)).await.is_err() {
+        tracing::warn!("the first facts were not gathered in time");
+    }
 }
 
 fn supervisor(config: &AgentConfig, stop: &CancellationToken, services: &mut JoinSet<()>) -> Supervisor {
@@ -174,14 +211,25 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
 }
 
 /// Ends tasks of which the state file knows nothing: the agent died between their start and their record.
-async fn end_strangers(supervisor: Supervisor, mut recovered: mpsc::Receiver<Infallible>) {
+async fn end_strangers(
+    supervisor: Supervisor,
+    mut recovered: mpsc::Receiver<Infallible>,
+    state: StateStore,
+    is_state_lost: bool,
+) {
     // Nothing is ever sent: the channel closes when every known task was found again or given up.
     recovered.recv().await;
     tracing::info!("every task was found again or given up");
     match supervisor.end_strangers().await {
         Ok(0) => {}
         Ok(n) => tracing::warn!(tasks = n, "tasks were ended of which the state file knows nothing"),
-        Err(error) => tracing::debug!(error = %error, "unknown tasks were not looked for"),
+        Err(error) => {
+            tracing::debug!(error = %error, "unknown tasks were not looked for");
+            return;
+        }
+    }
+    if is_state_lost && let Err(error) = state.note_rebuilt().await {
+        tracing::warn!(error = %error, "the next agent will look for its tasks once more");
     }
 }
 

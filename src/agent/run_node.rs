@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use drover_api::client_node::Fingerprint;
 use drover_core::lifecycle::GarbageLimits;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +17,13 @@ use tokio_util::sync::CancellationToken;
 use super::admission::Admission;
 use super::alloc_runner::{Recovering, Runners};
 use super::allocs::{Allocs, AllocsPlan};
+use super::devices::Devices;
 use super::directory::Directory;
 use super::disk::Disk;
 use super::drivers::Drivers;
 use super::events::EventSink;
 use super::heartbeat::{self, Heartbeat};
-use super::node::{Node, NodeView};
+use super::node::{Node, NodeNews, NodeView};
 use super::random::Random;
 use super::state::{Saved, StateStore};
 use super::sync::{Reports, Sync};
@@ -42,8 +43,11 @@ pub(crate) struct NodeParts<S, R> {
     /// The name of its ClientNode.
     pub(crate) name: String,
     /// What the machine is and has.
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) fingerprint: watch::Receiver<Fingerprint>,
+    /// What people are told of the node.
+    pub(crate) news: mpsc::Receiver<NodeNews>,
     pub(crate) drivers: Drivers,
+    pub(crate) devices: Devices,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) clock: SharedClock,
     pub(crate) random: Random,
@@ -51,6 +55,8 @@ pub(crate) struct NodeParts<S, R> {
     pub(crate) state: StateStore,
     /// What an earlier life left there.
     pub(crate) saved: Saved,
+    /// That life's records, or some of them, are lost.
+    pub(crate) is_state_lost: bool,
     /// Where runners leave reports.
     pub(crate) reports: Reports,
     /// Who runs here, for requests of people.
@@ -86,21 +92,23 @@ impl Signals {
 }
 
 /// Runs the agent until it is stopped and all its runners have let go of their tasks.
-pub(crate) async fn run_node<S: Store, R: Runners>(parts: NodeParts<S, R>) {
-    let signals = Signals::new(Node::<S>::first_view(&parts.name, &parts.config, &parts.fingerprint));
+pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
+    let found = parts.fingerprint.borrow().clone();
+    let signals = Signals::new(Node::<S>::first_view(&parts.name, &parts.config, &found));
     let (mut loops, mut services) = (JoinSet::new(), JoinSet::new());
     // Runners end before what they use.
     let stop_services = CancellationToken::new();
     let (events, write_events) =
         EventSink::new(parts.store.clone(), parts.name.clone(), Arc::clone(&parts.clock), parts.random.clone());
     services.spawn(until(stop_services.clone(), write_events));
-    spawn_registration(&parts, &signals, &mut loops);
+    let news = std::mem::replace(&mut parts.news, mpsc::channel(1).1);
+    spawn_registration(&parts, &signals, (news, events.clone()), &mut loops);
     loops.spawn(until(parts.stop.clone(), sync(&parts, &signals).run()));
     let mut allocs = Allocs::new(AllocsPlan {
         store: parts.store,
         runners: parts.runners,
         reports: parts.reports,
-        admission: Admission::new(memory_for_allocations(&parts.fingerprint)),
+        admission: Admission::new(memory_for_allocations(&found)),
         node_name: parts.name,
         contacted: signals.contacted.clone(),
         shutdown: parts.stop,
@@ -110,6 +118,7 @@ pub(crate) async fn run_node<S: Store, R: Runners>(parts: NodeParts<S, R>) {
         env: Arc::new(RunnerEnv {
             state: parts.state,
             drivers: parts.drivers,
+            devices: parts.devices,
             clock: parts.clock,
             random: parts.random,
             events,
@@ -123,7 +132,7 @@ pub(crate) async fn run_node<S: Store, R: Runners>(parts: NodeParts<S, R>) {
             garbage: Arc::default(),
         }),
     });
-    allocs.restore(parts.saved, parts.recovering).await;
+    allocs.restore(parts.saved, parts.recovering, parts.is_state_lost).await;
     tracing::info!("agent is up");
     allocs.run().await;
     while loops.join_next().await.is_some() {}
@@ -146,7 +155,12 @@ fn sync<S: Store, R>(parts: &NodeParts<S, R>, signals: &Signals) -> Sync<S> {
 }
 
 /// The loops that keep the node's object and its Lease.
-fn spawn_registration<S: Store, R>(parts: &NodeParts<S, R>, signals: &Signals, loops: &mut JoinSet<()>) {
+fn spawn_registration<S: Store, R>(
+    parts: &NodeParts<S, R>,
+    signals: &Signals,
+    (news, events): (mpsc::Receiver<NodeNews>, EventSink),
+    loops: &mut JoinSet<()>,
+) {
     let ttl = watch::Sender::new(parts.config.heartbeat.ttl);
     let heartbeat = Heartbeat {
         store: parts.store.clone(),
@@ -168,6 +182,8 @@ fn spawn_registration<S: Store, R>(parts: &NodeParts<S, R>, signals: &Signals, l
         name: parts.name.clone(),
         config: Arc::clone(&parts.config),
         fingerprint: parts.fingerprint.clone(),
+        news,
+        events,
         view: signals.view.clone(),
         heartbeat: Arc::clone(&signals.heartbeat_wanted),
         reachable: Arc::clone(&signals.reachable),

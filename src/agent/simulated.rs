@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::alloc_runner::{AllocCommand, RestartScope, TaskRunners};
+use super::devices::Devices;
 use super::directory::Directory;
 use super::disk::MemoryDisk;
 use super::drivers::{Drivers, ExitResult, Mock, MockChange};
@@ -20,6 +21,7 @@ use super::run_node::{NodeParts, run_node};
 use super::state::MemoryState;
 use super::sync::Reports;
 use super::task_runner::CommandError;
+use super::watch;
 use crate::clock::SharedClock;
 use crate::config::agent::AgentConfig;
 use crate::store::Store;
@@ -141,13 +143,16 @@ impl Machine {
             runners: TaskRunners,
             name: life.config.node_name.clone().unwrap_or_default(),
             config: Arc::new(life.config),
-            fingerprint,
+            fingerprint: watch::Sender::new(fingerprint).subscribe(),
+            news: mpsc::channel(1).1,
             drivers,
+            devices: Devices::default(),
             disk: Arc::new(self.disk.clone()),
             clock: life.clock,
             random: Random::seeded(life.seed),
             state: self.state.store(),
             saved: self.state.saved(),
+            is_state_lost: false,
             reports: Reports::default(),
             directory,
             recovering,

@@ -10,18 +10,23 @@ use std::thread::JoinHandle;
 
 use drover_api::{Allocation, JobSpec};
 use jiff::Timestamp;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use serde::de::DeserializeOwned;
+use redb::{Database, TableDefinition};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
+use super::facts::MetaChanges;
 use super::report::Report;
 use super::task_runner::TaskRecord;
+use super::watch;
+
+mod file;
 
 const ALLOCS: TableDefinition<&str, &[u8]> = TableDefinition::new("allocs");
 const TASKS: TableDefinition<&str, &[u8]> = TableDefinition::new("tasks");
 const JOBS: TableDefinition<&str, &[u8]> = TableDefinition::new("jobs");
 const LAST_HEARTBEAT: &str = "lastHeartbeat";
+const DYNAMIC_META: &str = "dynamicMeta";
+const REBUILDING: &str = "rebuilding";
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
 /// The layout of the records; a file of a newer layout is refused.
@@ -33,10 +38,7 @@ const QUEUE: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {
     /// It cannot be opened or read.
-    #[error(
-        "state file {path} cannot be used: {reason}. If it is damaged, stop this node's tasks and move the file away: \
-         the agent then starts with an empty state"
-    )]
+    #[error("state file {path} cannot be used: {reason}")]
     Unusable {
         /// The file.
         path: PathBuf,
@@ -78,6 +80,10 @@ pub(crate) struct Saved {
     pub(crate) jobs: BTreeMap<String, JobSpec>,
     /// The last heartbeat that was accepted, as far as it was worth keeping.
     pub(crate) last_heartbeat: Option<Timestamp>,
+    /// Node metadata that was set at run time; none hides a configured key.
+    pub(crate) dynamic_meta: MetaChanges,
+    /// An earlier life lost its state and ended before it knew all of its tasks again.
+    pub(crate) is_rebuilding: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -138,20 +144,70 @@ impl MemoryState {
     }
 }
 
+/// What is wrong with the state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flaws {
+    /// The file was damaged and nothing of it is used: what ran is known to the API server and the supervisor alone.
+    pub(crate) lost: Option<String>,
+    /// It cannot be written: nothing new may be started.
+    pub(crate) unwritable: Option<String>,
+}
+
+/// The state at the agent's start.
+pub(crate) struct Opened {
+    pub(crate) store: StateStore,
+    pub(crate) saved: Saved,
+    /// What was found wrong with it. Whether it can be written is told on.
+    pub(crate) flaws: watch::Receiver<Flaws>,
+    /// Ends when the last handle is dropped; the caller joins it.
+    pub(crate) thread: JoinHandle<()>,
+}
+
 impl StateStore {
-    /// Opens or makes the file and reads all of it. The thread ends when the last handle is dropped; the caller joins it.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Saved, JoinHandle<()>), StateError> {
+    /// Opens or makes the file and reads all of it. A damaged file is set aside under a name with the time, and one that cannot be
+    /// written is read all the same.
+    ///
+    /// # Errors
+    /// When another agent has it open, or a newer build wrote it.
+    pub(crate) fn open(path: &Path, now: Timestamp) -> Result<Opened, StateError> {
         let unusable = |reason: String| StateError::Unusable { path: path.to_owned(), reason };
-        let (database, saved) = open_and_read(path).map_err(unusable)?;
+        let (database, saved, flaws) = file::open(path, now).map_err(unusable)?;
+        let (flaws, told) = watch::channel(flaws);
         let (writes, queue) = mpsc::channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("state".to_owned())
             .spawn({
                 let path = path.to_owned();
-                move || write_all(&path, database, queue)
+                move || write_all(&path, database, queue, &flaws)
             })
             .map_err(|error| unusable(error.to_string()))?;
-        Ok((Self(Backing::File(FileState { path: path.to_owned(), writes })), saved, thread))
+        let store = Self(Backing::File(FileState { path: path.to_owned(), writes }));
+        Ok(Opened { store, saved, flaws: told, thread })
+    }
+
+    /// One that keeps nothing.
+    #[cfg(test)]
+    pub(crate) fn refusing() -> Self {
+        Self(Backing::File(FileState { path: PathBuf::from("/none"), writes: mpsc::channel(1).0 }))
+    }
+
+    /// All tasks that run are known again.
+    pub(crate) async fn note_rebuilt(&self) -> Result<(), StateError> {
+        match &self.0 {
+            Backing::File(file) => file.write(Change::Delete(Table::Meta, REBUILDING.to_owned())).await,
+            Backing::Memory(memory) => {
+                memory.lock().is_rebuilding = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes next to nothing, so that a file that could not be written is tried again.
+    pub(crate) async fn probe(&self) -> Result<(), StateError> {
+        match &self.0 {
+            Backing::File(file) => file.write(Change::Delete(Table::Meta, "probe".to_owned())).await,
+            Backing::Memory(_) => Ok(()),
+        }
     }
 
     /// Keeps an allocation.
@@ -162,6 +218,17 @@ impl StateStore {
                 memory.lock().allocs.insert(uid.to_owned(), record.clone());
                 Ok(())
             }
+        }
+    }
+
+    /// Keeps an allocation as well, but is ready as soon as that has its place among the writes: what it returns waits for the disk.
+    pub(crate) async fn put_alloc_soon(&self, uid: &str, record: &AllocRecord) -> Result<Pending, StateError> {
+        match &self.0 {
+            Backing::File(file) => {
+                let bytes = file.encode(record)?;
+                file.begin(Change::Put(Table::Allocs, uid.to_owned(), bytes)).await
+            }
+            Backing::Memory(_) => self.put_alloc(uid, record).await.map(|()| Pending(None)),
         }
     }
 
@@ -198,6 +265,17 @@ impl StateStore {
         }
     }
 
+    /// Keeps the node's metadata.
+    pub(crate) async fn put_meta(&self, meta: &MetaChanges) -> Result<(), StateError> {
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Meta, DYNAMIC_META.to_owned(), meta).await,
+            Backing::Memory(memory) => {
+                memory.lock().dynamic_meta.clone_from(meta);
+                Ok(())
+            }
+        }
+    }
+
     /// Forgets a version of a job.
     pub(crate) async fn delete_job(&self, key: &str) -> Result<(), StateError> {
         match &self.0 {
@@ -225,125 +303,56 @@ impl StateStore {
 
 impl FileState {
     async fn put<T: Serialize + Sync>(&self, table: Table, key: String, value: &T) -> Result<(), StateError> {
-        let bytes = serde_json::to_vec(value)
-            .map_err(|error| StateError::Write { path: self.path.clone(), reason: error.to_string() })?;
+        let bytes = self.encode(value)?;
         self.write(Change::Put(table, key, bytes)).await
     }
 
+    fn encode<T: Serialize>(&self, value: &T) -> Result<Vec<u8>, StateError> {
+        serde_json::to_vec(value)
+            .map_err(|error| StateError::Write { path: self.path.clone(), reason: error.to_string() })
+    }
+
     async fn write(&self, change: Change) -> Result<(), StateError> {
+        self.begin(change).await?.wait().await
+    }
+
+    async fn begin(&self, change: Change) -> Result<Pending, StateError> {
         let (done, result) = oneshot::channel();
         self.writes.send(Write { change, done }).await.map_err(|_| StateError::Closed)?;
-        result
-            .await
-            .map_err(|_| StateError::Closed)?
-            .map_err(|reason| StateError::Write { path: self.path.clone(), reason })
+        Ok(Pending(Some((self.path.clone(), result))))
     }
 }
 
-/// Opens the file, compares every page with its checksum, and reads all of it. What is damaged is refused as a whole: a record that
-/// was guessed could start or end a task.
-fn open_and_read(path: &Path) -> Result<(Database, Saved), String> {
-    // The database asserts what a damaged file breaks; that must not end the agent without a word.
-    let opened = std::panic::catch_unwind(|| {
-        let mut database = Database::create(path).map_err(|error| error.to_string())?;
-        match database.check_integrity() {
-            Ok(true) => {}
-            Ok(false) => {
-                tracing::warn!(path = %path.display(), "the last write to the state file was torn and is undone");
-            }
-            Err(error) => return Err(format!("it is damaged: {error}")),
-        }
-        let saved = read(&database)?;
-        Ok((database, saved))
-    });
-    opened.unwrap_or_else(|_| Err("it is damaged: its pages contradict each other".to_owned()))
-}
+/// A write that has its place among the others and is not on disk yet.
+#[derive(Debug)]
+pub(crate) struct Pending(Option<(PathBuf, oneshot::Receiver<Result<(), String>>)>);
 
-fn read(database: &Database) -> Result<Saved, String> {
-    check_layout(database)?;
-    let text = |error: redb::Error| error.to_string();
-    let transaction = database.begin_read().map_err(|error| text(error.into()))?;
-    let mut saved = Saved {
-        allocs: records(&transaction, ALLOCS)?,
-        jobs: records(&transaction, JOBS)?,
-        last_heartbeat: meta_record(&transaction, LAST_HEARTBEAT)?,
-        ..Saved::default()
-    };
-    for (key, record) in records::<TaskRecord>(&transaction, TASKS)? {
-        let Some((uid, task)) = key.split_once('/') else {
-            return Err(format!("task record {key:?} has no allocation"));
-        };
-        saved.tasks.entry(uid.to_owned()).or_default().insert(task.to_owned(), record);
-    }
-    Ok(saved)
-}
-
-/// Makes the tables of a new file and refuses a file of a newer build.
-fn check_layout(database: &Database) -> Result<(), String> {
-    let run = || -> Result<Option<u32>, redb::Error> {
-        let transaction = database.begin_write()?;
-        let found = {
-            let mut meta = transaction.open_table(META)?;
-            transaction.open_table(ALLOCS)?;
-            transaction.open_table(TASKS)?;
-            transaction.open_table(JOBS)?;
-            let found = meta.get("layout")?.and_then(|value| value.value().try_into().ok().map(u32::from_be_bytes));
-            if found.is_none() {
-                meta.insert("layout", LAYOUT.to_be_bytes().as_slice())?;
-            }
-            found
-        };
-        transaction.commit()?;
-        Ok(found)
-    };
-    match run().map_err(|error| error.to_string())? {
-        Some(found) if found > LAYOUT => {
-            Err(format!("its layout {found} is newer than {LAYOUT}, the newest of this build: use the newer droverd"))
-        }
-        Some(_) | None => Ok(()),
+impl Pending {
+    /// Waits until it is on disk.
+    pub(crate) async fn wait(self) -> Result<(), StateError> {
+        let Some((path, result)) = self.0 else { return Ok(()) };
+        result.await.map_err(|_| StateError::Closed)?.map_err(|reason| StateError::Write { path, reason })
     }
 }
 
-fn records<T: DeserializeOwned>(
-    transaction: &redb::ReadTransaction,
-    definition: TableDefinition<'_, &str, &[u8]>,
-) -> Result<BTreeMap<String, T>, String> {
-    let collect = || -> Result<Vec<(String, Vec<u8>)>, redb::Error> {
-        let table = transaction.open_table(definition)?;
-        let mut all = Vec::new();
-        for entry in table.iter()? {
-            let (key, value) = entry?;
-            all.push((key.value().to_owned(), value.value().to_vec()));
-        }
-        Ok(all)
-    };
-    collect()
-        .map_err(|error| error.to_string())?
-        .into_iter()
-        .map(|(key, value)| {
-            let record = serde_json::from_slice(&value).map_err(|error| format!("record {key:?}: {error}"))?;
-            Ok((key, record))
-        })
-        .collect()
-}
-
-fn meta_record<T: DeserializeOwned>(transaction: &redb::ReadTransaction, key: &str) -> Result<Option<T>, String> {
-    let bytes = || -> Result<Option<Vec<u8>>, redb::Error> {
-        let table = transaction.open_table(META)?;
-        Ok(table.get(key)?.map(|value| value.value().to_vec()))
-    };
-    let bytes = bytes().map_err(|error| error.to_string())?;
-    bytes.map(|bytes| serde_json::from_slice(&bytes).map_err(|error| format!("record {key:?}: {error}"))).transpose()
-}
-
-fn write_all(path: &Path, database: Database, mut queue: mpsc::Receiver<Write>) {
-    let mut database = Some(database);
+fn write_all(
+    path: &Path,
+    mut database: Option<Database>,
+    mut queue: mpsc::Receiver<Write>,
+    flaws: &watch::Sender<Flaws>,
+) {
     let mut batch = Vec::with_capacity(QUEUE);
     while queue.blocking_recv_many(&mut batch, QUEUE) > 0 {
         let result = commit_or_reopen(path, &mut database, &batch);
-        if let Err(reason) = &result {
+        let unwritable = result.as_ref().err().cloned();
+        if let Some(reason) = &unwritable {
             tracing::error!(reason, "state file cannot be written");
         }
+        flaws.send_if_modified(|known| {
+            let is_news = known.unwritable.is_some() != unwritable.is_some();
+            known.unwritable = unwritable;
+            is_news
+        });
         for write in batch.drain(..) {
             // A writer that was cancelled does not ask for the result.
             drop(write.done.send(result.clone()));
@@ -396,152 +405,4 @@ fn commit<'a>(database: &Database, changes: impl Iterator<Item = &'a Change>) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(name: &str) -> AllocRecord {
-        let mut allocation = Allocation::new(name, drover_api::AllocationSpec::default());
-        allocation.metadata.uid = Some(format!("uid-{name}"));
-        AllocRecord { allocation, acknowledged: None }
-    }
-
-    #[tokio::test]
-    async fn what_was_written_is_there_after_a_restart() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("state.redb");
-        let (store, saved, thread) = StateStore::open(&path).expect("opened");
-        assert!(saved.allocs.is_empty());
-        let (one, two) = (record("one"), record("two"));
-        let (first, second) = tokio::join!(store.put_alloc("uid-one", &one), store.put_alloc("uid-two", &two));
-        first.and(second).expect("written");
-        store.put_task("uid-one", "web", &TaskRecord::default()).await.expect("written");
-        store.put_task("uid-two", "web", &TaskRecord::default()).await.expect("written");
-        store.put_job("job/1", &JobSpec::default()).await.expect("written");
-        store.forget("uid-two").await.expect("written");
-        drop(store);
-        thread.join().expect("joined");
-        let (_store, saved, _thread) = StateStore::open(&path).expect("opened again");
-        assert_eq!(saved.allocs.keys().collect::<Vec<_>>(), ["uid-one"]);
-        assert_eq!(saved.tasks.keys().collect::<Vec<_>>(), ["uid-one"]);
-        assert_eq!(saved.jobs.keys().collect::<Vec<_>>(), ["job/1"]);
-    }
-
-    #[tokio::test]
-    async fn writing_goes_on_when_a_full_disk_has_room_again() {
-        if !rustix::process::geteuid().is_root() {
-            // Only root can make a small disk.
-            return;
-        }
-        let dir = tempfile::tempdir().expect("a directory");
-        let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, c"size=8m").expect("a small disk");
-        let (store, _, thread) = StateStore::open(&dir.path().join("state.redb")).expect("opened");
-        let ballast = dir.path().join("ballast");
-        drop(std::fs::write(&ballast, vec![0; 16 << 20]).expect_err("the disk is full"));
-        let big =
-            JobSpec { meta: (0..2000).map(|n| (format!("k{n}"), "x".repeat(2000))).collect(), ..JobSpec::default() };
-        let refused = store.put_job("job/big", &big).await.expect_err("no room").to_string();
-        assert!(refused.contains("state.redb"), "{refused}");
-        std::fs::remove_file(&ballast).expect("room");
-        store.put_job("job/1", &JobSpec::default()).await.expect("written again");
-        drop(store);
-        thread.join().expect("joined");
-        rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
-    }
-
-    fn opened(path: &Path) -> Result<Vec<String>, String> {
-        let (store, saved, thread) = StateStore::open(path).map_err(|error| error.to_string())?;
-        drop(store);
-        thread.join().expect("joined");
-        Ok(saved.allocs.values().map(|it| serde_json::to_string(&it.allocation).expect("text")).collect())
-    }
-
-    /// A file with one allocation, and the same file after a second one was written.
-    async fn before_and_after(path: &Path) -> [Vec<u8>; 2] {
-        let mut images = Vec::new();
-        for name in ["one", "two"] {
-            let (store, _, thread) = StateStore::open(path).expect("opened");
-            store.put_alloc(&format!("uid-{name}"), &record(name)).await.expect("written");
-            drop(store);
-            thread.join().expect("joined");
-            images.push(std::fs::read(path).expect("the file"));
-        }
-        images.try_into().expect("two")
-    }
-
-    #[tokio::test]
-    async fn a_write_that_was_torn_at_any_byte_is_there_or_not_or_the_file_is_refused() {
-        let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
-        let path = dir.path().join("state.redb");
-        let [before, after] = before_and_after(&path).await;
-        let wanted: Vec<Vec<String>> = [&before, &after]
-            .into_iter()
-            .map(|image| {
-                std::fs::write(&path, image).expect("written");
-                opened(&path).expect("whole")
-            })
-            .collect();
-        assert_eq!((wanted[0].len(), wanted[1].len()), (1, 2));
-        assert_eq!(before.len(), after.len());
-        // Only where both differ another byte makes another file.
-        let differ: Vec<usize> = (0..after.len()).filter(|n| before[*n] != after[*n]).collect();
-        assert!(differ.len() > 100);
-        std::panic::set_hook(Box::new(|_| {}));
-        for torn in differ {
-            let mut image = before.clone();
-            image[..torn].copy_from_slice(&after[..torn]);
-            std::fs::write(&path, &image).expect("written");
-            match opened(&path) {
-                Ok(found) => assert!(wanted.contains(&found), "torn at {torn}: {found:?}"),
-                Err(error) => assert!(error.contains("state.redb"), "torn at {torn}: {error}"),
-            }
-        }
-        drop(std::panic::take_hook());
-    }
-
-    #[tokio::test]
-    async fn a_flipped_bit_changes_nothing_or_the_file_is_refused() {
-        let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
-        let path = dir.path().join("state.redb");
-        let [_, whole] = before_and_after(&path).await;
-        let wanted = opened(&path).expect("whole");
-        std::panic::set_hook(Box::new(|_| {}));
-        let used: Vec<usize> = (0..whole.len()).filter(|n| whole[*n] != 0).collect();
-        // A prime step meets every kind of byte in every place of a record, in a fraction of the time.
-        for (n, at) in used.into_iter().step_by(13).enumerate() {
-            let mut image = whole.clone();
-            image[at] ^= 1 << (n % 8);
-            std::fs::write(&path, &image).expect("written");
-            match opened(&path) {
-                Ok(found) => assert_eq!(found, wanted, "flipped at {at}"),
-                Err(error) => assert!(error.contains("state.redb"), "flipped at {at}: {error}"),
-            }
-        }
-        drop(std::panic::take_hook());
-    }
-
-    #[tokio::test]
-    async fn a_file_that_cannot_be_written_is_named() {
-        if !rustix::process::geteuid().is_root() {
-            return;
-        }
-        let dir = tempfile::tempdir().expect("a directory");
-        let none = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", none, c"size=8m").expect("a disk");
-        let path = dir.path().join("state.redb");
-        let [_, _] = before_and_after(&path).await;
-        rustix::mount::mount_remount(dir.path(), rustix::mount::MountFlags::RDONLY, "").expect("read-only");
-        let error = opened(&path).expect_err("refused");
-        assert!(error.contains("state.redb") && error.contains("Read-only"), "{error}");
-        rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
-    }
-
-    #[test]
-    fn a_damaged_file_is_named_with_the_remedy() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("state.redb");
-        std::fs::write(&path, "this is no database at all, but some text").expect("written");
-        let error = StateStore::open(&path).map(|_| ()).expect_err("refused").to_string();
-        assert!(error.contains("state.redb") && error.contains("move the file away"), "{error}");
-    }
-}
+mod tests;

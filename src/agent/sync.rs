@@ -44,22 +44,23 @@ struct Entry {
     pending: Option<Report>,
     pending_since: Instant,
     last_send: Option<Instant>,
+    /// When what is pending has to leave: many look at it, few change it.
+    due: Option<Instant>,
 }
 
 impl Entry {
     fn new(seen: Arc<Allocation>, acknowledged: Option<Report>) -> Self {
-        Self { seen, acknowledged, pending: None, pending_since: Instant::now(), last_send: None }
+        Self { seen, acknowledged, pending: None, pending_since: Instant::now(), last_send: None, due: None }
     }
 
-    /// When what is pending has to leave.
-    fn due(&self) -> Option<Instant> {
-        let report = self.pending.as_ref()?;
-        Some(match report::priority(report, self.acknowledged.as_ref()) {
+    /// What is pending, or what it is compared with, has changed.
+    fn reckon(&mut self) {
+        self.due = self.pending.as_ref().map(|report| match report::priority(report, self.acknowledged.as_ref()) {
             Priority::Urgent => {
                 self.last_send.map_or(self.pending_since, |last| self.pending_since.max(last + SEND_INTERVAL))
             }
             Priority::Typical | Priority::None => self.pending_since + GATHER,
-        })
+        });
     }
 }
 
@@ -80,6 +81,7 @@ impl Reports {
                 // What was accepted before is not what the object says any more.
                 if seen.status.as_ref().is_some_and(|status| status.client_status == ClientStatus::Unknown) {
                     entry.acknowledged = None;
+                    entry.reckon();
                 }
                 entry.seen = seen;
             }
@@ -108,15 +110,20 @@ impl Reports {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(uid) else { return };
         if report::priority(&report, entry.acknowledged.as_ref()) == Priority::None {
-            entry.pending = None;
+            (entry.pending, entry.due) = (None, None);
             return;
         }
         if entry.pending.is_none() {
             entry.pending_since = Instant::now();
         }
+        let before = entry.due;
         entry.pending = Some(report);
+        entry.reckon();
+        let is_sooner = before.is_none_or(|before| entry.due.is_some_and(|due| due < before));
         drop(entries);
-        self.wake.notify_one();
+        if is_sooner {
+            self.wake.notify_one();
+        }
     }
 
     /// The allocations whose end the API server has accepted, with nothing left to tell.
@@ -140,14 +147,14 @@ impl Reports {
 
     /// When the next send is due; none without a pending report.
     fn due(&self) -> Option<Instant> {
-        self.lock().values().filter_map(Entry::due).min()
+        self.lock().values().filter_map(|entry| entry.due).min()
     }
 
     fn take_all(&self) -> Vec<(String, Report)> {
         let now = Instant::now();
         let take = |(uid, entry): (&String, &mut Entry)| {
             let report = entry.pending.take()?;
-            entry.last_send = Some(now);
+            (entry.last_send, entry.due) = (Some(now), None);
             Some((uid.clone(), report))
         };
         self.lock().iter_mut().filter_map(take).collect()
@@ -159,6 +166,7 @@ impl Reports {
             && entry.pending.is_none()
         {
             entry.pending = Some(report);
+            entry.reckon();
         }
     }
 
@@ -173,6 +181,7 @@ impl Reports {
                 entry.pending = None;
             }
             entry.acknowledged = Some(report);
+            entry.reckon();
         }
     }
 

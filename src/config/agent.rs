@@ -83,6 +83,12 @@ pub struct AgentConfig {
     /// Folders of the host that allocations may mount.
     #[serde(default)]
     pub host_volumes: BTreeMap<String, HostVolumeConfig>,
+    /// Devices that allocations may get.
+    #[serde(default)]
+    pub devices: DevicesConfig,
+    /// The interface of the node's ports; default: that of the default route.
+    #[serde(default)]
+    pub network_interface: Option<String>,
     /// Heartbeats until the controller has published a TTL.
     #[serde(default)]
     pub heartbeat: HeartbeatConfig,
@@ -203,6 +209,31 @@ pub struct HostVolumeConfig {
     /// Whether it is mounted read-only.
     #[serde(default)]
     pub read_only: bool,
+}
+
+/// The devices of the node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DevicesConfig {
+    /// Groups of files, special or plain.
+    pub files: Vec<FileDeviceConfig>,
+}
+
+/// Files that are devices alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FileDeviceConfig {
+    /// Who made them.
+    pub vendor: String,
+    /// What they are, as `gpu`.
+    pub r#type: String,
+    /// Their model.
+    pub name: String,
+    /// The files; each is an instance with its path as id.
+    pub paths: Vec<PathBuf>,
+    /// What jobs may ask for.
+    #[serde(default)]
+    pub attributes: BTreeMap<String, String>,
 }
 
 /// The agent's part of the heartbeat settings.

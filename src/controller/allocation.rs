@@ -8,6 +8,7 @@ use drover_api::client_node::NodePhase;
 use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, finalizer};
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
+use drover_core::model::Health;
 use serde_json::json;
 
 use crate::controller::apply::key_of;
@@ -23,7 +24,7 @@ impl<S: Store> Term<S> {
     pub(super) fn on_alloc(&mut self, seen: Seen<Allocation>) {
         match seen {
             Seen::Now(object, before) => {
-                self.view.put_alloc(convert::alloc(&object));
+                self.put_stored(&object);
                 let key = convert::object_key(&object.metadata);
                 let job = job_of(&object);
                 self.touch(&job, &object);
@@ -42,6 +43,30 @@ impl<S: Store> Term<S> {
                 self.free_job(&job);
             }
         }
+    }
+
+    /// Puts a stored allocation into the view, as what was declared of it says.
+    pub(super) fn put_stored(&mut self, object: &Allocation) {
+        let mut alloc = convert::alloc(object);
+        self.view_index = self.view_index.max(alloc.health_index);
+        if let Some(name) = &alloc.deployment {
+            let key = ObjectKey::new(Arc::clone(&alloc.key.namespace), Arc::clone(name));
+            let judged =
+                self.view.deployment(&alloc.job, &key).and_then(|known| known.judgements.get(alloc.uid.as_str()));
+            if let Some(health) = judged {
+                alloc.health = Some(Health { deployment: alloc.deployment.clone(), ..health.clone() });
+            }
+        }
+        // The verdict is as new as its last change, not as the object.
+        if let Some(known) = self.view.alloc(&alloc.key)
+            && known.uid == alloc.uid
+            && known.canary == alloc.canary
+            && known.health == alloc.health
+            && known.deployment == alloc.deployment
+        {
+            alloc.health_index = known.health_index;
+        }
+        self.view.put_alloc(alloc);
     }
 
     fn touch(&mut self, job: &JobKey, object: &Allocation) {
@@ -73,8 +98,7 @@ impl<S: Store> Term<S> {
                 .is_some_and(|deployment| deployment.status.as_ref().is_some_and(|status| status.phase.is_active()));
             if is_rolled_out {
                 self.dirty_deployments.insert(deployment);
-            }
-            if is_rolled_out || self.known.get(job).is_some_and(|known| known.held_back > 0) {
+            } else if self.known.get(job).is_some_and(|known| known.held_back > 0) {
                 self.enqueue(job, EvalTrigger::DeploymentWatcher);
             }
         }

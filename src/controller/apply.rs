@@ -8,7 +8,7 @@ use drover_api::allocation::{
     AllocStateEntry, AllocStateField, AllocationReason, AllocationSpec, ClientStatus, DesiredStatus, LastReschedule,
 };
 use drover_api::names::{self, Slot};
-use drover_api::{Allocation, Deployment, Job, finalizer, label};
+use drover_api::{Allocation, Deployment, Job, JobVersion, finalizer, label};
 use drover_core::ids::{AllocKey, JobKey, ObjectKey};
 use drover_core::model::Alloc;
 use drover_core::scheduler::plan::{AttributeUpdate, InPlace, Placement, Plan, Stop, StopReason};
@@ -23,7 +23,7 @@ use crate::controller::deployment::{self, DeploymentWrite};
 use crate::store::{Key, Part, Precondition, Store, StoreError};
 
 /// Writes of one plan that are under way at the same time.
-const PARALLEL: usize = 32;
+pub(super) const PARALLEL: usize = 32;
 
 /// A plan with all that its writes need.
 #[derive(Debug)]
@@ -83,6 +83,8 @@ struct CreateWrite {
 pub(super) struct Written {
     /// Deployments that were made or changed.
     pub(super) deployments: Vec<Deployment>,
+    /// Versions that became stable.
+    pub(super) versions: Vec<JobVersion>,
     /// Objects that were made, or found in the place of one to make.
     pub(super) created: Vec<Allocation>,
     /// Objects that were changed, as the API server has them now.
@@ -101,6 +103,7 @@ impl Writes {
         job: Option<&Job>,
         plan: &Plan,
         siblings: &[Arc<Alloc>],
+        versions: &[Arc<JobVersion>],
         stored: impl Fn(&AllocKey) -> Option<Arc<Allocation>>,
         stored_deployment: impl Fn(&ObjectKey) -> Option<Arc<Deployment>>,
         is_per_node: bool,
@@ -133,7 +136,7 @@ impl Writes {
             StopWrite { is_return: true, ..write(alloc, spec, None) }
         }));
         let patches = plan.in_place.iter().map(in_place_patch).chain(plan.attributes.iter().map(attribute_patch));
-        let deployments = deployment::writes(plan, job, siblings, stored_deployment, now);
+        let deployments = deployment::writes(plan, job, siblings, versions, stored_deployment, now);
         Self { job: key.clone(), deployments, stops, creates, patches: patches.collect() }
     }
 
@@ -148,7 +151,10 @@ impl Writes {
         for deployment in self.deployments {
             let key = deployment.key().clone();
             match deployment.write(&store).await {
-                Ok(object) => written.deployments.push(object),
+                Ok((object, stable)) => {
+                    written.deployments.push(object);
+                    written.versions.extend(stable);
+                }
                 Err(error) => {
                     // Without its deployment nothing of the roll-out may begin.
                     written.failed.push((key, error));

@@ -105,6 +105,11 @@ impl Broker {
         self.under_way.contains(job)
     }
 
+    /// Whether an evaluation of a job waits: it will see all that is known now.
+    pub(super) fn is_waiting(&self, job: &JobKey) -> bool {
+        self.waiting.contains_key(job)
+    }
+
     /// Whether an evaluation of a job waits or is under way.
     pub(super) fn is_busy(&self, job: &JobKey) -> bool {
         self.waiting.contains_key(job) || self.under_way.contains(job)

@@ -10,13 +10,12 @@ use drover_api::job::{BlockedEvaluation, EvalTrigger, EvaluationStatus, JobCondi
 use drover_api::{Allocation, Job, JobVersion, finalizer};
 use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
-use drover_core::job_status::{self, Input};
+use drover_core::job_status::{self, Input, Reverted};
 use drover_core::model::{self, Alloc};
 use drover_core::scheduler::attempts::{self, Attempts, Submitted};
 use drover_core::scheduler::{self, explain::explain, plan::Evaluation, plan::Plan};
 use drover_core::validate;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Resource;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -80,6 +79,7 @@ impl<S: Store> Term<S> {
             Seen::Now(object, _) => {
                 let (job, uid) = version_owner(&object);
                 let number = object.spec.version;
+                self.version_keys.entry(job.clone()).or_default().insert(crate::store::Object::key(&*object));
                 if self.view.version(&job, &uid, number).is_none() {
                     let definition = Definition::new(&object.spec.job, &object.spec.job_name);
                     self.view.put_version(job, uid, number, definition);
@@ -87,6 +87,12 @@ impl<S: Store> Term<S> {
             }
             Seen::Gone(object) => {
                 let (job, uid) = version_owner(&object);
+                if let Some(keys) = self.version_keys.get_mut(&job) {
+                    keys.remove(&crate::store::Object::key(&*object));
+                    if keys.is_empty() {
+                        self.version_keys.remove(&job);
+                    }
+                }
                 self.view.remove_version(&job, &uid, object.spec.version);
             }
         }
@@ -120,17 +126,12 @@ impl<S: Store> Term<S> {
         self.known.insert(key.clone(), known);
     }
 
-    /// The versions of a job's present incarnation, oldest first.
-    fn versions_of(&self, job: &Job) -> Vec<Arc<JobVersion>> {
-        let (name, uid) = (job.meta().name.clone().unwrap_or_default(), job.meta().uid.clone().unwrap_or_default());
-        let mut versions: Vec<_> = self
-            .versions
-            .values()
-            .filter(|version| {
-                version.spec.job_name == name
-                    && version.spec.job_uid == uid
-                    && version.meta().namespace == job.meta().namespace
-            })
+    /// The versions of an incarnation of a job, oldest first.
+    pub(super) fn versions_of(&self, job: &JobKey, uid: &str) -> Vec<Arc<JobVersion>> {
+        let keys = self.version_keys.get(job).into_iter().flatten();
+        let mut versions: Vec<_> = keys
+            .filter_map(|key| self.versions.get(key))
+            .filter(|version| version.spec.job_uid == uid)
             .cloned()
             .collect();
         versions.sort_by_key(|version| version.spec.version);
@@ -145,7 +146,7 @@ impl<S: Store> Term<S> {
             return self.carry_out(next, None, &[]);
         };
         self.adopt_knowledge(&key);
-        let versions = self.versions_of(&object);
+        let versions = self.versions_of(&key, convert::uid(&object.metadata).as_str());
         let is_namespace_going = self.is_namespace_going(&key.namespace);
         let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some() || is_namespace_going;
         let fresh = Definition::new(&object.spec, &key.name);
@@ -226,6 +227,7 @@ impl<S: Store> Term<S> {
     /// The evaluation of a job is done: another one may follow, and a deleted job may go.
     fn finish(&mut self, job: &JobKey) {
         self.broker.finish(job);
+        self.look_at_deployments(job);
         self.free_job(job);
     }
 
@@ -273,6 +275,7 @@ impl<S: Store> Term<S> {
             object,
             &plan,
             &siblings,
+            versions,
             |key| allocs.get(&key_of(key)).cloned(),
             |key| deployments.get(&key_of(key)).cloned(),
             is_per_node,
@@ -316,7 +319,9 @@ impl<S: Store> Term<S> {
     fn remember(&mut self, evaluation: &Evaluation, plan: &Plan, object: &Job) {
         let job = &evaluation.job;
         let job_type = self.view.job(job).map_or(JobType::Service, |job| job.definition.job_type());
+        let index = self.view_index;
         let Some(known) = self.known.get_mut(job) else { return };
+        known.planned_at = Some(index);
         let waited = known.blocked.as_ref().map(|blocked| EvalId::from(blocked.id.clone()));
         let ended = attempts::end(job_type, evaluation, plan, attempts::Next::Done, waited.as_ref());
         known.queued.clone_from(&plan.queued);
@@ -378,6 +383,11 @@ impl<S: Store> Term<S> {
         for object in written.deployments {
             if let Some(seen) = self.deployments.observe(object) {
                 self.on_deployment(seen);
+            }
+        }
+        for version in written.versions {
+            if let Some(seen) = self.versions.observe(version) {
+                self.on_version(seen);
             }
         }
         for object in written.created {
@@ -445,7 +455,7 @@ impl<S: Store> Term<S> {
     /// Takes an assumption back: what is stored counts.
     fn unassume(&mut self, key: &crate::store::Key) {
         match self.allocs.get(key).cloned() {
-            Some(object) => self.view.put_alloc(convert::alloc(&object)),
+            Some(object) => self.put_stored(&object),
             None => {
                 if let Some(namespace) = &key.namespace {
                     self.view.remove_alloc(&AllocKey::new(namespace.as_str(), key.name.as_str()));
@@ -474,7 +484,7 @@ impl<S: Store> Term<S> {
         };
         match status::due(&wanted, last.as_ref(), sent_at, Instant::now()) {
             Due::Never => {}
-            Due::At(at) => self.wake_at(at, Wake::JobStatus(key.clone())),
+            Due::At(at) => drop(self.wake_at(at, Wake::JobStatus(key.clone()))),
             Due::Now => {
                 known.is_writing = true;
                 known.sent = Some((wanted.clone(), Instant::now()));
@@ -494,7 +504,7 @@ impl<S: Store> Term<S> {
         let allocs: Vec<Arc<Alloc>> =
             self.view.allocs_of_job(key).filter(|alloc| alloc.job_uid == uid).cloned().collect();
         let (_, scaled) = convert::job(object, job.version, Arc::clone(&job.definition), false);
-        let versions = self.versions_of(object);
+        let versions = self.versions_of(key, uid.as_str());
         let version = versions
             .iter()
             .find(|version| version.spec.version == job.version)
@@ -503,6 +513,10 @@ impl<S: Store> Term<S> {
         let failed = known.blocked.as_ref().map(|blocked| blocked.failed.clone()).unwrap_or_default();
         let deployment = self.view.latest_deployment(key).map(|latest| &**latest);
         let deployment = deployment.filter(|one| one.job_uid == uid && one.job_version == job.version);
+        let reverted = versions
+            .last()
+            .filter(|newest| newest.spec.version == job.version && prepare::stands_for(newest, &versions, object))
+            .map(|newest| Reverted { version: job.version, restored: newest.spec.revert_of.unwrap_or(0) });
         let verdict = job_status::judge(Input {
             job,
             allocs: &allocs,
@@ -511,6 +525,7 @@ impl<S: Store> Term<S> {
             queued: &known.queued,
             held_back: known.held_back,
             deployment,
+            reverted,
             blocked_since: known.blocked.as_ref().map(|blocked| blocked.since),
             violations: &violations,
             scaled: scaled.as_ref().map(|(group, count, manifest)| (group.as_str(), *count, *manifest)),
@@ -531,7 +546,8 @@ impl<S: Store> Term<S> {
         let was_complete = object.status.iter().flat_map(|status| &status.conditions).any(|condition| {
             condition.r#type == JobConditionType::Complete && condition.status == ConditionStatus::True
         });
-        let wanted = status::desired(object, version, verdict, known, scale, deployment, now);
+        let mut wanted = status::desired(object, version, verdict, known, scale, deployment, now);
+        wanted.reverted_generation = reverted.and(versions.last()).map(|newest| newest.spec.job_generation);
         if let Some(at) = wake_at {
             let at = self.instant_of(at);
             self.wake_at(at, Wake::JobStatus(key.clone()));

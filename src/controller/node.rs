@@ -205,7 +205,7 @@ impl<S: Store> Term<S> {
         };
         match status::due(&wanted, last.as_ref(), sent_at, Instant::now()) {
             Due::Never => {}
-            Due::At(at) => self.wake_at(at, Wake::NodeStatus(name.clone())),
+            Due::At(at) => drop(self.wake_at(at, Wake::NodeStatus(name.clone()))),
             Due::Now => {
                 known.is_writing = true;
                 known.sent = Some((wanted.clone(), Instant::now()));

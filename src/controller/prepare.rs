@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drover_api::job_version::JobVersionSpec;
 use drover_api::{Job, JobVersion, finalizer, names};
-use drover_core::definition::{is_same_version, version_spec};
+use drover_core::definition::{Definition, is_same_version, version_spec};
 use drover_core::ids::JobKey;
 use jiff::Timestamp;
 use kube::Resource;
@@ -25,6 +25,8 @@ pub(super) struct Preparation {
     object: Arc<Job>,
     needs_finalizer: bool,
     version: Option<JobVersion>,
+    /// Whether the version is stable because the one before is.
+    inherits: bool,
 }
 
 /// What became of it.
@@ -51,15 +53,68 @@ pub(super) fn prepare(
     let needs_finalizer = object.meta().deletion_timestamp.is_none()
         && !finalizers.iter().any(|name| name == finalizer::STOP_ALLOCATIONS);
     let newest = versions.last();
-    let is_recorded = newest.is_some_and(|version| is_same_version(&version.spec.job, &object.spec));
+    let is_recorded = newest.is_some_and(|version| {
+        is_same_version(&version.spec.job, &object.spec) || stands_for(version, versions, object)
+    });
     match newest {
         Some(version) if is_recorded && !needs_finalizer => Ok(Arc::clone(version)),
         _ => {
             let number = newest.map_or(0, |version| version.spec.version + 1);
             let version = (!is_recorded).then(|| new_version(object, number, now));
-            Err(Box::new(Preparation { job: key.clone(), object: Arc::clone(object), needs_finalizer, version }))
+            let inherits = newest.is_some_and(|newest| inherits(newest, object));
+            let object = Arc::clone(object);
+            Err(Box::new(Preparation { job: key.clone(), object, needs_finalizer, version, inherits }))
         }
     }
+}
+
+/// Whether a version that an automatic revert made is still the one to run: until the spec differs from the one that failed, which
+/// a re-apply of the same manifest does not make it do.
+pub(super) fn stands_for(version: &JobVersion, versions: &[Arc<JobVersion>], object: &Job) -> bool {
+    if version.spec.intent.is_empty() {
+        return false;
+    }
+    let failed = versions.iter().rfind(|one| one.spec.version < version.spec.version);
+    let is_same = failed.is_some_and(|failed| is_same_version(&failed.spec.job, &object.spec));
+    is_same || Some(version.spec.job_generation) == object.metadata.generation
+}
+
+/// Whether a new version needs no deployment of its own, so that it is as stable as the one before: what nodes act on is the same.
+fn inherits(newest: &JobVersion, object: &Job) -> bool {
+    let is_stable = newest.status.as_ref().is_some_and(|status| status.stable);
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    is_stable && Definition::new(&newest.spec.job, name).is_same_work(&Definition::new(&object.spec, name))
+}
+
+/// The version that an automatic revert makes: the spec of a stable one under the next number.
+pub(super) fn restored_version(
+    job: &Job,
+    stable: &JobVersion,
+    number: i64,
+    intent: &str,
+    now: Timestamp,
+) -> JobVersion {
+    let mut version = new_version(job, number, now);
+    version.spec = JobVersionSpec {
+        job: stable.spec.job.clone(),
+        group_names: stable.spec.group_names.clone(),
+        revert_of: Some(stable.spec.version),
+        intent: intent.to_owned(),
+        ..version.spec
+    };
+    version
+}
+
+/// Marks a version as deployed successfully.
+pub(super) async fn mark_stable<S: Store>(store: &S, version: &JobVersion) -> Result<JobVersion, StoreError> {
+    let status = json!({
+        "observedGeneration": version.metadata.generation,
+        "stable": true,
+        "columns": { "stable": "true" },
+    });
+    let same = Precondition::same_object(&version.metadata);
+    let key = crate::store::Object::key(version);
+    store.merge::<JobVersion>(&key, Part::Status, &same, json!({ "status": status })).await
 }
 
 fn new_version(job: &Job, number: i64, now: Timestamp) -> JobVersion {
@@ -105,7 +160,11 @@ impl Preparation {
             }
         }
         if let Some(version) = self.version {
-            match create_version(&store, version).await {
+            let made = match create_version(&store, version).await {
+                Ok(made) if self.inherits => mark_stable(&store, &made).await,
+                other => other,
+            };
+            match made {
                 Ok(version) => done.version = Some(version),
                 Err(error) => done.error = Some(error),
             }
@@ -116,7 +175,7 @@ impl Preparation {
 
 /// Creates a version. One of its name and incarnation that exists already is the answer; one of another incarnation is in the
 /// way and is deleted.
-async fn create_version<S: Store>(store: &S, version: JobVersion) -> Result<JobVersion, StoreError> {
+pub(super) async fn create_version<S: Store>(store: &S, version: JobVersion) -> Result<JobVersion, StoreError> {
     match store.create(&version).await {
         Err(StoreError::AlreadyExists(text)) => {
             let key = crate::store::Object::key(&version);

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::store::{Key, Ownership, Part, Precondition, Store, StoreError};
 
 /// Shortest pause between two writes of one status that change neither phase nor conditions.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// Evaluations that a status shows.
 const SHOWN_EVALUATIONS: usize = 10;
 /// Largest status; explanations of older evaluations are left out to stay below.
@@ -35,6 +35,8 @@ pub(super) struct Knowledge {
     pub(super) queued: BTreeMap<String, i64>,
     /// Updates that wait for earlier ones.
     pub(super) held_back: i64,
+    /// The newest write that its last evaluation saw.
+    pub(super) planned_at: Option<u64>,
     /// The tries of an evaluation whose plan could not be written as it was.
     pub(super) attempts: Option<Attempts>,
     /// The status as last sent, and when.

@@ -26,6 +26,7 @@ use crate::config::controller::ControllerConfig;
 use crate::controller::apply::Written;
 use crate::controller::broker::Broker;
 use crate::controller::cache::{Cache, Seen};
+use crate::controller::deployment::{self, Look};
 use crate::controller::node::NodeKnowledge;
 use crate::controller::prepare::Prepared;
 use crate::controller::status::Knowledge;
@@ -56,7 +57,8 @@ pub(super) enum Done {
     Applied(JobKey, Vec<AllocKey>, Written),
     JobStatus(JobKey, Box<Result<Job, StoreError>>),
     NodeStatus(NodeName, Box<Result<ClientNode, StoreError>>),
-    DeploymentStatus(ObjectKey, Box<Result<Deployment, StoreError>>),
+    DeploymentStatus(ObjectKey, bool, Box<Result<Deployment, StoreError>>),
+    DeploymentActed(ObjectKey, Box<deployment::Acted>),
     Settled(AllocKey, Box<Result<Option<Allocation>, StoreError>>),
     JobFreed(JobKey, Box<Result<Option<Job>, StoreError>>),
     Ttl(Box<Result<ConfigMap, StoreError>>),
@@ -89,15 +91,23 @@ pub(super) struct Term<S> {
     pub(super) dirty_jobs: BTreeSet<JobKey>,
     pub(super) dirty_nodes: BTreeSet<NodeName>,
     pub(super) dirty_deployments: BTreeSet<ObjectKey>,
-    /// Deployments whose status is being written.
-    pub(super) writing_deployments: BTreeSet<ObjectKey>,
+    pub(super) known_deployments: HashMap<ObjectKey, deployment::Knowledge>,
+    /// Deployments that are committed together soon.
+    pub(super) window: BTreeSet<ObjectKey>,
+    /// Names of the versions of each job.
+    pub(super) version_keys: HashMap<JobKey, BTreeSet<crate::store::Key>>,
+    /// The newest write of an allocation that is known.
+    pub(super) view_index: u64,
     /// Things to look at again at a time.
-    pub(super) wakes: BTreeMap<(Instant, u64), Wake>,
+    pub(super) wakes: BTreeMap<WakeId, Wake>,
     pub(super) n_wakes: u64,
     pub(super) writes: JoinSet<Done>,
     pub(super) rng: fastrand::Rng,
     has_begun: bool,
 }
+
+/// Names a timer: its time, and a number that no other one has.
+pub(super) type WakeId = (Instant, u64);
 
 /// What to look at again.
 #[derive(Clone, Debug)]
@@ -106,6 +116,8 @@ pub(super) enum Wake {
     JobStatus(JobKey),
     NodeStatus(NodeName),
     Deployment(ObjectKey),
+    DeploymentBatch(ObjectKey),
+    DeploymentWindow,
     Settle(AllocKey),
     FreeJob(JobKey),
     NodeGone(NodeName),
@@ -148,7 +160,10 @@ impl<S: Store> Term<S> {
             dirty_jobs: BTreeSet::new(),
             dirty_nodes: BTreeSet::new(),
             dirty_deployments: BTreeSet::new(),
-            writing_deployments: BTreeSet::new(),
+            known_deployments: HashMap::new(),
+            window: BTreeSet::new(),
+            version_keys: HashMap::new(),
+            view_index: 0,
             wakes: BTreeMap::new(),
             n_wakes: 0,
             writes: JoinSet::new(),
@@ -239,7 +254,8 @@ impl<S: Store> Term<S> {
             Ok(Done::Applied(job, created, written)) => self.on_applied(&job, created, written),
             Ok(Done::JobStatus(job, result)) => self.on_job_status(&job, *result),
             Ok(Done::NodeStatus(node, result)) => self.on_node_status(&node, *result),
-            Ok(Done::DeploymentStatus(key, result)) => self.on_deployment_status(&key, *result),
+            Ok(Done::DeploymentStatus(key, evaluate, result)) => self.on_deployment_status(&key, evaluate, *result),
+            Ok(Done::DeploymentActed(key, acted)) => self.on_deployment_acted(&key, *acted),
             Ok(Done::Settled(alloc, result)) => self.on_settled(&alloc, *result),
             Ok(Done::JobFreed(job, result)) => self.on_job_freed(&job, *result),
             Ok(Done::Ttl(result)) => self.on_ttl_published(*result),
@@ -282,7 +298,7 @@ impl<S: Store> Term<S> {
             self.refresh_node(&node);
         }
         for deployment in std::mem::take(&mut self.dirty_deployments) {
-            self.refresh_deployment(&deployment);
+            self.refresh_deployment(&deployment, Look::Change);
         }
     }
 
@@ -342,6 +358,8 @@ impl<S: Store> Term<S> {
             return;
         }
         let priority = known.map_or(DEFAULT_PRIORITY, |known| known.spec.priority);
+        let rollout = self.view.latest_deployment(job).filter(|_| trigger == EvalTrigger::DeploymentWatcher);
+        let priority = rollout.map_or(priority, |rollout| rollout.priority(priority));
         self.broker.enqueue(job, trigger, priority);
     }
 
@@ -351,9 +369,10 @@ impl<S: Store> Term<S> {
     }
 
     /// Looks at something again at a time.
-    pub(super) fn wake_at(&mut self, at: Instant, wake: Wake) {
+    pub(super) fn wake_at(&mut self, at: Instant, wake: Wake) -> WakeId {
         self.n_wakes += 1;
         self.wakes.insert((at, self.n_wakes), wake);
+        (at, self.n_wakes)
     }
 
     fn wake_up(&mut self) {
@@ -367,6 +386,8 @@ impl<S: Store> Term<S> {
                 Wake::JobStatus(job) => drop(self.dirty_jobs.insert(job)),
                 Wake::NodeStatus(node) => drop(self.dirty_nodes.insert(node)),
                 Wake::Deployment(deployment) => drop(self.dirty_deployments.insert(deployment)),
+                Wake::DeploymentBatch(deployment) => self.join_window(deployment),
+                Wake::DeploymentWindow => self.commit_window(),
                 Wake::Settle(alloc) => self.settle(&alloc),
                 Wake::FreeJob(job) => self.free_job(&job),
                 Wake::NodeGone(node) => self.settle_node(&node),

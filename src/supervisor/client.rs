@@ -132,7 +132,8 @@ impl Client {
         result.await.map_err(|_| CallError::Closed)
     }
 
-    /// Finds a task by its id among those that the supervisor had when the connection began.
+    /// Finds a task by its id among those that the supervisor had when the connection began. A beginning of an id that ends with a
+    /// slash finds one that runs, else one that has ended.
     ///
     /// # Errors
     /// When the agent is shutting down.
@@ -409,7 +410,7 @@ impl Link {
             Call::Send { request, answer, watch } => self.send(request, Pending::Call { answer, watch }, to).await,
             Call::Recover { handle, answer } => self.recover(*handle, answer, to).await,
             Call::Find { id, answer } => {
-                let found = self.known.remove(&id).map(|report| {
+                let found = self.take_known(&id).map(|(id, report)| {
                     let ended = self.watch(report.handle.clone());
                     if let Some(exit) = report.exit {
                         self.deliver(&id, exit);
@@ -436,6 +437,17 @@ impl Link {
                 answer.send(ended).or(Ok(()))
             }
         }
+    }
+
+    fn take_known(&mut self, id: &str) -> Option<(String, TaskReport)> {
+        if !id.ends_with('/') {
+            return self.known.remove_entry(id);
+        }
+        let begins = |(known, _): &(&String, &TaskReport)| known.starts_with(id);
+        let found =
+            self.known.range(id.to_owned()..).take_while(begins).min_by_key(|(_, report)| report.exit.is_some());
+        let id = found.map(|(id, _)| id.clone())?;
+        self.known.remove_entry(&id)
     }
 
     async fn send(&mut self, request: Request, pending: Pending, to: &mut OwnedWriteHalf) -> Result<(), LinkError> {

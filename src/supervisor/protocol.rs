@@ -205,6 +205,9 @@ pub struct CgroupSpec {
     pub pids_max: Option<u64>,
     /// Only the usual character devices.
     pub restrict_devices: bool,
+    /// And these, as `c 1:5 rwm`.
+    #[serde(default)]
+    pub devices: Vec<String>,
 }
 
 /// How far a task is separated from the host.

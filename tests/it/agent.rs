@@ -612,3 +612,104 @@ async fn a_full_disk_fails_the_allocation_with_its_cause_and_not_the_agent() {
     let fine = node.run("fine", JobType::Batch, json!([shell("exit 0")])).await;
     assert_eq!(status(&node.ended(&fine).await), ClientStatus::Complete);
 }
+
+/// Writes into the state file what no agent would.
+fn damage(path: &Path) {
+    let mut bytes = std::fs::read(path).expect("the state file");
+    for at in (0..bytes.len()).step_by(97) {
+        bytes[at] ^= 0x55;
+    }
+    std::fs::write(path, bytes).expect("written");
+}
+
+#[tokio::test]
+async fn a_damaged_state_file_is_set_aside_and_what_runs_goes_on() {
+    let mut node = Node::start(shared_plane(), "damaged").await;
+    let kept = node.run("kept", JobType::Service, json!([shell(COUNTER)])).await;
+    let stopped = node.run("stopped", JobType::Service, json!([shell(COUNTER)])).await;
+    let done = node.run("done", JobType::Batch, json!([shell("exit 0")])).await;
+    node.ended(&done).await;
+    let (kept_pid, stopped_pid) =
+        (node.pid_of(&node.running(&kept).await, "t").await, node.pid_of(&node.running(&stopped).await, "t").await);
+    node.kill_agent();
+    damage(&node.path("state/agent.redb"));
+    node.stop(&stopped).await;
+    node.start_agent();
+    let ended = node.ended(&stopped).await;
+    assert_eq!(status(&ended), ClientStatus::Complete);
+    assert!(!lives(stopped_pid), "what is not wanted any more is ended");
+    eventually("all tasks known again", || node.agent_log().contains("every task was found again or given up")).await;
+    assert!(lives(kept_pid), "what is wanted goes on in its process");
+    let names: Vec<String> = std::fs::read_dir(node.path("state"))
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    assert!(names.iter().any(|name| name.starts_with("agent.redb.damaged-")), "{names:?}");
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(node.client.clone(), "default");
+    let deadline = Instant::now() + LONG;
+    loop {
+        let found = events.list(&kube::api::ListParams::default()).await.expect("events");
+        let told = found.items.iter().find(|event| {
+            event.reason.as_deref() == Some("StateDamaged")
+                && event.regarding.as_ref().and_then(|about| about.name.as_deref()) == Some("damaged")
+        });
+        if let Some(event) = told {
+            assert!(event.note.as_deref().unwrap_or_default().contains("agent.redb.damaged-"), "{event:#?}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "nobody is told: {}", node.agent_log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // The next agent knows everything as if nothing had been.
+    node.kill_agent();
+    node.start_agent();
+    let fine = node.run("fine", JobType::Batch, json!([shell("exit 0")])).await;
+    assert_eq!(status(&node.ended(&fine).await), ClientStatus::Complete);
+    assert!(lives(kept_pid));
+    let found = node.running(&kept).await;
+    assert_eq!(events_of_failure(&found), 0, "{}", messages(&found, "t"));
+}
+
+fn events_of_failure(allocation: &Allocation) -> usize {
+    let failures = [E::FailedRestoringTask, E::Terminated, E::Restarting, E::DriverFailure, E::SetupFailure];
+    events(allocation, "t").iter().filter(|event| failures.contains(event)).count()
+}
+
+#[tokio::test]
+async fn a_state_file_on_a_read_only_disk_keeps_new_tasks_away_and_lets_old_ones_go_on() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can mount.
+        return;
+    }
+    let mut node = Node::start(shared_plane(), "readonly").await;
+    let kept = node.run("kept", JobType::Service, json!([shell(COUNTER)])).await;
+    let pid = node.pid_of(&node.running(&kept).await, "t").await;
+    node.kill_agent();
+    // The file alone: sockets and FIFOs live beside it.
+    let file = node.path("state/agent.redb");
+    rustix::mount::mount_bind(&file, &file).expect("mounted");
+    let flags = rustix::mount::MountFlags::RDONLY | rustix::mount::MountFlags::BIND;
+    rustix::mount::mount_remount(&file, flags, "").expect("read-only");
+    node.start_agent();
+    let nodes: Api<ClientNode> = Api::all(node.client.clone());
+    let told = |node: &ClientNode| -> String {
+        let found = node.status.as_ref().and_then(|status| status.fingerprint.as_ref());
+        found
+            .and_then(|found| found.drivers.get("raw_exec"))
+            .map(|driver| driver.description.clone())
+            .unwrap_or_default()
+    };
+    let deadline = Instant::now() + LONG;
+    while !told(&nodes.get("readonly").await.expect("a node")).contains("state file cannot be written") {
+        assert!(Instant::now() < deadline, "the node does not say so: {}", node.agent_log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let refused = node.run("new", JobType::Service, json!([shell(COUNTER)])).await;
+    let ended = node.ended(&refused).await;
+    let description = ended.status.as_ref().expect("a status").client_description.clone();
+    assert_eq!(status(&ended), ClientStatus::Failed);
+    assert!(description.contains("agent.redb") && description.contains("Read-only"), "{description}");
+    assert!(lives(pid), "what runs goes on");
+    node.kill_agent();
+    rustix::mount::unmount(&file, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+}

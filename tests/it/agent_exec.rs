@@ -223,7 +223,7 @@ async fn must_survive_thirty_escapes() {
 #[tokio::test]
 async fn a_sandboxed_task_survives_agent_and_supervisor() {
     let mut node = Node::start(shared_plane(), "exec-lives").await;
-    let script = "trap 'exit 0' TERM; while :; do echo tick; sleep 0.05; done";
+    let script = "trap 'exit 0' TERM; while :; do echo tick; sleep 0.05 & wait; done";
     node.job("ticks", JobType::Service, json!({"tasks": [exec(script)]})).await;
     let name = node.place("ticks", 0, with_memory(32)).await;
     let running = node.running(&name).await;

@@ -220,7 +220,8 @@ async fn a_terminal_has_its_size_and_ends_with_its_client() {
 #[tokio::test]
 async fn a_065_restarts_and_signals_reach_tasks() {
     let node = Node::start(shared_plane(), "local-restart").await;
-    let script = "trap 'echo hup' HUP; echo $$; while :; do sleep 0.05; done";
+    // `wait` ends at once for a trap; a shell that forks a command in the foreground may lose a signal meanwhile.
+    let script = "trap 'echo hup' HUP; echo $$; while :; do sleep 1000 & wait; done";
     let name = node.run("web", JobType::Service, json!([shell(script)])).await;
     let running = node.running(&name).await;
     let uid = id(&running);

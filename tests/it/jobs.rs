@@ -93,7 +93,7 @@ async fn a_failing_task_restarts_then_fails_then_is_rescheduled_then_stalls() {
     });
     cluster.apply(ns, &job("crash", 1, &policies, "exit 3"));
     let message = cluster.condition(ns, "crash", JobConditionType::Stalled, "True").await;
-    assert!(message.contains("will not be rescheduled") && message.contains("kubectl describe alloc/"), "{message}");
+    assert!(message.contains("deployment crash-") && message.contains("kubectl describe ddep/"), "{message}");
     let mut allocs = cluster.allocs(ns).await;
     allocs.sort_by_key(|alloc| alloc.metadata.creation_timestamp.clone());
     assert_eq!(allocs.len(), 2, "one reschedule");

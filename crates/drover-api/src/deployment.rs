@@ -255,7 +255,7 @@ pub struct DeploymentStatus {
     /// An act of several writes that is not complete yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
-    /// The generations whose promote, fail and allocationHealth were acted on.
+    /// The wishes of `spec` that were acted on, or refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acted: Option<Acted>,
     /// Its groups, by name.
@@ -294,16 +294,20 @@ pub struct Intent {
     pub rollback_to_version: Option<i64>,
 }
 
-/// The generations whose intents were acted on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The wishes of `spec` that were acted on, or refused; each is acted on once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Acted {
-    /// Of promote.
-    pub promote: i64,
-    /// Of fail.
-    pub fail: i64,
-    /// Of allocationHealth.
-    pub allocation_health: i64,
+    /// `spec.promote` as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promote: Option<Promote>,
+    /// A digest of `spec.allocationHealth` as it was.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub allocation_health: String,
+    /// When that was accepted; absent where it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation_health_at: Option<Timestamp>,
 }
 
 /// The roll-out of one group.

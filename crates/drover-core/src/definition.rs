@@ -53,6 +53,14 @@ impl Definition {
         self.spec.groups.iter().find(|group| group.name == name)
     }
 
+    /// Whether nodes act alike on both: the same groups, and in each the same tasks. Allocations of one are current in the other.
+    pub fn is_same_work(&self, other: &Self) -> bool {
+        let work = |one: &Self| -> Vec<(String, FieldsDigest)> {
+            one.spec.groups.iter().zip(&one.prints).map(|(group, print)| (group.name.clone(), print.acted_on)).collect()
+        };
+        work(self) == work(other)
+    }
+
     /// The digests of a group.
     pub fn print(&self, group: &str) -> Option<GroupPrint> {
         self.spec.groups.iter().position(|known| known.name == group).map(|at| self.prints[at])

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::condition::Wanted;
+use drover_api::deployment::DeploymentPhase;
 use drover_api::job::{GroupSummary, JobConditionType as Type, JobPhase, JobReason as Reason, JobType};
 use drover_api::metric::AllocMetric;
 use jiff::{SignedDuration, Timestamp};
@@ -33,6 +34,8 @@ pub struct Input<'a> {
     pub held_back: i64,
     /// The newest deployment of its present version.
     pub deployment: Option<&'a Deployment>,
+    /// The automatic revert that is in effect.
+    pub reverted: Option<Reverted>,
     /// Since when placement is blocked.
     pub blocked_since: Option<Timestamp>,
     /// What is wrong with the spec.
@@ -41,6 +44,15 @@ pub struct Input<'a> {
     pub scaled: Option<(&'a str, i64, i64)>,
     /// Now.
     pub now: Timestamp,
+}
+
+/// An automatic revert that is in effect: the version of the spec failed, and a stable one runs again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reverted {
+    /// The version in effect.
+    pub version: i64,
+    /// The stable version whose spec it runs.
+    pub restored: i64,
 }
 
 /// The status of a job.
@@ -85,6 +97,9 @@ pub fn judge(input: Input<'_>) -> Verdict {
     }
     if is_batch(&input) {
         conditions.extend(batch_outcome(&counts));
+    }
+    if let Some(reverted) = input.reverted {
+        conditions.push(Wanted::yes(Type::Reverted, Reason::AutoReverted, explain_revert(reverted)));
     }
     if let Some((group, count, manifest)) = input.scaled {
         let message = format!(
@@ -236,6 +251,16 @@ fn stall(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {
     if input.blocked_since.is_some_and(|since| input.now.duration_since(since) >= BLOCKED_PATIENCE) {
         return Some(Wanted::yes(Type::Stalled, Reason::PlacementBlocked, explain_all(input.failed)));
     }
+    if let Some(failed) = input.deployment.filter(|deployment| deployment.phase == DeploymentPhase::Failed) {
+        let name = &failed.key.name;
+        let message =
+            format!("deployment {name} failed; kubectl describe ddep/{name} says why; change the job to try again");
+        return Some(Wanted::yes(Type::Stalled, Reason::DeploymentFailed, message));
+    }
+    let is_rolling = input.deployment.is_some_and(|deployment| deployment.phase.is_active());
+    if let Some(reverted) = input.reverted.filter(|_| !is_rolling && !input.is_evaluating) {
+        return Some(Wanted::yes(Type::Stalled, Reason::DeploymentFailed, explain_revert(reverted)));
+    }
     let name = counts.first_failure.as_ref()?;
     let (n, reason) =
         (counts.failed.len(), if is_batch(input) { Reason::Failed } else { Reason::ReschedulesExhausted });
@@ -244,6 +269,13 @@ fn stall(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {
         if n == 1 { "allocation" } else { "allocations" }
     );
     Some(Wanted::yes(Type::Stalled, reason, message))
+}
+
+fn explain_revert(reverted: Reverted) -> String {
+    let Reverted { version, restored } = reverted;
+    format!(
+        "the roll-out of the spec failed, and version {version} runs stable version {restored} again; correct the spec: applying it unchanged changes nothing"
+    )
 }
 
 fn reconciling(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {
@@ -379,7 +411,12 @@ mod tests {
             resources: Arc::new(AllocatedResources::default()),
             canary: false,
             deployment: None,
-            health: (client == ClientStatus::Running).then_some(Health { is_healthy: true, deployment: None }),
+            health: (client == ClientStatus::Running).then_some(Health {
+                is_healthy: true,
+                deployment: None,
+                at: Timestamp::UNIX_EPOCH,
+            }),
+            health_index: 0,
             states: Vec::new(),
             best_score: None,
             task_starts: Vec::new(),
@@ -411,6 +448,7 @@ mod tests {
             queued: &BTreeMap::new(),
             held_back: 0,
             deployment: None,
+            reverted: None,
             blocked_since: None,
             violations: &[],
             scaled: None,
@@ -498,6 +536,7 @@ mod tests {
                 queued: &queued,
                 held_back: 0,
                 deployment: None,
+                reverted: None,
                 blocked_since: None,
                 violations: &[],
                 scaled: None,

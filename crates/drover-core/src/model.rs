@@ -183,6 +183,8 @@ pub struct Alloc {
     pub deployment: Option<Arc<str>>,
     /// The verdict on its health.
     pub health: Option<Health>,
+    /// The resourceVersion at which the verdict, or that it is a canary, last changed.
+    pub health_index: u64,
     /// What the controller noted of its client status, oldest first.
     pub states: Vec<(ClientStatus, Timestamp)>,
     /// The best normalised score that its placement knew.
@@ -210,6 +212,8 @@ pub struct Health {
     pub is_healthy: bool,
     /// The deployment for which it counts.
     pub deployment: Option<Arc<str>>,
+    /// When it was given, by the clock of whoever gave it.
+    pub at: Timestamp,
 }
 
 /// The roll-out of one version of a job.
@@ -229,8 +233,19 @@ pub struct Deployment {
     pub phase: DeploymentPhase,
     /// Where each group stands.
     pub groups: BTreeMap<String, GroupState>,
+    /// Priority of the evaluations that it causes; 0 for the job's.
+    pub eval_priority: i64,
+    /// What people declared of its allocations, by uid; it counts over what the agents say.
+    pub judgements: BTreeMap<String, Health>,
     /// When it was made.
     pub created_at: Timestamp,
+}
+
+impl Deployment {
+    /// The priority of an evaluation that it causes, in a job of that priority.
+    pub const fn priority(&self, of_job: i64) -> i64 {
+        if self.eval_priority > 0 { self.eval_priority } else { of_job }
+    }
 }
 
 impl Alloc {

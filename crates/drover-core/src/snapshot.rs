@@ -257,6 +257,11 @@ impl ClusterView {
         self.next.get(&alloc.key).and_then(|next| self.allocs.get(next))
     }
 
+    /// A deployment of a job.
+    pub fn deployment(&self, job: &JobKey, key: &ObjectKey) -> Option<&Arc<Deployment>> {
+        self.deployments.get(job)?.get(key)
+    }
+
     /// All deployments of a job, by key.
     pub fn deployments_of_job(&self, job: &JobKey) -> impl Iterator<Item = &Arc<Deployment>> {
         self.deployments.get(job).into_iter().flat_map(OrdMap::values)

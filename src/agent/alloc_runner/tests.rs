@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AllocCommand, AllocPlan, AllocRunner, RestartScope, Wanted};
 use crate::agent::admission::Admission;
+use crate::agent::devices::Devices;
 use crate::agent::disk::HostDisk;
 use crate::agent::drivers::{Drivers, Mock, MockChange};
 use crate::agent::events::EventSink;
@@ -89,6 +90,7 @@ impl Node {
         Arc::new(RunnerEnv {
             state: self.state.store(),
             drivers,
+            devices: Devices::default(),
             clock: Arc::clone(&self.clock),
             random: Random::seeded(7),
             events: EventSink::silent(Arc::clone(&self.clock)),

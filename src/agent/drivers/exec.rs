@@ -154,7 +154,7 @@ impl Exec {
             root: request.task_dir.to_string_lossy().into_owned(),
             shared: request.alloc_dir.join("alloc").to_string_lossy().into_owned(),
             host_paths: self.settings.host_paths.clone(),
-            mounts: Vec::new(),
+            mounts: request.devices.iter().map(|path| process::device_mount(path)).collect(),
             private_pids: config.pid_mode == Mode::Private,
             private_ipc: config.ipc_mode == Mode::Private,
             private_network: request.private_network,
@@ -190,6 +190,7 @@ impl Exec {
             cores: crate::agent::environment::core_list(&resources.cores),
             pids_max: Some(config.pids_limit.unwrap_or(self.settings.pids_limit).min(self.settings.pids_limit)),
             restrict_devices: true,
+            devices: request.devices.iter().filter_map(|path| process::device_rule(path)).collect(),
             ..process::counting_cgroup(request)
         }
     }

@@ -243,7 +243,16 @@ impl Driver for Mock {
     }
 
     fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {
-        self.recover(TaskHandle { id: id.to_owned(), driver: Value::Null })
+        let found = if id.ends_with('/') {
+            let tasks = self.lock();
+            tasks.range(id.to_owned()..).map(|(known, _)| known.clone()).find(|known| known.starts_with(id))
+        } else {
+            Some(id.to_owned())
+        };
+        match found {
+            Some(id) => self.recover(TaskHandle { id, driver: Value::Null }),
+            None => std::future::ready(None).boxed(),
+        }
     }
 
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {

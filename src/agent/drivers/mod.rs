@@ -64,6 +64,8 @@ pub(crate) struct StartRequest {
     pub(crate) kill_timeout: Duration,
     /// What it holds of the node.
     pub(crate) resources: TaskResources,
+    /// Files of the host that it may open as devices.
+    pub(crate) devices: Vec<PathBuf>,
     /// Whether it has a network of its own.
     pub(crate) private_network: bool,
 }
@@ -145,7 +147,8 @@ pub(crate) trait Driver: Debug + Send + Sync {
     fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>>;
     /// Finds a task that an earlier agent started; none when it is gone.
     fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>>;
-    /// Finds a task by its id that an earlier agent began to start, and of which it has no handle.
+    /// Finds a task that an earlier agent began to start, and of which it has no handle: by its id, or by the beginning of it that
+    /// ends with a slash.
     fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>>;
     /// Asks a task to end, and ends it and its children after the grace. Returns at once.
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>>;

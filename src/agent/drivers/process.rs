@@ -1,6 +1,6 @@
 //! What the drivers of plain processes share: talking to the supervisor, users, commands, output.
 
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{DriverError, ExitResult, Running, StartError, StartRequest, TaskHandle, Vouches};
 use crate::supervisor::client::{CallError, Client, Recovery};
-use crate::supervisor::protocol::{CgroupSpec, Credentials, Exit, Handle, LogSpec, RefusalCode, StartSpec};
+use crate::supervisor::protocol::{BindMount, CgroupSpec, Credentials, Exit, Handle, LogSpec, RefusalCode, StartSpec};
 
 /// Starts a process. When this fails nothing is left of it.
 pub(super) async fn start(supervisor: &Client, spec: StartSpec) -> Result<Running, StartError> {
@@ -79,6 +79,24 @@ pub(super) fn log_spec(request: &StartRequest) -> Result<Option<LogSpec>, StartE
         max_files: limits.max_files,
         max_file_bytes: limits.max_file_bytes,
     }))
+}
+
+/// A device of the host, at the same place in the task's view.
+pub(super) fn device_mount(path: &Path) -> BindMount {
+    let path = path.to_string_lossy().into_owned();
+    BindMount { source: path.clone(), target: path, read_only: false }
+}
+
+/// The rule by which a control group permits a device; none for a plain file, which needs none.
+pub(super) fn device_rule(path: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let kind = match metadata.file_type() {
+        kind if kind.is_char_device() => 'c',
+        kind if kind.is_block_device() => 'b',
+        _ => return None,
+    };
+    let device = metadata.rdev();
+    Some(format!("{kind} {}:{} rwm", rustix::fs::major(device), rustix::fs::minor(device)))
 }
 
 /// The control group of a task that is only counted and, at its end, emptied.

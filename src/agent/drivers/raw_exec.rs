@@ -240,6 +240,7 @@ mod tests {
             logs: None,
             kill_timeout: Duration::from_secs(1),
             resources: drover_api::allocation::TaskResources::default(),
+            devices: Vec::new(),
             private_network: false,
         };
         let error = driver.start(request).await.err().expect("refused");

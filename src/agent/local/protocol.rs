@@ -120,6 +120,13 @@ pub enum Request {
         #[serde(default)]
         every_ms: Option<u64>,
     },
+    /// Shows the node's metadata.
+    Meta,
+    /// Sets metadata of the node; null hides a configured key and removes another one.
+    SetMeta {
+        /// What is to change.
+        changes: BTreeMap<String, Option<String>>,
+    },
     /// Runs a command in a task.
     Exec {
         /// The allocation.
@@ -203,6 +210,8 @@ pub enum Answer {
     },
     /// What the tasks use.
     Stats(AllocStats),
+    /// The node's metadata.
+    Meta(MetaInfo),
     /// The command has ended.
     Exited {
         /// Its exit code; 128 + n for signal n.
@@ -233,6 +242,19 @@ pub struct AllocationInfo {
     pub client_status: String,
     /// Its tasks and their states.
     pub tasks: BTreeMap<String, String>,
+}
+
+/// The metadata of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MetaInfo {
+    /// What holds, before what operators set on the node's object.
+    pub meta: BTreeMap<String, String>,
+    /// What was set at run time; null hides a configured key.
+    pub dynamic: BTreeMap<String, Option<String>>,
+    /// What the configuration says.
+    #[serde(rename = "static")]
+    pub fixed: BTreeMap<String, String>,
 }
 
 /// A file.

@@ -18,11 +18,13 @@ use super::exec::{self, ExecError};
 use super::files::{FileError, Files};
 use super::logs::{self, Place};
 use super::protocol::{
-    self, AllocStats, AllocationInfo, Answer, Frame, FrameKind, LogStream, MAX_DATA_BYTES, Origin, Request, TaskStats,
+    self, AllocStats, AllocationInfo, Answer, Frame, FrameKind, LogStream, MAX_DATA_BYTES, MetaInfo, Origin, Request,
+    TaskStats,
 };
 use crate::agent::alloc_runner::{AllocCommand, RestartScope};
 use crate::agent::directory::{Directory, Listed};
 use crate::agent::drivers::SIGNALS;
+use crate::agent::facts::{Meta, MetaError, MetaHandle, effective_meta};
 use crate::agent::sync::Reports;
 use crate::agent::task_runner::CommandError;
 use crate::clock::SharedClock;
@@ -46,6 +48,7 @@ pub(crate) struct Server {
     pub(crate) directory: Directory,
     pub(crate) reports: Reports,
     pub(crate) clock: SharedClock,
+    pub(crate) meta: MetaHandle,
     pub(crate) stop: CancellationToken,
 }
 
@@ -76,6 +79,26 @@ impl From<CommandError> for Refused {
             CommandError::Busy | CommandError::Driver(_) | CommandError::Several(_) => 500,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<MetaError> for Refused {
+    fn from(error: MetaError) -> Self {
+        let code = match error {
+            MetaError::Invalid(_) => 400,
+            MetaError::NotKept(_) => 500,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Meta> for MetaInfo {
+    fn from(meta: Meta) -> Self {
+        Self {
+            meta: effective_meta(meta.fixed(), &meta.on_the_wire()),
+            dynamic: meta.dynamic().clone(),
+            fixed: meta.fixed().clone(),
+        }
     }
 }
 
@@ -209,6 +232,8 @@ impl Server {
                 let (_, listed) = self.find(&allocation)?;
                 self.stats(&listed, every_ms.map(Duration::from_millis), to).await
             }
+            Request::Meta => Ok(Answer::Meta(self.meta.read().into())),
+            Request::SetMeta { changes } => Ok(Answer::Meta(self.meta.apply(changes).await?.into())),
             Request::Exec { allocation, task, command, tty, size } => {
                 if command.is_empty() {
                     return Err(Refused::new(400, "command is empty: name a program").into());

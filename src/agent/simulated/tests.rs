@@ -188,7 +188,11 @@ impl Store for Api {
     }
 
     async fn replace<K: Object>(&self, object: &K) -> Result<K, StoreError> {
-        Ok(self.put(&object.key(), serde_json::to_value(object).expect("JSON"), "replace"))
+        let key = object.key();
+        if self.object::<K>(&key).is_none() {
+            return Err(StoreError::NotFound(key.to_string()));
+        }
+        Ok(self.put(&key, serde_json::to_value(object).expect("JSON"), "replace"))
     }
 
     async fn delete<K: Object>(&self, _: &Key, _: &Precondition) -> Result<(), StoreError> {
@@ -348,29 +352,45 @@ impl Runners for Minimal {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_044_a_minimal_runner_of_a_factory_is_run_once_reported_and_destroyed() {
-    let (api, minimal, stop) = (api(group()), Minimal::default(), CancellationToken::new());
+/// The parts of an agent whose runners do next to nothing.
+fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sender<Fingerprint>) {
     let mut fingerprint = Fingerprint::default();
     fingerprint.resources.memory_mb = 1000;
+    let (print, seen) = watch::channel(fingerprint);
     let parts = NodeParts {
         store: api.clone(),
-        runners: minimal.clone(),
+        runners: runners.clone(),
         name: "n-1".into(),
         config: Arc::new(config()),
-        fingerprint,
+        fingerprint: seen,
+        news: mpsc::channel(1).1,
         drivers: Drivers::default(),
+        devices: Devices::default(),
         disk: Arc::new(MemoryDisk::default()),
         clock: Arc::new(VirtualClock(Instant::now())),
         random: Random::seeded(1),
         state: MemoryState::default().store(),
         saved: crate::agent::state::Saved::default(),
+        is_state_lost: false,
         reports: Reports::default(),
         directory: Directory::default(),
         recovering: mpsc::channel(1).0,
         host_env: BTreeMap::new(),
-        stop: stop.clone(),
+        stop: CancellationToken::new(),
     };
+    (parts, print)
+}
+
+/// The writes of this machine's node, with the time since the test began.
+fn node_writes(api: &Api) -> usize {
+    api.journal().iter().filter(|line| line.contains(" n-1 {")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_044_a_minimal_runner_of_a_factory_is_run_once_reported_and_destroyed() {
+    let (api, minimal) = (api(group()), Minimal::default());
+    let (parts, _print) = parts(&api, &minimal);
+    let stop = parts.stop.clone();
     let mut agent = JoinSet::new();
     agent.spawn(run_node(parts));
     api.until("running", |api| api.status().client_status == ClientStatus::Running).await;
@@ -388,4 +408,49 @@ async fn a_044_a_minimal_runner_of_a_factory_is_run_once_reported_and_destroyed(
     assert_eq!(minimal.0.lock().expect("no panic")[1..], ["destroyed"]);
     stop.cancel();
     assert!(agent.join_next().await.expect("the agent").is_ok(), "the agent goes on, and ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_007_facts_that_change_together_are_written_once() {
+    let api = Api::default();
+    let (parts, print) = parts(&api, &Minimal::default());
+    let mut agent = JoinSet::new();
+    agent.spawn(run_node(parts));
+    api.until("registered", |api| node_writes(api) == 2).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let (start, before) = (Instant::now(), node_writes(&api));
+    assert_eq!(before, 2, "one create, one fingerprint");
+    for n in 0..3 {
+        print.send_modify(|print| drop(print.attributes.insert(format!("k{n}"), "v".into())));
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    api.until("written", |api| node_writes(api) > before).await;
+    let after = start.elapsed();
+    assert!((5..=10).contains(&after.as_secs()), "{after:?}");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(node_writes(&api), before + 1);
+    let node = api.object::<ClientNode>(&Key::cluster("n-1")).expect("a node");
+    assert_eq!(node["status"]["fingerprint"]["attributes"], json!({"k0": "v", "k1": "v", "k2": "v"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_008_a_node_that_is_gone_is_registered_again_and_beats_within_ten_seconds() {
+    let api = Api::default();
+    let (parts, _print) = parts(&api, &Minimal::default());
+    let mut agent = JoinSet::new();
+    agent.spawn(run_node(parts));
+    let lease = Key::namespaced("drover-system", "node-n-1");
+    api.until("beating", |api| api.object::<Lease>(&lease).is_some()).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let version = |api: &Api| api.object::<Lease>(&lease).map(|lease| lease["metadata"]["resourceVersion"].clone());
+    // Both answers of "not found": the node's own object, and the Lease.
+    let (start, before) = (Instant::now(), version(&api));
+    api.remove::<ClientNode>(&Key::cluster("n-1"));
+    api.until("registered again", |api| api.object::<ClientNode>(&Key::cluster("n-1")).is_some()).await;
+    api.until("beating", |api| version(api) != before).await;
+    assert!(start.elapsed() <= Duration::from_secs(10), "{:?}", start.elapsed());
+    let start = Instant::now();
+    api.remove::<Lease>(&lease);
+    api.until("beating", |api| api.object::<Lease>(&lease).is_some()).await;
+    assert!(start.elapsed() <= Duration::from_secs(10), "{:?}", start.elapsed());
 }

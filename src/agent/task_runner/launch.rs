@@ -99,7 +99,9 @@ impl TaskRunner {
             }
         };
         let node = self.env.node_facts();
-        let env = environment::environment(&EnvironmentInput {
+        let resources = plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default();
+        let reserved = self.env.devices.reserve(&resources.devices)?;
+        let mut env = environment::environment(&EnvironmentInput {
             allocation: &plan.allocation,
             job: &plan.job,
             group: &plan.group,
@@ -108,6 +110,7 @@ impl TaskRunner {
             paths: &paths,
             host: &self.env.host_env,
         });
+        env.extend(reserved.env);
         let mut config = Map::new();
         for (name, value) in &plan.task.config {
             let value: Value = environment::interpolate_value(value, &env, &node)
@@ -131,7 +134,8 @@ impl TaskRunner {
             user: plan.task.user.clone(),
             logs: (!logs.disabled).then_some(limits),
             kill_timeout: self.kill_timeout(),
-            resources: plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default(),
+            resources,
+            devices: reserved.nodes,
             private_network: plan.group.networks.first().is_some_and(|network| network.mode == NetworkMode::None),
         })
     }

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::devices::Devices;
 use super::dirs::AllocDir;
 use super::disk::Disk;
 use super::drivers::{Driver, Drivers, ExitResult, Running, TaskHandle, Vouches};
@@ -45,6 +46,7 @@ mod restore;
 pub(crate) struct RunnerEnv {
     pub(crate) state: StateStore,
     pub(crate) drivers: Drivers,
+    pub(crate) devices: Devices,
     pub(crate) clock: SharedClock,
     pub(crate) random: Random,
     pub(crate) events: EventSink,

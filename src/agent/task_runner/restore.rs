@@ -4,6 +4,7 @@ use drover_api::allocation::{TaskEventType as Type, TaskRunState};
 use drover_api::job::JobType;
 
 use super::{Interrupt, TaskRunner, event};
+use crate::agent::drivers::Running;
 
 /// What an earlier life left of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,17 +48,8 @@ impl TaskRunner {
             self.record.handle = None;
             return Found::Is(Restored::Dead);
         }
-        let Some(handle) = self.record.handle.clone() else {
-            return self.find_begun().await;
-        };
-        if let Some(driver) = self.driver.clone()
-            && let Some(running) = driver.recover(handle).await
-        {
-            self.hold(running);
-            if self.record.state.state != TaskRunState::Running {
-                self.enter_running(self.env.clock.now());
-                self.tell().await;
-            }
+        if let Some(running) = self.find_process().await {
+            self.take_over(running).await;
             return Found::Is(Restored::Live);
         }
         self.record.handle = None;
@@ -75,20 +67,37 @@ impl TaskRunner {
         Found::Nothing
     }
 
-    /// It was between two runs, or about to start: a run that has begun is taken over, not ended and begun again.
-    async fn find_begun(&mut self) -> Found {
-        let (Some(id), Some(driver)) = (self.record.starting.take(), self.driver.clone()) else {
-            return Found::Nothing;
-        };
-        let Some(running) = driver.find(&id).await else { return Found::Nothing };
-        let now = self.env.clock.now();
-        self.record.handle = Some(running.handle.clone());
+    /// By its handle, or by the id of a run that may have begun although nobody wrote its handle.
+    async fn find_process(&mut self) -> Option<Running> {
+        let driver = self.driver.clone()?;
+        match (self.record.handle.clone(), self.record.starting.take()) {
+            (Some(handle), _) => driver.recover(handle).await,
+            (None, Some(id)) => driver.find(&id).await,
+            (None, None) => None,
+        }
+    }
+
+    /// A run that has begun is taken over, not ended and begun again.
+    async fn take_over(&mut self, running: Running) {
+        let is_known = self.record.handle.is_some();
+        if !is_known {
+            self.record.handle = Some(running.handle.clone());
+        }
         self.hold(running);
-        self.enter_running(now);
-        self.push(event::started(now));
-        self.keep().await;
-        self.tell().await;
-        Found::Is(Restored::Live)
+        let is_told = self.record.state.state == TaskRunState::Running;
+        if !is_told {
+            let now = self.env.clock.now();
+            self.enter_running(now);
+            if !is_known {
+                self.push(event::started(now));
+            }
+        }
+        if !is_known {
+            self.keep().await;
+        }
+        if !is_told {
+            self.tell().await;
+        }
     }
 
     /// A task that does not run any more starts only when the controller still wants it: it may have been stopped meanwhile.

@@ -286,6 +286,7 @@ mod tests {
             cores: "0-1".into(),
             pids_max: Some(100),
             restrict_devices: true,
+            devices: vec!["c 10:7 rwm".to_owned()],
         }
     }
 

@@ -141,7 +141,8 @@ fn limit(controller: &str, dir: &Path, spec: &CgroupSpec) -> io::Result<()> {
         "pids" => set("pids.max", spec.pids_max),
         "devices" if spec.restrict_devices => {
             write(&dir.join("devices.deny"), "a")?;
-            DEVICES.iter().try_for_each(|device| write(&dir.join("devices.allow"), device))
+            let own = spec.devices.iter().map(String::as_str);
+            DEVICES.iter().copied().chain(own).try_for_each(|device| write(&dir.join("devices.allow"), device))
         }
         _ => Ok(()),
     }

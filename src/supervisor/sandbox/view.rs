@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_remount, unmount};
 
 use super::Held;
-use crate::supervisor::protocol::SandboxSpec;
+use crate::supervisor::protocol::{BindMount, SandboxSpec};
 
 /// Character devices of `/dev`: name, major, minor.
 const DEVICES: [(&str, u32, u32); 6] =
@@ -38,12 +38,16 @@ pub(super) fn build(spec: &SandboxSpec) -> io::Result<()> {
     bind(&root, &spec.shared, "alloc", Access::Write)?;
     let logs = Path::new(&spec.shared).join("logs");
     bind(&root, &logs.to_string_lossy(), "alloc/logs", Access::Read)?;
-    for mount in &spec.mounts {
+    // What lies in the fresh /dev is mounted there.
+    let (devices, mounts): (Vec<_>, Vec<_>) = spec.mounts.iter().partition(|mount| mount.target.starts_with("/dev/"));
+    let mount = |mount: &BindMount| {
         let access = if mount.read_only { Access::Read } else { Access::Write };
         bind(&root, &mount.source, mount.target.trim_start_matches('/'), access)
-            .map_err(|error| named(&mount.target, &error))?;
-    }
+            .map_err(|error| named(&mount.target, &error))
+    };
+    mounts.into_iter().try_for_each(mount)?;
     make_dev(&root).map_err(|error| named("/dev", &error))?;
+    devices.into_iter().try_for_each(mount)?;
     make_proc(&root).map_err(|error| named("/proc", &error))?;
     make_sys(&root).map_err(|error| named("/sys", &error))?;
     rustix::process::fchdir(&root.fd)?;

@@ -746,6 +746,14 @@ pub const RULES: &[Rule] = &[
         "a group to promote has fewer healthy canaries than desiredCanaries (status.groups shows healthyAllocs); wait until they are healthy, or name only groups that are ready",
     ),
     rule(
+        "deployment-promote-group",
+        "Deployment",
+        "",
+        "spec.promote.groups",
+        "!has(self.spec.promote) || !has(self.spec.promote.groups) || (has(oldSelf.spec.promote) && oldSelf.spec.promote == self.spec.promote) || !has(self.status) || !has(self.status.groups) || self.spec.promote.groups.all(g, g in self.status.groups)",
+        "names a group that the deployment does not have; status.groups lists those that it has",
+    ),
+    rule(
         "promote-one",
         "Deployment",
         "spec.promote",

@@ -1,7 +1,7 @@
 //! `bench agent`: what the agent adds to a task's start and costs while tasks run, for each driver of processes.
 //!
 //! A start is measured by the agent itself: from the event that it accepted the task to the time at which the process ran, as its
-//! status says. Single starts come one after the other, for the rate all at once.
+//! status says. Single starts come one after the other; for the rate the agent finds all of them at once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::BenchArgs;
 use super::cluster::{Allocations, Cluster, NAMESPACE, Seen, with_cluster};
 use super::report::percentile;
 use crate::control_plane::{AuditLog, Role};
-use crate::process::ProcessId;
+use crate::process::{ProcessId, Signal};
 use crate::progress::Progress;
 
 /// The drivers, each with a row of its own.
@@ -55,8 +55,10 @@ async fn measure(
 
     let step = progress.step(format!("{driver}: starting {n_tasks} tasks at once"));
     let mut log = AuditLog::at_end(&cluster.session.layout().audit_log())?;
-    create(cluster, "burst", driver, n_tasks).await?;
-    all_running(&mut allocations, "burst", n_tasks).await?;
+    let cpu = || -> Result<Duration> { Ok(processes(cluster)?.iter().map(|process| process.cpu_time()).sum()) };
+    let before = cpu()?;
+    start_burst(cluster, &mut allocations, driver, n_tasks).await?;
+    let start_cpu = cpu()?.saturating_sub(before).as_secs_f64();
     let burst = starts(cluster, "burst").await?;
     step.done("");
     let first = burst.iter().map(|start| start.received).min().context("no task was started")?;
@@ -70,7 +72,6 @@ async fn measure(
     let writes = log.read_new()?.iter().filter(|event| is_status(&event.resource)).count();
     let n_all = n_tasks + SINGLE_STARTS;
     let pss: u64 = processes(cluster)?.iter().map(|process| process.pss_bytes()).sum();
-    let cpu = || -> Result<Duration> { Ok(processes(cluster)?.iter().map(|process| process.cpu_time()).sum()) };
     let (before, began) = (cpu()?, Instant::now());
     tokio::time::sleep(Duration::from_secs(args.idle_seconds)).await;
     let idle = cpu()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
@@ -83,11 +84,27 @@ async fn measure(
         "startP50Seconds": percentile(&seconds, 50),
         "startP99Seconds": percentile(&seconds, 99),
         "startsPerSecond": as_f64(n_tasks)? / took.max(f64::EPSILON),
+        "cpuSecondsPerStart": start_cpu / as_f64(n_tasks)?,
         "pssBytesPerTask": pss / u64::try_from(n_all)?,
         "idleCpuFraction": idle,
         "writesPerLife": as_f64(writes)? / as_f64(n_tasks)?,
     });
     row.as_object().cloned().context("a row")
+}
+
+/// Starts all tasks at once: the agent is held until all their allocations are there, for it is the agent's rate that counts, not
+/// that of the controller and the API server, which share the machine.
+async fn start_burst(cluster: &Cluster<'_>, allocations: &mut Allocations, driver: &str, n_tasks: usize) -> Result<()> {
+    let agent = cluster.session.process(Role::Agent).context("the agent does not run")?;
+    agent.signal(Signal::STOP)?;
+    let placed = async {
+        create(cluster, "burst", driver, n_tasks).await?;
+        all_seen(allocations, "burst", n_tasks, |_| true).await
+    };
+    let placed = placed.await;
+    agent.signal(Signal::CONT)?;
+    placed?;
+    all_running(allocations, "burst", n_tasks).await
 }
 
 /// The agent and its supervisor.
@@ -129,12 +146,22 @@ async fn starts(cluster: &Cluster<'_>, job: &str) -> Result<Vec<Start>> {
 }
 
 async fn all_running(allocations: &mut Allocations, wanted: &str, count: usize) -> Result<()> {
-    let mut running = BTreeSet::new();
-    while running.len() < count {
+    all_seen(allocations, wanted, count, |status| status == "running").await
+}
+
+/// Waits until so many allocations of the job have been seen with such a status.
+async fn all_seen(
+    allocations: &mut Allocations,
+    wanted: &str,
+    count: usize,
+    is_seen: impl Fn(&str) -> bool,
+) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    while seen.len() < count {
         match allocations.next().await?.1 {
             Seen::Present { name, job, client_status, .. } if job == wanted => match client_status.as_str() {
-                "running" => drop(running.insert(name)),
                 "failed" | "complete" | "lost" => bail!("the allocation {name} is {client_status}"),
+                status if is_seen(status) => drop(seen.insert(name)),
                 _ => {}
             },
             Seen::Present { .. } => {}

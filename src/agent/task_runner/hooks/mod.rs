@@ -4,6 +4,7 @@
 
 use super::{RunnerEnv, TaskPlan};
 
+mod devices;
 mod task_dir;
 mod validate;
 
@@ -20,7 +21,7 @@ pub(super) struct HookError {
 type Prestart = fn(&RunnerEnv, &TaskPlan) -> Result<(), HookError>;
 
 /// The prestart hooks in their order.
-const PRESTART: &[Prestart] = &[validate::prestart, task_dir::prestart];
+const PRESTART: &[Prestart] = &[validate::prestart, task_dir::prestart, devices::prestart];
 
 /// Runs the prestart hooks.
 pub(super) fn prestart(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), HookError> {

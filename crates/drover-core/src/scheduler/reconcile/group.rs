@@ -699,7 +699,8 @@ impl Pass<'_> {
                 && alloc.health_in_deployment() == Some(true)
         };
         let healthy = all.iter().filter(is_counted).count();
-        let wanted = self.state.desired_total.max(self.state.desired_canaries);
+        let needed = crate::deployment::needed(&self.state, Some(self.count));
+        let wanted = needed.max(self.state.desired_canaries);
         size(healthy) >= wanted && (self.state.desired_canaries == 0 || self.state.promoted)
     }
 }

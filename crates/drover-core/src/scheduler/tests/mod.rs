@@ -9,6 +9,7 @@ mod place;
 mod preempt;
 mod properties;
 mod quality;
+mod rollout;
 mod system;
 
 use std::collections::BTreeMap;
@@ -129,7 +130,8 @@ impl World {
                 resources: Arc::new(AllocatedResources::default()),
                 canary: false,
                 deployment: None,
-                health: Some(Health { is_healthy: true, deployment: None }),
+                health: Some(Health { is_healthy: true, deployment: None, at: Timestamp::UNIX_EPOCH }),
+                health_index: 0,
                 states: Vec::new(),
                 best_score: None,
                 task_starts: Vec::new(),
@@ -161,6 +163,8 @@ impl World {
             job_version: version,
             phase,
             groups: BTreeMap::from([("web".to_owned(), state)]),
+            eval_priority: 0,
+            judgements: BTreeMap::new(),
             created_at: now() - SignedDuration::from_secs(100 - version),
         });
     }
@@ -184,7 +188,7 @@ impl World {
 fn of_deployment(alloc: &mut Alloc, version: i64, health: Option<bool>) {
     let name: Arc<str> = format!("web-d{version}").into();
     alloc.job_version = version;
-    alloc.health = health.map(|is_healthy| Health { is_healthy, deployment: Some(Arc::clone(&name)) });
+    alloc.health = health.map(|is_healthy| Health { is_healthy, deployment: Some(Arc::clone(&name)), at: now() });
     alloc.deployment = Some(name);
 }
 

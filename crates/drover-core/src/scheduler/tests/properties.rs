@@ -201,7 +201,7 @@ fn age(world: &mut World, picture: &Picture) {
         let deployment = changed.deployment.clone();
         changed.health = match health {
             0 => None,
-            n => Some(Health { is_healthy: *n == 1, deployment }),
+            n => Some(Health { is_healthy: *n == 1, deployment, at: Timestamp::UNIX_EPOCH }),
         };
         match kind {
             0 => changed.client = ClientStatus::Failed,
@@ -285,6 +285,8 @@ fn apply_plan(view: &mut ClusterView, job: &Job, plan: &Plan) {
             job_version: begun.job_version,
             phase: DeploymentPhase::Running,
             groups: BTreeMap::new(),
+            eval_priority: 0,
+            judgements: BTreeMap::new(),
             created_at: now() - SignedDuration::from_secs(50 - n),
         });
         deployment.groups.extend(begun.groups.clone());
@@ -310,6 +312,7 @@ fn apply_plan(view: &mut ClusterView, job: &Job, plan: &Plan) {
             canary: placement.canary,
             deployment: placement.deployment.clone(),
             health: None,
+            health_index: 0,
             states: Vec::new(),
             best_score: Some(placement.score()),
             task_starts: vec![("t".into(), now())],

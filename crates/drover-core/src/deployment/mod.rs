@@ -1,0 +1,22 @@
+//! Deployments (`spec/deployments.md`): what a roll-out needs now, from its object, the allocations that belong to it and the
+//! versions of its job.
+//!
+//! [`step`] is the state machine; the scheduler begins, completes and cancels deployments, everything else is decided here.
+//! Level-triggered: the same picture gives the same step, whoever asks and however often, so that a new leader goes on where
+//! the last one stopped. It must never know a clock, nor how anything is written.
+
+pub mod call;
+mod evaluations;
+mod progress;
+pub mod region;
+mod rollback;
+mod status;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use evaluations::{EvalRecord, latest_index};
+pub use progress::{awaits_promotion, cutoff, is_done, needed};
+pub use rollback::{Target, VersionFacts, target};
+pub use status::{Standing, Unhealthy, is_unhealthy, judge_unhealthy, status};
+pub use step::{Effect, News, Picture, Step, digest, judgements, step};

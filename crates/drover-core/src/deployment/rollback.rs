@@ -1,0 +1,53 @@
+//! Which version a failed deployment goes back to (`spec/deployments.md` 8.2).
+
+use drover_api::JobSpec;
+use drover_api::deployment::{Rollback, RollbackResult};
+
+use crate::definition::is_same_version;
+
+/// A version of the job, as far as going back to it needs.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionFacts<'a> {
+    /// Its number.
+    pub number: i64,
+    /// Whether it was deployed successfully.
+    pub is_stable: bool,
+    /// The intent that made it; empty where a person did.
+    pub intent: &'a str,
+    /// What it runs.
+    pub spec: &'a JobSpec,
+}
+
+/// Where to go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// This stable version is restored.
+    Restore(i64),
+    /// The newest stable version, which has this number, is what failed: there is nothing to go back to.
+    Same(i64),
+    /// No version is stable.
+    None,
+}
+
+/// The newest stable version of the job's history, unless what it runs is what `failed` runs. Without the exception a version
+/// that was once stable would be restored, fail and be restored for ever.
+pub fn target(versions: &[VersionFacts<'_>], failed: &JobSpec) -> Target {
+    let stable = versions.iter().filter(|version| version.is_stable).max_by_key(|version| version.number);
+    match stable {
+        None => Target::None,
+        Some(stable) if is_same_version(stable.spec, failed) => Target::Same(stable.number),
+        Some(stable) => Target::Restore(stable.number),
+    }
+}
+
+impl Target {
+    /// What the deployment's status says of it.
+    pub fn outcome(self) -> Rollback {
+        let (result, version) = match self {
+            Self::Restore(number) => (RollbackResult::RolledBack, Some(number)),
+            Self::Same(number) => (RollbackResult::RollbackSameSpec, Some(number)),
+            Self::None => (RollbackResult::NoStableVersion, None),
+        };
+        Rollback { result, version }
+    }
+}

@@ -1,0 +1,253 @@
+//! Cases of `spec/deployments.md` that the scheduler decides: when a deployment begins, what it may change, when it is over.
+
+use drover_api::deployment::DeploymentDescription as Why;
+
+use super::*;
+
+/// A service with an `update` block.
+fn rolling(count: i64, update: &Value) -> Value {
+    with(spec(count), "update", update.clone())
+}
+
+fn one_at_a_time() -> Value {
+    rolling(3, &json!({ "maxParallel": 1 }))
+}
+
+/// Three allocations of version 0, and a version 1 that needs new ones.
+fn changed(spec: &Value) -> World {
+    let mut world = World::new(spec);
+    world.old(&before_a_destructive_change(spec.clone()));
+    let count = world.job.counts["web"];
+    world.allocs(0..count, |alloc| alloc.job_version = 0);
+    world
+}
+
+fn total(desired_total: i64) -> GroupState {
+    GroupState { desired_total, ..GroupState::default() }
+}
+
+/// The allocation of a slot becomes one of the deployment of version 1.
+fn updated(world: &mut World, slots: std::ops::Range<i64>, health: Option<bool>) {
+    let old: Vec<_> = world.view.allocs_of_job(&key()).filter(|alloc| slots.contains(&alloc.index)).cloned().collect();
+    for alloc in old {
+        let mut alloc = (*alloc).clone();
+        of_deployment(&mut alloc, 1, health);
+        world.view.put_alloc(alloc);
+    }
+}
+
+#[test]
+fn d_001_the_first_run_places_all_at_once() {
+    let world = World::new(&one_at_a_time());
+    let plan = check(&world, &[0, 1, 2], &[], &[]);
+    let begun = plan.deployment.as_ref().expect("a deployment");
+    assert_eq!((begun.description, begun.groups["web"].desired_total), (Why::Running, 3));
+}
+
+#[test]
+fn d_002_a_change_replaces_one_of_three() {
+    let world = changed(&one_at_a_time());
+    let plan = check(&world, &[], &[], &[0]);
+    assert_eq!(plan.deployment.expect("a deployment").job_version, 1);
+}
+
+#[test]
+fn d_003_d_004_the_next_follows_when_one_is_healthy_and_not_before() {
+    for (health, next) in [(None, &[][..]), (Some(true), &[1])] {
+        let mut world = changed(&one_at_a_time());
+        world.deployment(1, DeploymentPhase::Running, total(3));
+        updated(&mut world, 0..1, health);
+        drop(check(&world, &[], &[], next));
+    }
+}
+
+#[test]
+fn d_005_all_healthy_is_successful() {
+    let mut world = changed(&one_at_a_time());
+    world.deployment(1, DeploymentPhase::Running, total(3));
+    updated(&mut world, 0..3, Some(true));
+    let update = &world.plan().deployment_updates[0];
+    assert_eq!((update.phase, update.description), (DeploymentPhase::Successful, Why::Successful));
+}
+
+#[test]
+fn d_006_jobs_that_have_no_deployments() {
+    let mut batch = one_at_a_time();
+    batch["type"] = json!("batch");
+    let mut system = spec(1);
+    system["type"] = json!("system");
+    system["groups"][0].as_object_mut().expect("a group").remove("update");
+    let mut sysbatch = system.clone();
+    sysbatch["type"] = json!("sysbatch");
+    for spec in [batch, system, sysbatch] {
+        let plan = World::new(&spec).plan();
+        assert!(plan.deployment.is_none() && !plan.placements.is_empty(), "{}", spec["type"]);
+    }
+}
+
+#[test]
+fn d_007_without_a_limit_all_are_replaced_at_once() {
+    let world = changed(&rolling(3, &json!({ "maxParallel": 0 })));
+    let plan = check(&world, &[], &[], &[0, 1, 2]);
+    assert!(plan.deployment.is_none());
+}
+
+#[test]
+fn d_008_d_009_an_unchanged_job_needs_no_deployment() {
+    let mut world = World::new(&one_at_a_time());
+    world.allocs(0..3, |_| {});
+    assert!(check(&world, &[], &[], &[]).deployment.is_none(), "D-008");
+    world.set_phase(&["n-1"], NodePhase::Down);
+    assert!(check(&world, &[1], &[1], &[]).deployment.is_none(), "D-009");
+}
+
+#[test]
+fn d_010_changes_in_place_join_a_deployment() {
+    let mut world = World::new(&one_at_a_time());
+    world.old(&before_an_in_place_change(one_at_a_time()));
+    world.allocs(0..3, |alloc| alloc.job_version = 0);
+    let plan = check(&world, &[], &[], &[]);
+    let begun = plan.deployment.as_ref().expect("a deployment");
+    assert_eq!((begun.groups["web"].desired_total, plan.in_place.len()), (3, 3));
+    assert!(plan.in_place.iter().all(|update| update.deployment.as_ref() == Some(&begun.name)));
+}
+
+#[test]
+fn d_042_a_paused_deployment_replaces_what_is_lost() {
+    let mut world = changed(&one_at_a_time());
+    world.deployment(1, DeploymentPhase::Paused, total(3));
+    updated(&mut world, 0..1, Some(true));
+    world.set_phase(&["n-2"], NodePhase::Down);
+    drop(check(&world, &[2], &[2], &[]));
+}
+
+#[test]
+fn d_056_d_084_stopping_the_job_cancels() {
+    let mut world = World::new(&one_at_a_time());
+    world.deployment(1, DeploymentPhase::Running, total(3));
+    world.allocs(0..3, |alloc| of_deployment(alloc, 1, None));
+    world.job.stopped = true;
+    world.put_job();
+    let update = &world.plan().deployment_updates[0];
+    assert_eq!((update.phase, update.description), (DeploymentPhase::Cancelled, Why::StoppedJob));
+}
+
+#[test]
+fn d_057_a_newer_version_cancels_and_takes_the_canaries_back() {
+    let mut world = changed(&rolling(3, &json!({ "maxParallel": 1, "canary": 1 })));
+    let state = GroupState { desired_canaries: 1, placed_canaries: vec!["c".into()], ..total(3) };
+    world.deployment(0, DeploymentPhase::Running, state);
+    world.allocs([0], |alloc| {
+        of_deployment(alloc, 0, Some(true));
+        alloc.canary = true;
+    });
+    let plan = world.plan();
+    let update = &plan.deployment_updates[0];
+    assert_eq!((update.phase, update.description), (DeploymentPhase::Cancelled, Why::NewerJob));
+    assert!(plan.stops.iter().any(|stop| stop.alloc.canary));
+    assert_eq!(plan.deployment.expect("a deployment").job_version, 1);
+}
+
+#[test]
+fn d_058_a_deployment_of_an_earlier_incarnation_is_cancelled() {
+    let mut world = World::new(&one_at_a_time());
+    world.deployment(1, DeploymentPhase::Running, total(3));
+    let known = world.view.latest_deployment(&key()).cloned().expect("a deployment");
+    world.view.put_deployment(Deployment { job_uid: Uid::from("earlier"), ..(*known).clone() });
+    let plan = world.plan();
+    assert_eq!(plan.deployment_updates[0].description, Why::NewerJob);
+    assert!(plan.deployment.expect("a deployment").is_new);
+}
+
+#[test]
+fn d_063_a_group_without_room_does_not_hold_another_back() {
+    let mut two = rolling(3, &json!({ "maxParallel": 1 }));
+    let mut big = two["groups"][0].clone();
+    (big["name"], big["count"]) = (json!("big"), json!(1));
+    big["tasks"][0]["resources"]["memoryMB"] = json!(10_000_000);
+    two["groups"].as_array_mut().expect("groups").push(big);
+    let mut world = changed(&two);
+    world.deployment(1, DeploymentPhase::Running, total(3));
+    let mut known = (**world.view.latest_deployment(&key()).expect("a deployment")).clone();
+    known.groups.insert("big".into(), total(1));
+    world.view.put_deployment(known);
+    for healthy in 0..3 {
+        updated(&mut world, 0..healthy, Some(true));
+        let plan = world.plan();
+        assert!(plan.failed.contains_key("big"));
+        assert_eq!(slots(&plan).destructive, [healthy], "the next one of the other group");
+    }
+}
+
+#[test]
+fn d_068_a_failed_deployment_replaces_only_what_is_lost() {
+    let mut world = World::new(&one_at_a_time());
+    world.deployment(1, DeploymentPhase::Failed, total(3));
+    world.allocs(0..3, |alloc| {
+        of_deployment(alloc, 1, Some(alloc.index != 0));
+        if alloc.index == 0 {
+            alloc.client = ClientStatus::Failed;
+            alloc.transition.reschedule = true;
+            alloc.last_event_at = now() - SignedDuration::from_secs(3600);
+        }
+    });
+    drop(check(&world, &[], &[], &[]));
+    world.set_phase(&["n-1"], NodePhase::Down);
+    drop(check(&world, &[1], &[1], &[]));
+}
+
+#[test]
+fn d_069_one_unhealthy_stops_destructive_updates() {
+    let mut world = changed(&rolling(6, &json!({ "maxParallel": 3 })));
+    world.deployment(1, DeploymentPhase::Running, total(6));
+    updated(&mut world, 0..1, Some(false));
+    updated(&mut world, 1..2, Some(true));
+    drop(check(&world, &[], &[], &[]));
+}
+
+#[test]
+fn d_070_those_without_a_verdict_take_their_places_of_the_limit() {
+    let mut world = changed(&rolling(10, &json!({ "maxParallel": 3 })));
+    world.deployment(1, DeploymentPhase::Running, total(10));
+    updated(&mut world, 0..2, None);
+    drop(check(&world, &[], &[], &[2]));
+}
+
+#[test]
+fn d_078_while_a_canary_waits_the_old_version_is_replaced_by_itself() {
+    let mut world = changed(&rolling(3, &json!({ "maxParallel": 1, "canary": 1 })));
+    let state = GroupState { desired_canaries: 1, ..total(3) };
+    world.deployment(0, DeploymentPhase::Successful, total(3));
+    world.deployment(1, DeploymentPhase::Running, state);
+    world.allocs([0], |alloc| {
+        of_deployment(alloc, 1, Some(true));
+        alloc.canary = true;
+    });
+    let crashed = world.view.allocs_of_job(&key()).find(|alloc| alloc.index == 2).cloned().expect("a slot");
+    world.view.put_alloc(Alloc {
+        client: ClientStatus::Failed,
+        last_event_at: now() - SignedDuration::from_secs(3600),
+        ..(*crashed).clone()
+    });
+    let plan = world.plan();
+    let versions: Vec<_> = plan.placements.iter().map(|placement| (placement.index, placement.job_version)).collect();
+    assert_eq!(versions, [(2, 0)]);
+}
+
+#[test]
+fn scaling_down_in_the_middle_completes_with_what_is_left() {
+    let mut world = changed(&rolling(5, &json!({ "maxParallel": 5 })));
+    world.deployment(1, DeploymentPhase::Running, total(5));
+    updated(&mut world, 0..3, Some(true));
+    let gone: Vec<_> = world.view.allocs_of_job(&key()).filter(|alloc| alloc.index >= 3).cloned().collect();
+    for alloc in gone {
+        world.view.put_alloc(Alloc {
+            desired: DesiredStatus::Stop,
+            client: ClientStatus::Complete,
+            ..(*alloc).clone()
+        });
+    }
+    world.job.counts.insert("web".into(), 3);
+    world.put_job();
+    assert_eq!(world.plan().deployment_updates[0].phase, DeploymentPhase::Successful);
+}
