@@ -8,6 +8,7 @@ mod follow;
 mod job;
 mod output;
 mod plan;
+mod simulate;
 mod state;
 mod table;
 mod tree;
@@ -55,6 +56,8 @@ enum Command {
     Plan(plan::StateArgs),
     /// Writes the state that a plan needs, one object per line; secrets never.
     Dump(dump::Args),
+    /// Runs scenarios on whole clusters in virtual time: the real controller and agents, with every fault that a seed draws.
+    Simulate(simulate::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -83,7 +86,7 @@ impl Command {
     /// The exit code of an error of this command.
     fn error_code(&self) -> u8 {
         match self {
-            Self::Plan(_) | Self::Job(JobCommand::Plan(_)) => PLAN_ERROR,
+            Self::Plan(_) | Self::Simulate(_) | Self::Job(JobCommand::Plan(_)) => PLAN_ERROR,
             Self::Dump(_) | Self::Job(_) | Self::Deployment(_) | Self::Completion { .. } => 1,
         }
     }
@@ -103,6 +106,7 @@ impl Command {
             Self::Job(JobCommand::Plan(args)) => plan::run_job(&args),
             Self::Plan(args) => plan::run_state(&args),
             Self::Dump(args) => dump::run(&args),
+            Self::Simulate(args) => simulate::run(&args),
         }
     }
 }
@@ -143,7 +147,7 @@ fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let is_plan = args.iter().take(3).any(|arg| arg == "plan");
+    let is_plan = args.iter().take(3).any(|arg| arg == "plan" || arg == "simulate");
     ExitCode::from(if is_plan { PLAN_ERROR } else { 1 })
 }
 

@@ -116,7 +116,8 @@ impl ControllerConfig {
         Self::parse(&text, path)
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+    /// Checks the text of a file.
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let config: Self = if text.trim().is_empty() {
             Self::default()
         } else {

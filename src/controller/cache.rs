@@ -50,12 +50,13 @@ impl<K: Object> Cache<K> {
             Change::InSync => {
                 self.is_synced = true;
                 let current = self.list;
-                let stale: Vec<Key> = self
+                let mut stale: Vec<Key> = self
                     .objects
                     .iter()
                     .filter(|(_, entry)| entry.seen_in < current)
                     .map(|(key, _)| key.clone())
                     .collect();
+                stale.sort();
                 stale.iter().filter_map(|key| self.objects.remove(key)).map(|entry| Seen::Gone(entry.object)).collect()
             }
             Change::Gone(object) => self.remove(&object).into_iter().collect(),

@@ -17,7 +17,7 @@ use crate::config::controller::LeaderElection;
 use crate::store::{Key, Store, StoreError};
 
 /// Name of the leader's Lease.
-pub(super) const LEASE_NAME: &str = "drover-controller";
+pub(crate) const LEASE_NAME: &str = "drover-controller";
 
 /// One process's part in the election.
 #[derive(Debug)]

@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::controller::ControllerConfig;
+pub(crate) use crate::controller::leader::LEASE_NAME;
+
 use crate::controller::leader::Candidate;
 use crate::controller::term::Term;
 use crate::store::{KubeStore, Store};
@@ -60,7 +62,7 @@ async fn run(
     shutdown: CancellationToken,
 ) {
     let timeout = request_timeout(&config);
-    run_on(KubeStore::new(client, timeout), config, identity, clock, shutdown).await;
+    run_on(KubeStore::new(client, timeout), config, identity, clock, fastrand::Rng::new(), shutdown).await;
 }
 
 /// A request must end before the leader's Lease does: half of the renew deadline, at most 5 s.
@@ -74,12 +76,13 @@ fn renew_period(config: &ControllerConfig) -> Duration {
     config.leader_election.retry_period().min(config.heartbeat.grace() / 4)
 }
 
-/// Runs on any store.
+/// Runs on any store. All chances come from `rng`.
 pub async fn run_on<S: Store>(
     store: S,
     config: ControllerConfig,
     identity: String,
     clock: SharedClock,
+    mut rng: fastrand::Rng,
     shutdown: CancellationToken,
 ) {
     let renew_period = renew_period(&config);
@@ -94,7 +97,7 @@ pub async fn run_on<S: Store>(
     while let Some(lease) = candidate.acquire(&shutdown).await {
         tracing::info!(identity, "leading");
         let over = shutdown.child_token();
-        let term = Term::new(store.clone(), clock.clone(), config.clone(), identity.clone(), renew_period);
+        let term = Term::new(store.clone(), clock.clone(), config.clone(), identity.clone(), renew_period, rng.fork());
         let (lease, ()) = tokio::join!(candidate.hold(lease, &over), term.run(&over));
         if shutdown.is_cancelled() {
             candidate.release(lease).await;

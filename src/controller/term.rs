@@ -82,7 +82,7 @@ pub(super) struct Term<S> {
     pub(super) volumes: Cache<CSIVolume>,
     pub(super) view: ClusterView,
     pub(super) broker: Broker,
-    pub(super) known: HashMap<JobKey, Knowledge>,
+    pub(super) known: BTreeMap<JobKey, Knowledge>,
     pub(super) known_nodes: HashMap<NodeName, NodeKnowledge>,
     pub(super) ledger: Ledger,
     /// Nodes that were heard of in this term.
@@ -131,6 +131,7 @@ impl<S: Store> Term<S> {
         config: ControllerConfig,
         identity: String,
         renew_period: Duration,
+        rng: fastrand::Rng,
     ) -> Self {
         let allowed = config.heartbeat.min_ttl() + config.heartbeat.grace();
         let mut view = ClusterView::default();
@@ -151,7 +152,7 @@ impl<S: Store> Term<S> {
             volumes: Cache::default(),
             view,
             broker: Broker::default(),
-            known: HashMap::new(),
+            known: BTreeMap::new(),
             known_nodes: HashMap::new(),
             ledger: Ledger::new(allowed, renew_period * 2),
             heard: HashSet::new(),
@@ -166,7 +167,7 @@ impl<S: Store> Term<S> {
             wakes: BTreeMap::new(),
             n_wakes: 0,
             writes: JoinSet::new(),
-            rng: fastrand::Rng::new(),
+            rng,
             has_begun: false,
         }
     }
@@ -341,7 +342,9 @@ impl<S: Store> Term<S> {
         for (job, follow_up) in waiting {
             self.broker.delay(&job, &follow_up);
         }
-        let allocs: Vec<AllocKey> = self.allocs.values().map(|alloc| convert::object_key(&alloc.metadata)).collect();
+        let mut allocs: Vec<AllocKey> =
+            self.allocs.values().map(|alloc| convert::object_key(&alloc.metadata)).collect();
+        allocs.sort();
         for alloc in allocs {
             self.settle(&alloc);
         }

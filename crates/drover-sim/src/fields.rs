@@ -1,0 +1,480 @@
+//! Who owns which field: the sets behind server-side apply.
+//!
+//! Input: values and the schema of their kind. Output: sets of fields, what an apply takes away, what it conflicts with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::schema::{Schema, Shape};
+
+/// A set of fields, as a tree. A leaf is a field that is owned as a whole, with its value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields {
+    /// Whether the place itself is owned: a leaf, or an item of a keyed list.
+    is_owned: bool,
+    below: BTreeMap<Place, Fields>,
+}
+
+/// A step into a value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// Into a field of an object.
+    Field(String),
+    /// Into the item of a list that has these keys, or is this scalar.
+    Item(String),
+}
+
+/// The sets of all writers of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owners(pub(crate) BTreeMap<Owner, Arc<Fields>>);
+
+/// A writer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Owner {
+    pub(crate) manager: String,
+    pub(crate) is_apply: bool,
+    pub(crate) is_status: bool,
+}
+
+/// Fields of `metadata` that nobody owns.
+const IDENTITY: [&str; 9] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+];
+
+impl Fields {
+    /// The fields that an object sets, without what identifies it.
+    pub(crate) fn of(object: &Value, schema: &Schema) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in object.as_object().into_iter().flatten() {
+            match name.as_str() {
+                "apiVersion" | "kind" => {}
+                "metadata" => {
+                    let mut own = Self::default();
+                    let inner = schema.field("metadata");
+                    for (name, value) in value.as_object().into_iter().flatten() {
+                        if !IDENTITY.contains(&name.as_str()) {
+                            own.below.insert(Place::Field(name.clone()), Self::at(value, inner.field(name)));
+                        }
+                    }
+                    if !own.below.is_empty() {
+                        fields.below.insert(Place::Field(name.clone()), own);
+                    }
+                }
+                _ => drop(fields.below.insert(Place::Field(name.clone()), Self::at(value, schema.field(name)))),
+            }
+        }
+        fields
+    }
+
+    fn at(value: &Value, schema: &Schema) -> Self {
+        let leaf = Self { is_owned: true, below: BTreeMap::new() };
+        match (&schema.shape, value) {
+            (Shape::Object { .. } | Shape::Map(_) | Shape::Free, Value::Object(object)) if !object.is_empty() => {
+                let below = object
+                    .iter()
+                    .map(|(name, value)| (Place::Field(name.clone()), Self::at(value, schema.field(name))));
+                Self { is_owned: false, below: below.collect() }
+            }
+            (Shape::Set(_), Value::Array(items)) if !items.is_empty() => Self {
+                is_owned: false,
+                below: items.iter().map(|item| (Place::of(item, schema), leaf.clone())).collect(),
+            },
+            (Shape::Keyed(inner, _), Value::Array(items)) if !items.is_empty() => {
+                let below = items
+                    .iter()
+                    .map(|item| (Place::of(item, schema), Self { is_owned: true, ..Self::at(item, inner) }));
+                Self { is_owned: false, below: below.collect() }
+            }
+            _ => leaf,
+        }
+    }
+
+    /// The fields whose values differ between two states, as far as the newer one has them.
+    pub(crate) fn changed(before: &Value, after: &Value, schema: &Schema) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in after.as_object().into_iter().flatten() {
+            let old = &before[name.as_str()];
+            if matches!(name.as_str(), "apiVersion" | "kind") || old == value {
+                continue;
+            }
+            let inner = schema.field(name);
+            if name != "metadata" {
+                fields.below.insert(Place::Field(name.clone()), Self::changed_at(old, value, inner));
+                continue;
+            }
+            for (name, value) in value.as_object().into_iter().flatten() {
+                if !IDENTITY.contains(&name.as_str()) && old[name.as_str()] != *value {
+                    let own = fields.below.entry(Place::Field("metadata".to_owned())).or_default();
+                    let changed = Self::changed_at(&old[name.as_str()], value, inner.field(name));
+                    own.below.insert(Place::Field(name.clone()), changed);
+                }
+            }
+        }
+        fields
+    }
+
+    fn changed_at(before: &Value, after: &Value, schema: &Schema) -> Self {
+        match (&schema.shape, before, after) {
+            (Shape::Object { .. } | Shape::Map(_) | Shape::Free, Value::Object(old), Value::Object(new))
+                if !new.is_empty() =>
+            {
+                let differing = new.iter().filter(|(name, value)| old.get(*name) != Some(value));
+                let below = differing.map(|(name, value)| {
+                    let before = old.get(name).unwrap_or(&Value::Null);
+                    (Place::Field(name.clone()), Self::changed_at(before, value, schema.field(name)))
+                });
+                Self { is_owned: false, below: below.collect() }
+            }
+            (Shape::Keyed(inner, _), Value::Array(old), Value::Array(new)) if !new.is_empty() => {
+                let below = new.iter().filter_map(|item| {
+                    let place = Place::of(item, schema);
+                    match old.iter().find(|old| Place::of(old, schema) == place) {
+                        Some(old) if old == item => None,
+                        Some(old) => Some((place, Self::changed_at(old, item, inner))),
+                        None => Some((place, Self { is_owned: true, ..Self::at(item, inner) })),
+                    }
+                });
+                Self { is_owned: false, below: below.collect() }
+            }
+            (Shape::Set(_), Value::Array(old), Value::Array(new)) if !new.is_empty() => {
+                let added = new.iter().filter(|item| !old.contains(item));
+                let leaf = Self { is_owned: true, below: BTreeMap::new() };
+                Self { is_owned: false, below: added.map(|item| (Place::of(item, schema), leaf.clone())).collect() }
+            }
+            _ => Self::at(after, schema),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.is_owned && self.below.values().all(Self::is_empty)
+    }
+
+    fn child(&self, place: &Place) -> Option<&Self> {
+        self.below.get(place)
+    }
+
+    /// All of both.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.is_owned |= other.is_owned;
+        for (place, below) in &other.below {
+            self.below.entry(place.clone()).or_default().join(below);
+        }
+    }
+
+    /// Takes the fields of `other` out.
+    pub(crate) fn without(&mut self, other: &Self) {
+        if other.is_owned {
+            self.is_owned = false;
+        }
+        for (place, taken) in &other.below {
+            if let Some(below) = self.below.get_mut(place) {
+                below.without(taken);
+                if below.is_empty() {
+                    self.below.remove(place);
+                }
+            }
+        }
+    }
+
+    /// Keeps the fields that the object still has.
+    fn keep_present(&mut self, value: &Value, schema: &Schema) {
+        self.below.retain(|place, below| match place.find(value, schema) {
+            Some((inner, at)) => {
+                below.keep_present(inner, at);
+                !below.is_empty()
+            }
+            None => false,
+        });
+    }
+
+    /// The fields that both have and on whose value the object and `body` do not agree.
+    fn disputed(&self, own: &Self, live: &Value, body: &Value, schema: &Schema) -> Self {
+        let mut found = Self::default();
+        // An item of a keyed list may be owned by many.
+        if self.is_owned && own.is_owned && self.below.is_empty() && own.below.is_empty() && live != body {
+            found.is_owned = true;
+        }
+        for (place, theirs) in &self.below {
+            let Some(ours) = own.child(place) else { continue };
+            let (Some((live, inner)), Some((body, _))) = (place.find(live, schema), place.find(body, schema)) else {
+                continue;
+            };
+            let below = theirs.disputed(ours, live, body, inner);
+            if !below.is_empty() {
+                found.below.insert(place.clone(), below);
+            }
+        }
+        found
+    }
+
+    /// Removes from the object what this set has and no other one keeps.
+    fn remove_from(&self, value: &mut Value, schema: &Schema, kept: &[&Self]) {
+        for (place, lost) in &self.below {
+            let keepers: Vec<&Self> = kept.iter().filter_map(|kept| kept.child(place)).collect();
+            let is_kept = keepers.iter().any(|keeper| !keeper.is_empty());
+            if lost.is_owned && !is_kept {
+                place.remove(value, schema);
+                continue;
+            }
+            let Some((inner, at)) = place.find_mut(value, schema) else { continue };
+            lost.remove_from(inner, at, &keepers);
+            if !is_kept && matches!(inner, Value::Object(object) if object.is_empty()) {
+                place.remove(value, schema);
+            }
+        }
+    }
+
+    /// Names of the leaves, for messages.
+    fn names(&self, prefix: &str, names: &mut Vec<String>) {
+        if self.is_owned && self.below.is_empty() {
+            names.push(prefix.to_owned());
+        }
+        for (place, below) in &self.below {
+            let name = match place {
+                Place::Field(name) => format!("{prefix}.{name}"),
+                Place::Item(key) => format!("{prefix}[{key}]"),
+            };
+            below.names(&name, names);
+        }
+    }
+}
+
+impl Place {
+    /// The place of a list's item.
+    fn of(item: &Value, list: &Schema) -> Self {
+        match &list.shape {
+            Shape::Keyed(_, keys) => {
+                Self::Item(keys.iter().map(|key| item[key.as_str()].to_string()).collect::<Vec<_>>().join(","))
+            }
+            _ => Self::Item(item.to_string()),
+        }
+    }
+
+    fn find<'v, 's>(&self, value: &'v Value, schema: &'s Schema) -> Option<(&'v Value, &'s Schema)> {
+        match self {
+            Self::Field(name) => Some((value.as_object()?.get(name)?, schema.field(name))),
+            Self::Item(_) => {
+                let found = value.as_array()?.iter().find(|item| Self::of(item, schema) == *self)?;
+                Some((found, item_schema(schema)))
+            }
+        }
+    }
+
+    fn find_mut<'v, 's>(&self, value: &'v mut Value, schema: &'s Schema) -> Option<(&'v mut Value, &'s Schema)> {
+        match self {
+            Self::Field(name) => Some((value.as_object_mut()?.get_mut(name)?, schema.field(name))),
+            Self::Item(_) => {
+                let found = value.as_array_mut()?.iter_mut().find(|item| Self::of(item, schema) == *self)?;
+                Some((found, item_schema(schema)))
+            }
+        }
+    }
+
+    fn remove(&self, value: &mut Value, schema: &Schema) {
+        match (self, value) {
+            (Self::Field(name), Value::Object(object)) => drop(object.shift_remove(name)),
+            (Self::Item(_), Value::Array(items)) => items.retain(|item| Self::of(item, schema) != *self),
+            _ => {}
+        }
+    }
+}
+
+fn item_schema(list: &Schema) -> &Schema {
+    match &list.shape {
+        Shape::Keyed(inner, _) | Shape::Set(inner) | Shape::Atomic(inner) => inner,
+        Shape::Free | Shape::Object { .. } | Shape::Map(_) | Shape::Scalar => list.field(""),
+    }
+}
+
+impl Owners {
+    /// Notes that a writer set these fields without applying: they are its own from now on.
+    pub(crate) fn note_update(&mut self, owner: &Owner, changed: &Fields, value: &Value, schema: &Schema) {
+        for fields in self.0.values_mut() {
+            let mut left = (**fields).clone();
+            left.without(changed);
+            left.keep_present(value, schema);
+            if left != **fields {
+                *fields = Arc::new(left);
+            }
+        }
+        if !changed.is_empty() {
+            let mut own = self.0.get(owner).map(|fields| (**fields).clone()).unwrap_or_default();
+            own.join(changed);
+            self.0.insert(owner.clone(), Arc::new(own));
+        }
+        self.0.retain(|_, fields| !fields.is_empty());
+    }
+
+    /// Applies `body`, which is all that `owner` wants to own, to the object. The error names what others own.
+    pub(crate) fn apply(
+        &mut self,
+        owner: &Owner,
+        live: &mut Value,
+        body: &Value,
+        schema: &Schema,
+        is_forced: bool,
+    ) -> Result<(), String> {
+        let own = Fields::of(body, schema);
+        let last = self.0.get(owner).cloned().unwrap_or_default();
+        let mut disputes = Vec::new();
+        for (other, fields) in self.0.iter().filter(|(other, _)| *other != owner) {
+            let disputed = fields.disputed(&own, live, body, schema);
+            if !disputed.is_empty() {
+                disputes.push((other.clone(), disputed));
+            }
+        }
+        if !is_forced && !disputes.is_empty() {
+            return Err(conflict_text(&disputes));
+        }
+        for (other, disputed) in disputes {
+            if let Some(fields) = self.0.get_mut(&other) {
+                Arc::make_mut(fields).without(&disputed);
+            }
+        }
+        merge(live, body, schema);
+        if *last != own {
+            let mut lost = (*last).clone();
+            lost.without(&own);
+            let mut kept: Vec<&Fields> = vec![&own];
+            kept.extend(self.0.iter().filter(|(other, _)| *other != owner).map(|(_, fields)| &**fields));
+            lost.remove_from(live, schema, &kept);
+            self.0.insert(owner.clone(), Arc::new(own));
+        }
+        self.0.retain(|_, fields| !fields.is_empty());
+        Ok(())
+    }
+}
+
+fn conflict_text(disputes: &[(Owner, Fields)]) -> String {
+    let mut all = Vec::new();
+    for (owner, fields) in disputes {
+        let mut names = Vec::new();
+        fields.names("", &mut names);
+        all.push(format!("conflict with {:?}: {}", owner.manager, names.join(", ")));
+    }
+    let n: usize = all.len();
+    format!("Apply failed with {n} conflict{}: {}", if n == 1 { "" } else { "s" }, all.join("; "))
+}
+
+/// Merges what is applied into the object, by the structure of the schema.
+fn merge(live: &mut Value, body: &Value, schema: &Schema) {
+    match (&schema.shape, &mut *live, body) {
+        (Shape::Object { .. } | Shape::Map(_) | Shape::Free, Value::Object(live), Value::Object(body)) => {
+            merge_fields(live, body, schema);
+        }
+        (Shape::Keyed(inner, _), Value::Array(live), Value::Array(body)) => {
+            for item in body {
+                let place = Place::of(item, schema);
+                match live.iter_mut().find(|known| Place::of(known, schema) == place) {
+                    Some(known) => merge(known, item, inner),
+                    None => live.push(item.clone()),
+                }
+            }
+        }
+        (Shape::Set(_), Value::Array(live), Value::Array(body)) => {
+            for item in body {
+                if !live.contains(item) {
+                    live.push(item.clone());
+                }
+            }
+        }
+        _ => {
+            if live != body {
+                live.clone_from(body);
+            }
+        }
+    }
+}
+
+fn merge_fields(live: &mut Map<String, Value>, body: &Map<String, Value>, schema: &Schema) {
+    for (name, value) in body {
+        match live.get_mut(name) {
+            Some(known) => merge(known, value, schema.field(name)),
+            None => drop(live.insert(name.clone(), value.clone())),
+        }
+    }
+}
+
+/// Merges a JSON merge patch into the object.
+pub(crate) fn merge_patch(live: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        live.clone_from(patch);
+        return;
+    };
+    if !live.is_object() {
+        *live = Value::Object(Map::new());
+    }
+    let Value::Object(object) = live else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            object.shift_remove(name);
+        } else {
+            merge_patch(object.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Schema {
+        Schema::read(&json!({ "type": "object", "properties": { "status": { "type": "object", "properties": {
+            "phase": { "type": "string" },
+            "columns": { "type": "object", "properties": { "a": { "type": "string" } } },
+            "conditions": { "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+                "items": { "type": "object", "properties": {
+                    "type": { "type": "string" }, "status": { "type": "string" }, "reason": { "type": "string" } } } },
+        } } } }))
+    }
+
+    fn owner(manager: &str) -> Owner {
+        Owner { manager: manager.to_owned(), is_apply: true, is_status: true }
+    }
+
+    #[test]
+    fn what_a_manager_leaves_out_goes_and_what_another_owns_stays() {
+        let (schema, mut owners, mut live) = (schema(), Owners::default(), json!({}));
+        let mut apply = |manager: &str, status: Value, live: &mut Value| {
+            owners.apply(&owner(manager), live, &json!({ "status": status }), &schema, true).unwrap();
+        };
+        apply(
+            "a",
+            json!({ "phase": "x", "columns": { "a": "1" }, "conditions": [{ "type": "T", "status": "True" }] }),
+            &mut live,
+        );
+        apply("b", json!({ "conditions": [{ "type": "T", "reason": "R" }, { "type": "U" }] }), &mut live);
+        apply("a", json!({ "conditions": [] }), &mut live);
+        assert_eq!(live, json!({ "status": { "conditions": [{ "type": "T", "reason": "R" }, { "type": "U" }] } }));
+        apply("a", json!({ "conditions": [{ "type": "V", "status": "True" }] }), &mut live);
+        apply("a", json!({ "conditions": [] }), &mut live);
+        assert_eq!(live["status"]["conditions"], json!([{ "type": "T", "reason": "R" }, { "type": "U" }]));
+        apply("b", json!({ "phase": "y" }), &mut live);
+        assert_eq!(live["status"]["phase"], "y");
+    }
+
+    #[test]
+    fn a_field_of_another_manager_is_a_conflict_unless_forced_or_equal() {
+        let (schema, mut owners, mut live) = (schema(), Owners::default(), json!({}));
+        let body = |phase: &str| json!({ "status": { "phase": phase } });
+        owners.apply(&owner("a"), &mut live, &body("x"), &schema, false).unwrap();
+        owners.apply(&owner("b"), &mut live, &body("x"), &schema, false).unwrap();
+        let error = owners.apply(&owner("b"), &mut live, &body("y"), &schema, false).unwrap_err();
+        assert_eq!(error, "Apply failed with 1 conflict: conflict with \"a\": .status.phase");
+        owners.apply(&owner("b"), &mut live, &body("y"), &schema, true).unwrap();
+        owners.apply(&owner("a"), &mut live, &json!({}), &schema, false).unwrap();
+        assert_eq!(live["status"]["phase"], "y");
+    }
+}

@@ -1,0 +1,44 @@
+//! An in-memory store that behaves as the Kubernetes API server does, for simulations and tests.
+//!
+//! Input: objects as JSON and the time of each call. Output: answers and refusals with the API server's reasons, and watches.
+//! resourceVersions come from one counter; updates check preconditions; deletes respect finalizers and owners; status is a part
+//! of its own; server-side apply keeps who owns which field; defaults, bounds and unknown fields are those of the generated
+//! CustomResourceDefinitions.
+//!
+//! CEL rules of the definitions are not run: what they refuse in a Job is refused by `drover-core`'s validation too, and the
+//! integration tests run them in the real API server. Not built either, because nothing of drover uses them: `generateName`,
+//! strategic merge and JSON patches, label selectors, pagination, bookmarks, foreground and orphan deletion.
+//!
+//! Must never know: a runtime, a clock, a fault, what any kind means.
+
+mod fields;
+mod garbage;
+mod kind;
+mod object;
+mod schema;
+mod store;
+mod watch;
+
+pub use kind::{Kind, kind};
+pub use object::Stored;
+pub use schema::closest;
+pub use store::{Change, Part, Precondition, Refusal, Store, Write};
+pub use watch::{Event, Selection, Watch};
+
+/// Namespace and name of an object; no namespace for cluster-scoped kinds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Its namespace.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Watches: which changes reach whom, what was before, and from where a watch can go on.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use crate::kind::Kind;
+use crate::object::Stored;
+use crate::store::Change;
+
+/// Changes of a kind from which a watch can go on; older ones are forgotten, as the API server's cache does.
+const KEPT_CHANGES: usize = 1024;
+
+/// What a watch says.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An object, new or changed.
+    Put(Arc<Stored>),
+    /// An object is gone or not selected any more; this is its last state.
+    Gone(Arc<Stored>),
+}
+
+impl Event {
+    /// The object.
+    pub fn object(&self) -> &Arc<Stored> {
+        match self {
+            Self::Put(object) | Self::Gone(object) => object,
+        }
+    }
+}
+
+/// Which objects of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    namespace: Option<String>,
+    fields: Vec<(Field, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Field {
+    Name,
+    Namespace,
+    Other(usize),
+}
+
+impl Selection {
+    /// Reads a field selector of a kind, as `spec.nodeName=n-1,status.phase=ready`.
+    ///
+    /// # Errors
+    /// When the kind cannot be selected by a field.
+    pub fn parse(kind: &Kind, namespace: Option<&str>, fields: Option<&str>) -> Result<Self, String> {
+        let one = |text: &str| {
+            let (name, value) = text
+                .split_once('=')
+                .ok_or_else(|| format!("field selector {text:?} is not of the form field=value"))?;
+            let field = match name {
+                "metadata.name" => Field::Name,
+                "metadata.namespace" => Field::Namespace,
+                _ => {
+                    let found = kind.selectable.iter().position(|path| path.join(".") == name);
+                    Field::Other(found.ok_or_else(|| format!("field label not supported: {name}"))?)
+                }
+            };
+            Ok((field, value.trim_start_matches('=').to_owned()))
+        };
+        let parts = fields.unwrap_or_default().split(',').filter(|part| !part.is_empty());
+        let fields = parts.map(one).collect::<Result<Vec<_>, String>>()?;
+        Ok(Self { namespace: namespace.map(str::to_owned), fields })
+    }
+
+    pub(crate) fn has(&self, object: &Stored) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| object.key.namespace.as_ref() == Some(namespace))
+            && self.fields.iter().all(|(field, value)| field.of(object) == value)
+    }
+
+    /// The name of the only object that this can select.
+    pub(crate) fn only_name(&self) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| *field == Field::Name).map(|(_, name)| name.as_str())
+    }
+
+    /// A field by which an index answers: its number and the value.
+    pub(crate) fn indexed(&self) -> Option<(usize, &str)> {
+        self.fields.iter().find_map(|(field, value)| match field {
+            Field::Other(number) => Some((*number, value.as_str())),
+            Field::Name | Field::Namespace => None,
+        })
+    }
+
+    fn route(&self) -> Route {
+        match (self.only_name(), self.indexed()) {
+            (Some(name), _) => Route::Name(name.to_owned()),
+            (None, Some((number, value))) => Route::Field(number, value.to_owned()),
+            (None, None) => Route::All,
+        }
+    }
+}
+
+impl Field {
+    fn of(self, object: &Stored) -> &str {
+        match self {
+            Self::Name => &object.key.name,
+            Self::Namespace => object.key.namespace.as_deref().unwrap_or_default(),
+            Self::Other(number) => object.text(&object.kind.selectable[number]),
+        }
+    }
+}
+
+/// Where a watch stands, so that a change finds those that it concerns without asking all.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Route {
+    All,
+    Name(String),
+    Field(usize, String),
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    waker: Option<Waker>,
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The changes of selected objects from some version on. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    queue: Arc<Mutex<Queue>>,
+}
+
+impl Watch {
+    /// The next event; the task is woken when there is one.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        let mut queue = lock(&self.queue);
+        if let Some(event) = queue.events.pop_front() {
+            return Poll::Ready(event);
+        }
+        queue.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// The next event, if there is one.
+    pub fn try_next(&mut self) -> Option<Event> {
+        lock(&self.queue).events.pop_front()
+    }
+}
+
+/// The watches and the past of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    routes: HashMap<Route, Vec<(u64, Selection, Weak<Mutex<Queue>>)>>,
+    count: u64,
+    past: VecDeque<Change>,
+    /// The version of the newest change that is forgotten.
+    forgotten: u64,
+}
+
+impl Watches {
+    /// Begins a watch after a version, unless that is too long ago.
+    pub(crate) fn open(&mut self, selection: &Selection, after: u64) -> Option<Watch> {
+        if after < self.forgotten {
+            return None;
+        }
+        let missed = self.past.iter().skip_while(|change| change.version <= after);
+        let events = missed.filter_map(|change| change.event(selection)).collect();
+        let queue = Arc::new(Mutex::new(Queue { events, waker: None }));
+        self.count += 1;
+        let route = self.routes.entry(selection.route()).or_default();
+        route.retain(|(_, _, queue)| queue.strong_count() > 0);
+        route.push((self.count, selection.clone(), Arc::downgrade(&queue)));
+        Some(Watch { queue })
+    }
+
+    /// Objects as they were at a version: `now` with the newer changes taken back.
+    pub(crate) fn rewind(&self, now: Vec<Arc<Stored>>, selection: &Selection, at: u64) -> Option<Vec<Arc<Stored>>> {
+        if at < self.forgotten {
+            return None;
+        }
+        let mut objects: BTreeMap<_, _> = now.into_iter().map(|object| (object.key.clone(), object)).collect();
+        for change in self.past.iter().rev().take_while(|change| change.version > at) {
+            match change.before.as_ref().filter(|before| selection.has(before)) {
+                Some(before) => drop(objects.insert(before.key.clone(), Arc::clone(before))),
+                None => drop(objects.remove(&change.object().key)),
+            }
+        }
+        Some(objects.into_values().collect())
+    }
+
+    /// Tells a change to whom it concerns.
+    pub(crate) fn tell(&mut self, change: &Change) {
+        self.past.push_back(change.clone());
+        if self.past.len() > KEPT_CHANGES
+            && let Some(oldest) = self.past.pop_front()
+        {
+            self.forgotten = oldest.version;
+        }
+        let mut routes = vec![Route::All, Route::Name(change.object().key.name.clone())];
+        for object in change.before.iter().chain(&change.after) {
+            let fields = object.kind.selectable.iter().enumerate();
+            routes.extend(fields.map(|(number, path)| Route::Field(number, object.text(path).to_owned())));
+        }
+        let mut wakers = Vec::new();
+        for (n, route) in routes.iter().enumerate() {
+            if routes[..n].contains(route) {
+                continue;
+            }
+            for (number, selection, queue) in self.routes.get(route).into_iter().flatten() {
+                if let Some(queue) = queue.upgrade()
+                    && let Some(event) = change.event(selection)
+                {
+                    let mut queue = lock(&queue);
+                    queue.events.push_back(event);
+                    wakers.extend(queue.waker.take().map(|waker| (*number, waker)));
+                }
+            }
+        }
+        // In the order in which the watches were opened, whatever the routes.
+        wakers.sort_by_key(|(number, _)| *number);
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+}
+
+impl Change {
+    /// What a watch of this selection sees of it.
+    fn event(&self, selection: &Selection) -> Option<Event> {
+        let before = self.before.as_ref().is_some_and(|before| selection.has(before));
+        match &self.after {
+            Some(after) if selection.has(after) => Some(Event::Put(Arc::clone(after))),
+            Some(after) if before => Some(Event::Gone(Arc::clone(after))),
+            Some(_) => None,
+            None => self.before.as_ref().filter(|_| before).map(|before| Event::Gone(Arc::clone(before))),
+        }
+    }
+}

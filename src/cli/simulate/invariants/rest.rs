@@ -1,0 +1,114 @@
+//! I9: all comes to rest, stays there until something happens, and leaves nothing stuck.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use drover_api::{Allocation, Deployment};
+use drover_sim::{Change, Selection, Store, Stored};
+use jiff::Timestamp;
+
+use crate::cli::simulate::link::Client;
+use crate::cli::simulate::log::at_text;
+
+/// How long nobody may write before all counts as at rest.
+const QUIET: Duration = Duration::from_mins(1);
+/// How long after a timer its writes may come.
+const AFTER_TIMER: Duration = Duration::from_secs(30);
+/// How long all may take to come to rest.
+const SETTLE: Duration = Duration::from_mins(10);
+
+/// When something last happened.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    start: Option<Timestamp>,
+    /// The last step, fault, start or end of a task.
+    disturbed: Duration,
+    last_write: Duration,
+    /// Times at which something is due, since the start.
+    timers: BTreeSet<Duration>,
+}
+
+impl Rest {
+    pub(super) fn disturb(&mut self, at: Duration) {
+        self.disturbed = self.disturbed.max(at);
+    }
+
+    /// Sets the time of day at the start, to which times in objects are compared.
+    pub(super) fn begin(&mut self, start: Timestamp) {
+        self.start = Some(start);
+    }
+
+    pub(super) fn observe(&mut self, at: Duration, by: Option<Client>, change: &Change, found: &mut Vec<String>) {
+        let object = change.object();
+        if matches!(object.kind.name.as_str(), "Lease" | "Event") {
+            return;
+        }
+        if by == Some(Client::User) || by.is_none() {
+            self.disturb(at);
+        }
+        let last = self.disturbed.max(self.last_write);
+        let since = at.saturating_sub(AFTER_TIMER);
+        let is_timed = self.timers.range(since..=at).next().is_some();
+        if at > last + QUIET && !is_timed {
+            found.push(format!(
+                "I9: {} {} is written although nothing has happened since {}",
+                object.kind.name,
+                object.key,
+                at_text(last)
+            ));
+        }
+        self.last_write = self.last_write.max(at);
+        self.note_timers(at, object);
+    }
+
+    fn note_timers(&mut self, at: Duration, object: &Stored) {
+        let mut due = Vec::new();
+        match object.kind.name.as_str() {
+            "Allocation" => {
+                if let Ok(alloc) = object.typed::<Allocation>() {
+                    due.extend(alloc.spec.follow_up.as_ref().map(|follow_up| follow_up.at));
+                }
+                // Verdicts on health fall at the latest then.
+                self.timers.insert(at + Duration::from_mins(5));
+            }
+            "Deployment" => {
+                if let Ok(deployment) = object.typed::<Deployment>() {
+                    let status = deployment.status.iter().flat_map(|status| status.groups.values());
+                    due.extend(status.filter_map(|group| group.require_progress_by));
+                }
+            }
+            "ClientNode" => {
+                // What was on a node that stays down is given up.
+                self.timers.insert(at + SETTLE);
+            }
+            _ => {}
+        }
+        let Some(start) = self.start else { return };
+        self.timers.extend(due.iter().filter_map(|due| Duration::try_from(due.duration_since(start)).ok()));
+    }
+
+    /// Asks at the end whether all has come to rest and nothing is stuck.
+    pub(super) fn finish(&mut self, at: Duration, store: &Store, found: &mut Vec<String>) {
+        let last_timer = self.timers.range(..=at).next_back().copied().unwrap_or_default();
+        let is_settled = at >= self.disturbed + SETTLE;
+        if !is_settled {
+            return;
+        }
+        if self.last_write > self.disturbed + SETTLE && self.last_write > last_timer + AFTER_TIMER {
+            found.push(format!(
+                "I9: still no rest: the last write was at {}, the last disturbance at {}",
+                at_text(self.last_write),
+                at_text(self.disturbed)
+            ));
+        }
+        for kind in ["Allocation", "Job", "CSIVolume", "Deployment"] {
+            let Some(kind) = drover_sim::kind(kind) else { continue };
+            for stored in store.list(kind, &Selection::default()) {
+                let is_over = !stored.value["status"]["endedAt"].is_null() || kind.name != "Allocation";
+                if stored.is_deleting() && is_over {
+                    found.push(format!("I9: {} {} is stuck on its finalizers", kind.name, stored.key));
+                }
+            }
+        }
+    }
+}

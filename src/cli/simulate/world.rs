@@ -1,0 +1,143 @@
+//! The world of one run: the store, time, links and chances that all processes share, and the observer that sees every write.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use drover_sim::{Change, Kind};
+use jiff::Timestamp;
+use tokio::sync::{Notify, mpsc};
+
+use super::clock::VirtualClock;
+use super::link::{Client, Links};
+use super::log::Log;
+use super::scenario::{Faults, Scenario};
+use super::seam::Verb;
+use crate::agent::simulated::{TaskChange, TaskRun};
+use crate::clock::Clock;
+
+/// How long garbage collection takes to notice.
+const SWEEP_AFTER: Duration = Duration::from_millis(50);
+
+/// The world of one run.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) store: drover_sim::Store,
+    pub(super) clock: VirtualClock,
+    pub(super) links: Links,
+    faults: Faults,
+    /// When nothing goes wrong by chance any more.
+    pub(super) faults_until: Duration,
+    /// The durable write of the controller after which it crashes.
+    crash_at: Option<u64>,
+    durable_writes: AtomicU64,
+    crashes: mpsc::UnboundedSender<Client>,
+    garbage: Notify,
+    log: Mutex<Log>,
+}
+
+impl World {
+    /// An empty world. Must be made within the runtime. The receiver hears which processes crash.
+    pub(super) fn new(scenario: &Scenario, crash_at: Option<u64>, log: Log) -> (Self, mpsc::UnboundedReceiver<Client>) {
+        let (crashes, crashed) = mpsc::unbounded_channel();
+        let world = Self {
+            store: drover_sim::Store::default(),
+            clock: VirtualClock::new(scenario.start_time),
+            links: Links::default(),
+            faults: scenario.faults,
+            faults_until: scenario.faults_until(),
+            crash_at,
+            durable_writes: AtomicU64::new(0),
+            crashes,
+            garbage: Notify::new(),
+            log: Mutex::new(log),
+        };
+        (world, crashed)
+    }
+
+    /// The true time.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// What goes wrong by chance now.
+    pub(super) fn faults(&self) -> Faults {
+        if self.faults.is_any() && self.clock.elapsed() < self.faults_until { self.faults } else { Faults::default() }
+    }
+
+    /// Counts a durable write of the controller, and says whether it is the one after which it crashes.
+    pub(super) fn is_crash_due(&self) -> bool {
+        let number = self.durable_writes.fetch_add(1, Ordering::Relaxed) + 1;
+        self.crash_at == Some(number)
+    }
+
+    /// How many durable writes the controller has made.
+    pub(super) fn durable_writes(&self) -> u64 {
+        self.durable_writes.load(Ordering::Relaxed)
+    }
+
+    /// A process ends.
+    pub(super) fn crash(&self, client: Client) {
+        // When nobody listens the run is over.
+        self.crashes.send(client).ok();
+    }
+
+    /// What the observer has noted.
+    pub(super) fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows a write to the observer.
+    pub(super) fn observe(&self, client: Client, verb: Verb, change: Option<Change>) {
+        let at = self.clock.elapsed();
+        let mut log = self.log();
+        log.count(verb, change.as_ref().map(|change| change.object().kind));
+        if let Some(change) = change {
+            log.take(at, Some(client), &change);
+            drop(log);
+            if self.store.has_garbage() {
+                self.garbage.notify_one();
+            }
+        }
+    }
+
+    /// Shows a task's start, stop or end to the observer.
+    pub(super) fn observe_task(&self, node: &str, run: &TaskRun, change: TaskChange) {
+        let at = self.clock.elapsed();
+        let mut log = self.log();
+        for what in log.invariants.observe_task(at, node, run, change) {
+            log.fail(at, what);
+        }
+    }
+
+    /// Shows to the observer that all tasks of a node have ended.
+    pub(super) fn observe_power_loss(&self, node: &str) {
+        self.log().invariants.observe_power_loss(node);
+    }
+
+    /// Does for ever what Kubernetes' own controllers do: objects without owners go, and what is in namespaces that go.
+    pub(super) async fn collect_garbage(&self) {
+        loop {
+            self.garbage.notified().await;
+            loop {
+                tokio::time::sleep(SWEEP_AFTER).await;
+                let changes = self.store.sweep(self.now());
+                let at = self.clock.elapsed();
+                let mut log = self.log();
+                for change in &changes {
+                    log.take(at, None, change);
+                }
+                if changes.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The kind of this name.
+    pub(super) fn kind(name: &str) -> anyhow::Result<&'static Kind> {
+        drover_sim::kind(name).ok_or_else(|| {
+            anyhow::anyhow!("the simulator has no kind {name:?}; it has Job, Deployment, Allocation, CSIVolume, ClientNode, JobVersion, Namespace, ConfigMap, Lease, Event")
+        })
+    }
+}

@@ -1,0 +1,3 @@
+//! Every scenario of `examples/scenarios`, as a user runs it.
+
+mod scenarios;

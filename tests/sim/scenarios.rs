@@ -1,0 +1,111 @@
+//! Each scenario passes, the same seed gives the same bytes, and what is wrong with a scenario is said.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/scenarios")
+}
+
+fn simulate(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_drover")).arg("simulate").args(args).output().expect("drover runs")
+}
+
+fn path(name: &str) -> String {
+    folder().join(format!("{name}.yaml")).to_string_lossy().into_owned()
+}
+
+/// Runs a scenario as it is, and says what failed.
+fn passes(name: &str) {
+    let output = simulate(&[&path(name)]);
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{text}{errors}");
+}
+
+macro_rules! scenarios {
+    ($($test:ident: $name:literal),* $(,)?) => {
+        $(#[test]
+        fn $test() {
+            passes($name);
+        })*
+
+        const NAMES: &[&str] = &[$($name),*];
+    };
+}
+
+scenarios! {
+    rolling_update: "rolling-update",
+}
+
+#[test]
+fn every_scenario_is_a_test() {
+    let files = std::fs::read_dir(folder()).expect("the folder of scenarios");
+    let mut found: Vec<String> = files
+        .map(|file| file.expect("a file").path().file_stem().expect("a name").to_string_lossy().into_owned())
+        .collect();
+    found.sort();
+    let mut listed: Vec<&str> = NAMES.to_vec();
+    listed.sort_unstable();
+    assert_eq!(found, listed);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
+    let run = |seed: &str| simulate(&[&path("rolling-update"), "--seed", seed, "-o", "json"]).stdout;
+    let first = run("7");
+    assert!(first == run("7"), "two runs of one seed differ");
+    assert!(first != run("8"), "the seed changes nothing");
+    let json: Value = serde_json::from_slice(&first).expect("JSON");
+    assert_eq!((json["verdict"].as_str(), json["virtualSeconds"].as_f64()), (Some("pass"), Some(360.0)));
+    let created = |kind: &str| {
+        let all = json["timeline"].as_array().into_iter().flatten();
+        all.filter(|entry| entry["kind"] == kind && entry["change"] == "created").count()
+    };
+    assert_eq!((created("Job"), created("Allocation"), created("ClientNode")), (1, 12, 4));
+}
+
+/// Runs this text as a scenario.
+fn run_text(text: &str) -> (Option<i32>, String) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("scenario.yaml");
+    std::fs::write(&file, text).expect("a file");
+    let output = simulate(&[&file.to_string_lossy()]);
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+const HEAD: &str = "apiVersion: drover.dev/v1alpha1\nkind: Scenario\nmetadata: {name: t}\nspec:\n  duration: 1m\n";
+
+#[test]
+fn a_typo_is_an_error_with_line_key_and_the_closest_one() {
+    let (code, text) = run_text(&format!("{HEAD}  stepps: []\n"));
+    assert_eq!(code, Some(255), "{text}");
+    assert!(text.contains("line 6") && text.contains("did you mean `steps` instead of `stepps`?"), "{text}");
+}
+
+#[test]
+fn a_step_on_what_does_not_exist_fails_by_name() {
+    for (step, wanted) in [
+        ("node: {names: [n-7], action: partition}", "the scenario has no node \"n-7\"; did you mean \"n-1\"?"),
+        ("alloc: {job: web, action: fail}", "no allocation is there for"),
+        ("job: {name: web, action: stop}", "jobs \"web\" not found"),
+        ("deployment: {job: web, action: promote}", "job default/web has no deployment"),
+        ("expect: [{node: {name: n-1, phase: down}}]", "node n-1: phase is \"ready\", it should be \"down\""),
+    ] {
+        let (code, text) = run_text(&format!("{HEAD}  nodes: [{{name: n-1}}]\n  steps:\n  - {{at: 30s, {step}}}\n"));
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("at 30s: spec.steps[0]") && text.contains(wanted), "{text}");
+    }
+}
+
+#[test]
+fn a_manifest_with_an_unknown_field_is_refused_as_the_api_server_does() {
+    let job = "{apiVersion: drover.dev/v1alpha1, kind: Job, metadata: {name: j}, spec: {groups: [{name: g, cuont: 2, tasks: [{name: t, driver: mock}]}]}}";
+    let (code, text) = run_text(&format!("{HEAD}  steps:\n  - {{at: 1s, apply: [{job}]}}\n"));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("unknown field \"spec.groups[0].cuont\"; did you mean \"count\"?"), "{text}");
+    let (code, text) = run_text(&format!("{HEAD}  steps:\n  - {{at: 1s, refused: cuont, apply: [{job}]}}\n"));
+    assert_eq!(code, Some(0), "{text}");
+}
