@@ -2,11 +2,17 @@
 //! error, and an exit code. Must never hold a decision: what a plan or a verdict is comes from `drover-core`.
 
 mod connect;
+mod deployment;
 mod dump;
+mod follow;
+mod job;
+mod output;
 mod plan;
 mod simulate;
 mod state;
 mod table;
+mod tree;
+mod trouble;
 mod validate;
 
 use std::ffi::OsString;
@@ -24,7 +30,7 @@ const PLAN_ERROR: u8 = 255;
 #[command(
     name = "drover",
     version,
-    about = "Jobs of drover: check them, and see what would happen",
+    about = "Jobs of drover: run them, roll them out, and see what would happen",
     propagate_version = true
 )]
 struct Cli {
@@ -34,9 +40,18 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Checks and plans jobs.
+    /// Runs, checks and changes jobs.
     #[command(subcommand)]
     Job(JobCommand),
+    /// Looks at roll-outs, promotes, pauses and fails them.
+    #[command(subcommand)]
+    Deployment(deployment::DeploymentCommand),
+    /// Prints what a shell needs to complete drover's commands.
+    Completion {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
     /// Plans one evaluation on a saved state; nothing is written anywhere.
     Plan(plan::StateArgs),
     /// Writes the state that a plan needs, one object per line; secrets never.
@@ -47,6 +62,20 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum JobCommand {
+    /// Applies a manifest, and shows the roll-out until the job runs.
+    Run(job::RunArgs),
+    /// Shows all jobs, or one with its deployment and allocations.
+    Status(job::StatusArgs),
+    /// Lists the versions of a job.
+    History(job::HistoryArgs),
+    /// Gives a job the spec of an older version again.
+    Revert(job::RevertArgs),
+    /// Sets how many allocations a group has.
+    Scale(job::ScaleArgs),
+    /// Stops a job, or deletes it.
+    Stop(job::StopArgs),
+    /// Replaces the allocations of a job, a few at a time.
+    Restart(job::RestartArgs),
     /// Says all that is wrong with job manifests, without a cluster.
     Validate(validate::Args),
     /// Plans a manifest against the cluster; nothing is written.
@@ -58,12 +87,21 @@ impl Command {
     fn error_code(&self) -> u8 {
         match self {
             Self::Plan(_) | Self::Simulate(_) | Self::Job(JobCommand::Plan(_)) => PLAN_ERROR,
-            Self::Dump(_) | Self::Job(JobCommand::Validate(_)) => 1,
+            Self::Dump(_) | Self::Job(_) | Self::Deployment(_) | Self::Completion { .. } => 1,
         }
     }
 
     fn run(self) -> anyhow::Result<u8> {
         match self {
+            Self::Job(JobCommand::Run(args)) => job::run(&args),
+            Self::Job(JobCommand::Status(args)) => job::status(&args),
+            Self::Job(JobCommand::History(args)) => job::history(&args),
+            Self::Job(JobCommand::Revert(args)) => job::revert(&args),
+            Self::Job(JobCommand::Scale(args)) => job::scale(&args),
+            Self::Job(JobCommand::Stop(args)) => job::stop(&args),
+            Self::Job(JobCommand::Restart(args)) => job::restart(&args),
+            Self::Deployment(command) => deployment::run(&command),
+            Self::Completion { shell } => complete(shell),
             Self::Job(JobCommand::Validate(args)) => validate::run(&args),
             Self::Job(JobCommand::Plan(args)) => plan::run_job(&args),
             Self::Plan(args) => plan::run_state(&args),
@@ -85,6 +123,13 @@ pub fn run(args: &[OsString]) -> ExitCode {
         error_code
     });
     ExitCode::from(code)
+}
+
+fn complete(shell: clap_complete::Shell) -> anyhow::Result<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "drover", &mut text);
+    answer(&text)?;
+    Ok(0)
 }
 
 fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {

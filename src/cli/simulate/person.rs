@@ -201,7 +201,7 @@ impl Person {
         ensure!(!deployment.is_empty(), "allocation {key} belongs to no deployment, so its health cannot be set");
         let of = Key { namespace: key.namespace.clone(), name: deployment.clone() };
         let verdict = if is_healthy { "healthy" } else { "unhealthy" };
-        let body = json!({ "spec": { "allocationHealth": { verdict: [key.name] } } });
+        let body = json!({ "spec": { "allocationHealth": { verdict: [alloc.metadata.uid] } } });
         self.patch(World::kind("Deployment")?, &of, &body)
     }
 

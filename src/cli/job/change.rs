@@ -1,0 +1,103 @@
+//! `drover job scale` and `drover job stop`.
+
+use anyhow::{bail, ensure};
+use drover_api::Job;
+use kube::api::{DeleteParams, Preconditions};
+use serde_json::json;
+
+use super::super::complain;
+use super::super::connect::{ConnectArgs, block_on};
+use super::super::trouble::explain;
+use super::{Jobs, refuse_during_rollout};
+
+/// Arguments of `drover job scale`.
+#[derive(Debug, clap::Args)]
+pub(in super::super) struct ScaleArgs {
+    /// The job.
+    name: String,
+    /// The group, which may be left out where the job has one, and how many allocations it is to have.
+    #[arg(required = true, num_args = 1..=2, value_names = ["GROUP", "COUNT"])]
+    target: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+/// Sets the count of a group; refused while the job is rolled out.
+pub(in super::super) fn scale(args: &ScaleArgs) -> anyhow::Result<u8> {
+    let name = &args.name;
+    let (group, count) = match args.target.as_slice() {
+        [count] => (None, count),
+        [group, count] => (Some(group.clone()), count),
+        _ => bail!("name a group and a count"),
+    };
+    let Ok(count) = count.parse::<i64>() else {
+        bail!("`{count}` is no count; write `drover job scale {name} GROUP COUNT`")
+    };
+    ensure!(count >= 0, "count {count}: must not be below 0");
+    block_on(async {
+        let connection = args.connect.connect().await?;
+        let jobs = Jobs { client: connection.client, namespace: connection.namespace };
+        let job = jobs.get(name).await?;
+        let names: Vec<String> = job.spec.groups.iter().map(|group| group.name.clone()).collect();
+        let group = match group {
+            Some(group) if names.contains(&group) => group,
+            Some(group) => bail!("djob/{name} has no group {group}; it has {}", names.join(", ")),
+            None if names.len() == 1 => names[0].clone(),
+            None => bail!("djob/{name} has several groups; name one of {}", names.join(", ")),
+        };
+        let limits = job.spec.groups.iter().find(|known| known.name == group).and_then(|known| known.scaling.as_ref());
+        if let Some(limits) = limits {
+            let (least, most) = (limits.min.unwrap_or(0), limits.max.unwrap_or(i64::MAX));
+            ensure!(
+                (least..=most).contains(&count),
+                "group {group} of djob/{name} is scaled between {least} and {most}; {count} is outside"
+            );
+        }
+        refuse_during_rollout(name, &jobs.deployments(&job).await?)?;
+        jobs.change("scale", &job, &json!({ "scale": { "group": group, "count": count } })).await?;
+        complain(&format!(
+            "group {group} of djob/{name} is scaled to {count}; watch it with `drover job status {name} -n {} -w`",
+            jobs.namespace
+        ));
+        Ok(0)
+    })
+}
+
+/// Arguments of `drover job stop`.
+#[derive(Debug, clap::Args)]
+pub(in super::super) struct StopArgs {
+    /// The job.
+    name: String,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// Delete the job with its history when its tasks have ended.
+    #[arg(long)]
+    purge: bool,
+}
+
+/// Stops a job; it stays, and `spec.stop: false` starts it again.
+pub(in super::super) fn stop(args: &StopArgs) -> anyhow::Result<u8> {
+    block_on(async {
+        let connection = args.connect.connect().await?;
+        let jobs = Jobs { client: connection.client, namespace: connection.namespace };
+        let (name, job) = (&args.name, jobs.get(&args.name).await?);
+        if args.purge {
+            let preconditions = Preconditions { uid: job.metadata.uid.clone(), resource_version: None };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            let deleted = jobs.api().delete(name, &params).await;
+            deleted.map_err(|error| explain::<Job>(jobs.about("delete", name), error))?;
+            complain(&format!("djob/{name} is being deleted; its tasks are stopped first"));
+            return Ok(0);
+        }
+        if job.spec.stop {
+            complain(&format!("djob/{name} is stopped already"));
+            return Ok(0);
+        }
+        jobs.change("stop", &job, &json!({ "stop": true })).await?;
+        complain(&format!(
+            "djob/{name} is being stopped; start it again with `kubectl patch djob/{name} -n {} --type=merge -p '{{\"spec\":{{\"stop\":false}}}}'`",
+            jobs.namespace
+        ));
+        Ok(0)
+    })
+}

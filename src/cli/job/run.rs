@@ -1,0 +1,127 @@
+//! `drover job run`: applies a manifest and shows the roll-out.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail, ensure};
+use drover_api::{GoDuration, Job, field_manager};
+use drover_core::definition::Definition;
+use drover_core::validate;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::Value;
+
+use super::super::connect::{ConnectArgs, block_on};
+use super::super::follow::{Follow, follow};
+use super::super::output::{self, Output};
+use super::super::state::documents;
+use super::super::trouble::{About, explain};
+use super::super::{complain, read_input};
+
+/// Where a change is only tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum DryRun {
+    /// Check the manifest without a cluster.
+    Client,
+    /// Let the API server check it.
+    Server,
+}
+
+/// Arguments of `drover job run`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 it runs (a batch job: is done), 1 error, 2 it failed, 3 the time was over, 130 detached by Ctrl-C."
+)]
+pub(in super::super) struct RunArgs {
+    /// A file with one Job; `-` is standard input.
+    file: PathBuf,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// Return when the manifest is applied.
+    #[arg(long)]
+    detach: bool,
+    /// How long to watch, as 10m; default until it ends.
+    #[arg(long)]
+    timeout: Option<GoDuration>,
+    /// Change nothing.
+    #[arg(long, value_enum)]
+    dry_run: Option<DryRun>,
+    /// Take over fields that somebody else set, as a pipeline or kubectl.
+    #[arg(long)]
+    force_conflicts: bool,
+    /// How the applied job is printed.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// Applies the manifest, and follows the job.
+pub(in super::super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
+    let manifest = read(args)?;
+    let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    check(&manifest, &name)?;
+    if args.dry_run == Some(DryRun::Client) {
+        complain(&format!("djob/{name} is valid; nothing was changed"));
+        return Ok(0);
+    }
+    block_on(async {
+        let connection = args.connect.connect().await?;
+        let own = manifest["metadata"]["namespace"].as_str().map(str::to_owned);
+        let namespace = match (&args.connect.namespace, own) {
+            (Some(asked), Some(own)) if *asked != own => {
+                bail!("djob/{name}: the manifest names namespace {own}, and -n names {asked}; leave one out")
+            }
+            (_, Some(own)) => own,
+            (_, None) => connection.namespace.clone(),
+        };
+        let api = Api::<Job>::namespaced(connection.client.clone(), &namespace);
+        let params = PatchParams {
+            dry_run: args.dry_run == Some(DryRun::Server),
+            force: args.force_conflicts,
+            field_manager: Some(field_manager::CLI.to_owned()),
+            ..PatchParams::default()
+        };
+        let about = About { verb: "apply", namespace: &namespace, name: &name };
+        let applied = api.patch(&name, &params, &Patch::Apply(&manifest)).await;
+        let applied = applied.map_err(|error| explain::<Job>(about, error))?;
+        if let Some(output) = args.output {
+            output::object(&applied, output)?;
+        }
+        if args.dry_run.is_some() {
+            complain(&format!("djob/{name} is valid; nothing was changed"));
+            return Ok(0);
+        }
+        let again = format!("drover job status {name} -n {namespace} -w");
+        if args.detach {
+            complain(&format!("djob/{name} is applied; watch it with `{again}`"));
+            return Ok(0);
+        }
+        let generation = applied.metadata.generation.unwrap_or(0);
+        let timeout = args.timeout.map(GoDuration::to_std);
+        follow(connection.client, &Follow { namespace: &namespace, job: &name, generation, again, timeout }).await
+    })
+}
+
+fn read(args: &RunArgs) -> anyhow::Result<Value> {
+    let source = args.file.display().to_string();
+    let bytes = read_input(&args.file)?;
+    let found = documents::read(&bytes).with_context(|| source.clone())?;
+    ensure!(found.len() == 1, "{source}: holds {} objects; give a file with one Job", found.len());
+    let value = found[0].value().with_context(|| source.clone())?;
+    let kind = value["kind"].as_str().unwrap_or_default();
+    ensure!(
+        kind == "Job" && value["apiVersion"] == drover_api::API_VERSION,
+        "{source}: holds a {kind} of {}; give a Job of {}",
+        value["apiVersion"].as_str().unwrap_or_default(),
+        drover_api::API_VERSION
+    );
+    Ok(value)
+}
+
+/// The same checks as the controller's, before anything is changed.
+fn check(manifest: &Value, name: &str) -> anyhow::Result<()> {
+    // What cannot be read is the API server's to refuse: it knows its schema best.
+    let Ok(job) = serde_json::from_value::<Job>(manifest.clone()) else { return Ok(()) };
+    let violations = validate::violations(&Definition::new(&job.spec, name));
+    let texts: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
+    ensure!(texts.is_empty(), "djob/{name} is invalid:{}", texts.concat());
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! What a command prints of objects: a table, JSON, YAML or names.
+
+use kube::Resource;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::answer;
+use super::table::Table;
+
+/// How objects are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Output {
+    /// Columns for people.
+    #[default]
+    Table,
+    /// More columns for people.
+    Wide,
+    /// One JSON document.
+    Json,
+    /// YAML.
+    Yaml,
+    /// `kind/name`, one per line.
+    Name,
+}
+
+impl Output {
+    /// Whether it is for people, so that a command may add what is not of the object.
+    pub(super) const fn is_for_people(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+}
+
+/// Prints one object for programs; people see something else.
+pub(super) fn object<K: Resource<DynamicType = ()> + Serialize>(object: &K, output: Output) -> anyhow::Result<()> {
+    match output {
+        Output::Name => answer(format!("{}\n", name_of(object)).as_bytes()),
+        Output::Yaml => answer(yaml(&whole(object))?.as_bytes()),
+        Output::Json | Output::Table | Output::Wide => answer(format!("{:#}\n", whole(object)).as_bytes()),
+    }
+}
+
+/// Prints objects: as a `List` for programs, by `rows` for people.
+pub(super) fn list<K: Resource<DynamicType = ()> + Serialize>(
+    objects: &[K],
+    output: Output,
+    rows: impl FnOnce() -> Table,
+) -> anyhow::Result<()> {
+    let listed = || {
+        let items: Vec<Value> = objects.iter().map(whole).collect();
+        json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items })
+    };
+    match output {
+        Output::Json => answer(format!("{:#}\n", listed()).as_bytes()),
+        Output::Yaml => answer(yaml(&listed())?.as_bytes()),
+        Output::Name => {
+            let names: Vec<String> = objects.iter().map(|object| format!("{}\n", name_of(object))).collect();
+            answer(names.concat().as_bytes())
+        }
+        Output::Table | Output::Wide => {
+            let mut text = String::new();
+            rows().write(&mut text);
+            answer(text.as_bytes())
+        }
+    }
+}
+
+/// An object with its kind: typed objects do not carry it.
+fn whole<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
+    let mut value = json!({ "apiVersion": K::api_version(&()), "kind": K::kind(&()) });
+    if let (Value::Object(whole), Value::Object(fields)) = (&mut value, json!(object)) {
+        whole.extend(fields);
+    }
+    value
+}
+
+fn yaml(value: &Value) -> anyhow::Result<String> {
+    Ok(serde_saphyr::to_string(value)?)
+}
+
+/// `djob/web`, as kubectl takes it. Jobs and deployments are named by their short names: kubectl means others by the long ones.
+pub(super) fn name_of<K: Resource<DynamicType = ()>>(object: &K) -> String {
+    let name = object.meta().name.as_deref().unwrap_or_default();
+    format!("{}/{name}", short_kind(&K::kind(&())))
+}
+
+/// The short name of a kind.
+pub(super) fn short_kind(kind: &str) -> String {
+    match kind {
+        "Job" => "djob".to_owned(),
+        "Deployment" => "ddep".to_owned(),
+        "Allocation" => "alloc".to_owned(),
+        "JobVersion" => "djv".to_owned(),
+        "ClientNode" => "cnode".to_owned(),
+        "CSIVolume" => "csivol".to_owned(),
+        other => other.to_lowercase(),
+    }
+}
+
+/// How long ago, or how long until, as kubectl says it: `45s`, `9m12s`, `3h`, `5d`.
+pub(super) fn span(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    match seconds {
+        0..=119 => format!("{seconds}s"),
+        120..=599 if seconds % 60 != 0 => format!("{}m{}s", seconds / 60, seconds % 60),
+        120..=7199 => format!("{}m", seconds / 60),
+        7200..=172_799 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// The age of an object.
+pub(super) fn age<K: Resource<DynamicType = ()>>(object: &K, now: jiff::Timestamp) -> String {
+    let created = object.meta().creation_timestamp.as_ref();
+    created.map_or_else(|| "-".to_owned(), |at| span(now.duration_since(at.0).as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        let spans: Vec<String> = [5, 119, 125, 180, 3000, 7200, 200_000].into_iter().map(span).collect();
+        assert_eq!(spans, ["5s", "119s", "2m5s", "3m", "50m", "2h", "2d"]);
+    }
+}

@@ -1,0 +1,45 @@
+//! Errors of the API server, for people: what, on which object, why, and the next command.
+
+use anyhow::anyhow;
+use kube::Resource;
+
+use super::output::short_kind;
+
+/// An object that a command is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About<'a> {
+    /// What the command does to it, as a verb.
+    pub(super) verb: &'a str,
+    /// Its namespace.
+    pub(super) namespace: &'a str,
+    /// Its name; empty for a list.
+    pub(super) name: &'a str,
+}
+
+/// Turns an error of a request about a `K` into one for people.
+pub(super) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: kube::Error) -> anyhow::Error {
+    let About { verb, namespace, name } = about;
+    let kind = short_kind(&K::kind(&()));
+    let what = if name.is_empty() { format!("{kind}s") } else { format!("{kind}/{name}") };
+    let kube::Error::Api(status) = &error else {
+        return anyhow::Error::new(error).context(format!(
+            "cannot {verb} {what} in namespace {namespace}: the API server did not answer; `kubectl cluster-info` says whether it can be reached"
+        ));
+    };
+    let said = status.message.as_str();
+    match status.code {
+        404 if said.contains("could not find the requested resource") => {
+            anyhow!("cannot {verb} {what}: the cluster does not know drover's kinds; install drover, or apply crds/")
+        }
+        404 => anyhow!(
+            "cannot {verb} {what}: there is none in namespace {namespace}; `kubectl get {kind} -A` shows all, -n NAMESPACE chooses another namespace"
+        ),
+        403 => anyhow!("you may not {verb} {what} in namespace {namespace}: {said}; ask for the role drover-edit"),
+        401 => anyhow!("cannot {verb} {what}: the API server does not know you; log in again, or give --kubeconfig"),
+        409 => anyhow!(
+            "cannot {verb} {what}: somebody else changed it meanwhile; look at it with `kubectl get {what} -n {namespace} -o yaml`, and try again"
+        ),
+        422 => anyhow!("cannot {verb} {what} in namespace {namespace}: {said}"),
+        _ => anyhow!("cannot {verb} {what} in namespace {namespace}: {said}; try again"),
+    }
+}
