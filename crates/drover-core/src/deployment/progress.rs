@@ -36,12 +36,12 @@ pub(super) fn count<'a>(
             Some(false) => unhealthy += 1,
             None => {}
         }
+        // The list only grows at its end: the API server keeps the order of a set, whatever order is written.
         let is_new = alloc.canary && !state.placed_canaries.iter().any(|known| **known == *alloc.key.name);
         if is_new && !alloc.is_server_terminal() {
             state.placed_canaries.push(alloc.key.name.to_string());
         }
     }
-    state.placed_canaries.sort_unstable();
     // Allocations that were collected since still count as placed.
     state.placed_allocs = state.placed_allocs.max(placed);
     state.healthy_allocs = healthy;

@@ -379,7 +379,8 @@ impl Pass<'_> {
         let is_canarying = self.is_canarying();
         let is_hidden = |alloc: &Arc<Alloc>| is_canarying && self.canaries.contains(&alloc.key);
         let known = holders.untainted.iter().filter(|alloc| alloc.client != ClientStatus::Unknown && !is_hidden(alloc));
-        let due = holders.due.iter().filter(|alloc| !holders.migrating.iter().any(|moving| moving.key == alloc.key));
+        let is_moving = |alloc: &Arc<Alloc>| holders.migrating.iter().any(|moving| moving.key == alloc.key);
+        let due = holders.due.iter().filter(|alloc| !is_moving(alloc) && !is_hidden(alloc));
         let mut remove = size(known.count() + holders.migrating.len() + due.count()) - self.count;
         let mut surplus: Allocs = Vec::new();
         if remove > 0 && !is_canarying && !self.canaries.is_empty() {
@@ -514,15 +515,16 @@ impl Pass<'_> {
     /// Step 18: what is missing up to the count, whether it may be placed now or not.
     fn missing(&self, holders: &Holders, names: &mut Names) -> Vec<Missing> {
         let mut missing = Vec::new();
+        let is_trial = |alloc: &Alloc| self.is_canarying() && self.canaries.contains(&alloc.key);
         for alloc in &holders.due {
             let is_moving = holders.migrating.iter().any(|moving| moving.key == alloc.key);
             let is_kept = is_moving || holders.disconnecting.contains(&alloc.key) || alloc.is_server_terminal();
             let replaces = (!is_kept).then(|| Stop::new(alloc, StopReason::Rescheduled));
-            missing.push(Missing {
-                is_reschedule: true,
-                replaces,
-                ..Missing::new(names.inherit(alloc.index), Some(Arc::clone(alloc)))
-            });
+            // A canary tries the new version beside the one that holds its slot, and so does what replaces it.
+            let canary = is_trial(alloc);
+            let index = if canary { alloc.index } else { names.inherit(alloc.index) };
+            let fresh = Missing::new(index, Some(Arc::clone(alloc)));
+            missing.push(Missing { is_reschedule: true, canary, replaces, ..fresh });
         }
         // A cut-off allocation and its replacement fill one slot together.
         let is_doubled =
@@ -530,9 +532,9 @@ impl Pass<'_> {
         let doubled = holders.untainted.iter().filter(is_doubled).count();
         let moved_anew =
             holders.migrating.iter().filter(|moving| holders.due.iter().any(|due| due.key == moving.key)).count();
+        let due = holders.due.iter().filter(|alloc| !is_trial(alloc)).count();
         let mut existing = size(
-            holders.untainted.len() - doubled + holders.destructive.len() + holders.migrating.len() - moved_anew
-                + holders.due.len(),
+            holders.untainted.len() - doubled + holders.destructive.len() + holders.migrating.len() - moved_anew + due,
         );
         for alloc in &holders.lost {
             if existing >= self.count {
@@ -583,7 +585,10 @@ impl Pass<'_> {
         let placed: Vec<Missing> = missing
             .into_iter()
             .filter(|missing| is_ready || self.may_place_meanwhile(missing, &lost))
-            .map(|missing| Missing { job_version: self.version_meanwhile(missing.previous.as_deref()), ..missing })
+            .map(|missing| match missing.canary {
+                true => missing,
+                false => Missing { job_version: self.version_meanwhile(missing.previous.as_deref()), ..missing },
+            })
             .collect();
         self.out.desired.place += size(placed.len());
         self.out.desired.stop += size(placed.iter().filter(|missing| missing.replaces.is_some()).count());

@@ -251,3 +251,19 @@ fn scaling_down_in_the_middle_completes_with_what_is_left() {
     world.put_job();
     assert_eq!(world.plan().deployment_updates[0].phase, DeploymentPhase::Successful);
 }
+
+#[test]
+fn a_canary_that_failed_is_replaced_by_a_canary_and_nothing_else_moves() {
+    let mut world = changed(&rolling(3, &json!({ "maxParallel": 1, "canary": 1 })));
+    world.deployment(1, DeploymentPhase::Running, GroupState { desired_canaries: 1, ..total(3) });
+    world.allocs([0], |alloc| {
+        of_deployment(alloc, 1, Some(false));
+        (alloc.canary, alloc.client) = (true, ClientStatus::Failed);
+        alloc.transition.reschedule = true;
+        alloc.last_event_at = now() - SignedDuration::from_secs(3600);
+    });
+    let plan = world.plan();
+    let placed: Vec<_> = plan.placements.iter().map(|one| (one.index, one.canary, one.job_version)).collect();
+    assert_eq!((placed, plan.stops.len()), (vec![(0, true, 1)], 0));
+    assert!(plan.placements[0].replaces.is_some());
+}
