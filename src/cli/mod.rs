@@ -1,6 +1,7 @@
 //! The user's command: one file per command. Input: arguments. Output: results on standard output, everything else on standard
 //! error, and an exit code. Must never hold a decision: what a plan or a verdict is comes from `drover-core`.
 
+mod alloc;
 mod connect;
 mod deployment;
 mod dump;
@@ -46,6 +47,8 @@ enum Command {
     /// Looks at roll-outs, promotes, pauses and fails them.
     #[command(subcommand)]
     Deployment(deployment::DeploymentCommand),
+    /// Looks into allocations of this node, and acts on them.
+    Alloc(alloc::Args),
     /// Prints what a shell needs to complete drover's commands.
     Completion {
         /// The shell.
@@ -87,7 +90,7 @@ impl Command {
     fn error_code(&self) -> u8 {
         match self {
             Self::Plan(_) | Self::Simulate(_) | Self::Job(JobCommand::Plan(_)) => PLAN_ERROR,
-            Self::Dump(_) | Self::Job(_) | Self::Deployment(_) | Self::Completion { .. } => 1,
+            Self::Alloc(_) | Self::Dump(_) | Self::Job(_) | Self::Deployment(_) | Self::Completion { .. } => 1,
         }
     }
 
@@ -101,6 +104,7 @@ impl Command {
             Self::Job(JobCommand::Stop(args)) => job::stop(&args),
             Self::Job(JobCommand::Restart(args)) => job::restart(&args),
             Self::Deployment(command) => deployment::run(&command),
+            Self::Alloc(args) => alloc::run(&args),
             Self::Completion { shell } => complete(shell),
             Self::Job(JobCommand::Validate(args)) => validate::run(&args),
             Self::Job(JobCommand::Plan(args)) => plan::run_job(&args),

@@ -268,3 +268,98 @@ async fn statistics_say_what_a_task_uses() {
         }
     }
 }
+
+/// What `drover alloc` printed, and its exit code.
+struct Ran {
+    out: String,
+    err: String,
+    code: i32,
+}
+
+fn drover(node: &Node<'_>, args: &[&str], input: &str) -> Ran {
+    use std::io::Write;
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_drover"))
+        .arg("alloc")
+        .args(args)
+        .env("DROVER_AGENT_SOCKET", node.path("state/agent.sock"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("drover");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
+    let output = child.wait_with_output().expect("its end");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    Ran { out: text(output.stdout), err: text(output.stderr), code: output.status.code().expect("a code") }
+}
+
+#[tokio::test]
+async fn people_on_the_node_see_and_steer_its_allocations() {
+    let node = Node::start(shared_plane(), "people").await;
+    let script = "echo out; echo err >&2; trap 'echo hup' HUP; while :; do sleep 0.05; done";
+    let name = node.run("web", JobType::Service, json!([shell(script)])).await;
+    let running = node.running(&name).await;
+    let uid = id(&running);
+    eventually("output", || node.log_of(&running, "t.stdout.0").contains("out")).await;
+    let short = &uid[..8];
+    let listed = drover(&node, &["list", "-o", "json"], "");
+    let all: Value = serde_json::from_str(&listed.out).expect("JSON and nothing else");
+    assert_eq!(all["allocations"][0]["tasks"], json!({"t": "running"}));
+    assert_eq!(drover(&node, &["list", "-o", "name"], "").out, format!("alloc/{name}\n"));
+    assert_eq!(drover(&node, &["logs", short], "").out, "out\n");
+    assert_eq!(drover(&node, &["logs", short, "t", "--stderr"], "").out, "err\n");
+    assert_eq!(drover(&node, &["logs", &format!("people/{name}"), "--tail", "3"], "").out, "ut\n");
+    let files = drover(&node, &["fs", short, "-o", "name"], "").out;
+    assert_eq!(files.lines().collect::<Vec<_>>(), ["alloc", "t"]);
+    assert_eq!(drover(&node, &["fs", short, "alloc/logs/t.stdout.0"], "").out, "out\n");
+    assert!(drover(&node, &["fs", short, "alloc", "--stat"], "").out.contains("drwxrwxrwx"));
+    let refused = drover(&node, &["fs", short, "t/secrets/key"], "");
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{}", refused.err);
+    let stats: Value = serde_json::from_str(&drover(&node, &["stats", short, "-o", "json"], "").out).expect("JSON");
+    assert!(stats["tasks"]["t"]["memoryBytes"].as_u64().is_some_and(|bytes| bytes > 0), "{stats}");
+    let ran = drover(&node, &["exec", short, "-i", "--", "/bin/sh", "-c", "cat; echo no >&2; exit 7"], "yes");
+    assert_eq!((ran.out.as_str(), ran.err.as_str(), ran.code), ("yes", "no\n", 7));
+    let ran = drover(&node, &["exec", short, "--", "/bin/sh", "-c", "kill -9 $$"], "");
+    assert_eq!(ran.code, 137, "{}", ran.err);
+    let ran = drover(&node, &["exec", short, "--", "/no/such/program"], "");
+    assert!(ran.code == 1 && ran.err.contains("/no/such/program"), "{}", ran.err);
+    assert_eq!(drover(&node, &["signal", short, "-s", "SIGHUP"], "").code, 0);
+    eventually("the trap", || node.log_of(&running, "t.stdout.0").contains("hup")).await;
+    let refused = drover(&node, &["signal", short, "-s", "SIGNONE"], "");
+    assert!(refused.code == 1 && refused.err.contains("SIGNONE"), "{}", refused.err);
+    assert_eq!(drover(&node, &["restart", short], "").code, 0);
+    node.until(&name, "restarted", |it| it.status.as_ref().is_some_and(|it| it.task_states["t"].restarts == 1)).await;
+    node.running(&name).await;
+    let stopped = drover(&node, &["stop", short], "");
+    assert!(stopped.code == 0 && stopped.err.contains("complete"), "{}", stopped.err);
+    let ended = node.ended(&name).await;
+    assert!(crate::agent::messages(&ended, "t").contains("stopped by a person"), "{:?}", ended.status);
+    let gone = drover(&node, &["logs", "ffff", "t"], "");
+    assert!(gone.code == 1 && gone.err.contains("unknown allocation"), "{}", gone.err);
+}
+
+#[tokio::test]
+async fn metadata_of_the_node_is_set_and_hidden_at_run_time() {
+    let mut node = Node::start_with(shared_plane(), "meta", "meta: {a: \"1\"}\n").await;
+    let change = |changes: &[(&str, Option<&str>)]| Request::SetMeta {
+        changes: changes.iter().map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned))).collect(),
+    };
+    let got = ask(&node, change(&[("a", None), ("b", Some("2")), ("c", None)])).await;
+    let Answer::Meta(info) = got.last() else { unreachable!("{got:?}") };
+    assert_eq!(json!(info), json!({"meta": {"b": "2"}, "dynamic": {"a": null, "b": "2"}, "static": {"a": "1"}}));
+    let empty = ask(&node, change(&[("b", Some(""))])).await;
+    assert_eq!(empty.code(), 400);
+    node.kill_agent();
+    node.start_agent();
+    let deadline = Instant::now() + LONG;
+    let nodes: kube::Api<drover_api::ClientNode> = kube::Api::all(node.client.clone());
+    loop {
+        let found = nodes.get("meta").await.expect("a node").status.and_then(|status| status.fingerprint);
+        let dynamic = found.map(|found| found.meta.dynamic).unwrap_or_default();
+        if dynamic == [("a".to_owned(), String::new()), ("b".to_owned(), "2".to_owned())].into() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{dynamic:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,4 +1,4 @@
-//! What people ask of a running allocation: restarts of one task, of those that run, of all; signals; where a task's process is.
+//! What people ask of a running allocation: restarts of one task, of those that run, of all; signals; an end; where a task's process is.
 
 use drover_api::allocation::TaskRunState;
 use drover_core::lifecycle::Stage;
@@ -40,6 +40,11 @@ pub(crate) enum AllocCommand {
         /// How it went.
         answer: oneshot::Sender<Result<(), CommandError>>,
     },
+    /// Ends its tasks as if nobody wanted them any more.
+    Stop {
+        /// Whether it is being ended.
+        answer: oneshot::Sender<Result<(), CommandError>>,
+    },
     /// Asks where a task's process is.
     Locate {
         /// Which.
@@ -54,7 +59,7 @@ impl AllocCommand {
     pub(super) fn refuse(self) {
         // Who has gone does not ask for the answer.
         match self {
-            Self::Restart { answer, .. } | Self::Signal { answer, .. } => {
+            Self::Restart { answer, .. } | Self::Signal { answer, .. } | Self::Stop { answer } => {
                 drop(answer.send(Err(CommandError::NotRunning)));
             }
             Self::Locate { answer, .. } => drop(answer.send(Err(CommandError::NotRunning))),
@@ -84,6 +89,13 @@ impl AllocRunner {
                     None
                 }
             },
+            AllocCommand::Stop { answer } => {
+                self.is_stopped_here = true;
+                let wanted = self.plan.wanted.borrow().clone();
+                self.take_wanted(&wanted);
+                drop(answer.send(Ok(())));
+                None
+            }
             AllocCommand::Locate { task, answer } => {
                 let (found, located) = oneshot::channel();
                 let asked = match self.commands.get(&task) {

@@ -183,6 +183,6 @@ impl AllocRunner {
     /// Whether its tasks are to run.
     pub(super) fn is_wanted(&self) -> bool {
         let wanted = self.plan.wanted.borrow();
-        !wanted.is_destroyed && !wanted.is_cut_off && report::is_wanted(&wanted.allocation)
+        !self.is_stopped_here && !wanted.is_destroyed && !wanted.is_cut_off && report::is_wanted(&wanted.allocation)
     }
 }

@@ -141,6 +141,8 @@ pub(crate) struct AllocRunner {
     health: Option<Health>,
     watch: HealthWatch,
     max_run_exceeded: bool,
+    /// A person on this node has ended it.
+    is_stopped_here: bool,
     /// It was to end already when an earlier life of the agent ended.
     is_leftover: bool,
     reconnects: u32,
@@ -196,6 +198,7 @@ impl AllocRunner {
             health,
             watch: HealthWatch::default(),
             max_run_exceeded: false,
+            is_stopped_here: false,
             is_leftover: false,
             reconnects: 0,
             said: BTreeMap::new(),
@@ -392,7 +395,7 @@ impl AllocRunner {
         }
         self.follow_deployment();
         self.report();
-        let is_stopped = !wanted.is_to_run();
+        let is_stopped = self.is_stopped_here || !wanted.is_to_run();
         if is_stopped && !self.orders.borrow().is_stopped {
             self.plan.admission.mark_stopping(&self.plan.uid);
             self.orders.send_modify(|orders| orders.is_stopped = true);
@@ -403,7 +406,11 @@ impl AllocRunner {
             self.end_shutdown_delay();
         }
         if is_stopped && self.kill.is_none() && !self.is_over() {
-            let reason = if wanted.is_cut_off { "no controller for longer than the group allows" } else { "" };
+            let reason = match (wanted.is_cut_off, self.is_stopped_here) {
+                (true, _) => "no controller for longer than the group allows",
+                (false, true) => "stopped by a person on this node",
+                (false, false) => "",
+            };
             let events = if self.is_leftover { Vec::new() } else { vec![self.killing(reason)] };
             self.start_kill(KillOrder { events, skip_delay, fails: false, is_cleanup: self.is_leftover });
             self.report();

@@ -63,6 +63,11 @@ pub enum Request {
         /// The signal's name.
         signal: String,
     },
+    /// Ends its tasks in their order.
+    Stop {
+        /// The allocation.
+        allocation: String,
+    },
     /// Reads a task's output.
     Logs {
         /// The allocation.

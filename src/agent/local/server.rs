@@ -193,6 +193,11 @@ impl Server {
                 ask(&listed, |answer| AllocCommand::Signal { task, signal, answer }).await??;
                 Ok(Answer::Done)
             }
+            Request::Stop { allocation } => {
+                let (_, listed) = self.find(&allocation)?;
+                ask(&listed, |answer| AllocCommand::Stop { answer }).await??;
+                Ok(Answer::Done)
+            }
             Request::Logs { allocation, task, stream, origin, offset, follow } => {
                 let (uid, listed) = self.find(&allocation)?;
                 known_task(&listed, &task)?;
