@@ -330,31 +330,31 @@ impl Owners {
         schema: &Schema,
         is_forced: bool,
     ) -> Result<(), String> {
-        let own = Fields::of(body, schema);
+        let wanted = Fields::of(body, schema);
         let last = self.0.get(owner).cloned().unwrap_or_default();
         let mut disputes = Vec::new();
         for (other, fields) in self.0.iter().filter(|(other, _)| *other != owner) {
-            let disputed = fields.disputed(&own, live, body, schema);
-            if !disputed.is_empty() {
-                disputes.push((other.clone(), disputed));
+            let contested = fields.disputed(&wanted, live, body, schema);
+            if !contested.is_empty() {
+                disputes.push((other.clone(), contested));
             }
         }
         if !is_forced && !disputes.is_empty() {
             return Err(conflict_text(&disputes));
         }
-        for (other, disputed) in disputes {
+        for (other, contested) in disputes {
             if let Some(fields) = self.0.get_mut(&other) {
-                Arc::make_mut(fields).without(&disputed);
+                Arc::make_mut(fields).without(&contested);
             }
         }
         merge(live, body, schema);
-        if *last != own {
-            let mut lost = (*last).clone();
-            lost.without(&own);
-            let mut kept: Vec<&Fields> = vec![&own];
+        if *last != wanted {
+            let mut given_up = (*last).clone();
+            given_up.without(&wanted);
+            let mut kept: Vec<&Fields> = vec![&wanted];
             kept.extend(self.0.iter().filter(|(other, _)| *other != owner).map(|(_, fields)| &**fields));
-            lost.remove_from(live, schema, &[], &kept);
-            self.0.insert(owner.clone(), Arc::new(own));
+            given_up.remove_from(live, schema, &[], &kept);
+            self.0.insert(owner.clone(), Arc::new(wanted));
         }
         self.0.retain(|_, fields| !fields.is_empty());
         Ok(())

@@ -33,10 +33,10 @@ struct Feed<K> {
 }
 
 /// Opens a watch for a process.
-pub(super) fn open<K: Object>(seam: Seam, selection: Selection) -> BoxStream<'static, Change<K>> {
+pub(super) fn open<K: Object>(seam: Seam, selection: &Selection) -> BoxStream<'static, Change<K>> {
     let name = K::kind(&());
     let kind = drover_sim::kind(&name).ok_or_else(|| StoreError::NotFound(name.into_owned()));
-    match kind.and_then(|kind| Ok((kind, seam::selection(kind, &selection)?))) {
+    match kind.and_then(|kind| Ok((kind, seam::selection(kind, selection)?))) {
         Ok((kind, selected)) => {
             let feed = Feed {
                 seam,

@@ -286,7 +286,7 @@ impl Store for Seam {
     }
 
     fn watch<K: Object>(&self, selection: Selection) -> BoxStream<'static, Change<K>> {
-        feed::open(self.clone(), selection)
+        feed::open(self.clone(), &selection)
     }
 
     async fn create<K: Object>(&self, object: &K) -> Result<K, StoreError> {

@@ -57,8 +57,7 @@ pub fn by_node(plan: &Plan) -> BTreeMap<&NodeName, OnNode<'_>> {
 /// would go on with it when it comes back. The mark and the stop are two writes.
 pub fn finish_lost(view: &ClusterView, job: &JobKey, plan: &mut Plan) {
     let half: Vec<Stop> = {
-        let known: BTreeSet<&AllocKey> =
-            plan.stops.iter().chain(plan.replaced()).map(|stop| &stop.alloc.key).collect();
+        let known: BTreeSet<&AllocKey> = plan.stops.iter().chain(plan.replaced()).map(|stop| &stop.alloc.key).collect();
         let is_half = |alloc: &&Arc<Alloc>| {
             alloc.client == ClientStatus::Lost && alloc.desired == DesiredStatus::Run && !known.contains(&alloc.key)
         };
