@@ -249,6 +249,7 @@ impl<S: Store> Term<S> {
         for (node, why) in scheduler::apply::admit(&self.view, planned.as_deref(), &mut plan) {
             tracing::warn!(%job, %node, %why, "a node takes nothing of a plan");
         }
+        scheduler::apply::finish_lost(&self.view, job, &mut plan);
         if let Some(reason) = &plan.refused {
             tracing::warn!(%job, reason, "an evaluation was refused");
         }
@@ -488,9 +489,10 @@ impl<S: Store> Term<S> {
             Due::Now => {
                 known.is_writing = true;
                 known.sent = Some((wanted.clone(), Instant::now()));
-                let (store, key, uid) = (self.store.clone(), key.clone(), object.metadata.uid.clone());
+                let (store, key) = (self.store.clone(), key.clone());
+                let unchanged = Precondition::unchanged(&object.metadata);
                 self.writes.spawn(async move {
-                    let (job, result) = status::write(store, key, uid, wanted).await;
+                    let (job, result) = status::write(store, key, unchanged, wanted).await;
                     Done::JobStatus(job, Box::new(result))
                 });
             }

@@ -585,9 +585,12 @@ impl Pass<'_> {
         let placed: Vec<Missing> = missing
             .into_iter()
             .filter(|missing| is_ready || self.may_place_meanwhile(missing, &lost))
-            .map(|missing| match missing.canary {
-                true => missing,
-                false => Missing { job_version: self.version_meanwhile(missing.previous.as_deref()), ..missing },
+            .map(|missing| {
+                if missing.canary {
+                    missing
+                } else {
+                    Missing { job_version: self.version_meanwhile(missing.previous.as_deref()), ..missing }
+                }
             })
             .collect();
         self.out.desired.place += size(placed.len());
