@@ -1,6 +1,7 @@
 //! `drover deployment …`: look at roll-outs, and say what is to become of them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use anyhow::{anyhow, bail};
 use drover_api::deployment::{DeploymentStatus, Promote};
@@ -119,8 +120,8 @@ async fn list(args: &ListArgs) -> anyhow::Result<u8> {
     } else {
         Api::namespaced(connection.client.clone(), &connection.namespace)
     };
-    let mut params = ListParams::default();
-    params.field_selector = args.job.as_ref().map(|job| format!("spec.jobName={job}"));
+    let field_selector = args.job.as_ref().map(|job| format!("spec.jobName={job}"));
+    let params = ListParams { field_selector, ..ListParams::default() };
     let about = About { verb: "list", namespace: &connection.namespace, name: "" };
     let mut found = api.list(&params).await.map_err(|error| explain::<Deployment>(about, error))?.items;
     found.sort_by_key(|one| std::cmp::Reverse((one.metadata.creation_timestamp.clone(), one.metadata.name.clone())));
@@ -191,7 +192,8 @@ fn describe(deployment: &Deployment) -> anyhow::Result<()> {
         deployment.spec.job_name, deployment.spec.job_version, status.phase, status.description
     );
     if let Some(condition) = status.conditions.first() {
-        text.push_str(&format!("  {}: {}\n", condition.reason, condition.message));
+        // Writing to a String cannot fail.
+        writeln!(text, "  {}: {}", condition.reason, condition.message).ok();
     }
     let mut table =
         Table::new(&["GROUP", "DESIRED", "PLACED", "HEALTHY", "UNHEALTHY", "CANARIES", "PROMOTED", "PROGRESS-BY"]);
@@ -216,8 +218,8 @@ async fn find(client: &Client, namespace: &str, name: &str) -> anyhow::Result<De
     let api = Api::<Deployment>::namespaced(client.clone(), namespace);
     let about = About { verb: "find", namespace, name };
     let found = api.list(&ListParams::default()).await.map_err(|error| explain::<Deployment>(about, error))?.items;
-    let named = |one: &&Deployment| one.metadata.name.as_deref() == Some(name);
-    if let Some(exact) = found.iter().find(named) {
+    let is_exact = |one: &&Deployment| one.metadata.name.as_deref() == Some(name);
+    if let Some(exact) = found.iter().find(is_exact) {
         return Ok(exact.clone());
     }
     let of_job = found.iter().filter(|one| one.spec.job_name == name);
@@ -232,8 +234,8 @@ async fn find(client: &Client, namespace: &str, name: &str) -> anyhow::Result<De
             "no deployment {name} in namespace {namespace}, and no job of that name with one; `drover deployment list -n {namespace}` shows all"
         ),
         several => {
-            let names: Vec<&str> = several.iter().filter_map(|one| one.metadata.name.as_deref()).collect();
-            bail!("{name} is the start of several deployments: {}; write more of the name", names.join(", "))
+            let matching: Vec<&str> = several.iter().filter_map(|one| one.metadata.name.as_deref()).collect();
+            bail!("{name} is the start of several deployments: {}; write more of the name", matching.join(", "))
         }
     }
 }

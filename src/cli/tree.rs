@@ -184,10 +184,10 @@ fn deployment_line(deployment: &Deployment, now: Timestamp) -> String {
 }
 
 fn group_line(group: &str, state: Option<&GroupState>, rows: &[&AllocRow]) -> String {
-    let live = rows.iter().filter(|row| !row.is_over()).count();
+    let n_live = rows.iter().filter(|row| !row.is_over()).count();
     let healthy = rows.iter().filter(|row| !row.is_over() && row.healthy == "true").count();
     let Some(state) = state else {
-        return format!("group {group}  {}  {healthy}/{live} healthy", bar(healthy, live));
+        return format!("group {group}  {}  {healthy}/{n_live} healthy", bar(healthy, n_live));
     };
     let whole = |n: i64| usize::try_from(n).unwrap_or(0);
     let (of, done) = (whole(state.desired_total), whole(state.healthy_allocs));
@@ -205,7 +205,7 @@ fn group_line(group: &str, state: Option<&GroupState>, rows: &[&AllocRow]) -> St
 }
 
 fn bar(done: usize, of: usize) -> String {
-    let filled = if of == 0 { 0 } else { (done.min(of) * BAR) / of };
+    let filled = (done.min(of) * BAR).checked_div(of).unwrap_or(0);
     format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled))
 }
 

@@ -192,9 +192,9 @@ impl Pass<'_> {
         let over = [self.rollout.old, self.rollout.current.filter(|_| self.rollout.is_failed())];
         let (mut kept, mut canaries) = (Vec::with_capacity(live.len()), BTreeSet::new());
         for alloc in live {
-            let is_unwanted = over.iter().flatten().any(|deployment| is_of(deployment, &alloc) == (true, false))
-                && !alloc.is_terminal();
-            if is_unwanted {
+            let is_unwanted = over.iter().flatten().any(|deployment| is_of(deployment, &alloc) == (true, false));
+            // One that has ended would hold a slot for ever, as an allocation that is wanted and not replaced any more.
+            if is_unwanted && !alloc.is_server_terminal() {
                 self.out.stops.push(Stop::new(&alloc, StopReason::NotNeeded));
                 self.out.desired.stop += 1;
                 continue;
@@ -439,12 +439,12 @@ impl Pass<'_> {
                     self.out.desired.ignore += 1;
                     kept.push(alloc);
                 }
-                Currency::Destructive if !alloc.is_terminal() => holders.destructive.push(alloc),
-                Currency::Destructive | Currency::InPlace { .. } if alloc.is_terminal() => {
+                // One that failed for good gets a new chance with a new version.
+                Currency::Destructive => holders.destructive.push(alloc),
+                Currency::InPlace { .. } if alloc.is_terminal() => {
                     self.out.desired.ignore += 1;
                     kept.push(alloc);
                 }
-                Currency::Destructive => {}
                 Currency::InPlace { needs_room } => match fits(self.group, &alloc, needs_room) {
                     Some(resources) => {
                         self.out.desired.in_place_update += 1;
