@@ -4,6 +4,7 @@ mod agent;
 mod agent_exec;
 mod agent_local;
 mod agent_survive;
+mod canary;
 mod cli;
 mod cluster;
 mod faults;
