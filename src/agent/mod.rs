@@ -28,6 +28,7 @@ mod report;
 mod run;
 mod run_node;
 pub mod simulated;
+mod starts;
 mod state;
 mod sync;
 mod task_runner;

@@ -14,12 +14,13 @@ use std::time::Duration;
 use drover_api::allocation::ClientStatus;
 use drover_api::{Allocation, field_manager};
 use futures::StreamExt;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use super::node::NodeView;
 use super::random::Random;
 use super::report::{self, Priority, Report};
+use super::starts::Starts;
 use super::state::{AllocRecord, StateStore};
 use super::watch;
 use crate::clock::SharedClock;
@@ -32,7 +33,9 @@ const GATHER: Duration = Duration::from_secs(1);
 /// The pause after a failed send, doubled at random.
 const RETRY: Duration = Duration::from_secs(5);
 /// Requests at the same time.
-const PARALLEL: usize = 8;
+const PARALLEL: u32 = 8;
+/// Requests at the same time while tasks are being started: on a small machine each takes the time of a start, and a start goes first.
+const PARALLEL_BESIDE_STARTS: u32 = 2;
 /// How often one report is decided anew after a conflict before the others have their turn.
 const CONFLICT_TRIES: usize = 4;
 
@@ -211,6 +214,8 @@ pub(crate) struct Sync<S> {
     pub(crate) heartbeat: Arc<Notify>,
     /// Says that the API server answers again.
     pub(crate) reachable: Arc<Notify>,
+    /// The tasks that are being started.
+    pub(crate) starts: Starts,
 }
 
 /// What became of one report.
@@ -271,8 +276,12 @@ impl<S: Store> Sync<S> {
         let batch = self.reports.take_all();
         // When the API server does not answer once it is not asked again for the rest: each try may cost the whole time limit.
         let is_silent = std::sync::atomic::AtomicBool::new(false);
+        let turns = Semaphore::new(PARALLEL as usize);
         let outcomes = futures::stream::iter(batch)
             .map(async |(uid, report)| {
+                let share = if self.starts.are_under_way() { PARALLEL / PARALLEL_BESIDE_STARTS } else { 1 };
+                // The semaphore is never closed.
+                let _turn = turns.acquire_many(share).await;
                 if is_silent.load(Ordering::Relaxed) {
                     return (uid, report, Outcome::Postponed);
                 }
@@ -281,7 +290,7 @@ impl<S: Store> Sync<S> {
                 is_silent.fetch_or(is_failed, Ordering::Relaxed);
                 (uid, report, outcome)
             })
-            .buffer_unordered(PARALLEL)
+            .buffer_unordered(PARALLEL as usize)
             .collect::<Vec<_>>()
             .await;
         let mut all_accepted = true;
@@ -348,6 +357,7 @@ mod tests {
     use super::*;
     use crate::agent::state::MemoryState;
     use crate::store::{Change, Key, Selection};
+    use drover_api::allocation::Health;
 
     fn reports(uids: &[&str]) -> Reports {
         let reports = Reports::default();
@@ -386,6 +396,16 @@ mod tests {
         assert_eq!(reports.due(), Some(Instant::now()));
         assert_eq!(reports.take_all().len(), 3);
         assert_eq!(reports.due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_on_health_leaves_at_once() {
+        let reports = reports(&["a"]);
+        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let health = Health { healthy: true, timestamp: jiff::Timestamp::UNIX_EPOCH, deployment_name: String::new() };
+        reports.put("a", Report { health: Some(health), ..report(ClientStatus::Running, "") });
+        assert_eq!(reports.due(), Some(Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -544,6 +564,7 @@ mod tests {
             node: node.subscribe(),
             heartbeat: Arc::default(),
             reachable: Arc::default(),
+            starts: Starts::default(),
         };
         tasks.spawn(sync.run());
         Sending { server, reports, contacted, _tasks: tasks, _node: node }

@@ -28,6 +28,7 @@ use super::drivers::{Driver, Drivers, ExitResult, Running, TaskHandle, Vouches};
 use super::environment::NodeFacts;
 use super::events::{EventSink, Reason};
 use super::random::Random;
+use super::starts::Starts;
 use super::state::StateStore;
 use super::watch;
 use crate::clock::SharedClock;
@@ -62,6 +63,8 @@ pub(crate) struct RunnerEnv {
     pub(crate) contacted: watch::Receiver<bool>,
     /// Told when an allocation has ended: the node may have to give up an old one.
     pub(crate) garbage: Arc<Notify>,
+    /// The tasks that are being started.
+    pub(crate) starts: Starts,
 }
 
 impl RunnerEnv {
