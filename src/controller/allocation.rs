@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::allocation::{AllocationStatus, ClientStatus, DesiredStatus};
+use drover_api::allocation::{AllocationStatus, ClientStatus, DesiredStatus, FollowUp};
 use drover_api::client_node::NodePhase;
 use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, finalizer};
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
-use drover_core::model::Health;
+use drover_core::model::{Alloc, Health};
 use serde_json::json;
 
 use crate::controller::apply::key_of;
@@ -82,11 +82,19 @@ impl<S: Store> Term<S> {
             self.wake_blocked();
         }
         if old.client_status == ClientStatus::Unknown && new.client_status != ClientStatus::Unknown {
+            if let Some(follow_up) = &before.spec.follow_up {
+                self.call_off(job, follow_up);
+            }
             self.enqueue(job, EvalTrigger::Reconnect);
+            self.welcome(&NodeName::from(now.spec.node_name.clone()));
+        }
+        if new.client_status != old.client_status || new.health != old.health {
+            self.look_at_drains(job);
         }
         let is_deleted = now.metadata.deletion_timestamp.is_some() && before.metadata.deletion_timestamp.is_none();
         if is_deleted || now.spec.desired_transition != before.spec.desired_transition {
-            self.enqueue(job, EvalTrigger::AllocStop);
+            let is_drained = self.drains.contains_key(&NodeName::from(now.spec.node_name.clone()));
+            self.enqueue(job, if is_drained { EvalTrigger::NodeDrain } else { EvalTrigger::AllocStop });
         }
         let is_settled = new.health != old.health || new.client_status != old.client_status;
         if is_settled {
@@ -107,6 +115,15 @@ impl<S: Store> Term<S> {
         }
         if new.ended_at.is_some() && old.ended_at.is_none() {
             self.wake_blocked();
+        }
+    }
+
+    /// Calls a delayed evaluation off, unless another allocation of its job waits for it too.
+    fn call_off(&mut self, job: &JobKey, follow_up: &FollowUp) {
+        let waits =
+            |alloc: &Arc<Alloc>| alloc.client == ClientStatus::Unknown && alloc.follow_up.as_ref() == Some(follow_up);
+        if !self.view.allocs_of_job(job).any(waits) {
+            self.broker.call_off(job, follow_up);
         }
     }
 

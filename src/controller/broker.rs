@@ -67,6 +67,11 @@ impl Broker {
         self.delayed.insert((follow_up.at, job.clone(), follow_up.trigger));
     }
 
+    /// Calls a delayed evaluation off that nobody waits for any more.
+    pub(super) fn call_off(&mut self, job: &JobKey, follow_up: &FollowUp) {
+        self.delayed.remove(&(follow_up.at, job.clone(), follow_up.trigger));
+    }
+
     /// Moves what is due into the queue.
     pub(super) fn release_due(&mut self, now: Timestamp, priority: impl Fn(&JobKey) -> i64) {
         while let Some((at, job, trigger)) = self.delayed.first().cloned() {
@@ -147,6 +152,16 @@ mod tests {
         }
         let order: Vec<String> = std::iter::from_fn(|| broker.pop()).map(|next| next.job.name.to_string()).collect();
         assert_eq!(order, ["high", "first", "second", "low"]);
+    }
+
+    #[test]
+    fn s_175_a_follow_up_that_nobody_waits_for_is_called_off() {
+        let mut broker = Broker::default();
+        let follow_up =
+            FollowUp { trigger: EvalTrigger::MaxDisconnectTimeout, at: Timestamp::from_second(100).unwrap() };
+        broker.delay(&job("a"), &follow_up);
+        broker.call_off(&job("a"), &follow_up);
+        assert_eq!(broker.next_due(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod apply;
 mod broker;
 mod cache;
 mod deployment;
+mod drain;
 mod job;
 mod leader;
 mod node;

@@ -9,6 +9,7 @@ use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::DEFAULT_PRIORITY;
+use drover_core::node::drain::Leaving;
 use drover_core::node::heartbeat::Ledger;
 use drover_core::scheduler;
 use drover_core::snapshot::ClusterView;
@@ -62,6 +63,8 @@ pub(super) enum Done {
     Settled(AllocKey, Box<Result<Option<Allocation>, StoreError>>),
     JobFreed(JobKey, Box<Result<Option<Job>, StoreError>>),
     Ttl(Box<Result<ConfigMap, StoreError>>),
+    Marked(AllocKey, Box<Result<Allocation, StoreError>>),
+    NodeSpec(NodeName, Box<Result<ClientNode, StoreError>>),
     Other(&'static str, Result<(), StoreError>),
 }
 
@@ -88,6 +91,12 @@ pub(super) struct Term<S> {
     /// Nodes that were heard of in this term.
     pub(super) heard: HashSet<NodeName>,
     pub(super) published_ttl: Option<Duration>,
+    /// The drains under way.
+    pub(super) drains: BTreeMap<NodeName, Leaving>,
+    /// Whether what they need is to be looked at now.
+    pub(super) is_drain_due: bool,
+    /// When that is planned for.
+    pub(super) drains_wake: Option<Instant>,
     pub(super) dirty_jobs: BTreeSet<JobKey>,
     pub(super) dirty_nodes: BTreeSet<NodeName>,
     pub(super) dirty_deployments: BTreeSet<ObjectKey>,
@@ -121,6 +130,9 @@ pub(super) enum Wake {
     Settle(AllocKey),
     FreeJob(JobKey),
     NodeGone(NodeName),
+    NodeSilent(NodeName),
+    Drain(NodeName),
+    Drains,
     Ttl,
 }
 
@@ -157,6 +169,9 @@ impl<S: Store> Term<S> {
             ledger: Ledger::new(allowed, renew_period * 2),
             heard: HashSet::new(),
             published_ttl: None,
+            drains: BTreeMap::new(),
+            is_drain_due: false,
+            drains_wake: None,
             dirty_jobs: BTreeSet::new(),
             dirty_nodes: BTreeSet::new(),
             dirty_deployments: BTreeSet::new(),
@@ -259,6 +274,8 @@ impl<S: Store> Term<S> {
             Ok(Done::Settled(alloc, result)) => self.on_settled(&alloc, *result),
             Ok(Done::JobFreed(job, result)) => self.on_job_freed(&job, *result),
             Ok(Done::Ttl(result)) => self.on_ttl_published(*result),
+            Ok(Done::Marked(alloc, result)) => self.on_marked(&alloc, *result),
+            Ok(Done::NodeSpec(node, result)) => self.on_node_spec(&node, *result),
             Ok(Done::Other(_, Ok(()) | Err(StoreError::AlreadyExists(_) | StoreError::NotFound(_)))) => {}
             Ok(Done::Other(what, Err(error))) => tracing::warn!(what, %error, "a write did not happen"),
             Err(error) => tracing::error!(%error, "a write ended by a panic"),
@@ -288,6 +305,7 @@ impl<S: Store> Term<S> {
         self.broker.release_due(self.clock.now(), |job| {
             view.job(job).map_or(DEFAULT_PRIORITY, |job| job.definition.spec.priority)
         });
+        self.advance_drains();
         while let Some(next) = self.broker.pop() {
             self.evaluate(&next);
         }
@@ -391,6 +409,9 @@ impl<S: Store> Term<S> {
                 Wake::Settle(alloc) => self.settle(&alloc),
                 Wake::FreeJob(job) => self.free_job(&job),
                 Wake::NodeGone(node) => self.settle_node(&node),
+                Wake::NodeSilent(node) => self.judge_silent(&node),
+                Wake::Drain(node) => self.retry_drain(&node),
+                Wake::Drains => self.is_drain_due = true,
                 Wake::Ttl => self.publish_ttl(),
             }
         }

@@ -16,6 +16,8 @@ use crate::cli::simulate::log::at_text;
 const QUIET: Duration = Duration::from_mins(1);
 /// How long after a timer its writes may come.
 const AFTER_TIMER: Duration = Duration::from_secs(30);
+/// How much earlier than a timer in an object says its reason may be seen.
+const BEFORE_TIMER: Duration = Duration::from_secs(1);
 /// How long all may take to come to rest.
 const SETTLE: Duration = Duration::from_mins(10);
 
@@ -60,7 +62,7 @@ impl Rest {
         }
         let last = self.disturbed.max(self.last_write);
         let since = at.saturating_sub(AFTER_TIMER);
-        let is_timed = self.timers.range(since..=at).next().is_some();
+        let is_timed = self.timers.range(since..=at + BEFORE_TIMER).next().is_some();
         if at > last + QUIET && !is_timed {
             found.push(format!(
                 "I9: {} {} is written although nothing has happened since {}",

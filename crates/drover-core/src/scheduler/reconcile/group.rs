@@ -237,7 +237,7 @@ impl Pass<'_> {
             self.out.desired.reschedule_now = size(due.now.len());
         }
         self.plan_later(&later);
-        self.renew_timeouts(&due.untainted);
+        self.renew_timeouts(due.untainted.iter().chain(&due.now));
         Holders {
             untainted: due.untainted,
             migrating: sorted.migrating,
@@ -323,9 +323,9 @@ impl Pass<'_> {
     }
 
     /// An `unknown` allocation whose awaited evaluation has passed waits for its expiry next.
-    fn renew_timeouts(&mut self, untainted: &[Arc<Alloc>]) {
+    fn renew_timeouts<'a>(&mut self, allocs: impl Iterator<Item = &'a Arc<Alloc>>) {
         let mut last = None;
-        for alloc in untainted.iter().filter(|alloc| alloc.client == ClientStatus::Unknown) {
+        for alloc in allocs.filter(|alloc| alloc.client == ClientStatus::Unknown) {
             let is_waiting = alloc.follow_up.as_ref().is_some_and(|awaited| awaited.at > self.eval.now);
             let expiry = sort::expires_at(self.view, alloc);
             if is_waiting || expiry <= self.eval.now || sort::lost_after(self.view, alloc) <= GoDuration::ZERO {
@@ -518,7 +518,9 @@ impl Pass<'_> {
         let is_trial = |alloc: &Alloc| self.is_canarying() && self.canaries.contains(&alloc.key);
         for alloc in &holders.due {
             let is_moving = holders.migrating.iter().any(|moving| moving.key == alloc.key);
-            let is_kept = is_moving || holders.disconnecting.contains(&alloc.key) || alloc.is_server_terminal();
+            // One that is cut off may come back, whenever it is replaced.
+            let is_away = holders.disconnecting.contains(&alloc.key) || alloc.client == ClientStatus::Unknown;
+            let is_kept = is_moving || is_away || alloc.is_server_terminal();
             let replaces = (!is_kept).then(|| Stop::new(alloc, StopReason::Rescheduled));
             // A canary tries the new version beside the one that holds its slot, and so does what replaces it.
             let canary = is_trial(alloc);
