@@ -30,6 +30,7 @@ mod run_node;
 pub mod simulated;
 mod starts;
 mod state;
+mod stats;
 mod sync;
 mod task_runner;
 mod watch;

@@ -3,7 +3,6 @@
 
 mod allocation;
 mod apply;
-mod broker;
 mod cache;
 mod deployment;
 mod drain;

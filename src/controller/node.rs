@@ -124,7 +124,7 @@ impl<S: Store> Term<S> {
         for job in jobs {
             self.enqueue(&job, EvalTrigger::NodeUpdate);
         }
-        self.wake_blocked();
+        self.free_node(name);
     }
 
     pub(super) fn on_lease_change(&mut self, change: Change<Lease>) {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_core::broker::blocked::{Blocked, Freed};
+use drover_core::broker::queue::Broker;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::node::drain::Leaving;
@@ -25,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::SharedClock;
 use crate::config::controller::ControllerConfig;
 use crate::controller::apply::Written;
-use crate::controller::broker::Broker;
 use crate::controller::cache::{Cache, Seen};
 use crate::controller::deployment::{self, Look};
 use crate::controller::node::NodeKnowledge;
@@ -85,6 +86,7 @@ pub(super) struct Term<S> {
     pub(super) volumes: Cache<CSIVolume>,
     pub(super) view: ClusterView,
     pub(super) broker: Broker,
+    pub(super) blocked: Blocked,
     pub(super) known: BTreeMap<JobKey, Knowledge>,
     pub(super) known_nodes: HashMap<NodeName, NodeKnowledge>,
     pub(super) ledger: Ledger,
@@ -164,6 +166,7 @@ impl<S: Store> Term<S> {
             volumes: Cache::default(),
             view,
             broker: Broker::default(),
+            blocked: Blocked::default(),
             known: BTreeMap::new(),
             known_nodes: HashMap::new(),
             ledger: Ledger::new(allowed, renew_period * 2),
@@ -284,11 +287,19 @@ impl<S: Store> Term<S> {
 
     /// A volume that appears, or can be used again, may be what a job waits for.
     fn on_volume(&mut self, seen: Seen<CSIVolume>) {
-        match seen {
-            Seen::Now(object, _) => self.view.put_volume(convert::volume_id(&object), object),
-            Seen::Gone(object) => self.view.remove_volume(&convert::volume_id(&object)),
-        }
-        self.wake_blocked();
+        let id = match seen {
+            Seen::Now(object, _) => {
+                let id = convert::volume_id(&object);
+                self.view.put_volume(id.clone(), object);
+                id
+            }
+            Seen::Gone(object) => {
+                let id = convert::volume_id(&object);
+                self.view.remove_volume(&id);
+                id
+            }
+        };
+        self.free(Freed::Volume(format!("csi-volume:{}:{}", id.namespace, id.name)));
     }
 
     /// Everything that is decided after new facts: the begin of the term, due evaluations, statuses.

@@ -156,7 +156,14 @@ pub(crate) enum TaskCommand {
     /// Sends a signal by its name.
     Signal { signal: String, answer: oneshot::Sender<Result<(), CommandError>> },
     /// Asks where the process is.
-    Locate { answer: oneshot::Sender<Result<TaskHandle, CommandError>> },
+    Locate { answer: oneshot::Sender<Result<Located, CommandError>> },
+}
+
+/// Where a run is, and who knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) handle: TaskHandle,
 }
 
 impl TaskCommand {
@@ -391,10 +398,15 @@ impl TaskRunner {
                     TaskCommand::Signal { signal, answer } => {
                         drop(answer.send(self.signal(&signal, &running.handle.id).await));
                     }
-                    TaskCommand::Locate { answer } => drop(answer.send(Ok(running.handle.clone()))),
+                    TaskCommand::Locate { answer } => drop(answer.send(self.located(&running.handle))),
                 },
             }
         }
+    }
+
+    fn located(&self, handle: &TaskHandle) -> Result<Located, CommandError> {
+        let driver = self.driver.clone().ok_or(CommandError::NotRunning)?;
+        Ok(Located { driver, handle: handle.clone() })
     }
 
     /// Waits for something while there is no process: a kill and the end of the agent cut it short, requests are refused.

@@ -15,7 +15,7 @@ use super::names::Names;
 use super::sort::{self, Allocs, Due, Rules, Sorted};
 use super::{Currency, Fits, GroupOutcome, Missing, Rollout, currency, reconnect, size};
 use crate::ids::AllocKey;
-use crate::model::{Alloc, Deployment, Job};
+use crate::model::{Alloc, Deployment, Job, newest_of_slot};
 use crate::scheduler::plan::{AttributeUpdate, Disconnect, Evaluation, Stop, StopReason};
 use crate::scheduler::reschedule;
 use crate::snapshot::ClusterView;
@@ -558,18 +558,14 @@ impl Pass<'_> {
 
     /// For each slot the newest allocation that held it and is over, so that its data and its failures are not forgotten.
     fn newest_holders(&self) -> BTreeMap<i64, Arc<Alloc>> {
-        let mut newest: BTreeMap<i64, Arc<Alloc>> = BTreeMap::new();
+        let mut slots: BTreeMap<i64, Vec<&Arc<Alloc>>> = BTreeMap::new();
         let past = self.view.allocs_of_job(&self.job.key).filter(|alloc| {
             alloc.is_terminal() && alloc.group == self.group.name && alloc.job_uid == self.job.uid && !alloc.canary
         });
         for alloc in past {
-            match newest.get_mut(&alloc.index) {
-                Some(known) if (known.created_at, &known.key) >= (alloc.created_at, &alloc.key) => {}
-                Some(known) => *known = Arc::clone(alloc),
-                None => drop(newest.insert(alloc.index, Arc::clone(alloc))),
-            }
+            slots.entry(alloc.index).or_default().push(alloc);
         }
-        newest
+        slots.iter().filter_map(|(index, held)| Some((*index, Arc::clone(newest_of_slot(held)?)))).collect()
     }
 
     /// Steps 18 and 19 (3.11).
