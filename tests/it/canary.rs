@@ -126,7 +126,7 @@ async fn wait_for(cluster: &Cluster, version: i64, what: &str, check: impl Fn(&D
 }
 
 /// What differs from run to run becomes the same.
-fn scrubbed(text: &str) -> String {
+pub(crate) fn scrubbed(text: &str) -> String {
     let mut words = Vec::new();
     for line in text.lines() {
         let line: Vec<String> =

@@ -9,6 +9,7 @@ mod cli;
 mod cluster;
 mod faults;
 mod jobs;
+mod rollouts;
 mod schema;
 mod supervisor;
 mod unplaceable;
