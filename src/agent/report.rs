@@ -66,7 +66,9 @@ pub(crate) fn priority(report: &Report, acknowledged: Option<&Report>) -> Priori
         // A new object says `pending`, so anything else is news. (Nomad lets all but failures wait for the next second.)
         return if report.client_status == ClientStatus::Pending { Priority::Typical } else { Priority::Urgent };
     };
-    if report.client_status != acknowledged.client_status || report.ended_at != acknowledged.ended_at {
+    // A verdict on health moves a deployment on; it comes once, long after the last send. (Nomad lets it wait for the next second.)
+    let is_judged = report.health.is_some() && report.health != acknowledged.health;
+    if report.client_status != acknowledged.client_status || report.ended_at != acknowledged.ended_at || is_judged {
         Priority::Urgent
     } else if differs(report, acknowledged) {
         Priority::Typical

@@ -175,6 +175,7 @@ fn supervisor(config: &AgentConfig, stop: &CancellationToken, services: &mut Joi
     // Whatever has become of the file since, this name leads to the binary that runs.
     let binary = PathBuf::from("/proc/self/exe");
     let launcher = Launcher::new(config.state_dir.clone(), config.alloc_dir.clone(), binary);
+    let launcher = launcher.with_slice(fingerprint::offered_slice(config));
     let (supervisor, connection) = Supervisor::new(launcher, stop.clone());
     services.spawn(connection);
     supervisor
@@ -204,6 +205,7 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
         allow_caps: exec.allow_caps.clone(),
         host_paths: exec.host_paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         pids_limit: u64::from(exec.pids_limit),
+        rootfs_dirs: exec.rootfs_dirs.clone(),
         total_mhz,
         cores,
         no_cgroups: crate::supervisor::missing_cgroups(),

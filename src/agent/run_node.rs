@@ -25,6 +25,7 @@ use super::events::EventSink;
 use super::heartbeat::{self, Heartbeat};
 use super::node::{Node, NodeNews, NodeView};
 use super::random::Random;
+use super::starts::Starts;
 use super::state::{Saved, StateStore};
 use super::sync::{Reports, Sync};
 use super::task_runner::RunnerEnv;
@@ -77,6 +78,7 @@ struct Signals {
     heartbeat_wanted: Arc<Notify>,
     reachable: Arc<Notify>,
     last_ok: watch::Sender<Option<Instant>>,
+    starts: Starts,
 }
 
 impl Signals {
@@ -87,6 +89,7 @@ impl Signals {
             heartbeat_wanted: Arc::default(),
             reachable: Arc::default(),
             last_ok: watch::Sender::new(None),
+            starts: Starts::default(),
         }
     }
 }
@@ -130,6 +133,7 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
             fifo_dir: parts.config.state_dir.join("fifos"),
             contacted: signals.contacted.subscribe(),
             garbage: Arc::default(),
+            starts: signals.starts.clone(),
         }),
     });
     allocs.restore(parts.saved, parts.recovering, parts.is_state_lost).await;
@@ -151,6 +155,7 @@ fn sync<S: Store, R>(parts: &NodeParts<S, R>, signals: &Signals) -> Sync<S> {
         node: signals.view.subscribe(),
         heartbeat: Arc::clone(&signals.heartbeat_wanted),
         reachable: Arc::clone(&signals.reachable),
+        starts: signals.starts.clone(),
     }
 }
 

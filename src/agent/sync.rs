@@ -14,16 +14,18 @@ use std::time::Duration;
 use drover_api::allocation::ClientStatus;
 use drover_api::{Allocation, field_manager};
 use futures::StreamExt;
-use tokio::sync::Notify;
+use serde_json::Value;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use super::node::NodeView;
 use super::random::Random;
 use super::report::{self, Priority, Report};
+use super::starts::Starts;
 use super::state::{AllocRecord, StateStore};
 use super::watch;
 use crate::clock::SharedClock;
-use crate::store::{ErrorClass, Object, Ownership, Part, Precondition, Store, StoreError};
+use crate::store::{ErrorClass, Key, Object, Ownership, Part, Precondition, Store, StoreError};
 
 /// The shortest time between two sends of one allocation.
 const SEND_INTERVAL: Duration = Duration::from_millis(200);
@@ -32,9 +34,26 @@ const GATHER: Duration = Duration::from_secs(1);
 /// The pause after a failed send, doubled at random.
 const RETRY: Duration = Duration::from_secs(5);
 /// Requests at the same time.
-const PARALLEL: usize = 8;
+const PARALLEL: u32 = 8;
+/// Requests at the same time while tasks are being started: on a small machine each takes the time of a start, and a start goes first.
+const PARALLEL_BESIDE_STARTS: u32 = 4;
+/// Reports that are taken at once; more urgent ones that come meanwhile do not wait for the rest.
+const BATCH: usize = 32;
+/// How long a write is tried again while the API server cannot be reached: while it is replaced, for a moment nobody listens.
+const HOLD: Duration = Duration::from_secs(5);
+/// The longest pause between two such tries.
+const HOLD_PAUSE: Duration = Duration::from_micros(5_000_000 / 16);
 /// How often one report is decided anew after a conflict before the others have their turn.
 const CONFLICT_TRIES: usize = 4;
+
+/// What leaves together with a report that has to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Along {
+    /// All that is pending.
+    All,
+    /// Only what has to leave as well.
+    Due,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -150,14 +169,25 @@ impl Reports {
         self.lock().values().filter_map(|entry| entry.due).min()
     }
 
-    fn take_all(&self) -> Vec<(String, Report)> {
+    /// Takes what has to leave, the most urgent first, and what else is pending unless tasks are being started: what a task that
+    /// is on its way has to tell will soon be told by something newer.
+    fn take(&self, along: Along) -> Vec<(String, Report)> {
         let now = Instant::now();
-        let take = |(uid, entry): (&String, &mut Entry)| {
+        let mut entries = self.lock();
+        for entry in entries.values_mut().filter(|entry| along == Along::All && entry.pending.is_some()) {
+            entry.due = entry.due.map(|due| due.min(now));
+        }
+        let is_due = |entry: &Entry| entry.due.filter(|due| *due <= now);
+        let mut due: Vec<(Instant, String)> =
+            entries.iter().filter_map(|(uid, entry)| Some((is_due(entry)?, uid.clone()))).collect();
+        due.sort_unstable();
+        let take = |(_, uid): (Instant, String)| {
+            let entry = entries.get_mut(&uid)?;
             let report = entry.pending.take()?;
             (entry.last_send, entry.due) = (Some(now), None);
-            Some((uid.clone(), report))
+            Some((uid, report))
         };
-        self.lock().iter_mut().filter_map(take).collect()
+        due.into_iter().take(BATCH).filter_map(take).collect()
     }
 
     /// Puts a report back that was not accepted, unless a newer one has come.
@@ -211,6 +241,8 @@ pub(crate) struct Sync<S> {
     pub(crate) heartbeat: Arc<Notify>,
     /// Says that the API server answers again.
     pub(crate) reachable: Arc<Notify>,
+    /// The tasks that are being started.
+    pub(crate) starts: Starts,
 }
 
 /// What became of one report.
@@ -268,11 +300,16 @@ impl<S: Store> Sync<S> {
     }
 
     async fn send_all(&self) -> bool {
-        let batch = self.reports.take_all();
+        let along = if self.starts.are_under_way() { Along::Due } else { Along::All };
+        let batch = self.reports.take(along);
         // When the API server does not answer once it is not asked again for the rest: each try may cost the whole time limit.
         let is_silent = std::sync::atomic::AtomicBool::new(false);
+        let turns = Semaphore::new(PARALLEL as usize);
         let outcomes = futures::stream::iter(batch)
             .map(async |(uid, report)| {
+                let share = if self.starts.are_under_way() { PARALLEL / PARALLEL_BESIDE_STARTS } else { 1 };
+                // The semaphore is never closed.
+                let _turn = turns.acquire_many(share).await;
                 if is_silent.load(Ordering::Relaxed) {
                     return (uid, report, Outcome::Postponed);
                 }
@@ -281,7 +318,7 @@ impl<S: Store> Sync<S> {
                 is_silent.fetch_or(is_failed, Ordering::Relaxed);
                 (uid, report, outcome)
             })
-            .buffer_unordered(PARALLEL)
+            .buffer_unordered(PARALLEL as usize)
             .collect::<Vec<_>>()
             .await;
         let mut all_accepted = true;
@@ -306,11 +343,7 @@ impl<S: Store> Sync<S> {
             let key = seen.key();
             let body = report::status_body(report, &seen, self.clock.now());
             let precondition = Precondition::unchanged(&seen.metadata);
-            let result = self
-                .store
-                .apply::<Allocation>(&key, Part::Status, field_manager::AGENT, Ownership::Force, &precondition, body)
-                .await;
-            match result {
+            match self.apply(&key, &precondition, body).await {
                 Ok(mut accepted) => {
                     accepted.metadata.managed_fields = None;
                     self.reports.acknowledge(uid, accepted, report.clone());
@@ -335,6 +368,25 @@ impl<S: Store> Sync<S> {
         Outcome::Failed(last)
     }
 
+    /// Writes a status, which may be repeated: the precondition holds for one write only.
+    async fn apply(&self, key: &Key, unchanged: &Precondition, body: Value) -> Result<Allocation, StoreError> {
+        let until = Instant::now() + HOLD;
+        loop {
+            let (part, owner) = (Part::Status, Ownership::Force);
+            let written = self.store.apply(key, part, field_manager::AGENT, owner, unchanged, body.clone()).await;
+            let reason = match written {
+                Err(StoreError::Unavailable(reason)) => reason,
+                written => return written,
+            };
+            let pause = self.random.below(HOLD_PAUSE);
+            if Instant::now() + pause > until {
+                return Err(StoreError::Unavailable(reason));
+            }
+            tracing::debug!(reason, allocation = %key, "status is written again");
+            tokio::time::sleep(pause).await;
+        }
+    }
+
     async fn keep(&self, uid: &str) {
         let Some(record) = self.reports.record(uid) else { return };
         if let Err(error) = self.state.put_alloc(uid, &record).await {
@@ -347,7 +399,8 @@ impl<S: Store> Sync<S> {
 mod tests {
     use super::*;
     use crate::agent::state::MemoryState;
-    use crate::store::{Change, Key, Selection};
+    use crate::store::{Change, Selection};
+    use drover_api::allocation::Health;
 
     fn reports(uids: &[&str]) -> Reports {
         let reports = Reports::default();
@@ -384,8 +437,33 @@ mod tests {
         }
         reports.put("c", report(ClientStatus::Failed, ""));
         assert_eq!(reports.due(), Some(Instant::now()));
-        assert_eq!(reports.take_all().len(), 3);
+        assert_eq!(reports.take(Along::All).len(), 3);
         assert_eq!(reports.due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_tasks_are_started_only_what_is_due_leaves_and_the_most_urgent_first() {
+        let uids: Vec<String> = (0..BATCH + 2).map(|n| format!("{n:03}")).collect();
+        let reports = reports(&uids.iter().map(String::as_str).collect::<Vec<_>>());
+        reports.put("000", report(ClientStatus::Pending, ""));
+        for uid in &uids[1..] {
+            reports.put(uid, report(ClientStatus::Running, ""));
+        }
+        let first = reports.take(Along::Due);
+        assert_eq!((first.len(), first[0].0.as_str()), (BATCH, "001"), "what is only pending waits");
+        assert_eq!(reports.take(Along::Due).len(), 1);
+        assert_eq!(reports.take(Along::Due).len(), 0);
+        assert_eq!(reports.take(Along::All)[0].0, "000");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_on_health_leaves_at_once() {
+        let reports = reports(&["a"]);
+        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let health = Health { healthy: true, timestamp: jiff::Timestamp::UNIX_EPOCH, deployment_name: String::new() };
+        reports.put("a", Report { health: Some(health), ..report(ClientStatus::Running, "") });
+        assert_eq!(reports.due(), Some(Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -393,7 +471,7 @@ mod tests {
         let reports = reports(&["a", "b"]);
         let start = Instant::now();
         reports.put("a", report(ClientStatus::Running, ""));
-        assert_eq!(reports.take_all().len(), 1);
+        assert_eq!(reports.take(Along::All).len(), 1);
         acknowledge(&reports, "a", report(ClientStatus::Running, ""));
         reports.put("a", report(ClientStatus::Complete, ""));
         assert_eq!(reports.due(), Some(start + SEND_INTERVAL));
@@ -408,12 +486,12 @@ mod tests {
         reports.put("a", report(ClientStatus::Running, ""));
         assert_eq!(reports.due(), None);
         reports.put("a", report(ClientStatus::Running, "old"));
-        let sent = reports.take_all();
+        let sent = reports.take(Along::All);
         reports.put("a", report(ClientStatus::Running, "new"));
         for (uid, report) in sent {
             reports.put_back(&uid, report);
         }
-        assert_eq!(reports.take_all()[0].1.description, "new");
+        assert_eq!(reports.take(Along::All)[0].1.description, "new");
     }
 
     #[tokio::test(start_paused = true)]
@@ -438,6 +516,8 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Answer {
+        /// Nobody listens.
+        Unreachable,
         Fails,
         Hangs(Duration),
     }
@@ -480,10 +560,11 @@ mod tests {
         ) -> Result<K, StoreError> {
             let answer = self.script.lock().expect("no panic while it was held").pop();
             match answer {
-                Some(Answer::Fails) => return away(),
+                Some(Answer::Unreachable) => return away(),
+                Some(Answer::Fails) => return Err(StoreError::Timeout(Duration::ZERO)),
                 Some(Answer::Hangs(span)) => {
                     tokio::time::sleep(span).await;
-                    return away();
+                    return Err(StoreError::Timeout(span));
                 }
                 None => {}
             }
@@ -544,6 +625,7 @@ mod tests {
             node: node.subscribe(),
             heartbeat: Arc::default(),
             reachable: Arc::default(),
+            starts: Starts::default(),
         };
         tasks.spawn(sync.run());
         Sending { server, reports, contacted, _tasks: tasks, _node: node }
@@ -567,6 +649,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_170_a_moment_without_an_api_server_is_no_error() {
+        let it = sending(&["a"], vec![Answer::Unreachable; 12]);
+        let start = Instant::now();
+        it.reports.put("a", report(ClientStatus::Running, "told"));
+        pass(5_000).await;
+        assert_eq!(it.server.written(), [("a".into(), "told".into())]);
+        let at = it.server.writes.lock().expect("no panic while it was held")[0].2;
+        assert!(at.duration_since(start) > Duration::from_secs(1), "{:?}", at.duration_since(start));
+        // Nothing was put back: what comes next does not wait for a pause after an error.
+        acknowledge(&it.reports, "a", report(ClientStatus::Running, "told"));
+        it.reports.put("a", report(ClientStatus::Failed, "next"));
+        pass(1).await;
+        assert_eq!(it.server.written().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_035_a_write_that_hangs_delays_no_runner() {
         let it = sending(&["a", "b"], vec![Answer::Hangs(Duration::from_secs(30))]);
         it.reports.put("a", report(ClientStatus::Running, "first"));
@@ -577,7 +675,9 @@ mod tests {
         }
         assert_eq!(start.elapsed(), Duration::ZERO);
         pass(45_000).await;
-        assert_eq!(it.server.written(), [("a".into(), "98".into()), ("b".into(), "99".into())]);
+        let mut written = it.server.written();
+        written.sort();
+        assert_eq!(written, [("a".into(), "98".into()), ("b".into(), "99".into())]);
     }
 
     #[tokio::test(start_paused = true)]

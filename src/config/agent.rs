@@ -143,6 +143,8 @@ pub struct ExecConfig {
     pub host_paths: Vec<PathBuf>,
     /// The most processes and threads of a task.
     pub pids_limit: u32,
+    /// Folders of the host beneath which the roots lie that tasks may ask for by `rootfs`.
+    pub rootfs_dirs: Vec<PathBuf>,
 }
 
 impl Default for ExecConfig {
@@ -154,6 +156,7 @@ impl Default for ExecConfig {
             allow_caps: crate::agent::DEFAULT_CAPABILITIES.map(str::to_owned).to_vec(),
             host_paths: paths.map(PathBuf::from).to_vec(),
             pids_limit: 4096,
+            rootfs_dirs: Vec::new(),
         }
     }
 }
@@ -325,8 +328,13 @@ impl AgentConfig {
                 return Err((field, format!("{percent} is no percentage: give 0 to 100")));
             }
         }
-        if let Some(path) = self.drivers.exec.host_paths.iter().find(|path| !path.is_absolute()) {
-            return Err(("drivers.exec.hostPaths", format!("{} is relative: give an absolute path", path.display())));
+        let exec = &self.drivers.exec;
+        for (field, paths) in
+            [("drivers.exec.hostPaths", &exec.host_paths), ("drivers.exec.rootfsDirs", &exec.rootfs_dirs)]
+        {
+            if let Some(path) = paths.iter().find(|path| !path.is_absolute()) {
+                return Err((field, format!("{} is relative: give an absolute path", path.display())));
+            }
         }
         if let Some(address) = &self.address
             && address.parse::<std::net::IpAddr>().is_err()

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::launch::{BUILD, LaunchError, Launcher};
 use super::protocol::{
-    self, Exit, Handle, MAX_VERSION, MIN_VERSION, Refusal, RefusalCode, Reply, Request, RequestFrame, ServerFrame,
-    StartSpec, TaskReport,
+    self, Exit, Handle, MAX_VERSION, MIN_VERSION, Refusal, RefusalCode, Reply, Request, RequestFrame, SandboxSpec,
+    ServerFrame, StartSpec, TaskReport,
 };
 
 /// Calls that wait for the connection's task; callers wait when it is full.
@@ -29,6 +29,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const SANDBOX_VERSION: u32 = 2;
 /// The version that brought upgrades in place.
 const UPGRADE_VERSION: u32 = 2;
+/// The version that brought the cap on all tasks, and given roots.
+const CAP_VERSION: u32 = 3;
 /// The wait before the next try after the supervisor could not be reached.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
@@ -307,6 +309,13 @@ impl Link {
                 Ok(_) => return Err(LinkError::Unexpected),
             }
         }
+        if version >= CAP_VERSION {
+            match exchange(&mut from, &mut to, Request::Cap(self.launcher.slice())).await {
+                Ok(_) => {}
+                Err(LinkError::Refused(refusal)) => tracing::warn!(reason = %refusal, "tasks together are not capped"),
+                Err(error) => return Err(error),
+            }
+        }
         let Reply::Tasks(reports) = exchange(&mut from, &mut to, Request::Subscribe).await? else {
             return Err(LinkError::Unexpected);
         };
@@ -400,7 +409,7 @@ impl Link {
         match call {
             // An old supervisor would run it without its walls.
             Call::Send { request: Request::Start(spec), answer, .. }
-                if spec.sandbox.is_some() && self.version < SANDBOX_VERSION =>
+                if spec.sandbox.as_ref().is_some_and(|sandbox| self.version < version_of(sandbox)) =>
             {
                 let message = "the supervisor of this node is older than driver exec: it has to be upgraded";
                 // A caller that gave up does not ask for the answer.
@@ -529,6 +538,11 @@ impl Link {
             }
         }
     }
+}
+
+/// The version that knows all of this sandbox.
+fn version_of(sandbox: &SandboxSpec) -> u32 {
+    if sandbox.rootfs.is_some() { CAP_VERSION } else { SANDBOX_VERSION }
 }
 
 async fn exchange(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, request: Request) -> Result<Reply, LinkError> {

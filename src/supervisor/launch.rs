@@ -12,6 +12,8 @@ use rustix::fs::{Mode, OFlags};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
+use super::protocol::Slice;
+
 /// The build that a supervisor and its client tell each other.
 pub(crate) const BUILD: &str = env!("CARGO_PKG_VERSION");
 
@@ -59,12 +61,24 @@ pub struct Launcher {
     state_dir: PathBuf,
     alloc_dir: PathBuf,
     binary: PathBuf,
+    slice: Slice,
 }
 
 impl Launcher {
     /// A launcher that runs a copy of `binary` (`droverd`).
     pub fn new(state_dir: PathBuf, alloc_dir: PathBuf, binary: PathBuf) -> Self {
-        Self { state_dir, alloc_dir, binary }
+        Self { state_dir, alloc_dir, binary, slice: Slice::default() }
+    }
+
+    /// The same, with a cap on what all tasks together may use.
+    #[must_use]
+    pub fn with_slice(self, slice: Slice) -> Self {
+        Self { slice, ..self }
+    }
+
+    /// What all tasks together may use.
+    pub(super) fn slice(&self) -> Slice {
+        self.slice
     }
 
     /// Connects to the supervisor and starts one when none listens.

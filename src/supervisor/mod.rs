@@ -22,7 +22,7 @@ mod sys;
 mod tasks;
 mod upgrade;
 
-pub(crate) use cgroup::{entrances, missing as missing_cgroups, usage};
+pub(crate) use cgroup::{Usage, entrances, missing as missing_cgroups, usage};
 pub(crate) use launch::short_path;
 pub(crate) use mounts::unmount_below;
 pub(crate) use sandbox::{CAPABILITIES, EnterPlan, Word, is_limit};

@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 pub const MIN_VERSION: u32 = 1;
 /// The newest protocol version that this build speaks.
 ///
-/// 2: control groups, sandboxes and upgrades.
-pub const MAX_VERSION: u32 = 2;
+/// 2: control groups, sandboxes and upgrades. 3: a cap on all tasks together.
+pub const MAX_VERSION: u32 = 3;
 /// The largest frame: an environment may fill what the kernel lets `execve` take.
 pub const MAX_FRAME_BYTES: usize = 4 * 1024 * 1024;
 
@@ -40,6 +40,8 @@ pub enum Request {
         /// The client's build.
         build: String,
     },
+    /// Caps what all tasks together may use, from now on.
+    Cap(Slice),
     /// Lists all tasks and subscribes this connection to exits.
     Subscribe,
     /// Starts a task. A task of this id that exists is an error.
@@ -210,6 +212,16 @@ pub struct CgroupSpec {
     pub devices: Vec<String>,
 }
 
+/// What all tasks together may use; absent: what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Slice {
+    /// Memory.
+    pub memory_bytes: Option<u64>,
+    /// Microseconds of CPU time in each 100 ms.
+    pub cpu_quota_us: Option<u64>,
+}
+
 /// How far a task is separated from the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -220,6 +232,9 @@ pub struct SandboxSpec {
     pub shared: String,
     /// Paths of the host that it sees read-only, at the same place.
     pub host_paths: Vec<String>,
+    /// The directory of the host beneath which these paths are looked up; absent: the host's root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rootfs: Option<String>,
     /// More of the host's directories.
     pub mounts: Vec<BindMount>,
     /// Whether it sees no process but its own.
@@ -266,6 +281,9 @@ pub struct CgroupHandle {
     pub version: CgroupVersion,
     /// Its folders.
     pub dirs: Vec<String>,
+    /// A folder that it shares with other tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<String>,
 }
 
 /// Memory that ran out.

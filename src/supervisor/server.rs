@@ -355,6 +355,7 @@ fn unsupported(bytes: &[u8], error: &serde_json::Error) -> io::Result<ServerFram
 fn carry_out(request: Request, tasks: &Rc<Tasks>, out: &mpsc::Sender<ServerFrame>) -> Result<Reply, Refusal> {
     match request {
         Request::Hello { min_version, max_version, build: _ } => hello(min_version, max_version),
+        Request::Cap(slice) => tasks.cap(&slice).map(|()| Reply::Done),
         Request::Subscribe => Ok(Reply::Tasks(tasks.subscribe(out.clone()))),
         Request::Start(spec) => tasks.start(&spec).map(|handle| Reply::Started(Box::new(handle))),
         Request::Adopt(handle) => tasks.adopt(&handle).map(|handle| Reply::Started(Box::new(handle))),

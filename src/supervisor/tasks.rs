@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::cgroup::Cgroup;
 use super::logs::{Pipe, Stream};
 use super::processes::{self, Stat};
-use super::protocol::{Exit, Handle, Refusal, RefusalCode, ServerFrame, StartSpec, TaskReport};
+use super::protocol::{Exit, Handle, Refusal, RefusalCode, ServerFrame, Slice, StartSpec, TaskReport};
 use super::spawn::{self, Ground, Started};
 use super::{logs, sys};
 
@@ -322,6 +322,13 @@ impl Tasks {
         })
     }
 
+    /// Caps what all tasks together may use.
+    pub(super) fn cap(&self, slice: &Slice) -> Result<(), Refusal> {
+        let cgroups = self.ground.cgroups.as_ref();
+        let cgroups = cgroups.map_err(|reason| Refusal::new(RefusalCode::System, reason.clone()))?;
+        cgroups.cap(slice).map_err(|error| Refusal::new(RefusalCode::System, error.to_string()))
+    }
+
     /// Sends a signal to the task's process.
     pub(super) fn signal(&self, id: &str, signal: i32) -> Result<(), Refusal> {
         let entries = self.entries.borrow();
@@ -467,6 +474,9 @@ impl Watcher {
             exit.oom = cgroup.oom();
             if let Err(error) = cgroup.remove() {
                 tracing::warn!(error = %error, task = self.handle.id, "its control group is left");
+            }
+            if let Ok(cgroups) = &self.tasks.ground.cgroups {
+                cgroups.share_cores();
             }
         }
         output_ended.cancel();

@@ -92,11 +92,11 @@ impl<'a> Node<'a> {
     pub(crate) fn start_agent(&mut self) {
         let config = self.path("agent.yaml");
         let text = format!(
-            "nodeName: {}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}}}\n\
-             heartbeat: {{ttl: 2s}}\n{}",
+            "nodeName: {}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\n{}heartbeat: {{ttl: 2s}}\n{}",
             self.name,
             self.path("state").display(),
             self.path("allocs").display(),
+            if self.config.contains("drivers:") { "" } else { "drivers: {rawExec: {enabled: true}}\n" },
             self.config
         );
         std::fs::write(&config, text).expect("a configuration");

@@ -1,6 +1,7 @@
 //! Driver `exec` on this machine: what a task sees, what it may, what stops it.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use drover_api::Allocation;
@@ -31,15 +32,21 @@ async fn finish(node: &Node<'_>, job: &str, task: Value, memory_mb: i64) -> Allo
 }
 
 fn cgroups_of(allocation: &Allocation) -> Vec<String> {
+    fn collect(dir: &Path, uid: &str, found: &mut Vec<String>) {
+        let Ok(entries) = std::fs::read_dir(dir) else { return };
+        for dir in entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_dir()) {
+            if dir.to_string_lossy().contains(uid) {
+                found.push(dir.display().to_string());
+            }
+            collect(&dir, uid, found);
+        }
+    }
     let uid = allocation.metadata.uid.as_deref().expect("a uid");
     let mut found = Vec::new();
     for hierarchy in std::fs::read_dir("/sys/fs/cgroup").expect("hierarchies") {
         let Ok(bases) = std::fs::read_dir(hierarchy.expect("an entry").path()) else { continue };
         for base in bases.filter_map(Result::ok).filter(|it| it.file_name().to_string_lossy().starts_with("drover.")) {
-            let Ok(groups) = std::fs::read_dir(base.path()) else { continue };
-            found.extend(
-                groups.filter_map(Result::ok).map(|it| it.path().display().to_string()).filter(|it| it.contains(uid)),
-            );
+            collect(&base.path(), uid, &mut found);
         }
     }
     found
@@ -63,6 +70,46 @@ async fn a_sandboxed_task_sees_its_own_files_and_processes_and_leaves_no_group()
     assert_eq!(std::fs::read_to_string(dir.join("t/local/file")).expect("a file"), "kept\n");
     assert_eq!(std::fs::read_to_string(dir.join("alloc/data/file")).expect("a file"), "shared\n");
     assert_eq!(cgroups_of(&ended), [""; 0], "groups are removed");
+}
+
+/// Copies a program of the host and what it is linked with.
+fn copy_program(program: &str, rootfs: &Path) {
+    let linked = std::process::Command::new("ldd").arg(program).output().expect("ldd");
+    let text = String::from_utf8(linked.stdout).expect("text");
+    let libraries = text.split_whitespace().filter(|word| word.starts_with('/'));
+    for path in std::iter::once(program).chain(libraries) {
+        let to = rootfs.join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(to.parent().expect("a parent")).expect("a directory");
+        std::fs::copy(path, to).expect("a copy");
+    }
+}
+
+#[tokio::test]
+async fn a_given_root_takes_the_place_of_the_hosts_files() {
+    let roots = tempfile::tempdir().expect("a directory");
+    let rootfs = roots.path().join("small");
+    copy_program("/bin/sh", &rootfs);
+    std::fs::write(rootfs.join("marker"), "of the root\n").expect("a file");
+    std::fs::create_dir(rootfs.join("dev")).expect("a directory");
+    let config =
+        format!("drivers: {{rawExec: {{enabled: true}}, exec: {{rootfsDirs: [{}]}}}}\n", roots.path().display());
+    let node = Node::start_with(shared_plane(), "exec-root", &config).await;
+    let script = "read line < /marker; echo $line; echo x > /local/own && echo written; \
+                  if echo x > /marker; then echo changed; fi 2>/dev/null; test -e /etc || echo small; \
+                  echo x > /dev/null && echo dev";
+    let mut task = exec(script);
+    task["config"]["rootfs"] = json!(rootfs);
+    let ended = finish(&node, "rooted", task, 64).await;
+    assert_eq!(status(&ended), ClientStatus::Complete, "{}", messages(&ended, "t"));
+    assert_eq!(node.log_of(&ended, "t.stdout.0"), "of the root\nwritten\nsmall\ndev\n");
+    assert_eq!(std::fs::read_to_string(rootfs.join("marker")).expect("a file"), "of the root\n");
+    for (n, elsewhere) in ["/", "/usr", "/no/such/root"].into_iter().enumerate() {
+        let mut task = exec("exit 0");
+        task["config"]["rootfs"] = json!(elsewhere);
+        let ended = finish(&node, &format!("elsewhere{n}"), task, 64).await;
+        assert_eq!(status(&ended), ClientStatus::Failed, "{elsewhere}");
+        assert!(messages(&ended, "t").contains("config.rootfs"), "{}", messages(&ended, "t"));
+    }
 }
 
 #[tokio::test]
@@ -166,7 +213,11 @@ const ESCAPES: &[(&str, &str)] = &[
     ("make a device", "mknod /local/sda b 8 0"),
     ("open a disk", "head -c 1 /dev/vda || head -c 1 /dev/sda"),
     ("make a device node of memory", "mknod /dev/mem c 1 1 && head -c 1 /dev/mem"),
-    ("trace a neighbour", "strace -p $HOST_PID -o /dev/null || test -r /proc/$HOST_PID/mem"),
+    (
+        "trace a neighbour",
+        "python3 -c 'import ctypes, os; exit(ctypes.CDLL(None).ptrace(16, int(os.environ[\"HOST_PID\"]), 0, 0) != 0)' \
+         || test -r /proc/$HOST_PID/mem",
+    ),
     ("open a raw socket", "python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)'"),
     ("open a packet socket", "python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)'"),
     ("become root", "python3 -c 'import os; os.setuid(0)'"),
@@ -189,11 +240,17 @@ const ESCAPES: &[(&str, &str)] = &[
     ("write its logs directly", "echo x >> /alloc/logs/t.stdout.0"),
 ];
 
+/// What the attempts are made with: one that is missing would let them fail for another reason than a wall.
+const TOOLS: &str =
+    "cat chmod chown cp date grep head hostname id ls mknod mount nsenter python3 su touch umount unshare";
+
 #[tokio::test]
 async fn must_survive_thirty_escapes() {
     let node = Node::start(shared_plane(), "exec-escape").await;
     let victim = std::process::Command::new("tail").args(["-f", "/dev/null"]).spawn().expect("a process");
-    let mut script = String::new();
+    let mut script = format!(
+        "for tool in {TOOLS}; do command -v $tool >/dev/null || echo MISSING $tool; done; python3 -c 'import ctypes' || echo MISSING ctypes\n"
+    );
     for (n, (_, attempt)) in ESCAPES.iter().enumerate() {
         writeln!(script, "if ( {attempt} ) >/dev/null 2>&1; then echo ESCAPED {n}; else echo held {n}; fi")
             .expect("text");
@@ -215,6 +272,7 @@ async fn must_survive_thirty_escapes() {
         .filter_map(|line| line.strip_prefix("ESCAPED "))
         .map(|n| ESCAPES[n.parse::<usize>().expect("a number")].0)
         .collect();
+    assert!(!log.contains("MISSING"), "the attempts need these programs on this host: {log}");
     assert_eq!(escaped, [""; 0], "{log}");
     assert_eq!(log.lines().count(), ESCAPES.len(), "every attempt was made: {log}{}", messages(&ended, "t"));
     assert_eq!(std::fs::read_to_string("/etc/hostname").unwrap_or_default(), before);

@@ -338,6 +338,79 @@ async fn people_on_the_node_see_and_steer_its_allocations() {
     assert!(gone.code == 1 && gone.err.contains("unknown allocation"), "{}", gone.err);
 }
 
+/// What a person sees, with the names that differ from run to run written as they are called.
+fn transcript(node: &Node<'_>, uid: &str, lines: &[&[&str]], socket: Option<&str>, runs_as: Option<u32>) -> String {
+    use std::fmt::Write as _;
+    use std::os::unix::process::CommandExt as _;
+
+    let folder = node.path("").display().to_string();
+    let mut text = String::new();
+    for arguments in lines {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_drover"));
+        command.arg("alloc").args(*arguments).env("NO_COLOR", "1");
+        command.env("DROVER_AGENT_SOCKET", node.path(socket.unwrap_or("state/agent.sock")));
+        if let Some(user) = runs_as {
+            command.uid(user);
+        }
+        let output = command.output().expect("drover");
+        let code = output.status.code().expect("a code");
+        writeln!(text, "$ drover alloc {}", arguments.join(" ")).expect("text");
+        for (stream, bytes) in [("", output.stdout), ("! ", output.stderr)] {
+            for line in String::from_utf8(bytes).expect("text").lines() {
+                writeln!(text, "{stream}{line}").expect("text");
+            }
+        }
+        writeln!(text, "[{code}]").expect("text");
+    }
+    text.replace(&folder, "DIR/").replace(uid, "UID").replace(&uid[..8], "UID8")
+}
+
+#[tokio::test]
+async fn the_words_of_drover_alloc() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let node = Node::start(shared_plane(), "words").await;
+    let mut second = shell("sleep 1000");
+    second["name"] = json!("u");
+    let name = node.run("web", JobType::Service, json!([shell("echo hello; sleep 1000"), second])).await;
+    let running = node.running(&name).await;
+    let uid = id(&running);
+    eventually("output", || node.log_of(&running, "t.stdout.0").contains("hello")).await;
+    let short = &uid[..8];
+    let misuse: &[&[&str]] = &[
+        &["list", "-o", "json"],
+        &["list", "-o", "yaml"],
+        &["list", "-o", "name"],
+        &["logs", "no-such-allocation", "t"],
+        &["logs", short],
+        &["logs", short, "v"],
+        &["logs", short, "t"],
+        &["fs", short, "../../etc"],
+        &["fs", short, "t/secrets/key"],
+        &["fs", short, "t/nothing"],
+        &["stats", "ffffffff"],
+        &["restart", short, "v"],
+        &["restart", short, "t", "--all-tasks"],
+        &["signal", short, "-s", "SIGNONE"],
+        &["exec", short, "v", "--", "true"],
+        &["exec", short, "t", "--", "/no/such/program"],
+        &["exec", short, "t", "--", "/bin/sh", "-c", "exit 9"],
+        &["exec", short, "t", "--", "/bin/sh", "-c", "kill -TERM $$"],
+        &["stop", "ffffffff"],
+        &["stop", short],
+    ];
+    let mut text = transcript(&node, &uid, misuse, None, None);
+    text += "# no agent there\n";
+    text += &transcript(&node, &uid, &[&["list"]], Some("state/none.sock"), None);
+    text += "# another user\n";
+    // Only the socket keeps that user out: the folders above are opened to everybody.
+    for path in ["", "state"] {
+        std::fs::set_permissions(node.path(path), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+    text += &transcript(&node, &uid, &[&["list"]], None, Some(65534));
+    expect_test::expect_file!["../golden/alloc/words.txt"].assert_eq(&text);
+}
+
 #[tokio::test]
 async fn metadata_of_the_node_is_set_and_hidden_at_run_time() {
     let mut node = Node::start_with(shared_plane(), "meta", "meta: {a: \"1\"}\n").await;

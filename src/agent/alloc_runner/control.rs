@@ -7,8 +7,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::AllocRunner;
-use crate::agent::drivers::TaskHandle;
-use crate::agent::task_runner::{CommandError, Force, TaskCommand};
+use crate::agent::task_runner::{CommandError, Force, Located, TaskCommand};
 
 /// Which tasks are restarted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +48,8 @@ pub(crate) enum AllocCommand {
     Locate {
         /// Which.
         task: String,
-        /// The handle of its run.
-        answer: oneshot::Sender<Result<TaskHandle, CommandError>>,
+        /// Its run.
+        answer: oneshot::Sender<Result<Located, CommandError>>,
     },
 }
 

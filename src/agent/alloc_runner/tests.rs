@@ -24,6 +24,7 @@ use crate::agent::events::EventSink;
 use crate::agent::node::NodeView;
 use crate::agent::random::Random;
 use crate::agent::report::Report;
+use crate::agent::starts::Starts;
 use crate::agent::state::{AllocRecord, MemoryState};
 use crate::agent::sync::Reports;
 use crate::agent::task_runner::{CommandError, RunnerEnv, TaskRecord};
@@ -102,6 +103,7 @@ impl Node {
             fifo_dir: self.dir.path().join("fifos"),
             contacted: self.contacted.subscribe(),
             garbage: Arc::new(Notify::new()),
+            starts: Starts::default(),
         })
     }
 

@@ -13,9 +13,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 
 use super::resources::{capabilities, cpu_quota_us, cpu_shares, memory_limits};
-use super::{Driver, DriverError, FsIsolation, Running, StartError, StartRequest, TaskHandle, process};
+use super::{
+    Driver, DriverError, FsIsolation, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, process,
+};
 use crate::supervisor::client::Client;
 use crate::supervisor::is_limit;
 use crate::supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec};
@@ -24,6 +27,9 @@ use crate::supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec};
 const DEFAULT_USER: &str = "nobody";
 /// Where a bare command name is looked for, after the task's own files.
 const SEARCH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+
+/// Sandboxes that are made at the same time on each core.
+const SANDBOXES_PER_CORE: usize = 3;
 
 /// The node's settings of the driver.
 #[derive(Clone, Debug)]
@@ -36,6 +42,8 @@ pub(crate) struct ExecSettings {
     pub(crate) host_paths: Vec<String>,
     /// The most processes and threads of a task that names no number.
     pub(crate) pids_limit: u64,
+    /// Folders beneath which given roots lie.
+    pub(crate) rootfs_dirs: Vec<PathBuf>,
     /// MHz of all cores together.
     pub(crate) total_mhz: u64,
     /// Cores.
@@ -49,6 +57,8 @@ pub(crate) struct ExecSettings {
 pub(crate) struct Exec {
     settings: ExecSettings,
     supervisor: Client,
+    /// Sandboxes that may be made at the same time: each computes, and more of them only make each other late.
+    turns: Semaphore,
 }
 
 /// Whether something is the task's own or the host's.
@@ -69,6 +79,9 @@ struct Config {
     args: Vec<String>,
     #[serde(default)]
     work_dir: Option<String>,
+    /// A directory of the host whose files it sees in place of the host's.
+    #[serde(default)]
+    rootfs: Option<PathBuf>,
     #[serde(default)]
     pid_mode: Mode,
     #[serde(default)]
@@ -98,6 +111,11 @@ impl Config {
         {
             return Err(format!("config.workDir {dir:?} is relative: give an absolute path"));
         }
+        if let Some(rootfs) = &config.rootfs
+            && !rootfs.is_absolute()
+        {
+            return Err(format!("config.rootfs {} is relative: give an absolute path", rootfs.display()));
+        }
         config.limits().map(|_| config)
     }
 
@@ -120,7 +138,8 @@ impl Config {
 impl Exec {
     /// The driver over this supervisor.
     pub(crate) fn new(settings: ExecSettings, supervisor: Client) -> Self {
-        Self { settings, supervisor }
+        let turns = usize::try_from(settings.cores).unwrap_or(1).max(1) * SANDBOXES_PER_CORE;
+        Self { settings, supervisor, turns: Semaphore::new(turns) }
     }
 
     fn unusable(&self) -> Option<String> {
@@ -136,6 +155,8 @@ impl Exec {
         }
         let config = Config::read(&request.config).map_err(StartError::Invalid)?;
         let spec = self.spec(&config, request)?;
+        // The semaphore is never closed.
+        let _turn = self.turns.acquire().await;
         process::start(&self.supervisor, spec).await
     }
 
@@ -144,7 +165,8 @@ impl Exec {
             capabilities(&self.settings.allow_caps, &config.cap_add, &config.cap_drop).map_err(StartError::Invalid)?;
         let asked = capabilities(&self.settings.allow_caps, &config.cap_add, &["all".to_owned()])
             .map_err(StartError::Invalid)?;
-        let command = self.find_command(&config.command, &request.task_dir)?;
+        let shown = self.shown(config.rootfs.as_deref())?;
+        let command = shown.find_command(&config.command, &request.task_dir)?;
         let logs = process::log_spec(&request)?;
         let cgroup = self.cgroup(config, &request);
         let name = if request.user.is_empty() { DEFAULT_USER } else { &request.user };
@@ -153,7 +175,8 @@ impl Exec {
         let sandbox = SandboxSpec {
             root: request.task_dir.to_string_lossy().into_owned(),
             shared: request.alloc_dir.join("alloc").to_string_lossy().into_owned(),
-            host_paths: self.settings.host_paths.clone(),
+            host_paths: shown.paths,
+            rootfs: shown.rootfs.map(|rootfs| rootfs.to_string_lossy().into_owned()),
             mounts: request.devices.iter().map(|path| process::device_mount(path)).collect(),
             private_pids: config.pid_mode == Mode::Private,
             private_ipc: config.ipc_mode == Mode::Private,
@@ -195,9 +218,53 @@ impl Exec {
         }
     }
 
-    /// The command as the task will see it: among its own files, or what the host shows it.
+    /// What a task sees read-only: the host's paths, or a root that it asks for and that lies where roots may lie.
+    fn shown(&self, rootfs: Option<&Path>) -> Result<Shown, StartError> {
+        let Some(rootfs) = rootfs else {
+            return Ok(Shown { rootfs: None, paths: self.settings.host_paths.clone() });
+        };
+        let refused = |reason: String| StartError::Invalid(format!("config.rootfs {}: {reason}", rootfs.display()));
+        // Links are followed here and once: what is mounted is what was checked.
+        let found = rootfs.canonicalize().map_err(|error| refused(error.to_string()))?;
+        let is_permitted = self
+            .settings
+            .rootfs_dirs
+            .iter()
+            .filter_map(|dir| dir.canonicalize().ok())
+            .any(|dir| found.starts_with(&dir) && found != dir);
+        if !is_permitted {
+            return Err(refused("it lies in none of the agent's drivers.exec.rootfsDirs: put it there".to_owned()));
+        }
+        let entries = std::fs::read_dir(&found).map_err(|error| refused(error.to_string()))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let paths = names.filter(|name| !OWN.contains(&name.as_str())).map(|name| format!("/{name}")).collect();
+        Ok(Shown { rootfs: Some(found), paths })
+    }
+}
+
+/// The top of a root is the task's own here, whatever the given one has.
+const OWN: [&str; 8] = ["alloc", "dev", "local", "private", "proc", "secrets", "sys", "tmp"];
+
+/// What a task sees read-only.
+#[derive(Debug)]
+struct Shown {
+    rootfs: Option<PathBuf>,
+    paths: Vec<String>,
+}
+
+impl Shown {
+    /// The command as the task will see it: among its own files, or among what it is shown.
     fn find_command(&self, command: &str, task_dir: &Path) -> Result<PathBuf, StartError> {
-        let is_shown = |path: &Path| self.settings.host_paths.iter().any(|shown| path.starts_with(shown));
+        let is_shown = |path: &Path| {
+            let beneath = self.paths.iter().any(|shown| path.starts_with(shown));
+            let relative = path.strip_prefix("/").unwrap_or(path);
+            // A link in a given root leads elsewhere than it would on the host.
+            beneath
+                && self
+                    .rootfs
+                    .as_ref()
+                    .map_or_else(|| path.is_file(), |it| it.join(relative).symlink_metadata().is_ok())
+        };
         let inside = |path: &Path| task_dir.join(path.strip_prefix("/").unwrap_or(path)).is_file();
         let mut candidates = vec![Path::new("/local").join(command), Path::new("/").join(command)];
         if Path::new(command).is_absolute() {
@@ -205,7 +272,7 @@ impl Exec {
         } else if !command.contains('/') {
             candidates.extend(SEARCH.map(|dir| Path::new(dir).join(command)));
         }
-        let found = candidates.into_iter().find(|path| inside(path) || (is_shown(path) && path.is_file()));
+        let found = candidates.into_iter().find(|path| inside(path) || is_shown(path));
         found.ok_or_else(|| {
             StartError::Invalid(format!(
                 "command {command:?} was not found in the task's directory, nor in what it sees of the node"
@@ -255,6 +322,10 @@ impl Driver for Exec {
         self.supervisor.signal(id, signal).map(process::carried).boxed()
     }
 
+    fn stats(&self, handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
+        process::usage(handle, every)
+    }
+
     fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
         self.supervisor.acknowledge(id).map(process::carried).boxed()
     }
@@ -275,6 +346,7 @@ mod tests {
         for (config, wanted) in [
             (json!({"command": ""}), "command"),
             (json!({"command": "x", "workDir": "rel"}), "workDir"),
+            (json!({"command": "x", "rootfs": "rel"}), "rootfs"),
             (json!({"command": "x", "pidMode": "shared"}), "shared"),
             (json!({"command": "x", "ulimit": {"nofiles": "1"}}), "nofiles"),
             (json!({"command": "x", "ulimit": {"nofile": "20:10"}}), "SOFT:HARD"),

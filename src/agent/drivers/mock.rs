@@ -13,7 +13,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Driver, DriverError, ExitResult, FsIsolation, Running, StartError, StartRequest, TaskHandle, Vouches};
+use super::{
+    Driver, DriverError, ExitResult, FsIsolation, Running, StartError, StartRequest, StatsError, TaskHandle,
+    UsageStream, Vouches,
+};
 use crate::agent::watch;
 use crate::supervisor::protocol::Exit;
 
@@ -275,6 +278,10 @@ impl Driver for Mock {
         let error = self.lock().get(id).map(|task| task.config.signal_error.clone()).unwrap_or_default();
         let result = if error.is_empty() { Ok(()) } else { Err(DriverError(error)) };
         std::future::ready(result).boxed()
+    }
+
+    fn stats(&self, _: &TaskHandle, _: Duration) -> Result<UsageStream, StatsError> {
+        Err(StatsError::Unsupported("driver mock runs nothing that could use anything".to_owned()))
     }
 
     fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {

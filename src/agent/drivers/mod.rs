@@ -12,9 +12,11 @@ use std::time::Duration;
 use drover_api::allocation::TaskResources;
 use drover_api::client_node::DriverInfo;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::supervisor::Usage;
 use crate::supervisor::protocol::Exit;
 
 mod exec;
@@ -135,6 +137,20 @@ pub(crate) enum StartError {
 #[error("{0}")]
 pub(crate) struct DriverError(pub(crate) String);
 
+/// What a task uses, again and again.
+pub(crate) type UsageStream = BoxStream<'static, Result<Usage, StatsError>>;
+
+/// Why there is no sample.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum StatsError {
+    /// There never will be one.
+    #[error("{0}")]
+    Unsupported(String),
+    /// There may be one another time.
+    #[error("{0}")]
+    Recoverable(String),
+}
+
 /// One way to run tasks.
 pub(crate) trait Driver: Debug + Send + Sync {
     /// How far it separates files.
@@ -154,6 +170,8 @@ pub(crate) trait Driver: Debug + Send + Sync {
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>>;
     /// Sends a signal to a running task.
     fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>>;
+    /// What a running task uses, one sample each `every`, the first at once; ends with the run.
+    fn stats(&self, handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError>;
     /// Forgets a task that has ended.
     fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>>;
 }

@@ -4,11 +4,12 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use nix::unistd::{Gid, User};
 use tokio::sync::oneshot;
 
-use super::{DriverError, ExitResult, Running, StartError, StartRequest, TaskHandle, Vouches};
+use super::{DriverError, ExitResult, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, Vouches};
+use crate::supervisor;
 use crate::supervisor::client::{CallError, Client, Recovery};
 use crate::supervisor::protocol::{BindMount, CgroupSpec, Credentials, Exit, Handle, LogSpec, RefusalCode, StartSpec};
 
@@ -59,6 +60,23 @@ pub(super) async fn find(supervisor: &Client, id: &str) -> Option<Running> {
             None
         }
     }
+}
+
+/// What the control group of a process uses, until it is gone with the run.
+pub(super) fn usage(handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
+    let handle: Handle = serde_json::from_value(handle.driver.clone())
+        .map_err(|error| StatsError::Unsupported(format!("its handle cannot be read: {error}")))?;
+    let Some(cgroup) = handle.cgroup else {
+        return Err(StatsError::Unsupported("it has no control group that would count".to_owned()));
+    };
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let samples = futures::stream::unfold((ticks, cgroup), async |(mut ticks, cgroup)| {
+        ticks.tick().await;
+        let used = supervisor::usage(&cgroup)?;
+        Some((Ok(used), (ticks, cgroup)))
+    });
+    Ok(samples.boxed())
 }
 
 /// What the supervisor said, as a driver's error.

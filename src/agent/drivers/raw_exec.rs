@@ -11,7 +11,9 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Driver, DriverError, FsIsolation, Running, StartError, StartRequest, TaskHandle, process};
+use super::{
+    Driver, DriverError, FsIsolation, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, process,
+};
 use crate::supervisor::client::Client;
 use crate::supervisor::protocol::StartSpec;
 
@@ -154,6 +156,10 @@ impl Driver for RawExec {
 
     fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>> {
         self.supervisor.signal(id, signal).map(process::carried).boxed()
+    }
+
+    fn stats(&self, handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
+        process::usage(handle, every)
     }
 
     fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::drivers::Drivers;
 use super::drivers::SIGNALS;
 use crate::config::agent::AgentConfig;
+use crate::supervisor::protocol::Slice;
 
 mod host;
 mod machine;
@@ -81,6 +82,29 @@ pub(crate) fn cpu(config: &AgentConfig) -> (u64, u64) {
     override_resources(config, &mut found);
     let number = |value: i64| u64::try_from(value).unwrap_or(0).max(1);
     (number(found.resources.cpu), number(found.resources.cores))
+}
+
+/// What all tasks together may use: what the node offers.
+pub(crate) fn offered_slice(config: &AgentConfig) -> Slice {
+    let mut detected = Fingerprint { reserved: reserved(config), ..Fingerprint::default() };
+    for detect in [machine::cpu, machine::memory] {
+        if let Err(error) = detect(config, &mut detected) {
+            tracing::warn!(error, "what tasks together may use is not capped");
+            return Slice::default();
+        }
+    }
+    let (machine_mhz, cores) = (detected.resources.cpu, detected.resources.cores);
+    override_resources(config, &mut detected);
+    let offered = |all: i64, reserved: i64| u64::try_from(all.saturating_sub(reserved)).unwrap_or(0);
+    let memory_mb = offered(detected.resources.memory_mb, detected.reserved.memory_mb);
+    let mhz = offered(detected.resources.cpu, detected.reserved.cpu);
+    let machine_mhz = u64::try_from(machine_mhz).unwrap_or(0);
+    let period_us = u64::try_from(cores).unwrap_or(1).saturating_mul(100_000);
+    Slice {
+        memory_bytes: Some(memory_mb.saturating_mul(1024 * 1024)),
+        // The kernel takes no quota below a millisecond.
+        cpu_quota_us: (mhz < machine_mhz).then(|| (mhz.saturating_mul(period_us) / machine_mhz.max(1)).max(1000)),
+    }
 }
 
 fn override_resources(config: &AgentConfig, found: &mut Fingerprint) {
@@ -210,6 +234,19 @@ mod tests {
             (found.host_networks[0].name.as_str(), found.host_networks[0].cidr.as_str()),
             ("default", "10.1.2.3/32")
         );
+    }
+
+    #[test]
+    fn all_tasks_together_get_what_the_node_offers() {
+        let all = offered_slice(&config(""));
+        let half = offered_slice(&config("reserved: {memoryMB: 100}\n"));
+        let (all_memory, less) = (all.memory_bytes.expect("a cap"), half.memory_bytes.expect("a cap"));
+        assert_eq!((all_memory - less, all.cpu_quota_us), (100 << 20, None));
+        let (mhz, cores) = cpu(&config(""));
+        let small = offered_slice(&config(&format!("resources: {{cpu: {}, memoryMB: 64}}\n", mhz / 2)));
+        assert_eq!(small.memory_bytes, Some(64 << 20));
+        let quota = small.cpu_quota_us.expect("a cap");
+        assert!(quota.abs_diff(cores * 50_000) < 1000, "{quota} of {cores} cores");
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Accepts connections and answers one request on each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drover_api::allocation::TaskRunState;
+use futures::StreamExt;
+use futures::stream::{BoxStream, SelectAll};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -23,13 +25,14 @@ use super::protocol::{
 };
 use crate::agent::alloc_runner::{AllocCommand, RestartScope};
 use crate::agent::directory::{Directory, Listed};
-use crate::agent::drivers::SIGNALS;
+use crate::agent::drivers::{SIGNALS, StatsError, UsageStream};
 use crate::agent::facts::{Meta, MetaError, MetaHandle, effective_meta};
+use crate::agent::stats::{self, AsyncOpen};
 use crate::agent::sync::Reports;
-use crate::agent::task_runner::CommandError;
+use crate::agent::task_runner::{CommandError, Located};
 use crate::clock::SharedClock;
+use crate::supervisor::Usage;
 use crate::supervisor::protocol::Handle;
-use crate::supervisor::usage;
 
 /// Connections at the same time; more are refused.
 const MAX_CONNECTIONS: usize = 64;
@@ -37,6 +40,8 @@ const MAX_CONNECTIONS: usize = 64;
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// The shortest time between samples of statistics.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// How long the first picture waits for tasks that have not told what they use.
+const FIRST_SAMPLES: Duration = Duration::from_secs(1);
 /// Files in one answer.
 const FILES_PER_ANSWER: usize = 1000;
 /// How long a client may take for its request.
@@ -312,30 +317,31 @@ impl Server {
         }
     }
 
+    /// Sends what the tasks use: once, as soon as each has told or has had its time, or again and again.
     async fn stats(&self, listed: &Listed, every: Option<Duration>, to: &mut OwnedWriteHalf) -> Result<Answer, Broken> {
+        let interval = every.unwrap_or(FIRST_SAMPLES).max(SAMPLE_EVERY);
+        let mut samples = SelectAll::new();
+        for task in &listed.tasks {
+            let (name, run) = (task.clone(), Run { listed: listed.clone(), task: task.clone(), every: interval });
+            samples.push(stats::follow(run, interval).map(move |used| (name.clone(), used)).boxed());
+        }
+        let mut told = Told { missing: listed.tasks.iter().cloned().collect(), used: BTreeMap::new() };
         let mut before: Option<(Instant, BTreeMap<String, TaskStats>)> = None;
+        let mut next = Instant::now() + FIRST_SAMPLES;
         loop {
-            let mut tasks = BTreeMap::new();
-            for task in &listed.tasks {
-                match locate(listed, task).await {
-                    Ok(handle) => drop(tasks.insert(task.clone(), sample(&handle))),
-                    // Only running tasks use something.
-                    Err(Refused { code: 404, .. }) => {}
-                    Err(refused) => return Err(refused.into()),
-                }
-            }
+            told.listen(&mut samples, next, before.is_none()).await;
             let now = Instant::now();
+            let mut tasks = told.used.clone();
             if let Some((then, earlier)) = &before {
                 add_fractions(&mut tasks, earlier, now.duration_since(*then));
             }
             let answer =
                 Answer::Stats(AllocStats { time: self.clock.now(), total: total(&tasks), tasks: tasks.clone() });
             send(to, &answer).await.map_err(Broken::Gone)?;
-            before = Some((now, tasks));
-            match every {
-                Some(every) => tokio::time::sleep(every.max(SAMPLE_EVERY)).await,
-                None => return Ok(Answer::Done),
+            if every.is_none() {
+                return Ok(Answer::Done);
             }
+            (before, next) = (Some((now, tasks)), now + interval);
         }
     }
 }
@@ -374,8 +380,56 @@ async fn send_from(files: &Files, log: &Log, place: Place, to: &mut OwnedWriteHa
     }
 }
 
-fn sample(handle: &Handle) -> TaskStats {
-    let used = handle.cgroup.as_ref().map(usage).unwrap_or_default();
+/// The runs of a task, whose statistics are followed.
+struct Run {
+    listed: Listed,
+    task: String,
+    every: Duration,
+}
+
+impl AsyncOpen for Run {
+    async fn open(&mut self) -> Result<UsageStream, StatsError> {
+        let task = self.task.clone();
+        match ask(&self.listed, |answer| AllocCommand::Locate { task, answer }).await {
+            Ok(Ok(Located { driver, handle })) => driver.stats(&handle, self.every),
+            Ok(Err(error)) => Err(StatsError::Recoverable(error.to_string())),
+            Err(refused) => Err(StatsError::Recoverable(refused.message)),
+        }
+    }
+}
+
+/// What the tasks have told of what they use.
+struct Told {
+    /// Those that have told nothing yet.
+    missing: BTreeSet<String>,
+    used: BTreeMap<String, TaskStats>,
+}
+
+impl Told {
+    /// Takes in what comes until then, or until all have told for the first time.
+    async fn listen(&mut self, samples: &mut Samples, until: Instant, is_first: bool) {
+        while !(is_first && self.missing.is_empty()) {
+            match tokio::time::timeout_at(until, samples.next()).await {
+                Ok(Some((task, used))) => {
+                    self.missing.remove(&task);
+                    match used {
+                        Some(used) => drop(self.used.insert(task, sample(used))),
+                        // Only running tasks use something.
+                        None => drop(self.used.remove(&task)),
+                    }
+                }
+                Ok(None) if is_first => return,
+                Ok(None) => return tokio::time::sleep_until(until).await,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Samples of several tasks, by their names.
+type Samples = SelectAll<BoxStream<'static, (String, Option<Usage>)>>;
+
+fn sample(used: Usage) -> TaskStats {
     TaskStats {
         cpu_nanos: used.cpu_nanos,
         cpu_fraction: 0.0,
@@ -421,7 +475,7 @@ fn check_signal(name: &str) -> Result<(), Refused> {
 async fn locate(listed: &Listed, task: &str) -> Result<Handle, Refused> {
     let task_name = task.to_owned();
     let found = ask(listed, |answer| AllocCommand::Locate { task: task_name, answer }).await??;
-    serde_json::from_value(found.driver)
+    serde_json::from_value(found.handle.driver)
         .map_err(|_| Refused::new(400, format!("task {task} has no process of its own")))
 }
 

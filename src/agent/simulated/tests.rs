@@ -37,7 +37,9 @@ type Id = (TypeId, Key);
 
 /// What a watch says of an object.
 enum Sent {
+    Restarted,
     Present(Value),
+    InSync,
     Gone(Value),
 }
 
@@ -57,6 +59,12 @@ struct ApiState {
     watchers: Vec<Watcher>,
     version: u64,
     journal: Vec<String>,
+    /// Watches hear nothing.
+    is_mute: bool,
+    /// What was read, and when.
+    reads: Vec<(Key, Instant)>,
+    /// What may not be read.
+    forbidden: Option<Key>,
 }
 
 fn selects(fields: Option<&str>, object: &Value) -> bool {
@@ -75,7 +83,8 @@ impl Api {
         state.journal.push(format!("{verb} {key} {object}"));
         let kind = TypeId::of::<K>();
         state.objects.insert((kind, key.clone()), object.clone());
-        for watcher in state.watchers.iter().filter(|it| it.kind == kind && selects(it.fields.as_deref(), &object)) {
+        let hears = |it: &&Watcher| it.kind == kind && selects(it.fields.as_deref(), &object);
+        for watcher in state.watchers.iter().filter(hears).filter(|_| !state.is_mute) {
             drop(watcher.send.send(Sent::Present(object.clone())));
         }
         serde_json::from_value(object).expect("an object")
@@ -95,9 +104,37 @@ impl Api {
         let mut state = self.0.lock().expect("no panic");
         let kind = TypeId::of::<K>();
         let object = state.objects.remove(&(kind, key.clone())).expect("it is there");
-        for watcher in state.watchers.iter().filter(|it| it.kind == kind) {
+        for watcher in state.watchers.iter().filter(|it| it.kind == kind && !state.is_mute) {
             drop(watcher.send.send(Sent::Gone(object.clone())));
         }
+    }
+
+    fn mute(&self) {
+        self.0.lock().expect("no panic").is_mute = true;
+    }
+
+    /// Watches hear everything anew, as after a broken connection.
+    fn relist(&self) {
+        let mut state = self.0.lock().expect("no panic");
+        state.is_mute = false;
+        for watcher in &state.watchers {
+            drop(watcher.send.send(Sent::Restarted));
+            for ((kind, _), object) in &state.objects {
+                if *kind == watcher.kind && selects(watcher.fields.as_deref(), object) {
+                    drop(watcher.send.send(Sent::Present(object.clone())));
+                }
+            }
+            drop(watcher.send.send(Sent::InSync));
+        }
+    }
+
+    fn forbid(&self, key: Key) {
+        self.0.lock().expect("no panic").forbidden = Some(key);
+    }
+
+    fn reads_of(&self, name: &str) -> Vec<Instant> {
+        let state = self.0.lock().expect("no panic");
+        state.reads.iter().filter(|(key, _)| key.name == name).map(|(_, at)| *at).collect()
     }
 
     fn object<K: Object>(&self, key: &Key) -> Option<Value> {
@@ -127,6 +164,14 @@ impl Api {
 
 impl Store for Api {
     async fn get<K: Object>(&self, key: &Key) -> Result<Option<K>, StoreError> {
+        let is_forbidden = {
+            let mut state = self.0.lock().expect("no panic");
+            state.reads.push((key.clone(), Instant::now()));
+            state.forbidden.as_ref() == Some(key)
+        };
+        if is_forbidden {
+            return Err(StoreError::Forbidden(key.to_string()));
+        }
         Ok(self.object::<K>(key).map(|object| serde_json::from_value(object).expect("an object")))
     }
 
@@ -146,6 +191,8 @@ impl Store for Api {
         first.push(Change::InSync);
         state.watchers.push(Watcher { kind, fields: selection.fields, send });
         let rest = futures::stream::poll_fn(move |context| receive.poll_recv(context)).map(move |sent| match sent {
+            Sent::Restarted => Change::Restarted,
+            Sent::InSync => Change::InSync,
             Sent::Present(object) => read(object),
             Sent::Gone(object) => Change::Gone(Box::new(serde_json::from_value(object).expect("an object"))),
         });
@@ -229,6 +276,11 @@ fn api(group: Value) -> Api {
     let mut version = JobVersion::new(&drover_api::names::job_version_name("web", 1), version);
     version.metadata.namespace = Some("default".into());
     api.add(&version);
+    api.add(&allocation("web-0", 1));
+    api
+}
+
+fn allocation(name: &str, generation: i64) -> Allocation {
     let spec = AllocationSpec {
         job_name: "web".into(),
         job_uid: "job-uid".into(),
@@ -237,10 +289,13 @@ fn api(group: Value) -> Api {
         node_name: "n-1".into(),
         ..AllocationSpec::default()
     };
-    let mut allocation = Allocation::new("web-0", spec);
-    (allocation.metadata.namespace, allocation.metadata.generation) = (Some("default".into()), Some(1));
-    api.add(&allocation);
-    api
+    let mut allocation = Allocation::new(name, spec);
+    (allocation.metadata.namespace, allocation.metadata.generation) = (Some("default".into()), Some(generation));
+    allocation
+}
+
+fn version_key() -> Key {
+    Key::namespaced("default", drover_api::names::job_version_name("web", 1))
 }
 
 /// An agent's life, as a task of its own.
@@ -316,6 +371,66 @@ async fn a_whole_life_is_the_same_with_the_same_seed() {
     let first = whole_life(1).await;
     assert_eq!(first, whole_life(1).await);
     assert_ne!(first, whole_life(2).await, "another seed draws other pauses");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_024_a_list_removes_updates_ignores_and_adds() {
+    let (api, (machine, changes)) = (api(group()), machine());
+    let key = |name: &str| Key::namespaced("default", name);
+    api.remove::<Allocation>(&alloc_key());
+    for (name, generation) in [("a", 1), ("b", 2), ("c", 3)] {
+        api.add(&allocation(name, generation));
+    }
+    let status = |api: &Api, name: &str| -> drover_api::AllocationStatus {
+        let object = api.object::<Allocation>(&key(name)).expect("it is there");
+        serde_json::from_value::<Allocation>(object).expect("an allocation").status.unwrap_or_default()
+    };
+    let (_agent, _stop) = begin(&machine, &api, 1);
+    let healthy = |api: &Api, name: &str| status(api, name).health.is_some_and(|health| health.healthy);
+    api.until("healthy", |api| ["a", "b", "c"].iter().all(|name| healthy(api, name))).await;
+    api.mute();
+    api.remove::<Allocation>(&key("a"));
+    api.change::<Allocation>(&key("b"), |object| {
+        object["metadata"]["generation"] = json!(5);
+        object["spec"]["desiredStatus"] = json!(DesiredStatus::Stop);
+    });
+    api.add(&allocation("d", 1));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let of_c = || api.journal().iter().filter(|line| line.contains("default/c")).count();
+    let before = of_c();
+    assert!(!healthy(&api, "d") && status(&api, "b").ended_at.is_none(), "nothing is heard yet");
+    api.relist();
+    api.until("added", |api| healthy(api, "d")).await;
+    api.until("updated", |api| status(api, "b").client_status == ClientStatus::Complete).await;
+    let seen = changes.lock().expect("no panic").clone();
+    let count = |wanted: &TaskChange| seen.iter().filter(|change| *change == wanted).count();
+    assert_eq!((count(&TaskChange::Started), count(&TaskChange::Ended)), (4, 2), "a and b have ended, c runs on");
+    assert_eq!(of_c(), before, "what has not changed is not touched");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_025_what_is_not_there_to_read_holds_the_allocation_up_and_is_read_again() {
+    let (api, (machine, changes)) = (api(group()), machine());
+    let version = api.object::<JobVersion>(&version_key()).expect("it is there");
+    api.remove::<JobVersion>(&version_key());
+    let (_agent, _stop) = begin(&machine, &api, 1);
+    let reads = || api.reads_of(&version_key().name);
+    api.until("read twice", |_| reads().len() == 2).await;
+    let pause = reads()[1].duration_since(reads()[0]);
+    assert!((Duration::from_secs(2)..=Duration::from_secs(4)).contains(&pause), "{pause:?}");
+    assert!(changes.lock().expect("no panic").is_empty() && api.status().task_states.is_empty(), "nothing is applied");
+    drop(api.put::<JobVersion>(&version_key(), version, "add"));
+    api.until("running", |api| api.status().client_status == ClientStatus::Running).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_168_a_previous_allocation_that_may_not_be_read_is_asked_for_once() {
+    let (api, (machine, _)) = (api(group()), machine());
+    api.change::<Allocation>(&alloc_key(), |object| object["spec"]["previousAllocation"] = json!("web-before"));
+    api.forbid(Key::namespaced("default", "web-before"));
+    let (_agent, _stop) = begin(&machine, &api, 1);
+    api.until("running", |api| api.status().client_status == ClientStatus::Running).await;
+    assert_eq!(api.reads_of("web-before").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

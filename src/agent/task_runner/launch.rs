@@ -44,6 +44,7 @@ impl TaskRunner {
         if is_first && self.record.state.restarts == 0 {
             self.push(event::task_setup(now));
         }
+        let _under_way = self.env.starts.begin();
         hooks::prestart(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
         let request = self
             .request(driver.fs_isolation())

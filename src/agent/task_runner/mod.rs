@@ -28,6 +28,7 @@ use super::drivers::{Driver, Drivers, ExitResult, Running, TaskHandle, Vouches};
 use super::environment::NodeFacts;
 use super::events::{EventSink, Reason};
 use super::random::Random;
+use super::starts::Starts;
 use super::state::StateStore;
 use super::watch;
 use crate::clock::SharedClock;
@@ -62,6 +63,8 @@ pub(crate) struct RunnerEnv {
     pub(crate) contacted: watch::Receiver<bool>,
     /// Told when an allocation has ended: the node may have to give up an old one.
     pub(crate) garbage: Arc<Notify>,
+    /// The tasks that are being started.
+    pub(crate) starts: Starts,
 }
 
 impl RunnerEnv {
@@ -153,7 +156,14 @@ pub(crate) enum TaskCommand {
     /// Sends a signal by its name.
     Signal { signal: String, answer: oneshot::Sender<Result<(), CommandError>> },
     /// Asks where the process is.
-    Locate { answer: oneshot::Sender<Result<TaskHandle, CommandError>> },
+    Locate { answer: oneshot::Sender<Result<Located, CommandError>> },
+}
+
+/// Where a run is, and who knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) handle: TaskHandle,
 }
 
 impl TaskCommand {
@@ -388,10 +398,15 @@ impl TaskRunner {
                     TaskCommand::Signal { signal, answer } => {
                         drop(answer.send(self.signal(&signal, &running.handle.id).await));
                     }
-                    TaskCommand::Locate { answer } => drop(answer.send(Ok(running.handle.clone()))),
+                    TaskCommand::Locate { answer } => drop(answer.send(self.located(&running.handle))),
                 },
             }
         }
+    }
+
+    fn located(&self, handle: &TaskHandle) -> Result<Located, CommandError> {
+        let driver = self.driver.clone().ok_or(CommandError::NotRunning)?;
+        Ok(Located { driver, handle: handle.clone() })
     }
 
     /// Waits for something while there is no process: a kill and the end of the agent cut it short, requests are refused.

@@ -13,8 +13,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::processes;
-use super::protocol::{CgroupHandle, CgroupSpec, CgroupVersion, OomKill};
+use super::protocol::{CgroupHandle, CgroupSpec, CgroupVersion, OomKill, Slice};
 
+mod cores;
 mod v1;
 mod v2;
 
@@ -49,12 +50,37 @@ impl Cgroups {
 
     /// Makes the group of a task and sets its limits. When this fails nothing is left of it.
     pub(super) fn create(&self, spec: &CgroupSpec) -> io::Result<Cgroup> {
-        let made = match self {
-            Self::V1(base) => base.create(spec).map(|dirs| (CgroupVersion::V1, dirs)),
-            Self::V2(base) => base.create(spec).map(|dir| (CgroupVersion::V2, vec![dir])),
+        let cgroup = match self {
+            Self::V1(base) => {
+                let dirs = base.create(spec)?;
+                let shared = if spec.cores.is_empty() { base.shared() } else { None };
+                Cgroup { version: CgroupVersion::V1, dirs, shared }
+            }
+            Self::V2(base) => Cgroup { version: CgroupVersion::V2, dirs: vec![base.create(spec)?], shared: None },
         };
-        let (version, dirs) = made?;
-        Ok(Cgroup { version, dirs })
+        if !spec.cores.is_empty() {
+            self.share_cores();
+        }
+        Ok(cgroup)
+    }
+
+    /// Caps what all tasks together may use.
+    pub(super) fn cap(&self, slice: &Slice) -> io::Result<()> {
+        match self {
+            Self::V1(base) => base.cap(slice),
+            Self::V2(base) => base.cap(slice),
+        }
+    }
+
+    /// Gives the cores that no task has for itself to all others. Without that they still run, on the reserved cores too.
+    pub(super) fn share_cores(&self) {
+        let shared = match self {
+            Self::V1(base) => base.share_cores(),
+            Self::V2(base) => base.share_cores(),
+        };
+        if let Err(error) = shared {
+            tracing::warn!(error = %error, "reserved cores are not kept free of other tasks");
+        }
     }
 
     /// Moves a process of our own into a group beside those of the tasks, out of the one that started it.
@@ -76,13 +102,7 @@ impl Cgroups {
             if let Some(root) = base.parent() {
                 write(&root.join("cgroup.procs"), &pid.to_string())?;
             }
-            for entry in fs::read_dir(&base)? {
-                let path = entry?.path();
-                if path.is_dir() {
-                    remove_dir(&path)?;
-                }
-            }
-            remove_dir(&base)?;
+            remove_tree(&base)?;
         }
         Ok(())
     }
@@ -93,18 +113,25 @@ impl Cgroups {
 pub(super) struct Cgroup {
     version: CgroupVersion,
     dirs: Vec<PathBuf>,
+    /// Not its own: it stays when the task ends.
+    shared: Option<PathBuf>,
 }
 
 impl Cgroup {
     /// The group that a handle names.
     pub(super) fn of(handle: &CgroupHandle) -> Self {
-        Self { version: handle.version, dirs: handle.dirs.iter().map(PathBuf::from).collect() }
+        let dirs = handle.dirs.iter().map(PathBuf::from).collect();
+        Self { version: handle.version, dirs, shared: handle.shared.as_ref().map(PathBuf::from) }
     }
 
     /// What finds it again.
     pub(super) fn handle(&self) -> CgroupHandle {
-        let dirs = self.dirs.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
-        CgroupHandle { version: self.version, dirs }
+        let text = |dir: &PathBuf| dir.to_string_lossy().into_owned();
+        CgroupHandle {
+            version: self.version,
+            dirs: self.dirs.iter().map(text).collect(),
+            shared: self.shared.as_ref().map(text),
+        }
     }
 
     /// The files to which a single-threaded process writes `0` to enter. (In the first version the one that moves a single thread:
@@ -114,7 +141,7 @@ impl Cgroup {
             CgroupVersion::V1 => "tasks",
             CgroupVersion::V2 => "cgroup.procs",
         };
-        self.dirs.iter().map(|dir| dir.join(name)).collect()
+        self.dirs.iter().chain(&self.shared).map(|dir| dir.join(name)).collect()
     }
 
     /// Its processes.
@@ -203,6 +230,17 @@ fn remove_dir(dir: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes a group and those below it; nothing runs in them.
+fn remove_tree(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_tree(&path)?;
+        }
+    }
+    remove_dir(dir)
+}
+
 fn make_dir(dir: &Path) -> io::Result<()> {
     match fs::create_dir(dir) {
         Ok(()) => Ok(()),
@@ -215,6 +253,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     // Not created when it is missing: then the host lacks the controller.
     let written = fs::OpenOptions::new()
         .write(true)
+        .truncate(true)
         .open(path)
         .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
     written.map_err(|error| io::Error::new(error.kind(), format!("{} = {text}: {error}", path.display())))
@@ -248,11 +287,14 @@ pub(crate) struct Usage {
     pub(crate) pids: u64,
 }
 
-/// Reads what a group uses now.
-pub(crate) fn usage(handle: &CgroupHandle) -> Usage {
+/// Reads what a group uses now; none when it is gone.
+pub(crate) fn usage(handle: &CgroupHandle) -> Option<Usage> {
     let dirs: Vec<PathBuf> = handle.dirs.iter().map(PathBuf::from).collect();
+    if !dirs.first()?.exists() {
+        return None;
+    }
     let number = |file: &str| dirs.iter().find_map(|dir| read_number(&dir.join(file))).unwrap_or(0);
-    match handle.version {
+    Some(match handle.version {
         CgroupVersion::V1 => Usage {
             cpu_nanos: number("cpuacct.usage"),
             memory_bytes: number("memory.usage_in_bytes"),
@@ -269,7 +311,7 @@ pub(crate) fn usage(handle: &CgroupHandle) -> Usage {
             memory_peak_bytes: number("memory.peak"),
             pids: number("pids.current"),
         },
-    }
+    })
 }
 
 #[cfg(test)]
@@ -290,9 +332,19 @@ mod tests {
         }
     }
 
+    /// The group of a task with cores of its own.
+    const TASK: &str = "drover.t/tasks.slice/reserve.slice/alloc.web.1.scope";
+
     /// A tree as Linux 6.18 shows it, with the files that a new group has.
     fn recorded_v2(root: &Path) {
-        for dir in ["", "drover.t", "drover.t/alloc.web.1"] {
+        for dir in [
+            "",
+            "drover.t",
+            "drover.t/tasks.slice",
+            "drover.t/tasks.slice/share.slice",
+            "drover.t/tasks.slice/reserve.slice",
+            TASK,
+        ] {
             let dir = root.join(dir);
             fs::create_dir_all(&dir).expect("a directory");
             fs::write(dir.join("cgroup.controllers"), "cpuset cpu io memory hugetlb pids rdma\n").expect("a file");
@@ -311,6 +363,7 @@ mod tests {
             ] {
                 fs::write(dir.join(file), "").expect("a file");
             }
+            fs::write(dir.join("cpuset.cpus.effective"), "0-3\n").expect("a file");
         }
     }
 
@@ -321,17 +374,23 @@ mod tests {
         let mounts = format!("cgroup2 {} cgroup2 rw,nosuid 0 0\n", dir.path().display());
         let cgroups = Cgroups::prepare_in(&mounts, "drover.t").expect("prepared");
         let cgroup = cgroups.create(&spec()).expect("made");
-        let of = |file: &str| fs::read_to_string(dir.path().join("drover.t/alloc.web.1").join(file)).expect(file);
+        let of = |file: &str| fs::read_to_string(dir.path().join(TASK).join(file)).expect(file);
         assert_eq!(of("cpu.weight"), "19");
         assert_eq!(of("cpu.max"), "50000 100000");
         assert_eq!((of("memory.max"), of("memory.low")), ((64 << 20).to_string(), (32 << 20).to_string()));
         assert_eq!((of("cpuset.cpus").as_str(), of("pids.max").as_str()), ("0-1", "100"));
         let control = fs::read_to_string(dir.path().join("drover.t/cgroup.subtree_control")).expect("a file");
         assert_eq!(control, "+cpuset +cpu +io +memory +pids");
+        let share =
+            || fs::read_to_string(dir.path().join("drover.t/tasks.slice/share.slice/cpuset.cpus")).expect("a file");
+        assert_eq!(share(), "2,3", "the others have what it has not");
+        cgroups.cap(&Slice { memory_bytes: Some(1 << 30), cpu_quota_us: None }).expect("capped");
+        let cap = |file: &str| fs::read_to_string(dir.path().join("drover.t/tasks.slice").join(file)).expect(file);
+        assert_eq!((cap("memory.max"), cap("cpu.max")), ((1 << 30).to_string(), "max 100000".to_owned()));
         assert_eq!(cgroup.entrances().len(), 1);
-        fs::write(dir.path().join("drover.t/alloc.web.1/memory.events"), "low 0\noom 1\noom_kill 2\n").expect("a file");
-        fs::write(dir.path().join("drover.t/alloc.web.1/memory.max"), (64 << 20).to_string()).expect("a file");
-        fs::write(dir.path().join("drover.t/alloc.web.1/memory.peak"), "67000000\n").expect("a file");
+        fs::write(dir.path().join(TASK).join("memory.events"), "low 0\noom 1\noom_kill 2\n").expect("a file");
+        fs::write(dir.path().join(TASK).join("memory.max"), (64 << 20).to_string()).expect("a file");
+        fs::write(dir.path().join(TASK).join("memory.peak"), "67000000\n").expect("a file");
         assert_eq!(cgroup.oom(), Some(OomKill { limit_bytes: 64 << 20, peak_bytes: 67_000_000 }));
     }
 
@@ -363,13 +422,40 @@ mod tests {
         assert_eq!(of("memory.soft_limit_in_bytes"), (32 << 20).to_string());
         assert_eq!((of("cpuset.cpus").as_str(), of("pids.max").as_str()), ("0-1", "100"));
         assert!(of("devices.list").contains("c 1:3 "), "{}", of("devices.list"));
+        let slice = Slice { memory_bytes: Some(1 << 30), cpu_quota_us: Some(150_000) };
+        cgroups.cap(&slice).expect("capped");
+        let Cgroups::V1(base) = &cgroups else { panic!("hierarchies of the first version") };
+        let cap = |file: &str| {
+            let path = base.dirs().into_iter().map(|dir| dir.join("tasks.slice").join(file)).find(|path| path.exists());
+            fs::read_to_string(path.expect(file)).expect(file).trim().to_owned()
+        };
+        assert_eq!((cap("memory.limit_in_bytes"), cap("cpu.cfs_quota_us")), ((1 << 30).to_string(), "150000".into()));
+        cgroups.cap(&Slice::default()).expect("uncapped");
+        assert_eq!(cap("cpu.cfs_quota_us"), "-1");
         assert!(cgroup.oom().is_none() && cgroup.pids().expect("pids").is_empty());
         cgroup.remove().expect("removed");
-        for dir in match &cgroups {
-            Cgroups::V1(base) => base.dirs(),
-            Cgroups::V2(base) => vec![base.dir()],
-        } {
-            remove_dir(&dir).expect("removed");
+        cgroups.leave(std::process::id()).expect("removed");
+    }
+
+    #[test]
+    fn cores_of_one_task_are_taken_from_all_others_and_given_back() {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if v1::hierarchies(&mounts).is_empty() || !rustix::process::geteuid().is_root() || cores < 2 {
+            return;
         }
+        let cgroups = Cgroups::prepare(&format!("drover.cores{}", std::process::id())).expect("prepared");
+        let shares = cgroups.create(&CgroupSpec { name: "shares".into(), ..CgroupSpec::default() }).expect("made");
+        let shared = shares.shared.clone().expect("a shared group").join("cpuset.cpus");
+        let seen = || cores::parse(&fs::read_to_string(&shared).expect("cores"));
+        let all = seen();
+        let own = CgroupSpec { name: "own".into(), cores: "0".into(), ..CgroupSpec::default() };
+        let own = cgroups.create(&own).expect("made");
+        assert_eq!(seen(), all.iter().copied().filter(|core| *core != 0).collect());
+        own.remove().expect("removed");
+        cgroups.share_cores();
+        assert_eq!(seen(), all);
+        shares.remove().expect("removed");
+        cgroups.leave(std::process::id()).expect("removed");
     }
 }

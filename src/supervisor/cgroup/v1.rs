@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{make_dir, read_field, read_number, remove_dir, write};
-use crate::supervisor::protocol::{CgroupSpec, OomKill};
+use super::{cores, make_dir, read_field, read_number, remove_dir, write};
+use crate::supervisor::protocol::{CgroupSpec, OomKill, Slice};
 
 /// The hierarchies that tasks are put into, the one that lists and kills first.
 const WANTED: [&str; 7] = ["pids", "freezer", "memory", "cpu", "cpuacct", "cpuset", "devices"];
@@ -34,6 +34,11 @@ pub(super) fn hierarchies(mounts: &str) -> BTreeMap<&'static str, PathBuf> {
     if found.contains_key("memory") && found.contains_key("cpu") { found } else { BTreeMap::new() }
 }
 
+/// The folder of all tasks, below ours: the supervisor is beside it, out of reach of its cap.
+const TASKS: &str = "tasks.slice";
+/// The folder of the tasks without cores of their own, in the hierarchy of the cores.
+const SHARE: &str = "share.slice";
+
 /// Our folders.
 #[derive(Clone, Debug)]
 pub(crate) struct Base {
@@ -52,13 +57,58 @@ impl Base {
                 controllers.push(controller);
                 continue;
             }
-            make_dir(&dir)?;
-            if controller == "cpuset" {
-                inherit_cpuset(&dir)?;
+            for dir in [dir.clone(), dir.join(TASKS)] {
+                make_dir(&dir)?;
+                if controller == "cpuset" {
+                    inherit_cpuset(&dir)?;
+                }
             }
             dirs.push((vec![controller], dir));
         }
-        Ok(Self { dirs })
+        let base = Self { dirs };
+        if let Some(shared) = base.shared() {
+            make_dir(&shared)?;
+            inherit_cpuset(&shared)?;
+            base.share_cores()?;
+        }
+        Ok(base)
+    }
+
+    /// The folder that tasks without cores of their own enter beside theirs. Where the cores share a hierarchy with another
+    /// controller each task has its own folder there, and cores cannot be kept free of the others.
+    pub(super) fn shared(&self) -> Option<PathBuf> {
+        let alone = |(controllers, _): &&(Vec<&str>, PathBuf)| controllers.as_slice() == ["cpuset"];
+        self.dirs.iter().find(alone).map(|(_, base)| base.join(TASKS).join(SHARE))
+    }
+
+    pub(super) fn share_cores(&self) -> io::Result<()> {
+        let Some(shared) = self.shared() else { return Ok(()) };
+        let Some(tasks) = shared.parent() else { return Ok(()) };
+        let read = |dir: &Path| fs::read_to_string(dir.join("cpuset.cpus")).map(|text| cores::parse(&text));
+        let mut held = std::collections::BTreeSet::new();
+        for entry in fs::read_dir(tasks)? {
+            let dir = entry?.path();
+            if dir.is_dir() && dir != shared {
+                held.extend(read(&dir)?);
+            }
+        }
+        let wanted = cores::shared(&read(tasks)?, &held);
+        if read(&shared)? == cores::parse(&wanted) { Ok(()) } else { write(&shared.join("cpuset.cpus"), &wanted) }
+    }
+
+    pub(super) fn cap(&self, slice: &Slice) -> io::Result<()> {
+        let text = |value: Option<u64>| value.map_or_else(|| "-1".to_owned(), |value| value.to_string());
+        for (controllers, base) in &self.dirs {
+            let tasks = base.join(TASKS);
+            if controllers.contains(&"memory") {
+                write(&tasks.join("memory.limit_in_bytes"), &text(slice.memory_bytes))?;
+            }
+            if controllers.contains(&"cpu") {
+                write(&tasks.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
+                write(&tasks.join("cpu.cfs_quota_us"), &text(slice.cpu_quota_us))?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn dirs(&self) -> Vec<PathBuf> {
@@ -83,7 +133,7 @@ impl Base {
         let mut made = Vec::new();
         let result = self.dirs.iter().filter(|(controllers, _)| is_needed(controllers, spec)).try_for_each(
             |(controllers, base)| {
-                let dir = base.join(&spec.name);
+                let dir = base.join(TASKS).join(&spec.name);
                 make_dir(&dir)?;
                 made.push(dir.clone());
                 controllers.iter().try_for_each(|controller| limit(controller, &dir, spec))

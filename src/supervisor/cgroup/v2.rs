@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{make_dir, read_field, read_number, remove_dir, write};
-use crate::supervisor::protocol::{CgroupSpec, OomKill};
+use super::{cores, make_dir, read_field, read_number, remove_dir, write};
+use crate::supervisor::protocol::{CgroupSpec, OomKill, Slice};
 
 /// What the groups of tasks need.
 const CONTROLLERS: [&str; 5] = ["cpuset", "cpu", "io", "memory", "pids"];
@@ -34,6 +34,13 @@ pub(super) fn missing(root: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
 
+/// The folder of all tasks, below ours: the supervisor is beside it, out of reach of its cap.
+const TASKS: &str = "tasks.slice";
+/// The folder of the tasks without cores of their own, in that one.
+const SHARE: &str = "share.slice";
+/// The folder of those with.
+const RESERVE: &str = "reserve.slice";
+
 /// Our folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Base {
@@ -45,11 +52,38 @@ impl Base {
     pub(super) fn prepare(root: &Path, name: &str) -> io::Result<Self> {
         missing(root)?;
         let dir = root.join(name);
-        make_dir(&dir)?;
+        let tasks = dir.join(TASKS);
         let all = CONTROLLERS.map(|name| format!("+{name}")).join(" ");
         write(&root.join("cgroup.subtree_control"), &all)?;
-        write(&dir.join("cgroup.subtree_control"), &all)?;
-        Ok(Self { dir })
+        for dir in [dir.clone(), tasks.clone(), tasks.join(SHARE), tasks.join(RESERVE)] {
+            make_dir(&dir)?;
+            write(&dir.join("cgroup.subtree_control"), &all)?;
+        }
+        let base = Self { dir };
+        base.share_cores()?;
+        Ok(base)
+    }
+
+    pub(super) fn share_cores(&self) -> io::Result<()> {
+        let tasks = self.dir.join(TASKS);
+        let read = |path: &Path| fs::read_to_string(path).map(|text| cores::parse(&text));
+        let mut held = std::collections::BTreeSet::new();
+        for entry in fs::read_dir(tasks.join(RESERVE))? {
+            let dir = entry?.path();
+            if dir.is_dir() {
+                held.extend(read(&dir.join("cpuset.cpus"))?);
+            }
+        }
+        let shared = tasks.join(SHARE).join("cpuset.cpus");
+        let wanted = cores::shared(&read(&tasks.join("cpuset.cpus.effective"))?, &held);
+        if read(&shared)? == cores::parse(&wanted) { Ok(()) } else { write(&shared, &wanted) }
+    }
+
+    pub(super) fn cap(&self, slice: &Slice) -> io::Result<()> {
+        let tasks = self.dir.join(TASKS);
+        let text = |value: Option<u64>| value.map_or_else(|| "max".to_owned(), |value| value.to_string());
+        write(&tasks.join("memory.max"), &text(slice.memory_bytes))?;
+        write(&tasks.join("cpu.max"), &format!("{} {PERIOD_US}", text(slice.cpu_quota_us)))
     }
 
     pub(super) fn dir(&self) -> PathBuf {
@@ -63,7 +97,8 @@ impl Base {
     }
 
     pub(super) fn create(&self, spec: &CgroupSpec) -> io::Result<PathBuf> {
-        let dir = self.dir.join(&spec.name);
+        let slice = if spec.cores.is_empty() { SHARE } else { RESERVE };
+        let dir = self.dir.join(TASKS).join(slice).join(format!("{}.scope", spec.name));
         make_dir(&dir)?;
         if let Err(error) = limit(&dir, spec) {
             if let Err(error) = remove_dir(&dir) {

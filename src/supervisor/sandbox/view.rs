@@ -33,7 +33,7 @@ pub(super) fn build(spec: &SandboxSpec) -> io::Result<()> {
     mount_bind_recursive(given.path(), spec.root.as_str())?;
     let root = Held { fd: rustix::fs::openat(CWD, spec.root.as_str(), flags, Mode::empty())? };
     for path in &spec.host_paths {
-        show_host_path(&root, path).map_err(|error| named(path, &error))?;
+        show_host_path(&root, spec.rootfs.as_deref(), path).map_err(|error| named(path, &error))?;
     }
     bind(&root, &spec.shared, "alloc", Access::Write)?;
     let logs = Path::new(&spec.shared).join("logs");
@@ -67,23 +67,25 @@ fn named(path: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
-/// Shows a path of the host at the same place: directories and files by a read-only mount, links as links.
-fn show_host_path(root: &Held, path: &str) -> io::Result<()> {
-    let metadata = match std::fs::symlink_metadata(path) {
+/// Shows a path of the host, or of a root that lies there, at the same place: directories and files by a read-only mount, links as
+/// links.
+fn show_host_path(root: &Held, rootfs: Option<&str>, path: &str) -> io::Result<()> {
+    let source = rootfs.map_or_else(|| path.to_owned(), |rootfs| format!("{rootfs}{path}"));
+    let metadata = match std::fs::symlink_metadata(&source) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
     let inside = path.trim_start_matches('/');
     if metadata.is_symlink() {
-        let target = std::fs::read_link(path)?;
+        let target = std::fs::read_link(&source)?;
         return match rustix::fs::symlinkat(&target, &root.fd, inside) {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) if rustix::fs::readlinkat(&root.fd, inside, Vec::new()).is_ok() => Ok(()),
             Err(error) => Err(error.into()),
         };
     }
-    bind(root, path, inside, Access::Read)
+    bind(root, &source, inside, Access::Read)
 }
 
 /// Mounts a directory or file of the host on a place beneath the root.

@@ -311,6 +311,7 @@ fn d_081_without_a_policy_as_in_system_jobs_an_unhealthy_one_fails_it() {
     assert_eq!(outcome(&world.step_at(1.0)), FAILED);
 }
 
+// D-019, D-020, D-021.
 #[test]
 fn d_019_d_020_d_021_the_first_deadline_of_unfinished_groups_counts() {
     let mut world = World::new(&[("A", 1, 0, "500ms"), ("B", 1, 0, "1s")]);
@@ -381,6 +382,7 @@ fn d_026_one_group_is_promoted_and_the_other_is_untouched() {
     assert_eq!((world.deadline("A"), world.deadline("B")), (Some(14.0), Some(11.0)));
 }
 
+// D-027, D-028.
 #[test]
 fn d_027_d_028_all_groups_that_are_short_are_named_and_none_is_promoted() {
     for (a, b, text) in [
@@ -415,6 +417,7 @@ fn d_029_a_canary_that_has_ended_does_not_count() {
     );
 }
 
+// D-030, D-083.
 #[test]
 fn d_030_d_083_groups_without_canaries_are_promoted_too() {
     let mut world = World::new(&[("A", 3, 0, "10s"), ("B", 1, 0, "10s")]);

@@ -78,6 +78,11 @@ impl Group {
 
     fn step(&mut self, choice: Choice) {
         let Some(name) = self.places.keys().nth(choice.task % self.places.len()).cloned() else { return };
+        match choice.what % 16 {
+            5 => return self.restart_agent(),
+            6 => return self.restart_all(),
+            _ => {}
+        }
         let (place, now) = (self.places[&name], self.progress[&name]);
         let is_killed = self.killed.contains(&name);
         let dead = |failed| Progress { state: RunState::Dead, failed };
@@ -94,6 +99,31 @@ impl Group {
             (RunState::Pending | RunState::Running | RunState::Dead, _) => now,
         };
         self.progress.insert(name, next);
+        self.settle();
+    }
+
+    /// The agent dies and another one takes up the tasks as they are. What it was killing it kills anew.
+    fn restart_agent(&mut self) {
+        self.coordinator = Coordinator::restored(self.places.iter().map(|(name, place)| (name.as_str(), *place)));
+        if std::mem::take(&mut self.is_killing) {
+            self.killed.clear();
+            self.stop();
+        }
+        self.settle();
+    }
+
+    /// Somebody asks for everything once more, while something lives that is not being ended.
+    fn restart_all(&mut self) {
+        if self.is_killing || self.is_released {
+            return;
+        }
+        for (name, place) in &self.places {
+            if place.stage != Stage::Poststop {
+                self.progress.insert(name.clone(), Progress::PENDING);
+            }
+        }
+        self.started.clear();
+        self.coordinator.reset();
         self.settle();
     }
 

@@ -370,4 +370,100 @@ mod tests {
         it.observe_exit(ExitFacts { success: false });
         assert_eq!(delay(&it.decide(at(1), 1.0)), Duration::from_millis(1250));
     }
+
+    mod any_order {
+        use proptest::prelude::*;
+
+        use super::*;
+
+        /// What happens to a task, and how long after the last time.
+        #[derive(Clone, Copy, Debug)]
+        enum Happens {
+            Exits(bool),
+            FailsToStart(bool),
+            IsRequested,
+            IsKilled,
+        }
+
+        fn happens() -> impl Strategy<Value = (u64, Happens)> {
+            let what = prop_oneof![
+                6 => any::<bool>().prop_map(Happens::Exits),
+                2 => any::<bool>().prop_map(Happens::FailsToStart),
+                1 => Just(Happens::IsRequested),
+                1 => Just(Happens::IsKilled),
+            ];
+            (0_u64..40_000, what)
+        }
+
+        fn policies() -> impl Strategy<Value = RestartPolicy> {
+            let mode = prop_oneof![Just(RestartMode::Fail), Just(RestartMode::Delay)];
+            (0_u32..5, 1_u64..60, 0_u64..10, mode, any::<bool>()).prop_map(
+                |(attempts, interval, delay, mode, on_success)| RestartPolicy {
+                    attempts,
+                    interval: Duration::from_secs(interval),
+                    delay: Duration::from_secs(delay),
+                    mode,
+                    on_success,
+                },
+            )
+        }
+
+        fn observe(tracker: &mut RestartTracker, what: Happens) {
+            match what {
+                Happens::Exits(success) => tracker.observe_exit(ExitFacts { success }),
+                Happens::FailsToStart(recoverable) => tracker.observe_start_error(recoverable),
+                Happens::IsRequested => tracker.observe_restart_request(),
+                Happens::IsKilled => tracker.observe_kill(),
+            }
+        }
+
+        proptest! {
+            #[test]
+            fn no_interval_has_more_restarts_than_attempts_and_an_agents_death_changes_no_decision(
+                policy in policies(),
+                happened in proptest::collection::vec(happens(), 1..60),
+                unit in 0.0_f64..1.0,
+            ) {
+                let mut now = Timestamp::UNIX_EPOCH;
+                let mut tracker = RestartTracker::new(policy, now);
+                let mut within = 0_u32;
+                let mut interval_start = tracker.counted().interval_start;
+                for (after_ms, what) in happened {
+                    now += SignedDuration::from_millis(i64::try_from(after_ms).unwrap_or(0));
+                    let mut next_agents = RestartTracker::resumed(policy, tracker.counted());
+                    observe(&mut tracker, what);
+                    observe(&mut next_agents, what);
+                    let decision = tracker.decide(now, unit);
+                    prop_assert_eq!(&decision, &next_agents.decide(now, unit));
+                    if tracker.counted().interval_start != interval_start {
+                        (within, interval_start) = (0, tracker.counted().interval_start);
+                    }
+                    match (&decision, what) {
+                        (Decision::Killed, Happens::IsKilled) => {}
+                        (Decision::Restart { delay, reason: RestartReason::Requested }, Happens::IsRequested) => {
+                            prop_assert_eq!(*delay, Duration::ZERO);
+                        }
+                        (Decision::Restart { delay, reason: RestartReason::WithinPolicy }, _) => {
+                            within += 1;
+                            prop_assert!(within <= policy.attempts);
+                            prop_assert!((policy.delay..=policy.delay.mul_f64(1.25)).contains(delay), "{:?}", delay);
+                        }
+                        (Decision::Restart { delay, reason: RestartReason::IntervalExhausted { .. } }, _) => {
+                            prop_assert_eq!(policy.mode, RestartMode::Delay);
+                            prop_assert!(*delay <= policy.interval);
+                        }
+                        (Decision::Done, Happens::Exits(success)) => prop_assert!(success && !policy.on_success),
+                        (Decision::Fail(NotRestarting::Exhausted { .. }), _) => {
+                            prop_assert_eq!(policy.mode, RestartMode::Fail);
+                        }
+                        (Decision::Fail(NotRestarting::Unrecoverable), what) => {
+                            prop_assert!(matches!(what, Happens::FailsToStart(false)));
+                        }
+                        (Decision::Fail(NotRestarting::NoneAllowed), _) => prop_assert_eq!(policy.attempts, 0),
+                        (decision, what) => prop_assert!(false, "{:?} decides {:?}", what, decision),
+                    }
+                }
+            }
+        }
+    }
 }

@@ -4,16 +4,21 @@
 //! status says. Single starts come one after the other; for the rate the agent finds all of them at once.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::BenchArgs;
-use super::cluster::{Allocations, Cluster, NAMESPACE, Seen, with_cluster};
+use super::cluster::{Allocations, Cluster, Seen, with_cluster};
+use super::density::counts;
 use super::report::percentile;
 use crate::control_plane::{AuditLog, Role};
 use crate::process::{ProcessId, Signal};
@@ -21,6 +26,12 @@ use crate::progress::Progress;
 
 /// The drivers, each with a row of its own.
 const DRIVERS: [&str; 2] = ["raw_exec", "exec"];
+/// The agent is idle when drover has written nothing for that long.
+const QUIET_FOR: Duration = Duration::from_secs(4);
+/// If it is not by then, that is the finding.
+const QUIET_TIMEOUT: Duration = Duration::from_mins(3);
+/// Nothing is waited for longer than that.
+const EVENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Starts that come one after the other.
 const SINGLE_STARTS: usize = 30;
 
@@ -65,16 +76,18 @@ async fn measure(
     let last = burst.iter().map(|start| start.started).max().context("no task was started")?;
     let took = last.duration_since(first).as_secs_f64();
 
+    let step = progress.step(format!("{driver}: waiting until everything about them is written"));
+    let writes = writes_until_quiet(&mut log).await?;
+    step.done("");
     let step = progress.step(format!("{driver}: watching them for {} s", args.idle_seconds));
-    // Health takes its minimum time; then the agent is idle.
-    tokio::time::sleep(Duration::from_secs(12)).await;
-    let is_status = |resource: &str| resource.starts_with("allocations") && resource.ends_with("/status");
-    let writes = log.read_new()?.iter().filter(|event| is_status(&event.resource)).count();
     let n_all = n_tasks + SINGLE_STARTS;
     let pss: u64 = processes(cluster)?.iter().map(|process| process.pss_bytes()).sum();
     let (before, began) = (cpu()?, Instant::now());
     tokio::time::sleep(Duration::from_secs(args.idle_seconds)).await;
     let idle = cpu()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
+    step.done("");
+    let step = progress.step(format!("{driver}: killing the agent and starting another one"));
+    let restored = restore(cluster, n_all).await?;
     step.done("");
 
     let as_f64 = |n: usize| u32::try_from(n).map(f64::from).context("too many tasks");
@@ -88,6 +101,8 @@ async fn measure(
         "pssBytesPerTask": pss / u64::try_from(n_all)?,
         "idleCpuFraction": idle,
         "writesPerLife": as_f64(writes)? / as_f64(n_tasks)?,
+        "restoreSeconds": restored.took.as_secs_f64(),
+        "restoreEvents": restored.n_events,
     });
     row.as_object().cloned().context("a row")
 }
@@ -105,6 +120,97 @@ async fn start_burst(cluster: &Cluster<'_>, allocations: &mut Allocations, drive
     agent.signal(Signal::CONT)?;
     placed?;
     all_running(allocations, "burst", n_tasks).await
+}
+
+/// Counts the status writes of allocations until nothing of drover's but Leases is written any more: health takes its minimum time,
+/// and Events of many starts are written one by one.
+async fn writes_until_quiet(log: &mut AuditLog) -> Result<usize> {
+    let deadline = Instant::now() + QUIET_TIMEOUT;
+    let (mut writes, mut quiet_since) = (0, Instant::now());
+    while quiet_since.elapsed() < QUIET_FOR {
+        if Instant::now() >= deadline {
+            bail!("drover still writes after {} s", QUIET_TIMEOUT.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let events = log.read_new()?;
+        let is_status = |resource: &str| resource.starts_with("allocations") && resource.ends_with("/status");
+        writes += events.iter().filter(|event| is_status(&event.resource)).count();
+        if events.iter().any(counts) {
+            quiet_since = Instant::now();
+        }
+    }
+    Ok(writes)
+}
+
+/// What a new agent found of the tasks of one that was killed.
+struct Restored {
+    took: Duration,
+    /// Events of tasks beside those of a start.
+    n_events: usize,
+}
+
+async fn restore(cluster: &Cluster<'_>, n_tasks: usize) -> Result<Restored> {
+    let agent = cluster.session.process(Role::Agent).context("the agent does not run")?;
+    let read = |file: &str| {
+        let path = format!("/proc/{}/{file}", agent.pid);
+        let bytes = std::fs::read(&path).with_context(|| format!("reading {path}"))?;
+        let parts = bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty());
+        Ok::<_, anyhow::Error>(parts.map(|part| OsStr::from_bytes(part).to_owned()).collect::<Vec<OsString>>())
+    };
+    let (command, environment) = (read("cmdline")?, read("environ")?);
+    let path = cluster.session.layout().log(Role::Agent);
+    let log = std::fs::OpenOptions::new().append(true).open(&path).context("opening the agent's log")?;
+    agent.signal(Signal::KILL)?;
+    if !agent.wait_gone(EVENT_TIMEOUT).await? {
+        bail!("the agent survives SIGKILL");
+    }
+    let before = found_again(&path)?;
+    let began = Instant::now();
+    let (program, arguments) = command.split_first().context("the agent has no command line")?;
+    let pairs = environment.iter().filter_map(|entry| entry.to_str()?.split_once('='));
+    let mut started = tokio::process::Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(pairs)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().context("sharing the agent's log")?)
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+        .context("starting the agent")?;
+    while found_again(&path)? == before {
+        if began.elapsed() > EVENT_TIMEOUT {
+            bail!("the new agent does not find its tasks: see {}", path.display());
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let took = began.elapsed();
+    // What it had to say about them would be written within a second.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let n_events = unusual_events(cluster, n_tasks).await?;
+    started.kill().await.context("ending the agent")?;
+    Ok(Restored { took, n_events })
+}
+
+fn found_again(log: &Path) -> Result<usize> {
+    let text = std::fs::read_to_string(log).with_context(|| format!("reading {}", log.display()))?;
+    Ok(text.matches("every task was found again").count())
+}
+
+/// Counts events of tasks that are no part of a start; every task must run.
+async fn unusual_events(cluster: &Cluster<'_>, n_tasks: usize) -> Result<usize> {
+    let listed = cluster.api("Allocation").list(&ListParams::default()).await.context("listing Allocations")?;
+    let of = |object: &DynamicObject, pointer: &str| object.data.pointer(pointer).cloned().unwrap_or_default();
+    let running = listed.items.iter().filter(|it| of(it, "/status/taskStates/sleep/state") == "running").count();
+    if running != n_tasks {
+        bail!("{running} of {n_tasks} tasks run after the agent's death");
+    }
+    let events = listed
+        .items
+        .iter()
+        .flat_map(|it| of(it, "/status/taskStates/sleep/events").as_array().cloned().unwrap_or_default());
+    let is_usual = |event: &Value| ["Received", "Task Setup", "Started"].iter().any(|usual| event["type"] == *usual);
+    Ok(events.filter(|event| !is_usual(event)).count())
 }
 
 /// The agent and its supervisor.
@@ -128,7 +234,7 @@ impl Start {
 }
 
 async fn starts(cluster: &Cluster<'_>, job: &str) -> Result<Vec<Start>> {
-    let listed = api(cluster, "Allocation").await?.list(&ListParams::default()).await.context("listing Allocations")?;
+    let listed = cluster.api("Allocation").list(&ListParams::default()).await.context("listing Allocations")?;
     let ours = listed.items.iter().filter(|object| {
         object.data.pointer("/spec/jobName").and_then(Value::as_str).is_some_and(|name| name.starts_with(job))
     });
@@ -191,11 +297,6 @@ async fn create(cluster: &Cluster<'_>, name: &str, driver: &str, count: usize) -
         }]},
     }))
     .context("building the job")?;
-    let created = api(cluster, "Job").await?.create(&PostParams::default(), &job).await;
+    let created = cluster.api("Job").create(&PostParams::default(), &job).await;
     created.map(drop).with_context(|| format!("creating djob/{name}"))
-}
-
-async fn api(cluster: &Cluster<'_>, kind: &str) -> Result<Api<DynamicObject>> {
-    let kind = GroupVersionKind::gvk(drover_api::GROUP, drover_api::VERSION, kind);
-    Ok(Api::namespaced_with(cluster.session.client().await?, NAMESPACE, &ApiResource::from_gvk(&kind)))
 }

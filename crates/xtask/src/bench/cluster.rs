@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -71,7 +72,7 @@ impl Cluster<'_> {
         Ok(Allocations { events: events.boxed() })
     }
 
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
+    pub(super) fn api(&self, kind: &str) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk(drover_api::GROUP, drover_api::VERSION, kind);
         Api::namespaced_with(self.client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind))
     }
@@ -84,8 +85,17 @@ pub(super) struct Allocations {
 
 /// What an event says about an allocation.
 pub(super) enum Seen {
-    Present { name: String, job: String, client_status: String, is_healthy: bool },
-    Deleted { name: String },
+    Present {
+        name: String,
+        uid: String,
+        job: String,
+        client_status: String,
+        is_healthy: bool,
+        started_at: Option<Timestamp>,
+    },
+    Deleted {
+        name: String,
+    },
 }
 
 impl Allocations {
@@ -117,6 +127,8 @@ fn seen(object: DynamicObject) -> Seen {
         job: text("/spec/jobName"),
         client_status: text("/status/clientStatus"),
         is_healthy: object.data.pointer("/status/health/healthy").and_then(Value::as_bool) == Some(true),
+        started_at: text("/status/taskStates/sleep/startedAt").parse().ok(),
+        uid: object.metadata.uid.unwrap_or_default(),
         name: object.metadata.name.unwrap_or_default(),
     }
 }

@@ -91,7 +91,7 @@ async fn start_tasks(cluster: &Cluster<'_>, n_tasks: usize, progress: &Progress)
 }
 
 /// Whether a write counts: one of drover's that is no renewal of a Lease.
-fn counts(event: &AuditEvent) -> bool {
+pub(super) fn counts(event: &AuditEvent) -> bool {
     event.user.starts_with("drover-") && event.resource != "leases.coordination.k8s.io"
 }
 

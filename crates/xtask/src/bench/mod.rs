@@ -2,6 +2,8 @@
 //! afterwards. What is printed for programs is described in the project's bench format: one JSON object on stdout.
 
 mod agent;
+mod agent_lives;
+mod agent_neighbours;
 mod cluster;
 mod density;
 mod report;
@@ -27,6 +29,10 @@ pub enum Name {
     Idle,
     /// What the agent adds to a start, its rate of starts, its memory and CPU, for each driver of processes
     Agent,
+    /// API writes and health delay of 1,000 healthy lives that begin over ten seconds
+    AgentLives,
+    /// What hogs of CPU, memory, processes and disk cost a neighbour that measures its delays
+    AgentNeighbours,
     /// Single evaluations in memory, over nodes, allocations, racks and spread; median of at least five runs
     Scheduler,
     /// Single evaluations in memory of the shapes that cost most; median of at least five runs
@@ -84,6 +90,8 @@ async fn measure(args: &BenchArgs, progress: &Progress) -> Result<report::Report
         runs.push(match args.name {
             Name::Start => vec![start::run(args, progress).await?],
             Name::Density | Name::Idle => vec![density::run(args, progress).await?],
+            Name::AgentLives => vec![agent_lives::run(args, progress).await?],
+            Name::AgentNeighbours => vec![agent_neighbours::run(args, progress).await?],
             Name::Agent | Name::Scheduler | Name::SchedulerHard => agent::run(args, progress).await?,
         });
     }

@@ -41,6 +41,21 @@ fn targets(name: Name) -> &'static [Target] {
             Target { field: "raw_exec.pssBytesPerTask", wanted: AtMost(500_000.0) },
             Target { field: "exec.pssBytesPerTask", wanted: AtMost(500_000.0) },
             Target { field: "raw_exec.idleCpuFraction", wanted: LessThan(0.01) },
+            Target { field: "raw_exec.restoreSeconds", wanted: AtMost(1.0) },
+            Target { field: "raw_exec.restoreEvents", wanted: AtMost(0.0) },
+            Target { field: "exec.restoreSeconds", wanted: AtMost(1.0) },
+            Target { field: "exec.restoreEvents", wanted: AtMost(0.0) },
+        ],
+        Name::AgentLives => &[
+            Target { field: "agentWritesMost", wanted: AtMost(3.0) },
+            Target { field: "controllerWritesMost", wanted: AtMost(1.0) },
+            Target { field: "healthDelayP99Seconds", wanted: LessThan(0.3) },
+        ],
+        Name::AgentNeighbours => &[
+            Target { field: "cpuHogTimes", wanted: AtMost(1.5) },
+            Target { field: "memoryHogTimes", wanted: AtMost(1.5) },
+            Target { field: "forkBombTimes", wanted: AtMost(1.5) },
+            Target { field: "diskFillerTimes", wanted: AtMost(1.5) },
         ],
         Name::Scheduler => &[
             Target { field: "noSpread5000x1200Seconds", wanted: AtMost(0.005) },

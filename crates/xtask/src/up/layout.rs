@@ -67,7 +67,8 @@ impl Layout {
         self.root.join("agent/state")
     }
 
-    pub(super) fn agent_alloc(&self) -> PathBuf {
+    /// The folder of the allocations' directories.
+    pub fn agent_alloc(&self) -> PathBuf {
         self.root.join("agent/alloc")
     }
 
