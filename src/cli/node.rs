@@ -54,6 +54,7 @@ pub(super) struct TargetArgs {
 
 /// Arguments of `drover node drain`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches of a command line")]
 pub(super) struct DrainArgs {
     #[command(flatten)]
     target: TargetArgs,

@@ -96,7 +96,7 @@ impl<S: Store> Term<S> {
             self.publish_ttl();
         }
         let mut node = convert::node(object);
-        let is_back = self.known_nodes.get(&name).is_some_and(|known| known.is_back());
+        let is_back = self.known_nodes.get(&name).is_some_and(NodeKnowledge::is_back);
         if node.phase == NodePhase::Disconnected && is_back {
             node.phase = NodePhase::Initializing;
         }
