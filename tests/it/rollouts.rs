@@ -41,19 +41,19 @@ async fn each_refusal_says_what_and_why_and_what_to_do() {
     let (cluster, ns) = (shared(), "refusals");
     cluster.namespace(ns).await;
     let rolling = json!({ "update": { "maxParallel": 1, "minHealthyTime": "1s", "healthyDeadline": "20s", "progressDeadline": "1m" } });
-    let canaried = json!({ "update": { "maxParallel": 1, "canary": 1, "minHealthyTime": "1m", "healthyDeadline": "2m", "progressDeadline": "3m" } });
+    let trying = json!({ "update": { "maxParallel": 1, "canary": 1, "minHealthyTime": "1m", "healthyDeadline": "2m", "progressDeadline": "3m" } });
     cluster.apply(ns, &job("web", 1, &rolling, "exec sleep 1000"));
     cluster.apply(ns, &job("new", 1, &rolling, "exec sleep 1000"));
     cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
     cluster.condition(ns, "new", JobConditionType::Ready, "True").await;
-    cluster.apply(ns, &job("new", 1, &canaried, "exec sleep 1001"));
+    cluster.apply(ns, &job("new", 1, &trying, "exec sleep 1001"));
     let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), ns);
     cluster
         .eventually("the canary is placed and settled", async || {
             let all = deployments.list(&ListParams::default()).await.expect("deployments").items;
-            let canaries = all.iter().find(|one| one.spec.job_name == "new" && one.spec.job_version == 1);
+            let second = all.iter().find(|one| one.spec.job_name == "new" && one.spec.job_version == 1);
             let running = cluster.running(ns).await.len() == 3;
-            running && canaries.and_then(|one| one.status.as_ref()).is_some_and(|status| status.columns.placed == "1")
+            running && second.and_then(|one| one.status.as_ref()).is_some_and(|status| status.columns.placed == "1")
         })
         .await;
     let two = format!("---\n{}\n---\n{}", job("a", 1, &json!({}), "x"), job("b", 1, &json!({}), "x"));
