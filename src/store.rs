@@ -7,6 +7,7 @@
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
@@ -23,6 +24,7 @@ use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A kind that a [`Store`] can hold.
 pub trait Object:
@@ -240,6 +242,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 pub struct KubeStore {
     client: Client,
     timeout: Duration,
+    /// A request holds one of its permits while it is under way.
+    line: Arc<Semaphore>,
 }
 
 impl Debug for KubeStore {
@@ -248,24 +252,35 @@ impl Debug for KubeStore {
     }
 }
 
+/// Requests that are under way at the same time. A burst of thousands would only wait inside the API server, past each one's time
+/// limit; what waits here has not begun.
+const IN_FLIGHT: usize = 32;
 /// Shortest and longest pause before a broken watch begins anew.
 const WATCH_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 impl KubeStore {
-    /// A store whose calls end after `timeout`, which must be shorter than any Lease that its user holds.
+    /// A store whose calls end after `timeout`, which must be shorter than any Lease that its user holds. A call that waits for
+    /// others has not begun; those for Leases never wait.
     pub fn new(client: Client, timeout: Duration) -> Self {
-        Self { client, timeout }
+        Self { client, timeout, line: Arc::new(Semaphore::new(IN_FLIGHT)) }
     }
 
     fn request<K: Object>(namespace: Option<&str>) -> Request {
         Request::new(K::url_path(&(), namespace))
     }
 
-    async fn send<T: DeserializeOwned>(
+    /// Waits until a request for this kind may be sent.
+    async fn turn<K: Object>(&self) -> Option<SemaphorePermit<'_>> {
+        // Nobody closes it, so that there always is one sometime.
+        if K::kind(&()) == "Lease" { None } else { self.line.acquire().await.ok() }
+    }
+
+    async fn send<K: Object, T: DeserializeOwned>(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, StoreError> {
         let request = request.map_err(|error| StoreError::Invalid(error.to_string()))?;
+        let _permit = self.turn::<K>().await;
         match tokio::time::timeout(self.timeout, self.client.request::<T>(request)).await {
             Ok(answer) => answer.map_err(|error| store_error(&error)),
             Err(_) => Err(StoreError::Timeout(self.timeout)),
@@ -280,7 +295,7 @@ impl KubeStore {
         patch: &Patch<P>,
     ) -> Result<K, StoreError> {
         let request = Self::request::<K>(key.namespace.as_deref());
-        self.send(match part {
+        self.send::<K, _>(match part {
             Part::Spec => request.patch(&key.name, params, patch),
             Part::Status => request.patch_subresource("status", &key.name, params, patch),
         })
@@ -291,7 +306,7 @@ impl KubeStore {
 impl Store for KubeStore {
     async fn get<K: Object>(&self, key: &Key) -> Result<Option<K>, StoreError> {
         let request = Self::request::<K>(key.namespace.as_deref()).get(&key.name, &GetParams::default());
-        match self.send(request).await {
+        match self.send::<K, _>(request).await {
             Ok(object) => Ok(Some(object)),
             Err(StoreError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
@@ -301,6 +316,7 @@ impl Store for KubeStore {
     async fn list<K: Object>(&self, selection: &Selection) -> Result<Vec<K>, StoreError> {
         let params = ListParams { field_selector: selection.fields.clone(), ..ListParams::default() };
         let api = K::guarded_api(self.client.clone(), selection.namespace.as_deref());
+        let _permit = self.turn::<K>().await;
         let listed = tokio::time::timeout(self.timeout, api.list(&params)).await;
         let listed = listed.map_err(|_| StoreError::Timeout(self.timeout))?.map_err(|error| store_error(&error))?;
         Ok(listed.items.into_iter().filter_map(|guarded| guarded.0.ok()).collect())
@@ -319,7 +335,7 @@ impl Store for KubeStore {
     async fn create<K: Object>(&self, object: &K) -> Result<K, StoreError> {
         let body = serde_json::to_vec(object).map_err(|error| StoreError::Invalid(error.to_string()))?;
         let namespace = object.meta().namespace.as_deref();
-        self.send(Self::request::<K>(namespace).create(&PostParams::default(), body)).await
+        self.send::<K, _>(Self::request::<K>(namespace).create(&PostParams::default(), body)).await
     }
 
     async fn apply<K: Object>(
@@ -356,7 +372,8 @@ impl Store for KubeStore {
     async fn replace<K: Object>(&self, object: &K) -> Result<K, StoreError> {
         let body = serde_json::to_vec(object).map_err(|error| StoreError::Invalid(error.to_string()))?;
         let key = object.key();
-        self.send(Self::request::<K>(key.namespace.as_deref()).replace(&key.name, &PostParams::default(), body)).await
+        self.send::<K, _>(Self::request::<K>(key.namespace.as_deref()).replace(&key.name, &PostParams::default(), body))
+            .await
     }
 
     async fn delete<K: Object>(&self, key: &Key, precondition: &Precondition) -> Result<(), StoreError> {
@@ -368,7 +385,7 @@ impl Store for KubeStore {
             ..DeleteParams::background()
         };
         let request = Self::request::<K>(key.namespace.as_deref()).delete(&key.name, &params);
-        self.send::<Value>(request).await.map(|_| ())
+        self.send::<K, Value>(request).await.map(|_| ())
     }
 }
 

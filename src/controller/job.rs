@@ -251,6 +251,7 @@ impl<S: Store> Term<S> {
         let now = self.clock.now();
         let job = &next.job;
         let priority = self.view.job(job).map_or(50, |job| job.definition.spec.priority);
+        tracing::debug!(%job, trigger = %next.trigger, "a job is evaluated");
         let evaluation = Evaluation {
             id: EvalId::from(format!("{}-{}", self.identity, next.number)),
             job: job.clone(),

@@ -175,7 +175,8 @@ async fn the_canary_example_goes_as_its_readme_says() {
     assert_eq!(first.code, 0, "{}", first.err);
     clients.spawn(ask(Arc::clone(&serving), Arc::clone(&tally)));
 
-    let rolled = tokio::spawn(async { person(&["job", "run", "-", "--timeout", "1m"], manifest(2)).await });
+    let mut terminal = tokio::task::JoinSet::new();
+    terminal.spawn(async { person(&["job", "run", "-", "--timeout", "1m"], manifest(2)).await });
     wait_for(&cluster, 1, "ready to be promoted", |one| {
         let status = one.status.clone().unwrap_or_default();
         status.description == DeploymentDescription::NeedsPromotion && status.columns.healthy == "1"
@@ -185,7 +186,7 @@ async fn the_canary_example_goes_as_its_readme_says() {
     let promoted = person(&["deployment", "promote", "greeter"], String::new()).await;
     assert_eq!(promoted.code, 0, "{}", promoted.err);
     readme_shows(&promoted.err);
-    let rolled = rolled.await.expect("its end");
+    let rolled = terminal.join_next().await.expect("a command").expect("its end");
     assert_eq!(rolled.code, 0, "{}", rolled.err);
     readme_shows(rolled.err.lines().last().unwrap_or_default());
     let status = person(&["job", "status", "greeter"], String::new()).await.out;

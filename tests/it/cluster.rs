@@ -30,11 +30,13 @@ pub(crate) struct Cluster {
 pub(crate) struct Settings {
     /// Heartbeat TTL and grace, in seconds.
     pub(crate) ttl_and_grace: u64,
+    /// How long the leader's Lease lasts, in seconds; a replica that follows a killed one waits for it.
+    pub(crate) lease: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ttl_and_grace: 10 }
+        Self { ttl_and_grace: 10, lease: 2 }
     }
 }
 
@@ -115,12 +117,14 @@ impl Cluster {
             .expect("a process of drover")
     }
 
-    /// Starts a controller. A replica that follows a killed one waits for its Lease, which is short here.
+    /// Starts a controller.
     pub(crate) fn controller(&self) -> Process {
-        let seconds = self.settings.ttl_and_grace;
+        let Settings { ttl_and_grace: seconds, lease } = self.settings;
         let config = format!(
             "heartbeat: {{minTTL: {seconds}s, grace: {seconds}s}}\n\
-             leaderElection: {{leaseDuration: 2s, renewDeadline: 1500ms, retryPeriod: 300ms}}\n"
+             leaderElection: {{leaseDuration: {lease}s, renewDeadline: {}ms, retryPeriod: {}ms}}\n",
+            lease * 750,
+            lease * 150,
         );
         Process { child: self.spawn("controller", "controller", &config), supervisor_pid: None }
     }

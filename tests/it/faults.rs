@@ -159,7 +159,7 @@ async fn outages_of_the_control_plane_touch_no_task() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outages_much_longer_than_ttl_and_grace_touch_no_task() {
-    survives_outages(Settings { ttl_and_grace: 2 }).await;
+    survives_outages(Settings { ttl_and_grace: 2, ..Settings::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

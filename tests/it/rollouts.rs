@@ -5,17 +5,20 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use drover_api::allocation::{ClientStatus, DesiredStatus};
+use drover_api::deployment::DeploymentPhase;
 use drover_api::job::{EvalTrigger, JobConditionType};
-use drover_api::{Allocation, Deployment};
+use drover_api::{Allocation, ClientNode, Deployment};
 use expect_test::expect_file;
+use futures::StreamExt;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use xtask::control_plane::User;
 
 use crate::canary::scrubbed;
 use crate::cli::{Answer, drover};
-use crate::cluster::{Cluster, client_status, job, shared};
+use crate::cluster::{Cluster, Settings, client_status, job, shared};
 
 /// A command as a person types it, with the words that say which cluster.
 async fn person(cluster: &Cluster, ns: &str, line: &str, stdin: String) -> Answer {
@@ -41,19 +44,19 @@ async fn each_refusal_says_what_and_why_and_what_to_do() {
     let (cluster, ns) = (shared(), "refusals");
     cluster.namespace(ns).await;
     let rolling = json!({ "update": { "maxParallel": 1, "minHealthyTime": "1s", "healthyDeadline": "20s", "progressDeadline": "1m" } });
-    let canaried = json!({ "update": { "maxParallel": 1, "canary": 1, "minHealthyTime": "1m", "healthyDeadline": "2m", "progressDeadline": "3m" } });
+    let trying = json!({ "update": { "maxParallel": 1, "canary": 1, "minHealthyTime": "1m", "healthyDeadline": "2m", "progressDeadline": "3m" } });
     cluster.apply(ns, &job("web", 1, &rolling, "exec sleep 1000"));
     cluster.apply(ns, &job("new", 1, &rolling, "exec sleep 1000"));
     cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
     cluster.condition(ns, "new", JobConditionType::Ready, "True").await;
-    cluster.apply(ns, &job("new", 1, &canaried, "exec sleep 1001"));
+    cluster.apply(ns, &job("new", 1, &trying, "exec sleep 1001"));
     let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), ns);
     cluster
         .eventually("the canary is placed and settled", async || {
             let all = deployments.list(&ListParams::default()).await.expect("deployments").items;
-            let canaries = all.iter().find(|one| one.spec.job_name == "new" && one.spec.job_version == 1);
+            let second = all.iter().find(|one| one.spec.job_name == "new" && one.spec.job_version == 1);
             let running = cluster.running(ns).await.len() == 3;
-            running && canaries.and_then(|one| one.status.as_ref()).is_some_and(|status| status.columns.placed == "1")
+            running && second.and_then(|one| one.status.as_ref()).is_some_and(|status| status.columns.placed == "1")
         })
         .await;
     let two = format!("---\n{}\n---\n{}", job("a", 1, &json!({}), "x"), job("b", 1, &json!({}), "x"));
@@ -189,4 +192,140 @@ async fn five_verdicts_within_a_second_are_one_evaluation() {
     cluster.eventually("the next is replaced", async || running_of(&cluster, ns, 1).await.len() == 2).await;
     cluster.eventually("the evaluation is shown", async || watched(&cluster, ns).await > before).await;
     assert_eq!(watched(&cluster, ns).await, before + 1);
+}
+
+/// How many watches of drover's kinds the API server serves.
+fn open_watches(cluster: &Cluster) -> u64 {
+    let metrics = cluster.kubectl(&["get", "--raw", "/metrics"]).expect("metrics");
+    let lines = metrics.lines().filter(|line| {
+        line.starts_with("apiserver_longrunning_requests{")
+            && line.contains("group=\"drover.dev\"")
+            && line.contains("verb=\"WATCH\"")
+    });
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// A node that only its objects know, with room for everything, and a heartbeat that lasts as long as the test.
+async fn a_large_node(cluster: &Cluster) {
+    let node = json!({ "metadata": { "name": "large" }, "spec": {} });
+    let nodes = Api::<ClientNode>::all(cluster.client.clone());
+    nodes.create(&PostParams::default(), &serde_json::from_value(node).expect("a node")).await.expect("created");
+    let status = json!({ "status": { "fingerprint": {
+        "attributes": {}, "drivers": { "mock": { "detected": true, "healthy": true } },
+        "hostNetworks": [{ "name": "default", "cidr": "10.0.0.7/32" }],
+        "resources": { "cpu": 1_000_000, "memoryMB": 1_000_000, "diskMB": 1_000_000, "cores": 4 } } } });
+    let patch = Patch::Merge(status);
+    nodes.patch_status("large", &PatchParams::default(), &patch).await.expect("a fingerprint");
+    let beat = json!({ "metadata": { "name": "node-large", "namespace": "drover-system" },
+        "spec": { "holderIdentity": "large", "leaseDurationSeconds": 600, "renewTime": "2026-01-01T00:00:00.000000Z" } });
+    let leases = Api::<Lease>::namespaced(cluster.client.clone(), "drover-system");
+    leases.create(&PostParams::default(), &serde_json::from_value(beat).expect("a Lease")).await.expect("a heartbeat");
+    cluster
+        .eventually("the node is ready", async || {
+            let node = nodes.get("large").await.expect("the node");
+            node.status.is_some_and(|status| status.phase.as_str() == "ready")
+        })
+        .await;
+}
+
+/// Does something to many objects, a few at a time.
+async fn all<T, F: Future<Output = ()>>(objects: impl IntoIterator<Item = T>, change: impl Fn(T) -> F) {
+    futures::stream::iter(objects).map(change).buffer_unordered(16).collect::<Vec<()>>().await;
+}
+
+/// The versions of all deployments, and how many evaluations there were.
+async fn work_done(cluster: &Cluster, ns: &str) -> (Vec<(String, Option<String>)>, usize) {
+    let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), ns).list(&ListParams::default()).await;
+    let versions = deployments.expect("deployments").items.into_iter().map(|one| one.metadata);
+    let versions = versions.map(|meta| (meta.name.expect("a name"), meta.resource_version)).collect();
+    (versions, cluster.log("controller").matches("a job is evaluated").count())
+}
+
+// D-060.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_roll_outs_share_the_watches_and_what_is_no_news_of_health_costs_nothing() {
+    const JOBS: usize = 500;
+    // DROVER_HEALTH_NEUTRAL=10000 asks for more.
+    let updates = std::env::var("DROVER_HEALTH_NEUTRAL").map_or(1000, |count| count.parse().expect("a count"));
+    let ns = "many";
+    let cluster = Cluster::start("many", Settings { ttl_and_grace: 600, lease: 20 }).await;
+    cluster.namespace(ns).await;
+    let _controller = cluster.controller();
+    cluster
+        .eventually("the controller leads", async || cluster.log("controller").contains("caches are complete"))
+        .await;
+    a_large_node(&cluster).await;
+    let watches = 2 * open_watches(&cluster);
+    assert!(watches > 0, "the API server says nothing of watches");
+    // The cluster's garbage collector opens one of its own for each kind, a while after it learnt of them.
+    cluster.eventually("the garbage collector watches too", async || open_watches(&cluster) == watches).await;
+    let mut web = job("web", 1, &json!({}), "x");
+    web["spec"]["update"] = json!({ "maxParallel": 1, "progressDeadline": "1h" });
+    web["spec"]["groups"][0]["tasks"][0]["driver"] = json!("mock");
+    web["spec"]["groups"][0]["tasks"][0]["config"] = json!({});
+    let jobs = cluster.jobs(ns);
+    all(0..JOBS, |n| {
+        let mut one = web.clone();
+        one["metadata"]["name"] = json!(format!("web-{n}"));
+        let one = serde_json::from_value(one).expect("a job");
+        let jobs = jobs.clone();
+        async move { drop(jobs.create(&PostParams::default(), &one).await.expect("created")) }
+    })
+    .await;
+    let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), ns);
+    let allocs = Api::<Allocation>::namespaced(cluster.client.clone(), ns);
+    cluster
+        .eventually("each has placed its allocation", async || {
+            let found = deployments.list(&ListParams::default()).await.expect("deployments").items;
+            let is_placed = |one: &Deployment| one.status.as_ref().is_some_and(|status| status.columns.placed == "1");
+            found.iter().filter(|one| is_placed(one)).count() == JOBS
+        })
+        .await;
+    assert_eq!(open_watches(&cluster), watches);
+
+    let patch_status = |name: String, status: Value| {
+        let (allocs, patch) = (allocs.clone(), Patch::Merge(json!({ "status": status })));
+        async move { drop(allocs.patch_status(&name, &PatchParams::default(), &patch).await.expect("a status")) }
+    };
+    let placed = allocs.list(&ListParams::default()).await.expect("allocations").items;
+    let names: Vec<String> = placed.iter().map(|one| one.metadata.name.clone().expect("a name")).collect();
+    assert_eq!(names.len(), JOBS);
+    let runs = json!({ "clientStatus": "running", "taskStates": { "t": { "state": "running", "restarts": 0 } } });
+    all(names.iter(), |name| patch_status(name.clone(), runs.clone())).await;
+    // The verdict comes last: when it is counted, everything before it was seen.
+    let settle = async |n: usize| {
+        let deployment = &placed[n].spec.deployment_name;
+        let health = json!({ "healthy": true, "timestamp": "2026-01-01T00:00:00Z", "deploymentName": deployment });
+        patch_status(names[n].clone(), json!({ "health": health })).await;
+        cluster
+            .eventually("the roll-out is over", async || {
+                let one = deployments.get(deployment).await.expect("the deployment");
+                one.status.is_some_and(|status| status.phase == DeploymentPhase::Successful)
+            })
+            .await;
+    };
+    settle(0).await;
+    let before = work_done(&cluster, ns).await;
+    all((0..updates).map(|n| (n % (JOBS - 2) + 2, n)), |(at, n)| {
+        patch_status(names[at].clone(), json!({ "taskStates": { "t": { "restarts": n / JOBS + 1 } } }))
+    })
+    .await;
+    let one = placed[2].spec.deployment_name.clone();
+    for n in 0..1000 {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { "example.com/n": n.to_string() } } }));
+        deployments.patch(&one, &PatchParams::default(), &patch).await.expect("patched");
+    }
+    assert_eq!(open_watches(&cluster), watches);
+    let quiet = work_done(&cluster, ns).await;
+    settle(1).await;
+    let after = work_done(&cluster, ns).await;
+    let touched = |from: &[(String, Option<String>)], to: &[(String, Option<String>)]| {
+        let changed = from.iter().zip(to).filter(|(from, to)| from != to);
+        changed.map(|(from, _)| from.0.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(touched(&before.0, &quiet.0), [one.clone()], "only the one that a person annotated");
+    let last = placed[1].spec.deployment_name.clone();
+    assert_eq!(touched(&quiet.0, &after.0), [last], "and what the verdict changed");
+    assert_eq!(quiet.1, before.1, "{updates} updates that say nothing of health were evaluated");
+    assert!(after.1 - quiet.1 <= 2, "{} evaluations for one verdict", after.1 - quiet.1);
 }

@@ -446,8 +446,8 @@ mod tests {
         }
         let cgroups = Cgroups::prepare(&format!("drover.cores{}", std::process::id())).expect("prepared");
         let shares = cgroups.create(&CgroupSpec { name: "shares".into(), ..CgroupSpec::default() }).expect("made");
-        let shared = shares.shared.clone().expect("a shared group").join("cpuset.cpus");
-        let seen = || cores::parse(&fs::read_to_string(&shared).expect("cores"));
+        let common = shares.shared.clone().expect("a shared group").join("cpuset.cpus");
+        let seen = || cores::parse(&fs::read_to_string(&common).expect("cores"));
         let all = seen();
         let own = CgroupSpec { name: "own".into(), cores: "0".into(), ..CgroupSpec::default() };
         let own = cgroups.create(&own).expect("made");
