@@ -63,6 +63,7 @@ async fn store(client: &Client, object: &Value) -> Value {
     send(client, "PATCH", &format!("{collection}/{name}/status"), &status).await.expect("its status")
 }
 
+/// One golden for each rule; S-170 is `node-eligible-while-draining`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_breaks_a_rule_is_refused_with_field_and_remedy() {
     let client = shared_plane().client(User::Admin).await.expect("a client");
