@@ -86,7 +86,8 @@ impl<S: Store> Node<S> {
             attributes: fingerprint.attributes.clone(),
             meta: effective_meta(&fingerprint.meta.static_meta, &fingerprint.meta.dynamic),
         };
-        NodeView { uid: None, phase: NodePhase::Initializing, facts: Arc::new(facts) }
+        // Until its object was read nobody knows how the controller judges it: nothing is reported.
+        NodeView { uid: None, phase: NodePhase::Disconnected, facts: Arc::new(facts) }
     }
 
     /// Registers, and then follows the node for ever.

@@ -7,6 +7,7 @@ mod deployment;
 mod dump;
 mod follow;
 mod job;
+mod node;
 mod output;
 mod plan;
 mod simulate;
@@ -47,6 +48,9 @@ enum Command {
     /// Looks at roll-outs, promotes, pauses and fails them.
     #[command(subcommand)]
     Deployment(deployment::DeploymentCommand),
+    /// Looks at nodes, drains them, and keeps new allocations away.
+    #[command(subcommand)]
+    Node(node::NodeCommand),
     /// Looks into allocations of this node, and acts on them.
     Alloc(alloc::Args),
     /// Prints what a shell needs to complete drover's commands.
@@ -90,7 +94,12 @@ impl Command {
     fn error_code(&self) -> u8 {
         match self {
             Self::Plan(_) | Self::Simulate(_) | Self::Job(JobCommand::Plan(_)) => PLAN_ERROR,
-            Self::Alloc(_) | Self::Dump(_) | Self::Job(_) | Self::Deployment(_) | Self::Completion { .. } => 1,
+            Self::Alloc(_)
+            | Self::Dump(_)
+            | Self::Job(_)
+            | Self::Deployment(_)
+            | Self::Node(_)
+            | Self::Completion { .. } => 1,
         }
     }
 
@@ -104,6 +113,7 @@ impl Command {
             Self::Job(JobCommand::Stop(args)) => job::stop(&args),
             Self::Job(JobCommand::Restart(args)) => job::restart(&args),
             Self::Deployment(command) => deployment::run(&command),
+            Self::Node(command) => node::run(&command),
             Self::Alloc(args) => alloc::run(&args),
             Self::Completion { shell } => complete(shell),
             Self::Job(JobCommand::Validate(args)) => validate::run(&args),

@@ -6,6 +6,7 @@ mod apply;
 mod cache;
 mod deployment;
 mod drain;
+mod gc;
 mod job;
 mod leader;
 mod node;

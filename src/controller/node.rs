@@ -11,6 +11,7 @@ use drover_api::condition::{Wanted, merged};
 use drover_api::job::{EvalTrigger, JobType};
 use drover_api::{ClientNode, field_manager};
 use drover_core::ids::{JobKey, NodeName};
+use drover_core::model::Node;
 use drover_core::node::{heartbeat, phase};
 use drover_core::scheduler::feasible;
 use jiff::Timestamp;
@@ -44,6 +45,13 @@ pub(super) struct NodeKnowledge {
     pub(super) drain: Option<DrainState>,
     /// What the drain under way was asked to do when its deadline was set.
     pub(super) drain_wish: Option<Drain>,
+}
+
+impl NodeKnowledge {
+    /// Whether it was heard of again.
+    fn is_back(&self) -> bool {
+        matches!(self.phase, Some(NodePhase::Initializing | NodePhase::Ready))
+    }
 }
 
 impl<S: Store> Term<S> {
@@ -87,7 +95,11 @@ impl<S: Store> Term<S> {
             }
             self.publish_ttl();
         }
-        let node = convert::node(object);
+        let mut node = convert::node(object);
+        let is_back = self.known_nodes.get(&name).is_some_and(NodeKnowledge::is_back);
+        if node.phase == NodePhase::Disconnected && is_back {
+            node.phase = NodePhase::Initializing;
+        }
         let before = self.view.node(&name).cloned();
         self.view.put_node(node.clone());
         self.dirty_nodes.insert(name.clone());
@@ -166,6 +178,13 @@ impl<S: Store> Term<S> {
         let Some(phase) = self.known_nodes.get(node).and_then(|known| known.phase) else { return };
         if !self.heard.contains(node) || phase == NodePhase::Ready {
             return;
+        }
+        if phase == NodePhase::Disconnected
+            && let Some(known) = self.view.node(node)
+        {
+            // Its agent may report before the new phase is seen here: what comes is no allocation that is cut off anew.
+            let known = Node { phase: NodePhase::Initializing, ..(**known).clone() };
+            self.view.put_node(known);
         }
         match phase::after_beat(&self.view, node, phase) {
             next if next == phase => {}

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_spec_is_a_new_version_and_the_same_one_is_not() {
+    fn s_189_a_changed_spec_is_a_new_version_and_the_same_one_is_evaluated_in_the_old() {
         let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
         let zero = prepare(&key(), &first, &[], now).unwrap_err().version.unwrap();
         assert_eq!(zero.metadata.name.as_deref(), Some("web-v0"));

@@ -9,6 +9,7 @@ use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_core::broker::blocked::{Blocked, Freed};
 use drover_core::broker::queue::Broker;
+use drover_core::gc;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::node::drain::Leaving;
@@ -135,6 +136,7 @@ pub(super) enum Wake {
     NodeSilent(NodeName),
     Drain(NodeName),
     Drains,
+    Garbage,
     Ttl,
 }
 
@@ -378,6 +380,7 @@ impl<S: Store> Term<S> {
             self.settle(&alloc);
         }
         self.publish_ttl();
+        self.wake_in(gc::PERIOD, Wake::Garbage);
     }
 
     /// Queues an evaluation of a job, if the scheduler of its type has a use for the trigger.
@@ -421,6 +424,7 @@ impl<S: Store> Term<S> {
                 Wake::FreeJob(job) => self.free_job(&job),
                 Wake::NodeGone(node) => self.settle_node(&node),
                 Wake::NodeSilent(node) => self.judge_silent(&node),
+                Wake::Garbage => self.collect_garbage(),
                 Wake::Drain(node) => self.retry_drain(&node),
                 Wake::Drains => self.is_drain_due = true,
                 Wake::Ttl => self.publish_ttl(),

@@ -128,6 +128,17 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     assert_eq!((created("Job"), created("Allocation"), created("ClientNode")), (1, 12, 4));
 }
 
+/// The controller crashes after each of its writes in turn, and every run ends as the one without a crash.
+#[test]
+fn a_crash_between_any_two_writes_changes_no_end() {
+    for name in ["drain-force", "stop-and-purge"] {
+        let output = simulate(&[&path(name), "--crash-at-write", "all"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(text.contains("crashes end as the run without one"), "{text}");
+    }
+}
+
 /// Runs this text as a scenario.
 fn run_text(text: &str) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().expect("a directory");

@@ -105,7 +105,14 @@ impl Pass<'_> {
         let live = self.end_canaries(live);
         let mut holders = self.classify(live, allocs);
         let mut names = Names::new(
-            holders.untainted.iter().chain(&holders.migrating).chain(&holders.due).chain(&holders.lost),
+            // What was replaced while it is cut off leaves its name to its replacement.
+            holders
+                .untainted
+                .iter()
+                .filter(|alloc| !self.is_doubled(alloc))
+                .chain(&holders.migrating)
+                .chain(&holders.due)
+                .chain(&holders.lost),
             self.count,
         );
         self.stop_surplus(&mut holders, &mut names);
@@ -512,6 +519,11 @@ impl Pass<'_> {
         (most - size(verdicts.iter().filter(|verdict| verdict.is_none()).count())).max(0)
     }
 
+    /// Whether an allocation is cut off and was replaced meanwhile: it fills no slot of its own.
+    fn is_doubled(&self, alloc: &Alloc) -> bool {
+        alloc.client == ClientStatus::Unknown && self.view.next_of(alloc).is_some()
+    }
+
     /// Step 18: what is missing up to the count, whether it may be placed now or not.
     fn missing(&self, holders: &Holders, names: &mut Names) -> Vec<Missing> {
         let mut missing = Vec::new();
@@ -529,9 +541,7 @@ impl Pass<'_> {
             missing.push(Missing { is_reschedule: true, canary, replaces, ..fresh });
         }
         // A cut-off allocation and its replacement fill one slot together.
-        let is_doubled =
-            |alloc: &&Arc<Alloc>| alloc.client == ClientStatus::Unknown && self.view.next_of(alloc).is_some();
-        let doubled = holders.untainted.iter().filter(is_doubled).count();
+        let doubled = holders.untainted.iter().filter(|alloc| self.is_doubled(alloc)).count();
         let moved_anew =
             holders.migrating.iter().filter(|moving| holders.due.iter().any(|due| due.key == moving.key)).count();
         let due = holders.due.iter().filter(|alloc| !is_trial(alloc)).count();

@@ -1,0 +1,232 @@
+//! `drover node …`: look at nodes, drain them, and say whether new allocations may be placed on them.
+//!
+//! Input: a node's name and a wish. Output: one write of the node's spec; the controller does what it says. Must never touch
+//! allocations.
+
+use anyhow::{anyhow, bail};
+use drover_api::client_node::{Drain, DrainStatus, Eligibility};
+use drover_api::{ClientNode, GoDuration, field_manager};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::complain;
+use super::connect::{ConnectArgs, block_on};
+use super::output::{self, Output};
+use super::table::Table;
+use super::trouble::{About, explain};
+use crate::clock::{Clock, SystemClock};
+
+/// What to do with nodes.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum NodeCommand {
+    /// Lists nodes, or shows one.
+    Status(StatusArgs),
+    /// Moves all allocations away from a node, or takes that back.
+    Drain(DrainArgs),
+    /// Says whether new allocations may be placed on a node.
+    Eligibility(EligibilityArgs),
+}
+
+/// Arguments of `drover node status`.
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArgs {
+    /// The node, or the start of its name; none for all.
+    name: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// How they are printed.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// A node to act on.
+#[derive(Debug, clap::Args)]
+pub(super) struct TargetArgs {
+    /// The node, or the start of its name.
+    name: String,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// How the changed node is printed.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// Arguments of `drover node drain`.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches of a command line")]
+pub(super) struct DrainArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// When allocations that are still there are stopped, as 30m; default 1h.
+    #[arg(long, conflicts_with = "no_deadline")]
+    deadline: Option<GoDuration>,
+    /// Waits for ever until the last allocation has left.
+    #[arg(long)]
+    no_deadline: bool,
+    /// Stops all allocations at once.
+    #[arg(long)]
+    force: bool,
+    /// Leaves allocations of system jobs running.
+    #[arg(long)]
+    ignore_system_jobs: bool,
+    /// Takes the drain back; the node stays ineligible.
+    #[arg(long, conflicts_with_all = ["deadline", "no_deadline", "force", "ignore_system_jobs"])]
+    cancel: bool,
+    /// With --cancel: new allocations may be placed on it again.
+    #[arg(long, requires = "cancel")]
+    mark_eligible: bool,
+}
+
+/// Arguments of `drover node eligibility`.
+#[derive(Debug, clap::Args)]
+pub(super) struct EligibilityArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// New allocations may be placed on it.
+    #[arg(long, required_unless_present = "disable", conflicts_with = "disable")]
+    enable: bool,
+    /// New allocations are kept away; the running ones stay.
+    #[arg(long)]
+    disable: bool,
+}
+
+/// Does it.
+pub(super) fn run(command: &NodeCommand) -> anyhow::Result<u8> {
+    block_on(async {
+        match command {
+            NodeCommand::Status(args) => status(args).await,
+            NodeCommand::Drain(args) => drain(args).await,
+            NodeCommand::Eligibility(args) => eligibility(args).await,
+        }
+    })
+}
+
+async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
+    let connection = args.connect.connect().await?;
+    if let Some(name) = args.name.as_deref().filter(|_| !args.output.is_for_people()) {
+        output::object(&find(&connection.client, name).await?, args.output)?;
+        return Ok(0);
+    }
+    let nodes = match &args.name {
+        Some(name) => vec![find(&connection.client, name).await?],
+        None => all(&connection.client).await?,
+    };
+    output::list(&nodes, args.output, || rows(&nodes, args.output == Output::Wide))?;
+    Ok(0)
+}
+
+fn rows(nodes: &[ClientNode], is_wide: bool) -> Table {
+    let mut head = vec!["NAME", "POOL", "DC", "PHASE", "ELIGIBLE", "DRAIN", "ALLOCS", "AGE"];
+    if is_wide {
+        head.extend(["CPU", "MEMORY", "DRIVERS", "VERSION"]);
+    }
+    let mut table = Table::new(&head);
+    let now = SystemClock.now();
+    for node in nodes {
+        let status = node.status.clone().unwrap_or_default();
+        let drain = status.drain.as_ref().filter(|drain| drain.status == DrainStatus::Draining);
+        let mut cells = vec![
+            node.metadata.name.clone().unwrap_or_default(),
+            node.spec.node_pool.clone(),
+            node.spec.datacenter.clone(),
+            status.phase.to_string(),
+            node.spec.eligibility.to_string(),
+            drain.map_or_else(|| "-".to_owned(), |drain| format!("{} left", drain.remaining)),
+            status.columns.allocs.clone(),
+            output::age(node, now),
+        ];
+        if is_wide {
+            let columns = status.columns;
+            cells.extend([columns.cpu, columns.memory, columns.drivers, columns.version]);
+        }
+        table.row(cells);
+    }
+    table
+}
+
+async fn drain(args: &DrainArgs) -> anyhow::Result<u8> {
+    if args.cancel {
+        let mut spec = json!({ "drain": null });
+        if args.mark_eligible {
+            spec["eligibility"] = json!(Eligibility::Eligible);
+        }
+        return change(&args.target, "cancel the drain of", |node| {
+            if node.spec.drain.is_none() {
+                bail!("it is not being drained; `drover node status` shows where it stands");
+            }
+            Ok(spec)
+        })
+        .await;
+    }
+    let deadline = if args.no_deadline { Some(GoDuration::ZERO) } else { args.deadline };
+    let wish = Drain { deadline, force: args.force, ignore_system_jobs: args.ignore_system_jobs };
+    // A merge patch leaves what is not named: the earlier wish goes as a whole.
+    let mut spec = json!({ "deadline": null, "force": null, "ignoreSystemJobs": null });
+    if let (Value::Object(all), Value::Object(given)) = (&mut spec, json!(wish)) {
+        all.extend(given);
+    }
+    change(&args.target, "drain", |_| Ok(json!({ "drain": spec, "eligibility": Eligibility::Ineligible }))).await
+}
+
+async fn eligibility(args: &EligibilityArgs) -> anyhow::Result<u8> {
+    let wanted = if args.enable { Eligibility::Eligible } else { Eligibility::Ineligible };
+    change(&args.target, "change the eligibility of", |node| {
+        if args.enable && node.spec.drain.is_some() {
+            bail!("it is being drained; cancel that first with `drover node drain NAME --cancel --mark-eligible`");
+        }
+        Ok(json!({ "eligibility": wanted }))
+    })
+    .await
+}
+
+/// Writes a change of a node's spec, unless somebody else wrote since it was looked at.
+async fn change(
+    args: &TargetArgs,
+    verb: &'static str,
+    wish: impl FnOnce(&ClientNode) -> anyhow::Result<Value>,
+) -> anyhow::Result<u8> {
+    let connection = args.connect.connect().await?;
+    let found = find(&connection.client, &args.name).await?;
+    let name = found.metadata.name.clone().unwrap_or_default();
+    let spec = wish(&found).map_err(|reason| anyhow!("cannot {verb} cnode/{name}: {reason:#}"))?;
+    let body = json!({ "metadata": { "resourceVersion": found.metadata.resource_version }, "spec": spec });
+    let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
+    let about = About { verb, namespace: "-", name: &name };
+    let api = Api::<ClientNode>::all(connection.client.clone());
+    let changed = api.patch(&name, &params, &Patch::Merge(&body)).await;
+    let changed = changed.map_err(|error| explain::<ClientNode>(about, error))?;
+    if let Some(output) = args.output {
+        output::object(&changed, output)?;
+    }
+    let drains = if changed.spec.drain.is_some() { "is being drained" } else { "is not being drained" };
+    complain(&format!(
+        "cnode/{name} is {} and {drains}; watch it with `kubectl get cnode {name} -w`",
+        changed.spec.eligibility
+    ));
+    Ok(0)
+}
+
+async fn all(client: &Client) -> anyhow::Result<Vec<ClientNode>> {
+    let about = About { verb: "list", namespace: "-", name: "" };
+    let listed = Api::<ClientNode>::all(client.clone()).list(&ListParams::default()).await;
+    Ok(listed.map_err(|error| explain::<ClientNode>(about, error))?.items)
+}
+
+/// The node of that name, or the only one whose name starts so.
+async fn find(client: &Client, name: &str) -> anyhow::Result<ClientNode> {
+    let nodes = all(client).await?;
+    let name_of = |node: &ClientNode| node.metadata.name.clone().unwrap_or_default();
+    if let Some(exact) = nodes.iter().find(|node| name_of(node) == name) {
+        return Ok(exact.clone());
+    }
+    let starting: Vec<&ClientNode> = nodes.iter().filter(|node| name_of(node).starts_with(name)).collect();
+    match starting.as_slice() {
+        [only] => Ok((*only).clone()),
+        [] => bail!("no node {name}; `drover node status` lists all"),
+        several => {
+            let matching: Vec<String> = several.iter().map(|node| name_of(node)).collect();
+            bail!("{name} is the start of several nodes: {}; write more of the name", matching.join(", "))
+        }
+    }
+}
