@@ -86,13 +86,13 @@ fn copy_program(program: &str, rootfs: &Path) {
 
 #[tokio::test]
 async fn a_given_root_takes_the_place_of_the_hosts_files() {
-    let roots = tempfile::tempdir().expect("a directory");
-    let rootfs = roots.path().join("small");
+    let folder = tempfile::tempdir().expect("a directory");
+    let rootfs = folder.path().join("small");
     copy_program("/bin/sh", &rootfs);
     std::fs::write(rootfs.join("marker"), "of the root\n").expect("a file");
     std::fs::create_dir(rootfs.join("dev")).expect("a directory");
     let config =
-        format!("drivers: {{rawExec: {{enabled: true}}, exec: {{rootfsDirs: [{}]}}}}\n", roots.path().display());
+        format!("drivers: {{rawExec: {{enabled: true}}, exec: {{rootfsDirs: [{}]}}}}\n", folder.path().display());
     let node = Node::start_with(shared_plane(), "exec-root", &config).await;
     let script = "read line < /marker; echo $line; echo x > /local/own && echo written; \
                   if echo x > /marker; then echo changed; fi 2>/dev/null; test -e /etc || echo small; \

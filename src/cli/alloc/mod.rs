@@ -325,16 +325,12 @@ impl Agent {
             return Ok(0);
         }
         let ended = tokio::time::timeout(Duration::from_secs(args.timeout), self.until_ended(&id)).await;
-        match ended {
-            Ok(result) => result.map(|status| {
-                complain(&format!("{}: {status}", args.allocation));
-                0
-            }),
-            Err(_) => {
-                complain(&format!("{} has not ended within {} s; it goes on ending", args.allocation, args.timeout));
-                Ok(TIMED_OUT)
-            }
-        }
+        let Ok(status) = ended else {
+            complain(&format!("{} has not ended within {} s; it goes on ending", args.allocation, args.timeout));
+            return Ok(TIMED_OUT);
+        };
+        complain(&format!("{}: {}", args.allocation, status?));
+        Ok(0)
     }
 
     /// Waits until all its tasks are dead; returns its status.
