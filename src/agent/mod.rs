@@ -33,6 +33,7 @@ mod state;
 mod stats;
 mod sync;
 mod task_runner;
+mod volumes;
 mod watch;
 
 pub(crate) use drivers::DEFAULT_CAPABILITIES;

@@ -26,6 +26,7 @@ use super::random::Random;
 use super::run_node::{NodeParts, run_node, until};
 use super::state::{Flaws, Saved, StateStore};
 use super::sync::Reports;
+use super::volumes::Volumes;
 use super::watch;
 use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::config::agent::AgentConfig;
@@ -118,7 +119,9 @@ async fn serve<S: Store>(
     let (keeper, facts) =
         Keeper::new(fingerprint::detect(&config, &drivers)?, [Manager::Devices, Manager::Drivers], news);
     let meta = MetaHandle::new(config.meta.clone(), saved.dynamic_meta.clone(), state.clone(), facts.facts.clone());
+    let volumes = Volumes::new(config.state_dir.join("host-volumes"), state.clone(), facts.facts.clone());
     loops.spawn(until(stop.clone(), keeper.run()));
+    volumes.restore(&saved.volumes).await;
     meta.announce().await;
     let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
     loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
@@ -130,6 +133,7 @@ async fn serve<S: Store>(
         reports: reports.clone(),
         clock: Arc::clone(&clock),
         meta,
+        volumes,
         stop: stop.clone(),
     };
     loops.spawn(server.run(config.state_dir.clone()));

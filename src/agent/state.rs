@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::facts::MetaChanges;
 use super::report::Report;
 use super::task_runner::TaskRecord;
+use super::volumes::VolumeRecord;
 use super::watch;
 
 mod file;
@@ -26,6 +27,7 @@ const TASKS: TableDefinition<&str, &[u8]> = TableDefinition::new("tasks");
 const JOBS: TableDefinition<&str, &[u8]> = TableDefinition::new("jobs");
 const LAST_HEARTBEAT: &str = "lastHeartbeat";
 const DYNAMIC_META: &str = "dynamicMeta";
+const VOLUMES: &str = "hostVolumes";
 const REBUILDING: &str = "rebuilding";
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
@@ -82,6 +84,8 @@ pub(crate) struct Saved {
     pub(crate) last_heartbeat: Option<Timestamp>,
     /// Node metadata that was set at run time; none hides a configured key.
     pub(crate) dynamic_meta: MetaChanges,
+    /// Host volumes that were made at run time, by name.
+    pub(crate) volumes: BTreeMap<String, VolumeRecord>,
     /// An earlier life lost its state and ended before it knew all of its tasks again.
     pub(crate) is_rebuilding: bool,
 }
@@ -271,6 +275,17 @@ impl StateStore {
             Backing::File(file) => file.put(Table::Meta, DYNAMIC_META.to_owned(), meta).await,
             Backing::Memory(memory) => {
                 memory.lock().dynamic_meta.clone_from(meta);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the host volumes that were made at run time.
+    pub(crate) async fn put_volumes(&self, volumes: &BTreeMap<String, VolumeRecord>) -> Result<(), StateError> {
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Meta, VOLUMES.to_owned(), volumes).await,
+            Backing::Memory(memory) => {
+                memory.lock().volumes.clone_from(volumes);
                 Ok(())
             }
         }

@@ -400,7 +400,9 @@ async fn what_cannot_run_says_why_and_leaves_the_agent_up() {
 async fn a_killed_agent_finds_its_tasks_again_and_writes_nothing_new() {
     let mut node = Node::start(shared_plane(), "reattach").await;
     let name = node.run("count", JobType::Service, json!([shell(COUNTER)])).await;
-    let before = node.running(&name).await;
+    // Everything about it is told.
+    let before =
+        node.until(&name, "healthy", |it| it.status.as_ref().is_some_and(|status| status.health.is_some())).await;
     let pid = node.pid_of(&before, "t").await;
     for clean in [false, true] {
         if clean {
@@ -575,6 +577,7 @@ async fn an_agent_that_dies_again_and_again_never_runs_a_task_twice() {
     let mut pids = Vec::new();
     for name in &names {
         let running = node.running(name).await;
+        eventually("a pid in the log", || node.log_of(&running, "t.stdout.0").ends_with('\n')).await;
         let file = node.log_of(&running, "t.stdout.0");
         let last: i32 = file.lines().last().and_then(|line| line.parse().ok()).expect("a pid");
         let earlier = file.lines().count() - 1;

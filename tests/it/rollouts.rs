@@ -323,7 +323,7 @@ async fn five_hundred_roll_outs_share_the_watches_and_what_is_no_news_of_health_
         let changed = from.iter().zip(to).filter(|(from, to)| from != to);
         changed.map(|(from, _)| from.0.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(touched(&before.0, &quiet.0), [one.clone()], "only the one that a person annotated");
+    assert_eq!(touched(&before.0, &quiet.0), std::slice::from_ref(&one), "only the one that a person annotated");
     let last = placed[1].spec.deployment_name.clone();
     assert_eq!(touched(&quiet.0, &after.0), [last], "and what the verdict changed");
     assert_eq!(quiet.1, before.1, "{updates} updates that say nothing of health were evaluated");

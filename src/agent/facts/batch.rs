@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::client_node::{CsiInfo, DeviceGroup, DriverInfo, Fingerprint};
+use drover_api::client_node::{CsiInfo, DeviceGroup, DriverInfo, Fingerprint, HostVolume};
 
 /// Who tells facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +21,8 @@ pub(crate) enum Fact {
     /// A CSI plugin, by its id; none when it has gone.
     #[cfg_attr(not(test), expect(dead_code, reason = "the manager of CSI plugins, which tells it, is not built yet"))]
     Csi(String, Option<CsiInfo>),
+    /// The host volumes that were made at run time, by name; they stand before configured ones of the same name.
+    Volumes(BTreeMap<String, HostVolume>),
     /// Metadata that was set at run time; an empty value hides the configured one.
     Meta(BTreeMap<String, String>),
     /// A manager has told all that it knew at first.
@@ -47,6 +49,8 @@ pub(crate) struct Batch {
     print: Fingerprint,
     /// The groups of each device plugin.
     devices: BTreeMap<String, Vec<DeviceGroup>>,
+    /// The configured host volumes.
+    fixed_volumes: BTreeMap<String, HostVolume>,
     /// Facts of the open batch.
     recorded: Vec<Fact>,
     missing: BTreeSet<Manager>,
@@ -57,6 +61,7 @@ impl Batch {
     /// An open batch over what is known already, that waits for these managers.
     pub(crate) fn new(print: Fingerprint, managers: impl IntoIterator<Item = Manager>) -> Self {
         Self {
+            fixed_volumes: print.host_volumes.clone(),
             print,
             devices: BTreeMap::new(),
             recorded: Vec::new(),
@@ -116,6 +121,9 @@ impl Batch {
                 self.print.devices = self.devices.values().flatten().cloned().collect();
             }
             Fact::Csi(name, plugin) => set(&mut self.print.csi, name, plugin),
+            Fact::Volumes(dynamic) => {
+                self.print.host_volumes = self.fixed_volumes.clone().into_iter().chain(dynamic).collect();
+            }
             Fact::Meta(dynamic) => self.print.meta.dynamic = dynamic,
             Fact::Reported(_) => {}
         }

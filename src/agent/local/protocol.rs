@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,38 @@ pub struct Frame {
     pub kind: FrameKind,
     /// The bytes.
     pub payload: Vec<u8>,
+}
+
+/// A change of a node's host volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum VolumeChange {
+    /// Makes a host volume of this node.
+    Create {
+        /// Its name, by which jobs ask for it.
+        name: String,
+        /// Its id.
+        id: String,
+        /// Who makes it: `mkdir`.
+        plugin: String,
+        /// The plugin's settings.
+        #[serde(default)]
+        parameters: BTreeMap<String, String>,
+    },
+    /// Offers a folder that exists as a host volume.
+    Register {
+        /// Its name.
+        name: String,
+        /// Its id.
+        id: String,
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Takes a host volume away that was made or registered here, with its files when they were made here.
+    Delete {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// What a client may ask. An allocation is named by its uid, the beginning of it, or `namespace/name`.
@@ -127,6 +160,8 @@ pub enum Request {
     },
     /// Shows the node's metadata.
     Meta,
+    /// Changes the host volumes of this node.
+    Volume(VolumeChange),
     /// Sets metadata of the node; null hides a configured key and removes another one.
     SetMeta {
         /// What is to change.

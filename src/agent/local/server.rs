@@ -21,7 +21,7 @@ use super::files::{FileError, Files};
 use super::logs::{self, Place};
 use super::protocol::{
     self, AllocStats, AllocationInfo, Answer, Frame, FrameKind, LogStream, MAX_DATA_BYTES, MetaInfo, Origin, Request,
-    TaskStats,
+    TaskStats, VolumeChange,
 };
 use crate::agent::alloc_runner::{AllocCommand, RestartScope};
 use crate::agent::directory::{Directory, Listed};
@@ -30,6 +30,7 @@ use crate::agent::facts::{Meta, MetaError, MetaHandle, effective_meta};
 use crate::agent::stats::{self, AsyncOpen};
 use crate::agent::sync::Reports;
 use crate::agent::task_runner::{CommandError, Located};
+use crate::agent::volumes::{VolumeError, Volumes};
 use crate::clock::SharedClock;
 use crate::supervisor::Usage;
 use crate::supervisor::protocol::Handle;
@@ -54,6 +55,7 @@ pub(crate) struct Server {
     pub(crate) reports: Reports,
     pub(crate) clock: SharedClock,
     pub(crate) meta: MetaHandle,
+    pub(crate) volumes: Volumes,
     pub(crate) stop: CancellationToken,
 }
 
@@ -92,6 +94,17 @@ impl From<MetaError> for Refused {
         let code = match error {
             MetaError::Invalid(_) => 400,
             MetaError::NotKept(_) => 500,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<VolumeError> for Refused {
+    fn from(error: VolumeError) -> Self {
+        let code = match error {
+            VolumeError::NameExists { .. } | VolumeError::Parameter { .. } | VolumeError::Invalid(_) => 400,
+            VolumeError::Unknown(_) => 404,
+            VolumeError::NotMade { .. } | VolumeError::NotKept(_) => 500,
         };
         Self::new(code, error.to_string())
     }
@@ -244,6 +257,10 @@ impl Server {
             }
             Request::Meta => Ok(Answer::Meta(self.meta.read().into())),
             Request::SetMeta { changes } => Ok(Answer::Meta(self.meta.apply(changes).await?.into())),
+            Request::Volume(change) => {
+                self.change_volumes(change).await?;
+                Ok(Answer::Done)
+            }
             Request::Exec { allocation, task, command, tty, size } => {
                 if command.is_empty() {
                     return Err(Refused::new(400, "command is empty: name a program").into());
@@ -263,8 +280,20 @@ impl Server {
         }
     }
 
+    async fn change_volumes(&self, change: VolumeChange) -> Result<(), VolumeError> {
+        match change {
+            VolumeChange::Create { name, id, plugin, parameters } => {
+                self.volumes.create(name, id, plugin, parameters).await
+            }
+            VolumeChange::Register { name, id, path } => self.volumes.register(name, id, path).await,
+            VolumeChange::Delete { name } => self.volumes.delete(&name).await,
+        }
+    }
+
     fn find(&self, id: &str) -> Result<(String, Listed), Refused> {
-        self.directory.find(id).ok_or_else(|| Refused::new(404, format!("unknown allocation {id:?} on this node")))
+        let unknown =
+            || Refused::new(404, format!("unknown allocation {id:?} on this node: `drover alloc list` shows all"));
+        self.directory.find(id).ok_or_else(unknown)
     }
 
     fn allocations(&self) -> Vec<AllocationInfo> {

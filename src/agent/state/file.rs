@@ -6,14 +6,21 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use serde::de::DeserializeOwned;
 
-use super::{ALLOCS, DYNAMIC_META, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, REBUILDING, Saved, TASKS, TaskRecord};
+use super::{
+    ALLOCS, DYNAMIC_META, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, REBUILDING, Saved, TASKS, TaskRecord, VOLUMES,
+};
 
+/// How long a dying agent is waited for.
+const TAKE_OVER: Duration = Duration::from_secs(3);
+/// How often it is looked whether it has let go.
+const TAKE_OVER_PAUSE: Duration = Duration::from_millis(5);
 /// How many damaged files are kept for people.
 const KEPT: usize = 3;
 
@@ -82,7 +89,20 @@ fn guarded<T>(open: impl FnOnce() -> Result<T, Unread> + std::panic::UnwindSafe)
 }
 
 fn open_and_read(path: &Path) -> Result<(Database, Saved), Unread> {
-    read_whole(Database::create(path)?)
+    read_whole(take_over(path)?)
+}
+
+/// Opens the file once an agent that is just dying has let go of it: a thread of it may still wait for the disk.
+fn take_over(path: &Path) -> Result<Database, DatabaseError> {
+    let until = Instant::now() + TAKE_OVER;
+    loop {
+        match Database::create(path) {
+            Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < until => {
+                std::thread::park_timeout(TAKE_OVER_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
 }
 
 fn read_whole(mut database: Database) -> Result<(Database, Saved), Unread> {
@@ -204,6 +224,7 @@ fn read_records(database: &Database) -> Result<Saved, String> {
         allocs: records(&transaction, ALLOCS)?,
         jobs: records(&transaction, JOBS)?,
         last_heartbeat: meta_record(&transaction, LAST_HEARTBEAT)?,
+        volumes: meta_record(&transaction, VOLUMES)?.unwrap_or_default(),
         dynamic_meta: meta_record(&transaction, DYNAMIC_META)?.unwrap_or_default(),
         is_rebuilding: meta_record(&transaction, REBUILDING)?.unwrap_or_default(),
         ..Saved::default()

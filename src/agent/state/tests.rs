@@ -31,6 +31,20 @@ async fn what_was_written_is_there_after_a_restart() {
     assert_eq!(saved.jobs.keys().collect::<Vec<_>>(), ["job/1"]);
 }
 
+#[test]
+fn an_agent_that_is_just_dying_is_waited_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("state.redb");
+    let dying = StateStore::open(&path, NOW).expect("opened");
+    let ends = std::thread::spawn(move || {
+        std::thread::park_timeout(std::time::Duration::from_millis(100));
+        drop(dying.store);
+        dying.thread.join().expect("joined");
+    });
+    drop(StateStore::open(&path, NOW).expect("opened once the other has let go"));
+    ends.join().expect("joined");
+}
+
 #[tokio::test]
 async fn writing_goes_on_when_a_full_disk_has_room_again() {
     if !rustix::process::geteuid().is_root() {

@@ -52,15 +52,21 @@ pub(super) async fn run(agent: &Agent, args: &ExecArgs) -> anyhow::Result<u8> {
     let _raw = if args.tty { Some(Raw::enter()?) } else { None };
     let told = tell(exchange.inputs, args.stdin || args.tty, args.tty);
     let heard = hear(exchange.replies);
-    tokio::pin!(told);
-    tokio::select! {
+    tokio::pin!(told, heard);
+    let error = tokio::select! {
         biased;
-        code = heard => code,
+        code = &mut heard => return code,
         result = &mut told => match result {
-            Err(error) => Err(error).context("telling the agent"),
+            Err(error) => error,
             Ok(never) => match never {},
         },
+    };
+    // An agent that refuses hears no more, and has said why.
+    let has_closed = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    if error.chain().any(|cause| cause.downcast_ref().is_some_and(has_closed)) {
+        return heard.await;
     }
+    Err(error).context("telling the agent")
 }
 
 /// Shows what the command says, until it has ended.
