@@ -1,4 +1,5 @@
-//! The server of `web.yaml`: answers every HTTP request with the index of its allocation.
+//! The server of `web.yaml` and `canary/`: answers every HTTP request with its greeting and the index of its allocation. A greeting
+//! that is set but empty is a mistake that it does not start with.
 //!
 //! It needs the standard library only, and learns everything from the environment that drover gives a task. On SIGTERM the kernel
 //! ends it at once; a request takes microseconds, so none is cut off in practice.
@@ -11,8 +12,12 @@ use std::time::Duration;
 fn main() -> io::Result<()> {
     let port: u16 = variable("NOMAD_PORT_http")?.parse().map_err(io::Error::other)?;
     let host = env::var("NOMAD_IP_http").unwrap_or_else(|_| "127.0.0.1".to_owned());
-    let body =
-        format!("hello from allocation {} of job {}\n", variable("NOMAD_ALLOC_INDEX")?, variable("NOMAD_JOB_NAME")?);
+    let greeting = env::var("GREETING").unwrap_or_else(|_| "hello".to_owned());
+    if greeting.is_empty() {
+        return Err(io::Error::other("GREETING is empty: there is nothing to answer with"));
+    }
+    let (index, job) = (variable("NOMAD_ALLOC_INDEX")?, variable("NOMAD_JOB_NAME")?);
+    let body = format!("{greeting} from allocation {index} of job {job}\n");
     let listener = TcpListener::bind((host.as_str(), port))?;
     writeln!(io::stdout(), "listening on http://{host}:{port}")?;
     for client in listener.incoming() {

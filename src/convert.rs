@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_api::allocation::{AllocationStatus, TaskRunState};
-use drover_api::client_node::{Eligibility, NodePhase};
+use drover_api::client_node::Eligibility;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobSpec};
 use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
@@ -221,9 +221,7 @@ pub(crate) fn is_same_to_scheduler(one: &Node, other: &Node) -> bool {
     one == other
 }
 
-/// Whether a node has just become one that allocations may be placed on, or one whose allocations are lost.
+/// Whether a node has just become one that allocations may be placed on, or one whose allocations are cut off, back or lost.
 pub(crate) fn changed_sides(before: Option<&Node>, after: &Node) -> bool {
-    before.is_none_or(|before| {
-        before.is_ready() != after.is_ready() || (before.phase == NodePhase::Down) != (after.phase == NodePhase::Down)
-    })
+    before.is_none_or(|before| before.is_ready() != after.is_ready() || before.phase != after.phase)
 }

@@ -251,3 +251,20 @@ async fn sleep_until(at: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s_173_a_node_that_is_down_or_cut_off_reports_nothing() {
+        for (phase, may) in [
+            (NodePhase::Ready, true),
+            (NodePhase::Initializing, true),
+            (NodePhase::Down, false),
+            (NodePhase::Disconnected, false),
+        ] {
+            assert_eq!(NodeView { phase, ..NodeView::default() }.may_report(), may, "{phase}");
+        }
+    }
+}

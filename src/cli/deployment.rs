@@ -1,6 +1,7 @@
 //! `drover deployment …`: look at roll-outs, and say what is to become of them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use anyhow::{anyhow, bail};
 use drover_api::deployment::{DeploymentStatus, Promote};
@@ -119,8 +120,8 @@ async fn list(args: &ListArgs) -> anyhow::Result<u8> {
     } else {
         Api::namespaced(connection.client.clone(), &connection.namespace)
     };
-    let mut params = ListParams::default();
-    params.field_selector = args.job.as_ref().map(|job| format!("spec.jobName={job}"));
+    let field_selector = args.job.as_ref().map(|job| format!("spec.jobName={job}"));
+    let params = ListParams { field_selector, ..ListParams::default() };
     let about = About { verb: "list", namespace: &connection.namespace, name: "" };
     let mut found = api.list(&params).await.map_err(|error| explain::<Deployment>(about, error))?.items;
     found.sort_by_key(|one| std::cmp::Reverse((one.metadata.creation_timestamp.clone(), one.metadata.name.clone())));
@@ -178,12 +179,12 @@ async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
         output::object(&found, args.output)?;
         return Ok(0);
     }
-    describe(&found)?;
+    describe(&found, SystemClock.now())?;
     Ok(0)
 }
 
 /// The deployment, its conditions and its groups.
-fn describe(deployment: &Deployment) -> anyhow::Result<()> {
+fn describe(deployment: &Deployment, now: jiff::Timestamp) -> anyhow::Result<()> {
     let status = deployment.status.clone().unwrap_or_default();
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     let mut text = format!(
@@ -191,11 +192,13 @@ fn describe(deployment: &Deployment) -> anyhow::Result<()> {
         deployment.spec.job_name, deployment.spec.job_version, status.phase, status.description
     );
     if let Some(condition) = status.conditions.first() {
-        text.push_str(&format!("  {}: {}\n", condition.reason, condition.message));
+        // Writing to a String cannot fail.
+        writeln!(text, "  {}: {}", condition.reason, condition.message).ok();
     }
     let mut table =
-        Table::new(&["GROUP", "DESIRED", "PLACED", "HEALTHY", "UNHEALTHY", "CANARIES", "PROMOTED", "PROGRESS-BY"]);
+        Table::new(&["GROUP", "DESIRED", "PLACED", "HEALTHY", "UNHEALTHY", "CANARIES", "PROMOTED", "DEADLINE"]);
     for (group, state) in &status.groups {
+        let deadline = state.require_progress_by.filter(|_| status.phase.is_active());
         table.row(vec![
             group.clone(),
             state.desired_total.to_string(),
@@ -204,7 +207,8 @@ fn describe(deployment: &Deployment) -> anyhow::Result<()> {
             state.unhealthy_allocs.to_string(),
             state.desired_canaries.to_string(),
             state.promoted.to_string(),
-            state.require_progress_by.map_or_else(|| "-".to_owned(), |at| at.to_string()),
+            deadline
+                .map_or_else(|| "-".to_owned(), |at| format!("in {}", output::span(at.duration_since(now).as_secs()))),
         ]);
     }
     table.write(&mut text);
@@ -214,10 +218,10 @@ fn describe(deployment: &Deployment) -> anyhow::Result<()> {
 /// The deployment of that name, the only one whose name starts so, or the newest of the job of that name.
 async fn find(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Deployment> {
     let api = Api::<Deployment>::namespaced(client.clone(), namespace);
-    let about = About { verb: "find", namespace, name };
+    let about = About { verb: "read", namespace, name };
     let found = api.list(&ListParams::default()).await.map_err(|error| explain::<Deployment>(about, error))?.items;
-    let named = |one: &&Deployment| one.metadata.name.as_deref() == Some(name);
-    if let Some(exact) = found.iter().find(named) {
+    let is_exact = |one: &&Deployment| one.metadata.name.as_deref() == Some(name);
+    if let Some(exact) = found.iter().find(is_exact) {
         return Ok(exact.clone());
     }
     let of_job = found.iter().filter(|one| one.spec.job_name == name);
@@ -232,8 +236,8 @@ async fn find(client: &Client, namespace: &str, name: &str) -> anyhow::Result<De
             "no deployment {name} in namespace {namespace}, and no job of that name with one; `drover deployment list -n {namespace}` shows all"
         ),
         several => {
-            let names: Vec<&str> = several.iter().filter_map(|one| one.metadata.name.as_deref()).collect();
-            bail!("{name} is the start of several deployments: {}; write more of the name", names.join(", "))
+            let matching: Vec<&str> = several.iter().filter_map(|one| one.metadata.name.as_deref()).collect();
+            bail!("{name} is the start of several deployments: {}; write more of the name", matching.join(", "))
         }
     }
 }
@@ -245,6 +249,17 @@ async fn act(args: &TargetArgs, wish: Call) -> anyhow::Result<u8> {
     let name = found.metadata.name.clone().unwrap_or_default();
     let status = found.status.clone().unwrap_or_default();
     check(&wish, &status).map_err(|refusal| anyhow!("ddep/{name}: {refusal}"))?;
+    let is_paused = found.spec.paused;
+    let is_so = match wish {
+        Call::Pause if is_paused => Some("is paused already"),
+        Call::Resume if !is_paused => Some("is not paused"),
+        _ => None,
+    };
+    if let Some(is_so) = is_so {
+        output::changed(&found, args.output)?;
+        complain(&format!("ddep/{name} {is_so}; nothing was changed"));
+        return Ok(0);
+    }
     let (spec, verb, done) = change(&wish);
     let body = json!({ "metadata": { "resourceVersion": found.metadata.resource_version }, "spec": spec });
     let api = Api::<Deployment>::namespaced(connection.client.clone(), &connection.namespace);
@@ -252,9 +267,7 @@ async fn act(args: &TargetArgs, wish: Call) -> anyhow::Result<u8> {
     let about = About { verb, namespace: &connection.namespace, name: &name };
     let changed = api.patch(&name, &params, &Patch::Merge(&body)).await;
     let changed = changed.map_err(|error| explain::<Deployment>(about, error))?;
-    if let Some(output) = args.output {
-        output::object(&changed, output)?;
-    }
+    output::changed(&changed, args.output)?;
     complain(&format!(
         "ddep/{name} {done}; watch it with `drover deployment status {name} -n {} -w`",
         connection.namespace

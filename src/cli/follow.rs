@@ -2,6 +2,7 @@
 //! each change. Ctrl-C ends the looking, never the job.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -98,7 +99,7 @@ pub(super) async fn follow(client: Client, follow: &Follow<'_>) -> anyhow::Resul
             }
             _ = tick.tick() => screen.draw(&known)?,
         }
-        screen.tell(&known)?;
+        screen.tell(&known);
         match known.end(follow.generation) {
             None => {}
             Some(End::Good(text)) => {
@@ -183,7 +184,8 @@ fn last_words(alloc: &Allocation) -> String {
     for (task, state) in alloc.status.iter().flat_map(|status| &status.task_states) {
         let says = |event: &&TaskEvent| !event.message.is_empty();
         for event in state.events.iter().rev().filter(says).take(3).collect::<Vec<_>>().iter().rev() {
-            text.push_str(&format!("\n    task {task}: {}: {}", event.r#type, event.message));
+            // Writing to a String cannot fail.
+            write!(text, "\n    task {task}: {}: {}", event.r#type, event.message).ok();
         }
     }
     text
@@ -227,9 +229,9 @@ impl Screen {
     }
 
     /// One line for each object that changed in a way that people care about.
-    fn tell(&mut self, known: &Known) -> anyhow::Result<()> {
+    fn tell(&mut self, known: &Known) {
         if self.is_live {
-            return Ok(());
+            return;
         }
         let mut lines = Vec::new();
         if let Some(job) = &known.job {
@@ -261,7 +263,6 @@ impl Screen {
                 self.told.insert(object, text);
             }
         }
-        Ok(())
     }
 }
 

@@ -178,3 +178,13 @@ fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     }
     std::fs::read(path).with_context(|| format!("reading {}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_can_be_parsed() {
+        Cli::command().debug_assert();
+    }
+}

@@ -39,6 +39,14 @@ pub(super) fn object<K: Resource<DynamicType = ()> + Serialize>(object: &K, outp
     }
 }
 
+/// Prints an object that was changed, where that is asked for.
+pub(super) fn changed<K: Resource<DynamicType = ()> + Serialize>(
+    changed: &K,
+    output: Option<Output>,
+) -> anyhow::Result<()> {
+    output.map_or(Ok(()), |output| object(changed, output))
+}
+
 /// Prints objects: as a `List` for programs, by `rows` for people.
 pub(super) fn list<K: Resource<DynamicType = ()> + Serialize>(
     objects: &[K],

@@ -38,8 +38,6 @@ pub(super) struct AllocRow {
     pub(super) reason: String,
     /// Its age.
     pub(super) age: String,
-    /// Whether it is a canary.
-    pub(super) is_canary: bool,
 }
 
 impl AllocRow {
@@ -57,7 +55,6 @@ impl AllocRow {
             deployment: spec.deployment_name.clone(),
             reason: status.columns.reason,
             age: super::output::age(object, now),
-            is_canary: spec.canary,
         }
     }
 
@@ -82,14 +79,14 @@ impl AllocRow {
         }
     }
 
-    fn line(&self) -> String {
+    fn line(&self, is_canary: bool) -> String {
         let health = match self.healthy.as_str() {
             "true" => "healthy",
             "false" => "unhealthy",
             _ => "no verdict yet",
         };
         let mark = self.mark(self.is_bad(), self.is_over());
-        let canary = if self.is_canary { "  canary" } else { "" };
+        let canary = if is_canary { "  canary" } else { "" };
         let wish =
             if self.desired == DesiredStatus::Run.as_str() { String::new() } else { format!(" (to {})", self.desired) };
         let why = if self.is_bad() { format!("  {}", self.reason) } else { String::new() };
@@ -131,8 +128,9 @@ pub(super) fn render(scene: Scene<'_>) -> Vec<String> {
     let last = by_group.len();
     for (n, (group, rows)) in by_group.into_iter().enumerate() {
         let (branch, below) = if n + 1 == last { ("└─", "   ") } else { ("├─", "│  ") };
-        lines.push(format!("{indent}{branch} {}", group_line(group, states.and_then(|all| all.get(group)), &rows)));
-        for line in group_rows(rows) {
+        let state = states.and_then(|all| all.get(group));
+        lines.push(format!("{indent}{branch} {}", group_line(group, state, &rows)));
+        for line in group_rows(rows, state) {
             lines.push(format!("{indent}{below}{line}"));
         }
     }
@@ -184,10 +182,10 @@ fn deployment_line(deployment: &Deployment, now: Timestamp) -> String {
 }
 
 fn group_line(group: &str, state: Option<&GroupState>, rows: &[&AllocRow]) -> String {
-    let live = rows.iter().filter(|row| !row.is_over()).count();
+    let n_live = rows.iter().filter(|row| !row.is_over()).count();
     let healthy = rows.iter().filter(|row| !row.is_over() && row.healthy == "true").count();
     let Some(state) = state else {
-        return format!("group {group}  {}  {healthy}/{live} healthy", bar(healthy, live));
+        return format!("group {group}  {}  {healthy}/{n_live} healthy", bar(healthy, n_live));
     };
     let whole = |n: i64| usize::try_from(n).unwrap_or(0);
     let (of, done) = (whole(state.desired_total), whole(state.healthy_allocs));
@@ -199,18 +197,22 @@ fn group_line(group: &str, state: Option<&GroupState>, rows: &[&AllocRow]) -> St
     );
     if state.desired_canaries > 0 {
         let promoted = if state.promoted { "promoted" } else { "not promoted" };
-        write!(line, "  {} canaries, {promoted}", state.desired_canaries).ok();
+        let canaries = if state.desired_canaries == 1 { "canary" } else { "canaries" };
+        write!(line, "  {} {canaries}, {promoted}", state.desired_canaries).ok();
     }
     line
 }
 
 fn bar(done: usize, of: usize) -> String {
-    let filled = if of == 0 { 0 } else { (done.min(of) * BAR) / of };
+    let filled = (done.min(of) * BAR).checked_div(of).unwrap_or(0);
     format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled))
 }
 
 /// The rows that matter most: what is bad, what is on its way, what runs, and what is over.
-fn group_rows(mut rows: Vec<&AllocRow>) -> Vec<String> {
+fn group_rows(mut rows: Vec<&AllocRow>, state: Option<&GroupState>) -> Vec<String> {
+    let is_canary = |row: &AllocRow| {
+        state.is_some_and(|state| !state.promoted && state.placed_canaries.iter().any(|name| **name == *row.name))
+    };
     let rank = |row: &AllocRow| match (row.is_bad(), row.is_over(), row.healthy == "true") {
         (true, false, _) => 0,
         (false, false, false) => 1,
@@ -218,13 +220,13 @@ fn group_rows(mut rows: Vec<&AllocRow>) -> Vec<String> {
         (true, true, _) => 3,
         (false, true, _) => 4,
     };
-    rows.sort_by(|a, b| (rank(a), &a.name).cmp(&(rank(b), &b.name)));
+    rows.sort_by(|a, b| (rank(a), !is_canary(a), &a.name).cmp(&(rank(b), !is_canary(b), &b.name)));
     let rest = rows.len().saturating_sub(SHOWN);
     let shown = rows.len() - rest;
     let mut lines: Vec<String> = rows[..shown]
         .iter()
         .enumerate()
-        .map(|(n, row)| format!("{} {}", if n + 1 == rows.len() { "└─" } else { "├─" }, row.line()))
+        .map(|(n, row)| format!("{} {}", if n + 1 == rows.len() { "└─" } else { "├─" }, row.line(is_canary(row))))
         .collect();
     if rest > 0 {
         lines.push(format!("└─ and {rest} more; -o wide lists all"));
@@ -251,7 +253,6 @@ mod tests {
             deployment: "web-3f1c77d0".into(),
             reason: "TaskFailed".into(),
             age: "32s".into(),
-            is_canary: n == 0,
         }
     }
 
@@ -270,7 +271,7 @@ mod tests {
             "spec": { "jobName": "web", "jobUID": "u", "jobVersion": 3 },
             "status": {
                 "phase": "running", "columns": { "healthy": "1", "desired": "3", "promoted": "0/1" },
-                "groups": { "api": { "desiredTotal": 3, "desiredCanaries": 1, "placedAllocs": 2, "healthyAllocs": 1,
+                "groups": { "api": { "desiredTotal": 3, "desiredCanaries": 1, "placedCanaries": ["web-api-0-9d2e41aa"], "placedAllocs": 2, "healthyAllocs": 1,
                     "unhealthyAllocs": 1, "requireProgressBy": "2026-01-01T00:09:12Z" } },
                 "conditions": [{ "type": "Ready", "status": "False", "reason": "AwaitingPromotion", "observedGeneration": 1,
                     "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "1 of 3 allocations are healthy; canaries wait to be promoted" }],
@@ -288,7 +289,7 @@ mod tests {
             djob/web  service  running  version 3  running 3/3  DeploymentRunning
             └─ ddep/web-3f1c77d0  version 3  running  healthy 1/3  promoted 0/1  deadline in 9m12s
                AwaitingPromotion: 1 of 3 allocations are healthy; canaries wait to be promoted
-               └─ group api  ██████░░░░░░░░░░░░░░  1/3 healthy  2 placed  1 unhealthy  1 canaries, not promoted
+               └─ group api  ██████░░░░░░░░░░░░░░  1/3 healthy  2 placed  1 unhealthy  1 canary, not promoted
                   ├─ … web-api-1-9d2e41aa  n-1  pending  no verdict yet  v3  32s
                   ├─ ✓ web-api-0-9d2e41aa  n-1  running  healthy  canary  v3  32s
                   └─ ✗ web-api-2-9d2e41aa  n-1  failed  unhealthy  v3  32s  TaskFailed"]]

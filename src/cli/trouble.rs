@@ -34,7 +34,10 @@ pub(super) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: ku
         404 => anyhow!(
             "cannot {verb} {what}: there is none in namespace {namespace}; `kubectl get {kind} -A` shows all, -n NAMESPACE chooses another namespace"
         ),
-        403 => anyhow!("you may not {verb} {what} in namespace {namespace}: {said}; ask for the role drover-edit"),
+        403 => {
+            let role = if ["read", "list"].contains(&verb) { "drover-view" } else { "drover-edit" };
+            anyhow!("you may not {verb} {what} in namespace {namespace}: {said}; ask for the role {role}")
+        }
         401 => anyhow!("cannot {verb} {what}: the API server does not know you; log in again, or give --kubeconfig"),
         409 => anyhow!(
             "cannot {verb} {what}: somebody else changed it meanwhile; look at it with `kubectl get {what} -n {namespace} -o yaml`, and try again"

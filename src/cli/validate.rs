@@ -28,7 +28,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
         let bytes = read_input(path)?;
         let found = documents::read(&bytes).with_context(|| source.clone())?;
         for document in found.iter().filter(|document| is_of_ours(document)) {
-            let verdict = judge(document).with_context(|| source.clone())?;
+            let verdict = judge(document.value().with_context(|| source.clone())?);
             jobs += 1;
             broken += usize::from(!verdict.violations.is_empty());
             verdict.tell(&source);
@@ -67,8 +67,12 @@ impl Verdict {
     }
 }
 
-fn judge(document: &Document<'_>) -> anyhow::Result<Verdict> {
-    let value = document.value()?;
+/// All that is wrong with a job's manifest.
+pub(super) fn violations(manifest: &Value) -> Vec<Violation> {
+    judge(manifest.clone()).violations
+}
+
+fn judge(value: Value) -> Verdict {
     let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let mut violations = head_violations(&value, &name);
     let mut warnings = Vec::new();
@@ -90,7 +94,7 @@ fn judge(document: &Document<'_>) -> anyhow::Result<Verdict> {
     let is_new = |violation: &Violation| violations.iter().all(|known| known.field != violation.field);
     let of_shape: Vec<Violation> = of_shape.into_iter().filter(is_new).collect();
     violations.extend(of_shape);
-    Ok(Verdict { name: if name.is_empty() { "(no name)".to_owned() } else { name }, violations, warnings })
+    Verdict { name: if name.is_empty() { "(no name)".to_owned() } else { name }, violations, warnings }
 }
 
 /// The job, if need be without the fields that cannot be read, so that the rest of it is judged too.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::allocation::{AllocationStatus, ClientStatus, DesiredStatus};
+use drover_api::allocation::{AllocationStatus, ClientStatus, DesiredStatus, FollowUp};
 use drover_api::client_node::NodePhase;
 use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, finalizer};
+use drover_core::broker::blocked::Freed;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
-use drover_core::model::Health;
+use drover_core::model::{Alloc, Health};
 use serde_json::json;
 
 use crate::controller::apply::key_of;
@@ -39,7 +40,7 @@ impl<S: Store> Term<S> {
                 let job = job_of(&object);
                 self.touch(&job, &object);
                 self.enqueue(&job, EvalTrigger::AllocStop);
-                self.wake_blocked();
+                self.free_node(&NodeName::from(object.spec.node_name.clone()));
                 self.free_job(&job);
             }
         }
@@ -79,14 +80,25 @@ impl<S: Store> Term<S> {
         let has_ended = new.client_status.is_terminal() && !old.client_status.is_terminal();
         if has_ended {
             self.enqueue(job, EvalTrigger::AllocFailure);
-            self.wake_blocked();
+        }
+        let is_over = new.ended_at.is_some() && old.ended_at.is_none();
+        if has_ended || is_over || now.spec.resources != before.spec.resources {
+            self.free_node(&NodeName::from(now.spec.node_name.clone()));
         }
         if old.client_status == ClientStatus::Unknown && new.client_status != ClientStatus::Unknown {
+            if let Some(follow_up) = &before.spec.follow_up {
+                self.call_off(job, follow_up);
+            }
             self.enqueue(job, EvalTrigger::Reconnect);
+            self.welcome(&NodeName::from(now.spec.node_name.clone()));
+        }
+        if new.client_status != old.client_status || new.health != old.health {
+            self.look_at_drains(job);
         }
         let is_deleted = now.metadata.deletion_timestamp.is_some() && before.metadata.deletion_timestamp.is_none();
         if is_deleted || now.spec.desired_transition != before.spec.desired_transition {
-            self.enqueue(job, EvalTrigger::AllocStop);
+            let is_drained = self.drains.contains_key(&NodeName::from(now.spec.node_name.clone()));
+            self.enqueue(job, if is_drained { EvalTrigger::NodeDrain } else { EvalTrigger::AllocStop });
         }
         let is_settled = new.health != old.health || new.client_status != old.client_status;
         if is_settled {
@@ -105,16 +117,27 @@ impl<S: Store> Term<S> {
         if now.spec.desired_status == DesiredStatus::Evict && before.spec.desired_status != DesiredStatus::Evict {
             self.enqueue(job, EvalTrigger::Preemption);
         }
-        if new.ended_at.is_some() && old.ended_at.is_none() {
-            self.wake_blocked();
+    }
+
+    /// Calls a delayed evaluation off, unless another allocation of its job waits for it too.
+    fn call_off(&mut self, job: &JobKey, follow_up: &FollowUp) {
+        let waits =
+            |alloc: &Arc<Alloc>| alloc.client == ClientStatus::Unknown && alloc.follow_up.as_ref() == Some(follow_up);
+        if !self.view.allocs_of_job(job).any(waits) {
+            self.broker.call_off(job, follow_up);
         }
     }
 
-    /// Evaluates every job that waits for room.
-    pub(super) fn wake_blocked(&mut self) {
-        let blocked: Vec<JobKey> =
-            self.known.iter().filter(|(_, known)| known.blocked.is_some()).map(|(job, _)| job.clone()).collect();
-        for job in blocked {
+    /// There is room on a node: the jobs that it may help are evaluated.
+    pub(super) fn free_node(&mut self, node: &NodeName) {
+        let Some(class) = self.view.node_entry(node).map(|entry| entry.class.to_string()) else { return };
+        self.free(Freed::Class(class));
+        self.free(Freed::Node(node.clone()));
+    }
+
+    /// Something became free, or there: the jobs that it may help are evaluated.
+    pub(super) fn free(&mut self, what: Freed) {
+        for job in self.blocked.free(what, self.view_index, self.clock.now()) {
             self.enqueue(&job, EvalTrigger::QueuedAllocs);
         }
     }

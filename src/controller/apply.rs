@@ -10,7 +10,7 @@ use drover_api::allocation::{
 use drover_api::names::{self, Slot};
 use drover_api::{Allocation, Deployment, Job, JobVersion, finalizer, label};
 use drover_core::ids::{AllocKey, JobKey, ObjectKey};
-use drover_core::model::Alloc;
+use drover_core::model::{Alloc, newest_of_slot};
 use drover_core::scheduler::plan::{AttributeUpdate, InPlace, Placement, Plan, Stop, StopReason};
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -324,17 +324,14 @@ impl StopWrite {
 
 /// For each slot, the newest allocation that held it: index, and node for system jobs.
 fn newest_holders(siblings: &[Arc<Alloc>], is_per_node: bool) -> BTreeMap<(String, i64, Option<String>), Arc<Alloc>> {
-    let mut newest: BTreeMap<_, Arc<Alloc>> = BTreeMap::new();
+    let mut slots: BTreeMap<_, Vec<&Arc<Alloc>>> = BTreeMap::new();
     for alloc in siblings {
         // Canaries have slots of their own.
         let canary_of = alloc.canary.then(|| alloc.deployment.as_ref().map(ToString::to_string)).flatten();
         let slot = (alloc.group.clone(), alloc.index, is_per_node.then(|| alloc.node.to_string()).or(canary_of));
-        let entry = newest.entry(slot).or_insert_with(|| Arc::clone(alloc));
-        if (alloc.created_at, &alloc.key) > (entry.created_at, &entry.key) {
-            *entry = Arc::clone(alloc);
-        }
+        slots.entry(slot).or_default().push(alloc);
     }
-    newest
+    slots.into_iter().filter_map(|(slot, held)| Some((slot, Arc::clone(newest_of_slot(&held)?)))).collect()
 }
 
 impl CreateWrite {

@@ -436,10 +436,12 @@ impl<S: Store> Term<S> {
         }
     }
 
-    /// The deployments of a job are looked at again: its evaluation is over.
+    /// The deployments of a job are looked at again: its evaluation is over. One that failed may still have to restore a version.
     pub(super) fn look_at_deployments(&mut self, job: &JobKey) {
-        let active = self.view.deployments_of_job(job).filter(|one| one.phase.is_active());
-        self.dirty_deployments.extend(active.map(|one| one.key.clone()));
+        let known = &self.known_deployments;
+        let unfinished =
+            self.view.deployments_of_job(job).filter(|one| one.phase.is_active() || known.contains_key(&one.key));
+        self.dirty_deployments.extend(unfinished.map(|one| one.key.clone()));
     }
 
     pub(super) fn on_deployment_status(

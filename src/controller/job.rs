@@ -8,6 +8,8 @@ use drover_api::allocation::DesiredStatus;
 use drover_api::condition::ConditionStatus;
 use drover_api::job::{BlockedEvaluation, EvalTrigger, EvaluationStatus, JobConditionType, JobType};
 use drover_api::{Allocation, Job, JobVersion, finalizer};
+use drover_core::broker::blocked::Verdict;
+use drover_core::broker::queue::{GivenBack, Next};
 use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
 use drover_core::job_status::{self, Input, Reverted};
@@ -21,14 +23,13 @@ use tokio::time::Instant;
 
 use crate::controller::allocation::found;
 use crate::controller::apply::{Writes, Written, key_of};
-use crate::controller::broker::Next;
 use crate::controller::cache::Seen;
 use crate::controller::prepare::{self, Prepared};
 use crate::controller::status::{self, Due, Knowledge};
 use crate::controller::term::{Done, RETRY, Term, Wake, there};
 use crate::convert;
 use crate::events::{Happening, Severity};
-use crate::store::{Part, Precondition, Store, StoreError};
+use crate::store::{ErrorClass, Part, Precondition, Store, StoreError};
 
 /// When an evaluation whose plans were all refused is made again (`spec/scheduler.md` 2.5).
 const EXHAUSTED: Duration = Duration::from_mins(1);
@@ -55,6 +56,7 @@ impl<S: Store> Term<S> {
             Seen::Gone(object) => {
                 let key = convert::object_key(&object.metadata);
                 self.view.remove_job(&key);
+                self.blocked.untrack(&key);
                 self.known.remove(&key);
                 self.enqueue(&key, EvalTrigger::JobDeregister);
             }
@@ -218,10 +220,23 @@ impl<S: Store> Term<S> {
             Some(StoreError::NotFound(_)) => {}
             Some(error) => {
                 tracing::warn!(%job, %error, "a job could not be prepared");
-                let pause = if matches!(error, StoreError::Conflict(_)) { RETRY / 10 } else { RETRY };
-                self.wake_in(pause, Wake::Evaluate(job.clone(), trigger));
+                self.make_again(job, trigger, error.class());
             }
         }
+    }
+
+    /// Makes an evaluation again that could not be carried out: soon where the API server could not be reached or another writer
+    /// was first, ever later where it refuses what is written.
+    fn make_again(&mut self, job: &JobKey, trigger: EvalTrigger, class: ErrorClass) {
+        let (pause, trigger) = match class {
+            ErrorClass::Conflict => (RETRY / 10, trigger),
+            ErrorClass::Transient => (RETRY, trigger),
+            ErrorClass::Permanent => match self.broker.give_back(job, &mut self.rng) {
+                GivenBack::Again(pause) => (pause, trigger),
+                GivenBack::Failed(pause) => (pause, EvalTrigger::FailedFollowUp),
+            },
+        };
+        self.wake_in(pause, Wake::Evaluate(job.clone(), trigger));
     }
 
     /// The evaluation of a job is done: another one may follow, and a deleted job may go.
@@ -249,6 +264,7 @@ impl<S: Store> Term<S> {
         for (node, why) in scheduler::apply::admit(&self.view, planned.as_deref(), &mut plan) {
             tracing::warn!(%job, %node, %why, "a node takes nothing of a plan");
         }
+        scheduler::apply::finish_lost(&self.view, job, &mut plan);
         if let Some(reason) = &plan.refused {
             tracing::warn!(%job, reason, "an evaluation was refused");
         }
@@ -322,6 +338,11 @@ impl<S: Store> Term<S> {
         let index = self.view_index;
         let Some(known) = self.known.get_mut(job) else { return };
         known.planned_at = Some(index);
+        if plan.failed.is_empty() {
+            self.blocked.untrack(job);
+        } else if self.blocked.block(job, plan.waits_for.clone(), index) == Verdict::Again {
+            self.broker.enqueue(job, EvalTrigger::QueuedAllocs, evaluation.priority);
+        }
         let waited = known.blocked.as_ref().map(|blocked| EvalId::from(blocked.id.clone()));
         let ended = attempts::end(job_type, evaluation, plan, attempts::Next::Done, waited.as_ref());
         known.queued.clone_from(&plan.queued);
@@ -408,7 +429,7 @@ impl<S: Store> Term<S> {
         }
         let mut missing = written.failed.len();
         let is_refusal = |error: &StoreError| matches!(error, StoreError::Conflict(_));
-        let is_unreachable = written.failed.iter().any(|(_, error)| !is_refusal(error));
+        let fault = written.failed.iter().find(|(_, error)| !is_refusal(error)).map(|(_, error)| error.class());
         for (key, error) in &written.failed {
             tracing::warn!(%job, allocation = %key, %error, "a part of a plan was not written");
             self.unassume(key);
@@ -426,16 +447,19 @@ impl<S: Store> Term<S> {
             (_, 0) => Submitted::Nothing,
             _ => Submitted::Part,
         };
-        self.try_again(job, submitted, is_unreachable);
+        self.try_again(job, submitted, fault);
     }
 
     /// Plans again what could not be written: at once where somebody else wrote in between, but not for ever; after a pause
     /// where the API server could not be reached, which says nothing of the plan.
-    fn try_again(&mut self, job: &JobKey, submitted: Submitted, is_unreachable: bool) {
+    fn try_again(&mut self, job: &JobKey, submitted: Submitted, fault: Option<ErrorClass>) {
         let job_type = self.view.job(job).map_or(JobType::Service, |job| job.definition.job_type());
         let Some(known) = self.known.get_mut(job) else { return };
-        if is_unreachable && submitted != Submitted::Whole {
-            return self.wake_in(RETRY, Wake::Evaluate(job.clone(), EvalTrigger::QueuedAllocs));
+        match fault {
+            Some(class) if submitted != Submitted::Whole => {
+                return self.make_again(job, EvalTrigger::QueuedAllocs, class);
+            }
+            Some(_) | None => self.broker.acknowledge(job),
         }
         match known.attempts.get_or_insert(Attempts::of(job_type)).after(submitted) {
             attempts::Next::Done => known.attempts = None,
@@ -488,9 +512,10 @@ impl<S: Store> Term<S> {
             Due::Now => {
                 known.is_writing = true;
                 known.sent = Some((wanted.clone(), Instant::now()));
-                let (store, key, uid) = (self.store.clone(), key.clone(), object.metadata.uid.clone());
+                let (store, key) = (self.store.clone(), key.clone());
+                let unchanged = Precondition::unchanged(&object.metadata);
                 self.writes.spawn(async move {
-                    let (job, result) = status::write(store, key, uid, wanted).await;
+                    let (job, result) = status::write(store, key, unchanged, wanted).await;
                     Done::JobStatus(job, Box::new(result))
                 });
             }

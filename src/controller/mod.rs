@@ -3,9 +3,9 @@
 
 mod allocation;
 mod apply;
-mod broker;
 mod cache;
 mod deployment;
+mod drain;
 mod job;
 mod leader;
 mod node;

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_api::client_node::{
-    DriverInfo, Eligibility, NodeColumns, NodeConditionType as Type, NodeEvent, NodePhase, NodeReason as Reason,
-    NodeResources,
+    Drain, DrainState, DriverInfo, Eligibility, NodeColumns, NodeConditionType as Type, NodeEvent, NodePhase,
+    NodeReason as Reason, NodeResources,
 };
 use drover_api::condition::{Wanted, merged};
 use drover_api::job::{EvalTrigger, JobType};
 use drover_api::{ClientNode, field_manager};
 use drover_core::ids::{JobKey, NodeName};
-use drover_core::node::heartbeat;
+use drover_core::node::{heartbeat, phase};
+use drover_core::scheduler::feasible;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -39,6 +40,10 @@ pub(super) struct NodeKnowledge {
     events: Vec<NodeEvent>,
     sent: Option<(Value, Instant)>,
     is_writing: bool,
+    /// The drain under way, or the last one.
+    pub(super) drain: Option<DrainState>,
+    /// What the drain under way was asked to do when its deadline was set.
+    pub(super) drain_wish: Option<Drain>,
 }
 
 impl<S: Store> Term<S> {
@@ -51,6 +56,7 @@ impl<S: Store> Term<S> {
                 self.known_nodes.remove(&name);
                 self.ledger.forget(&name);
                 self.heard.remove(&name);
+                self.is_drain_due |= self.drains.remove(&name).is_some();
                 self.evaluate_around(&name);
                 self.settle_node(&name);
                 self.publish_ttl();
@@ -66,6 +72,7 @@ impl<S: Store> Term<S> {
             phase: Some(stored.phase),
             phase_changed_at: stored.phase_changed_at,
             events: stored.events.clone(),
+            drain: stored.drain.clone(),
             ..NodeKnowledge::default()
         });
         if known.phase.is_none() {
@@ -84,8 +91,9 @@ impl<S: Store> Term<S> {
         let before = self.view.node(&name).cloned();
         self.view.put_node(node.clone());
         self.dirty_nodes.insert(name.clone());
-        if self.heard.contains(&name) && stored.phase != NodePhase::Ready && !self.is_marked(&name, NodePhase::Ready) {
-            self.set_phase(&name, NodePhase::Ready, "heartbeats arrive");
+        self.note_drain(&name, object);
+        if stored.phase != NodePhase::Ready {
+            self.welcome(&name);
         }
         let is_other = before.as_deref().is_none_or(|before| !convert::is_same_to_scheduler(before, &node));
         if is_other && (convert::changed_sides(before.as_deref(), &node) || node.is_ready()) {
@@ -102,20 +110,21 @@ impl<S: Store> Term<S> {
         let mut jobs: Vec<JobKey> = self
             .view
             .allocs_on_node(name)
-            .filter(|alloc| !alloc.is_terminal())
+            .filter(|alloc| !alloc.is_client_terminal())
             .map(|alloc| alloc.job.clone())
             .collect();
-        let everywhere = self
-            .view
-            .jobs()
-            .filter(|job| !job.stopped && matches!(job.definition.job_type(), JobType::System | JobType::Sysbatch));
+        let covers = |definition| self.view.node(name).is_none_or(|node| feasible::is_covered(node, definition));
+        let everywhere = self.view.jobs().filter(|job| {
+            let is_per_node = matches!(job.definition.job_type(), JobType::System | JobType::Sysbatch);
+            is_per_node && !job.stopped && covers(&job.definition)
+        });
         jobs.extend(everywhere.map(|job| job.key.clone()));
         jobs.sort();
         jobs.dedup();
         for job in jobs {
             self.enqueue(&job, EvalTrigger::NodeUpdate);
         }
-        self.wake_blocked();
+        self.free_node(name);
     }
 
     pub(super) fn on_lease_change(&mut self, change: Change<Lease>) {
@@ -149,9 +158,21 @@ impl<S: Store> Term<S> {
         }
         self.ledger.beat(node.clone(), elapsed);
         self.heard.insert(node.clone());
-        let is_there = self.known_nodes.contains_key(&node);
-        if is_there && !self.is_marked(&node, NodePhase::Ready) {
-            self.set_phase(&node, NodePhase::Ready, "heartbeats arrive");
+        self.welcome(&node);
+    }
+
+    /// Notes that a node is heard of: it is ready, or it is asked first how its allocations fare.
+    pub(super) fn welcome(&mut self, node: &NodeName) {
+        let Some(phase) = self.known_nodes.get(node).and_then(|known| known.phase) else { return };
+        if !self.heard.contains(node) || phase == NodePhase::Ready {
+            return;
+        }
+        match phase::after_beat(&self.view, node, phase) {
+            next if next == phase => {}
+            NodePhase::Initializing => {
+                self.set_phase(node, NodePhase::Initializing, "it is back and has to report on its allocations");
+            }
+            next => self.set_phase(node, next, "heartbeats arrive"),
         }
     }
 
@@ -163,9 +184,44 @@ impl<S: Store> Term<S> {
                 continue;
             }
             tracing::warn!(%node, "a node has been silent for too long");
-            self.set_phase(&node, NodePhase::Down, "no heartbeat arrived in time");
-            self.watch_absence(&node);
+            self.judge_silent(&node);
         }
+    }
+
+    /// A silent node is cut off while an allocation there may be away, and then down.
+    pub(super) fn judge_silent(&mut self, node: &NodeName) {
+        let Some(phase) = self.known_nodes.get(node).and_then(|known| known.phase) else { return };
+        let now = self.clock.now();
+        if self.heard.contains(node) || phase == NodePhase::Down {
+            return;
+        }
+        let next = phase::after_silence(&self.view, node, phase, now);
+        if next == NodePhase::Down {
+            let why = if phase == NodePhase::Disconnected {
+                "nothing there may be away any longer"
+            } else {
+                "no heartbeat arrived in time"
+            };
+            self.set_phase(node, next, why);
+            return self.watch_absence(node);
+        }
+        if next != phase {
+            self.set_phase(node, next, "no heartbeat arrived in time; allocations there may be away for a while");
+        }
+        if let Some(end) = phase::window_ends_at(&self.view, node, now) {
+            let at = self.instant_of(end);
+            self.wake_at(at, Wake::NodeSilent(node.clone()));
+        }
+    }
+
+    /// Adds an event to a node's status.
+    pub(super) fn note_event(&mut self, name: &NodeName, subsystem: &str, message: String) {
+        let time = self.clock.now();
+        let Some(known) = self.known_nodes.get_mut(name) else { return };
+        known.events.push(NodeEvent { time, subsystem: subsystem.to_owned(), message });
+        let over = known.events.len().saturating_sub(KEPT_EVENTS);
+        known.events.drain(..over);
+        self.dirty_nodes.insert(name.clone());
     }
 
     fn set_phase(&mut self, name: &NodeName, phase: NodePhase, why: &str) {
@@ -173,10 +229,7 @@ impl<S: Store> Term<S> {
         let Some(known) = self.known_nodes.get_mut(name) else { return };
         known.phase = Some(phase);
         known.phase_changed_at = Some(now);
-        known.events.push(NodeEvent { time: now, subsystem: "Cluster".to_owned(), message: format!("{phase}: {why}") });
-        let over = known.events.len().saturating_sub(KEPT_EVENTS);
-        known.events.drain(..over);
-        self.dirty_nodes.insert(name.clone());
+        self.note_event(name, "Cluster", format!("{phase}: {why}"));
         let Some(object) = self.nodes.get(&Key::cluster(name.as_str())).cloned() else { return };
         let (severity, reason) = match phase {
             NodePhase::Ready => (Severity::Normal, "Ready"),
@@ -259,6 +312,7 @@ impl<S: Store> Term<S> {
             "phase": phase,
             "phaseChangedAt": known.and_then(|known| known.phase_changed_at),
             "allocatable": allocatable,
+            "drain": known.and_then(|known| known.drain.clone()),
             "events": known.map(|known| known.events.clone()).unwrap_or_default(),
             "columns": columns,
             "conditions": merged::<Type, Reason>(&stored.conditions, wanted, generation, self.clock.now()),
@@ -346,6 +400,7 @@ fn stored_part(object: &ClientNode) -> Option<Value> {
         "phase": status.phase,
         "phaseChangedAt": status.phase_changed_at,
         "allocatable": status.allocatable,
+        "drain": status.drain,
         "events": status.events,
         "columns": status.columns,
         "conditions": status.conditions,

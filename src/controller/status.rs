@@ -122,14 +122,13 @@ pub(super) fn due(wanted: &Value, last: Option<&Value>, sent_at: Option<Instant>
     if urgent(wanted) != urgent(last) || pause_over <= now { Due::Now } else { Due::At(pause_over) }
 }
 
-/// Sends a status.
+/// Sends a status. The precondition is the object that it was decided from: a leader that is behind must not undo a newer one's.
 pub(super) async fn write<S: Store>(
     store: S,
     key: JobKey,
-    uid: Option<String>,
+    precondition: Precondition,
     status: Value,
 ) -> (JobKey, Result<Job, StoreError>) {
-    let precondition = Precondition { uid, resource_version: None };
     let at = Key::namespaced(&*key.namespace, &*key.name);
     let body = json!({ "status": status });
     let result =

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_core::broker::blocked::{Blocked, Freed};
+use drover_core::broker::queue::Broker;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::DEFAULT_PRIORITY;
+use drover_core::node::drain::Leaving;
 use drover_core::node::heartbeat::Ledger;
 use drover_core::scheduler;
 use drover_core::snapshot::ClusterView;
@@ -24,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::SharedClock;
 use crate::config::controller::ControllerConfig;
 use crate::controller::apply::Written;
-use crate::controller::broker::Broker;
 use crate::controller::cache::{Cache, Seen};
 use crate::controller::deployment::{self, Look};
 use crate::controller::node::NodeKnowledge;
@@ -62,6 +64,8 @@ pub(super) enum Done {
     Settled(AllocKey, Box<Result<Option<Allocation>, StoreError>>),
     JobFreed(JobKey, Box<Result<Option<Job>, StoreError>>),
     Ttl(Box<Result<ConfigMap, StoreError>>),
+    Marked(AllocKey, Box<Result<Allocation, StoreError>>),
+    NodeSpec(NodeName, Box<Result<ClientNode, StoreError>>),
     Other(&'static str, Result<(), StoreError>),
 }
 
@@ -82,12 +86,19 @@ pub(super) struct Term<S> {
     pub(super) volumes: Cache<CSIVolume>,
     pub(super) view: ClusterView,
     pub(super) broker: Broker,
+    pub(super) blocked: Blocked,
     pub(super) known: BTreeMap<JobKey, Knowledge>,
     pub(super) known_nodes: HashMap<NodeName, NodeKnowledge>,
     pub(super) ledger: Ledger,
     /// Nodes that were heard of in this term.
     pub(super) heard: HashSet<NodeName>,
     pub(super) published_ttl: Option<Duration>,
+    /// The drains under way.
+    pub(super) drains: BTreeMap<NodeName, Leaving>,
+    /// Whether what they need is to be looked at now.
+    pub(super) is_drain_due: bool,
+    /// When that is planned for.
+    pub(super) drains_wake: Option<Instant>,
     pub(super) dirty_jobs: BTreeSet<JobKey>,
     pub(super) dirty_nodes: BTreeSet<NodeName>,
     pub(super) dirty_deployments: BTreeSet<ObjectKey>,
@@ -121,6 +132,9 @@ pub(super) enum Wake {
     Settle(AllocKey),
     FreeJob(JobKey),
     NodeGone(NodeName),
+    NodeSilent(NodeName),
+    Drain(NodeName),
+    Drains,
     Ttl,
 }
 
@@ -152,11 +166,15 @@ impl<S: Store> Term<S> {
             volumes: Cache::default(),
             view,
             broker: Broker::default(),
+            blocked: Blocked::default(),
             known: BTreeMap::new(),
             known_nodes: HashMap::new(),
             ledger: Ledger::new(allowed, renew_period * 2),
             heard: HashSet::new(),
             published_ttl: None,
+            drains: BTreeMap::new(),
+            is_drain_due: false,
+            drains_wake: None,
             dirty_jobs: BTreeSet::new(),
             dirty_nodes: BTreeSet::new(),
             dirty_deployments: BTreeSet::new(),
@@ -259,6 +277,8 @@ impl<S: Store> Term<S> {
             Ok(Done::Settled(alloc, result)) => self.on_settled(&alloc, *result),
             Ok(Done::JobFreed(job, result)) => self.on_job_freed(&job, *result),
             Ok(Done::Ttl(result)) => self.on_ttl_published(*result),
+            Ok(Done::Marked(alloc, result)) => self.on_marked(&alloc, *result),
+            Ok(Done::NodeSpec(node, result)) => self.on_node_spec(&node, *result),
             Ok(Done::Other(_, Ok(()) | Err(StoreError::AlreadyExists(_) | StoreError::NotFound(_)))) => {}
             Ok(Done::Other(what, Err(error))) => tracing::warn!(what, %error, "a write did not happen"),
             Err(error) => tracing::error!(%error, "a write ended by a panic"),
@@ -267,11 +287,19 @@ impl<S: Store> Term<S> {
 
     /// A volume that appears, or can be used again, may be what a job waits for.
     fn on_volume(&mut self, seen: Seen<CSIVolume>) {
-        match seen {
-            Seen::Now(object, _) => self.view.put_volume(convert::volume_id(&object), object),
-            Seen::Gone(object) => self.view.remove_volume(&convert::volume_id(&object)),
-        }
-        self.wake_blocked();
+        let id = match seen {
+            Seen::Now(object, _) => {
+                let id = convert::volume_id(&object);
+                self.view.put_volume(id.clone(), object);
+                id
+            }
+            Seen::Gone(object) => {
+                let id = convert::volume_id(&object);
+                self.view.remove_volume(&id);
+                id
+            }
+        };
+        self.free(Freed::Volume(format!("csi-volume:{}:{}", id.namespace, id.name)));
     }
 
     /// Everything that is decided after new facts: the begin of the term, due evaluations, statuses.
@@ -288,6 +316,7 @@ impl<S: Store> Term<S> {
         self.broker.release_due(self.clock.now(), |job| {
             view.job(job).map_or(DEFAULT_PRIORITY, |job| job.definition.spec.priority)
         });
+        self.advance_drains();
         while let Some(next) = self.broker.pop() {
             self.evaluate(&next);
         }
@@ -391,6 +420,9 @@ impl<S: Store> Term<S> {
                 Wake::Settle(alloc) => self.settle(&alloc),
                 Wake::FreeJob(job) => self.free_job(&job),
                 Wake::NodeGone(node) => self.settle_node(&node),
+                Wake::NodeSilent(node) => self.judge_silent(&node),
+                Wake::Drain(node) => self.retry_drain(&node),
+                Wake::Drains => self.is_drain_due = true,
                 Wake::Ttl => self.publish_ttl(),
             }
         }

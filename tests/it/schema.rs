@@ -21,6 +21,9 @@ fn folder() -> PathBuf {
 /// The collection of an object's kind.
 fn collection(object: &Value) -> String {
     let kind = object["kind"].as_str().expect("a kind").to_lowercase();
+    if kind == "clientnode" {
+        return format!("/apis/drover.dev/v1alpha1/{kind}s");
+    }
     format!("/apis/drover.dev/v1alpha1/namespaces/{NS}/{kind}s")
 }
 

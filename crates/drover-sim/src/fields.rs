@@ -217,9 +217,11 @@ impl Fields {
         found
     }
 
-    /// Removes from the object what this set has and no other one keeps.
-    fn remove_from(&self, value: &mut Value, schema: &Schema, kept: &[&Self]) {
-        for (place, lost) in &self.below {
+    /// Removes from the object what this set has and no other one keeps. An item that somebody keeps has its keys, whoever set
+    /// them.
+    fn remove_from(&self, value: &mut Value, schema: &Schema, keys: &[String], kept: &[&Self]) {
+        let is_key = |place: &Place| matches!(place, Place::Field(name) if keys.contains(name));
+        for (place, lost) in self.below.iter().filter(|(place, _)| !is_key(place)) {
             let keepers: Vec<&Self> = kept.iter().filter_map(|kept| kept.child(place)).collect();
             let is_kept = keepers.iter().any(|keeper| !keeper.is_empty());
             if lost.is_owned && !is_kept {
@@ -227,7 +229,11 @@ impl Fields {
                 continue;
             }
             let Some((inner, at)) = place.find_mut(value, schema) else { continue };
-            lost.remove_from(inner, at, &keepers);
+            let keys = match &schema.shape {
+                Shape::Keyed(_, keys) => keys.as_slice(),
+                _ => &[],
+            };
+            lost.remove_from(inner, at, keys, &keepers);
             if !is_kept && matches!(inner, Value::Object(object) if object.is_empty()) {
                 place.remove(value, schema);
             }
@@ -324,31 +330,31 @@ impl Owners {
         schema: &Schema,
         is_forced: bool,
     ) -> Result<(), String> {
-        let own = Fields::of(body, schema);
+        let wanted = Fields::of(body, schema);
         let last = self.0.get(owner).cloned().unwrap_or_default();
         let mut disputes = Vec::new();
         for (other, fields) in self.0.iter().filter(|(other, _)| *other != owner) {
-            let disputed = fields.disputed(&own, live, body, schema);
-            if !disputed.is_empty() {
-                disputes.push((other.clone(), disputed));
+            let contested = fields.disputed(&wanted, live, body, schema);
+            if !contested.is_empty() {
+                disputes.push((other.clone(), contested));
             }
         }
         if !is_forced && !disputes.is_empty() {
             return Err(conflict_text(&disputes));
         }
-        for (other, disputed) in disputes {
+        for (other, contested) in disputes {
             if let Some(fields) = self.0.get_mut(&other) {
-                Arc::make_mut(fields).without(&disputed);
+                Arc::make_mut(fields).without(&contested);
             }
         }
         merge(live, body, schema);
-        if *last != own {
-            let mut lost = (*last).clone();
-            lost.without(&own);
-            let mut kept: Vec<&Fields> = vec![&own];
+        if *last != wanted {
+            let mut given_up = (*last).clone();
+            given_up.without(&wanted);
+            let mut kept: Vec<&Fields> = vec![&wanted];
             kept.extend(self.0.iter().filter(|(other, _)| *other != owner).map(|(_, fields)| &**fields));
-            lost.remove_from(live, schema, &kept);
-            self.0.insert(owner.clone(), Arc::new(own));
+            given_up.remove_from(live, schema, &[], &kept);
+            self.0.insert(owner.clone(), Arc::new(wanted));
         }
         self.0.retain(|_, fields| !fields.is_empty());
         Ok(())
@@ -463,6 +469,19 @@ mod tests {
         assert_eq!(live["status"]["conditions"], json!([{ "type": "T", "reason": "R" }, { "type": "U" }]));
         apply("b", json!({ "phase": "y" }), &mut live);
         assert_eq!(live["status"]["phase"], "y");
+    }
+
+    #[test]
+    fn an_item_that_another_writer_changed_keeps_its_key() {
+        let (schema, mut owners, mut live) = (schema(), Owners::default(), json!({}));
+        let body = |items: Value| json!({ "status": { "conditions": items } });
+        owners.apply(&owner("a"), &mut live, &body(json!([{ "type": "T", "status": "True" }])), &schema, true).unwrap();
+        let before = live.clone();
+        live["status"]["conditions"][0]["status"] = json!("False");
+        let patcher = Owner { is_apply: false, ..owner("b") };
+        owners.note_update(&patcher, &Fields::changed(&before, &live, &schema), &live, &schema);
+        owners.apply(&owner("a"), &mut live, &body(json!([])), &schema, true).unwrap();
+        assert_eq!(live, body(json!([{ "type": "T", "status": "False" }])));
     }
 
     #[test]

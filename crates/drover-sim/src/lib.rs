@@ -3,7 +3,7 @@
 //! Input: objects as JSON and the time of each call. Output: answers and refusals with the API server's reasons, and watches.
 //! resourceVersions come from one counter; updates check preconditions; deletes respect finalizers and owners; status is a part
 //! of its own; server-side apply keeps who owns which field; defaults, bounds and unknown fields are those of the generated
-//! CustomResourceDefinitions.
+//! `CustomResourceDefinitions`.
 //!
 //! CEL rules of the definitions are not run: what they refuse in a Job is refused by `drover-core`'s validation too, and the
 //! integration tests run them in the real API server. Not built either, because nothing of drover uses them: `generateName`,

@@ -1,6 +1,6 @@
 //! What a definition's schema says of values, in a form that is quick to walk: types, bounds, defaults, list keys.
 //!
-//! Input: a structural OpenAPI schema. Output: defaults filled in, unknown fields dropped or named, violations named by field.
+//! Input: a structural `OpenAPI` schema. Output: defaults filled in, unknown fields dropped or named, violations named by field.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ static FREE: Schema = Schema {
 };
 
 impl Schema {
-    /// Reads an OpenAPI schema.
+    /// Reads an `OpenAPI` schema.
     pub(crate) fn read(source: &Value) -> Self {
         let shape = Self::read_shape(source);
         let default = source.get("default").cloned();
@@ -179,9 +179,15 @@ impl Schema {
                     }
                 }
             }
-            (Shape::Map(inner), Value::Object(object)) => object.values_mut().for_each(|value| inner.fill(value)),
+            (Shape::Map(inner), Value::Object(object)) => {
+                for value in object.values_mut() {
+                    inner.fill(value);
+                }
+            }
             (Shape::Atomic(inner) | Shape::Set(inner) | Shape::Keyed(inner, _), Value::Array(items)) => {
-                items.iter_mut().for_each(|value| inner.fill(value));
+                for value in items {
+                    inner.fill(value);
+                }
             }
             _ => {}
         }
@@ -345,7 +351,7 @@ fn text(path: &[Step<'_>]) -> String {
                 }
                 text.push_str(name);
             }
-            Step::Item(n) => text.push_str(&format!("[{n}]")),
+            Step::Item(n) => text.extend(["[", &n.to_string(), "]"]),
         }
     }
     text

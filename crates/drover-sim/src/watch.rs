@@ -146,10 +146,13 @@ impl Watch {
     }
 }
 
+/// A watch: its number, what it sees, and where its events go.
+type Subscriber = (u64, Selection, Weak<Mutex<Queue>>);
+
 /// The watches and the past of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    routes: HashMap<Route, Vec<(u64, Selection, Weak<Mutex<Queue>>)>>,
+    routes: HashMap<Route, Vec<Subscriber>>,
     count: u64,
     past: VecDeque<Change>,
     /// The version of the newest change that is forgotten.
@@ -217,7 +220,9 @@ impl Watches {
         }
         // In the order in which the watches were opened, whatever the routes.
         wakers.sort_by_key(|(number, _)| *number);
-        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+        for (_, waker) in wakers {
+            waker.wake();
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::super::complain;
 use super::super::connect::{ConnectArgs, block_on};
+use super::super::output::{self, Output};
 use super::super::trouble::explain;
 use super::{Jobs, refuse_during_rollout};
 
@@ -16,10 +17,13 @@ pub(in super::super) struct ScaleArgs {
     /// The job.
     name: String,
     /// The group, which may be left out where the job has one, and how many allocations it is to have.
-    #[arg(required = true, num_args = 1..=2, value_names = ["GROUP", "COUNT"])]
+    #[arg(required = true, num_args = 1..=2, value_name = "[GROUP] COUNT")]
     target: Vec<String>,
     #[command(flatten)]
     connect: ConnectArgs,
+    /// How the changed job is printed.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
 }
 
 /// Sets the count of a group; refused while the job is rolled out.
@@ -54,7 +58,8 @@ pub(in super::super) fn scale(args: &ScaleArgs) -> anyhow::Result<u8> {
             );
         }
         refuse_during_rollout(name, &jobs.deployments(&job).await?)?;
-        jobs.change("scale", &job, &json!({ "scale": { "group": group, "count": count } })).await?;
+        let scaled = jobs.change("scale", &job, &json!({ "scale": { "group": group, "count": count } })).await?;
+        output::changed(&scaled, args.output)?;
         complain(&format!(
             "group {group} of djob/{name} is scaled to {count}; watch it with `drover job status {name} -n {} -w`",
             jobs.namespace
@@ -73,6 +78,9 @@ pub(in super::super) struct StopArgs {
     /// Delete the job with its history when its tasks have ended.
     #[arg(long)]
     purge: bool,
+    /// How the stopped job is printed.
+    #[arg(short, long, value_enum, conflicts_with = "purge")]
+    output: Option<Output>,
 }
 
 /// Stops a job; it stays, and `spec.stop: false` starts it again.
@@ -90,10 +98,11 @@ pub(in super::super) fn stop(args: &StopArgs) -> anyhow::Result<u8> {
             return Ok(0);
         }
         if job.spec.stop {
+            output::changed(&job, args.output)?;
             complain(&format!("djob/{name} is stopped already"));
             return Ok(0);
         }
-        jobs.change("stop", &job, &json!({ "stop": true })).await?;
+        output::changed(&jobs.change("stop", &job, &json!({ "stop": true })).await?, args.output)?;
         complain(&format!(
             "djob/{name} is being stopped; start it again with `kubectl patch djob/{name} -n {} --type=merge -p '{{\"spec\":{{\"stop\":false}}}}'`",
             jobs.namespace

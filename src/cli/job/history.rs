@@ -61,12 +61,16 @@ pub(in super::super) struct RevertArgs {
     /// The job.
     name: String,
     /// The version whose spec the job gets again; default the newest stable one before the present one.
-    version: Option<i64>,
+    #[arg(value_name = "VERSION")]
+    to: Option<i64>,
     #[command(flatten)]
     connect: ConnectArgs,
     /// Return when the spec is written.
     #[arg(long)]
     detach: bool,
+    /// How the changed job is printed.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
 }
 
 /// Writes the spec of an older version into the job.
@@ -76,13 +80,14 @@ pub(in super::super) fn revert(args: &RevertArgs) -> anyhow::Result<u8> {
         let jobs = Jobs { client: connection.client, namespace: connection.namespace };
         let (name, job) = (&args.name, jobs.get(&args.name).await?);
         let versions = jobs.versions(&job).await?;
-        let target = choose(name, &versions, args.version)?;
+        let target = choose(name, &versions, args.to)?;
         let number = target.spec.version;
         ensure!(
             !is_same_version(&target.spec.job, &job.spec),
             "djob/{name} has the spec of version {number} already; `drover job history {name}` lists the versions"
         );
         let changed = jobs.change("revert", &job, &difference(&json!(job.spec), &json!(target.spec.job))).await?;
+        output::changed(&changed, args.output)?;
         complain(&format!(
             "djob/{name} has the spec of version {number} again; if Git keeps it, revert it there too, or the next sync undoes this"
         ));

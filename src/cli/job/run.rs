@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use drover_api::{GoDuration, Job, field_manager};
-use drover_core::definition::Definition;
-use drover_core::validate;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::Value;
@@ -15,6 +13,7 @@ use super::super::follow::{Follow, follow};
 use super::super::output::{self, Output};
 use super::super::state::documents;
 use super::super::trouble::{About, explain};
+use super::super::validate::violations;
 use super::super::{complain, read_input};
 
 /// Where a change is only tried.
@@ -57,7 +56,10 @@ pub(in super::super) struct RunArgs {
 pub(in super::super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let manifest = read(args)?;
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    check(&manifest, &name)?;
+    // The same checks as the controller's, before anything is changed.
+    let violations = violations(&manifest);
+    let texts: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
+    ensure!(texts.is_empty(), "djob/{name} is invalid:{}", texts.concat());
     if args.dry_run == Some(DryRun::Client) {
         complain(&format!("djob/{name} is valid; nothing was changed"));
         return Ok(0);
@@ -82,9 +84,7 @@ pub(in super::super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         let about = About { verb: "apply", namespace: &namespace, name: &name };
         let applied = api.patch(&name, &params, &Patch::Apply(&manifest)).await;
         let applied = applied.map_err(|error| explain::<Job>(about, error))?;
-        if let Some(output) = args.output {
-            output::object(&applied, output)?;
-        }
+        output::changed(&applied, args.output)?;
         if args.dry_run.is_some() {
             complain(&format!("djob/{name} is valid; nothing was changed"));
             return Ok(0);
@@ -114,14 +114,4 @@ fn read(args: &RunArgs) -> anyhow::Result<Value> {
         drover_api::API_VERSION
     );
     Ok(value)
-}
-
-/// The same checks as the controller's, before anything is changed.
-fn check(manifest: &Value, name: &str) -> anyhow::Result<()> {
-    // What cannot be read is the API server's to refuse: it knows its schema best.
-    let Ok(job) = serde_json::from_value::<Job>(manifest.clone()) else { return Ok(()) };
-    let violations = validate::violations(&Definition::new(&job.spec, name));
-    let texts: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
-    ensure!(texts.is_empty(), "djob/{name} is invalid:{}", texts.concat());
-    Ok(())
 }

@@ -175,7 +175,6 @@ async fn allocations(jobs: &Jobs, job: &str) -> anyhow::Result<Vec<AllocRow>> {
         deployment: cell(row, "deployment"),
         reason: cell(row, "reason"),
         age: cell(row, "age"),
-        is_canary: false,
     });
     Ok(rows.collect())
 }

@@ -28,17 +28,15 @@ struct Feed<K> {
     watch: Option<Watch>,
     /// The version of the newest event that was delivered; none: a list is needed.
     resume_after: Option<u64>,
-    /// The newest version that this process has seen: no list is older.
-    seen: u64,
     backlog: VecDeque<Change<K>>,
     pause: Duration,
 }
 
 /// Opens a watch for a process.
-pub(super) fn open<K: Object>(seam: Seam, selection: Selection) -> BoxStream<'static, Change<K>> {
+pub(super) fn open<K: Object>(seam: Seam, selection: &Selection) -> BoxStream<'static, Change<K>> {
     let name = K::kind(&());
     let kind = drover_sim::kind(&name).ok_or_else(|| StoreError::NotFound(name.into_owned()));
-    match kind.and_then(|kind| Ok((kind, seam::selection(kind, &selection)?))) {
+    match kind.and_then(|kind| Ok((kind, seam::selection(kind, selection)?))) {
         Ok((kind, selected)) => {
             let feed = Feed {
                 seam,
@@ -46,7 +44,6 @@ pub(super) fn open<K: Object>(seam: Seam, selection: Selection) -> BoxStream<'st
                 selected,
                 watch: None,
                 resume_after: None,
-                seen: 0,
                 backlog: VecDeque::new(),
                 pause: PAUSE.0,
             };
@@ -114,8 +111,9 @@ impl<K: Object> Feed<K> {
         let Ok((objects, watch)) = listed.or_else(|_| store.list_and_watch(self.kind, &self.selected, None)) else {
             return;
         };
-        self.seen = past.unwrap_or_else(|| store.version());
-        self.resume_after = Some(self.seen);
+        let version = past.unwrap_or_else(|| store.version());
+        self.seam.link.note_seen(version);
+        self.resume_after = Some(version);
         self.watch = Some(watch);
         self.backlog.push_back(Change::Restarted);
         for object in objects {
@@ -124,14 +122,15 @@ impl<K: Object> Feed<K> {
         self.backlog.push_back(Change::InSync);
     }
 
-    /// The version of an old list, if this one is to be old.
+    /// The version of an old list, if this one is to be old. Nothing that the process has seen is undone by it, in an earlier life
+    /// neither: an agent's state file remembers.
     fn stale_version(&self, version: u64) -> Option<u64> {
         let share = self.seam.world.faults().stale_reads;
         if share <= 0.0 || self.seam.chance(fastrand::Rng::f64) >= share {
             return None;
         }
         let by = self.seam.chance(|rng| rng.u64(1..=STALE_BY));
-        Some(version.saturating_sub(by).max(self.seen))
+        Some(version.saturating_sub(by).max(self.seam.link.seen()))
     }
 
     /// Waits for the next event, or for the end of the connection.
@@ -201,7 +200,7 @@ impl<K: Object> Feed<K> {
     fn deliver(&mut self, event: &Event) {
         let object = event.object();
         self.resume_after = Some(object.version);
-        self.seen = self.seen.max(object.version);
+        self.seam.link.note_seen(object.version);
         match event {
             Event::Put(object) => self.present(object),
             Event::Gone(object) => match self.seam.read::<K>(object) {

@@ -1,6 +1,7 @@
 //! What lies between a process and the API server, and how it is at the moment.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub(super) struct Link(Arc<Way>);
 struct Way {
     state: Mutex<LinkState>,
     changed: Notify,
+    /// The newest version that the process has seen, over all its lives.
+    seen: AtomicU64,
 }
 
 impl Link {
@@ -73,6 +76,16 @@ impl Link {
     /// Waits until it is another way than now. Who waits longest hears first.
     pub(super) async fn changed(&self) {
         self.0.changed.notified().await;
+    }
+
+    /// The newest version that arrived over it.
+    pub(super) fn seen(&self) -> u64 {
+        self.0.seen.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a version arrived.
+    pub(super) fn note_seen(&self, version: u64) {
+        self.0.seen.fetch_max(version, Ordering::Relaxed);
     }
 
     fn change(&self, change: impl FnOnce(&mut LinkState)) {

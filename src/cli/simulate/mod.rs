@@ -121,7 +121,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
 fn run_one(scenario: &Scenario, file: &str, args: &Args, crash_at: Option<u64>) -> anyhow::Result<bool> {
     let title = Title { scenario: &scenario.name, file, seed: args.seed, crash_at };
     let keeps_timeline = args.output == Output::Json;
-    #[expect(clippy::disallowed_methods, reason = "only this says how long the run took, and only when asked")]
     let began = Instant::now();
     let outcome = run::run(scenario, Settings { seed: args.seed, crash_at, keeps_timeline })?;
     let wall = if args.wall_clock { began.elapsed() } else { Duration::ZERO };
@@ -143,7 +142,7 @@ fn run_one(scenario: &Scenario, file: &str, args: &Args, crash_at: Option<u64>) 
 fn run_seeds(scenario: &Scenario, file: &str, seeds: RangeInclusive<u64>) -> anyhow::Result<bool> {
     let n_seeds = seeds.end() - seeds.start() + 1;
     let runs = seeds.map(|seed| Settings { seed, ..Settings::default() });
-    let failed = run_many(scenario, runs.collect(), |settings, outcome| {
+    let failed = run_many(scenario, &runs.collect::<Vec<_>>(), |settings, outcome| {
         let first = outcome.failures.first()?;
         let title = Title { scenario: &scenario.name, file, seed: settings.seed, crash_at: None };
         Some(format!(
@@ -164,7 +163,7 @@ fn run_crashes(scenario: &Scenario, file: &str, seed: u64) -> anyhow::Result<boo
     ensure!(plain.failures.is_empty(), "{file}: the run without a crash fails already: {}", plain.failures[0].what);
     let n_writes = plain.durable_writes;
     let runs = (1..=n_writes).map(|write| Settings { seed, crash_at: Some(write), keeps_timeline: false });
-    let failed = run_many(scenario, runs.collect(), |settings, outcome| {
+    let failed = run_many(scenario, &runs.collect::<Vec<_>>(), |settings, outcome| {
         let what = match outcome.failures.first() {
             Some(failure) => format!("at {}: {}", log::at_text(failure.at), failure.what),
             None if outcome.end_state != plain.end_state => {
@@ -185,7 +184,7 @@ fn run_crashes(scenario: &Scenario, file: &str, seed: u64) -> anyhow::Result<boo
 /// Makes many runs, on all cores, and prints a line for each that `judge` finds wanting, in the order of the runs.
 fn run_many(
     scenario: &Scenario,
-    runs: Vec<Settings>,
+    runs: &[Settings],
     judge: impl Fn(&Settings, &Outcome) -> Option<String> + Sync,
 ) -> anyhow::Result<u64> {
     let next = AtomicU64::new(0);

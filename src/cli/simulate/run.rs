@@ -184,6 +184,9 @@ impl Run {
                 () = tokio::time::sleep_until(self.world.clock.instant(at)) => {}
             }
             let Some(due) = self.agenda.remove(&(at, number)) else { continue };
+            if due != Due::End {
+                self.world.log().invariants.disturb(at);
+            }
             match due {
                 Due::Step(n) => self.step(scenario, &scenario.steps[n]),
                 Due::StartController => self.controllers.start(),
@@ -204,7 +207,6 @@ impl Run {
     }
 
     fn step(&mut self, scenario: &Scenario, step: &Step) {
-        self.world.log().invariants.disturb(step.at);
         let result = self.act(scenario, step);
         let failure = match (&step.refused, result) {
             (None, Ok(())) => return,

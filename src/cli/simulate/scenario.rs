@@ -781,13 +781,14 @@ impl Assertion {
 
 /// An error of the parser, with the closest valid key where one is unknown.
 fn advise(error: &str) -> String {
-    let quoted = |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
     for start in ["unknown field `", "unknown variant `"] {
         let Some(at) = error.find(start) else { continue };
-        let mut words = quoted(&error[at..]).into_iter();
-        let Some(name) = words.next() else { continue };
-        let known: Vec<String> = words.collect();
-        if let Some(near) = drover_sim::closest(&name, known.iter().map(String::as_str)) {
+        // The message is one line; what follows shows the place.
+        let message = error[at + start.len()..].lines().next().unwrap_or_default();
+        let Some((name, rest)) = message.split_once('`') else { continue };
+        let Some((_, known)) = rest.split_once("expected ") else { continue };
+        let known = known.trim_start_matches("one of ").split(", ").flat_map(|part| part.split(" or "));
+        if let Some(near) = drover_sim::closest(name, known.map(|word| word.trim_matches('`'))) {
             return format!("{error}\ndid you mean `{near}` instead of `{name}`?");
         }
     }

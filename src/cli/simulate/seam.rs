@@ -132,6 +132,8 @@ impl Seam {
         is_conditional: bool,
         work: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        // A process that stands still begins nothing.
+        self.thaw().await;
         let fate = self.draw(kind, verb, is_conditional);
         let latency = self.link.state().latency;
         let sent = tokio::time::Instant::now();
@@ -163,12 +165,16 @@ impl Seam {
             Reach::Refused => Err(StoreError::Unavailable("connection refused".to_owned())),
             Reach::Cut => Err(no_answer(sent).await),
             Reach::Frozen => {
-                // A process that stands still notices only afterwards that its time is over.
-                while self.link.state().reach() == Reach::Frozen {
-                    self.link.changed().await;
-                }
-                Err(StoreError::Timeout(TIMEOUT))
+                self.thaw().await;
+                // It notices only now that its time is over.
+                if sent.elapsed() >= TIMEOUT { Err(StoreError::Timeout(TIMEOUT)) } else { Ok(()) }
             }
+        }
+    }
+
+    async fn thaw(&self) {
+        while self.link.state().reach() == Reach::Frozen {
+            self.link.changed().await;
         }
     }
 
@@ -280,7 +286,7 @@ impl Store for Seam {
     }
 
     fn watch<K: Object>(&self, selection: Selection) -> BoxStream<'static, Change<K>> {
-        feed::open(self.clone(), selection)
+        feed::open(self.clone(), &selection)
     }
 
     async fn create<K: Object>(&self, object: &K) -> Result<K, StoreError> {

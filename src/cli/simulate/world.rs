@@ -39,7 +39,7 @@ pub(super) struct World {
 impl World {
     /// An empty world. Must be made within the runtime. The receiver hears which processes crash.
     pub(super) fn new(scenario: &Scenario, crash_at: Option<u64>, log: Log) -> (Self, mpsc::UnboundedReceiver<Client>) {
-        let (crashes, crashed) = mpsc::unbounded_channel();
+        let (crashes, reports) = mpsc::unbounded_channel();
         let world = Self {
             store: drover_sim::Store::default(),
             clock: VirtualClock::new(scenario.start_time),
@@ -52,7 +52,7 @@ impl World {
             garbage: Notify::new(),
             log: Mutex::new(log),
         };
-        (world, crashed)
+        (world, reports)
     }
 
     /// The true time.

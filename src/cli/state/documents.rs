@@ -255,12 +255,12 @@ fn yaml(bytes: &[u8]) -> anyhow::Result<Vec<Document<'_>>> {
             bail!("document {}: must be an object with apiVersion and kind", n + 1);
         }
         let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
-        match value["items"].take() {
-            Value::Array(items) if is_list => {
+        match value.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) if is_list => {
                 documents.extend(items.into_iter().map(|item| Document { body: Body::Value(item), place }));
             }
             items => {
-                if !items.is_null() {
+                if let Some(items) = items {
                     value["items"] = items;
                 }
                 documents.push(Document { body: Body::Value(value), place });

@@ -778,6 +778,15 @@ pub const RULES: &[Rule] = &[
         "self.nodeName == oldSelf.nodeName",
         "nodeName cannot be changed; delete the allocation, and drover places another one",
     ),
+    // ClientNode
+    rule(
+        "node-eligible-while-draining",
+        "ClientNode",
+        "spec",
+        "eligibility",
+        "!has(self.drain) || !has(oldSelf.drain) || self.eligibility == 'ineligible' || oldSelf.eligibility == 'eligible'",
+        "a node that is being drained cannot be made eligible; cancel the drain first: remove spec.drain",
+    ),
     // CSIVolume
     rule(
         "volume-plugin-immutable",

@@ -190,12 +190,12 @@ const BY_USER: (Phase, Why) = (Phase::Failed, Why::FailedByUser);
 const RUNNING: (Phase, Why) = (Phase::Running, Why::Running);
 const CANARYING: (Phase, Why) = (Phase::Running, Why::NeedsPromotion);
 
-fn all() -> Option<Promote> {
-    Some(Promote { all: true, groups: Vec::new() })
+fn all() -> Promote {
+    Promote { all: true, groups: Vec::new() }
 }
 
-fn only(groups: &[&str]) -> Option<Promote> {
-    Some(Promote { all: false, groups: groups.iter().map(|&group| group.to_owned()).collect() })
+fn only(groups: &[&str]) -> Promote {
+    Promote { all: false, groups: groups.iter().map(|&group| group.to_owned()).collect() }
 }
 
 fn replaced(step: &Step) -> usize {
@@ -311,6 +311,7 @@ fn d_081_without_a_policy_as_in_system_jobs_an_unhealthy_one_fails_it() {
     assert_eq!(outcome(&world.step_at(1.0)), FAILED);
 }
 
+// D-019, D-020, D-021.
 #[test]
 fn d_019_d_020_d_021_the_first_deadline_of_unfinished_groups_counts() {
     let mut world = World::new(&[("A", 1, 0, "500ms"), ("B", 1, 0, "1s")]);
@@ -348,7 +349,7 @@ fn d_023_promotion_gives_every_group_its_whole_deadline() {
     world.canary("B", Some((true, 1.0)));
     world.advance(5.0);
     assert_eq!(outcome(&world.advance(60.0)), CANARYING);
-    world.spec.promote = all();
+    world.spec.promote = Some(all());
     let step = world.advance(61.0);
     assert_eq!((outcome(&step), world.deadline("A"), world.deadline("B")), (RUNNING, Some(71.0), Some(71.0)));
     world.alloc("A", Some((true, 65.0)));
@@ -374,13 +375,14 @@ fn d_026_one_group_is_promoted_and_the_other_is_untouched() {
     world.canary("A", Some((true, 1.0)));
     world.canary("B", Some((true, 1.0)));
     world.advance(1.0);
-    world.spec.promote = only(&["A"]);
+    world.spec.promote = Some(only(&["A"]));
     let step = world.advance(4.0);
     assert_eq!((outcome(&step), step.evaluate), (CANARYING, true));
     assert_eq!((world.status.groups["A"].promoted, world.status.groups["B"].promoted), (true, false));
     assert_eq!((world.deadline("A"), world.deadline("B")), (Some(14.0), Some(11.0)));
 }
 
+// D-027, D-028.
 #[test]
 fn d_027_d_028_all_groups_that_are_short_are_named_and_none_is_promoted() {
     for (a, b, text) in [
@@ -391,7 +393,7 @@ fn d_027_d_028_all_groups_that_are_short_are_named_and_none_is_promoted() {
         world.canary("A", Some((a, 1.0)));
         world.canary("B", Some((b, 1.0)));
         world.advance(1.0);
-        world.spec.promote = all();
+        world.spec.promote = Some(all());
         let step = world.advance(2.0);
         assert!(refusals(&step)[0].starts_with(text), "{:?}", step.news);
         assert!(!step.evaluate && world.status.groups.values().all(|state| !state.promoted));
@@ -407,7 +409,7 @@ fn d_029_a_canary_that_has_ended_does_not_count() {
         alloc.client = ClientStatus::Complete;
     });
     world.group("A").placed_canaries = vec!["A-0".to_owned()];
-    world.spec.promote = all();
+    world.spec.promote = Some(all());
     let step = world.step_at(2.0);
     assert_eq!(
         step.news,
@@ -415,13 +417,14 @@ fn d_029_a_canary_that_has_ended_does_not_count() {
     );
 }
 
+// D-030, D-083.
 #[test]
 fn d_030_d_083_groups_without_canaries_are_promoted_too() {
     let mut world = World::new(&[("A", 3, 0, "10s"), ("B", 1, 0, "10s")]);
     world.alloc("A", None);
     world.alloc("B", None);
     world.advance(0.0);
-    world.spec.promote = all();
+    world.spec.promote = Some(all());
     let step = world.advance(7.0);
     assert!(step.status.groups.values().all(|state| state.promoted) && step.evaluate);
     assert_eq!((refusals(&step).len(), world.deadline("A"), world.deadline("B")), (0, Some(17.0), Some(17.0)));
@@ -431,7 +434,7 @@ fn d_030_d_083_groups_without_canaries_are_promoted_too() {
 #[test]
 fn promoting_an_unknown_group_is_refused_by_name() {
     let mut world = World::new(&[("A", 3, 0, "10s")]);
-    world.spec.promote = only(&["A", "Z"]);
+    world.spec.promote = Some(only(&["A", "Z"]));
     assert_eq!(refusals(&world.step_at(1.0)), ["no such group in this deployment: Z; it has A"]);
 }
 
@@ -439,7 +442,7 @@ fn promoting_an_unknown_group_is_refused_by_name() {
 fn d_031_promoted_canaries_become_ordinary() {
     let mut world = World::new(&[("A", 3, 1, "10m")]);
     world.canary("A", Some((true, 1.0)));
-    world.spec.promote = all();
+    world.spec.promote = Some(all());
     let step = world.advance(2.0);
     let key = world.allocs[0].key.clone();
     assert!(step.effects.contains(&Effect::EndCanary(key, Uid::from("uid-0"))));
@@ -520,8 +523,8 @@ fn rolled_back(versions: &[(i64, bool, &str)], reverts: bool) -> (Option<Rollbac
     (step.status.rollback, restored)
 }
 
-fn rollback(result: RollbackResult, version: Option<i64>) -> Option<Rollback> {
-    Some(Rollback { result, version })
+fn rollback(result: RollbackResult, version: Option<i64>) -> Rollback {
+    Rollback { result, version }
 }
 
 #[test]
@@ -530,28 +533,28 @@ fn d_043_d_044_d_045_d_046_d_048_where_a_failed_deployment_goes_back_to() {
     assert_eq!(rolled_back(&[(0, true, "0"), (1, false, "1")], false), (None, None), "D-043");
     assert_eq!(
         rolled_back(&[(0, true, "0"), (1, false, "1")], true),
-        (rollback(RolledBack, Some(0)), Some(0)),
+        (Some(rollback(RolledBack, Some(0))), Some(0)),
         "D-044"
     );
     assert_eq!(
         rolled_back(&[(0, false, "0"), (1, false, "1")], true),
-        (rollback(NoStableVersion, None), None),
+        (Some(rollback(NoStableVersion, None)), None),
         "D-045"
     );
     assert_eq!(
         rolled_back(&[(0, true, "1"), (1, false, "1")], true),
-        (rollback(RollbackSameSpec, Some(0)), None),
+        (Some(rollback(RollbackSameSpec, Some(0))), None),
         "D-046"
     );
     let many = [(0, true, "0"), (3, true, "3"), (4, false, "4"), (5, false, "5")];
-    assert_eq!(rolled_back(&many, true), (rollback(RolledBack, Some(3)), Some(3)), "D-048");
+    assert_eq!(rolled_back(&many, true), (Some(rollback(RolledBack, Some(3))), Some(3)), "D-048");
 }
 
 #[test]
 fn d_047_a_rollback_that_fails_itself_goes_nowhere() {
     // Version 2 restored version 0, is stable by that, and fails.
     let restored = [(0, true, "0"), (1, false, "1"), (2, true, "0")];
-    assert_eq!(rolled_back(&restored, true), (rollback(RollbackResult::RollbackSameSpec, Some(2)), None));
+    assert_eq!(rolled_back(&restored, true), (Some(rollback(RollbackResult::RollbackSameSpec, Some(2))), None));
 }
 
 #[test]
@@ -582,9 +585,9 @@ fn d_077_a_rollback_is_finished_by_whoever_finds_it_and_once() {
     assert_eq!((rest.status == world.status, rest.evaluate, rest.news.len()), (true, false, 0));
 }
 
-fn declare(healthy: &[&str], unhealthy: &[&str]) -> Option<AllocationHealth> {
+fn declare(healthy: &[&str], unhealthy: &[&str]) -> AllocationHealth {
     let owned = |uids: &[&str]| uids.iter().map(|&uid| uid.to_owned()).collect();
-    Some(AllocationHealth { healthy: owned(healthy), unhealthy: owned(unhealthy) })
+    AllocationHealth { healthy: owned(healthy), unhealthy: owned(unhealthy) }
 }
 
 #[test]
@@ -592,7 +595,7 @@ fn d_049_a_person_declares_an_allocation_healthy() {
     let mut world = World::new(&[("A", 2, 0, "10m")]);
     let uid = world.alloc("A", None);
     world.advance(1.0);
-    world.spec.allocation_health = declare(&[&uid], &[]);
+    world.spec.allocation_health = Some(declare(&[&uid], &[]));
     let step = world.advance(30.0);
     assert_eq!((outcome(&step), step.evaluate, world.status.groups["A"].healthy_allocs), (RUNNING, true, 1));
     assert_eq!(world.deadline("A"), Some(630.0));
@@ -608,7 +611,7 @@ fn d_050_d_051_d_052_a_person_declares_an_allocation_unhealthy() {
         history(&mut world, &[(0, true, "0"), (1, false, "1")]);
         (world.group("A").auto_revert, world.group("B").auto_revert) = (a, b);
         let uid = world.alloc("A", None);
-        world.spec.allocation_health = declare(&[], &[&uid]);
+        world.spec.allocation_health = Some(declare(&[], &[&uid]));
         let step = world.step_at(1.0);
         assert_eq!((outcome(&step), step.evaluate), (FAILED, true), "D-050");
         assert_eq!(step.status.rollback.map(|rollback| rollback.result), wanted, "D-052");
@@ -616,7 +619,7 @@ fn d_050_d_051_d_052_a_person_declares_an_allocation_unhealthy() {
     let mut world = World::new(&[("A", 2, 0, "10m")]);
     world.group("A").auto_revert = true;
     let uid = world.alloc("A", None);
-    world.spec.allocation_health = declare(&[], &[&uid]);
+    world.spec.allocation_health = Some(declare(&[], &[&uid]));
     assert_eq!(world.step_at(1.0).status.rollback, None, "D-051");
 }
 
@@ -625,8 +628,8 @@ fn d_053_a_declaration_counts_whole_or_not_at_all() {
     let mut world = World::new(&[("A", 2, 0, "10m")]);
     let uid = world.alloc("A", None);
     for (wish, text) in [
-        (declare(&[], &[]), "no allocation is named"),
-        (declare(&[&uid, "x"], &[]), "not allocations of this deployment: x"),
+        (Some(declare(&[], &[])), "no allocation is named"),
+        (Some(declare(&[&uid, "x"], &[])), "not allocations of this deployment: x"),
     ] {
         world.spec.allocation_health = wish;
         let step = world.step_at(1.0);
@@ -642,7 +645,7 @@ fn d_054_nothing_can_be_asked_of_what_is_over() {
         (Call::SetHealth, "set the health of allocations of"),
         (Call::Pause, "pause"),
         (Call::Resume, "resume"),
-        (Call::Promote(all().expect("a wish")), "promote"),
+        (Call::Promote(all()), "promote"),
         (Call::Fail, "fail"),
         (Call::Run, "run"),
         (Call::Unblock, "unblock"),
@@ -660,7 +663,7 @@ fn d_054_nothing_can_be_asked_of_what_is_over() {
         let mut world = World::new(&[("A", 1, 1, "10s")]);
         world.status.phase = phase;
         world.alloc("A", Some((false, 1.0)));
-        (world.spec.fail, world.spec.paused, world.spec.promote) = (true, true, all());
+        (world.spec.fail, world.spec.paused, world.spec.promote) = (true, true, Some(all()));
         let step = world.step_at(500.0);
         assert_eq!((step.status == world.status, step.effects.len(), step.evaluate), (true, 0, false));
     }
@@ -720,7 +723,7 @@ fn d_082_a_group_that_is_done_has_no_say_in_the_cutoff() {
     world.canary("A", Some((true, 0.0)));
     world.canary("B", Some((true, 1.5)));
     world.advance(1.5);
-    world.spec.promote = all();
+    world.spec.promote = Some(all());
     let step = world.advance(3.0);
     assert!(is_done(&step.status.groups["A"], Some(1)));
     assert_eq!(seconds(step.wake_at), Some(5.0));
@@ -746,7 +749,7 @@ fn after_the_deadline_every_failure_is_one_of_the_deadline() {
     world.advance(1.0);
     assert_eq!(outcome(&world.advance(20.0)), CANARYING);
     let uid = world.alloc("A", None);
-    world.spec.allocation_health = declare(&[], &[&uid]);
+    world.spec.allocation_health = Some(declare(&[], &[&uid]));
     assert_eq!(outcome(&world.step_at(21.0)), LATE);
 }
 

@@ -141,6 +141,20 @@ mod tests {
     }
 
     #[test]
+    fn s_171_the_ttl_follows_the_number_of_nodes_and_a_node_expires_10_s_after_it() {
+        // Where the reference adds a random part to each answer, here every agent spreads its own renewals.
+        assert_eq!((ttl(s(10), 100, 50), ttl(s(10), 1000, 50)), (s(10), s(20)));
+        let mut ledger = Ledger::new(ttl(s(10), 1000, 50) + s(10), s(4));
+        ledger.beat("a".into(), s(0));
+        for second in (0..=30).step_by(2) {
+            ledger.prove_live(s(second));
+            assert_eq!(names(&ledger), Vec::<String>::new(), "after {second} s");
+        }
+        ledger.prove_live(s(32));
+        assert_eq!(names(&ledger), ["a"]);
+    }
+
+    #[test]
     fn the_ttl_grows_in_powers_of_two() {
         for (nodes, wanted) in [(1, 10), (2500, 10), (2501, 20), (5000, 20), (10_000, 40)] {
             assert_eq!(ttl(s(10), nodes, 250), s(wanted), "{nodes}");

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use drover_api::allocation::ClientStatus;
+use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::client_node::NodePhase;
 
-use crate::ids::{AllocKey, NodeName};
+use crate::ids::{AllocKey, JobKey, NodeName};
 use crate::model::{Alloc, Job};
 use crate::scheduler::place::fit;
-use crate::scheduler::plan::{Placement, Plan};
+use crate::scheduler::plan::{Placement, Plan, Stop, StopReason};
 use crate::scheduler::reconcile::is_replaced_while_away;
 use crate::snapshot::ClusterView;
 use crate::usage::Usage;
@@ -51,6 +51,19 @@ pub fn by_node(plan: &Plan) -> BTreeMap<&NodeName, OnNode<'_>> {
         nodes.entry(&update.alloc.node).or_default().updates.push((&update.alloc, &update.resources));
     }
     nodes
+}
+
+/// Adds the stops that an earlier plan began and nobody finished: an allocation that is marked lost ends for good, or its node
+/// would go on with it when it comes back. The mark and the stop are two writes.
+pub fn finish_lost(view: &ClusterView, job: &JobKey, plan: &mut Plan) {
+    let half: Vec<Stop> = {
+        let known: BTreeSet<&AllocKey> = plan.stops.iter().chain(plan.replaced()).map(|stop| &stop.alloc.key).collect();
+        let is_half = |alloc: &&Arc<Alloc>| {
+            alloc.client == ClientStatus::Lost && alloc.desired == DesiredStatus::Run && !known.contains(&alloc.key)
+        };
+        view.allocs_of_job(job).filter(is_half).map(|alloc| Stop::new(alloc, StopReason::Lost)).collect()
+    };
+    plan.stops.extend(half);
 }
 
 /// Takes out of a plan what its nodes refuse, and says what that is. With `allAtOnce` one refusal leaves nothing, the deployment

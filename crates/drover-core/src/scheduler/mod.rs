@@ -101,4 +101,4 @@ pub(crate) fn ratio(part: i64, whole: i64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,7 +12,7 @@ use drover_api::job::JobType;
 use drover_api::metric::AllocMetric;
 
 use crate::ids::{AllocKey, NodeName};
-use crate::model::{Alloc, Job};
+use crate::model::{Alloc, Job, newest_of_slot};
 use crate::scheduler::feasible::{self, Checks, Wanted};
 use crate::scheduler::place::fit::Need;
 use crate::scheduler::place::{Planner, fullness};
@@ -262,7 +262,8 @@ impl<'a> Pass<'_, 'a> {
         if slot().any(|alloc| is_held(&alloc)) {
             return;
         }
-        let newest = slot().max_by_key(|alloc| (alloc.created_at, &alloc.key)).map(|alloc| Arc::clone(alloc));
+        let held: Vec<&Arc<Alloc>> = slot().copied().collect();
+        let newest = newest_of_slot(&held).map(Arc::clone);
         let finished = newest.as_ref().filter(|alloc| {
             self.job().definition.job_type() == JobType::Sysbatch
                 && alloc.is_client_terminal()

@@ -22,6 +22,7 @@ use jiff::Timestamp;
 
 use super::link::Client;
 use crate::agent::simulated::{TaskChange, TaskRun};
+use crate::convert;
 
 /// The newest definition of each job, by its uid.
 pub(super) type Definitions = HashMap<String, Arc<Definition>>;
@@ -50,7 +51,6 @@ impl Invariants {
     pub(super) fn observe(&mut self, at: Duration, by: Option<Client>, change: &Change) -> Vec<String> {
         let mut found = Vec::new();
         order::check(by, change, &mut found);
-        self.rest.observe(at, by, change, &mut found);
         match change.object().kind.name.as_str() {
             "Job" => self.note_job(change),
             "Allocation" => {
@@ -63,6 +63,7 @@ impl Invariants {
             "Deployment" => self.rollout.observe_deployment(at, change, &mut found),
             _ => {}
         }
+        self.rest.observe(at, by, change, &self.definitions, &mut found);
         found
     }
 
@@ -72,7 +73,13 @@ impl Invariants {
         let uid = job.metadata.uid.clone().unwrap_or_default();
         let is_news = change.before.as_ref().is_none_or(|before| before.value["spec"] != change.object().value["spec"]);
         if is_news {
-            self.definitions.insert(uid, Definition::new(&job.spec, name));
+            let definition = Definition::new(&job.spec, name);
+            let counts = convert::job(job, 0, Arc::clone(&definition), false).0.counts;
+            self.definitions.insert(uid.clone(), definition);
+            // A job with one allocation per node has as many as there are nodes.
+            if !is_per_node(&self.definitions, &uid) {
+                self.rollout.note_counts(uid, counts);
+            }
         }
     }
 

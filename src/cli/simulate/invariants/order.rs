@@ -44,8 +44,7 @@ pub(super) fn check(by: Option<Client>, change: &Change, found: &mut Vec<String>
     match by {
         Some(Client::Controller(_)) => {
             let fields: &[&str] = match kind {
-                "Job" => &["/spec"],
-                "JobVersion" => &["/spec"],
+                "Job" | "JobVersion" => &["/spec"],
                 "Allocation" => &["/status/taskStates", "/status/endedAt", "/status/health"],
                 "ClientNode" => &["/spec/meta", "/spec/nodePool", "/spec/datacenter", "/status/fingerprint"],
                 _ => &[],

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drover_api::{Allocation, Deployment};
+use drover_core::definition::Definition;
 use drover_sim::{Change, Selection, Store, Stored};
 use jiff::Timestamp;
 
+use super::Definitions;
 use crate::cli::simulate::link::Client;
 use crate::cli::simulate::log::at_text;
 
@@ -14,8 +16,13 @@ use crate::cli::simulate::log::at_text;
 const QUIET: Duration = Duration::from_mins(1);
 /// How long after a timer its writes may come.
 const AFTER_TIMER: Duration = Duration::from_secs(30);
+/// How much earlier than a timer in an object says its reason may be seen.
+const BEFORE_TIMER: Duration = Duration::from_secs(1);
 /// How long all may take to come to rest.
 const SETTLE: Duration = Duration::from_mins(10);
+
+/// How long an allocation may take to become healthy where nobody says.
+const HEALTHY_DEADLINE: Duration = Duration::from_mins(5);
 
 /// When something last happened.
 #[derive(Debug, Default)]
@@ -38,7 +45,14 @@ impl Rest {
         self.start = Some(start);
     }
 
-    pub(super) fn observe(&mut self, at: Duration, by: Option<Client>, change: &Change, found: &mut Vec<String>) {
+    pub(super) fn observe(
+        &mut self,
+        at: Duration,
+        by: Option<Client>,
+        change: &Change,
+        definitions: &Definitions,
+        found: &mut Vec<String>,
+    ) {
         let object = change.object();
         if matches!(object.kind.name.as_str(), "Lease" | "Event") {
             return;
@@ -48,7 +62,7 @@ impl Rest {
         }
         let last = self.disturbed.max(self.last_write);
         let since = at.saturating_sub(AFTER_TIMER);
-        let is_timed = self.timers.range(since..=at).next().is_some();
+        let is_timed = self.timers.range(since..=at + BEFORE_TIMER).next().is_some();
         if at > last + QUIET && !is_timed {
             found.push(format!(
                 "I9: {} {} is written although nothing has happened since {}",
@@ -58,18 +72,19 @@ impl Rest {
             ));
         }
         self.last_write = self.last_write.max(at);
-        self.note_timers(at, object);
+        self.note_timers(at, object, definitions);
     }
 
-    fn note_timers(&mut self, at: Duration, object: &Stored) {
+    fn note_timers(&mut self, at: Duration, object: &Stored, definitions: &Definitions) {
         let mut due = Vec::new();
         match object.kind.name.as_str() {
             "Allocation" => {
                 if let Ok(alloc) = object.typed::<Allocation>() {
                     due.extend(alloc.spec.follow_up.as_ref().map(|follow_up| follow_up.at));
+                    let definition = definitions.get(&alloc.spec.job_uid).map(|definition| &**definition);
+                    // Verdicts on health fall at the latest then.
+                    self.timers.insert(at + healthy_deadline(definition, alloc));
                 }
-                // Verdicts on health fall at the latest then.
-                self.timers.insert(at + Duration::from_mins(5));
             }
             "Deployment" => {
                 if let Ok(deployment) = object.typed::<Deployment>() {
@@ -111,4 +126,11 @@ impl Rest {
             }
         }
     }
+}
+
+/// How long an allocation may take to become healthy.
+fn healthy_deadline(definition: Option<&Definition>, alloc: &Allocation) -> Duration {
+    let group = definition.and_then(|definition| definition.group(&alloc.spec.group));
+    let update = group.and_then(|group| group.update.as_ref()).and_then(|update| update.healthy_deadline);
+    update.map_or(HEALTHY_DEADLINE, drover_api::GoDuration::to_std)
 }

@@ -30,9 +30,16 @@ pub(super) struct Rollouts {
     away: HashMap<(String, String), BTreeSet<i64>>,
     /// The allocations of each deployment.
     members: HashMap<Key, BTreeMap<Key, Member>>,
+    /// How many allocations of each group each job (by uid) wants now.
+    counts: HashMap<String, BTreeMap<String, i64>>,
 }
 
 impl Rollouts {
+    /// What a job's groups are to count now, scale included.
+    pub(super) fn note_counts(&mut self, job_uid: String, counts: BTreeMap<String, i64>) {
+        self.counts.insert(job_uid, counts);
+    }
+
     pub(super) fn observe_alloc(
         &mut self,
         at: Duration,
@@ -119,7 +126,13 @@ impl Rollouts {
                     member.is_healthy || member.until.is_some_and(|until| at.saturating_sub(until) < LAG)
                 };
                 let healthy = members.map_or(0, |members| members.values().filter(recently).count());
-                let wanted: i64 = status.groups.values().map(|group| group.desired_total).sum();
+                let counts = self.counts.get(&deployment.spec.job_uid);
+                let wanted = status.groups.iter().map(|(name, group)| {
+                    // A job that was scaled down meanwhile wants fewer.
+                    let count = counts.and_then(|counts| counts.get(name)).copied();
+                    count.map_or(group.desired_total, |count| count.min(group.desired_total))
+                });
+                let wanted: i64 = wanted.sum();
                 if i64::try_from(healthy).is_ok_and(|healthy| healthy < wanted) {
                     found.push(format!(
                         "I5: deployment {key} is successful with {healthy} healthy allocations, it wants {wanted}"
@@ -128,7 +141,8 @@ impl Rollouts {
             }
             DeploymentPhase::Failed if status.description == DeploymentDescription::FailedAllocations => {
                 let has_cause = members.is_some_and(|members| members.values().any(|member| member.is_unhealthy));
-                if !has_cause {
+                let by_hand = deployment.spec.allocation_health.as_ref();
+                if !has_cause && by_hand.is_none_or(|declared| declared.unhealthy.is_empty()) {
                     found.push(format!("I5: deployment {key} has failed and no allocation of it is unhealthy"));
                 }
             }

@@ -75,8 +75,8 @@ impl Room {
             self.wanted.remove(change.object().uid());
             return;
         };
-        let takes = Use::of(&alloc.spec.resources);
-        self.wanted.insert(change.object().uid().to_owned(), takes.clone());
+        let needs = Use::of(&alloc.spec.resources);
+        self.wanted.insert(change.object().uid().to_owned(), needs.clone());
         let client = alloc.status.as_ref().map(|status| status.client_status).unwrap_or_default();
         if alloc.spec.desired_status != DesiredStatus::Run || client.is_terminal() {
             return;
@@ -84,7 +84,7 @@ impl Room {
         let node = &alloc.spec.node_name;
         let taken = self.placed.entry(node.clone()).or_default();
         let is_new = change.before.is_none();
-        taken.add(key.clone(), takes);
+        taken.add(key.clone(), needs);
         if is_new && !self.has_two_leaders {
             taken.check("placed", node, self.capacity.get(node), found);
         }
@@ -94,12 +94,12 @@ impl Room {
         let key = Key { namespace: None, name: run.allocation.clone() };
         match change {
             TaskChange::Started => {
-                let Some(takes) = self.wanted.get(&run.allocation).cloned() else { return };
+                let Some(needs) = self.wanted.get(&run.allocation).cloned() else { return };
                 // A node that is told of more than it has must wait for what holds it.
-                let takes = Use { cpu: 0, disk_mb: 0, ..takes };
+                let needs = Use { cpu: 0, disk_mb: 0, ..needs };
                 let taken = self.running.entry(node.to_owned()).or_default();
                 taken.remove(&key);
-                taken.add(key, takes);
+                taken.add(key, needs);
                 taken.check("run", node, self.capacity.get(node), found);
             }
             TaskChange::Ended => {

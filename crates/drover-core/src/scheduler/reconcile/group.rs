@@ -15,7 +15,7 @@ use super::names::Names;
 use super::sort::{self, Allocs, Due, Rules, Sorted};
 use super::{Currency, Fits, GroupOutcome, Missing, Rollout, currency, reconnect, size};
 use crate::ids::AllocKey;
-use crate::model::{Alloc, Deployment, Job};
+use crate::model::{Alloc, Deployment, Job, newest_of_slot};
 use crate::scheduler::plan::{AttributeUpdate, Disconnect, Evaluation, Stop, StopReason};
 use crate::scheduler::reschedule;
 use crate::snapshot::ClusterView;
@@ -192,9 +192,9 @@ impl Pass<'_> {
         let over = [self.rollout.old, self.rollout.current.filter(|_| self.rollout.is_failed())];
         let (mut kept, mut canaries) = (Vec::with_capacity(live.len()), BTreeSet::new());
         for alloc in live {
-            let is_unwanted = over.iter().flatten().any(|deployment| is_of(deployment, &alloc) == (true, false))
-                && !alloc.is_terminal();
-            if is_unwanted {
+            let is_unwanted = over.iter().flatten().any(|deployment| is_of(deployment, &alloc) == (true, false));
+            // One that has ended would hold a slot for ever, as an allocation that is wanted and not replaced any more.
+            if is_unwanted && !alloc.is_server_terminal() {
                 self.out.stops.push(Stop::new(&alloc, StopReason::NotNeeded));
                 self.out.desired.stop += 1;
                 continue;
@@ -237,7 +237,7 @@ impl Pass<'_> {
             self.out.desired.reschedule_now = size(due.now.len());
         }
         self.plan_later(&later);
-        self.renew_timeouts(&due.untainted);
+        self.renew_timeouts(due.untainted.iter().chain(&due.now));
         Holders {
             untainted: due.untainted,
             migrating: sorted.migrating,
@@ -323,9 +323,9 @@ impl Pass<'_> {
     }
 
     /// An `unknown` allocation whose awaited evaluation has passed waits for its expiry next.
-    fn renew_timeouts(&mut self, untainted: &[Arc<Alloc>]) {
+    fn renew_timeouts<'a>(&mut self, allocs: impl Iterator<Item = &'a Arc<Alloc>>) {
         let mut last = None;
-        for alloc in untainted.iter().filter(|alloc| alloc.client == ClientStatus::Unknown) {
+        for alloc in allocs.filter(|alloc| alloc.client == ClientStatus::Unknown) {
             let is_waiting = alloc.follow_up.as_ref().is_some_and(|awaited| awaited.at > self.eval.now);
             let expiry = sort::expires_at(self.view, alloc);
             if is_waiting || expiry <= self.eval.now || sort::lost_after(self.view, alloc) <= GoDuration::ZERO {
@@ -439,12 +439,12 @@ impl Pass<'_> {
                     self.out.desired.ignore += 1;
                     kept.push(alloc);
                 }
-                Currency::Destructive if !alloc.is_terminal() => holders.destructive.push(alloc),
-                Currency::Destructive | Currency::InPlace { .. } if alloc.is_terminal() => {
+                // One that failed for good gets a new chance with a new version.
+                Currency::Destructive => holders.destructive.push(alloc),
+                Currency::InPlace { .. } if alloc.is_terminal() => {
                     self.out.desired.ignore += 1;
                     kept.push(alloc);
                 }
-                Currency::Destructive => {}
                 Currency::InPlace { needs_room } => match fits(self.group, &alloc, needs_room) {
                     Some(resources) => {
                         self.out.desired.in_place_update += 1;
@@ -518,7 +518,9 @@ impl Pass<'_> {
         let is_trial = |alloc: &Alloc| self.is_canarying() && self.canaries.contains(&alloc.key);
         for alloc in &holders.due {
             let is_moving = holders.migrating.iter().any(|moving| moving.key == alloc.key);
-            let is_kept = is_moving || holders.disconnecting.contains(&alloc.key) || alloc.is_server_terminal();
+            // One that is cut off may come back, whenever it is replaced.
+            let is_away = holders.disconnecting.contains(&alloc.key) || alloc.client == ClientStatus::Unknown;
+            let is_kept = is_moving || is_away || alloc.is_server_terminal();
             let replaces = (!is_kept).then(|| Stop::new(alloc, StopReason::Rescheduled));
             // A canary tries the new version beside the one that holds its slot, and so does what replaces it.
             let canary = is_trial(alloc);
@@ -556,18 +558,14 @@ impl Pass<'_> {
 
     /// For each slot the newest allocation that held it and is over, so that its data and its failures are not forgotten.
     fn newest_holders(&self) -> BTreeMap<i64, Arc<Alloc>> {
-        let mut newest: BTreeMap<i64, Arc<Alloc>> = BTreeMap::new();
+        let mut slots: BTreeMap<i64, Vec<&Arc<Alloc>>> = BTreeMap::new();
         let past = self.view.allocs_of_job(&self.job.key).filter(|alloc| {
             alloc.is_terminal() && alloc.group == self.group.name && alloc.job_uid == self.job.uid && !alloc.canary
         });
         for alloc in past {
-            match newest.get_mut(&alloc.index) {
-                Some(known) if (known.created_at, &known.key) >= (alloc.created_at, &alloc.key) => {}
-                Some(known) => *known = Arc::clone(alloc),
-                None => drop(newest.insert(alloc.index, Arc::clone(alloc))),
-            }
+            slots.entry(alloc.index).or_default().push(alloc);
         }
-        newest
+        slots.iter().filter_map(|(index, held)| Some((*index, Arc::clone(newest_of_slot(held)?)))).collect()
     }
 
     /// Steps 18 and 19 (3.11).
@@ -585,9 +583,12 @@ impl Pass<'_> {
         let placed: Vec<Missing> = missing
             .into_iter()
             .filter(|missing| is_ready || self.may_place_meanwhile(missing, &lost))
-            .map(|missing| match missing.canary {
-                true => missing,
-                false => Missing { job_version: self.version_meanwhile(missing.previous.as_deref()), ..missing },
+            .map(|missing| {
+                if missing.canary {
+                    missing
+                } else {
+                    Missing { job_version: self.version_meanwhile(missing.previous.as_deref()), ..missing }
+                }
             })
             .collect();
         self.out.desired.place += size(placed.len());

@@ -205,6 +205,9 @@ impl Rules<'_> {
         if alloc.is_terminal() && self.view.next_of(alloc).is_some() {
             return First::Gone;
         }
+        if alloc.client == ClientStatus::Unknown && self.view.next_of(alloc).is_some() {
+            return First::Stays;
+        }
         let was_not_placed =
             alloc.tracker.as_ref().is_some_and(|tracker| tracker.last_reschedule == Some(LastReschedule::NoPlacement));
         let stays = if self.is_disconnecting { First::Candidate } else { First::Stays };

@@ -730,3 +730,17 @@ fn s_097_a_blocked_evaluation_with_room_is_complete() {
     let ended = attempts::end(JobType::Service, &world.evaluation(), &plan, Next::Done, Some(&EvalId::from("waits")));
     assert_eq!(ended, attempts::Ended { status: EvalStatus::Complete, blocked: None });
 }
+
+#[test]
+fn the_newest_of_a_slot_is_the_last_of_its_chain_although_all_were_made_in_one_second() {
+    let mut world = World::new(&spec(1));
+    for (name, previous) in [("web-b", None), ("web-a", Some("web-b")), ("web-c", Some("web-a")), ("web-d", None)] {
+        world.allocs(0..1, |alloc| {
+            alloc.key = JobKey::new("shop", name);
+            alloc.previous = previous.map(Arc::from);
+            alloc.created_at = now() - SignedDuration::from_secs(if name == "web-d" { 60 } else { 0 });
+        });
+    }
+    let all: Vec<&Arc<Alloc>> = world.view.allocs().collect();
+    assert_eq!(&*crate::model::newest_of_slot(&all).unwrap().key.name, "web-c");
+}

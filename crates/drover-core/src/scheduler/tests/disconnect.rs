@@ -35,6 +35,23 @@ fn s_068_cut_off_allocations_are_replaced_and_not_stopped() {
 }
 
 #[test]
+fn one_that_is_replaced_later_is_not_stopped_either() {
+    let mut world = World::new(&disconnecting(2, json!({ "lostAfter": "5m" })));
+    let due = FollowUp { trigger: EvalTrigger::AllocReschedule, at: now() };
+    world.allocs(0..2, |alloc| {
+        if alloc.index == 0 {
+            cut_off(alloc, 30);
+            alloc.follow_up = Some(due.clone());
+        }
+    });
+    world.set_phase(&["n-0"], NodePhase::Disconnected);
+    let plan = world.plan_for(EvalTrigger::AllocReschedule, Some(now()));
+    assert_eq!((plan.stops.len(), plan.replaced().count(), plan.placements.len()), (0, 0, 1));
+    let expiry = FollowUp { trigger: EvalTrigger::MaxDisconnectTimeout, at: now() + SignedDuration::from_secs(270) };
+    assert_eq!(plan.attributes[0].follow_up, Some(expiry));
+}
+
+#[test]
 fn s_069_without_a_window_a_cut_off_allocation_is_lost() {
     let mut world = World::new(&spec(2));
     world.allocs(0..2, |_| {});

@@ -28,15 +28,15 @@ use crate::ids::{JobKey, NodeName, Uid};
 use crate::model::{Alloc, Amounts, Deployment, DriverState, Health, HostAddress, Job, Node};
 use crate::snapshot::ClusterView;
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_000_000).unwrap()
 }
 
-fn key() -> JobKey {
+pub(crate) fn key() -> JobKey {
     JobKey::new("shop", "web")
 }
 
-fn node(name: &str) -> Node {
+pub(crate) fn node(name: &str) -> Node {
     Node {
         name: NodeName::from(name),
         datacenter: "dc1".into(),
@@ -66,20 +66,20 @@ fn node(name: &str) -> Node {
     }
 }
 
-fn spec(count: i64) -> Value {
+pub(crate) fn spec(count: i64) -> Value {
     json!({ "groups": [{ "name": "web", "count": count, "update": { "maxParallel": 0 }, "tasks": [
         { "name": "t", "driver": "mock", "resources": { "cpu": 100, "memoryMB": 100 } }] }] })
 }
 
 /// A cluster with one job, in which tests change what they need.
-struct World {
-    view: ClusterView,
-    job: Job,
+pub(crate) struct World {
+    pub(crate) view: ClusterView,
+    pub(crate) job: Job,
 }
 
 impl World {
     /// A service job of `count` and ten nodes.
-    fn new(spec: &Value) -> Self {
+    pub(crate) fn new(spec: &Value) -> Self {
         let mut view = ClusterView::default();
         for n in 0..10 {
             view.put_node(node(&format!("n-{n}")));
@@ -100,7 +100,7 @@ impl World {
         world
     }
 
-    fn put_job(&mut self) {
+    pub(crate) fn put_job(&mut self) {
         self.view.put_job(self.job.clone());
     }
 
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// Allocations in these slots, one on each node in turn, running and healthy unless changed.
-    fn allocs(&mut self, slots: impl IntoIterator<Item = i64>, change: impl Fn(&mut Alloc)) {
+    pub(crate) fn allocs(&mut self, slots: impl IntoIterator<Item = i64>, change: impl Fn(&mut Alloc)) {
         for index in slots {
             let mut alloc = Alloc {
                 key: JobKey::new("shop", format!("web-web-{index}-{}", self.view.allocs_of_job(&key()).count())),

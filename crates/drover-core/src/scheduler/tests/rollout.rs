@@ -267,3 +267,30 @@ fn a_canary_that_failed_is_replaced_by_a_canary_and_nothing_else_moves() {
     assert_eq!((placed, plan.stops.len()), (vec![(0, true, 1)], 0));
     assert!(plan.placements[0].replaces.is_some());
 }
+
+#[test]
+fn the_canary_that_failed_its_deployment_leaves_its_slot() {
+    let mut world = changed(&rolling(3, &json!({ "maxParallel": 1, "canary": 1 })));
+    world.deployment(1, DeploymentPhase::Failed, GroupState { desired_canaries: 1, ..total(3) });
+    world.allocs([0], |alloc| {
+        of_deployment(alloc, 1, Some(false));
+        (alloc.canary, alloc.client) = (true, ClientStatus::Failed);
+    });
+    let plan = world.plan();
+    let stopped: Vec<_> = plan.stops.iter().map(|stop| (stop.alloc.index, stop.alloc.canary)).collect();
+    assert_eq!((stopped, plan.placements.len()), (vec![(0, true)], 0));
+}
+
+#[test]
+fn one_that_failed_for_good_is_replaced_by_the_next_version() {
+    let spec = rolling(2, &json!({ "maxParallel": 2 }));
+    let mut world = World::new(&spec);
+    world.old(&before_a_destructive_change(spec));
+    world.allocs(0..2, |alloc| {
+        (alloc.job_version, alloc.last_event_at) = (0, now());
+        if alloc.index == 0 {
+            alloc.client = ClientStatus::Failed;
+        }
+    });
+    drop(check(&world, &[], &[], &[0, 1]));
+}
