@@ -61,6 +61,8 @@ struct Entry {
     seen: Arc<Allocation>,
     acknowledged: Option<Report>,
     pending: Option<Report>,
+    /// What is on its way to the API server.
+    sending: Option<Report>,
     pending_since: Instant,
     last_send: Option<Instant>,
     /// When what is pending has to leave: many look at it, few change it.
@@ -69,7 +71,15 @@ struct Entry {
 
 impl Entry {
     fn new(seen: Arc<Allocation>, acknowledged: Option<Report>) -> Self {
-        Self { seen, acknowledged, pending: None, pending_since: Instant::now(), last_send: None, due: None }
+        Self {
+            seen,
+            acknowledged,
+            pending: None,
+            sending: None,
+            pending_since: Instant::now(),
+            last_send: None,
+            due: None,
+        }
     }
 
     /// What is pending, or what it is compared with, has changed.
@@ -161,7 +171,7 @@ impl Reports {
     pub(crate) fn latest(&self, uid: &str) -> Option<Report> {
         let entries = self.lock();
         let entry = entries.get(uid)?;
-        entry.pending.clone().or_else(|| entry.acknowledged.clone())
+        [&entry.pending, &entry.sending, &entry.acknowledged].into_iter().find_map(Clone::clone)
     }
 
     /// When the next send is due; none without a pending report.
@@ -184,6 +194,7 @@ impl Reports {
         let take = |(_, uid): (Instant, String)| {
             let entry = entries.get_mut(&uid)?;
             let report = entry.pending.take()?;
+            entry.sending = Some(report.clone());
             (entry.last_send, entry.due) = (Some(now), None);
             Some((uid, report))
         };
@@ -210,7 +221,7 @@ impl Reports {
             if entry.pending.as_ref().is_some_and(|newer| report::priority(newer, Some(&report)) == Priority::None) {
                 entry.pending = None;
             }
-            entry.acknowledged = Some(report);
+            (entry.acknowledged, entry.sending) = (Some(report), None);
             entry.reckon();
         }
     }
@@ -454,6 +465,16 @@ mod tests {
         assert_eq!(reports.take(Along::Due).len(), 1);
         assert_eq!(reports.take(Along::Due).len(), 0);
         assert_eq!(reports.take(Along::All)[0].0, "000");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_on_its_way_is_still_the_latest() {
+        let reports = reports(&["a"]);
+        reports.put("a", report(ClientStatus::Running, "told"));
+        let taken = reports.take(Along::All);
+        assert_eq!(reports.latest("a").map(|report| report.description), Some("told".to_owned()));
+        acknowledge(&reports, "a", taken[0].1.clone());
+        assert_eq!(reports.latest("a").map(|report| report.client_status), Some(ClientStatus::Running));
     }
 
     #[tokio::test(start_paused = true)]

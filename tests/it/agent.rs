@@ -404,6 +404,8 @@ async fn a_killed_agent_finds_its_tasks_again_and_writes_nothing_new() {
     let before =
         node.until(&name, "healthy", |it| it.status.as_ref().is_some_and(|status| status.health.is_some())).await;
     let pid = node.pid_of(&before, "t").await;
+    // The agent keeps what was accepted; a second of output later it has.
+    eventually("a second of output", || node.log_of(&before, "t.stdout.0").lines().count() > 100).await;
     for clean in [false, true] {
         if clean {
             node.terminate_agent();

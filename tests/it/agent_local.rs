@@ -373,7 +373,11 @@ async fn the_words_of_drover_alloc() {
     let mut second = shell("sleep 1000");
     second["name"] = json!("u");
     let name = node.run("web", JobType::Service, json!([shell("echo hello; sleep 1000"), second])).await;
-    let running = node.running(&name).await;
+    let both_run = |it: &Allocation| {
+        let states = it.status.as_ref().map(|status| &status.task_states);
+        states.is_some_and(|all| all.len() == 2 && all.values().all(|task| task.state.as_str() == "running"))
+    };
+    let running = node.until(&name, "running with both tasks", both_run).await;
     let uid = id(&running);
     eventually("output", || node.log_of(&running, "t.stdout.0").contains("hello")).await;
     let short = &uid[..8];

@@ -325,11 +325,11 @@ impl Agent {
             return Ok(0);
         }
         let ended = tokio::time::timeout(Duration::from_secs(args.timeout), self.until_ended(&id)).await;
-        let Ok(status) = ended else {
+        let Ok(ended) = ended else {
             complain(&format!("{} has not ended within {} s; it goes on ending", args.allocation, args.timeout));
             return Ok(TIMED_OUT);
         };
-        complain(&format!("{}: {}", args.allocation, status?));
+        complain(&format!("{}: {}", args.allocation, ended?));
         Ok(0)
     }
 

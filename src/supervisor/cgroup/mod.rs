@@ -445,9 +445,9 @@ mod tests {
             return;
         }
         let cgroups = Cgroups::prepare(&format!("drover.cores{}", std::process::id())).expect("prepared");
-        let other = cgroups.create(&CgroupSpec { name: "other".into(), ..CgroupSpec::default() }).expect("made");
-        let shared = other.shared.clone().expect("a shared group").join("cpuset.cpus");
-        let seen = || cores::parse(&fs::read_to_string(&shared).expect("cores"));
+        let shares = cgroups.create(&CgroupSpec { name: "shares".into(), ..CgroupSpec::default() }).expect("made");
+        let common = shares.shared.clone().expect("a shared group").join("cpuset.cpus");
+        let seen = || cores::parse(&fs::read_to_string(&common).expect("cores"));
         let all = seen();
         let own = CgroupSpec { name: "own".into(), cores: "0".into(), ..CgroupSpec::default() };
         let own = cgroups.create(&own).expect("made");
@@ -455,7 +455,7 @@ mod tests {
         own.remove().expect("removed");
         cgroups.share_cores();
         assert_eq!(seen(), all);
-        other.remove().expect("removed");
+        shares.remove().expect("removed");
         cgroups.leave(std::process::id()).expect("removed");
     }
 }
