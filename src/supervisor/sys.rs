@@ -28,12 +28,14 @@ pub(super) struct ChildSetup {
     pub(super) entrances: Vec<CString>,
 }
 
-/// Makes the command's child the leader of its own session and group, with its user, OOM score and limits.
+/// Makes the command's child the leader of its own session and group, with its user, OOM score and limits. It ignores no signal: what
+/// the supervisor inherited (`nohup`) would else be passed on, and a shell cannot trap what it was born to ignore.
 pub(super) fn prepare_child(command: &mut Command, setup: ChildSetup) {
     let score = CString::new(setup.oom_score_adj.to_string()).unwrap_or_default();
     let enter = move || -> io::Result<()> {
         // SAFETY: setsid takes no arguments and is async-signal-safe.
         check(unsafe { libc::setsid() })?;
+        heed_all_signals();
         setup.entrances.iter().try_for_each(enter_cgroup)?;
         write_oom_score(&score);
         limit_open_files(setup.open_files)?;
@@ -44,6 +46,14 @@ pub(super) fn prepare_child(command: &mut Command, setup: ChildSetup) {
     };
     // SAFETY: the closure only makes async-signal-safe calls and does not allocate.
     unsafe { command.pre_exec(enter) };
+}
+
+/// The numbers that the C library keeps for itself, and the two that cannot be ignored, are refused, which changes nothing.
+fn heed_all_signals() {
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: the default action is no pointer, and signal is async-signal-safe.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
 }
 
 /// Best effort: a lower score than the supervisor's own needs a capability that it may lack.
@@ -161,4 +171,24 @@ pub(crate) fn watch_terminal(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 pub(super) fn watch_shared(fd: Rc<OwnedFd>) -> io::Result<AsyncFd<Rc<OwnedFd>>> {
     // SAFETY: an OwnedFd is open as long as it lives, and the AsyncFd holds one of its owners.
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_ignores_nothing_that_its_parent_ignores() {
+        let setup = ChildSetup { user: None, oom_score_adj: 0, open_files: 64, entrances: Vec::new() };
+        let mut command = Command::new("grep");
+        command.args(["-E", "SigIgn|SigBlk", "/proc/self/status"]);
+        prepare_child(&mut command, setup);
+        // SAFETY: neither is a pointer; nothing in this process waits for SIGHUP.
+        let before = unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+        let output = command.output().expect("grep");
+        // SAFETY: it is what the same call returned.
+        unsafe { libc::signal(libc::SIGHUP, before) };
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(text, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+    }
 }

@@ -296,11 +296,13 @@ fn drover(node: &Node<'_>, args: &[&str], input: &str) -> Ran {
 #[tokio::test]
 async fn people_on_the_node_see_and_steer_its_allocations() {
     let node = Node::start(shared_plane(), "people").await;
-    let script = "echo out; echo err >&2; trap 'echo hup' HUP; while :; do sleep 0.05; done";
+    let script = "trap 'echo hup' HUP; echo out; echo err >&2; while :; do sleep 1000 & wait; done";
     let name = node.run("web", JobType::Service, json!([shell(script)])).await;
     let running = node.running(&name).await;
     let uid = id(&running);
-    eventually("output", || node.log_of(&running, "t.stdout.0").contains("out")).await;
+    for (log, text) in [("t.stdout.0", "out\n"), ("t.stderr.0", "err\n")] {
+        eventually("output", || node.log_of(&running, log) == text).await;
+    }
     let short = &uid[..8];
     let listed = drover(&node, &["list", "-o", "json"], "");
     let all: Value = serde_json::from_str(&listed.out).expect("JSON and nothing else");
