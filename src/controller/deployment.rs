@@ -163,6 +163,18 @@ async fn write_status<S: Store>(
     store.apply(key, Part::Status, manager, Ownership::Force, precondition, body).await
 }
 
+/// Where a deployment is with an evaluation that may wait for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Batch {
+    /// None was asked for.
+    #[default]
+    Idle,
+    /// It waits for others that want one too.
+    Waiting,
+    /// It was asked for, and the status not written since.
+    Evaluated,
+}
+
 /// What the leader knows of an active deployment besides its objects.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
@@ -172,8 +184,8 @@ pub(super) struct Knowledge {
     is_writing: bool,
     /// Whether something that follows from its status is being written.
     is_acting: bool,
-    /// Whether it waits for others that want an evaluation too.
-    is_batched: bool,
+    /// Where it is with the evaluation that it wants.
+    batch: Batch,
     /// The timer of its next look.
     armed: Option<(Timestamp, WakeId)>,
 }
@@ -252,9 +264,12 @@ impl<S: Store> Term<S> {
         }
         let step = self.step_of(&object, &job, &status);
         self.arm(key, step.wake_at);
+        let Some(known) = self.known_deployments.get(key) else { return };
         if step.status != status {
+            // What the evaluation of its batch will change again is written after that, once.
+            let is_held = step.evaluate_soon && known.batch != Batch::Evaluated;
             let is_urgent = is_urgent(&step.status, &status);
-            if is_urgent || self.may_write(key, &job) {
+            if is_urgent || !is_held && self.may_write(key, &job) {
                 return self.write_step(key, &object, step);
             }
         }
@@ -325,7 +340,7 @@ impl<S: Store> Term<S> {
     fn may_write(&mut self, key: &ObjectKey, job: &JobKey) -> bool {
         let is_busy = self.broker.is_busy(job);
         let Some(known) = self.known_deployments.get(key) else { return false };
-        if known.is_batched || is_busy {
+        if known.batch == Batch::Waiting || is_busy {
             return false;
         }
         let due = known.sent_at.map(|at| at + PAUSE);
@@ -344,6 +359,9 @@ impl<S: Store> Term<S> {
         }
         if let Some(known) = self.known_deployments.get_mut(key) {
             known.is_writing = true;
+            if known.batch == Batch::Evaluated {
+                known.batch = Batch::Idle;
+            }
             known.sent_at = Some(Instant::now());
         }
         let (store, key) = (self.store.clone(), key.clone());
@@ -361,8 +379,8 @@ impl<S: Store> Term<S> {
         if known.is_acting {
             return;
         }
-        if look == Look::Change && (step.evaluate_soon || is_replacing) && !known.is_batched {
-            known.is_batched = true;
+        if look == Look::Change && (step.evaluate_soon || is_replacing) && known.batch != Batch::Waiting {
+            known.batch = Batch::Waiting;
             self.wake_in(BATCH, Wake::DeploymentBatch(key.clone()));
         }
         let due: Vec<Effect> = step
@@ -374,6 +392,9 @@ impl<S: Store> Term<S> {
         if look == Look::Batch {
             for news in step.news.iter().filter(|news| matches!(news, News::AllocationUnhealthy(_))) {
                 self.report_news(object, news, &step.status);
+            }
+            if let Some(known) = self.known_deployments.get_mut(key) {
+                known.batch = Batch::Evaluated;
             }
             if step.evaluate_soon && !is_replacing {
                 self.enqueue(job, EvalTrigger::DeploymentWatcher);
@@ -429,7 +450,7 @@ impl<S: Store> Term<S> {
     pub(super) fn commit_window(&mut self) {
         for key in std::mem::take(&mut self.window) {
             if let Some(known) = self.known_deployments.get_mut(&key) {
-                known.is_batched = false;
+                known.batch = Batch::Idle;
             }
             self.refresh_deployment(&key, Look::Batch);
             self.dirty_deployments.insert(key);

@@ -25,7 +25,7 @@ use crate::controller::allocation::found;
 use crate::controller::apply::{Writes, Written, key_of};
 use crate::controller::cache::Seen;
 use crate::controller::prepare::{self, Prepared};
-use crate::controller::status::{self, Due, Knowledge};
+use crate::controller::status::{self, Calm, Due, Knowledge};
 use crate::controller::term::{Done, RETRY, Term, Wake, there};
 use crate::convert;
 use crate::events::{Happening, Severity};
@@ -242,6 +242,7 @@ impl<S: Store> Term<S> {
     /// The evaluation of a job is done: another one may follow, and a deleted job may go.
     fn finish(&mut self, job: &JobKey) {
         self.broker.finish(job);
+        self.dirty_jobs.insert(job.clone());
         self.look_at_deployments(job);
         self.free_job(job);
     }
@@ -507,12 +508,17 @@ impl<S: Store> Term<S> {
             Some((sent, at)) => (Some(sent.clone()), Some(*at)),
             None => (stored, None),
         };
-        match status::due(&wanted, last.as_ref(), sent_at, Instant::now()) {
-            Due::Never => {}
+        let is_rolling = self.view.latest_deployment(key).is_some_and(|latest| latest.phase.is_active());
+        let calm = Calm { is_planning: self.broker.is_under_way(key), is_rolling };
+        let now = Instant::now();
+        let differs_since = *known.differs_since.get_or_insert(now);
+        match status::due(&wanted, last.as_ref(), sent_at, differs_since, calm, now) {
+            Due::Never => known.differs_since = None,
             Due::At(at) => drop(self.wake_at(at, Wake::JobStatus(key.clone()))),
             Due::Now => {
                 known.is_writing = true;
-                known.sent = Some((wanted.clone(), Instant::now()));
+                known.differs_since = None;
+                known.sent = Some((wanted.clone(), now));
                 let (store, key) = (self.store.clone(), key.clone());
                 let unchanged = Precondition::unchanged(&object.metadata);
                 self.writes.spawn(async move {

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::controller::cache::Seen;
 use crate::controller::leader::LEASE_NAME;
-use crate::controller::status::{self, Due};
+use crate::controller::status::{self, Calm, Due};
 use crate::controller::term::{Done, RETRY, Term, Wake};
 use crate::convert;
 use crate::events::{Happening, Severity};
@@ -275,12 +275,13 @@ impl<S: Store> Term<S> {
             Some((sent, at)) => (Some(sent.clone()), Some(*at)),
             None => (stored_part(&object), None),
         };
-        match status::due(&wanted, last.as_ref(), sent_at, Instant::now()) {
+        let now = Instant::now();
+        match status::due(&wanted, last.as_ref(), sent_at, now, Calm::default(), now) {
             Due::Never => {}
             Due::At(at) => drop(self.wake_at(at, Wake::NodeStatus(name.clone()))),
             Due::Now => {
                 known.is_writing = true;
-                known.sent = Some((wanted.clone(), Instant::now()));
+                known.sent = Some((wanted.clone(), now));
                 let (store, name) = (self.store.clone(), name.clone());
                 let precondition = Precondition::same_object(&object.metadata);
                 self.writes.spawn(async move {

@@ -19,6 +19,8 @@ use crate::store::{Key, Ownership, Part, Precondition, Store, StoreError};
 
 /// Shortest pause between two writes of one status that change neither phase nor conditions.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
+/// How long a count waits during a roll-out: a step takes some away and adds others a moment later.
+const ROLLING_PAUSE: Duration = Duration::from_secs(3);
 /// Evaluations that a status shows.
 const SHOWN_EVALUATIONS: usize = 10;
 /// Largest status; explanations of older evaluations are left out to stay below.
@@ -43,6 +45,8 @@ pub(super) struct Knowledge {
     pub(super) sent: Option<(Value, Instant)>,
     /// Whether a write is under way.
     pub(super) is_writing: bool,
+    /// Since when the status differs from the one sent.
+    pub(super) differs_since: Option<Instant>,
 }
 
 impl Knowledge {
@@ -92,6 +96,15 @@ pub(super) fn desired(
     status
 }
 
+/// What a status waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Calm {
+    /// Whether a plan of the job is being written: what it changes belongs into the same status.
+    pub(super) is_planning: bool,
+    /// Whether it is rolled out: its counts go up and down with each step.
+    pub(super) is_rolling: bool,
+}
+
 /// When a status may be written: now, or at that time; never when nothing differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
@@ -103,9 +116,18 @@ pub(super) enum Due {
     At(Instant),
 }
 
-/// Decides when to write a status, given the last one sent or stored.
-pub(super) fn due(wanted: &Value, last: Option<&Value>, sent_at: Option<Instant>, now: Instant) -> Due {
-    let Some(last) = last else { return Due::Now };
+/// Decides when to write a status, given the last one sent or stored, when that was, and since when it differs.
+pub(super) fn due(
+    wanted: &Value,
+    last: Option<&Value>,
+    sent_at: Option<Instant>,
+    differs_since: Instant,
+    calm: Calm,
+    now: Instant,
+) -> Due {
+    let at = |time: Instant| if time <= now { Due::Now } else { Due::At(time) };
+    let when_planned = if calm.is_planning { differs_since + PAUSE } else { now };
+    let Some(last) = last else { return at(when_planned) };
     if wanted == last {
         return Due::Never;
     }
@@ -118,8 +140,11 @@ pub(super) fn due(wanted: &Value, last: Option<&Value>, sent_at: Option<Instant>
             .collect();
         json!([status["phase"], status["observedGeneration"], conditions])
     };
+    if urgent(wanted) != urgent(last) {
+        return at(when_planned);
+    }
     let pause_over = sent_at.map_or(now, |at| at + PAUSE);
-    if urgent(wanted) != urgent(last) || pause_over <= now { Due::Now } else { Due::At(pause_over) }
+    at(if calm.is_rolling { pause_over.max(differs_since + ROLLING_PAUSE) } else { pause_over })
 }
 
 /// Sends a status. The precondition is the object that it was decided from: a leader that is behind must not undo a newer one's.
@@ -145,10 +170,26 @@ mod tests {
         let now = Instant::now();
         let status = |phase: &str, running: i64| json!({ "phase": phase, "conditions": [], "summary": { "g": { "running": running } } });
         let last = status("running", 1);
-        assert_eq!(due(&status("running", 1), Some(&last), Some(now), now), Due::Never);
-        assert_eq!(due(&status("running", 2), Some(&last), Some(now), now), Due::At(now + PAUSE));
-        assert_eq!(due(&status("running", 2), Some(&last), Some(now), now + PAUSE), Due::Now);
-        assert_eq!(due(&status("dead", 1), Some(&last), Some(now), now), Due::Now);
-        assert_eq!(due(&last, None, None, now), Due::Now);
+        let calm = Calm::default();
+        assert_eq!(due(&status("running", 1), Some(&last), Some(now), now, calm, now), Due::Never);
+        assert_eq!(due(&status("running", 2), Some(&last), Some(now), now, calm, now), Due::At(now + PAUSE));
+        assert_eq!(due(&status("running", 2), Some(&last), Some(now), now, calm, now + PAUSE), Due::Now);
+        assert_eq!(due(&status("dead", 1), Some(&last), Some(now), now, calm, now), Due::Now);
+        assert_eq!(due(&last, None, None, now, calm, now), Due::Now);
+    }
+
+    #[test]
+    fn a_condition_waits_for_the_plan_and_a_count_for_the_step_of_a_roll_out() {
+        let now = Instant::now();
+        let status = |phase: &str, running: i64| json!({ "phase": phase, "conditions": [], "summary": { "g": { "running": running } } });
+        let last = status("running", 1);
+        let planning = Calm { is_planning: true, ..Calm::default() };
+        let at = |calm, wanted: &Value, later: Duration| due(wanted, Some(&last), Some(now), now, calm, now + later);
+        assert_eq!(at(planning, &status("dead", 1), Duration::ZERO), Due::At(now + PAUSE));
+        assert_eq!(at(planning, &status("dead", 1), PAUSE), Due::Now, "a long plan does not hide what happens");
+        let rolling = Calm { is_rolling: true, ..Calm::default() };
+        assert_eq!(at(rolling, &status("running", 2), PAUSE), Due::At(now + ROLLING_PAUSE));
+        assert_eq!(at(rolling, &status("running", 2), ROLLING_PAUSE), Due::Now);
+        assert_eq!(at(rolling, &status("dead", 1), Duration::ZERO), Due::Now);
     }
 }

@@ -311,15 +311,12 @@ fn reconciling(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason
     yes(Reason::Placing, "allocations are being placed, started or replaced".to_owned())
 }
 
-/// How far a roll-out is.
+/// What a roll-out does. How far it is stands in its own object, and in no message that would be written again and again.
 fn rolling(deployment: &Deployment) -> String {
-    let (healthy, desired) = deployment.groups.values().fold((0_i64, 0_i64), |sums, state| {
-        (sums.0.saturating_add(state.healthy_allocs), sums.1.saturating_add(state.desired_total))
-    });
-    let name = &deployment.key.name;
+    let (name, version) = (&deployment.key.name, deployment.job_version);
     let waits = deployment.groups.values().any(|state| state.desired_canaries > 0 && !state.promoted);
     let next = if waits { "; its canaries wait to be promoted" } else { "" };
-    format!("deployment {name}: {healthy} of {desired} allocations are healthy{next}")
+    format!("deployment {name} rolls version {version} out{next}")
 }
 
 fn ready(
