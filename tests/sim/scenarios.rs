@@ -9,11 +9,11 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/scenarios")
 }
 
-fn simulate(args: &[&str]) -> Output {
+pub(crate) fn simulate(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_drover")).arg("simulate").args(args).output().expect("drover runs")
 }
 
-fn path(name: &str) -> String {
+pub(crate) fn path(name: &str) -> String {
     folder().join(format!("{name}.yaml")).to_string_lossy().into_owned()
 }
 
