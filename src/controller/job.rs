@@ -164,9 +164,12 @@ impl<S: Store> Term<S> {
             }
             let note = violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             self.report_for_generation(&object, Severity::Warning, "InvalidSpec", "Validate", note);
-            self.finish(&key);
-            self.dirty_jobs.insert(key);
-            return;
+            // It has seen all that there is: its deployment must not ask again for what it knows already.
+            let index = self.view_index;
+            if let Some(known) = self.known.get_mut(&key) {
+                known.planned_at = Some(index);
+            }
+            return self.finish(&key);
         }
         match prepare::prepare(&key, &object, &versions, self.clock.now()) {
             Ok(version) => {

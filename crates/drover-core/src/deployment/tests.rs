@@ -402,6 +402,32 @@ fn d_027_d_028_all_groups_that_are_short_are_named_and_none_is_promoted() {
 }
 
 #[test]
+fn s_066_canaries_that_are_too_few_promote_nothing() {
+    let mut world = World::new(&[("A", 3, 2, "10m")]);
+    world.canary("A", Some((true, 1.0)));
+    world.canary("A", None);
+    world.advance(1.0);
+    let before = world.status.groups.clone();
+    world.spec.promote = Some(all());
+    let step = world.advance(2.0);
+    assert!(refusals(&step)[0].starts_with("cannot promote: group A has 1/2 healthy canaries"), "{:?}", step.news);
+    assert_eq!((step.status.groups, step.evaluate), (before, false));
+}
+
+#[test]
+fn s_067_all_groups_are_promoted_and_their_deadlines_begin_anew() {
+    let mut world = World::new(&[("A", 3, 1, "10m"), ("B", 3, 2, "10m")]);
+    world.canary("A", Some((true, 1.0)));
+    world.canary("B", Some((true, 1.0)));
+    world.canary("B", Some((true, 1.0)));
+    world.advance(1.0);
+    world.spec.promote = Some(all());
+    let step = world.advance(100.0);
+    assert!(step.status.groups.values().all(|state| state.promoted) && step.evaluate);
+    assert_eq!((world.deadline("A"), world.deadline("B")), (Some(700.0), Some(700.0)));
+}
+
+#[test]
 fn d_029_a_canary_that_has_ended_does_not_count() {
     let mut world = World::new(&[("A", 3, 1, "10m")]);
     world.alloc_with("A", Some((true, 1.0)), |alloc| {
