@@ -15,14 +15,15 @@ pub(super) struct Stat {
     pub(super) state: u8,
     pub(super) parent: i32,
     pub(super) session: i32,
+    pub(super) threads: u64,
     pub(super) start_ticks: u64,
     pub(super) exit_status: i32,
 }
 
 impl Stat {
-    /// A zombie counts as ended everywhere.
+    /// A zombie counts as ended everywhere, once its last thread has ended: a program may leave its first thread and go on.
     pub(super) fn is_ended(&self) -> bool {
-        matches!(self.state, b'Z' | b'X')
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 }
 
@@ -44,6 +45,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         state: *fields.first()?.as_bytes().first()?,
         parent: fields.get(1)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
+        threads: fields.get(17)?.parse().ok()?,
         start_ticks: fields.get(19)?.parse().ok()?,
         exit_status: fields.get(49).and_then(|field| field.parse().ok()).unwrap_or(0),
     })
@@ -104,6 +106,16 @@ mod tests {
         let tail = "S 7 12 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0";
         let stat = parse_stat(format!("12 (a) b (c)) {tail}").as_bytes()).expect("parsed");
         assert_eq!((stat.pid, stat.state, stat.parent, stat.session, stat.start_ticks), (12, b'S', 7, 12, 4711));
+    }
+
+    #[test]
+    fn a_program_that_left_its_first_thread_goes_on() {
+        let with_threads = |threads: u64| {
+            let tail = format!("Z 7 12 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 4711 0 0");
+            parse_stat(format!("12 (java) {tail}").as_bytes()).expect("parsed")
+        };
+        assert!(!with_threads(2).is_ended());
+        assert!(with_threads(1).is_ended());
     }
 
     #[test]

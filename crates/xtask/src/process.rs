@@ -28,13 +28,13 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Returns the identity of the process that has this number now; none when there is none or it is a zombie.
+    /// Returns the identity of the process that has this number now; none when there is none or it has ended.
     pub fn of(pid: i32) -> Option<Self> {
         let stat = Stat::read(pid)?;
-        (!stat.is_zombie()).then_some(Self { pid, start_ticks: stat.start_ticks })
+        (!stat.has_ended()).then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// Says whether this very process still runs. A zombie has ended.
+    /// Says whether this very process still runs. One that nobody has waited for yet has ended, once its last thread has.
     pub fn is_alive(self) -> bool {
         Self::of(self.pid) == Some(self)
     }
@@ -134,6 +134,7 @@ impl ProcessId {
 /// What drover reads of `/proc/PID/stat`.
 struct Stat {
     state: char,
+    threads: u64,
     start_ticks: u64,
     cpu_ticks: u64,
 }
@@ -149,13 +150,15 @@ impl Stat {
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(Self {
             state: fields.first()?.chars().next()?,
+            threads: number(20)?,
             start_ticks: number(22)?,
             cpu_ticks: number(14)?.saturating_add(number(15)?),
         })
     }
 
-    fn is_zombie(&self) -> bool {
-        matches!(self.state, 'Z' | 'X')
+    /// The first thread is a zombie before the others have let go of the ports and locks of a killed process, so they count too.
+    fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
     }
 }
 
@@ -172,7 +175,16 @@ mod tests {
     fn a_program_name_with_spaces_and_parentheses_shifts_no_field() {
         let text = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20";
         let stat = Stat::parse(text).unwrap();
-        assert_eq!((stat.state, stat.start_ticks, stat.cpu_ticks), ('S', 777, 23));
+        assert_eq!((stat.state, stat.threads, stat.start_ticks, stat.cpu_ticks), ('S', 17, 777, 23));
+    }
+
+    #[test]
+    fn a_process_has_ended_with_its_last_thread_not_with_its_first() {
+        let with_threads = |threads: u64| {
+            Stat::parse(&format!("42 (etcd) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 {threads} 18 777 20")).unwrap()
+        };
+        assert!(!with_threads(2).has_ended());
+        assert!(with_threads(1).has_ended());
     }
 
     #[tokio::test]
