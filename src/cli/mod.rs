@@ -8,6 +8,7 @@ mod dump;
 mod follow;
 mod job;
 mod node;
+mod objects;
 mod output;
 mod plan;
 mod simulate;

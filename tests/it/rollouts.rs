@@ -14,20 +14,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use xtask::control_plane::User;
 
-use crate::canary::scrubbed;
-use crate::cli::{Answer, drover};
+use crate::cli::{person, scrubbed};
 use crate::cluster::{Cluster, Settings, client_status, job, shared};
-
-/// A command as a person types it, with the words that say which cluster.
-async fn person(cluster: &Cluster, ns: &str, line: &str, stdin: String) -> Answer {
-    let kubeconfig = cluster.plane.kubeconfig(User::Admin).display().to_string();
-    let mut args: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    args.extend(["-n".to_owned(), ns.to_owned(), "--kubeconfig".to_owned(), kubeconfig]);
-    let call = move || drover(&args.iter().map(String::as_str).collect::<Vec<_>>(), &stdin);
-    tokio::task::spawn_blocking(call).await.expect("its end")
-}
 
 /// The generations of all objects that a command could change; the controller writes statuses meanwhile.
 async fn stored(cluster: &Cluster, ns: &str) -> BTreeMap<String, Option<i64>> {
