@@ -424,6 +424,25 @@ async fn a_dump_of_a_cluster_plans_like_the_cluster() {
     let more = drover(&args, &job("web", 3, &json!({}), "exec sleep 1000").to_string());
     assert_eq!(more.code, 1, "{}", more.err);
     assert_eq!(more.json()["placements"].as_array().map(Vec::len), Some(1), "{}", more.out);
+    assert_eq!(more.json()["diff"]["taskGroups"][0]["fields"][0]["annotations"], json!(["forces create"]));
+    let mut edited = job("web", 3, &json!({ "update": { "maxParallel": 1, "canary": 1 } }), "exec sleep 1001");
+    edited["spec"]["priority"] = json!(70);
+    edited["spec"]["groups"][0]["tasks"][0]["env"] = json!({ "LEVEL": "debug" });
+    let changed = person(&cluster, ns, "job plan -", edited.to_string()).await;
+    let (tree, _) = changed.out.split_once("\n\n").expect("a tree and a plan");
+    expect![[r#"
+        +/- Job web
+          +/- priority: 50 => 70
+          +/- Group g (1 canary, 2 ignore)
+            +/- count: 2 => 3  (forces create)
+            +/- update
+              +/- canary: 0 => 1
+            +/- Task t  (forces create/destroy update)
+              +/- config  (forces create/destroy update)
+                +/- args: ["-c","exec sleep 1000"] => ["-c","exec sleep 1001"]
+              +   env  (forces create/destroy update)
+                +   LEVEL: debug"#]]
+    .assert_eq(tree);
     let huge = job(
         "web",
         2,

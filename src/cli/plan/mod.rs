@@ -1,6 +1,7 @@
 //! `drover plan` and `drover job plan`: one evaluation of the real scheduler on a saved state or on the cluster as it is. Nothing
 //! is written anywhere.
 
+mod difference;
 mod report;
 mod text;
 
@@ -12,17 +13,20 @@ use anyhow::{Context, bail, ensure};
 use drover_api::Job;
 use drover_api::job::EvalTrigger;
 use drover_core::advice;
+use drover_core::definition::Definition;
+use drover_core::difference::JobDiff;
 use drover_core::ids::{EvalId, JobKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::scheduler::{self, plan::Evaluation};
 use drover_core::snapshot::ClusterView;
+use drover_core::validate;
 use jiff::Timestamp;
 
 use self::report::Report;
 use super::connect::{ConnectArgs, block_on};
 use super::dump::{Reader, Scope};
 use super::state::{self, State, documents};
-use super::{answer, read_input};
+use super::{answer, complain, read_input};
 use crate::clock::{Clock, SystemClock};
 use crate::convert;
 
@@ -129,7 +133,7 @@ pub(super) fn run_state(args: &StateArgs) -> anyhow::Result<u8> {
         "{source}: no Job {} and no Allocation of it; correct --eval, or add the job to the state",
         args.eval.job
     );
-    let report = evaluate(state, &args.eval, &args.how);
+    let report = evaluate(state, &args.eval, None, &args.how);
     show(&report, args.how.output)?;
     Ok(match (report.failed.is_empty(), report.changes()) {
         (false, _) => NOT_PLACED,
@@ -162,8 +166,12 @@ pub(super) fn run_job(args: &JobArgs) -> anyhow::Result<u8> {
         job.metadata.namespace = Some(namespace);
         Ok(Target { job: convert::object_key(&job.metadata), trigger: EvalTrigger::JobRegister })
     })?;
+    let submitted = Definition::new(&job.spec, &target.job.name);
     let state = state::load(&lines, &target.job, Some(job)).context("the cluster's state")?;
-    let report = evaluate(&state, &target, &args.how);
+    let report = evaluate(&state, &target, Some(&submitted), &args.how);
+    for warning in validate::warnings(&submitted) {
+        complain(&format!("{}: djob/{}: warning: {warning}", args.file.display(), target.job.name));
+    }
     show(&report, args.how.output)?;
     Ok(if report.changes() || !report.failed.is_empty() { CHANGES } else { 0 })
 }
@@ -182,7 +190,7 @@ fn manifest(bytes: &[u8]) -> anyhow::Result<Job> {
         head.api_version,
         drover_api::API_VERSION
     );
-    let violations = drover_core::validate::shape("Job", &document.value()?);
+    let violations = validate::shape("Job", &document.value()?);
     if !violations.is_empty() {
         let list: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
         bail!("{document} is invalid:{}", list.concat());
@@ -192,7 +200,7 @@ fn manifest(bytes: &[u8]) -> anyhow::Result<Job> {
     Ok(job)
 }
 
-fn evaluate(state: &State, target: &Target, how: &How) -> Report {
+fn evaluate(state: &State, target: &Target, submitted: Option<&Definition>, how: &How) -> Report {
     let view = &state.view;
     let now = how.now.unwrap_or_else(|| SystemClock.now());
     let priority = view.job(&target.job).map_or(DEFAULT_PRIORITY, |job| job.definition.spec.priority);
@@ -206,6 +214,7 @@ fn evaluate(state: &State, target: &Target, how: &How) -> Report {
     };
     let plan = scheduler::plan(view, &evaluation, &mut fastrand::Rng::with_seed(how.seed));
     let mut report = Report::new(view, &evaluation, &plan);
+    report.diff = submitted.map(|after| JobDiff::between(state.replaced.as_deref(), after).with_updates(&plan.desired));
     if how.output == Output::Table {
         let help = |group: &String| (group.clone(), advice::advice(view, &evaluation, how.seed, &plan, group));
         report.advice = plan.failed.keys().map(help).collect();

@@ -8,12 +8,17 @@ use drover_api::metric::{AllocMetric, NodeScore};
 use drover_core::advice::Advice;
 use drover_core::scheduler::explain;
 
+use super::difference;
 use super::report::{Desired, Placed, Report};
 use crate::cli::table::Table;
 
 /// Writes the report as text.
 pub(super) fn render(report: &Report) -> String {
-    let mut text = format!("Job {}, {}: {}\n", report.eval.job, report.eval.trigger, summary(report));
+    let mut text = String::new();
+    if let Some(diff) = &report.diff {
+        difference::write(&mut text, diff);
+    }
+    line(&mut text, &format!("Job {}, {}: {}", report.eval.job, report.eval.trigger, summary(report)));
     if !report.eval.description.is_empty() {
         line(&mut text, &format!("The evaluation failed: {}", report.eval.description));
     }
