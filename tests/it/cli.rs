@@ -18,7 +18,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let parsed = serde_json::from_str(&self.out);
         assert!(parsed.is_ok(), "no JSON: {} {}", self.out, self.err);
         parsed.expect("JSON")

@@ -11,6 +11,8 @@ use futures::StreamExt;
 use super::super::complain;
 use super::super::connect::{ConnectArgs, block_on};
 use super::super::follow::TIMED_OUT;
+use super::super::output::{self, Output};
+use super::super::table::Table;
 use crate::store::{Change, KubeStore, Selection, Store};
 
 /// Arguments of `drover job restart`.
@@ -30,6 +32,9 @@ pub(in super::super) struct RestartArgs {
     /// How long a batch may take until its successors are healthy.
     #[arg(long, default_value = "10m")]
     timeout: GoDuration,
+    /// How the new allocations are printed.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
 }
 
 /// Deletes allocations batch by batch; the controller replaces each, and the next batch waits until those are healthy.
@@ -66,7 +71,7 @@ pub(in super::super) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
                 allocs.delete(alloc).await?;
             }
             let is_replaced =
-                |known: &BTreeMap<String, Allocation>| batch.iter().all(|alloc| has_successor(known, alloc));
+                |known: &BTreeMap<String, Allocation>| batch.iter().all(|alloc| successor(known, alloc).is_some());
             let replaced = async {
                 while !is_replaced(&known) {
                     let change = watch.next().await.context("the API server ended the watch of allocations")?;
@@ -85,6 +90,10 @@ pub(in super::super) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
             replaced?;
             n_done += batch.len();
             complain(&format!("{n_done} of {} allocations of djob/{name} are replaced", old.len()));
+        }
+        if let Some(output) = args.output {
+            let fresh: Vec<Allocation> = old.iter().filter_map(|alloc| successor(&known, alloc)).cloned().collect();
+            output::list(&fresh, output, || rows(&fresh))?;
         }
         Ok(0)
     })
@@ -108,9 +117,22 @@ fn is_live(alloc: &Allocation) -> bool {
         && matches!(status, ClientStatus::Pending | ClientStatus::Running)
 }
 
-/// Whether another allocation holds the slot, and is healthy.
-fn has_successor(known: &BTreeMap<String, Allocation>, old: &Allocation) -> bool {
-    known.values().any(|alloc| {
+fn rows(allocs: &[Allocation]) -> Table {
+    let mut table = Table::new(&["NAME", "NODE", "STATUS"]);
+    for alloc in allocs {
+        let status = alloc.status.as_ref().map(|status| status.client_status).unwrap_or_default();
+        table.row(vec![
+            alloc.metadata.name.clone().unwrap_or_default(),
+            alloc.spec.node_name.clone(),
+            status.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The other allocation that holds the slot, when it is healthy.
+fn successor<'a>(known: &'a BTreeMap<String, Allocation>, old: &Allocation) -> Option<&'a Allocation> {
+    known.values().find(|alloc| {
         let is_healthy =
             alloc.status.as_ref().and_then(|status| status.health.as_ref()).is_some_and(|health| health.healthy);
         let is_same_slot = (&alloc.spec.group, alloc.spec.index) == (&old.spec.group, old.spec.index);

@@ -22,11 +22,14 @@ use drover_core::snapshot::ClusterView;
 use drover_core::validate;
 use jiff::Timestamp;
 
+pub(super) use self::text::scores;
+
 use self::report::Report;
 use super::connect::{ConnectArgs, block_on};
 use super::dump::{Reader, Scope};
+use super::output::{self, ReportOutput};
 use super::state::{self, State, documents};
-use super::{answer, complain, read_input};
+use super::{complain, read_input};
 use crate::clock::{Clock, SystemClock};
 use crate::convert;
 
@@ -34,18 +37,6 @@ use crate::convert;
 const CHANGES: u8 = 1;
 /// Something found no place.
 const NOT_PLACED: u8 = 2;
-
-/// How the result is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// For people.
-    #[default]
-    Table,
-    /// For programs.
-    Json,
-    /// For programs and people.
-    Yaml,
-}
 
 /// Arguments of `drover plan`.
 #[derive(Debug, clap::Args)]
@@ -88,7 +79,7 @@ struct How {
     seed: u64,
     /// How the result is written.
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: ReportOutput,
 }
 
 /// A job and a reason to look at it.
@@ -134,7 +125,7 @@ pub(super) fn run_state(args: &StateArgs) -> anyhow::Result<u8> {
         args.eval.job
     );
     let report = evaluate(state, &args.eval, None, &args.how);
-    show(&report, args.how.output)?;
+    output::report(&report, args.how.output, || text::render(&report))?;
     Ok(match (report.failed.is_empty(), report.changes()) {
         (false, _) => NOT_PLACED,
         (true, true) => CHANGES,
@@ -172,7 +163,7 @@ pub(super) fn run_job(args: &JobArgs) -> anyhow::Result<u8> {
     for warning in validate::warnings(&submitted) {
         complain(&format!("{}: djob/{}: warning: {warning}", args.file.display(), target.job.name));
     }
-    show(&report, args.how.output)?;
+    output::report(&report, args.how.output, || text::render(&report))?;
     Ok(if report.changes() || !report.failed.is_empty() { CHANGES } else { 0 })
 }
 
@@ -215,7 +206,7 @@ fn evaluate(state: &State, target: &Target, submitted: Option<&Definition>, how:
     let plan = scheduler::plan(view, &evaluation, &mut fastrand::Rng::with_seed(how.seed));
     let mut report = Report::new(view, &evaluation, &plan);
     report.diff = submitted.map(|after| JobDiff::between(state.replaced.as_deref(), after).with_updates(&plan.desired));
-    if how.output == Output::Table {
+    if how.output == ReportOutput::Table {
         let help = |group: &String| (group.clone(), advice::advice(view, &evaluation, how.seed, &plan, group));
         report.advice = plan.failed.keys().map(help).collect();
     }
@@ -226,17 +217,4 @@ fn evaluate(state: &State, target: &Target, submitted: Option<&Definition>, how:
 fn awaited(view: &ClusterView, target: &Target, now: Timestamp) -> Option<Timestamp> {
     let awaited = view.allocs_of_job(&target.job).filter_map(|alloc| alloc.follow_up.as_ref());
     awaited.filter(|awaited| awaited.trigger == target.trigger && awaited.at <= now).map(|awaited| awaited.at).max()
-}
-
-fn show(report: &Report, output: Output) -> anyhow::Result<()> {
-    let text = match output {
-        Output::Json => {
-            let mut text = serde_json::to_string_pretty(report).context("writing the plan as JSON")?;
-            text.push('\n');
-            text
-        }
-        Output::Yaml => serde_saphyr::to_string(report).context("writing the plan as YAML")?,
-        Output::Table => text::render(report),
-    };
-    answer(text.as_bytes())
 }

@@ -218,7 +218,8 @@ fn by_count(counts: &BTreeMap<String, i64>) -> impl Iterator<Item = (&str, i64)>
     sorted.into_iter()
 }
 
-fn scores(text: &mut String, best: &[NodeScore]) {
+/// Writes how the best nodes scored.
+pub(in crate::cli) fn scores(text: &mut String, best: &[NodeScore]) {
     let mut table = Table::new(&["  NODE", "SCORE", "FROM"]);
     for node in best {
         let mut parts = String::new();
