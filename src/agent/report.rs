@@ -87,7 +87,7 @@ fn differs(report: &Report, acknowledged: &Report) -> bool {
 /// The status as an object for server-side apply. `lost` is the controller's and final: then only the end is told.
 pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) -> Value {
     let before = seen.status.as_ref();
-    let is_lost = before.is_some_and(|status| status.client_status == ClientStatus::Lost);
+    let is_lost = |status: &&AllocationStatus| status.client_status == ClientStatus::Lost;
     let mut status = json!({
         "observedGeneration": report.generation,
         "taskStates": report.task_states,
@@ -99,7 +99,13 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
     if let Some(health) = &report.health {
         status["health"] = json!(health);
     }
-    if !is_lost {
+    if let Some(before) = before.filter(is_lost) {
+        // What an apply leaves out is removed where nobody else owns it, and the controller's mark changed a part only.
+        status["clientStatus"] = json!(before.client_status);
+        status["clientDescription"] = json!(before.client_description);
+        status["columns"] = json!(before.columns);
+        status["conditions"] = json!(before.conditions);
+    } else {
         let conditions = conditions(report, before.map_or(&[], |status| &status.conditions), now);
         status["clientStatus"] = json!(report.client_status);
         status["clientDescription"] = json!(report.description);
@@ -238,10 +244,17 @@ mod tests {
     #[test]
     fn a_lost_allocation_only_gets_its_end() {
         let mut seen = Allocation::new("a", drover_api::AllocationSpec::default());
-        seen.status = Some(drover_api::AllocationStatus { client_status: ClientStatus::Lost, ..Default::default() });
+        let marked = conditions(&running(), &[], Timestamp::UNIX_EPOCH);
+        let lost = AllocationStatus { client_status: ClientStatus::Lost, conditions: marked, ..Default::default() };
+        seen.status = Some(lost.clone());
         let report = Report { ended_at: Some(Timestamp::UNIX_EPOCH), ..running() };
         let body = status_body(&report, &seen, Timestamp::UNIX_EPOCH);
-        assert!(body["status"].get("clientStatus").is_none() && body["status"].get("conditions").is_none());
+        // Nothing of the mark is left out: it would be removed.
+        assert_eq!(
+            (&body["status"]["clientStatus"], &body["status"]["columns"]),
+            (&json!("lost"), &json!(lost.columns))
+        );
+        assert_eq!(body["status"]["conditions"], json!(lost.conditions));
         assert!(body["status"].get("endedAt").is_some());
     }
 }
