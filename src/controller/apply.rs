@@ -93,6 +93,8 @@ pub(super) struct Written {
     pub(super) gone: Vec<Key>,
     /// What did not happen, with the reason.
     pub(super) failed: Vec<(Key, StoreError)>,
+    /// Objects that were not touched because of what failed before.
+    pub(super) untouched: Vec<Key>,
 }
 
 impl Writes {
@@ -158,6 +160,8 @@ impl Writes {
                 Err(error) => {
                     // Without its deployment nothing of the roll-out may begin.
                     written.failed.push((key, error));
+                    let stops = self.stops.into_iter().map(|stop| stop.key);
+                    written.untouched = stops.chain(self.patches.into_iter().map(|(key, ..)| key)).collect();
                     return (self.job, written);
                 }
             }

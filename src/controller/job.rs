@@ -439,6 +439,9 @@ impl<S: Store> Term<S> {
             tracing::warn!(%job, allocation = %key, %error, "a part of a plan was not written");
             self.unassume(key);
         }
+        for key in &written.untouched {
+            self.unassume(key);
+        }
         for key in created {
             if self.allocs.get(&key_of(&key)).is_none() {
                 self.view.remove_alloc(&key);
