@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::allocation::DesiredStatus;
 use drover_api::condition::ConditionStatus;
 use drover_api::job::{BlockedEvaluation, EvalTrigger, EvaluationStatus, JobConditionType, JobType};
-use drover_api::{Allocation, Job, JobVersion, finalizer};
+use drover_api::{Allocation, Job, JobVersion, finalizer, names};
 use drover_core::broker::blocked::Verdict;
 use drover_core::broker::queue::{GivenBack, Next};
 use drover_core::definition::Definition;
@@ -503,6 +503,11 @@ impl<S: Store> Term<S> {
         if self.broker.is_busy(key) && job.generation != object.metadata.generation.unwrap_or(0) {
             return;
         }
+        if let Some(newer) = object.status.as_ref().and_then(|status| status.version).filter(|told| *told > job.version)
+            && self.known.get(key).is_some_and(|known| known.sought_version != Some(newer))
+        {
+            return self.seek_version(key, newer);
+        }
         let Some(wanted) = self.wanted_status(key, &object, &job) else { return };
         let Some(known) = self.known.get_mut(key) else { return };
         if known.is_writing {
@@ -532,6 +537,44 @@ impl<S: Store> Term<S> {
                     Done::JobStatus(job, Box::new(result))
                 });
             }
+        }
+    }
+
+    /// Asks for a version that the stored status names, and that the watch of versions has not brought yet: what is known without
+    /// it is older than what was told before.
+    fn seek_version(&mut self, job: &JobKey, number: i64) {
+        let Some(known) = self.known.get_mut(job).filter(|known| !known.is_writing) else { return };
+        known.is_writing = true;
+        let (store, job) = (self.store.clone(), job.clone());
+        self.writes.spawn(async move {
+            let key = crate::store::Key::namespaced(&*job.namespace, names::job_version_name(&job.name, number));
+            let result = store.get::<JobVersion>(&key).await;
+            Done::VersionSought(job, number, Box::new(result))
+        });
+    }
+
+    pub(super) fn on_version_sought(
+        &mut self,
+        job: &JobKey,
+        number: i64,
+        result: Result<Option<JobVersion>, StoreError>,
+    ) {
+        let Some(known) = self.known.get_mut(job) else { return };
+        known.is_writing = false;
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::debug!(%job, number, %error, "a version could not be read");
+                return self.wake_in(RETRY, Wake::JobStatus(job.clone()));
+            }
+        };
+        known.sought_version = Some(number);
+        self.dirty_jobs.insert(job.clone());
+        if let Some(version) = found {
+            if let Some(seen) = self.versions.observe(version) {
+                self.on_version(seen);
+            }
+            self.enqueue(job, EvalTrigger::JobRegister);
         }
     }
 

@@ -45,6 +45,8 @@ pub(super) struct Knowledge {
     pub(super) sent: Option<(Value, Instant)>,
     /// Whether a write is under way.
     pub(super) is_writing: bool,
+    /// The version that the stored status names, once it is known or known to be gone.
+    pub(super) sought_version: Option<i64>,
     /// Since when the status differs from the one sent.
     pub(super) differs_since: Option<Instant>,
 }
