@@ -16,7 +16,6 @@ use drover_core::job_status::{self, Input, Reverted};
 use drover_core::model::{self, Alloc};
 use drover_core::scheduler::attempts::{self, Attempts, Submitted};
 use drover_core::scheduler::{self, explain::explain, plan::Evaluation, plan::Plan};
-use drover_core::validate;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 use tokio::time::Instant;
@@ -151,8 +150,9 @@ impl<S: Store> Term<S> {
         let versions = self.versions_of(&key, convert::uid(&object.metadata).as_str());
         let is_namespace_going = self.is_namespace_going(&key.namespace);
         let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some() || is_namespace_going;
-        let fresh = Definition::new(&object.spec, &key.name);
-        let violations = if is_going { Vec::new() } else { validate::violations(&fresh) };
+        let Some(known) = self.known.get_mut(&key) else { return };
+        let checked = known.checked(&object, &key.name).clone();
+        let (fresh, violations) = (checked.definition, checked.violations);
         if is_going || !violations.is_empty() {
             let (number, definition) = versions.last().map_or((0, Arc::clone(&fresh)), |version| {
                 let stored = self.view.version(&key, &convert::uid(&object.metadata), version.spec.version).cloned();
@@ -513,23 +513,23 @@ impl<S: Store> Term<S> {
         if known.is_writing {
             return;
         }
-        let stored =
-            object.status.as_ref().filter(|status| status.observed_generation >= 0).map(|status| json!(status));
+        let stored = object.status.as_ref().filter(|status| known.sent.is_none() && status.observed_generation >= 0);
+        let stored = stored.map(|status| json!(status));
         let (last, sent_at) = match &known.sent {
-            Some((sent, at)) => (Some(sent.clone()), Some(*at)),
-            None => (stored, None),
+            Some((sent, at)) => (Some(&**sent), Some(*at)),
+            None => (stored.as_ref(), None),
         };
         let is_rolling = self.view.latest_deployment(key).is_some_and(|latest| latest.phase.is_active());
         let calm = Calm { is_planning: self.broker.is_under_way(key), is_rolling };
         let now = Instant::now();
         let differs_since = *known.differs_since.get_or_insert(now);
-        match status::due(&wanted, last.as_ref(), sent_at, differs_since, calm, now) {
+        match status::due(&wanted, last, sent_at, differs_since, calm, now) {
             Due::Never => known.differs_since = None,
             Due::At(at) => drop(self.wake_at(at, Wake::JobStatus(key.clone()))),
             Due::Now => {
                 known.is_writing = true;
                 known.differs_since = None;
-                known.sent = Some((wanted.clone(), now));
+                known.sent = Some((Arc::clone(&wanted), now));
                 let (store, key) = (self.store.clone(), key.clone());
                 let unchanged = Precondition::unchanged(&object.metadata);
                 self.writes.spawn(async move {
@@ -578,9 +578,11 @@ impl<S: Store> Term<S> {
         }
     }
 
-    fn wanted_status(&mut self, key: &JobKey, object: &Job, job: &model::Job) -> Option<serde_json::Value> {
-        let violations =
-            if job.stopped { Vec::new() } else { validate::violations(&Definition::new(&object.spec, &key.name)) };
+    fn wanted_status(&mut self, key: &JobKey, object: &Job, job: &model::Job) -> Option<Arc<serde_json::Value>> {
+        let violations = match self.known.get_mut(key) {
+            Some(known) if !job.stopped => Arc::clone(&known.checked(object, &key.name).violations),
+            Some(_) | None => [].into(),
+        };
         let uid = convert::uid(&object.metadata);
         let allocs: Vec<Arc<Alloc>> =
             self.view.allocs_of_job(key).filter(|alloc| alloc.job_uid == uid).cloned().collect();
@@ -637,7 +639,7 @@ impl<S: Store> Term<S> {
             let note = "all allocations are complete".to_owned();
             self.report_for_generation(object, Severity::Normal, "Completed", "Run", note);
         }
-        Some(json!(wanted))
+        Some(self.known.get_mut(key)?.shown(wanted))
     }
 
     pub(super) fn on_job_status(&mut self, key: &JobKey, result: Result<Job, StoreError>) {

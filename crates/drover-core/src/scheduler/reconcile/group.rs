@@ -441,7 +441,15 @@ impl Pass<'_> {
     fn find_updates(&mut self, holders: &mut Holders, fits: &mut Fits<'_>) {
         let mut kept = Vec::with_capacity(holders.untainted.len());
         for alloc in std::mem::take(&mut holders.untainted) {
-            match currency(self.view, self.job, self.group, &alloc) {
+            let currency = currency(self.view, self.job, self.group, &alloc);
+            // One that is cut off and was replaced fills no slot: whatever takes its place would be a second one there. When it
+            // is back it goes for its old version.
+            if currency != Currency::Current && self.is_doubled(&alloc) {
+                self.out.desired.ignore += 1;
+                kept.push(alloc);
+                continue;
+            }
+            match currency {
                 Currency::Current => {
                     self.out.desired.ignore += 1;
                     kept.push(alloc);
