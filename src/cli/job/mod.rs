@@ -1,6 +1,7 @@
 //! `drover job …`: what people do with jobs. Wishes go into specs, under the person's field manager; the controller acts on them.
 
 mod change;
+mod dispatch;
 mod history;
 mod restart;
 mod run;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use super::trouble::{About, explain};
 
 pub(super) use change::{ScaleArgs, StopArgs, scale, stop};
+pub(super) use dispatch::{DispatchArgs, PeriodicCommand, dispatch, periodic};
 pub(super) use history::{HistoryArgs, RevertArgs, history, revert};
 pub(super) use restart::{RestartArgs, restart};
 pub(super) use run::{RunArgs, run};
