@@ -86,6 +86,7 @@ pub(super) fn desired(
             version: version.map_or_else(dash, |(version, _)| version.to_string()),
             deployment: deployment.map_or_else(dash, |deployment| deployment.phase.to_string()),
             reason: verdict.reason.map_or_else(dash, |reason| reason.to_string()),
+            next_launch: dash(),
         },
         conditions: merged(&before.conditions, verdict.conditions, generation, now),
         ..JobStatus::default()

@@ -30,7 +30,9 @@ use crate::config::controller::ControllerConfig;
 use crate::controller::apply::Written;
 use crate::controller::cache::{Cache, Seen};
 use crate::controller::deployment::{self, Look};
+use crate::controller::family::Families;
 use crate::controller::node::NodeKnowledge;
+use crate::controller::periodic::Launches;
 use crate::controller::prepare::Prepared;
 use crate::controller::status::Knowledge;
 use crate::convert;
@@ -62,6 +64,7 @@ pub(super) enum Done {
     NodeStatus(NodeName, Box<Result<ClientNode, StoreError>>),
     DeploymentStatus(ObjectKey, bool, Box<Result<Deployment, StoreError>>),
     DeploymentActed(ObjectKey, Box<deployment::Acted>),
+    Launched(JobKey, Timestamp, Box<Result<Job, StoreError>>),
     Settled(AllocKey, Box<Result<Option<Allocation>, StoreError>>),
     JobFreed(JobKey, Box<Result<Option<Job>, StoreError>>),
     Ttl(Box<Result<ConfigMap, StoreError>>),
@@ -89,6 +92,10 @@ pub(super) struct Term<S> {
     pub(super) broker: Broker,
     pub(super) blocked: Blocked,
     pub(super) known: BTreeMap<JobKey, Knowledge>,
+    /// Jobs that were made from others.
+    pub(super) families: Families,
+    /// The launches of periodic jobs.
+    pub(super) launches: BTreeMap<JobKey, Launches>,
     pub(super) known_nodes: HashMap<NodeName, NodeKnowledge>,
     pub(super) ledger: Ledger,
     /// Nodes that were heard of in this term.
@@ -126,6 +133,7 @@ pub(super) type WakeId = (Instant, u64);
 pub(super) enum Wake {
     Evaluate(JobKey, EvalTrigger),
     JobStatus(JobKey),
+    Launch(JobKey),
     NodeStatus(NodeName),
     Deployment(ObjectKey),
     DeploymentBatch(ObjectKey),
@@ -170,6 +178,8 @@ impl<S: Store> Term<S> {
             broker: Broker::default(),
             blocked: Blocked::default(),
             known: BTreeMap::new(),
+            families: Families::default(),
+            launches: BTreeMap::new(),
             known_nodes: HashMap::new(),
             ledger: Ledger::new(allowed, renew_period * 2),
             heard: HashSet::new(),
@@ -276,6 +286,7 @@ impl<S: Store> Term<S> {
             Ok(Done::NodeStatus(node, result)) => self.on_node_status(&node, *result),
             Ok(Done::DeploymentStatus(key, evaluate, result)) => self.on_deployment_status(&key, evaluate, *result),
             Ok(Done::DeploymentActed(key, acted)) => self.on_deployment_acted(&key, *acted),
+            Ok(Done::Launched(job, at, result)) => self.on_launched(&job, at, *result),
             Ok(Done::Settled(alloc, result)) => self.on_settled(&alloc, *result),
             Ok(Done::JobFreed(job, result)) => self.on_job_freed(&job, *result),
             Ok(Done::Ttl(result)) => self.on_ttl_published(*result),
@@ -416,6 +427,7 @@ impl<S: Store> Term<S> {
             match entry.remove() {
                 Wake::Evaluate(job, trigger) => self.enqueue(&job, trigger),
                 Wake::JobStatus(job) => drop(self.dirty_jobs.insert(job)),
+                Wake::Launch(job) => self.arm_launches(&job),
                 Wake::NodeStatus(node) => drop(self.dirty_nodes.insert(node)),
                 Wake::Deployment(deployment) => drop(self.dirty_deployments.insert(deployment)),
                 Wake::DeploymentBatch(deployment) => self.join_window(deployment),
