@@ -14,6 +14,7 @@ mod leader;
 mod node;
 mod periodic;
 mod prepare;
+mod scheduler_config;
 mod status;
 mod term;
 

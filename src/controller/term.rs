@@ -9,7 +9,6 @@ use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_core::broker::blocked::{Blocked, Freed};
 use drover_core::broker::queue::Broker;
-use drover_core::gc;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::node::drain::Leaving;
@@ -34,6 +33,7 @@ use crate::controller::family::Families;
 use crate::controller::node::NodeKnowledge;
 use crate::controller::periodic::Launches;
 use crate::controller::prepare::Prepared;
+use crate::controller::scheduler_config::SCHEDULER_CONFIG;
 use crate::controller::status::Knowledge;
 use crate::convert;
 use crate::events::{self, Happening};
@@ -54,6 +54,7 @@ pub(super) enum Input {
     Namespace(Change<Namespace>),
     Deployment(Change<Deployment>),
     Volume(Change<CSIVolume>),
+    Config(Change<ConfigMap>),
 }
 
 /// A write that ended.
@@ -77,7 +78,13 @@ pub(super) enum Done {
 pub(super) struct Term<S> {
     pub(super) store: S,
     pub(super) clock: SharedClock,
+    /// What is in effect.
     pub(super) config: ControllerConfig,
+    /// What the process was started with.
+    pub(super) file_config: ControllerConfig,
+    pub(super) configs: Cache<ConfigMap>,
+    /// When it is looked for garbage next.
+    pub(super) garbage_wake: Option<WakeId>,
     pub(super) identity: String,
     pub(super) began: Instant,
     pub(super) jobs: Cache<Job>,
@@ -163,7 +170,10 @@ impl<S: Store> Term<S> {
         Self {
             store,
             clock,
+            file_config: config.clone(),
             config,
+            configs: Cache::default(),
+            garbage_wake: None,
             identity,
             began: Instant::now(),
             jobs: Cache::default(),
@@ -225,6 +235,7 @@ impl<S: Store> Term<S> {
     fn inputs(&self) -> futures::stream::SelectAll<BoxStream<'static, Input>> {
         let all = Selection::default;
         let own = Selection { namespace: Some(self.config.namespace.clone()), fields: None };
+        let config = Selection { fields: Some(format!("metadata.name={}", SCHEDULER_CONFIG.0)), ..own.clone() };
         select_all([
             self.store.watch::<Job>(all()).map(Input::Job).boxed(),
             self.store.watch::<JobVersion>(all()).map(Input::Version).boxed(),
@@ -234,6 +245,7 @@ impl<S: Store> Term<S> {
             self.store.watch::<Namespace>(all()).map(Input::Namespace).boxed(),
             self.store.watch::<Deployment>(all()).map(Input::Deployment).boxed(),
             self.store.watch::<CSIVolume>(all()).map(Input::Volume).boxed(),
+            self.store.watch::<ConfigMap>(config).map(Input::Config).boxed(),
         ])
     }
 
@@ -268,6 +280,11 @@ impl<S: Store> Term<S> {
             Input::Deployment(change) => {
                 for seen in self.deployments.take(change) {
                     self.on_deployment(seen);
+                }
+            }
+            Input::Config(change) => {
+                for seen in self.configs.take(change) {
+                    self.on_config(&seen);
                 }
             }
             Input::Volume(change) => {
@@ -353,10 +370,17 @@ impl<S: Store> Term<S> {
             && self.namespaces.is_synced()
             && self.deployments.is_synced()
             && self.volumes.is_synced()
+            && self.configs.is_synced()
+    }
+
+    /// Whether the caches are complete and decisions are made.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// The first look at everything: each job is evaluated once, and what waits for a time waits again.
     fn begin(&mut self) {
+        self.view.set_settings(self.config.scheduler.clone());
         tracing::info!(
             jobs = self.jobs.len(),
             allocations = self.allocs.len(),
@@ -391,7 +415,7 @@ impl<S: Store> Term<S> {
             self.settle(&alloc);
         }
         self.publish_ttl();
-        self.wake_in(gc::PERIOD, Wake::Garbage);
+        self.plan_garbage();
     }
 
     /// Queues an evaluation of a job, if the scheduler of its type has a use for the trigger.

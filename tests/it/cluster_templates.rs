@@ -5,6 +5,8 @@ use std::time::Duration;
 use drover::clock::{Clock, SystemClock};
 use drover_api::Job;
 use drover_api::job::{JobConditionType, JobPhase};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use xtask::control_plane::User;
@@ -219,4 +221,41 @@ async fn a_launch_whose_leader_dies_happens_once() {
         })
         .await;
     assert_eq!(children(&cluster, NS, "minutely").await.len(), 1);
+}
+
+/// What the controller says of its configuration.
+async fn outcome(cluster: &Cluster) -> String {
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), "drover-system");
+    let map = maps.get_opt("drover-heartbeat").await.expect("an answer");
+    map.and_then(|map| map.data?.get("config").cloned()).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_configuration_is_in_effect_at_once_and_a_wrong_one_is_refused() {
+    const NS: &str = "default";
+    let cluster = Cluster::start("config", Settings::default()).await;
+    let _controller = cluster.controller();
+    let _agent = cluster.agent("n-1").await;
+    cluster.apply(NS, &batch("nightly", &json!({ "periodic": { "crons": ["0 3 1 1 *"] } }), "true"));
+    cluster.condition(NS, "nightly", JobConditionType::Armed, "True").await;
+    let forced = run(&cluster, NS, &["job", "periodic", "force", "nightly"], "");
+    assert_eq!(forced.code, 0, "{}", forced.err);
+    let configure = |text: &str| {
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "drover-config" },
+            "data": { "config.yaml": text } });
+        let applied = cluster.kubectl_with(&["apply", "-n", "drover-system", "-f", "-"], Some(&map.to_string()));
+        applied.expect("applied");
+    };
+    configure("gc: {interval: 1s, jobThreshold: -1s}\n");
+    cluster.eventually("it is refused", async || outcome(&cluster).await.contains("gc.jobThreshold")).await;
+    let events = cluster.kubectl(&["get", "events", "-n", "drover-system", "-o", "json"]).expect("events");
+    assert!(events.contains("ConfigRefused") && events.contains("must not be below 0"), "{events}");
+    assert_eq!(children(&cluster, NS, "nightly").await.len(), 1, "the old one stays in effect");
+
+    configure("gc: {interval: 1s, jobThreshold: 0s}\n");
+    cluster.eventually("it is in effect", async || outcome(&cluster).await == "drover-config is in effect").await;
+    cluster
+        .eventually("the ended launch is collected", async || children(&cluster, NS, "nightly").await.is_empty())
+        .await;
+    cluster.kubectl(&["get", "djob", "nightly", "-n", NS]).expect("its parent stays");
 }
