@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow};
 use drover_api::deployment::{DeploymentStatus, Promote};
-use drover_api::{Deployment, GoDuration, field_manager};
+use drover_api::{Deployment, GoDuration};
 use drover_core::deployment::call::{self, Call, Refusal};
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Client};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::complain;
 use super::connect::{ConnectArgs, block_on};
 use super::follow::{Follow, follow};
+use super::objects::{Objects, named, starting};
 use super::output::{self, Output};
 use super::table::Table;
-use super::trouble::{About, explain};
 use crate::clock::{Clock, SystemClock};
 
 /// What to do with deployments.
@@ -115,15 +114,9 @@ pub(super) fn run(command: &DeploymentCommand) -> anyhow::Result<u8> {
 
 async fn list(args: &ListArgs) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
-    let api: Api<Deployment> = if args.all_namespaces {
-        Api::all(connection.client.clone())
-    } else {
-        Api::namespaced(connection.client.clone(), &connection.namespace)
-    };
     let field_selector = args.job.as_ref().map(|job| format!("spec.jobName={job}"));
     let params = ListParams { field_selector, ..ListParams::default() };
-    let about = About { verb: "list", namespace: &connection.namespace, name: "" };
-    let mut found = api.list(&params).await.map_err(|error| explain::<Deployment>(about, error))?.items;
+    let mut found = connection.objects_of::<Deployment>(args.all_namespaces).list(&params).await?;
     found.sort_by_key(|one| std::cmp::Reverse((one.metadata.creation_timestamp.clone(), one.metadata.name.clone())));
     let now = SystemClock.now();
     output::list(&found, args.output, || {
@@ -167,7 +160,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<u8> {
 
 async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
-    let found = find(&connection.client, &connection.namespace, &args.name).await?;
+    let found = find(&connection.objects(), &args.name).await?;
     let job = found.spec.job_name.clone();
     if args.watch {
         let again = format!("drover deployment status {} -n {} -w", args.name, connection.namespace);
@@ -215,37 +208,29 @@ fn describe(deployment: &Deployment, now: jiff::Timestamp) -> anyhow::Result<()>
     super::answer(text.as_bytes())
 }
 
-/// The deployment of that name, the only one whose name starts so, or the newest of the job of that name.
-async fn find(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Deployment> {
-    let api = Api::<Deployment>::namespaced(client.clone(), namespace);
-    let about = About { verb: "read", namespace, name };
-    let found = api.list(&ListParams::default()).await.map_err(|error| explain::<Deployment>(about, error))?.items;
-    let is_exact = |one: &&Deployment| one.metadata.name.as_deref() == Some(name);
-    if let Some(exact) = found.iter().find(is_exact) {
+/// The deployment of that name, the newest of the job of that name, or the only one whose name starts so.
+async fn find(deployments: &Objects<Deployment>, name: &str) -> anyhow::Result<Deployment> {
+    let all = deployments.list(&ListParams::default()).await?;
+    if let Some(exact) = named(&all, name) {
         return Ok(exact.clone());
     }
-    let of_job = found.iter().filter(|one| one.spec.job_name == name);
+    let of_job = all.iter().filter(|one| one.spec.job_name == name);
     if let Some(newest) = of_job.max_by_key(|one| (one.metadata.creation_timestamp.clone(), one.spec.job_version)) {
         return Ok(newest.clone());
     }
-    let starting: Vec<&Deployment> =
-        found.iter().filter(|one| one.metadata.name.as_deref().unwrap_or_default().starts_with(name)).collect();
-    match starting.as_slice() {
-        [only] => Ok((*only).clone()),
-        [] => bail!(
+    let namespace = deployments.namespace.as_deref().unwrap_or_default();
+    starting(&all, name)?.cloned().with_context(|| {
+        format!(
             "no deployment {name} in namespace {namespace}, and no job of that name with one; `drover deployment list -n {namespace}` shows all"
-        ),
-        several => {
-            let matching: Vec<&str> = several.iter().filter_map(|one| one.metadata.name.as_deref()).collect();
-            bail!("{name} is the start of several deployments: {}; write more of the name", matching.join(", "))
-        }
-    }
+        )
+    })
 }
 
 /// Checks a wish, and writes it into the spec unless somebody else wrote since.
 async fn act(args: &TargetArgs, wish: Call) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
-    let found = find(&connection.client, &connection.namespace, &args.name).await?;
+    let deployments = connection.objects::<Deployment>();
+    let found = find(&deployments, &args.name).await?;
     let name = found.metadata.name.clone().unwrap_or_default();
     let status = found.status.clone().unwrap_or_default();
     check(&wish, &status).map_err(|refusal| anyhow!("ddep/{name}: {refusal}"))?;
@@ -261,12 +246,7 @@ async fn act(args: &TargetArgs, wish: Call) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let (spec, verb, done) = change(&wish);
-    let body = json!({ "metadata": { "resourceVersion": found.metadata.resource_version }, "spec": spec });
-    let api = Api::<Deployment>::namespaced(connection.client.clone(), &connection.namespace);
-    let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
-    let about = About { verb, namespace: &connection.namespace, name: &name };
-    let changed = api.patch(&name, &params, &Patch::Merge(&body)).await;
-    let changed = changed.map_err(|error| explain::<Deployment>(about, error))?;
+    let changed = deployments.change(verb, &found, &spec).await?;
     output::changed(&changed, args.output)?;
     complain(&format!(
         "ddep/{name} {done}; watch it with `drover deployment status {name} -n {} -w`",

@@ -9,6 +9,7 @@ use kube::{Client, Resource};
 use serde_json::{Value, json};
 
 use super::connect::{ConnectArgs, block_on};
+use super::trouble::{About, explain};
 use super::{answer, complain};
 
 /// The `ConfigMap` with the scheduler's configuration.
@@ -87,7 +88,7 @@ impl Reader {
                 complain(&format!("warning: namespace {name} is left out: {}", status.message));
                 Ok(())
             }
-            Err(error) => Err(error).with_context(|| format!("reading namespace {name}")),
+            Err(error) => Err(explain::<Namespace>(About { verb: "read", namespace: None, name }, error)),
         }
     }
 
@@ -105,7 +106,10 @@ impl Reader {
                 complain(&format!("warning: the scheduler's configuration is left out: {}", status.message));
                 Ok(())
             }
-            Err(error) => Err(error).with_context(|| format!("reading configmap {system_namespace}/{CONFIG_MAP}")),
+            Err(error) => {
+                let about = About { verb: "read", namespace: Some(system_namespace), name: CONFIG_MAP };
+                Err(explain::<ConfigMap>(about, error))
+            }
         }
     }
 
@@ -129,7 +133,7 @@ impl Reader {
                 Err(kube::Error::Api(status)) if status.code == 410 => {
                     bail!("listing {}: the list took longer than the API server keeps it; try again", resource.plural)
                 }
-                Err(error) => return Err(error).with_context(|| format!("listing {}", resource.plural)),
+                Err(error) => return Err(explain::<K>(About { verb: "list", namespace, name: "" }, error)),
             };
             let mut lines = Vec::new();
             for object in page.items {

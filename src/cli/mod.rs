@@ -8,6 +8,7 @@ mod dump;
 mod follow;
 mod job;
 mod node;
+mod objects;
 mod output;
 mod plan;
 mod simulate;
@@ -51,7 +52,7 @@ enum Command {
     /// Looks at nodes, drains them, and keeps new allocations away.
     #[command(subcommand)]
     Node(node::NodeCommand),
-    /// Looks into allocations of this node, and acts on them.
+    /// Shows an allocation, looks into those of this node, and acts on them.
     Alloc(alloc::Args),
     /// Prints what a shell needs to complete drover's commands.
     Completion {

@@ -3,18 +3,17 @@
 //! Input: a node's name and a wish. Output: one write of the node's spec; the controller does what it says. Must never touch
 //! allocations.
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use drover_api::client_node::{Drain, DrainStatus, Eligibility};
-use drover_api::{ClientNode, GoDuration, field_manager};
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Client};
+use drover_api::{ClientNode, GoDuration};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::complain;
 use super::connect::{ConnectArgs, block_on};
+use super::objects::{Objects, named, starting};
 use super::output::{self, Output};
 use super::table::Table;
-use super::trouble::{About, explain};
 use crate::clock::{Clock, SystemClock};
 
 /// What to do with nodes.
@@ -103,14 +102,14 @@ pub(super) fn run(command: &NodeCommand) -> anyhow::Result<u8> {
 }
 
 async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
-    let connection = args.connect.connect().await?;
+    let known = args.connect.connect().await?.cluster_objects::<ClientNode>();
     if let Some(name) = args.name.as_deref().filter(|_| !args.output.is_for_people()) {
-        output::object(&find(&connection.client, name).await?, args.output)?;
+        output::object(&find(&known, name).await?, args.output)?;
         return Ok(0);
     }
     let nodes = match &args.name {
-        Some(name) => vec![find(&connection.client, name).await?],
-        None => all(&connection.client).await?,
+        Some(name) => vec![find(&known, name).await?],
+        None => known.list(&ListParams::default()).await?,
     };
     output::list(&nodes, args.output, || rows(&nodes, args.output == Output::Wide))?;
     Ok(0)
@@ -186,19 +185,12 @@ async fn change(
     verb: &'static str,
     wish: impl FnOnce(&ClientNode) -> anyhow::Result<Value>,
 ) -> anyhow::Result<u8> {
-    let connection = args.connect.connect().await?;
-    let found = find(&connection.client, &args.name).await?;
+    let nodes = args.connect.connect().await?.cluster_objects::<ClientNode>();
+    let found = find(&nodes, &args.name).await?;
     let name = found.metadata.name.clone().unwrap_or_default();
     let spec = wish(&found).map_err(|reason| anyhow!("cannot {verb} cnode/{name}: {reason:#}"))?;
-    let body = json!({ "metadata": { "resourceVersion": found.metadata.resource_version }, "spec": spec });
-    let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
-    let about = About { verb, namespace: "-", name: &name };
-    let api = Api::<ClientNode>::all(connection.client.clone());
-    let changed = api.patch(&name, &params, &Patch::Merge(&body)).await;
-    let changed = changed.map_err(|error| explain::<ClientNode>(about, error))?;
-    if let Some(output) = args.output {
-        output::object(&changed, output)?;
-    }
+    let changed = nodes.change(verb, &found, &spec).await?;
+    output::changed(&changed, args.output)?;
     let drains = if changed.spec.drain.is_some() { "is being drained" } else { "is not being drained" };
     complain(&format!(
         "cnode/{name} is {} and {drains}; watch it with `kubectl get cnode {name} -w`",
@@ -207,26 +199,11 @@ async fn change(
     Ok(0)
 }
 
-async fn all(client: &Client) -> anyhow::Result<Vec<ClientNode>> {
-    let about = About { verb: "list", namespace: "-", name: "" };
-    let listed = Api::<ClientNode>::all(client.clone()).list(&ListParams::default()).await;
-    Ok(listed.map_err(|error| explain::<ClientNode>(about, error))?.items)
-}
-
 /// The node of that name, or the only one whose name starts so.
-async fn find(client: &Client, name: &str) -> anyhow::Result<ClientNode> {
-    let nodes = all(client).await?;
-    let name_of = |node: &ClientNode| node.metadata.name.clone().unwrap_or_default();
-    if let Some(exact) = nodes.iter().find(|node| name_of(node) == name) {
+async fn find(nodes: &Objects<ClientNode>, name: &str) -> anyhow::Result<ClientNode> {
+    let all = nodes.list(&ListParams::default()).await?;
+    if let Some(exact) = named(&all, name) {
         return Ok(exact.clone());
     }
-    let starting: Vec<&ClientNode> = nodes.iter().filter(|node| name_of(node).starts_with(name)).collect();
-    match starting.as_slice() {
-        [only] => Ok((*only).clone()),
-        [] => bail!("no node {name}; `drover node status` lists all"),
-        several => {
-            let matching: Vec<String> = several.iter().map(|node| name_of(node)).collect();
-            bail!("{name} is the start of several nodes: {}; write more of the name", matching.join(", "))
-        }
-    }
+    starting(&all, name)?.cloned().with_context(|| format!("no node {name}; `drover node status` lists all"))
 }

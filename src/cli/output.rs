@@ -1,5 +1,6 @@
 //! What a command prints of objects: a table, JSON, YAML or names.
 
+use anyhow::Context;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -28,6 +29,32 @@ impl Output {
     pub(super) const fn is_for_people(self) -> bool {
         matches!(self, Self::Table | Self::Wide)
     }
+}
+
+/// How something is printed that is no object of the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum ReportOutput {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+    /// For programs and people.
+    Yaml,
+}
+
+/// Prints a report: whole for programs, as `text` for people.
+pub(super) fn report(
+    report: &impl Serialize,
+    output: ReportOutput,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    let text = match output {
+        ReportOutput::Json => format!("{}\n", serde_json::to_string_pretty(report).context("writing it as JSON")?),
+        ReportOutput::Yaml => serde_saphyr::to_string(report).context("writing it as YAML")?,
+        ReportOutput::Table => text(),
+    };
+    answer(text.as_bytes())
 }
 
 /// Prints one object for programs; people see something else.

@@ -10,8 +10,8 @@ use super::output::short_kind;
 pub(super) struct About<'a> {
     /// What the command does to it, as a verb.
     pub(super) verb: &'a str,
-    /// Its namespace.
-    pub(super) namespace: &'a str,
+    /// Its namespace, where that says which one is meant.
+    pub(super) namespace: Option<&'a str>,
     /// Its name; empty for a list.
     pub(super) name: &'a str,
 }
@@ -21,9 +21,10 @@ pub(super) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: ku
     let About { verb, namespace, name } = about;
     let kind = short_kind(&K::kind(&()));
     let what = if name.is_empty() { format!("{kind}s") } else { format!("{kind}/{name}") };
+    let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
     let kube::Error::Api(status) = &error else {
         return anyhow::Error::new(error).context(format!(
-            "cannot {verb} {what} in namespace {namespace}: the API server did not answer; `kubectl cluster-info` says whether it can be reached"
+            "cannot {verb} {what}{place}: the API server did not answer; `kubectl cluster-info` says whether it can be reached"
         ));
     };
     let said = status.message.as_str();
@@ -31,18 +32,24 @@ pub(super) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: ku
         404 if said.contains("could not find the requested resource") => {
             anyhow!("cannot {verb} {what}: the cluster does not know drover's kinds; install drover, or apply crds/")
         }
+        404 if namespace.is_none() => {
+            anyhow!("cannot {verb} {what}: there is none; `kubectl get {kind}` shows all")
+        }
         404 => anyhow!(
-            "cannot {verb} {what}: there is none in namespace {namespace}; `kubectl get {kind} -A` shows all, -n NAMESPACE chooses another namespace"
+            "cannot {verb} {what}: there is none{place}; `kubectl get {kind} -A` shows all, -n NAMESPACE chooses another namespace"
         ),
         403 => {
             let role = if ["read", "list"].contains(&verb) { "drover-view" } else { "drover-edit" };
-            anyhow!("you may not {verb} {what} in namespace {namespace}: {said}; ask for the role {role}")
+            anyhow!("you may not {verb} {what}{place}: {said}; ask for the role {role}")
         }
         401 => anyhow!("cannot {verb} {what}: the API server does not know you; log in again, or give --kubeconfig"),
-        409 => anyhow!(
-            "cannot {verb} {what}: somebody else changed it meanwhile; look at it with `kubectl get {what} -n {namespace} -o yaml`, and try again"
-        ),
-        422 => anyhow!("cannot {verb} {what} in namespace {namespace}: {said}"),
-        _ => anyhow!("cannot {verb} {what} in namespace {namespace}: {said}; try again"),
+        409 => {
+            let flag = namespace.map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
+            anyhow!(
+                "cannot {verb} {what}: somebody else changed it meanwhile; look at it with `kubectl get {what}{flag} -o yaml`, and try again"
+            )
+        }
+        422 => anyhow!("cannot {verb} {what}{place}: {said}"),
+        _ => anyhow!("cannot {verb} {what}{place}: {said}; try again"),
     }
 }

@@ -6,11 +6,12 @@ use anyhow::Context;
 use drover_api::Job;
 use drover_core::definition::Definition;
 use drover_core::validate::{self, Violation};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+use super::output::{self, ReportOutput};
 use super::state::documents::{self, Document};
-use super::{answer, complain, read_input};
+use super::{complain, read_input};
 
 /// Which manifests.
 #[derive(Debug, clap::Args)]
@@ -18,29 +19,44 @@ pub(super) struct Args {
     /// Files with Jobs in YAML or JSON; `-` is standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// How the result is printed.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ReportOutput,
 }
 
 /// Checks every Job of every file; 1 when something is wrong with one.
 pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
-    let (mut jobs, mut broken) = (0, 0);
+    let mut verdicts = Vec::new();
     for path in &args.files {
         let source = path.display().to_string();
         let bytes = read_input(path)?;
         let found = documents::read(&bytes).with_context(|| source.clone())?;
         for document in found.iter().filter(|document| is_of_ours(document)) {
             let verdict = judge(document.value().with_context(|| source.clone())?);
-            jobs += 1;
-            broken += usize::from(!verdict.violations.is_empty());
             verdict.tell(&source);
+            verdicts.push(Judged { file: source.clone(), verdict });
         }
     }
+    let (jobs, broken) = (verdicts.len(), verdicts.iter().filter(|it| !it.verdict.violations.is_empty()).count());
     anyhow::ensure!(jobs > 0, "no Job (drover.dev/v1alpha1) in the files; give a manifest with one");
     if broken > 0 {
         complain(&format!("{broken} of {jobs} jobs are invalid"));
-        return Ok(1);
     }
-    answer(format!("{jobs} {} valid\n", if jobs == 1 { "job is" } else { "jobs are" }).as_bytes())?;
-    Ok(0)
+    let summary = || match (broken, jobs) {
+        (0, 1) => "1 job is valid\n".to_owned(),
+        (0, _) => format!("{jobs} jobs are valid\n"),
+        _ => String::new(),
+    };
+    output::report(&json!({ "jobs": verdicts }), args.output, summary)?;
+    Ok(u8::from(broken > 0))
+}
+
+/// A job of a file, and what was found about it.
+#[derive(Serialize)]
+struct Judged {
+    file: String,
+    #[serde(flatten)]
+    verdict: Verdict,
 }
 
 /// A manifest file may hold other objects beside the jobs: those are the API server's to judge.
@@ -50,6 +66,7 @@ fn is_of_ours(document: &Document<'_>) -> bool {
 }
 
 /// What was found about one job.
+#[derive(Serialize)]
 struct Verdict {
     name: String,
     violations: Vec<Violation>,

@@ -30,11 +30,9 @@ impl<S: Store> Term<S> {
         let under_way = known.drain.clone().filter(|state| state.status == DrainStatus::Draining);
         let is_adopted = known.drain_wish.is_none() && Some(observed) == object.metadata.generation;
         let mut leaving = Leaving::begun(&wish, now);
-        match &under_way {
-            Some(state) if known.drain_wish.as_ref() == Some(&wish) || is_adopted => {
-                leaving.force_deadline = state.force_deadline;
-            }
-            Some(_) | None => {}
+        let is_same_wish = known.drain_wish.as_ref() == Some(&wish) || is_adopted;
+        if let Some(state) = under_way.as_ref().filter(|_| is_same_wish) {
+            leaving.force_deadline = state.force_deadline;
         }
         let started_at = under_way.as_ref().map_or(now, |state| state.started_at);
         let remaining = under_way.as_ref().map_or(0, |state| state.remaining);

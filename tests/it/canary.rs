@@ -15,9 +15,8 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use xtask::control_plane::User;
 
-use crate::cli::{Answer, drover};
+use crate::cli::{person, scrubbed};
 use crate::cluster::{Cluster, example, shared};
 
 const NS: &str = "canary";
@@ -106,15 +105,6 @@ fn manifest(version: u8) -> String {
     example(&format!("canary/v{version}.yaml")).replace("drover-example-web}", &format!("{}}}", program.display()))
 }
 
-/// A command of a person, on a thread of its own.
-async fn person(args: &[&str], stdin: String) -> Answer {
-    let kubeconfig = shared().plane.kubeconfig(User::Admin).display().to_string();
-    let mut args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
-    args.extend(["-n".to_owned(), NS.to_owned(), "--kubeconfig".to_owned(), kubeconfig]);
-    let call = move || drover(&args.iter().map(String::as_str).collect::<Vec<_>>(), &stdin);
-    tokio::task::spawn_blocking(call).await.expect("its end")
-}
-
 async fn wait_for(cluster: &Cluster, version: i64, what: &str, check: impl Fn(&Deployment) -> bool) {
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), NS);
     cluster
@@ -123,37 +113,6 @@ async fn wait_for(cluster: &Cluster, version: i64, what: &str, check: impl Fn(&D
             all.iter().any(|one| one.spec.job_version == version && check(one))
         })
         .await;
-}
-
-/// What differs from run to run becomes the same.
-pub(crate) fn scrubbed(text: &str) -> String {
-    let mut words = Vec::new();
-    for line in text.lines() {
-        let line: Vec<String> =
-            line.split(' ').map(|word| if is_span(word) { "0s".to_owned() } else { without_hash(word) }).collect();
-        words.push(line.join(" "));
-    }
-    words.join("\n")
-}
-
-fn is_span(word: &str) -> bool {
-    let units = |c: char| c.is_ascii_digit() || c == 'm' || c == 's';
-    word.len() > 1
-        && word.starts_with(|c: char| c.is_ascii_digit())
-        && word.ends_with(['s', 'm'])
-        && word.chars().all(units)
-}
-
-fn without_hash(word: &str) -> String {
-    let parts = word.split('-').map(|part| {
-        let hash: String = part.chars().take(8).collect();
-        if hash.len() == 8 && hash.chars().all(|c| c.is_ascii_hexdigit()) {
-            part.replacen(&hash, "#", 1)
-        } else {
-            part.to_owned()
-        }
-    });
-    parts.collect::<Vec<_>>().join("-")
 }
 
 /// Fails unless the README shows this output; of such blocks the user sees what really comes.
@@ -171,28 +130,28 @@ async fn the_canary_example_goes_as_its_readme_says() {
     let mut clients = tokio::task::JoinSet::new();
     clients.spawn(watch(cluster.client.clone(), Arc::clone(&serving)));
 
-    let first = person(&["job", "run", "-", "--timeout", "1m"], manifest(1)).await;
+    let first = person(&cluster, NS, "job run - --timeout 1m", manifest(1)).await;
     assert_eq!(first.code, 0, "{}", first.err);
     clients.spawn(ask(Arc::clone(&serving), Arc::clone(&tally)));
 
     let mut terminal = tokio::task::JoinSet::new();
-    terminal.spawn(async { person(&["job", "run", "-", "--timeout", "1m"], manifest(2)).await });
+    terminal.spawn(async { person(&shared(), NS, "job run - --timeout 1m", manifest(2)).await });
     wait_for(&cluster, 1, "ready to be promoted", |one| {
         let status = one.status.clone().unwrap_or_default();
         status.description == DeploymentDescription::NeedsPromotion && status.columns.healthy == "1"
     })
     .await;
-    readme_shows(&person(&["job", "status", "greeter"], String::new()).await.out);
-    let promoted = person(&["deployment", "promote", "greeter"], String::new()).await;
+    readme_shows(&person(&cluster, NS, "job status greeter", String::new()).await.out);
+    let promoted = person(&cluster, NS, "deployment promote greeter", String::new()).await;
     assert_eq!(promoted.code, 0, "{}", promoted.err);
     readme_shows(&promoted.err);
     let rolled = terminal.join_next().await.expect("a command").expect("its end");
     assert_eq!(rolled.code, 0, "{}", rolled.err);
     readme_shows(rolled.err.lines().last().unwrap_or_default());
-    let status = person(&["job", "status", "greeter"], String::new()).await.out;
+    let status = person(&cluster, NS, "job status greeter", String::new()).await.out;
     readme_shows(&status.lines().take(3).collect::<Vec<_>>().join("\n"));
 
-    let failed = person(&["job", "run", "-", "--timeout", "1m"], manifest(3)).await;
+    let failed = person(&cluster, NS, "job run - --timeout 1m", manifest(3)).await;
     assert_eq!(failed.code, 2, "{}", failed.err);
     wait_for(&cluster, 2, "failed", |one| {
         one.status.as_ref().is_some_and(|status| status.phase == DeploymentPhase::Failed)
@@ -201,7 +160,7 @@ async fn the_canary_example_goes_as_its_readme_says() {
     let report: Vec<&str> = failed.err.lines().skip_while(|line| !line.contains(" failed: ")).collect();
     readme_shows(&report.join("\n"));
     cluster.condition(NS, "greeter", JobConditionType::Reverted, "True").await;
-    let history = person(&["job", "history", "greeter"], String::new()).await.out;
+    let history = person(&cluster, NS, "job history greeter", String::new()).await.out;
     readme_shows(&history);
 
     clients.abort_all();

@@ -9,7 +9,7 @@ use expect_test::expect;
 use serde_json::{Value, json};
 use xtask::control_plane::User;
 
-use crate::cluster::{job, shared};
+use crate::cluster::{Cluster, job, shared};
 
 pub(crate) struct Answer {
     pub(crate) code: i32,
@@ -18,7 +18,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let parsed = serde_json::from_str(&self.out);
         assert!(parsed.is_ok(), "no JSON: {} {}", self.out, self.err);
         parsed.expect("JSON")
@@ -42,6 +42,46 @@ pub(crate) fn drover(args: &[&str], stdin: &str) -> Answer {
     writer.join().expect("the writer");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     Answer { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// A command as a person types it, with the words that say which cluster.
+pub(crate) async fn person(cluster: &Cluster, ns: &str, line: &str, stdin: String) -> Answer {
+    let kubeconfig = cluster.plane.kubeconfig(User::Admin).display().to_string();
+    let mut args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    args.extend(["-n".to_owned(), ns.to_owned(), "--kubeconfig".to_owned(), kubeconfig]);
+    let call = move || drover(&args.iter().map(String::as_str).collect::<Vec<_>>(), &stdin);
+    tokio::task::spawn_blocking(call).await.expect("its end")
+}
+
+/// What differs from run to run becomes the same.
+pub(crate) fn scrubbed(text: &str) -> String {
+    let mut words = Vec::new();
+    for line in text.lines() {
+        let line: Vec<String> =
+            line.split(' ').map(|word| if is_span(word) { "0s".to_owned() } else { without_hash(word) }).collect();
+        words.push(line.join(" "));
+    }
+    words.join("\n")
+}
+
+fn is_span(word: &str) -> bool {
+    let units = |c: char| c.is_ascii_digit() || c == 'm' || c == 's';
+    word.len() > 1
+        && word.starts_with(|c: char| c.is_ascii_digit())
+        && word.ends_with(['s', 'm'])
+        && word.chars().all(units)
+}
+
+fn without_hash(word: &str) -> String {
+    let parts = word.split('-').map(|part| {
+        let hash: String = part.chars().take(8).collect();
+        if hash.len() == 8 && hash.chars().all(|c| c.is_ascii_hexdigit()) {
+            part.replacen(&hash, "#", 1)
+        } else {
+            part.to_owned()
+        }
+    });
+    parts.collect::<Vec<_>>().join("-")
 }
 
 const V: &str = "drover.dev/v1alpha1";
@@ -384,6 +424,25 @@ async fn a_dump_of_a_cluster_plans_like_the_cluster() {
     let more = drover(&args, &job("web", 3, &json!({}), "exec sleep 1000").to_string());
     assert_eq!(more.code, 1, "{}", more.err);
     assert_eq!(more.json()["placements"].as_array().map(Vec::len), Some(1), "{}", more.out);
+    assert_eq!(more.json()["diff"]["taskGroups"][0]["fields"][0]["annotations"], json!(["forces create"]));
+    let mut edited = job("web", 3, &json!({ "update": { "maxParallel": 1, "canary": 1 } }), "exec sleep 1001");
+    edited["spec"]["priority"] = json!(70);
+    edited["spec"]["groups"][0]["tasks"][0]["env"] = json!({ "LEVEL": "debug" });
+    let changed = person(&cluster, ns, "job plan -", edited.to_string()).await;
+    let (tree, _) = changed.out.split_once("\n\n").expect("a tree and a plan");
+    expect![[r#"
+        +/- Job web
+          +/- priority: 50 => 70
+          +/- Group g (1 canary, 2 ignore)
+            +/- count: 2 => 3  (forces create)
+            +/- update
+              +/- canary: 0 => 1
+            +/- Task t  (forces create/destroy update)
+              +/- config  (forces create/destroy update)
+                +/- args: ["-c","exec sleep 1000"] => ["-c","exec sleep 1001"]
+              +   env  (forces create/destroy update)
+                +   LEVEL: debug"#]]
+    .assert_eq(tree);
     let huge = job(
         "web",
         2,

@@ -14,20 +14,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use xtask::control_plane::User;
 
-use crate::canary::scrubbed;
-use crate::cli::{Answer, drover};
+use crate::cli::{drover, person, scrubbed};
 use crate::cluster::{Cluster, Settings, client_status, job, shared};
-
-/// A command as a person types it, with the words that say which cluster.
-async fn person(cluster: &Cluster, ns: &str, line: &str, stdin: String) -> Answer {
-    let kubeconfig = cluster.plane.kubeconfig(User::Admin).display().to_string();
-    let mut args: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    args.extend(["-n".to_owned(), ns.to_owned(), "--kubeconfig".to_owned(), kubeconfig]);
-    let call = move || drover(&args.iter().map(String::as_str).collect::<Vec<_>>(), &stdin);
-    tokio::task::spawn_blocking(call).await.expect("its end")
-}
 
 /// The generations of all objects that a command could change; the controller writes statuses meanwhile.
 async fn stored(cluster: &Cluster, ns: &str) -> BTreeMap<String, Option<i64>> {
@@ -97,12 +86,29 @@ async fn each_refusal_says_what_and_why_and_what_to_do() {
         ("job run -", invalid),
         ("job run -", unknown),
         ("job run -", "{".to_owned()),
+        ("alloc status nope", none()),
+        ("node status nope", none()),
+        ("node drain nope", none()),
+        ("node eligibility nope --disable", none()),
         ("job status --as jane", none()),
         ("job status web --as jane", none()),
         ("job run - --as jane", job("other", 1, &json!({}), "x").to_string()),
         ("job stop web --as jane", none()),
+        ("job plan - --as jane", job("other", 1, &json!({}), "x").to_string()),
+        ("job history web --as jane", none()),
+        ("job revert web --as jane", none()),
+        ("job scale web 2 --as jane", none()),
+        ("job restart web --as jane", none()),
         ("deployment list --as jane", none()),
+        ("deployment status new --as jane", none()),
+        ("deployment promote new --as jane", none()),
+        ("deployment pause new --as jane", none()),
+        ("deployment resume new --as jane", none()),
         ("deployment fail new --as jane", none()),
+        ("alloc status web --as jane", none()),
+        ("node status --as jane", none()),
+        ("node drain n --as jane", none()),
+        ("node eligibility n --disable --as jane", none()),
     ] {
         let answer = person(&cluster, ns, line, stdin).await;
         assert_eq!(answer.out, "", "{line}: results only belong on standard output");
@@ -116,27 +122,49 @@ async fn each_refusal_says_what_and_why_and_what_to_do() {
 async fn programs_get_whole_objects_and_nothing_else() {
     let (cluster, ns) = (shared(), "outputs");
     cluster.namespace(ns).await;
-    cluster.apply(ns, &job("web", 1, &json!({}), "exec sleep 1000"));
-    cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
-    for (line, kind) in [
-        ("job status -o json", "List"),
-        ("job status web -o json", "Job"),
-        ("job history web -o json", "List"),
-        ("deployment list -o json", "List"),
-        ("deployment status web -o json", "Deployment"),
-        ("job scale web 2 -o json", "Job"),
-        ("job stop web -o json", "Job"),
-    ] {
-        let answer = person(&cluster, ns, line, String::new()).await;
+    let policy = |canary: i64| json!({ "update": { "canary": canary, "minHealthyTime": "1s", "healthyDeadline": "20s", "progressDeadline": "1m" } });
+    let (first, second) = (job("web", 1, &policy(0), "exec sleep 1000"), job("web", 1, &policy(1), "exec sleep 1001"));
+    let text = first.to_string();
+    let check = async |line: &str, kind: &str, stdin: &str| {
+        let answer = person(&cluster, ns, line, stdin.to_owned()).await;
         let json: Value = serde_json::from_str(&answer.out).unwrap_or_default();
-        assert_eq!((answer.code, json["kind"].as_str()), (0, Some(kind)), "{line}: {} {}", answer.out, answer.err);
-        if kind == "List" {
-            assert_eq!(json["items"].as_array().map(Vec::len), Some(1), "{line}");
-        }
+        assert_eq!(json["kind"].as_str().unwrap_or_default(), kind, "{line}: {} {}", answer.out, answer.err);
+        json
+    };
+    check("job run - -o json", "Job", &text).await;
+    for (line, kind) in [
+        ("job status web -o json", "Job"),
+        ("deployment status web -o json", "Deployment"),
+        ("alloc status web -o json", "Allocation"),
+    ] {
+        check(line, kind, "").await;
     }
-    for (line, wanted) in [("job status web -o name", "djob/web\n"), ("job history web -o name", "djv/web-v0\n")] {
-        assert_eq!(person(&cluster, ns, line, String::new()).await.out, wanted);
+    for line in ["job status -o json", "job history web -o json", "deployment list -o json"] {
+        assert_eq!(check(line, "List", "").await["items"].as_array().map(Vec::len), Some(1), "{line}");
     }
+    assert_eq!(drover(&["job", "validate", "-", "-o", "json"], &text).json()["jobs"][0]["violations"], json!([]));
+    assert_eq!(check("job plan - -o json", "", &text).await["diff"]["type"], "None");
+    check("job scale web 1 -o json", "Job", "").await;
+    assert_eq!(check("job restart web -o json", "List", "").await["items"].as_array().map(Vec::len), Some(1));
+
+    check("job run - --detach -o json", "Job", &second.to_string()).await;
+    let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), ns);
+    cluster
+        .eventually("the canary is healthy", async || {
+            let all = deployments.list(&ListParams::default()).await.expect("deployments").items;
+            let second = all.iter().find(|one| one.spec.job_version == 1).and_then(|one| one.status.as_ref());
+            second.is_some_and(|status| status.columns.healthy == "1")
+        })
+        .await;
+    for verb in ["pause", "resume", "promote"] {
+        check(&format!("deployment {verb} web -o json"), "Deployment", "").await;
+    }
+    cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
+    check("job revert web 0 --detach -o json", "Job", "").await;
+    check("deployment fail web -o json", "Deployment", "").await;
+    check("job stop web -o json", "Job", "").await;
+    check("node status -o json", "List", "").await;
+    assert_eq!(person(&cluster, ns, "job status web -o name", String::new()).await.out, "djob/web\n");
     let yaml = person(&cluster, ns, "deployment list -o yaml", String::new()).await.out;
     assert!(yaml.contains("kind: Deployment\n"), "{yaml}");
 }

@@ -7,6 +7,7 @@ pub mod broker;
 pub mod defaults;
 pub mod definition;
 pub mod deployment;
+pub mod difference;
 pub mod dispatch;
 pub mod gc;
 pub mod health;

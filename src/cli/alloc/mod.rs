@@ -1,11 +1,12 @@
-//! `drover alloc …`: allocations of the node that this machine is, by the socket of its agent: their output, files and usage,
-//! commands in their tasks, restarts, signals, an early end.
+//! `drover alloc …`: an allocation as the cluster knows it, and the allocations of the node that this machine is, by the socket of
+//! its agent: their output, files and usage, commands in their tasks, restarts, signals, an early end.
 //!
 //! Input: arguments and the agent's answers. Output: results on standard output and an exit code. Must never know what the answers
 //! are made from.
 
 mod exec;
 mod show;
+mod status;
 
 use std::io;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ const TIMED_OUT: u8 = 3;
 /// How often an allocation that is to end is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What to do with allocations of this node.
+/// What to do with allocations.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The socket of this machine's agent, in its state folder.
@@ -41,6 +42,8 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
+    /// Shows an allocation as the cluster knows it: its tasks, their events, and why it runs where it runs.
+    Status(status::StatusArgs),
     /// Lists what runs on this node.
     List {
         /// How it is printed.
@@ -151,6 +154,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
     let agent = Agent { socket: args.socket.clone() };
     let code = runtime.block_on(async {
         match &args.verb {
+            Verb::Status(args) => status::run(args).await,
             Verb::List { output } => show::allocations(&agent.allocations().await?, *output).map(|()| 0),
             Verb::Logs(logs) => agent.logs(logs).await.map(|()| 0),
             Verb::Exec(exec) => exec::run(&agent, exec).await,

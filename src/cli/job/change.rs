@@ -2,14 +2,12 @@
 
 use anyhow::{bail, ensure};
 use drover_api::Job;
-use kube::api::{DeleteParams, Preconditions};
 use serde_json::json;
 
 use super::super::complain;
 use super::super::connect::{ConnectArgs, block_on};
 use super::super::output::{self, Output};
-use super::super::trouble::explain;
-use super::{Jobs, refuse_during_rollout};
+use super::{deployments_of, refuse_during_rollout};
 
 /// Arguments of `drover job scale`.
 #[derive(Debug, clap::Args)]
@@ -40,7 +38,7 @@ pub(in super::super) fn scale(args: &ScaleArgs) -> anyhow::Result<u8> {
     ensure!(count >= 0, "count {count}: must not be below 0");
     block_on(async {
         let connection = args.connect.connect().await?;
-        let jobs = Jobs { client: connection.client, namespace: connection.namespace };
+        let jobs = connection.objects::<Job>();
         let job = jobs.get(name).await?;
         let names: Vec<String> = job.spec.groups.iter().map(|group| group.name.clone()).collect();
         let group = match group {
@@ -57,12 +55,12 @@ pub(in super::super) fn scale(args: &ScaleArgs) -> anyhow::Result<u8> {
                 "group {group} of djob/{name} is scaled between {least} and {most}; {count} is outside"
             );
         }
-        refuse_during_rollout(name, &jobs.deployments(&job).await?)?;
+        refuse_during_rollout(name, &deployments_of(&connection, &job).await?)?;
         let scaled = jobs.change("scale", &job, &json!({ "scale": { "group": group, "count": count } })).await?;
         output::changed(&scaled, args.output)?;
         complain(&format!(
             "group {group} of djob/{name} is scaled to {count}; watch it with `drover job status {name} -n {} -w`",
-            jobs.namespace
+            connection.namespace
         ));
         Ok(0)
     })
@@ -87,13 +85,10 @@ pub(in super::super) struct StopArgs {
 pub(in super::super) fn stop(args: &StopArgs) -> anyhow::Result<u8> {
     block_on(async {
         let connection = args.connect.connect().await?;
-        let jobs = Jobs { client: connection.client, namespace: connection.namespace };
+        let jobs = connection.objects::<Job>();
         let (name, job) = (&args.name, jobs.get(&args.name).await?);
         if args.purge {
-            let preconditions = Preconditions { uid: job.metadata.uid.clone(), resource_version: None };
-            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-            let deleted = jobs.api().delete(name, &params).await;
-            deleted.map_err(|error| explain::<Job>(jobs.about("delete", name), error))?;
+            jobs.delete(&job).await?;
             complain(&format!("djob/{name} is being deleted; its tasks are stopped first"));
             return Ok(0);
         }
@@ -105,7 +100,7 @@ pub(in super::super) fn stop(args: &StopArgs) -> anyhow::Result<u8> {
         output::changed(&jobs.change("stop", &job, &json!({ "stop": true })).await?, args.output)?;
         complain(&format!(
             "djob/{name} is being stopped; start it again with `kubectl patch djob/{name} -n {} --type=merge -p '{{\"spec\":{{\"stop\":false}}}}'`",
-            jobs.namespace
+            connection.namespace
         ));
         Ok(0)
     })

@@ -18,9 +18,8 @@ use kube::core::ObjectMeta;
 use super::super::connect::{ConnectArgs, Connection, block_on};
 use super::super::follow::{Follow, follow};
 use super::super::output::{self, Output};
-use super::super::trouble::explain;
 use super::super::{complain, read_input};
-use super::Jobs;
+use super::versions_of;
 use crate::clock::{Clock, SystemClock};
 
 const EXIT_CODES: &str =
@@ -98,8 +97,8 @@ pub(in super::super) fn dispatch(args: &DispatchArgs) -> anyhow::Result<u8> {
         ensure!(meta.insert(key.clone(), value.clone()).is_none(), "--meta {key} is given twice; give it once");
     }
     block_on(async {
-        let jobs = Jobs::of(args.connect.connect().await?);
-        let (name, parent) = (&args.name, jobs.get(&args.name).await?);
+        let connection = args.connect.connect().await?;
+        let (name, parent) = (&args.name, connection.objects::<Job>().get(&args.name).await?);
         let child = JobSpec {
             r#type: parent.spec.r#type,
             meta,
@@ -114,18 +113,18 @@ pub(in super::super) fn dispatch(args: &DispatchArgs) -> anyhow::Result<u8> {
         let is_stopped = parent.spec.stop || parent.metadata.deletion_timestamp.is_some();
         let found = Parent { name, spec: Some(&parent.spec), is_stopped };
         refuse(name, "cannot be dispatched", &dispatch::violations(found, &child))?;
-        if let Some(earlier) = jobs.with_token(&parent, &args.idempotency_token).await? {
+        if let Some(earlier) = connection.with_token(&parent, &args.idempotency_token).await? {
             let name = earlier.metadata.name.clone().unwrap_or_default();
             complain(&format!("djob/{name} has this token already; nothing was created"));
             output::changed(&earlier, args.output)?;
-            return jobs.watch(&earlier, args.detach, args.timeout).await;
+            return connection.watch(&earlier, args.detach, args.timeout).await;
         }
         let (unix, tag) = (SystemClock.now().as_second(), format!("{:08x}", fastrand::u32(..)));
         let (id, object_name) = dispatch::child_names(name, &parent.spec, &args.id_prefix_template, unix, &tag);
         let priority = args.priority.unwrap_or(parent.spec.priority);
-        let made = jobs.create_child(&parent, &object_name, JobSpec { id, priority, ..child }).await?;
+        let made = connection.create_child(&parent, &object_name, JobSpec { id, priority, ..child }).await?;
         output::changed(&made, args.output)?;
-        jobs.watch(&made, args.detach, args.timeout).await
+        connection.watch(&made, args.detach, args.timeout).await
     })
 }
 
@@ -133,8 +132,8 @@ pub(in super::super) fn dispatch(args: &DispatchArgs) -> anyhow::Result<u8> {
 pub(in super::super) fn periodic(command: &PeriodicCommand) -> anyhow::Result<u8> {
     let PeriodicCommand::Force(args) = command;
     block_on(async {
-        let jobs = Jobs::of(args.connect.connect().await?);
-        let (name, parent) = (&args.name, jobs.get(&args.name).await?);
+        let connection = args.connect.connect().await?;
+        let (name, parent) = (&args.name, connection.objects::<Job>().get(&args.name).await?);
         if parent.spec.periodic.is_none() {
             bail!("djob/{name} is not periodic; only a job with spec.periodic can be launched");
         }
@@ -142,11 +141,11 @@ pub(in super::super) fn periodic(command: &PeriodicCommand) -> anyhow::Result<u8
             bail!("djob/{name} is parameterized; launch what was dispatched from it, or `drover job dispatch {name}`");
         }
         ensure!(!parent.spec.stop, "djob/{name} is stopped; start it, then launch it");
-        let spec = jobs.whole_spec(&parent).await?;
+        let spec = connection.whole_spec(&parent).await?;
         let child = periodic::child(name, &spec, SystemClock.now());
-        let made = jobs.create_child(&parent, &child.name, child.spec).await?;
+        let made = connection.create_child(&parent, &child.name, child.spec).await?;
         output::changed(&made, args.output)?;
-        jobs.watch(&made, args.detach, args.timeout).await
+        connection.watch(&made, args.detach, args.timeout).await
     })
 }
 
@@ -162,24 +161,19 @@ fn refuse(name: &str, what: &str, violations: &[validate::Violation]) -> anyhow:
     Ok(())
 }
 
-impl Jobs {
-    fn of(connection: Connection) -> Self {
-        Self { client: connection.client, namespace: connection.namespace }
-    }
-
+impl Connection {
     /// The dispatch that has a token, if one does.
     async fn with_token(&self, parent: &Job, token: &str) -> anyhow::Result<Option<Job>> {
         if token.is_empty() {
             return Ok(None);
         }
-        let listed = self.api().list(&ListParams::default()).await;
-        let listed = listed.map_err(|error| explain::<Job>(self.about("list", ""), error))?;
+        let listed = self.objects::<Job>().list(&ListParams::default()).await?;
         let name = parent.metadata.name.as_deref().unwrap_or_default();
         let has_token = |job: &Job| {
             let of = job.spec.dispatch.as_ref();
             of.is_some_and(|of| of.parent == name && of.idempotency_token == token)
         };
-        let mut found: Vec<Job> = listed.items.into_iter().filter(has_token).collect();
+        let mut found: Vec<Job> = listed.into_iter().filter(has_token).collect();
         found.sort_by_key(|job| (job.metadata.creation_timestamp.clone(), job.metadata.name.clone()));
         Ok(found.into_iter().next())
     }
@@ -189,7 +183,7 @@ impl Jobs {
         if !dispatch::is_open(&job.spec) {
             return Ok(job.spec.clone());
         }
-        let newest = self.versions(job).await?.into_iter().next();
+        let newest = versions_of(self, job).await?.into_iter().next();
         let name = job.metadata.name.as_deref().unwrap_or_default();
         let newest = newest.with_context(|| {
             format!("djob/{name} is not taken on yet; `drover job status {name}` says why, or try again")
@@ -216,8 +210,8 @@ impl Jobs {
             ..ObjectMeta::default()
         };
         let params = PostParams { field_manager: Some(drover_api::field_manager::CLI.to_owned()), dry_run: false };
-        let made = self.api().create(&params, &job).await;
-        made.map_err(|error| explain::<Job>(self.about("create", name), error))
+        let jobs = self.objects::<Job>();
+        jobs.api.create(&params, &job).await.map_err(|error| jobs.explain("create", name, error))
     }
 
     /// Follows a job that was made, unless nobody waits for it.

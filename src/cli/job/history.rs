@@ -1,7 +1,7 @@
 //! `drover job history` and `drover job revert`: the versions of a job, and the way back to one.
 
 use anyhow::{bail, ensure};
-use drover_api::JobVersion;
+use drover_api::{Job, JobVersion};
 use drover_core::definition::is_same_version;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::super::connect::{ConnectArgs, block_on};
 use super::super::follow::{Follow, follow};
 use super::super::output::{self, Output};
 use super::super::table::Table;
-use super::Jobs;
+use super::versions_of;
 use crate::clock::{Clock, SystemClock};
 
 /// Arguments of `drover job history`.
@@ -29,9 +29,9 @@ pub(in super::super) struct HistoryArgs {
 pub(in super::super) fn history(args: &HistoryArgs) -> anyhow::Result<u8> {
     block_on(async {
         let connection = args.connect.connect().await?;
-        let jobs = Jobs { client: connection.client, namespace: connection.namespace };
+        let jobs = connection.objects::<Job>();
         let job = jobs.get(&args.name).await?;
-        let versions = jobs.versions(&job).await?;
+        let versions = versions_of(&connection, &job).await?;
         let (now, current) = (SystemClock.now(), job.status.as_ref().and_then(|status| status.version));
         output::list(&versions, args.output, || {
             let mut table = Table::new(&["VERSION", "CURRENT", "STABLE", "TAG", "GROUPS", "RESTORES", "AGE"]);
@@ -77,9 +77,9 @@ pub(in super::super) struct RevertArgs {
 pub(in super::super) fn revert(args: &RevertArgs) -> anyhow::Result<u8> {
     block_on(async {
         let connection = args.connect.connect().await?;
-        let jobs = Jobs { client: connection.client, namespace: connection.namespace };
+        let jobs = connection.objects::<Job>();
         let (name, job) = (&args.name, jobs.get(&args.name).await?);
-        let versions = jobs.versions(&job).await?;
+        let versions = versions_of(&connection, &job).await?;
         let target = choose(name, &versions, args.to)?;
         let number = target.spec.version;
         ensure!(
@@ -94,10 +94,10 @@ pub(in super::super) fn revert(args: &RevertArgs) -> anyhow::Result<u8> {
         if args.detach {
             return Ok(0);
         }
-        let again = format!("drover job status {name} -n {} -w", jobs.namespace);
+        let again = format!("drover job status {name} -n {} -w", connection.namespace);
         let generation = changed.metadata.generation.unwrap_or(0);
-        let wanted = Follow { namespace: &jobs.namespace, job: name, generation, again, timeout: None };
-        follow(jobs.client.clone(), &wanted).await
+        let wanted = Follow { namespace: &connection.namespace, job: name, generation, again, timeout: None };
+        follow(connection.client.clone(), &wanted).await
     })
 }
 

@@ -8,12 +8,10 @@ mod run;
 mod status;
 
 use anyhow::bail;
-use drover_api::{Deployment, Job, JobVersion, field_manager};
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Client};
-use serde_json::{Value, json};
+use drover_api::{Deployment, Job, JobVersion};
+use kube::api::ListParams;
 
-use super::trouble::{About, explain};
+use super::connect::Connection;
 
 pub(super) use change::{ScaleArgs, StopArgs, scale, stop};
 pub(super) use dispatch::{DispatchArgs, PeriodicCommand, dispatch, periodic};
@@ -22,58 +20,24 @@ pub(super) use restart::{RestartArgs, restart};
 pub(super) use run::{RunArgs, run};
 pub(super) use status::{StatusArgs, status};
 
-/// A job of a namespace, and the way to it.
-pub(super) struct Jobs {
-    pub(super) client: Client,
-    pub(super) namespace: String,
+/// The deployments of a job's present incarnation, newest first.
+pub(super) async fn deployments_of(connection: &Connection, job: &Job) -> anyhow::Result<Vec<Deployment>> {
+    let mut own: Vec<Deployment> = connection.objects::<Deployment>().list(&of_job(job)).await?;
+    own.retain(|one| Some(&one.spec.job_uid) == job.metadata.uid.as_ref());
+    own.sort_by_key(|one| std::cmp::Reverse((one.metadata.creation_timestamp.clone(), one.spec.job_version)));
+    Ok(own)
 }
 
-impl Jobs {
-    pub(super) fn api(&self) -> Api<Job> {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
+/// The versions of a job's present incarnation, newest first.
+async fn versions_of(connection: &Connection, job: &Job) -> anyhow::Result<Vec<JobVersion>> {
+    let mut own: Vec<JobVersion> = connection.objects::<JobVersion>().list(&of_job(job)).await?;
+    own.retain(|one| Some(&one.spec.job_uid) == job.metadata.uid.as_ref());
+    own.sort_by_key(|one| std::cmp::Reverse(one.spec.version));
+    Ok(own)
+}
 
-    fn about<'a>(&'a self, verb: &'a str, name: &'a str) -> About<'a> {
-        About { verb, namespace: &self.namespace, name }
-    }
-
-    /// The job.
-    pub(super) async fn get(&self, name: &str) -> anyhow::Result<Job> {
-        self.api().get(name).await.map_err(|error| explain::<Job>(self.about("read", name), error))
-    }
-
-    /// Changes the job's spec, unless somebody else changed it since it was read.
-    async fn change(&self, verb: &str, job: &Job, spec: &Value) -> anyhow::Result<Job> {
-        let name = job.metadata.name.as_deref().unwrap_or_default();
-        let body = json!({ "metadata": { "resourceVersion": job.metadata.resource_version }, "spec": spec });
-        let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
-        let changed = self.api().patch(name, &params, &Patch::Merge(&body)).await;
-        changed.map_err(|error| explain::<Job>(self.about(verb, name), error))
-    }
-
-    /// The deployments of a job's present incarnation, newest first.
-    pub(super) async fn deployments(&self, job: &Job) -> anyhow::Result<Vec<Deployment>> {
-        let name = job.metadata.name.as_deref().unwrap_or_default();
-        let params = ListParams::default().fields(&format!("spec.jobName={name}"));
-        let found = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace).list(&params).await;
-        let found = found.map_err(|error| explain::<Deployment>(self.about("list", ""), error))?;
-        let mut own: Vec<Deployment> =
-            found.items.into_iter().filter(|one| Some(&one.spec.job_uid) == job.metadata.uid.as_ref()).collect();
-        own.sort_by_key(|one| std::cmp::Reverse((one.metadata.creation_timestamp.clone(), one.spec.job_version)));
-        Ok(own)
-    }
-
-    /// The versions of a job's present incarnation, newest first.
-    async fn versions(&self, job: &Job) -> anyhow::Result<Vec<JobVersion>> {
-        let name = job.metadata.name.as_deref().unwrap_or_default();
-        let params = ListParams::default().fields(&format!("spec.jobName={name}"));
-        let found = Api::<JobVersion>::namespaced(self.client.clone(), &self.namespace).list(&params).await;
-        let found = found.map_err(|error| explain::<JobVersion>(self.about("list", ""), error))?;
-        let mut own: Vec<JobVersion> =
-            found.items.into_iter().filter(|one| Some(&one.spec.job_uid) == job.metadata.uid.as_ref()).collect();
-        own.sort_by_key(|one| std::cmp::Reverse(one.spec.version));
-        Ok(own)
-    }
+fn of_job(job: &Job) -> ListParams {
+    ListParams::default().fields(&format!("spec.jobName={}", job.metadata.name.as_deref().unwrap_or_default()))
 }
 
 /// Refuses what must not happen while a roll-out is under way.

@@ -3,18 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use drover_api::allocation::{ClientStatus, DesiredStatus};
-use drover_api::{Allocation, GoDuration};
+use drover_api::{Allocation, GoDuration, Job};
 use futures::StreamExt;
-use kube::Api;
-use kube::api::{DeleteParams, Preconditions};
 
 use super::super::complain;
 use super::super::connect::{ConnectArgs, block_on};
 use super::super::follow::TIMED_OUT;
-use super::super::trouble::{About, explain};
-use super::Jobs;
+use super::super::output::{self, Output};
+use super::super::table::Table;
 use crate::store::{Change, KubeStore, Selection, Store};
 
 /// Arguments of `drover job restart`.
@@ -34,6 +32,9 @@ pub(in super::super) struct RestartArgs {
     /// How long a batch may take until its successors are healthy.
     #[arg(long, default_value = "10m")]
     timeout: GoDuration,
+    /// How the new allocations are printed.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
 }
 
 /// Deletes allocations batch by batch; the controller replaces each, and the next batch waits until those are healthy.
@@ -41,15 +42,15 @@ pub(in super::super) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
     ensure!(args.batch_size > 0, "--batch-size 0: must be at least 1");
     block_on(async {
         let connection = args.connect.connect().await?;
-        let jobs = Jobs { client: connection.client, namespace: connection.namespace };
+        let jobs = connection.objects::<Job>();
         let (name, job) = (&args.name, jobs.get(&args.name).await?);
         let names: Vec<&str> = job.spec.groups.iter().map(|group| group.name.as_str()).collect();
         if let Some(group) = args.group.as_deref().filter(|group| !names.contains(group)) {
             bail!("djob/{name} has no group {group}; it has {}", names.join(", "));
         }
-        let store = KubeStore::new(jobs.client.clone(), Duration::from_secs(30));
+        let store = KubeStore::new(connection.client.clone(), Duration::from_secs(30));
         let fields = Some(format!("spec.jobName={name}"));
-        let mut watch = store.watch::<Allocation>(Selection { namespace: Some(jobs.namespace.clone()), fields });
+        let mut watch = store.watch::<Allocation>(Selection { namespace: Some(connection.namespace.clone()), fields });
         let mut known = BTreeMap::new();
         while let Some(change) = watch.next().await {
             if take(&mut known, change) {
@@ -63,45 +64,39 @@ pub(in super::super) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
             !old.is_empty(),
             "djob/{name} has no running allocations to restart; `drover job status {name}` says why"
         );
-        let api = Api::<Allocation>::namespaced(jobs.client.clone(), &jobs.namespace);
+        let allocs = connection.objects::<Allocation>();
         let mut n_done = 0;
         for batch in old.chunks(args.batch_size) {
             for alloc in batch {
-                delete(&api, &jobs.namespace, alloc).await?;
+                allocs.delete(alloc).await?;
             }
             let is_replaced =
-                |known: &BTreeMap<String, Allocation>| batch.iter().all(|alloc| has_successor(known, alloc));
+                |known: &BTreeMap<String, Allocation>| batch.iter().all(|alloc| successor(known, alloc).is_some());
             let replaced = async {
                 while !is_replaced(&known) {
-                    let Some(change) = watch.next().await else { break };
+                    let change = watch.next().await.context("the API server ended the watch of allocations")?;
                     take(&mut known, change);
                 }
+                anyhow::Ok(())
             };
-            if tokio::time::timeout(args.timeout.to_std(), replaced).await.is_err() {
+            let Ok(replaced) = tokio::time::timeout(args.timeout.to_std(), replaced).await else {
                 complain(&format!(
                     "timed out: the successors of {n_done} to {} of {} allocations are not healthy; nothing more is restarted; look with `drover job status {name}`",
                     n_done + batch.len(),
                     old.len()
                 ));
                 return Ok(TIMED_OUT);
-            }
+            };
+            replaced?;
             n_done += batch.len();
             complain(&format!("{n_done} of {} allocations of djob/{name} are replaced", old.len()));
         }
+        if let Some(output) = args.output {
+            let fresh: Vec<Allocation> = old.iter().filter_map(|alloc| successor(&known, alloc)).cloned().collect();
+            output::list(&fresh, output, || rows(&fresh))?;
+        }
         Ok(0)
     })
-}
-
-async fn delete(api: &Api<Allocation>, namespace: &str, alloc: &Allocation) -> anyhow::Result<()> {
-    let name = alloc.metadata.name.as_deref().unwrap_or_default();
-    let preconditions = Preconditions { uid: alloc.metadata.uid.clone(), resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match api.delete(name, &params).await {
-        // It ended by itself meanwhile.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(explain::<Allocation>(About { verb: "delete", namespace, name }, error)),
-        Ok(_) => Ok(()),
-    }
 }
 
 /// Takes a change in; says whether all that is there has come.
@@ -122,9 +117,22 @@ fn is_live(alloc: &Allocation) -> bool {
         && matches!(status, ClientStatus::Pending | ClientStatus::Running)
 }
 
-/// Whether another allocation holds the slot, and is healthy.
-fn has_successor(known: &BTreeMap<String, Allocation>, old: &Allocation) -> bool {
-    known.values().any(|alloc| {
+fn rows(allocs: &[Allocation]) -> Table {
+    let mut table = Table::new(&["NAME", "NODE", "STATUS"]);
+    for alloc in allocs {
+        let status = alloc.status.as_ref().map(|status| status.client_status).unwrap_or_default();
+        table.row(vec![
+            alloc.metadata.name.clone().unwrap_or_default(),
+            alloc.spec.node_name.clone(),
+            status.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The other allocation that holds the slot, when it is healthy.
+fn successor<'a>(known: &'a BTreeMap<String, Allocation>, old: &Allocation) -> Option<&'a Allocation> {
+    known.values().find(|alloc| {
         let is_healthy =
             alloc.status.as_ref().and_then(|status| status.health.as_ref()).is_some_and(|health| health.healthy);
         let is_same_slot = (&alloc.spec.group, alloc.spec.index) == (&old.spec.group, old.spec.index);

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use drover_api::{GoDuration, Job, field_manager};
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::Value;
 
@@ -12,7 +11,6 @@ use super::super::connect::{ConnectArgs, block_on};
 use super::super::follow::{Follow, follow};
 use super::super::output::{self, Output};
 use super::super::state::documents;
-use super::super::trouble::{About, explain};
 use super::super::validate::violations;
 use super::super::{complain, read_input};
 
@@ -65,30 +63,30 @@ pub(in super::super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         return Ok(0);
     }
     block_on(async {
-        let connection = args.connect.connect().await?;
+        let mut connection = args.connect.connect().await?;
         let own = manifest["metadata"]["namespace"].as_str().map(str::to_owned);
-        let namespace = match (&args.connect.namespace, own) {
+        connection.namespace = match (&args.connect.namespace, own) {
             (Some(asked), Some(own)) if *asked != own => {
                 bail!("djob/{name}: the manifest names namespace {own}, and -n names {asked}; leave one out")
             }
             (_, Some(own)) => own,
             (_, None) => connection.namespace.clone(),
         };
-        let api = Api::<Job>::namespaced(connection.client.clone(), &namespace);
+        let jobs = connection.objects::<Job>();
         let params = PatchParams {
             dry_run: args.dry_run == Some(DryRun::Server),
             force: args.force_conflicts,
             field_manager: Some(field_manager::CLI.to_owned()),
             ..PatchParams::default()
         };
-        let about = About { verb: "apply", namespace: &namespace, name: &name };
-        let applied = api.patch(&name, &params, &Patch::Apply(&manifest)).await;
-        let applied = applied.map_err(|error| explain::<Job>(about, error))?;
+        let applied = jobs.api.patch(&name, &params, &Patch::Apply(&manifest)).await;
+        let applied = applied.map_err(|error| jobs.explain("apply", &name, error))?;
         output::changed(&applied, args.output)?;
         if args.dry_run.is_some() {
             complain(&format!("djob/{name} is valid; nothing was changed"));
             return Ok(0);
         }
+        let namespace = &connection.namespace;
         let again = format!("drover job status {name} -n {namespace} -w");
         if args.detach {
             complain(&format!("djob/{name} is applied; watch it with `{again}`"));
@@ -96,7 +94,7 @@ pub(in super::super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         }
         let generation = applied.metadata.generation.unwrap_or(0);
         let timeout = args.timeout.map(GoDuration::to_std);
-        follow(connection.client, &Follow { namespace: &namespace, job: &name, generation, again, timeout }).await
+        follow(connection.client.clone(), &Follow { namespace, job: &name, generation, again, timeout }).await
     })
 }
 

@@ -4,19 +4,18 @@ use std::collections::HashMap;
 
 use anyhow::Context;
 use drover_api::{Allocation, GoDuration, Job};
+use kube::Resource;
 use kube::api::{ListParams, Request};
-use kube::{Api, Resource};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::answer;
-use super::super::connect::{ConnectArgs, block_on};
+use super::super::connect::{ConnectArgs, Connection, block_on};
 use super::super::follow::{Follow, follow, show};
 use super::super::output::{self, Output};
 use super::super::table::Table;
 use super::super::tree::{AllocRow, Scene};
-use super::super::trouble::{About, explain};
-use super::Jobs;
+use super::deployments_of;
 use crate::clock::{Clock, SystemClock};
 
 /// Arguments of `drover job status`.
@@ -50,20 +49,21 @@ pub(in super::super) struct StatusArgs {
 pub(in super::super) fn status(args: &StatusArgs) -> anyhow::Result<u8> {
     block_on(async {
         let connection = args.connect.connect().await?;
-        let jobs = Jobs { client: connection.client, namespace: connection.namespace };
-        let Some(name) = &args.name else { return list(&jobs, args).await };
+        let jobs = connection.objects::<Job>();
+        let Some(name) = &args.name else { return list(&connection, args).await };
         let job = jobs.get(name).await?;
         if args.watch {
-            let again = format!("drover job status {name} -n {} -w", jobs.namespace);
+            let again = format!("drover job status {name} -n {} -w", connection.namespace);
             let (timeout, generation) = (args.timeout.map(GoDuration::to_std), job.metadata.generation.unwrap_or(0));
-            let wanted = Follow { namespace: &jobs.namespace, job: name, generation, again, timeout };
-            return follow(jobs.client.clone(), &wanted).await;
+            let wanted = Follow { namespace: &connection.namespace, job: name, generation, again, timeout };
+            return follow(connection.client.clone(), &wanted).await;
         }
         if !args.output.is_for_people() {
             output::object(&job, args.output)?;
             return Ok(0);
         }
-        let (deployments, allocs) = tokio::try_join!(jobs.deployments(&job), allocations(&jobs, name))?;
+        let (deployments, allocs) =
+            tokio::try_join!(deployments_of(&connection, &job), allocations(&connection, name))?;
         if args.output == Output::Wide {
             return wide(&allocs);
         }
@@ -72,12 +72,10 @@ pub(in super::super) fn status(args: &StatusArgs) -> anyhow::Result<u8> {
     })
 }
 
-async fn list(jobs: &Jobs, args: &StatusArgs) -> anyhow::Result<u8> {
-    let api: Api<Job> = if args.all_namespaces { Api::all(jobs.client.clone()) } else { jobs.api() };
+async fn list(connection: &Connection, args: &StatusArgs) -> anyhow::Result<u8> {
     let mut params = ListParams::default();
     params.label_selector.clone_from(&args.selector);
-    let about = About { verb: "list", namespace: &jobs.namespace, name: "" };
-    let mut found = api.list(&params).await.map_err(|error| explain::<Job>(about, error))?.items;
+    let mut found = connection.objects_of::<Job>(args.all_namespaces).list(&params).await?;
     found.sort_by(|a, b| (&a.metadata.namespace, &a.metadata.name).cmp(&(&b.metadata.namespace, &b.metadata.name)));
     let now = SystemClock.now();
     output::list(&found, args.output, || {
@@ -147,16 +145,16 @@ struct Row {
 }
 
 /// The allocations of a job, in one list call.
-async fn allocations(jobs: &Jobs, job: &str) -> anyhow::Result<Vec<AllocRow>> {
-    let path = Allocation::url_path(&(), Some(&jobs.namespace));
+async fn allocations(connection: &Connection, job: &str) -> anyhow::Result<Vec<AllocRow>> {
+    let path = Allocation::url_path(&(), Some(&connection.namespace));
     let params = ListParams::default().fields(&format!("spec.jobName={job}"));
     let mut request = Request::new(path).list(&params).context("making a request")?;
     let uri = format!("{}&includeObject=None", request.uri());
     *request.uri_mut() = uri.parse().context("making a request")?;
     let accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json".parse().context("making a request")?;
     request.headers_mut().insert(http::header::ACCEPT, accept);
-    let about = About { verb: "list", namespace: &jobs.namespace, name: "" };
-    let printed = jobs.client.request::<Printed>(request).await.map_err(|error| explain::<Allocation>(about, error))?;
+    let printed = connection.client.request::<Printed>(request).await;
+    let printed = printed.map_err(|error| connection.objects::<Allocation>().explain("list", "", error))?;
     let at: HashMap<String, usize> =
         printed.column_definitions.iter().enumerate().map(|(n, column)| (column.name.to_lowercase(), n)).collect();
     let cell = |row: &Row, column: &str| match at.get(column).and_then(|n| row.cells.get(*n)) {

@@ -1,6 +1,7 @@
 //! `drover plan` and `drover job plan`: one evaluation of the real scheduler on a saved state or on the cluster as it is. Nothing
 //! is written anywhere.
 
+mod difference;
 mod report;
 mod text;
 
@@ -12,17 +13,23 @@ use anyhow::{Context, bail, ensure};
 use drover_api::Job;
 use drover_api::job::EvalTrigger;
 use drover_core::advice;
+use drover_core::definition::Definition;
+use drover_core::difference::JobDiff;
 use drover_core::ids::{EvalId, JobKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::scheduler::{self, plan::Evaluation};
 use drover_core::snapshot::ClusterView;
+use drover_core::validate;
 use jiff::Timestamp;
+
+pub(super) use self::text::scores;
 
 use self::report::Report;
 use super::connect::{ConnectArgs, block_on};
 use super::dump::{Reader, Scope};
+use super::output::{self, ReportOutput};
 use super::state::{self, State, documents};
-use super::{answer, read_input};
+use super::{complain, read_input};
 use crate::clock::{Clock, SystemClock};
 use crate::convert;
 
@@ -30,18 +37,6 @@ use crate::convert;
 const CHANGES: u8 = 1;
 /// Something found no place.
 const NOT_PLACED: u8 = 2;
-
-/// How the result is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// For people.
-    #[default]
-    Table,
-    /// For programs.
-    Json,
-    /// For programs and people.
-    Yaml,
-}
 
 /// Arguments of `drover plan`.
 #[derive(Debug, clap::Args)]
@@ -84,7 +79,7 @@ struct How {
     seed: u64,
     /// How the result is written.
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: ReportOutput,
 }
 
 /// A job and a reason to look at it.
@@ -129,8 +124,8 @@ pub(super) fn run_state(args: &StateArgs) -> anyhow::Result<u8> {
         "{source}: no Job {} and no Allocation of it; correct --eval, or add the job to the state",
         args.eval.job
     );
-    let report = evaluate(state, &args.eval, &args.how);
-    show(&report, args.how.output)?;
+    let report = evaluate(state, &args.eval, None, &args.how);
+    output::report(&report, args.how.output, || text::render(&report))?;
     Ok(match (report.failed.is_empty(), report.changes()) {
         (false, _) => NOT_PLACED,
         (true, true) => CHANGES,
@@ -162,9 +157,13 @@ pub(super) fn run_job(args: &JobArgs) -> anyhow::Result<u8> {
         job.metadata.namespace = Some(namespace);
         Ok(Target { job: convert::object_key(&job.metadata), trigger: EvalTrigger::JobRegister })
     })?;
+    let submitted = Definition::new(&job.spec, &target.job.name);
     let state = state::load(&lines, &target.job, Some(job)).context("the cluster's state")?;
-    let report = evaluate(&state, &target, &args.how);
-    show(&report, args.how.output)?;
+    let report = evaluate(&state, &target, Some(&submitted), &args.how);
+    for warning in validate::warnings(&submitted) {
+        complain(&format!("{}: djob/{}: warning: {warning}", args.file.display(), target.job.name));
+    }
+    output::report(&report, args.how.output, || text::render(&report))?;
     Ok(if report.changes() || !report.failed.is_empty() { CHANGES } else { 0 })
 }
 
@@ -182,7 +181,7 @@ fn manifest(bytes: &[u8]) -> anyhow::Result<Job> {
         head.api_version,
         drover_api::API_VERSION
     );
-    let violations = drover_core::validate::shape("Job", &document.value()?);
+    let violations = validate::shape("Job", &document.value()?);
     if !violations.is_empty() {
         let list: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
         bail!("{document} is invalid:{}", list.concat());
@@ -192,7 +191,7 @@ fn manifest(bytes: &[u8]) -> anyhow::Result<Job> {
     Ok(job)
 }
 
-fn evaluate(state: &State, target: &Target, how: &How) -> Report {
+fn evaluate(state: &State, target: &Target, submitted: Option<&Definition>, how: &How) -> Report {
     let view = &state.view;
     let now = how.now.unwrap_or_else(|| SystemClock.now());
     let priority = view.job(&target.job).map_or(DEFAULT_PRIORITY, |job| job.definition.spec.priority);
@@ -206,7 +205,8 @@ fn evaluate(state: &State, target: &Target, how: &How) -> Report {
     };
     let plan = scheduler::plan(view, &evaluation, &mut fastrand::Rng::with_seed(how.seed));
     let mut report = Report::new(view, &evaluation, &plan);
-    if how.output == Output::Table {
+    report.diff = submitted.map(|after| JobDiff::between(state.replaced.as_deref(), after).with_updates(&plan.desired));
+    if how.output == ReportOutput::Table {
         let help = |group: &String| (group.clone(), advice::advice(view, &evaluation, how.seed, &plan, group));
         report.advice = plan.failed.keys().map(help).collect();
     }
@@ -217,17 +217,4 @@ fn evaluate(state: &State, target: &Target, how: &How) -> Report {
 fn awaited(view: &ClusterView, target: &Target, now: Timestamp) -> Option<Timestamp> {
     let awaited = view.allocs_of_job(&target.job).filter_map(|alloc| alloc.follow_up.as_ref());
     awaited.filter(|awaited| awaited.trigger == target.trigger && awaited.at <= now).map(|awaited| awaited.at).max()
-}
-
-fn show(report: &Report, output: Output) -> anyhow::Result<()> {
-    let text = match output {
-        Output::Json => {
-            let mut text = serde_json::to_string_pretty(report).context("writing the plan as JSON")?;
-            text.push('\n');
-            text
-        }
-        Output::Yaml => serde_saphyr::to_string(report).context("writing the plan as YAML")?,
-        Output::Table => text::render(report),
-    };
-    answer(text.as_bytes())
 }

@@ -9,6 +9,7 @@ use drover_api::deployment::{DeploymentDescription, DeploymentPhase, GroupState}
 use drover_api::job::{EvalStatus, EvalTrigger};
 use drover_api::metric::AllocMetric;
 use drover_core::advice::Advice;
+use drover_core::difference::{Change, JobDiff};
 use drover_core::model::Alloc;
 use drover_core::scheduler::plan::{self, DesiredUpdates, Disconnect, Evaluation, Placement, Plan, Stop, StopReason};
 use drover_core::snapshot::ClusterView;
@@ -20,6 +21,9 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     pub(super) eval: Eval,
+    /// What the manifest changes of the job; none for an evaluation of a job as it is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) diff: Option<JobDiff>,
     pub(super) stops: Vec<Stopped>,
     pub(super) placements: Vec<Placed>,
     pub(super) in_place: Vec<Updated>,
@@ -188,6 +192,7 @@ impl Report {
         });
         let mut report = Self {
             eval: evaluation(eval, plan),
+            diff: None,
             stops: plan.stops.iter().chain(moved).map(stopped).chain(victims.map(|stop| stopped(&stop))).collect(),
             placements: placements.iter().map(|placement| names.placed(placement)).collect(),
             in_place: plan.in_place.iter().map(|update| names.updated(&update.alloc)).collect(),
@@ -222,17 +227,18 @@ impl Report {
         self.eval.follow_ups.sort_by_key(|later| (later.wait_until, later.trigger));
     }
 
-    /// Whether anything is written or planned for later.
+    /// Whether the job becomes another, or anything is written or planned for later.
     pub(super) fn changes(&self) -> bool {
-        !(self.stops.is_empty()
-            && self.placements.is_empty()
-            && self.in_place.is_empty()
-            && self.destructive.is_empty()
-            && self.disconnects.is_empty()
-            && self.reconnects.is_empty()
-            && self.attribute_updates.is_empty()
-            && self.deployment.is_none()
-            && self.eval.follow_ups.is_empty())
+        self.diff.as_ref().is_some_and(|diff| diff.r#type != Change::None)
+            || !(self.stops.is_empty()
+                && self.placements.is_empty()
+                && self.in_place.is_empty()
+                && self.destructive.is_empty()
+                && self.disconnects.is_empty()
+                && self.reconnects.is_empty()
+                && self.attribute_updates.is_empty()
+                && self.deployment.is_none()
+                && self.eval.follow_ups.is_empty())
     }
 }
 

@@ -8,12 +8,17 @@ use drover_api::metric::{AllocMetric, NodeScore};
 use drover_core::advice::Advice;
 use drover_core::scheduler::explain;
 
+use super::difference;
 use super::report::{Desired, Placed, Report};
 use crate::cli::table::Table;
 
 /// Writes the report as text.
 pub(super) fn render(report: &Report) -> String {
-    let mut text = format!("Job {}, {}: {}\n", report.eval.job, report.eval.trigger, summary(report));
+    let mut text = String::new();
+    if let Some(diff) = &report.diff {
+        difference::write(&mut text, diff);
+    }
+    line(&mut text, &format!("Job {}, {}: {}", report.eval.job, report.eval.trigger, summary(report)));
     if !report.eval.description.is_empty() {
         line(&mut text, &format!("The evaluation failed: {}", report.eval.description));
     }
@@ -213,7 +218,8 @@ fn by_count(counts: &BTreeMap<String, i64>) -> impl Iterator<Item = (&str, i64)>
     sorted.into_iter()
 }
 
-fn scores(text: &mut String, best: &[NodeScore]) {
+/// Writes how the best nodes scored.
+pub(in crate::cli) fn scores(text: &mut String, best: &[NodeScore]) {
     let mut table = Table::new(&["  NODE", "SCORE", "FROM"]);
     for node in best {
         let mut parts = String::new();

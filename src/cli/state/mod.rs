@@ -31,6 +31,8 @@ const SHARE: usize = 256;
 pub(super) struct State {
     /// What the scheduler sees.
     pub(super) view: ClusterView,
+    /// The stored job that a submitted manifest stands in the place of.
+    pub(super) replaced: Option<Arc<Definition>>,
 }
 
 /// Reads a state for an evaluation of `target`. With `submitted`, that manifest stands in the place of the stored job's.
@@ -74,6 +76,7 @@ struct Parts {
     allocs: Vec<Alloc>,
     names: HashSet<(&'static str, String)>,
     going: BTreeSet<String>,
+    replaced: Option<Arc<Definition>>,
 }
 
 impl Parts {
@@ -117,7 +120,8 @@ impl Parts {
     /// Puts a manifest in the place of the stored job, whose identity and history stay.
     fn submit(&mut self, mut submitted: Job) -> anyhow::Result<()> {
         let key = convert::object_key(&submitted.metadata);
-        let stored = self.jobs.remove(&key).map(|(job, _)| job);
+        let (stored, replaced): (Option<Box<Job>>, _) = self.jobs.remove(&key).unzip();
+        self.replaced = replaced;
         let changes = validate::changes(stored.as_ref().map(|job| &job.spec), &submitted.spec);
         refuse(&key, &changes)?;
         if let Some(stored) = stored {
@@ -171,7 +175,7 @@ impl Parts {
         for alloc in self.allocs {
             self.view.put_alloc(alloc);
         }
-        Ok(State { view: self.view })
+        Ok(State { view: self.view, replaced: self.replaced })
     }
 
     /// A job that was written by hand has no uid: it is the one that its allocations and versions belong to. And where these

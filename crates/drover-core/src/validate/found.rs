@@ -6,7 +6,7 @@ use std::fmt;
 const LIMIT: usize = 1000;
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
     /// Its name, as in `spec/scheduler.md` 1.3.
     pub code: &'static str,
