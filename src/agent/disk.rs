@@ -23,6 +23,8 @@ pub(crate) trait Disk: Debug + Send + Sync {
     fn build(&self, dir: &AllocDir) -> Result<(), DirError>;
     /// Makes a task's directories.
     fn build_task(&self, dir: &AllocDir, task: &str, secrets_mb: i64) -> Result<(), DirError>;
+    /// Writes a file beneath a task's `local`, unless it is there.
+    fn write_once(&self, dir: &AllocDir, task: &str, file: &str, bytes: &[u8]) -> io::Result<()>;
     /// Moves the files of a sticky disk. What cannot be moved is left, and the allocation begins without it.
     fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: &[&str]);
     /// Takes the allocation's directory away.
@@ -48,6 +50,11 @@ impl Disk for HostDisk {
 
     fn build_task(&self, dir: &AllocDir, task: &str, secrets_mb: i64) -> Result<(), DirError> {
         dir.build_task(task, secrets_mb)
+    }
+
+    fn write_once(&self, dir: &AllocDir, task: &str, file: &str, bytes: &[u8]) -> io::Result<()> {
+        let local = dir.task(task).join("local");
+        write_beneath(&local, file, bytes)
     }
 
     fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: &[&str]) {
@@ -94,6 +101,33 @@ impl Disk for HostDisk {
     }
 }
 
+/// Writes a new file beneath a directory that a task may have filled with links: none is followed out of it. A file that is there
+/// stays as it is.
+fn write_beneath(root: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut here = rustix::fs::openat(CWD, root, directory, Mode::empty())?;
+    let mut parts: Vec<&str> = file.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let name = parts.pop().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
+    for part in parts {
+        if part == ".." {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it leads out of the directory"));
+        }
+        match rustix::fs::mkdirat(&here, part, Mode::from_raw_mode(0o777)) {
+            Ok(()) => rustix::fs::chmodat(&here, part, Mode::from_raw_mode(0o777), AtFlags::empty())?,
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        here = rustix::fs::openat(&here, part, directory, Mode::empty())?;
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(&here, name, flags, Mode::from_raw_mode(0o644)) {
+        Ok(made) => std::fs::File::from(made).write_all(bytes),
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Takes the place of an empty directory of the same name.
 fn move_directory(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -127,6 +161,10 @@ impl Disk for MemoryDisk {
     }
 
     fn build_task(&self, _: &AllocDir, _: &str, _: i64) -> Result<(), DirError> {
+        Ok(())
+    }
+
+    fn write_once(&self, _: &AllocDir, _: &str, _: &str, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
 
@@ -170,6 +208,26 @@ mod tests {
         assert_eq!(fs::read_to_string(two.task("web").join("local/cache")).expect("text"), "kept too");
         assert!(!two.task("web").join("secrets/key").exists());
         one.destroy().and(two.destroy()).expect("destroyed");
+    }
+
+    #[test]
+    fn a_file_is_written_once_and_beneath_the_tasks_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let read = |name: &str| std::fs::read_to_string(root.path().join(name)).unwrap();
+        write_beneath(root.path(), "in/put.txt", b"hello").unwrap();
+        write_beneath(root.path(), "in/put.txt", b"again").unwrap();
+        assert_eq!(read("in/put.txt"), "hello");
+    }
+
+    #[test]
+    fn must_survive_a_link_in_the_place_of_the_payload() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::os::unix::fs::symlink(outside.path(), root.path().join("in")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("x"), root.path().join("x")).unwrap();
+        assert!(write_beneath(root.path(), "in/put.txt", b"hello").is_err());
+        assert!(write_beneath(root.path(), "../put.txt", b"hello").is_err());
+        write_beneath(root.path(), "x", b"hello").unwrap();
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 
     #[test]

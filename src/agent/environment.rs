@@ -134,6 +134,9 @@ fn add_identity(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>
     put(env, "NOMAD_GROUP_NAME", &input.group.name);
     put(env, "NOMAD_JOB_ID", job_id);
     put(env, "NOMAD_JOB_NAME", job_name);
+    if let Some(parent) = drover_core::dispatch::parent_id(job) {
+        put(env, "NOMAD_JOB_PARENT_ID", parent);
+    }
     put(env, "NOMAD_DC", &input.node.datacenter);
     put(env, "NOMAD_REGION", if job.region.is_empty() { "global" } else { &job.region });
     put(env, "NOMAD_NAMESPACE", alloc.metadata.namespace.as_deref().unwrap_or("default"));

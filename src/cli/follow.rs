@@ -12,6 +12,7 @@ use drover_api::condition::ConditionStatus;
 use drover_api::deployment::DeploymentPhase;
 use drover_api::job::{JobConditionType, JobType};
 use drover_api::{Allocation, Deployment, Job};
+use drover_core::periodic;
 use futures::StreamExt;
 use futures::stream::select_all;
 use kube::Client;
@@ -154,6 +155,7 @@ impl Known {
         }
         let ready = is(JobConditionType::Ready)?;
         let done = match job.spec.r#type {
+            JobType::Batch | JobType::Sysbatch if periodic::is_template(&job.spec) => "is armed",
             JobType::Batch | JobType::Sysbatch => "is done",
             JobType::Service | JobType::System => "runs",
         };

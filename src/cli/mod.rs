@@ -84,6 +84,11 @@ enum JobCommand {
     Stop(job::StopArgs),
     /// Replaces the allocations of a job, a few at a time.
     Restart(job::RestartArgs),
+    /// Runs a parameterized job with a payload and meta.
+    Dispatch(job::DispatchArgs),
+    /// Acts on periodic jobs.
+    #[command(subcommand)]
+    Periodic(job::PeriodicCommand),
     /// Says all that is wrong with job manifests, without a cluster.
     Validate(validate::Args),
     /// Plans a manifest against the cluster; nothing is written.
@@ -113,6 +118,8 @@ impl Command {
             Self::Job(JobCommand::Scale(args)) => job::scale(&args),
             Self::Job(JobCommand::Stop(args)) => job::stop(&args),
             Self::Job(JobCommand::Restart(args)) => job::restart(&args),
+            Self::Job(JobCommand::Dispatch(args)) => job::dispatch(&args),
+            Self::Job(JobCommand::Periodic(command)) => job::periodic(&command),
             Self::Deployment(command) => deployment::run(&command),
             Self::Node(command) => node::run(&command),
             Self::Alloc(args) => alloc::run(&args),

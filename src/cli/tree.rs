@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::deployment::{DeploymentPhase, GroupState};
 use drover_api::{Allocation, Deployment, Job};
+use drover_core::periodic;
 use jiff::Timestamp;
 
 use super::output::span;
@@ -114,14 +115,16 @@ pub(super) struct Scene<'a> {
 pub(super) fn render(scene: Scene<'_>) -> Vec<String> {
     let mut lines = vec![job_line(scene.job)];
     lines.extend(troubles(scene.job).map(|text| format!("   {text}")));
+    lines.extend(launches(scene.job).map(|text| format!("   {text}")));
     let mut indent = "";
     if let Some(deployment) = scene.deployment {
         lines.push(format!("└─ {}", deployment_line(deployment, scene.now)));
         indent = "   ";
     }
     let states = scene.deployment.and_then(|one| one.status.as_ref()).map(|status| &status.groups);
-    let mut by_group: BTreeMap<&str, Vec<&AllocRow>> =
-        scene.job.spec.groups.iter().map(|group| (group.name.as_str(), Vec::new())).collect();
+    // A template runs none of its groups itself.
+    let groups = scene.job.spec.groups.iter().filter(|_| !periodic::is_template(&scene.job.spec));
+    let mut by_group: BTreeMap<&str, Vec<&AllocRow>> = groups.map(|group| (group.name.as_str(), Vec::new())).collect();
     for row in scene.allocs {
         by_group.entry(&row.group).or_default().push(row);
     }
@@ -144,6 +147,21 @@ fn job_line(job: &Job) -> String {
         "djob/{name}  {}  {}  version {}  running {}  {}",
         job.spec.r#type, status.phase, columns.version, columns.running, columns.reason
     )
+}
+
+/// What a periodic or parameterized job made so far, and makes next.
+fn launches(job: &Job) -> impl Iterator<Item = String> + '_ {
+    let status = job.status.as_ref();
+    let children = status.and_then(|status| status.children).map(|children| {
+        format!("children: {} pending, {} running, {} dead", children.pending, children.running, children.dead)
+    });
+    let times = [
+        ("last launch", status.and_then(|status| status.last_launch)),
+        ("last launch left out", status.and_then(|status| status.last_skipped_launch)),
+        ("next launch", status.and_then(|status| status.next_launch)),
+    ];
+    let times = times.into_iter().filter_map(|(what, at)| Some(format!("{what}: {}", at?)));
+    children.into_iter().chain(times)
 }
 
 /// What the job's conditions say that a person should read.

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use drover_api::GoDuration;
+use drover_core::gc::Thresholds;
 use drover_core::settings::Settings;
+use jiff::SignedDuration;
 use serde::Deserialize;
 
 use crate::config::agent::ConfigError;
@@ -24,6 +26,8 @@ pub struct ControllerConfig {
     pub heartbeat: Heartbeat,
     /// How nodes are chosen, and who may evict others.
     pub scheduler: Settings,
+    /// What is deleted, and when.
+    pub gc: Garbage,
 }
 
 impl Default for ControllerConfig {
@@ -33,6 +37,7 @@ impl Default for ControllerConfig {
             leader_election: LeaderElection::default(),
             heartbeat: Heartbeat::default(),
             scheduler: Settings::default(),
+            gc: Garbage::default(),
         }
     }
 }
@@ -105,6 +110,73 @@ impl Heartbeat {
     }
 }
 
+/// What is deleted, and when (`spec/scheduler.md` 12).
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Garbage {
+    interval: GoDuration,
+    alloc_threshold: GoDuration,
+    batch_alloc_threshold: GoDuration,
+    job_threshold: GoDuration,
+    node_threshold: GoDuration,
+    deployment_threshold: GoDuration,
+    /// Most ended allocations of a job whose slot a later one has held.
+    kept_allocs: u32,
+}
+
+impl Default for Garbage {
+    fn default() -> Self {
+        let whole = |duration: SignedDuration| GoDuration::from_secs(duration.as_secs());
+        let known = Thresholds::default();
+        Self {
+            interval: GoDuration::from_secs(300),
+            alloc_threshold: whole(known.alloc),
+            batch_alloc_threshold: whole(known.batch_alloc),
+            job_threshold: whole(known.job),
+            node_threshold: whole(known.node),
+            deployment_threshold: whole(known.deployment),
+            kept_allocs: u32::try_from(known.kept_allocs).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl Garbage {
+    /// How often it is looked.
+    pub fn interval(self) -> Duration {
+        self.interval.to_std()
+    }
+
+    /// How old what goes must be.
+    pub fn thresholds(self) -> Thresholds {
+        let signed = |duration: GoDuration| SignedDuration::try_from(duration.to_std()).unwrap_or(SignedDuration::MAX);
+        Thresholds {
+            alloc: signed(self.alloc_threshold),
+            batch_alloc: signed(self.batch_alloc_threshold),
+            job: signed(self.job_threshold),
+            node: signed(self.node_threshold),
+            deployment: signed(self.deployment_threshold),
+            kept_allocs: usize::try_from(self.kept_allocs).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The first field that cannot be, with the reason.
+    fn wrong(self) -> Option<(&'static str, &'static str)> {
+        if self.interval < GoDuration::from_secs(1) {
+            return Some(("gc.interval", "must be at least 1s"));
+        }
+        [
+            ("gc.allocThreshold", self.alloc_threshold),
+            ("gc.batchAllocThreshold", self.batch_alloc_threshold),
+            ("gc.jobThreshold", self.job_threshold),
+            ("gc.nodeThreshold", self.node_threshold),
+            ("gc.deploymentThreshold", self.deployment_threshold),
+        ]
+        .into_iter()
+        .find(|(_, threshold)| *threshold < GoDuration::ZERO)
+        .map(|(field, _)| (field, "must not be below 0"))
+    }
+}
+
 impl ControllerConfig {
     /// Reads and checks a file.
     ///
@@ -153,6 +225,9 @@ impl ControllerConfig {
         if self.heartbeat.max_per_second == 0 {
             return Err(invalid("heartbeat.maxPerSecond", "must be above 0"));
         }
+        if let Some((field, reason)) = self.gc.wrong() {
+            return Err(invalid(field, reason));
+        }
         Ok(())
     }
 }
@@ -178,6 +253,9 @@ mod tests {
             ("leaderElection: {renewDeadline: 20s}", "leaderElection.renewDeadline"),
             ("heartbeat: {minTTL: 0s}", "heartbeat.minTTL"),
             ("heartbeat: {grace: 5}", "grace"),
+            ("gc: {interval: 0s}", "gc.interval"),
+            ("gc: {nodeThreshold: -1h}", "gc.nodeThreshold"),
+            ("scheduler: {algorithm: tightest}", "algorithm"),
             ("leaderElektion: {}", "leaderElektion"),
         ] {
             let error = parse(text).unwrap_err();

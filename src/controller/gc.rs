@@ -1,11 +1,13 @@
-//! Deletes what nobody needs any more: ended allocations, finished deployments, nodes that stay down.
+//! Deletes what nobody needs any more: ended allocations, finished deployments, nodes that stay down, ended launches and dispatches.
 //!
 //! What goes is `drover_core::gc`'s decision. Each delete names the object's uid, so that a second leader, or a new object of the
 //! same name, loses nothing.
 
-use drover_api::{Allocation, ClientNode, Deployment};
+use drover_api::{Allocation, ClientNode, Deployment, Job};
 use drover_core::gc;
 use drover_core::ids::{JobKey, NodeName};
+use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::controller::apply::key_of;
 use crate::controller::term::{Done, Term, Wake};
@@ -15,10 +17,10 @@ use crate::store::{Object, Precondition, Store};
 impl<S: Store> Term<S> {
     /// Looks at everything, and again after a while.
     pub(super) fn collect_garbage(&mut self) {
-        let now = self.clock.now();
+        let (now, limits) = (self.clock.now(), self.config.gc.thresholds());
         let jobs: Vec<JobKey> = self.view.jobs_of_allocs().cloned().collect();
         for job in &jobs {
-            for key in gc::allocations(&self.view, job, now) {
+            for key in gc::allocations(&self.view, job, &limits, now) {
                 if let Some(object) = self.allocs.get(&key_of(&key)).cloned() {
                     self.collect::<Allocation>(&object);
                 }
@@ -27,7 +29,7 @@ impl<S: Store> Term<S> {
         let mut rolled_out: Vec<JobKey> = self.view.deployments().map(|deployment| deployment.job.clone()).collect();
         rolled_out.dedup();
         for job in &rolled_out {
-            for key in gc::deployments(&self.view, job, now) {
+            for key in gc::deployments(&self.view, job, &limits, now) {
                 if let Some(object) = self.deployments.get(&key_of(&key)).cloned() {
                     self.collect::<Deployment>(&object);
                 }
@@ -38,12 +40,36 @@ impl<S: Store> Term<S> {
         for object in nodes {
             let status = object.status.clone().unwrap_or_default();
             let name = NodeName::from(object.metadata.name.clone().unwrap_or_default());
-            let is_over = |since| gc::is_node_over(&self.view, &name, status.phase, since, now);
+            let age = |since| now.duration_since(since);
+            let is_over = |since| gc::is_node_over(&self.view, &name, status.phase, age(since), &limits);
             if status.phase_changed_at.is_some_and(is_over) {
                 self.collect::<ClientNode>(&object);
             }
         }
-        self.wake_in(gc::PERIOD, Wake::Garbage);
+        let mut over: Vec<_> = self.jobs.values().filter(|job| self.is_launch_over(job, now)).cloned().collect();
+        over.sort_by_key(|job| job.key());
+        for object in over {
+            self.collect::<Job>(&object);
+        }
+        self.plan_garbage();
+    }
+
+    /// Looks again after a while, however often that was planned before.
+    pub(super) fn plan_garbage(&mut self) {
+        if let Some(earlier) = self.garbage_wake.take() {
+            self.wakes.remove(&earlier);
+        }
+        self.garbage_wake = Some(self.wake_at(Instant::now() + self.config.gc.interval(), Wake::Garbage));
+    }
+
+    fn is_launch_over(&self, job: &Job, now: Timestamp) -> bool {
+        let Some(status) = &job.status else { return false };
+        // It ended when the last thing about it changed.
+        let changed = status.conditions.iter().map(|condition| condition.last_transition_time).max();
+        let age = now.duration_since(changed.unwrap_or(now));
+        let limits = self.config.gc.thresholds();
+        let is_owned = self.families.parent(&convert::object_key(&job.metadata)).is_some();
+        is_owned && gc::is_launch_over(&job.spec.id, status.phase, age, &limits)
     }
 
     fn collect<K: Object>(&mut self, object: &K) {

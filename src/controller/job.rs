@@ -14,6 +14,7 @@ use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
 use drover_core::job_status::{self, Input, Reverted};
 use drover_core::model::{self, Alloc};
+use drover_core::periodic;
 use drover_core::scheduler::attempts::{self, Attempts, Submitted};
 use drover_core::scheduler::{self, explain::explain, plan::Evaluation, plan::Plan};
 use k8s_openapi::api::core::v1::Namespace;
@@ -24,7 +25,7 @@ use crate::controller::allocation::found;
 use crate::controller::apply::{Writes, Written, key_of};
 use crate::controller::cache::Seen;
 use crate::controller::prepare::{self, Prepared};
-use crate::controller::status::{self, Calm, Due, Knowledge};
+use crate::controller::status::{self, Calm, Checked, Due, Knowledge};
 use crate::controller::term::{Done, RETRY, Term, Wake, there};
 use crate::convert;
 use crate::events::{Happening, Severity};
@@ -38,6 +39,7 @@ impl<S: Store> Term<S> {
         match seen {
             Seen::Now(object, before) => {
                 let key = convert::object_key(&object.metadata);
+                self.dirty_jobs.extend(self.families.observe(&object));
                 let is_other = before.as_ref().is_none_or(|before| {
                     before.metadata.generation != object.metadata.generation
                         || before.metadata.uid != object.metadata.uid
@@ -47,7 +49,16 @@ impl<S: Store> Term<S> {
                     self.adopt_knowledge(&key);
                     self.report_scaling(&object, before.as_deref());
                     let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some();
-                    self.enqueue(&key, if is_going { EvalTrigger::JobDeregister } else { EvalTrigger::JobRegister });
+                    let is_launch = before.is_none() && periodic::launch_of(&object.spec.id).is_some();
+                    let trigger = match (is_going, is_launch) {
+                        (true, _) => EvalTrigger::JobDeregister,
+                        (false, true) => EvalTrigger::PeriodicJob,
+                        (false, false) => EvalTrigger::JobRegister,
+                    };
+                    self.enqueue(&key, trigger);
+                    if object.spec.parameterized.is_some() {
+                        self.look_at_dispatches(&key);
+                    }
                 }
                 self.dirty_jobs.insert(key.clone());
                 self.free_job(&key);
@@ -57,6 +68,8 @@ impl<S: Store> Term<S> {
                 self.view.remove_job(&key);
                 self.blocked.untrack(&key);
                 self.known.remove(&key);
+                self.disarm_launches(&key);
+                self.dirty_jobs.extend(self.families.forget(&key));
                 self.enqueue(&key, EvalTrigger::JobDeregister);
             }
         }
@@ -150,8 +163,7 @@ impl<S: Store> Term<S> {
         let versions = self.versions_of(&key, convert::uid(&object.metadata).as_str());
         let is_namespace_going = self.is_namespace_going(&key.namespace);
         let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some() || is_namespace_going;
-        let Some(known) = self.known.get_mut(&key) else { return };
-        let checked = known.checked(&object, &key.name).clone();
+        let Some((object, checked)) = self.checked(&key, &object, &versions) else { return };
         let (fresh, violations) = (checked.definition, checked.violations);
         if is_going || !violations.is_empty() {
             let (number, definition) = versions.last().map_or((0, Arc::clone(&fresh)), |version| {
@@ -159,6 +171,7 @@ impl<S: Store> Term<S> {
                 (version.spec.version, stored.unwrap_or_else(|| Arc::clone(&fresh)))
             });
             self.view.put_job(convert::job(&object, number, definition, is_namespace_going).0);
+            self.disarm_launches(&key);
             if is_going {
                 return self.carry_out(next, Some(&object), &versions);
             }
@@ -176,7 +189,11 @@ impl<S: Store> Term<S> {
                 let uid = convert::uid(&object.metadata);
                 let stored = self.view.version(&key, &uid, version.spec.version).cloned();
                 let definition = stored.unwrap_or_else(|| Definition::new(&version.spec.job, &key.name));
+                let is_template = periodic::is_template(&definition.spec);
                 self.view.put_job(convert::job(&object, version.spec.version, definition, false).0);
+                if is_template {
+                    return self.tend(&key, &object, &versions);
+                }
                 self.carry_out(next, Some(&object), &versions);
             }
             Err(preparation) => {
@@ -187,6 +204,13 @@ impl<S: Store> Term<S> {
                 });
             }
         }
+    }
+
+    /// A periodic or parameterized job places nothing itself: it launches others.
+    fn tend(&mut self, key: &JobKey, object: &Job, versions: &[Arc<JobVersion>]) {
+        self.prune(key, object, versions);
+        self.arm_launches(key);
+        self.finish(key);
     }
 
     fn report_for_generation(
@@ -211,6 +235,7 @@ impl<S: Store> Term<S> {
             if let (0, Some(object)) = (version.spec.version, self.jobs.get(&key_of(job)).cloned()) {
                 let note = "drover has taken the job on".to_owned();
                 self.report_for_generation(&object, Severity::Normal, "Registered", "Register", note);
+                self.report_dispatch(job);
             }
             if let Some(seen) = self.versions.observe(version) {
                 self.on_version(seen);
@@ -578,16 +603,33 @@ impl<S: Store> Term<S> {
         }
     }
 
-    fn wanted_status(&mut self, key: &JobKey, object: &Job, job: &model::Job) -> Option<Arc<serde_json::Value>> {
-        let violations = match self.known.get_mut(key) {
-            Some(known) if !job.stopped => Arc::clone(&known.checked(object, &key.name).violations),
-            Some(_) | None => [].into(),
-        };
+    /// A job with its whole spec, complete, and all that is wrong with it.
+    fn checked(
+        &mut self,
+        key: &JobKey,
+        object: &Arc<Job>,
+        versions: &[Arc<JobVersion>],
+    ) -> Option<(Arc<Job>, Checked)> {
+        let (whole, of_dispatch) = self.whole(key, object, versions);
+        if Arc::ptr_eq(&whole, object) && of_dispatch.is_empty() {
+            return Some((whole, self.known.get_mut(key)?.checked(object, &key.name).clone()));
+        }
+        // What a dispatch is depends on its parent too, so that no earlier look at it counts.
+        let mut checked = Checked::new(&whole, &key.name);
+        if !of_dispatch.is_empty() {
+            checked.violations = of_dispatch.into();
+        }
+        Some((whole, checked))
+    }
+
+    fn wanted_status(&mut self, key: &JobKey, object: &Arc<Job>, job: &model::Job) -> Option<Arc<serde_json::Value>> {
         let uid = convert::uid(&object.metadata);
+        let versions = self.versions_of(key, uid.as_str());
+        let (whole, checked) = self.checked(key, object, &versions)?;
+        let (object, violations) = (&*whole, if job.stopped { [].into() } else { checked.violations });
         let allocs: Vec<Arc<Alloc>> =
             self.view.allocs_of_job(key).filter(|alloc| alloc.job_uid == uid).cloned().collect();
         let (_, scaled) = convert::job(object, job.version, Arc::clone(&job.definition), false);
-        let versions = self.versions_of(key, uid.as_str());
         let version = versions
             .iter()
             .find(|version| version.spec.version == job.version)
@@ -611,6 +653,7 @@ impl<S: Store> Term<S> {
             reverted,
             blocked_since: known.blocked.as_ref().map(|blocked| blocked.since),
             violations: &violations,
+            children: self.families.summary(key, &uid),
             scaled: scaled.as_ref().map(|(group, count, manifest)| (group.as_str(), *count, *manifest)),
             now,
         });
@@ -631,6 +674,7 @@ impl<S: Store> Term<S> {
         });
         let mut wanted = status::desired(object, version, verdict, known, scale, deployment, now);
         wanted.reverted_generation = reverted.and(versions.last()).map(|newest| newest.spec.job_generation);
+        self.add_launches(key, object, &mut wanted);
         if let Some(at) = wake_at {
             let at = self.instant_of(at);
             self.wake_at(at, Wake::JobStatus(key.clone()));

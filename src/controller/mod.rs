@@ -5,12 +5,16 @@ mod allocation;
 mod apply;
 mod cache;
 mod deployment;
+mod dispatch;
 mod drain;
+mod family;
 mod gc;
 mod job;
 mod leader;
 mod node;
+mod periodic;
 mod prepare;
+mod scheduler_config;
 mod status;
 mod term;
 

@@ -70,7 +70,8 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    fn new(job: &Job, name: &str) -> Self {
+    /// Checks a job's spec.
+    pub(super) fn new(job: &Job, name: &str) -> Self {
         let definition = Definition::new(&job.spec, name);
         let violations = validate::violations(&definition).into();
         let (uid, generation) = (job.metadata.uid.clone(), job.metadata.generation);
@@ -135,6 +136,7 @@ pub(super) fn desired(
             version: version.map_or_else(dash, |(version, _)| version.to_string()),
             deployment: deployment.map_or_else(dash, |deployment| deployment.phase.to_string()),
             reason: verdict.reason.map_or_else(dash, |reason| reason.to_string()),
+            next_launch: dash(),
         },
         conditions: merged(&before.conditions, verdict.conditions, generation, now),
         ..JobStatus::default()

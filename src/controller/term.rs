@@ -9,7 +9,6 @@ use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_core::broker::blocked::{Blocked, Freed};
 use drover_core::broker::queue::Broker;
-use drover_core::gc;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::node::drain::Leaving;
@@ -30,8 +29,11 @@ use crate::config::controller::ControllerConfig;
 use crate::controller::apply::Written;
 use crate::controller::cache::{Cache, Seen};
 use crate::controller::deployment::{self, Look};
+use crate::controller::family::Families;
 use crate::controller::node::NodeKnowledge;
+use crate::controller::periodic::Launches;
 use crate::controller::prepare::Prepared;
+use crate::controller::scheduler_config::SCHEDULER_CONFIG;
 use crate::controller::status::Knowledge;
 use crate::convert;
 use crate::events::{self, Happening};
@@ -52,6 +54,7 @@ pub(super) enum Input {
     Namespace(Change<Namespace>),
     Deployment(Change<Deployment>),
     Volume(Change<CSIVolume>),
+    Config(Change<ConfigMap>),
 }
 
 /// A write that ended.
@@ -63,6 +66,7 @@ pub(super) enum Done {
     NodeStatus(NodeName, Box<Result<ClientNode, StoreError>>),
     DeploymentStatus(ObjectKey, bool, Box<Result<Deployment, StoreError>>),
     DeploymentActed(ObjectKey, Box<deployment::Acted>),
+    Launched(JobKey, Timestamp, Box<Result<Job, StoreError>>),
     Settled(AllocKey, Box<Result<Option<Allocation>, StoreError>>),
     JobFreed(JobKey, Box<Result<Option<Job>, StoreError>>),
     Ttl(Box<Result<ConfigMap, StoreError>>),
@@ -75,7 +79,13 @@ pub(super) enum Done {
 pub(super) struct Term<S> {
     pub(super) store: S,
     pub(super) clock: SharedClock,
+    /// What is in effect.
     pub(super) config: ControllerConfig,
+    /// What the process was started with.
+    pub(super) file_config: ControllerConfig,
+    pub(super) configs: Cache<ConfigMap>,
+    /// When it is looked for garbage next.
+    pub(super) garbage_wake: Option<WakeId>,
     pub(super) identity: String,
     pub(super) began: Instant,
     pub(super) jobs: Cache<Job>,
@@ -90,6 +100,10 @@ pub(super) struct Term<S> {
     pub(super) broker: Broker,
     pub(super) blocked: Blocked,
     pub(super) known: BTreeMap<JobKey, Knowledge>,
+    /// Jobs that were made from others.
+    pub(super) families: Families,
+    /// The launches of periodic jobs.
+    pub(super) launches: BTreeMap<JobKey, Launches>,
     pub(super) known_nodes: HashMap<NodeName, NodeKnowledge>,
     pub(super) ledger: Ledger,
     /// Nodes that were heard of in this term.
@@ -127,6 +141,7 @@ pub(super) type WakeId = (Instant, u64);
 pub(super) enum Wake {
     Evaluate(JobKey, EvalTrigger),
     JobStatus(JobKey),
+    Launch(JobKey),
     NodeStatus(NodeName),
     Deployment(ObjectKey),
     DeploymentBatch(ObjectKey),
@@ -156,7 +171,10 @@ impl<S: Store> Term<S> {
         Self {
             store,
             clock,
+            file_config: config.clone(),
             config,
+            configs: Cache::default(),
+            garbage_wake: None,
             identity,
             began: Instant::now(),
             jobs: Cache::default(),
@@ -171,6 +189,8 @@ impl<S: Store> Term<S> {
             broker: Broker::default(),
             blocked: Blocked::default(),
             known: BTreeMap::new(),
+            families: Families::default(),
+            launches: BTreeMap::new(),
             known_nodes: HashMap::new(),
             ledger: Ledger::new(allowed, renew_period * 2),
             heard: HashSet::new(),
@@ -216,6 +236,7 @@ impl<S: Store> Term<S> {
     fn inputs(&self) -> futures::stream::SelectAll<BoxStream<'static, Input>> {
         let all = Selection::default;
         let own = Selection { namespace: Some(self.config.namespace.clone()), fields: None };
+        let config = Selection { fields: Some(format!("metadata.name={}", SCHEDULER_CONFIG.0)), ..own.clone() };
         select_all([
             self.store.watch::<Job>(all()).map(Input::Job).boxed(),
             self.store.watch::<JobVersion>(all()).map(Input::Version).boxed(),
@@ -225,6 +246,7 @@ impl<S: Store> Term<S> {
             self.store.watch::<Namespace>(all()).map(Input::Namespace).boxed(),
             self.store.watch::<Deployment>(all()).map(Input::Deployment).boxed(),
             self.store.watch::<CSIVolume>(all()).map(Input::Volume).boxed(),
+            self.store.watch::<ConfigMap>(config).map(Input::Config).boxed(),
         ])
     }
 
@@ -261,6 +283,11 @@ impl<S: Store> Term<S> {
                     self.on_deployment(seen);
                 }
             }
+            Input::Config(change) => {
+                for seen in self.configs.take(change) {
+                    self.on_config(&seen);
+                }
+            }
             Input::Volume(change) => {
                 for seen in self.volumes.take(change) {
                     self.on_volume(seen);
@@ -278,6 +305,7 @@ impl<S: Store> Term<S> {
             Ok(Done::NodeStatus(node, result)) => self.on_node_status(&node, *result),
             Ok(Done::DeploymentStatus(key, evaluate, result)) => self.on_deployment_status(&key, evaluate, *result),
             Ok(Done::DeploymentActed(key, acted)) => self.on_deployment_acted(&key, *acted),
+            Ok(Done::Launched(job, at, result)) => self.on_launched(&job, at, *result),
             Ok(Done::Settled(alloc, result)) => self.on_settled(&alloc, *result),
             Ok(Done::JobFreed(job, result)) => self.on_job_freed(&job, *result),
             Ok(Done::Ttl(result)) => self.on_ttl_published(*result),
@@ -344,10 +372,17 @@ impl<S: Store> Term<S> {
             && self.namespaces.is_synced()
             && self.deployments.is_synced()
             && self.volumes.is_synced()
+            && self.configs.is_synced()
+    }
+
+    /// Whether the caches are complete and decisions are made.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// The first look at everything: each job is evaluated once, and what waits for a time waits again.
     fn begin(&mut self) {
+        self.view.set_settings(self.config.scheduler.clone());
         tracing::info!(
             jobs = self.jobs.len(),
             allocations = self.allocs.len(),
@@ -382,7 +417,7 @@ impl<S: Store> Term<S> {
             self.settle(&alloc);
         }
         self.publish_ttl();
-        self.wake_in(gc::PERIOD, Wake::Garbage);
+        self.plan_garbage();
     }
 
     /// Queues an evaluation of a job, if the scheduler of its type has a use for the trigger.
@@ -418,6 +453,7 @@ impl<S: Store> Term<S> {
             match entry.remove() {
                 Wake::Evaluate(job, trigger) => self.enqueue(&job, trigger),
                 Wake::JobStatus(job) => drop(self.dirty_jobs.insert(job)),
+                Wake::Launch(job) => self.arm_launches(&job),
                 Wake::NodeStatus(node) => drop(self.dirty_nodes.insert(node)),
                 Wake::Deployment(deployment) => drop(self.dirty_deployments.insert(deployment)),
                 Wake::DeploymentBatch(deployment) => self.join_window(deployment),

@@ -99,6 +99,10 @@ impl Cluster {
     }
 
     fn spawn(&self, name: &str, role: &str, config: &str) -> Child {
+        self.spawn_by(name, role, config, &self.plane.kubeconfig(User::Admin))
+    }
+
+    fn spawn_by(&self, name: &str, role: &str, config: &str, kubeconfig: &Path) -> Child {
         let file = self.path(&format!("{name}.yaml"));
         std::fs::write(&file, config).expect("a configuration");
         let log = std::fs::OpenOptions::new()
@@ -110,7 +114,7 @@ impl Cluster {
             .args(["--log", "drover=debug", role, "--config"])
             .arg(file)
             .arg("--kubeconfig")
-            .arg(self.plane.kubeconfig(User::Admin))
+            .arg(kubeconfig)
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
@@ -143,6 +147,11 @@ impl Cluster {
 
     /// Starts the agent of a node.
     pub(crate) fn agent_unready(&self, node: &str) -> Process {
+        self.agent_by(node, &self.plane.kubeconfig(User::Admin))
+    }
+
+    /// Starts the agent of a node that reaches the API server as this kubeconfig says.
+    pub(crate) fn agent_by(&self, node: &str, kubeconfig: &Path) -> Process {
         let state = self.path(&format!("{node}/state"));
         let config = format!(
             "nodeName: {node}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}}}\n\
@@ -152,7 +161,7 @@ impl Cluster {
             self.settings.ttl_and_grace,
         );
         let pid = state.join("supervisor.pid");
-        Process { child: self.spawn(node, "agent", &config), supervisor_pid: Some(pid) }
+        Process { child: self.spawn_by(node, "agent", &config, kubeconfig), supervisor_pid: Some(pid) }
     }
 
     /// What a process of drover logged.

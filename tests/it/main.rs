@@ -7,6 +7,8 @@ mod agent_survive;
 mod canary;
 mod cli;
 mod cluster;
+mod cluster_dynamics;
+mod cluster_templates;
 mod faults;
 mod jobs;
 mod rollouts;

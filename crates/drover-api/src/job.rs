@@ -107,6 +107,8 @@ string_enum! {
         NotPlaced = "NotPlaced",
         /// A periodic or parameterized job waits.
         Waiting = "Waiting",
+        /// The schedule of a periodic job is switched off.
+        ScheduleOff = "ScheduleOff",
         /// A deployment was reverted.
         AutoReverted = "AutoReverted",
         /// `spec.scale.count` is in effect.
@@ -146,6 +148,7 @@ pub type JobCondition = Condition<JobConditionType, JobReason>;
     printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.priority", priority = 1),
     printcolumn(name = "Pool", type_ = "string", json_path = ".spec.nodePool", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.columns.reason", priority = 1),
+    printcolumn(name = "Next-Launch", type_ = "string", json_path = ".status.columns.nextLaunch", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -211,7 +214,8 @@ pub struct JobSpec {
     /// Makes the job a template that is launched by dispatching it with a payload and meta. Batch and sysbatch jobs only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameterized: Option<Parameterized>,
-    /// Marks a job that a dispatch of its parent made. Set by drover.
+    /// Makes the job one dispatch of a parameterized job: it runs the parent's groups with this payload and `meta`. It cannot be
+    /// added, changed or removed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<Dispatch>,
     /// Peer clusters that run this job too.
@@ -220,8 +224,9 @@ pub struct JobSpec {
     /// Overrides one group's count at run time, as `kubectl scale` and autoscalers do. Leave it out of Git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
-    /// The groups of tasks.
-    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    /// The groups of tasks. Only a dispatch leaves them out: it has those of its parent.
+    #[serde(default)]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub groups: Vec<Group>,
 }
 
@@ -289,7 +294,7 @@ pub struct Parameterized {
     pub meta_optional: Vec<String>,
 }
 
-/// How a dispatched job came to be.
+/// What a dispatched job is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Dispatch {
@@ -304,6 +309,10 @@ pub struct Dispatch {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub idempotency_token: String,
+    /// From 1 to 100; default the parent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub priority: Option<i64>,
 }
 
 /// Peer clusters that run the job too.
@@ -420,6 +429,12 @@ pub struct JobStatus {
     /// Last launch of a periodic job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_launch: Option<Timestamp>,
+    /// Last launch of a periodic job that was left out because an earlier one still ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_skipped_launch: Option<Timestamp>,
+    /// Next launch of a periodic job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_launch: Option<Timestamp>,
     /// Texts for the columns of `kubectl get`.
     pub columns: JobColumns,
     /// The aspects of its state.
@@ -439,12 +454,14 @@ pub struct JobColumns {
     pub deployment: String,
     /// Reason of the condition that matters most.
     pub reason: String,
+    /// Next launch of a periodic job.
+    pub next_launch: String,
 }
 
 impl Default for JobColumns {
     fn default() -> Self {
         let dash = || "-".to_owned();
-        Self { running: dash(), version: dash(), deployment: dash(), reason: dash() }
+        Self { running: dash(), version: dash(), deployment: dash(), reason: dash(), next_launch: dash() }
     }
 }
 

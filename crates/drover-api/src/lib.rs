@@ -82,4 +82,6 @@ pub mod label {
     pub const JOB: &str = "drover.dev/job";
     /// Name of the group an Allocation belongs to.
     pub const GROUP: &str = "drover.dev/group";
+    /// Name of the periodic or parameterized Job that a Job was made from.
+    pub const PARENT: &str = "drover.dev/parent";
 }

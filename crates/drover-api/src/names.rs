@@ -59,6 +59,11 @@ pub fn object_name(id: &str) -> String {
     format!("{mapped}-{}", hex(&Sha256::digest(id.as_bytes())[..4]))
 }
 
+/// The name of a job that a periodic or parameterized one made: `<parent>-<suffix>`, cut like an id's where that is no DNS label.
+pub fn child_name(parent: &str, suffix: &str) -> String {
+    object_name(&format!("{parent}-{suffix}"))
+}
+
 /// What makes an allocation's slot: two leaders that fill the same slot meet in one name.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'a> {
@@ -130,6 +135,14 @@ mod tests {
 
     fn digits(id: &str) -> String {
         hex(&Sha256::digest(id.as_bytes())[..4])
+    }
+
+    #[test]
+    fn children_are_named_after_their_parents_and_long_names_are_cut() {
+        assert_eq!(child_name("report", "periodic-1"), "report-periodic-1");
+        let long = child_name(&"x".repeat(60), "periodic-1700000000");
+        assert!(long.len() == 63 && is_dns_label(&long), "{long}");
+        assert_ne!(long, child_name(&"x".repeat(60), "periodic-1700000060"));
     }
 
     #[test]

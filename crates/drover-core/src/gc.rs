@@ -5,32 +5,48 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_api::allocation::ClientStatus;
 use drover_api::client_node::NodePhase;
-use drover_api::job::JobType;
+use drover_api::job::{JobPhase, JobType};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use crate::model::{Alloc, Job, newest_of_slot};
 use crate::snapshot::ClusterView;
 
-/// How often it is looked.
-pub const PERIOD: Duration = Duration::from_mins(5);
-/// Ended allocations of a job whose slot a later one has held, that are kept at most.
-const KEPT: usize = 100;
-/// For how long an ended allocation stays.
-const SERVICE: SignedDuration = SignedDuration::from_hours(1);
-/// For how long one of a batch job stays.
-const BATCH: SignedDuration = SignedDuration::from_hours(24);
-/// For how long a node that is down stays.
-const NODE: SignedDuration = SignedDuration::from_hours(24);
-/// For how long a deployment that is over stays.
-const DEPLOYMENT: SignedDuration = SignedDuration::from_hours(1);
+/// How old what goes must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// For how long an ended allocation stays.
+    pub alloc: SignedDuration,
+    /// For how long one of a batch job stays.
+    pub batch_alloc: SignedDuration,
+    /// For how long an ended launch of a periodic job, or dispatch of a parameterized one, stays.
+    pub job: SignedDuration,
+    /// For how long a node that is down stays.
+    pub node: SignedDuration,
+    /// For how long a deployment that is over stays.
+    pub deployment: SignedDuration,
+    /// Ended allocations of a job whose slot a later one has held, that are kept at most.
+    pub kept_allocs: usize,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            alloc: SignedDuration::from_hours(1),
+            batch_alloc: SignedDuration::from_hours(24),
+            job: SignedDuration::from_hours(4),
+            node: SignedDuration::from_hours(24),
+            deployment: SignedDuration::from_hours(1),
+            kept_allocs: 100,
+        }
+    }
+}
 
 /// The allocations of a job that can go. O(its allocations).
-pub fn allocations(view: &ClusterView, job: &JobKey, now: Timestamp) -> Vec<AllocKey> {
+pub fn allocations(view: &ClusterView, job: &JobKey, limits: &Thresholds, now: Timestamp) -> Vec<AllocKey> {
     let known = view.job(job);
     let mut slots: BTreeMap<Slot<'_>, Vec<&Arc<Alloc>>> = BTreeMap::new();
     for alloc in view.allocs_of_job(job) {
@@ -41,7 +57,7 @@ pub fn allocations(view: &ClusterView, job: &JobKey, now: Timestamp) -> Vec<Allo
     let is_past = |alloc: &&Arc<Alloc>| alloc.is_client_terminal() && !newest.contains(&alloc.key);
     let mut past: Vec<&Arc<Alloc>> = view.allocs_of_job(job).filter(is_past).collect();
     past.sort_by_key(|alloc| std::cmp::Reverse((alloc.last_event_at, alloc.created_at, &alloc.key)));
-    let is_surplus = |at: usize, alloc: &Alloc| at >= KEPT || is_old(view, known, alloc, now);
+    let is_surplus = |at: usize, alloc: &Alloc| at >= limits.kept_allocs || is_old(view, known, alloc, limits, now);
     let gone = past.iter().enumerate().filter(|(at, alloc)| is_surplus(*at, alloc));
     gone.map(|(_, alloc)| alloc.key.clone()).collect()
 }
@@ -56,12 +72,12 @@ fn slot<'a>(view: &ClusterView, alloc: &'a Alloc) -> Slot<'a> {
 }
 
 /// Whether an ended allocation is old, and nothing will be decided on it any more.
-fn is_old(view: &ClusterView, job: Option<&Arc<Job>>, alloc: &Alloc, now: Timestamp) -> bool {
+fn is_old(view: &ClusterView, job: Option<&Arc<Job>>, alloc: &Alloc, limits: &Thresholds, now: Timestamp) -> bool {
     let age = now.duration_since(alloc.last_event_at);
-    let Some(job) = job.filter(|job| !job.stopped) else { return age > SERVICE };
+    let Some(job) = job.filter(|job| !job.stopped) else { return age > limits.alloc };
     match job.definition.job_type() {
-        JobType::Batch | JobType::Sysbatch => age > BATCH && alloc.job_version < job.version,
-        JobType::Service | JobType::System => age > SERVICE && !may_be_replaced(view, job, alloc, now),
+        JobType::Batch | JobType::Sysbatch => age > limits.batch_alloc && alloc.job_version < job.version,
+        JobType::Service | JobType::System => age > limits.alloc && !may_be_replaced(view, job, alloc, now),
     }
 }
 
@@ -86,15 +102,19 @@ fn may_be_replaced(view: &ClusterView, job: &Job, alloc: &Alloc, now: Timestamp)
     policy.attempts.unwrap_or(0) > 0 && now.duration_since(last) <= interval
 }
 
-/// Whether a node that went down then can go: it has been down for long, and all of its allocations have ended.
-pub fn is_node_over(view: &ClusterView, node: &NodeName, phase: NodePhase, since: Timestamp, now: Timestamp) -> bool {
-    phase == NodePhase::Down
-        && now.duration_since(since) > NODE
-        && view.allocs_on_node(node).all(|alloc| alloc.is_client_terminal())
+/// Whether a node that went down that long ago can go: it has been down for long, and all of its allocations have ended.
+pub fn is_node_over(
+    view: &ClusterView,
+    node: &NodeName,
+    phase: NodePhase,
+    age: SignedDuration,
+    limits: &Thresholds,
+) -> bool {
+    phase == NodePhase::Down && age > limits.node && view.allocs_on_node(node).all(|alloc| alloc.is_client_terminal())
 }
 
 /// The deployments of a job that can go: over for long, not its newest, and no live allocation belongs to them.
-pub fn deployments(view: &ClusterView, job: &JobKey, now: Timestamp) -> Vec<ObjectKey> {
+pub fn deployments(view: &ClusterView, job: &JobKey, limits: &Thresholds, now: Timestamp) -> Vec<ObjectKey> {
     let newest = view.latest_deployment(job).map(|latest| &latest.key);
     let in_use: BTreeSet<&str> = view
         .allocs_of_job(job)
@@ -104,10 +124,17 @@ pub fn deployments(view: &ClusterView, job: &JobKey, now: Timestamp) -> Vec<Obje
     let is_over = |deployment: &&Arc<crate::model::Deployment>| {
         !deployment.phase.is_active()
             && Some(&deployment.key) != newest
-            && now.duration_since(deployment.created_at) > DEPLOYMENT
+            && now.duration_since(deployment.created_at) > limits.deployment
             && !in_use.contains(&*deployment.key.name)
     };
     view.deployments_of_job(job).filter(is_over).map(|deployment| deployment.key.clone()).collect()
+}
+
+/// Whether a job that drover or a command made of another one can go. One that a person made, as Git does, stays: it would be
+/// made, and run, again.
+pub fn is_launch_over(id: &str, phase: JobPhase, age: SignedDuration, limits: &Thresholds) -> bool {
+    let is_made = id.contains("/periodic-") || id.contains("/dispatch-");
+    is_made && phase == JobPhase::Dead && age > limits.job
 }
 
 #[cfg(test)]
@@ -122,7 +149,7 @@ mod tests {
     }
 
     fn collected(world: &World) -> Vec<String> {
-        allocations(&world.view, &key(), now()).iter().map(|key| key.name.to_string()).collect()
+        allocations(&world.view, &key(), &Thresholds::default(), now()).iter().map(|key| key.name.to_string()).collect()
     }
 
     /// One failed allocation two hours ago in slot 0; with another one after it, or none.
@@ -153,7 +180,15 @@ mod tests {
     #[test]
     fn s_181_a_node_that_is_down_stays_while_something_may_run_there() {
         let mut world = World::new(&spec(1));
-        let over = |world: &World, hours| is_node_over(&world.view, &"n-0".into(), NodePhase::Down, ago(hours), now());
+        let over = |world: &World, hours| {
+            is_node_over(
+                &world.view,
+                &"n-0".into(),
+                NodePhase::Down,
+                SignedDuration::from_hours(hours),
+                &Thresholds::default(),
+            )
+        };
         world.allocs(0..1, |_| {});
         assert!(!over(&world, 25));
         world.allocs(0..1, |alloc| {
@@ -192,6 +227,17 @@ mod tests {
             });
             assert_eq!(collected(&world).len(), wanted);
         }
+    }
+
+    #[test]
+    fn ended_launches_go_after_their_time_and_what_people_made_stays() {
+        let over = |id: &str, phase, hours| {
+            is_launch_over(id, phase, SignedDuration::from_hours(hours), &Thresholds::default())
+        };
+        assert!(over("a/periodic-1", JobPhase::Dead, 5) && over("a/dispatch-1-0", JobPhase::Dead, 5));
+        assert!(!over("a/periodic-1", JobPhase::Dead, 3), "too young");
+        assert!(!over("a/periodic-1", JobPhase::Running, 5));
+        assert!(!over("monday", JobPhase::Dead, 5), "Git would make it again");
     }
 
     #[test]

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::condition::Wanted;
 use drover_api::deployment::DeploymentPhase;
-use drover_api::job::{GroupSummary, JobConditionType as Type, JobPhase, JobReason as Reason, JobType};
+use drover_api::job::{
+    ChildrenSummary, GroupSummary, JobConditionType as Type, JobPhase, JobReason as Reason, JobType,
+};
 use drover_api::metric::AllocMetric;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::model::{Alloc, Deployment, Job};
+use crate::periodic;
 use crate::scheduler::explain::explain;
 use crate::validate::Violation;
 
@@ -40,6 +43,8 @@ pub struct Input<'a> {
     pub blocked_since: Option<Timestamp>,
     /// What is wrong with the spec.
     pub violations: &'a [Violation],
+    /// The jobs that it launched, where it is periodic or parameterized.
+    pub children: ChildrenSummary,
     /// The group whose count `spec.scale` overrides, with the count in effect and the manifest's.
     pub scaled: Option<(&'a str, i64, i64)>,
     /// Now.
@@ -74,6 +79,9 @@ pub struct Verdict {
 
 /// Judges a job.
 pub fn judge(input: Input<'_>) -> Verdict {
+    if periodic::is_template(&input.job.definition.spec) {
+        return judge_template(&input);
+    }
     let summary = summarize(&input);
     let counts = Counts::new(&input);
     let phase = phase(&input, &counts);
@@ -112,6 +120,51 @@ pub fn judge(input: Input<'_>) -> Verdict {
     let reason = reason.map(|condition| condition.reason);
     let wake_at = input.blocked_since.filter(|_| stall.is_none()).map(|since| since + BLOCKED_PATIENCE);
     Verdict { phase, summary, running: format!("{}/{}", counts.running, counts.desired), conditions, reason, wake_at }
+}
+
+/// Judges a periodic or parameterized job: it runs nothing itself, and is ready when it is accepted.
+fn judge_template(input: &Input<'_>) -> Verdict {
+    let spec = &input.job.definition.spec;
+    let is_off = spec.periodic.is_some() && !periodic::is_armed(spec, false) && spec.parameterized.is_none();
+    let mut conditions = Vec::new();
+    if !input.violations.is_empty() {
+        let is_of_cron = input.violations.iter().all(|violation| violation.code == "PeriodicSpec");
+        let reason = if is_of_cron { Reason::InvalidCron } else { Reason::InvalidSpec };
+        let texts: Vec<String> = input.violations.iter().map(ToString::to_string).collect();
+        let text = texts.join("; ");
+        conditions.push(Wanted::no(Type::Ready, reason, text.clone()));
+        conditions.push(Wanted::yes(Type::Stalled, reason, text));
+        conditions.push(Wanted::no(Type::Armed, reason, "the spec is invalid"));
+    } else if is_stopped(input) {
+        let text = "the job is stopped; set spec.stop to false to start it; what it launched goes on";
+        conditions.push(Wanted::no(Type::Ready, Reason::Stopped, "the job is stopped"));
+        conditions.push(Wanted::no(Type::Armed, Reason::Stopped, "the job is stopped"));
+        conditions.push(Wanted::yes(Type::Stopped, Reason::Stopped, text));
+    } else if is_off {
+        let text = "its schedule is switched off; set spec.periodic.enabled to true to launch it again";
+        conditions.push(Wanted::yes(Type::Ready, Reason::ScheduleOff, text));
+        conditions.push(Wanted::no(Type::Armed, Reason::ScheduleOff, text));
+    } else {
+        let text = if spec.parameterized.is_some() {
+            "it waits to be dispatched"
+        } else {
+            "it is launched at the times of its schedule"
+        };
+        conditions.push(Wanted::yes(Type::Ready, Reason::Waiting, text));
+        conditions.push(Wanted::yes(Type::Armed, Reason::Waiting, text));
+    }
+    let reason = conditions.iter().find(|c| c.r#type == Type::Stalled).or(conditions.first());
+    let reason = reason.map(|condition| condition.reason);
+    let ChildrenSummary { pending, running, .. } = input.children;
+    let phase = if is_stopped(input) { JobPhase::Dead } else { JobPhase::Running };
+    Verdict {
+        phase,
+        summary: BTreeMap::new(),
+        running: format!("{running}/{}", pending + running),
+        conditions,
+        reason,
+        wake_at: None,
+    }
 }
 
 fn is_stopped(input: &Input<'_>) -> bool {
@@ -204,9 +257,7 @@ impl Counts {
 }
 
 fn phase(input: &Input<'_>, counts: &Counts) -> JobPhase {
-    let waits_for_launch =
-        input.job.definition.spec.periodic.is_some() || input.job.definition.spec.parameterized.is_some();
-    if input.job.definition.job_type() == JobType::System || waits_for_launch {
+    if input.job.definition.job_type() == JobType::System {
         return if is_stopped(input) && counts.live == 0 { JobPhase::Dead } else { JobPhase::Running };
     }
     if counts.live > 0 {
@@ -448,6 +499,7 @@ mod tests {
             reverted: None,
             blocked_since: None,
             violations: &[],
+            children: ChildrenSummary::default(),
             scaled: None,
             now: Timestamp::UNIX_EPOCH,
         });
@@ -521,6 +573,26 @@ mod tests {
     }
 
     #[test]
+    fn a_template_is_ready_when_it_is_armed_and_dead_when_it_is_stopped() {
+        let whole = |fields: serde_json::Value| {
+            let mut spec =
+                json!({ "type": "batch", "groups": [{ "name": "g", "tasks": [{ "name": "t", "driver": "mock" }] }] });
+            for (field, value) in fields.as_object().unwrap() {
+                spec[field] = value.clone();
+            }
+            Job { definition: Definition::new(&serde_json::from_value(spec).unwrap(), "web"), ..job("batch", 1) }
+        };
+        let nightly = whole(json!({ "periodic": { "crons": ["@daily"] } }));
+        let armed = [(Type::Ready, Reason::Waiting), (Type::Armed, Reason::Waiting)];
+        check(&nightly, vec![], false, JobPhase::Running, "0/0", &armed);
+        check(&whole(json!({ "parameterized": {} })), vec![], false, JobPhase::Running, "0/0", &armed);
+        let off = whole(json!({ "periodic": { "crons": ["@daily"], "enabled": false } }));
+        check(&off, vec![], false, JobPhase::Running, "0/0", &[(Type::Ready, Reason::ScheduleOff)]);
+        let stopped = Job { stopped: true, ..nightly };
+        check(&stopped, vec![], false, JobPhase::Dead, "0/0", &[(Type::Stopped, Reason::Stopped)]);
+    }
+
+    #[test]
     fn s_192_the_phase_follows_evaluations_and_allocations() {
         let job = job("service", 1);
         let phase = |allocs: &[Arc<Alloc>], is_evaluating: bool| {
@@ -536,6 +608,7 @@ mod tests {
                 reverted: None,
                 blocked_since: None,
                 violations: &[],
+                children: ChildrenSummary::default(),
                 scaled: None,
                 now: Timestamp::UNIX_EPOCH,
             })

@@ -1,6 +1,7 @@
 //! `drover job …`: what people do with jobs. Wishes go into specs, under the person's field manager; the controller acts on them.
 
 mod change;
+mod dispatch;
 mod history;
 mod restart;
 mod run;
@@ -13,6 +14,7 @@ use kube::api::ListParams;
 use super::connect::Connection;
 
 pub(super) use change::{ScaleArgs, StopArgs, scale, stop};
+pub(super) use dispatch::{DispatchArgs, PeriodicCommand, dispatch, periodic};
 pub(super) use history::{HistoryArgs, RevertArgs, history, revert};
 pub(super) use restart::{RestartArgs, restart};
 pub(super) use run::{RunArgs, run};

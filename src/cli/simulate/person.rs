@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use drover_api::{Allocation, names};
-use drover_sim::{Key, Kind, Part, Precondition, Stored, Write};
+use drover_api::{Allocation, Job, JobSpec, names};
+use drover_core::{dispatch, periodic};
+use drover_sim::{Key, Kind, Part, Precondition, Selection, Stored, Write};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -236,17 +237,60 @@ impl Person {
             }
             JobAction::Delete => return self.remove(kind, &key),
             JobAction::Revert => return self.revert(kind, &key, step),
-            JobAction::Dispatch | JobAction::PeriodicForce => {
-                bail!(
-                    "job {key}: {:?} (payload {:?}, meta {:?}, token {:?}) is nothing that drover can do yet",
-                    step.action,
-                    step.payload,
-                    step.meta,
-                    step.token
-                )
-            }
+            JobAction::Dispatch => return self.dispatch(kind, &key, step),
+            JobAction::PeriodicForce => return self.force(kind, &key),
         };
         self.patch(kind, &key, &body)
+    }
+
+    /// `drover job dispatch`: refused with what the command says, else a job without groups. A token that a dispatch has already
+    /// makes nothing.
+    fn dispatch(&self, kind: &'static Kind, key: &Key, step: &JobStep) -> anyhow::Result<()> {
+        let parent = self.stored_job(kind, key).with_context(|| format!("dispatch: jobs {:?} not found", key.name))?;
+        let token = step.token.clone().unwrap_or_default();
+        let payload = dispatch::encoded(step.payload.as_deref().unwrap_or_default().as_bytes());
+        let child: JobSpec = serde_json::from_value(json!({
+            "type": parent.spec.r#type, "meta": step.meta, "groups": [],
+            "dispatch": { "parent": key.name, "payload": payload, "idempotencyToken": token },
+        }))?;
+        let is_stopped = parent.spec.stop || parent.metadata.deletion_timestamp.is_some();
+        let found = dispatch::Parent { name: &key.name, spec: Some(&parent.spec), is_stopped };
+        let told: Vec<String> = dispatch::violations(found, &child).iter().map(ToString::to_string).collect();
+        ensure!(told.is_empty(), "dispatch job {key}: {}", told.join("; "));
+        let children = self.world.store.list(kind, &Selection::default()).into_iter().filter_map(|one| typed(&one));
+        let of_parent: Vec<Job> =
+            children.filter(|job| job.spec.dispatch.as_ref().is_some_and(|of| of.parent == key.name)).collect();
+        let has_token = |job: &Job| job.spec.dispatch.as_ref().is_some_and(|of| of.idempotency_token == token);
+        if !token.is_empty() && of_parent.iter().any(has_token) {
+            return Ok(());
+        }
+        let tag = format!("{:08x}", of_parent.len());
+        let (id, name) = dispatch::child_names(&key.name, &parent.spec, "", self.world.now().as_second(), &tag);
+        self.make_child(kind, &parent, &name, &JobSpec { id, priority: parent.spec.priority, ..child })
+    }
+
+    /// `drover job periodic force`.
+    fn force(&self, kind: &'static Kind, key: &Key) -> anyhow::Result<()> {
+        let parent = self.stored_job(kind, key).with_context(|| format!("force: jobs {:?} not found", key.name))?;
+        ensure!(parent.spec.periodic.is_some(), "periodicForce job {key}: it is not periodic");
+        let child = periodic::child(&key.name, &parent.spec, self.world.now());
+        self.make_child(kind, &parent, &child.name, &child.spec)
+    }
+
+    fn stored_job(&self, kind: &'static Kind, key: &Key) -> Option<Job> {
+        typed(&*self.world.store.get(kind, key)?)
+    }
+
+    fn make_child(&self, kind: &'static Kind, parent: &Job, name: &str, spec: &JobSpec) -> anyhow::Result<()> {
+        let owner = json!({ "apiVersion": drover_api::API_VERSION, "kind": "Job", "name": parent.metadata.name,
+            "uid": parent.metadata.uid, "controller": true, "blockOwnerDeletion": false });
+        let object = json!({
+            "apiVersion": drover_api::API_VERSION, "kind": "Job",
+            "metadata": { "name": name, "namespace": parent.metadata.namespace, "ownerReferences": [owner] },
+            "spec": spec,
+        });
+        let made = self.world.store.create(kind, object, MANAGER, true, self.world.now());
+        self.done(Verb::Create, made)
     }
 
     /// `drover job revert`: the spec of an earlier version, written as the person's.
@@ -273,6 +317,11 @@ impl Person {
             }
         }
     }
+}
+
+/// A job as it is stored.
+fn typed(stored: &Stored) -> Option<Job> {
+    serde_json::from_value(stored.value.clone()).ok()
 }
 
 fn end_tasks(machine: &Machine, alloc: &Allocation, step: &AllocStep, end: TaskEnd) -> anyhow::Result<()> {

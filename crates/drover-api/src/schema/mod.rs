@@ -34,6 +34,7 @@ const DEFAULTS: [(&str, &[&str]); 4] = [
             "spec.priority",
             "spec.datacenters",
             "spec.nodePool",
+            "spec.groups",
             "spec.groups[].count",
             "spec.groups[].ephemeralDisk",
             "spec.groups[].ephemeralDisk.sizeMB",

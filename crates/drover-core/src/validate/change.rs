@@ -4,15 +4,19 @@
 use drover_api::JobSpec;
 
 use super::found::{Found, Violation};
+use crate::dispatch;
 
 /// What is wrong with submitting a spec, by itself (`stored` is none) or in the place of a stored one.
 pub fn changes(stored: Option<&JobSpec>, submitted: &JobSpec) -> Vec<Violation> {
     let mut found = Found::default();
     let is_child = stored.is_some_and(|stored| stored.dispatch.is_some());
-    if let Some(dispatch) = submitted.dispatch.as_ref().filter(|_| !is_child) {
-        let message = "is set by drover when a parameterized job is dispatched; remove it";
+    // A dispatch takes its groups from its parent; one with groups of its own would be a job that only looks like one.
+    let is_open = dispatch::is_open(submitted);
+    if let Some(dispatch) = submitted.dispatch.as_ref().filter(|_| !is_child && !is_open) {
+        let message =
+            "is for a dispatch of a parameterized job, which has that job's groups; remove it, or spec.groups";
         found.when(true, "DispatchedReadOnly", format_args!("spec.dispatch"), message);
-        let message = "is given when a parameterized job is dispatched, not in its spec; remove it";
+        let message = "is for a dispatch of a parameterized job; remove it";
         found.when(!dispatch.payload.is_empty(), "PayloadOnSubmit", format_args!("spec.dispatch.payload"), message);
     }
     if let Some(stored) = stored {
@@ -44,5 +48,9 @@ impl Found {
         let is_other = stored.dispatch.is_some() && stored.dispatch != submitted.dispatch;
         let message = "was set by drover when the job was dispatched and cannot be changed; leave it as it is";
         self.when(is_other, "DispatchedReadOnly", format_args!("spec.dispatch"), message);
+        let is_other = stored.dispatch.is_some() && stored.meta != submitted.meta;
+        let message =
+            "is what the job was dispatched with and cannot be changed; create another job for another dispatch";
+        self.when(is_other, "DispatchedReadOnly", format_args!("spec.meta"), message);
     }
 }

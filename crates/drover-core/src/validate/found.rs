@@ -23,18 +23,18 @@ impl fmt::Display for Violation {
 }
 
 /// Where a block is in the spec. Written out only when something is wrong there.
-pub(super) type At<'a> = fmt::Arguments<'a>;
+pub(crate) type At<'a> = fmt::Arguments<'a>;
 
 /// The violations so far.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     told: Vec<Violation>,
     untold: usize,
 }
 
 impl Found {
     /// Adds a violation when something is wrong.
-    pub(super) fn when(&mut self, is_wrong: bool, code: &'static str, field: At<'_>, message: impl fmt::Display) {
+    pub(crate) fn when(&mut self, is_wrong: bool, code: &'static str, field: At<'_>, message: impl fmt::Display) {
         if !is_wrong {
             return;
         }
@@ -46,7 +46,7 @@ impl Found {
     }
 
     /// All of them, with a last one that counts those which were too many.
-    pub(super) fn finish(mut self) -> Vec<Violation> {
+    pub(crate) fn finish(mut self) -> Vec<Violation> {
         if self.untold > 0 {
             let message = format!("has {} more violations; mend these first", self.untold);
             self.told.push(Violation { code: "TooManyViolations", field: "spec".to_owned(), message });

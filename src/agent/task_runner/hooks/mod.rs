@@ -5,6 +5,7 @@
 use super::{RunnerEnv, TaskPlan};
 
 mod devices;
+mod dispatch_payload;
 mod task_dir;
 mod validate;
 
@@ -21,7 +22,7 @@ pub(super) struct HookError {
 type Prestart = fn(&RunnerEnv, &TaskPlan) -> Result<(), HookError>;
 
 /// The prestart hooks in their order.
-const PRESTART: &[Prestart] = &[validate::prestart, task_dir::prestart, devices::prestart];
+const PRESTART: &[Prestart] = &[validate::prestart, task_dir::prestart, dispatch_payload::prestart, devices::prestart];
 
 /// Runs the prestart hooks.
 pub(super) fn prestart(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), HookError> {

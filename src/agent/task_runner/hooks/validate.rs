@@ -20,7 +20,6 @@ fn check(plan: &TaskPlan) -> Result<(), HookError> {
         ("templates", !task.templates.is_empty()),
         ("artifacts", !task.artifacts.is_empty()),
         ("volumeMounts", !task.volume_mounts.is_empty()),
-        ("dispatchPayload", task.dispatch_payload.is_some()),
         ("csiPlugin", task.csi_plugin.is_some()),
     ];
     match unsupported.iter().find(|(_, is_used)| *is_used) {

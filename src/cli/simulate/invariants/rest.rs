@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use drover_api::{Allocation, Deployment};
+use drover_api::{Allocation, Deployment, Job};
 use drover_core::definition::Definition;
 use drover_sim::{Change, Selection, Store, Stored};
 use jiff::Timestamp;
@@ -90,6 +90,11 @@ impl Rest {
                 if let Ok(deployment) = object.typed::<Deployment>() {
                     let status = deployment.status.iter().flat_map(|status| status.groups.values());
                     due.extend(status.filter_map(|group| group.require_progress_by));
+                }
+            }
+            "Job" => {
+                if let Ok(job) = object.typed::<Job>() {
+                    due.extend(job.status.as_ref().and_then(|status| status.next_launch));
                 }
             }
             "ClientNode" => {

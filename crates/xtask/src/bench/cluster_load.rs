@@ -1,0 +1,333 @@
+//! `bench cluster`: a controller in front of thousands of nodes. How fast it places against a bare loop of creates, what a new
+//! leader costs, what heartbeats cost, and how soon freed room is used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use drover_api::Allocation;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::core::PartialObjectMeta;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::BenchArgs;
+use super::cluster::NAMESPACE;
+use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, until};
+use super::report::percentile;
+use crate::control_plane::Role;
+use crate::process::ProcessId;
+use crate::progress::Progress;
+
+/// Nodes while jobs are placed, and allocations of each job.
+const NODES: usize = 5000;
+const PER_JOB: usize = 100;
+/// Nodes of the two measurements of heartbeats, and how many fail of the greater.
+const BEATING: [usize; 2] = [1000, 10_000];
+const FAILING: usize = 100;
+/// Heartbeats per second, as the controller allows, and how many are measured.
+const BEATS_PER_SECOND: u32 = 250;
+const BEATS: usize = 10_000;
+/// How often room appears for a job that waits.
+const ROUNDS: usize = 20;
+/// Memory of a task: two fit on a node.
+const TASK_MB: i64 = 3000;
+/// How long a new leader is watched for writes.
+const WATCHED: Duration = Duration::from_secs(10);
+
+pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
+    let mut stage = Stage::open(args, progress).await?;
+    let n_jobs = args.count.unwrap_or(100);
+    let mut row = Map::new();
+    stage.make_nodes(0..BEATING[0], progress).await?;
+    let few = beats(&mut stage, BEATING[0], progress).await?;
+    stage.make_nodes(BEATING[0]..NODES, progress).await?;
+    place(&mut stage, n_jobs, &mut row, progress).await?;
+    unblock(&stage, &mut row, progress).await?;
+    fail_over(&mut stage, &mut row, progress).await?;
+    stage.kill_controllers().await?;
+    bare_loop(&stage, &mut row, progress).await?;
+    stage.make_nodes(NODES..BEATING[1], progress).await?;
+    let many = beats(&mut stage, BEATING[1], progress).await?;
+    row.insert("cpuSecondsPerBeatAt1000".to_owned(), json!(few));
+    row.insert("cpuSecondsPerBeatAt10000".to_owned(), json!(many));
+    row.insert("beatCostRatio".to_owned(), json!(many / few));
+    fail_nodes(&stage, &mut row, progress).await?;
+    let ratio = |row: &Map<String, Value>| {
+        let rate = |field: &str| row.get(field).and_then(Value::as_f64);
+        Some(rate("allocationsPerSecond")? / rate("bareCreatesPerSecond")?)
+    };
+    row.insert("rateOverBare".to_owned(), json!(ratio(&row)));
+    Ok(row)
+}
+
+fn count(n: usize) -> f64 {
+    u32::try_from(n).map_or(f64::MAX, f64::from)
+}
+
+/// Jobs of many allocations, from the first create request to the last allocation.
+async fn place(stage: &mut Stage, n_jobs: usize, row: &mut Map<String, Value>, progress: &Progress) -> Result<()> {
+    stage.kill_controllers().await?;
+    let controller = stage.start_controller()?;
+    stage.leads(stage.newest()).await?;
+    stage.quiet(progress).await?;
+    let total = n_jobs * PER_JOB;
+    let step = progress.step(format!("placing {n_jobs} jobs of {PER_JOB}"));
+    let (writes, cpu) = (stage.writes().await?, stage.cpu(Role::KubeApiserver));
+    let own_cpu = cpu_nanos(controller)?;
+    let mut seen = Watched::open(stage, NAMESPACE).await?;
+    let began = Instant::now();
+    let names: Vec<String> = (0..n_jobs).map(|job| format!("load-{job}")).collect();
+    let creating = stream::iter(names.clone())
+        .map(async |name| {
+            let sent = Instant::now();
+            stage.create_job(&name, "load", PER_JOB, TASK_MB).await.map(|()| (name, sent))
+        })
+        .buffer_unordered(8)
+        .try_collect::<BTreeMap<String, Instant>>();
+    let placing = async {
+        let mut placed = Vec::new();
+        while placed.len() < total {
+            placed.push(seen.next().await?);
+            step.moved("", placed.len() as u64, total as u64);
+        }
+        anyhow::Ok(placed)
+    };
+    let (sent, placed) = tokio::try_join!(creating, placing)?;
+    let took = began.elapsed().as_secs_f64();
+    step.done("");
+    let peak = controller.rss_bytes();
+    stage.quiet(progress).await?;
+    let after = stage.writes().await?;
+    let written = |resource: &str| after.get(resource).unwrap_or(&0) - writes.get(resource).unwrap_or(&0);
+    let mut seconds: Vec<f64> =
+        placed.iter().filter_map(|(job, at)| Some(at.duration_since(*sent.get(job)?).as_secs_f64())).collect();
+    seconds.sort_by(f64::total_cmp);
+    let writes_of_kinds: u64 = ["jobs", "jobversions", "deployments"].into_iter().map(written).sum();
+    let figures = json!({
+        "nodes": NODES, "jobs": n_jobs, "allocations": total,
+        "allocationsPerSecond": count(total) / took,
+        "p50Seconds": percentile(&seconds, 50),
+        "p99Seconds": percentile(&seconds, 99),
+        "writesPerAllocation": whole(written("allocations")) / count(total),
+        "otherWritesPerJob": whole(writes_of_kinds) / count(n_jobs),
+        "controllerRssBytes": peak.max(controller.rss_bytes()),
+        "controllerCpuSecondsPerAllocation": seconds_of(cpu_nanos(controller)? - own_cpu) / count(total),
+        "apiserverCpuSecondsPerAllocation": stage.cpu(Role::KubeApiserver).saturating_sub(cpu).as_secs_f64() / count(total),
+    });
+    row.extend(figures.as_object().cloned().unwrap_or_default());
+    Ok(())
+}
+
+fn whole(n: u64) -> f64 {
+    u32::try_from(n).map_or(f64::MAX, f64::from)
+}
+
+fn seconds_of(nanos: u64) -> f64 {
+    Duration::from_nanos(nanos).as_secs_f64()
+}
+
+/// The same objects, created by a loop that does nothing else, with one watch open.
+async fn bare_loop(stage: &Stage, row: &mut Map<String, Value>, progress: &Progress) -> Result<()> {
+    let placed =
+        stage.api("Allocation", NAMESPACE).list(&ListParams::default()).await.context("listing Allocations")?;
+    let copies: Vec<DynamicObject> = placed
+        .items
+        .into_iter()
+        .map(|mut object| {
+            object.metadata.namespace = Some("bare".to_owned());
+            (object.metadata.uid, object.metadata.resource_version) = (None, None);
+            object.metadata.managed_fields = None;
+            object
+        })
+        .collect();
+    let (total, step) = (copies.len(), progress.step("creating the same objects in a bare loop"));
+    let api = stage.api("Allocation", "bare");
+    let mut events = api.watch(&WatchParams::default().timeout(290), "0").await.context("watching")?.boxed();
+    let began = Instant::now();
+    let creating = async {
+        let (api, params) = (&api, &PostParams::default());
+        stream::iter(&copies)
+            .map(async |copy| api.create(params, copy).await.map(|_| ()))
+            .buffer_unordered(CLIENTS)
+            .try_collect::<Vec<()>>()
+            .await
+            .context("creating a copy")
+    };
+    let watching = async {
+        let mut n = 0;
+        while n < total {
+            let event = events.next().await.context("the watch has ended")?.context("the watch broke")?;
+            n += usize::from(matches!(event, WatchEvent::Added(_)));
+        }
+        anyhow::Ok(())
+    };
+    tokio::try_join!(creating, watching)?;
+    step.done("");
+    row.insert("bareCreatesPerSecond".to_owned(), json!(count(total) / began.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+/// Jobs that wait for memory, each on a node of its own, which then has it.
+async fn unblock(stage: &Stage, row: &mut Map<String, Value>, progress: &Progress) -> Result<()> {
+    let step = progress.step("giving room to jobs that wait for it");
+    let mut seconds = Vec::new();
+    for round in 0..ROUNDS {
+        let name = format!("late-{round}");
+        stage.make_node(name.clone(), &name, 1000).await?;
+        stage.create_job(&name, &name, 1, TASK_MB).await?;
+        let jobs = stage.api("Job", NAMESPACE);
+        until(&format!("djob/{name} waits"), async || {
+            let job = jobs.get(&name).await.context("reading a job")?;
+            Ok(!job.data["status"]["blocked"].is_null())
+        })
+        .await?;
+        let mut seen = Watched::open(stage, NAMESPACE).await?;
+        let sent = Instant::now();
+        let (resized, placed) = tokio::join!(stage.resize(&name, 8192), seen.next());
+        resized?;
+        let (job, at) = placed?;
+        ensure!(job == name, "an allocation of djob/{job} was placed instead of one of djob/{name}");
+        seconds.push(at.duration_since(sent).as_secs_f64());
+    }
+    step.done("");
+    seconds.sort_by(f64::total_cmp);
+    row.insert("unblockedP50Seconds".to_owned(), json!(percentile(&seconds, 50)));
+    row.insert("unblockedMaxSeconds".to_owned(), json!(percentile(&seconds, 100)));
+    Ok(())
+}
+
+/// The leader is killed twice: once nothing is to be done, once a job waits for the new leader.
+async fn fail_over(stage: &mut Stage, row: &mut Map<String, Value>, progress: &Progress) -> Result<()> {
+    let step = progress.step("killing the leader");
+    let before = stage.writes().await?;
+    let follower = replace_leader(stage).await?;
+    stage.leads(stage.newest()).await?;
+    tokio::time::sleep(WATCHED).await;
+    let after = stage.writes().await?;
+    let differences: BTreeMap<&String, u64> = after
+        .iter()
+        .map(|(resource, n)| (resource, n - before.get(resource).unwrap_or(&0)))
+        .filter(|(_, n)| *n > 0)
+        .collect();
+    row.insert("newLeaderWrites".to_owned(), json!(differences.values().sum::<u64>()));
+    row.insert("newLeaderWritten".to_owned(), json!(differences));
+    row.insert("newLeaderRssBytes".to_owned(), json!(follower.rss_bytes()));
+    stage.make_node("probe".to_owned(), "probe", 8192).await?;
+    replace_leader(stage).await?;
+    stage.create_job("probe", "probe", 1, TASK_MB).await?;
+    let mut seen = Watched::open(stage, NAMESPACE).await?;
+    let leads = stage.leads(stage.newest()).await?;
+    let (_, at) = seen.next().await?;
+    row.insert("newLeaderSeconds".to_owned(), json!(at.duration_since(leads).as_secs_f64()));
+    step.done("");
+    Ok(())
+}
+
+/// Kills the leader while another controller waits for its Lease.
+async fn replace_leader(stage: &mut Stage) -> Result<ProcessId> {
+    let leader = stage.running().context("no controller runs")?;
+    let follower = stage.start_controller()?;
+    // It follows once it has looked at the Lease.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    leader.signal(crate::process::Signal::KILL).context("killing the leader")?;
+    Ok(follower)
+}
+
+/// Processor time of one heartbeat while so many nodes beat.
+async fn beats(stage: &mut Stage, n_nodes: usize, progress: &Progress) -> Result<f64> {
+    stage.kill_controllers().await?;
+    let controller = stage.start_controller()?;
+    stage.leads(stage.newest()).await?;
+    let nodes: Vec<usize> = (0..n_nodes).collect();
+    let step = progress.step(format!("the first heartbeats of {n_nodes} nodes"));
+    stage.beat(&nodes, BEATS_PER_SECOND * 4).await?;
+    step.done("");
+    stage.quiet(progress).await?;
+    let rounds = BEATS / n_nodes;
+    let step = progress.step(format!("{BEATS} heartbeats of {n_nodes} nodes"));
+    let before = cpu_nanos(controller)?;
+    for _ in 0..rounds {
+        stage.beat(&nodes, BEATS_PER_SECOND).await?;
+    }
+    let used = cpu_nanos(controller)? - before;
+    step.done("");
+    Ok(seconds_of(used) / count(rounds * n_nodes))
+}
+
+/// One in a hundred nodes falls silent; whose jobs are evaluated?
+async fn fail_nodes(stage: &Stage, row: &mut Map<String, Value>, progress: &Progress) -> Result<()> {
+    let allocs = stage.api("Allocation", NAMESPACE).list(&ListParams::default()).await.context("listing")?;
+    let text = |object: &DynamicObject, field: &str| object.data["spec"][field].as_str().unwrap_or_default().to_owned();
+    let mut by_node: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for alloc in allocs.items.iter().filter(|alloc| text(alloc, "jobName").starts_with("load-")) {
+        by_node.entry(text(alloc, "nodeName")).or_default().insert(text(alloc, "jobName"));
+    }
+    let failing: BTreeSet<String> = by_node.keys().take(FAILING).cloned().collect();
+    let theirs: BTreeSet<&String> =
+        by_node.iter().filter(|(node, _)| failing.contains(*node)).flat_map(|(_, jobs)| jobs).collect();
+    let alive: Vec<usize> = (0..BEATING[1]).filter(|node| !failing.contains(&node_name(*node))).collect();
+    let step = progress.step(format!("{} nodes fall silent", failing.len()));
+    let skip = stage.log(stage.newest())?.len();
+    let nodes = stage.nodes();
+    let down = async || {
+        let listed = nodes.list(&ListParams::default().fields("status.phase=down")).await.context("listing nodes")?;
+        anyhow::Ok(
+            listed
+                .items
+                .iter()
+                .filter_map(|node| node.metadata.name.as_ref())
+                .filter(|name| failing.contains(*name))
+                .count(),
+        )
+    };
+    let mut silent_for = 0;
+    while down().await? < failing.len() {
+        ensure!(silent_for < 5, "the silent nodes are not down after {silent_for} rounds of heartbeats");
+        stage.beat(&alive, BEATS_PER_SECOND).await?;
+        silent_for += 1;
+    }
+    stage.quiet(progress).await?;
+    let log = stage.log(stage.newest())?;
+    let evaluated: BTreeSet<String> = log[skip..]
+        .lines()
+        .filter(|line| line.contains("a job is evaluated"))
+        .filter_map(|line| line.split_once("job=default/")?.1.split_whitespace().next().map(str::to_owned))
+        .collect();
+    let strangers = evaluated.iter().filter(|job| !theirs.contains(job)).count();
+    step.done("");
+    row.insert("failedNodes".to_owned(), json!(failing.len()));
+    row.insert("jobsOfFailedNodes".to_owned(), json!(theirs.len()));
+    row.insert("jobsEvaluated".to_owned(), json!(evaluated.len()));
+    row.insert("strangersEvaluated".to_owned(), json!(strangers));
+    Ok(())
+}
+
+/// The allocations that appear, by the name of their job.
+struct Watched {
+    events: stream::BoxStream<'static, kube::Result<WatchEvent<PartialObjectMeta<Allocation>>>>,
+}
+
+impl Watched {
+    /// Allocations that are made from now on.
+    async fn open(stage: &Stage, namespace: &str) -> Result<Self> {
+        let api: Api<Allocation> = Api::namespaced(stage.client.clone(), namespace);
+        let now = api.list_metadata(&ListParams::default().limit(1)).await.context("listing Allocations")?;
+        let version = now.metadata.resource_version.context("a list without resourceVersion")?;
+        let params = WatchParams::default().timeout(290);
+        let events = api.watch_metadata(&params, &version).await.context("watching Allocations")?.boxed();
+        Ok(Self { events })
+    }
+
+    async fn next(&mut self) -> Result<(String, Instant)> {
+        loop {
+            let event = tokio::time::timeout(Duration::from_mins(2), self.events.next()).await;
+            let event = event.context("no new Allocation within 2 min")?.context("the watch has ended")?;
+            if let WatchEvent::Added(object) = event.context("the watch broke")? {
+                let labels = object.metadata.labels.unwrap_or_default();
+                return Ok((labels.get(drover_api::label::JOB).cloned().unwrap_or_default(), Instant::now()));
+            }
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! A control plane with controllers and nodes that exist as objects only: nothing runs what is placed on them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::BenchArgs;
+use super::cluster::NAMESPACE;
+use crate::cargo;
+use crate::control_plane::{Binaries, Component, ControlPlane, Durability, Launch, Lifetime, Options, Role, User};
+use crate::process::ProcessId;
+use crate::progress::Progress;
+use crate::up::Profile;
+use crate::workspace;
+use crate::{crds, manifests};
+
+/// Requests of ours that are under way at the same time.
+pub(super) const CLIENTS: usize = 32;
+/// The leader's Lease, in drover's namespace.
+const LEADER: &str = "drover-controller";
+/// Nothing is waited for longer than that.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// The control plane and what was started on it. Ends with this value.
+pub(super) struct Stage {
+    pub(super) client: kube::Client,
+    droverd: PathBuf,
+    controllers: Vec<Component>,
+    plane: ControlPlane,
+    dir: tempfile::TempDir,
+}
+
+/// Writes that the API server has carried out, by resource.
+pub(super) type Writes = BTreeMap<String, u64>;
+
+impl Stage {
+    /// Starts the API server with drover's kinds.
+    pub(super) async fn open(args: &BenchArgs, progress: &Progress) -> Result<Self> {
+        let droverd = build(args, progress)?;
+        let target = workspace::root().join("target");
+        let dir = tempfile::Builder::new().prefix("bench-").tempdir_in(&target).context("making a data folder")?;
+        let step = progress.step("starting the API server");
+        let options = Options {
+            data_dir: dir.path().join("plane"),
+            binaries: Binaries::find_or_build(progress)?,
+            durability: Durability::Fsync,
+            audit: false,
+            lifetime: Lifetime::BoundToThisProcess,
+            // It would collect the copies that the bare loop makes.
+            controller_manager: false,
+        };
+        let plane = ControlPlane::start(options).await?;
+        let client = plane.client(User::Admin).await?;
+        manifests::apply_crds(&client, &crds::folder()).await?;
+        let stage = Self { client, droverd, controllers: Vec::new(), plane, dir };
+        for namespace in [drover_api::SYSTEM_NAMESPACE, "bare"] {
+            stage.make_namespace(namespace).await?;
+        }
+        step.done("");
+        Ok(stage)
+    }
+
+    async fn make_namespace(&self, name: &str) -> Result<()> {
+        let namespace = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
+        let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.client.clone());
+        api.create(&PostParams::default(), &namespace).await.with_context(|| format!("creating namespace {name}"))?;
+        Ok(())
+    }
+
+    /// Starts one more controller, and returns its process.
+    pub(super) fn start_controller(&mut self) -> Result<ProcessId> {
+        let number = self.controllers.len();
+        let config = self.dir.path().join("controller.yaml");
+        fs::write(&config, "{}\n").with_context(|| format!("writing {}", config.display()))?;
+        let component = Component::start(Launch {
+            role: Role::Controller,
+            program: self.droverd.clone(),
+            args: [
+                "--log",
+                "drover=info,drover::controller::job=debug",
+                "controller",
+                "--config",
+                &config.display().to_string(),
+                "--kubeconfig",
+                &self.plane.kubeconfig(User::Admin).display().to_string(),
+                "--identity",
+                &identity(number),
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            env: Vec::new(),
+            folder: self.dir.path().to_path_buf(),
+            log: self.log_path(number),
+            lifetime: Lifetime::BoundToThisProcess,
+        })?;
+        let id = component.id().context("the controller has ended")?;
+        self.controllers.push(component);
+        Ok(id)
+    }
+
+    /// Ends the controllers as a crash would.
+    pub(super) async fn kill_controllers(&self) -> Result<()> {
+        for id in self.controllers.iter().filter_map(Component::id) {
+            id.signal(crate::process::Signal::KILL).context("killing a controller")?;
+            ensure!(id.wait_gone(Duration::from_secs(10)).await?, "a killed controller does not end");
+        }
+        Ok(())
+    }
+
+    /// The controller that runs.
+    pub(super) fn running(&self) -> Option<ProcessId> {
+        self.controllers.iter().rev().find_map(Component::id)
+    }
+
+    /// The newest controller's number.
+    pub(super) fn newest(&self) -> usize {
+        self.controllers.len().saturating_sub(1)
+    }
+
+    fn log_path(&self, number: usize) -> PathBuf {
+        self.dir.path().join(format!("controller-{number}.log"))
+    }
+
+    /// What a controller has logged.
+    pub(super) fn log(&self, number: usize) -> Result<String> {
+        let path = self.log_path(number);
+        fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// Waits until a controller leads; returns when that was seen.
+    pub(super) async fn leads(&self, number: usize) -> Result<Instant> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), drover_api::SYSTEM_NAMESPACE);
+        let wanted = identity(number);
+        until(&format!("{wanted} leads"), async || {
+            let lease = leases.get_opt(LEADER).await.context("reading the leader's Lease")?;
+            Ok(lease.and_then(|lease| lease.spec?.holder_identity).as_deref() == Some(wanted.as_str()))
+        })
+        .await
+    }
+
+    /// Waits until nothing but Leases was written for three seconds.
+    pub(super) async fn quiet(&self, progress: &Progress) -> Result<()> {
+        let step = progress.step("waiting until nothing is written any more");
+        let (mut before, mut since) = (self.writes().await?, Instant::now());
+        let deadline = Instant::now() + PATIENCE;
+        while since.elapsed() < Duration::from_secs(3) {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let now = self.writes().await?;
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+            ensure!(Instant::now() < deadline, "it is still being written after {} s", PATIENCE.as_secs());
+        }
+        step.done("");
+        Ok(())
+    }
+
+    /// The writes so far of drover's kinds.
+    pub(super) async fn writes(&self) -> Result<Writes> {
+        let request = http::Request::get("/metrics").body(Vec::new()).context("building the request")?;
+        let text = self.client.request_text(request).await.context("reading the API server's metrics")?;
+        Ok(counted(&text))
+    }
+
+    /// Processor time of a program of the control plane.
+    pub(super) fn cpu(&self, role: Role) -> Duration {
+        self.plane.process(role).map_or(Duration::ZERO, ProcessId::cpu_time)
+    }
+
+    pub(super) fn api(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &resource(kind))
+    }
+
+    pub(super) fn nodes(&self) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &resource("ClientNode"))
+    }
+
+    /// Makes nodes that are ready, as far as objects say.
+    pub(super) async fn make_nodes(&self, range: std::ops::Range<usize>, progress: &Progress) -> Result<()> {
+        let step = progress.step(format!("making {} nodes", range.len()));
+        stream::iter(range)
+            .map(|number| self.make_node(node_name(number), "load", 8192))
+            .buffer_unordered(CLIENTS)
+            .try_collect::<Vec<()>>()
+            .await?;
+        step.done("");
+        Ok(())
+    }
+
+    /// Makes one node that is ready.
+    pub(super) async fn make_node(&self, name: String, pool: &str, memory: i64) -> Result<()> {
+        let node = json!({ "apiVersion": drover_api::API_VERSION, "kind": "ClientNode", "metadata": { "name": name },
+            "spec": { "datacenter": "dc1", "nodePool": pool } });
+        let node = serde_json::from_value(node).context("building a node")?;
+        let nodes = self.nodes();
+        nodes.create(&PostParams::default(), &node).await.with_context(|| format!("creating {name}"))?;
+        let status =
+            json!({ "status": { "observedGeneration": 1, "phase": "ready", "fingerprint": fingerprint(memory) } });
+        nodes
+            .patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .with_context(|| format!("writing the status of {name}"))?;
+        Ok(())
+    }
+
+    /// Gives a node more memory.
+    pub(super) async fn resize(&self, name: &str, memory: i64) -> Result<()> {
+        let status = json!({ "status": { "fingerprint": fingerprint(memory) } });
+        let done = self.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await;
+        done.with_context(|| format!("resizing {name}"))?;
+        Ok(())
+    }
+
+    /// Creates a service job.
+    pub(super) async fn create_job(&self, name: &str, pool: &str, count: usize, memory: i64) -> Result<()> {
+        let job = json!({ "apiVersion": drover_api::API_VERSION, "kind": "Job", "metadata": { "name": name },
+            "spec": { "nodePool": pool, "update": { "maxParallel": 0 }, "groups": [{ "name": "g", "count": count,
+                "tasks": [{ "name": "t", "driver": "mock", "resources": { "cpu": 1000, "memoryMB": memory } }] }] } });
+        let job = serde_json::from_value(job).context("building a job")?;
+        let created = self.api("Job", NAMESPACE).create(&PostParams::default(), &job).await;
+        created.with_context(|| format!("creating djob/{name}"))?;
+        Ok(())
+    }
+
+    /// Renews the Leases of these nodes once each, so many per second; makes those that are missing.
+    pub(super) async fn beat(&self, nodes: &[usize], per_second: u32) -> Result<()> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), drover_api::SYSTEM_NAMESPACE);
+        let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second);
+        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
+        let paced = stream::unfold((nodes.iter(), pace), |(mut left, mut pace)| async move {
+            let node = left.next()?;
+            pace.tick().await;
+            Some((*node, (left, pace)))
+        });
+        paced.map(|node| renew(&leases, node)).buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
+        Ok(())
+    }
+}
+
+async fn renew(leases: &Api<Lease>, node: usize) -> Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "a load generator has the machine's clock")]
+    let now = Timestamp::now().to_string();
+    let name = drover_api::names::node_lease_name(&node_name(node));
+    let body = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
+        "spec": { "holderIdentity": node_name(node), "leaseDurationSeconds": 40, "renewTime": micros(&now) } });
+    match leases.patch(&name, &PatchParams::default(), &Patch::Merge(&body)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            let lease = serde_json::from_value(body).context("building a Lease")?;
+            leases.create(&PostParams::default(), &lease).await.with_context(|| format!("creating {name}"))?;
+            Ok(())
+        }
+        Err(error) => Err(error).with_context(|| format!("renewing {name}")),
+    }
+}
+
+/// A time as Leases carry it: with six digits behind the point.
+fn micros(text: &str) -> String {
+    let (whole, fraction) = text.trim_end_matches('Z').split_once('.').unwrap_or((text.trim_end_matches('Z'), "0"));
+    let digits: String = fraction.chars().chain("000000".chars()).take(6).collect();
+    format!("{whole}.{digits}Z")
+}
+
+fn fingerprint(memory: i64) -> Value {
+    json!({
+        "attributes": { "kernel.name": "linux", "cpu.arch": "amd64" },
+        "resources": { "cpu": 4000, "memoryMB": memory, "diskMB": 100_000, "cores": 4 },
+        "drivers": { "mock": { "detected": true, "healthy": true } },
+    })
+}
+
+pub(super) fn node_name(number: usize) -> String {
+    format!("n-{number:05}")
+}
+
+fn identity(number: usize) -> String {
+    format!("bench-{number}")
+}
+
+fn resource(kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(drover_api::GROUP, drover_api::VERSION, kind))
+}
+
+/// Waits for what must happen; returns when it was seen.
+pub(super) async fn until(what: &str, check: impl AsyncFn() -> Result<bool>) -> Result<Instant> {
+    let deadline = Instant::now() + PATIENCE;
+    while !check().await? {
+        if Instant::now() > deadline {
+            bail!("it did not happen within {} s that {what}", PATIENCE.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(Instant::now())
+}
+
+/// Sums the carried out writes of drover's kinds, by resource, of what the API server counts.
+fn counted(metrics: &str) -> Writes {
+    let mut writes = Writes::new();
+    let label = |line: &str, name: &str| {
+        let (_, rest) = line.split_once(&format!("{name}=\""))?;
+        rest.split_once('"').map(|(value, _)| value.to_owned())
+    };
+    for line in metrics.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
+        let is_write = label(line, "verb")
+            .is_some_and(|verb| ["POST", "PUT", "PATCH", "APPLY", "DELETE"].contains(&verb.as_str()));
+        let is_done = label(line, "code").is_some_and(|code| code.starts_with('2'));
+        if !is_write || !is_done || label(line, "group").as_deref() != Some(drover_api::GROUP) {
+            continue;
+        }
+        let count = line.rsplit_once(' ').and_then(|(_, count)| count.parse::<f64>().ok()).unwrap_or(0.0);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a counter holds whole numbers")]
+        let count = count as u64;
+        *writes.entry(label(line, "resource").unwrap_or_default()).or_default() += count;
+    }
+    writes
+}
+
+/// Processor time of all threads of a process, in nanoseconds as the kernel counts them.
+pub(super) fn cpu_nanos(id: ProcessId) -> Result<u64> {
+    let folder = format!("/proc/{}/task", id.pid);
+    let mut sum = 0;
+    for thread in fs::read_dir(&folder).with_context(|| format!("reading {folder}"))? {
+        let path = thread.context("reading a thread")?.path().join("schedstat");
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        sum += text.split_whitespace().next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(sum)
+}
+
+fn build(args: &BenchArgs, progress: &Progress) -> Result<PathBuf> {
+    let step = progress.step("building droverd");
+    let mut flags = vec!["build", "--package", "drover", "--bin", "droverd"];
+    if args.profile == Profile::Release {
+        flags.push("--release");
+    }
+    let built = cargo::build(&flags, &step)?;
+    step.done("");
+    let found = built.into_iter().find(|built| built.target == "droverd").context("cargo built no droverd")?;
+    Ok(found.executable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_counted_by_resource_and_refusals_are_not() {
+        let line = |verb: &str, code: &str, group: &str, n: u32| {
+            format!(
+                "apiserver_request_total{{code=\"{code}\",group=\"{group}\",resource=\"jobs\",verb=\"{verb}\"}} {n}\n"
+            )
+        };
+        let text = [
+            line("POST", "201", "drover.dev", 2),
+            line("APPLY", "200", "drover.dev", 3),
+            line("GET", "200", "drover.dev", 9),
+            line("POST", "409", "drover.dev", 9),
+            line("POST", "201", "batch", 9),
+        ];
+        assert_eq!(counted(&text.concat()), BTreeMap::from([("jobs".to_owned(), 5)]));
+        assert_eq!(micros("2026-01-01T00:00:00.5Z"), "2026-01-01T00:00:00.500000Z");
+    }
+}
