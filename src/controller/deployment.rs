@@ -137,7 +137,12 @@ impl DeploymentWrite {
         if let Some(object) = &self.object {
             let made = match store.create(&**object).await {
                 Err(StoreError::AlreadyExists(text)) => {
-                    store.get::<Deployment>(&self.key).await?.ok_or(StoreError::Unavailable(text))?
+                    let made = store.get::<Deployment>(&self.key).await?.ok_or(StoreError::Unavailable(text))?;
+                    // An earlier try may have made it; what it has become since is not known to this plan.
+                    if made.status.as_ref().is_some_and(|status| status.observed_generation >= 0) {
+                        return Err(StoreError::Conflict(format!("{} is under way already", self.key)));
+                    }
+                    made
                 }
                 other => other?,
             };
@@ -631,4 +636,123 @@ impl Restore {
 pub(super) struct Acted {
     allocs: Vec<Result<Option<Allocation>, StoreError>>,
     versions: Vec<Result<JobVersion, StoreError>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use drover_api::deployment::GroupState;
+    use futures::stream::BoxStream;
+
+    use super::*;
+    use crate::store::{Change, Object, Selection};
+
+    /// An API server with one deployment, which checks preconditions.
+    #[derive(Clone)]
+    struct OneDeployment(Arc<Mutex<Value>>);
+
+    impl OneDeployment {
+        fn new(promoted: bool) -> Self {
+            let mut object = Deployment::new("web-1", DeploymentSpec::default());
+            object.metadata.resource_version = Some("7".to_owned());
+            object.status = Some(status(promoted));
+            Self(Arc::new(Mutex::new(json!(object))))
+        }
+
+        fn stored<K: Object>(&self) -> K {
+            serde_json::from_value(self.0.lock().expect("no panic").clone()).expect("an object")
+        }
+
+        fn is_promoted(&self) -> bool {
+            self.stored::<Deployment>().status.is_some_and(|status| status.groups["api"].promoted)
+        }
+    }
+
+    impl Store for OneDeployment {
+        async fn get<K: Object>(&self, _key: &Key) -> Result<Option<K>, StoreError> {
+            Ok(Some(self.stored()))
+        }
+
+        async fn list<K: Object>(&self, _selection: &Selection) -> Result<Vec<K>, StoreError> {
+            Ok(vec![self.stored()])
+        }
+
+        fn watch<K: Object>(&self, _selection: Selection) -> BoxStream<'static, Change<K>> {
+            futures::stream::pending().boxed()
+        }
+
+        async fn create<K: Object>(&self, _object: &K) -> Result<K, StoreError> {
+            Err(StoreError::AlreadyExists("it is there".to_owned()))
+        }
+
+        async fn apply<K: Object>(
+            &self,
+            key: &Key,
+            part: Part,
+            _manager: &'static str,
+            _ownership: Ownership,
+            precondition: &Precondition,
+            body: Value,
+        ) -> Result<K, StoreError> {
+            self.merge(key, part, precondition, body).await
+        }
+
+        async fn merge<K: Object>(
+            &self,
+            _key: &Key,
+            _part: Part,
+            precondition: &Precondition,
+            body: Value,
+        ) -> Result<K, StoreError> {
+            let mut object = self.0.lock().expect("no panic");
+            let wanted = precondition.resource_version.as_deref();
+            if wanted.is_some_and(|wanted| object["metadata"]["resourceVersion"] != wanted) {
+                return Err(StoreError::Conflict("it was changed".to_owned()));
+            }
+            object["status"] = body["status"].clone();
+            object["metadata"]["resourceVersion"] = json!("8");
+            serde_json::from_value(object.clone()).map_err(|error| StoreError::Invalid(error.to_string()))
+        }
+
+        async fn replace<K: Object>(&self, _object: &K) -> Result<K, StoreError> {
+            Err(StoreError::Forbidden("nobody replaces deployments".to_owned()))
+        }
+
+        async fn delete<K: Object>(&self, _key: &Key, _precondition: &Precondition) -> Result<(), StoreError> {
+            Err(StoreError::Forbidden("nobody deletes deployments".to_owned()))
+        }
+    }
+
+    fn status(promoted: bool) -> DeploymentStatus {
+        let state = GroupState { promoted, desired_canaries: 1, desired_total: 3, ..GroupState::default() };
+        DeploymentStatus {
+            observed_generation: 1,
+            groups: [("api".to_owned(), state)].into(),
+            ..DeploymentStatus::default()
+        }
+    }
+
+    /// What a plan of a leader that has not seen the promotion would write.
+    fn stale(object: Option<Deployment>, precondition: Precondition) -> DeploymentWrite {
+        let key = Key::namespaced("default", "web-1");
+        DeploymentWrite { key, object: object.map(Box::new), precondition, status: status(false), stable: None }
+    }
+
+    #[tokio::test]
+    async fn d_032_a_plan_on_a_stale_copy_does_not_take_a_promotion_back() {
+        let store = OneDeployment::new(true);
+        let seen = Precondition { uid: None, resource_version: Some("6".to_owned()) };
+        let refused = stale(None, seen).write(&store).await;
+        assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+        // One that believes that it makes the deployment is refused too.
+        let refused = stale(Some(store.stored()), Precondition::default()).write(&store).await;
+        assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+        assert!(store.is_promoted());
+        // A plan that is refused so is made again, on what is there by then.
+        assert_eq!(StoreError::Conflict(String::new()).class(), crate::store::ErrorClass::Conflict);
+        let seen = Precondition { uid: None, resource_version: Some("7".to_owned()) };
+        let write = DeploymentWrite { status: status(true), ..stale(None, seen) };
+        assert!(write.write(&store).await.is_ok() && store.is_promoted());
+    }
 }
