@@ -7,6 +7,7 @@ mod agent_survive;
 mod canary;
 mod cli;
 mod cluster;
+mod contract;
 mod faults;
 mod jobs;
 mod rollouts;
