@@ -214,6 +214,9 @@ fn namespace() -> Vec<Step> {
         create("a job without its namespace", "Job", job("early")),
         create("a namespace", "Namespace", namespace(NS)),
         create("a namespace twice", "Namespace", namespace(NS)),
+        // The API server keeps the past of a kind from the first time on that somebody watches it.
+        Step { name: "no job yet", call: Call::WatchInitial { kind: "Job", fields: "" } },
+        Step { name: "no node yet", call: Call::WatchInitial { kind: "ClientNode", fields: "" } },
     ]
 }
 
