@@ -437,14 +437,14 @@ impl<S: Store> Term<S> {
         let Effect::Restore(intent) = effect else { return None };
         let owner = self.jobs.get(&key_of(job)).cloned()?;
         let versions = self.versions_of(job, &object.spec.job_uid);
-        // An earlier leader may have made it, and not marked it yet.
+        // A leader that died in the middle has made it and not yet marked it.
         if let Some(made) = versions.iter().find(|version| version.spec.intent == intent.id) {
-            return Some(Restore { version: Box::new((**made).clone()) });
+            return Some(Restore::Mark(Arc::clone(made)));
         }
         let stable = versions.iter().find(|version| Some(version.spec.version) == intent.rollback_to_version)?;
         let number = versions.last().map_or(0, |newest| newest.spec.version + 1);
         let version = prepare::restored_version(&owner, stable, number, &intent.id, self.clock.now());
-        Some(Restore { version: Box::new(version) })
+        Some(Restore::Make(Box::new(version)))
     }
 
     /// The time of a deployment's batch: with those of the others whose time comes soon, it is committed.
@@ -614,15 +614,21 @@ fn is_urgent(wanted: &DeploymentStatus, stored: &DeploymentStatus) -> bool {
 
 /// A stable version that becomes the newest one.
 #[derive(Debug)]
-struct Restore {
-    version: Box<JobVersion>,
+enum Restore {
+    Make(Box<JobVersion>),
+    /// It is there, and not yet marked.
+    Mark(Arc<JobVersion>),
 }
 
 impl Restore {
     /// Creates the version, and marks it stable at once: what it runs was deployed successfully.
     async fn write<S: Store>(self, store: &S) -> Result<JobVersion, StoreError> {
-        let intent = self.version.spec.intent.clone();
-        let made = prepare::create_version(store, *self.version).await?;
+        let version = match self {
+            Self::Mark(made) => return prepare::mark_stable(store, &made).await,
+            Self::Make(version) => version,
+        };
+        let intent = version.spec.intent.clone();
+        let made = prepare::create_version(store, *version).await?;
         if made.spec.intent != intent {
             let name = made.metadata.name.unwrap_or_default();
             return Err(StoreError::Conflict(format!("{name} is a newer spec of the job")));

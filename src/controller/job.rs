@@ -698,7 +698,9 @@ impl<S: Store> Term<S> {
                 drop(self.jobs.update(object));
                 self.dirty_jobs.insert(key.clone());
             }
-            Err(StoreError::NotFound(_) | StoreError::Conflict(_)) => {}
+            Err(StoreError::NotFound(_)) => {}
+            // Somebody else wrote in between. The watch may have shown it while this write was under way, so nothing else asks again.
+            Err(StoreError::Conflict(_)) => self.wake_in(RETRY / 10, Wake::JobStatus(key.clone())),
             Err(error) => {
                 tracing::warn!(job = %key, %error, "a job's status was not written");
                 self.wake_in(RETRY, Wake::JobStatus(key.clone()));

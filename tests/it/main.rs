@@ -9,6 +9,7 @@ mod cli;
 mod cluster;
 mod cluster_dynamics;
 mod cluster_templates;
+mod contract;
 mod faults;
 mod jobs;
 mod rollouts;

@@ -130,7 +130,21 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     assert_eq!((created("Job"), created("Allocation"), created("ClientNode")), (1, 12, 4));
 }
 
-/// The controller crashes after each of its writes in turn, and every run ends as the one without a crash.
+/// `drover simulate --twice examples/scenarios/*.yaml` asks it of all.
+#[test]
+fn a_second_run_of_a_seed_gives_the_same_bytes_under_faults_too() {
+    let files =
+        ["chaos", "two-leaders", "partition-keep-original", "drain-deadline", "deployment-auto-revert"].map(path);
+    let mut args = vec!["--twice"];
+    args.extend(files.iter().map(String::as_str));
+    let output = simulate(&args);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(text.matches("pass ").count(), files.len(), "{text}");
+}
+
+/// The controller crashes after each of its writes in turn, and every run ends as the one without a crash. The same is asked of all
+/// scenarios of `crashed.txt` by `drover simulate --crash-at-write all $(cat tests/sim/crashed.txt)`.
 #[test]
 fn a_crash_between_any_two_writes_changes_no_end() {
     for name in ["drain-force", "stop-and-purge"] {

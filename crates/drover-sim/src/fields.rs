@@ -2,6 +2,7 @@
 //!
 //! Input: values and the schema of their kind. Output: sets of fields, what an apply takes away, what it conflicts with.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -223,7 +224,11 @@ impl Fields {
         let is_key = |place: &Place| matches!(place, Place::Field(name) if keys.contains(name));
         for (place, lost) in self.below.iter().filter(|(place, _)| !is_key(place)) {
             let keepers: Vec<&Self> = kept.iter().filter_map(|kept| kept.child(place)).collect();
-            let is_kept = keepers.iter().any(|keeper| !keeper.is_empty());
+            // An item stays where another writer has made it or applies it, not where it has only changed something in it.
+            let is_kept = keepers.iter().any(|keeper| match place {
+                Place::Item(_) => keeper.is_owned,
+                Place::Field(_) => !keeper.is_empty(),
+            });
             if lost.is_owned && !is_kept {
                 place.remove(value, schema);
                 continue;
@@ -234,7 +239,12 @@ impl Fields {
                 _ => &[],
             };
             lost.remove_from(inner, at, keys, &keepers);
-            if !is_kept && matches!(inner, Value::Object(object) if object.is_empty()) {
+            let is_empty = match inner {
+                Value::Object(fields) => fields.is_empty(),
+                Value::Array(items) => items.is_empty(),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+            };
+            if !is_kept && is_empty {
                 place.remove(value, schema);
             }
         }
@@ -258,19 +268,19 @@ impl Fields {
 impl Place {
     /// The place of a list's item.
     fn of(item: &Value, list: &Schema) -> Self {
-        match &list.shape {
-            Shape::Keyed(_, keys) => {
-                Self::Item(keys.iter().map(|key| item[key.as_str()].to_string()).collect::<Vec<_>>().join(","))
-            }
-            _ => Self::Item(item.to_string()),
-        }
+        Self::Item(key_of(item, list).into_owned())
+    }
+
+    /// Whether it is the place of this item.
+    fn is_of(&self, item: &Value, list: &Schema) -> bool {
+        matches!(self, Self::Item(key) if *key == *key_of(item, list))
     }
 
     fn find<'v, 's>(&self, value: &'v Value, schema: &'s Schema) -> Option<(&'v Value, &'s Schema)> {
         match self {
             Self::Field(name) => Some((value.as_object()?.get(name)?, schema.field(name))),
             Self::Item(_) => {
-                let found = value.as_array()?.iter().find(|item| Self::of(item, schema) == *self)?;
+                let found = value.as_array()?.iter().find(|item| self.is_of(item, schema))?;
                 Some((found, item_schema(schema)))
             }
         }
@@ -280,7 +290,7 @@ impl Place {
         match self {
             Self::Field(name) => Some((value.as_object_mut()?.get_mut(name)?, schema.field(name))),
             Self::Item(_) => {
-                let found = value.as_array_mut()?.iter_mut().find(|item| Self::of(item, schema) == *self)?;
+                let found = value.as_array_mut()?.iter_mut().find(|item| self.is_of(item, schema))?;
                 Some((found, item_schema(schema)))
             }
         }
@@ -289,9 +299,27 @@ impl Place {
     fn remove(&self, value: &mut Value, schema: &Schema) {
         match (self, value) {
             (Self::Field(name), Value::Object(object)) => drop(object.shift_remove(name)),
-            (Self::Item(_), Value::Array(items)) => items.retain(|item| Self::of(item, schema) != *self),
+            (Self::Item(_), Value::Array(items)) => items.retain(|item| !self.is_of(item, schema)),
             _ => {}
         }
+    }
+}
+
+/// What tells an item of a list from the others.
+fn key_of<'v>(item: &'v Value, list: &Schema) -> Cow<'v, str> {
+    match &list.shape {
+        Shape::Keyed(_, keys) => match keys.as_slice() {
+            [key] => text_of(&item[key.as_str()]),
+            keys => keys.iter().map(|key| text_of(&item[key.as_str()])).collect::<Vec<_>>().join(",").into(),
+        },
+        _ => text_of(item),
+    }
+}
+
+fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
     }
 }
 
@@ -379,13 +407,7 @@ fn merge(live: &mut Value, body: &Value, schema: &Schema) {
             merge_fields(live, body, schema);
         }
         (Shape::Keyed(inner, _), Value::Array(live), Value::Array(body)) => {
-            for item in body {
-                let place = Place::of(item, schema);
-                match live.iter_mut().find(|known| Place::of(known, schema) == place) {
-                    Some(known) => merge(known, item, inner),
-                    None => live.push(item.clone()),
-                }
-            }
+            merge_items(live, body, schema, inner);
         }
         (Shape::Set(_), Value::Array(live), Value::Array(body)) => {
             for item in body {
@@ -400,6 +422,32 @@ fn merge(live: &mut Value, body: &Value, schema: &Schema) {
             }
         }
     }
+}
+
+/// Merges a list with keys: what is applied stands in its own order, and what only the object has stands before the applied item
+/// that it stood before.
+fn merge_items(live: &mut Vec<Value>, body: &[Value], list: &Schema, inner: &Schema) {
+    let mut known: Vec<(Place, Option<Value>)> =
+        std::mem::take(live).into_iter().map(|item| (Place::of(&item, list), Some(item))).collect();
+    let applied: Vec<Place> = body.iter().map(|item| Place::of(item, list)).collect();
+    let mut next = 0;
+    for (place, item) in body.iter().enumerate().map(|(n, item)| (&applied[n], item)) {
+        while let Some((other, only_live)) = known.get_mut(next).filter(|(other, _)| other != place) {
+            if !applied.contains(other) {
+                live.extend(only_live.take());
+            } else if only_live.is_some() {
+                break;
+            }
+            next += 1;
+        }
+        let mut merged = match known.iter_mut().find(|(other, _)| other == place) {
+            Some((_, found)) => found.take().unwrap_or(Value::Null),
+            None => Value::Null,
+        };
+        merge(&mut merged, item, inner);
+        live.push(merged);
+    }
+    live.extend(known.into_iter().filter_map(|(_, rest)| rest));
 }
 
 fn merge_fields(live: &mut Map<String, Value>, body: &Map<String, Value>, schema: &Schema) {
@@ -472,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_another_writer_changed_keeps_its_key() {
+    fn an_item_that_another_writer_only_changed_goes_whole() {
         let (schema, mut owners, mut live) = (schema(), Owners::default(), json!({}));
         let body = |items: Value| json!({ "status": { "conditions": items } });
         owners.apply(&owner("a"), &mut live, &body(json!([{ "type": "T", "status": "True" }])), &schema, true).unwrap();
@@ -481,7 +529,7 @@ mod tests {
         let patcher = Owner { is_apply: false, ..owner("b") };
         owners.note_update(&patcher, &Fields::changed(&before, &live, &schema), &live, &schema);
         owners.apply(&owner("a"), &mut live, &body(json!([])), &schema, true).unwrap();
-        assert_eq!(live, body(json!([{ "type": "T", "status": "False" }])));
+        assert_eq!(live, body(json!([])));
     }
 
     #[test]

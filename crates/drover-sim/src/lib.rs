@@ -7,7 +7,8 @@
 //!
 //! CEL rules of the definitions are not run: what they refuse in a Job is refused by `drover-core`'s validation too, and the
 //! integration tests run them in the real API server. Not built either, because nothing of drover uses them: `generateName`,
-//! strategic merge and JSON patches, label selectors, pagination, bookmarks, foreground and orphan deletion.
+//! strategic merge and JSON patches, label selectors, foreground and orphan deletion. A script of calls in the integration tests
+//! goes to this store and to a real API server, and each answer is compared.
 //!
 //! Must never know: a runtime, a clock, a fault, what any kind means.
 
@@ -22,7 +23,7 @@ mod watch;
 pub use kind::{Kind, kind};
 pub use object::Stored;
 pub use schema::closest;
-pub use store::{Change, Part, Precondition, Refusal, Store, Write};
+pub use store::{Change, Page, Part, Precondition, Refusal, Store, Write};
 pub use watch::{Event, Selection, Watch};
 
 /// Namespace and name of an object; no namespace for cluster-scoped kinds.

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,6 +34,13 @@ impl Debug for Stored {
 impl Stored {
     pub(crate) fn new(kind: &'static Kind, key: Key, value: Value, version: u64, owners: Owners) -> Self {
         Self { kind, key, value, version, owners, typed: OnceLock::new() }
+    }
+
+    /// The same state with another version.
+    pub(crate) fn at_version(&self, version: u64) -> Arc<Self> {
+        let mut value = self.value.clone();
+        value["metadata"]["resourceVersion"] = Value::String(version.to_string());
+        Arc::new(Self::new(self.kind, self.key.clone(), value, version, self.owners.clone()))
     }
 
     /// The object as this type; it is read once. A second type for the same object is an error.

@@ -275,17 +275,19 @@ impl Schema {
     }
 
     fn check_keys(&self, items: &[Value], path: &[Step<'_>], found: &mut Vec<String>) {
-        let key_of = |item: &Value| match &self.shape {
-            Shape::Set(_) => Some(item.to_string()),
-            Shape::Keyed(_, keys) => Some(keys.iter().map(|key| item[key].to_string()).collect::<Vec<_>>().join(",")),
-            _ => None,
+        let is_same = |one: &Value, other: &Value| match &self.shape {
+            Shape::Set(_) => one == other,
+            Shape::Keyed(_, keys) => keys.iter().all(|key| one[key] == other[key]),
+            _ => false,
         };
-        let mut seen = std::collections::BTreeSet::new();
+        let shown = |item: &Value| match &self.shape {
+            Shape::Keyed(_, keys) => keys.iter().map(|key| item[key].to_string()).collect::<Vec<_>>().join(","),
+            _ => item.to_string(),
+        };
+        // Such lists are short.
         for (n, item) in items.iter().enumerate() {
-            if let Some(key) = key_of(item)
-                && !seen.insert(key.clone())
-            {
-                found.push(format!("{}[{n}]: Duplicate value: {key}", text(path)));
+            if items[..n].iter().any(|earlier| is_same(earlier, item)) {
+                found.push(format!("{}[{n}]: Duplicate value: {}", text(path), shown(item)));
             }
         }
     }

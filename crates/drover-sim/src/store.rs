@@ -10,7 +10,7 @@ use crate::Key;
 use crate::fields::{Fields, Owner, Owners, merge_patch};
 use crate::kind::{self, Kind};
 use crate::object::Stored;
-use crate::schema::Unknown;
+use crate::schema::{Step, Unknown};
 use crate::watch::{Selection, Watch, Watches};
 
 /// Why a call did not do what was asked, with the API server's reason.
@@ -28,10 +28,13 @@ pub enum Refusal {
     /// A value breaks a rule of the schema.
     #[error("{0}")]
     Invalid(String),
+    /// The call itself cannot be understood.
+    #[error("{0}")]
+    BadRequest(String),
     /// It may not be done now.
     #[error("{0}")]
     Forbidden(String),
-    /// The version from which a watch wants to go on is forgotten (410).
+    /// The version from which a watch or a list wants to go on is forgotten (410).
     #[error("too old resource version: {0}")]
     Expired(u64),
 }
@@ -57,8 +60,10 @@ pub struct Precondition {
 /// A change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Its state before; none when it is new.
+    /// Its state before; none when it is new. Of one that goes it is the last state, with the version of its end.
     pub before: Option<Arc<Stored>>,
+    /// The state before the end of one that goes.
+    pub(crate) stood: Option<Arc<Stored>>,
     /// Its state after; none when it is gone.
     pub after: Option<Arc<Stored>>,
     /// The version that the store has since.
@@ -82,6 +87,17 @@ pub struct Write {
     pub object: Arc<Stored>,
     /// What changed; none where the write left everything as it was.
     pub change: Option<Change>,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The objects, by name.
+    pub objects: Vec<Arc<Stored>>,
+    /// With what the next page is asked for; none where this is the last one.
+    pub next: Option<String>,
+    /// How many objects follow, where all of the kind were asked for.
+    pub remaining: Option<usize>,
 }
 
 /// An object's table.
@@ -151,6 +167,45 @@ impl Store {
     /// All selected objects of a kind, by name.
     pub fn list(&self, kind: &'static Kind, selection: &Selection) -> Vec<Arc<Stored>> {
         self.lock().tables[kind.number].select(selection)
+    }
+
+    /// A page of a list: at most `limit` objects (0: all), from the beginning or where an earlier page ended. All pages show the
+    /// moment of the first one.
+    ///
+    /// # Errors
+    /// [`Refusal::Expired`] when that is too long ago, [`Refusal::BadRequest`] for a token that no page has given.
+    pub fn page(
+        &self,
+        kind: &'static Kind,
+        selection: &Selection,
+        limit: usize,
+        from: Option<&str>,
+    ) -> Result<Page, Refusal> {
+        let state = self.lock();
+        let (at, after) = match from {
+            Some(token) => continued(token)?,
+            None => (state.version, None),
+        };
+        let table = &state.tables[kind.number];
+        let mut objects = table.watches.rewind(table.select(selection), selection, at).ok_or(Refusal::Expired(at))?;
+        objects.retain(|object| after.as_ref().is_none_or(|after| object.key > *after));
+        let rest = if limit == 0 { 0 } else { objects.len().saturating_sub(limit) };
+        objects.truncate(objects.len() - rest);
+        let next = objects.last().filter(|_| rest > 0).map(|last| {
+            let namespace = last.key.namespace.as_deref().unwrap_or_default();
+            format!("{at}/{namespace}/{}", last.key.name)
+        });
+        let remaining = (rest > 0 && !selection.has_fields()).then_some(rest);
+        Ok(Page { objects, next, remaining })
+    }
+
+    /// Forgets what was before now: a watch or a page that wants to go on from there is refused.
+    pub fn compact(&self) {
+        let mut state = self.lock();
+        let version = state.version;
+        for table in &mut state.tables {
+            table.watches.forget(version);
+        }
     }
 
     /// The selected objects as they are now, or were at `past`, and a watch of every change since then.
@@ -233,10 +288,25 @@ impl Store {
     ) -> Result<Write, Refusal> {
         let mut state = self.lock();
         let before = state.find(kind, key)?;
-        check_precondition(&before, precondition)?;
-        let mut after = before.value.clone();
-        merge_patch(&mut after, patch);
-        state.change(&before, after, part, By { manager, is_apply: false, now }, None, Unknown::Drop)
+        check_version(&before, precondition)?;
+        // A patch that names another uid tries to change it.
+        if let Some(uid) = precondition.uid.as_ref().filter(|uid| *uid != before.uid()) {
+            return Err(Refusal::Invalid(format!(
+                "{} {:?} is invalid: metadata.uid: Invalid value: {uid:?}: field is immutable",
+                kind.name, key.name
+            )));
+        }
+        let by = By { manager, is_apply: false, now };
+        let mut after = part_of(&before.value, part);
+        match part {
+            Part::Spec => merge_patch(&mut after, patch),
+            Part::Status => {
+                if let Some(patch) = patch.get("status") {
+                    merge_patch(&mut after["status"], patch);
+                }
+            }
+        }
+        state.change(&before, after, part, by, None, Unknown::Drop)
     }
 
     /// Sets exactly these fields as the manager's (server-side apply).
@@ -278,7 +348,7 @@ impl Store {
             return state.create(kind, object, owners, Unknown::Drop, by);
         };
         check_precondition(&before, precondition)?;
-        let (mut after, mut owners) = (before.value.clone(), before.owners.clone());
+        let (mut after, mut owners) = (part_of(&before.value, part), before.owners.clone());
         match part {
             Part::Spec => drop(body.as_object_mut().and_then(|body| body.shift_remove("status"))),
             Part::Status => {
@@ -325,9 +395,14 @@ impl State {
             let before = if known.is_deleting() { "object is being deleted: " } else { "" };
             return Err(Refusal::AlreadyExists(format!("{before}{} {:?} already exists", kind.plural, key.name)));
         }
+        if object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
+            let text = "resourceVersion should not be set on objects to be created";
+            return Err(Refusal::BadRequest(text.to_owned()));
+        }
         let mut strange = Vec::new();
         kind.schema.prune(&mut object, "", unknown, &mut strange);
         refuse_strange(&strange)?;
+        drop_empty_lists(&mut object);
         if kind.has_status
             && let Some(fields) = object.as_object_mut()
         {
@@ -353,6 +428,11 @@ impl State {
         }
         object["apiVersion"] = json!(kind.api_version);
         object["kind"] = json!(kind.name);
+        if kind.name == "Namespace" {
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(key.name);
+            object["spec"]["finalizers"] = json!(["kubernetes"]);
+            object["status"]["phase"] = json!("Active");
+        }
         Ok(self.put(kind, key, None, object, owners))
     }
 
@@ -370,7 +450,7 @@ impl State {
         }
     }
 
-    /// Brings an object into a new state, whatever the caller made of it.
+    /// Brings a part of an object into a new state, whatever the caller made of it.
     fn change(
         &mut self,
         before: &Arc<Stored>,
@@ -381,27 +461,32 @@ impl State {
         unknown: Unknown,
     ) -> Result<Write, Refusal> {
         let kind = before.kind;
-        keep_what_is_not_written(before, &mut after, part);
-        if after == before.value && owners.as_ref().is_none_or(|owners| *owners == before.owners) {
+        if part == Part::Spec {
+            keep_what_is_not_written(before, &mut after);
+            drop_empty_lists(&mut after);
+        }
+        let is_unchanged = |after: &Value| match part {
+            Part::Spec => *after == before.value,
+            Part::Status => after["status"] == before.value["status"],
+        };
+        if is_unchanged(&after) && owners.as_ref().is_none_or(|owners| *owners == before.owners) {
             return Ok(Write { object: Arc::clone(before), change: None });
         }
-        let mut strange = Vec::new();
-        kind.schema.prune(&mut after, "", unknown, &mut strange);
-        refuse_strange(&strange)?;
-        kind.schema.fill(&mut after);
+        // What is applied was pruned before it was merged.
+        if !by.is_apply {
+            let mut strange = Vec::new();
+            kind.schema.prune(&mut after, "", unknown, &mut strange);
+            refuse_strange(&strange)?;
+        }
+        fill_part(kind, &mut after, part);
         check_finalizers(before, &after)?;
-        check_schema(kind, &before.key, &after)?;
-        let owners = owners.unwrap_or_else(|| {
-            let mut owners = before.owners.clone();
-            if kind.has_owners {
-                let owner = Owner { manager: by.manager.to_owned(), is_apply: false, is_status: part == Part::Status };
-                let changed = Fields::changed(&before.value, &after, &kind.schema);
-                owners.note_update(&owner, &changed, &after, &kind.schema);
-            }
-            owners
-        });
-        if after == before.value && owners == before.owners {
+        check_part(kind, &before.key, &after, part)?;
+        let owners = owners.unwrap_or_else(|| note_owners(before, &after, part, by));
+        if is_unchanged(&after) && owners == before.owners {
             return Ok(Write { object: Arc::clone(before), change: None });
+        }
+        if part == Part::Status {
+            after = with_status(&before.value, after);
         }
         if kind.has_status && part == Part::Spec && differs_in_spec(&before.value, &after) {
             let generation = before.value["metadata"]["generation"].as_i64().unwrap_or(0);
@@ -411,7 +496,9 @@ impl State {
             && after["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
             && kind.name != "Namespace";
         if is_over {
-            return Ok(self.remove(before, Some(after)));
+            // The answer has no version of its own: the one of the end is the watch's.
+            let written = Stored::new(kind, before.key.clone(), after.clone(), before.version, owners);
+            return Ok(Write { object: Arc::new(written), ..self.remove(before, Some(after)) });
         }
         Ok(self.put(kind, before.key.clone(), Some(before), after, owners))
     }
@@ -462,7 +549,7 @@ impl State {
         let table = &mut self.tables[kind.number];
         table.index_fields(before, Some(&after));
         table.objects.insert(key, Arc::clone(&after));
-        self.told(Change { before: before.cloned(), after: Some(after), version: self.version })
+        self.told(Change { before: before.cloned(), stood: None, after: Some(after), version: self.version })
     }
 
     pub(crate) fn remove(&mut self, before: &Arc<Stored>, last: Option<Value>) -> Write {
@@ -476,7 +563,7 @@ impl State {
         let table = &mut self.tables[kind.number];
         table.index_fields(Some(before), None);
         table.objects.remove(&before.key);
-        self.told(Change { before: Some(last), after: None, version: self.version })
+        self.told(Change { before: Some(last), stood: Some(Arc::clone(before)), after: None, version: self.version })
     }
 
     fn told(&mut self, change: Change) -> Write {
@@ -518,6 +605,16 @@ impl Table {
     }
 }
 
+/// Where a page goes on: the version that it shows, and the last object before it.
+fn continued(token: &str) -> Result<(u64, Option<Key>), Refusal> {
+    let wrong = || Refusal::BadRequest(format!("continue key is not valid: {token:?}"));
+    let mut parts = token.splitn(3, '/');
+    let mut next = || parts.next().ok_or_else(wrong);
+    let (version, namespace, name) = (next()?.parse().map_err(|_| wrong())?, next()?, next()?);
+    let namespace = (!namespace.is_empty()).then(|| namespace.to_owned());
+    Ok((version, Some(Key { namespace, name: name.to_owned() })))
+}
+
 /// The key of an object's manifest.
 fn key_of(kind: &Kind, object: &Value) -> Key {
     let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
@@ -530,37 +627,109 @@ fn not_found(kind: &Kind, key: &Key) -> Refusal {
 }
 
 fn check_precondition(object: &Stored, precondition: &Precondition) -> Result<(), Refusal> {
-    let named = || format!("Operation cannot be fulfilled on {} {:?}", object.kind.plural, object.key.name);
     if let Some(uid) = precondition.uid.as_ref().filter(|uid| *uid != object.uid()) {
         let known = object.uid();
         return Err(Refusal::Conflict(format!(
-            "{}: Precondition failed: UID in precondition: {uid}, UID in object meta: {known}",
-            named()
+            "Operation cannot be fulfilled on {} {:?}: Precondition failed: UID in precondition: {uid}, UID in object meta: {known}",
+            object.kind.plural, object.key.name
         )));
     }
-    if precondition.resource_version.as_ref().is_some_and(|version| *version != object.version.to_string()) {
-        return Err(Refusal::Conflict(format!(
-            "{}: the object has been modified; please apply your changes to the latest version and try again",
-            named()
-        )));
-    }
-    Ok(())
+    check_version(object, precondition)
 }
 
-/// Puts back what a write of this part does not touch.
-fn keep_what_is_not_written(before: &Stored, after: &mut Value, part: Part) {
-    if part == Part::Status {
-        let status = after.as_object_mut().and_then(|after| after.shift_remove("status"));
-        after.clone_from(&before.value);
-        if let Some(object) = after.as_object_mut() {
-            match status {
-                Some(status) => drop(object.insert("status".to_owned(), status)),
-                None => drop(object.shift_remove("status")),
+fn check_version(object: &Stored, precondition: &Precondition) -> Result<(), Refusal> {
+    let Some(version) = &precondition.resource_version else { return Ok(()) };
+    if version.parse() == Ok(object.version) {
+        return Ok(());
+    }
+    Err(Refusal::Conflict(format!(
+        "Operation cannot be fulfilled on {} {:?}: the object has been modified; please apply your changes to the latest version and try again",
+        object.kind.plural, object.key.name
+    )))
+}
+
+/// Lists and maps of `metadata` that are empty are not stored.
+fn drop_empty_lists(object: &mut Value) {
+    if let Some(meta) = object["metadata"].as_object_mut() {
+        for field in ["finalizers", "ownerReferences", "labels", "annotations"] {
+            let is_empty = match meta.get(field) {
+                Some(Value::Array(items)) => items.is_empty(),
+                Some(Value::Object(fields)) => fields.is_empty(),
+                _ => false,
+            };
+            if is_empty {
+                meta.shift_remove(field);
             }
         }
-        return;
     }
+}
+
+/// What a write of this part starts from: the whole object, or its status alone.
+fn part_of(object: &Value, part: Part) -> Value {
+    match (part, object.get("status")) {
+        (Part::Spec, _) => object.clone(),
+        (Part::Status, Some(status)) => json!({ "status": status }),
+        (Part::Status, None) => json!({}),
+    }
+}
+
+/// The object with another status.
+fn with_status(before: &Value, mut status: Value) -> Value {
+    let rest = before.as_object().into_iter().flatten().filter(|(name, _)| *name != "status");
+    let mut object: serde_json::Map<String, Value> = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
+    if let Some(status) = status.as_object_mut().and_then(|fields| fields.shift_remove("status")) {
+        object.insert("status".to_owned(), status);
+    }
+    Value::Object(object)
+}
+
+fn fill_part(kind: &Kind, after: &mut Value, part: Part) {
+    match part {
+        Part::Spec => kind.schema.fill(after),
+        Part::Status => {
+            if let Some(status) = after.get_mut("status") {
+                kind.schema.field("status").fill(status);
+            }
+        }
+    }
+}
+
+/// Checks what was written; the rest was checked when it was.
+fn check_part(kind: &Kind, key: &Key, after: &Value, part: Part) -> Result<(), Refusal> {
+    let mut found = Vec::new();
+    match (part, after.get("status")) {
+        (Part::Spec, _) => return check_schema(kind, key, after),
+        (Part::Status, Some(status)) => {
+            kind.schema.field("status").check(status, &mut vec![Step::Field("status")], &mut found);
+        }
+        (Part::Status, None) => {}
+    }
+    refuse_wrong(kind, key, &found)
+}
+
+/// Who owns what after a write that was no apply.
+fn note_owners(before: &Stored, after: &Value, part: Part, by: By<'_>) -> Owners {
+    let mut owners = before.owners.clone();
+    let kind = before.kind;
+    if kind.has_owners {
+        let owner = Owner { manager: by.manager.to_owned(), is_apply: false, is_status: part == Part::Status };
+        let changed = Fields::changed(&before.value, after, &kind.schema);
+        match part {
+            Part::Spec => owners.note_update(&owner, &changed, after, &kind.schema),
+            Part::Status => {
+                owners.note_update(&owner, &changed, &with_status(&before.value, after.clone()), &kind.schema);
+            }
+        }
+    }
+    owners
+}
+
+/// Puts back what a write of metadata and spec does not touch.
+fn keep_what_is_not_written(before: &Stored, after: &mut Value) {
     let restore = |after: &mut Value, before: &Value, field: &str| {
+        if after.get(field) == before.get(field) {
+            return;
+        }
         if let (Some(after), Some(before)) = (after.as_object_mut(), before.as_object()) {
             match before.get(field) {
                 Some(value) => drop(after.insert(field.to_owned(), value.clone())),
@@ -610,6 +779,10 @@ fn check_schema(kind: &Kind, key: &Key, object: &Value) -> Result<(), Refusal> {
     if key.name.is_empty() {
         found.push("metadata.name: Required value: name or generateName is required".to_owned());
     }
+    refuse_wrong(kind, key, &found)
+}
+
+fn refuse_wrong(kind: &Kind, key: &Key, found: &[String]) -> Result<(), Refusal> {
     if found.is_empty() {
         return Ok(());
     }
@@ -620,7 +793,7 @@ fn refuse_strange(strange: &[String]) -> Result<(), Refusal> {
     if strange.is_empty() {
         return Ok(());
     }
-    Err(Refusal::Invalid(format!("strict decoding error: {}", strange.join(", "))))
+    Err(Refusal::BadRequest(format!("strict decoding error: {}", strange.join(", "))))
 }
 
 fn differs_in_spec(before: &Value, after: &Value) -> bool {

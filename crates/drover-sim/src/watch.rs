@@ -73,6 +73,11 @@ impl Selection {
             && self.fields.iter().all(|(field, value)| field.of(object) == value)
     }
 
+    /// Whether it selects by fields.
+    pub(crate) fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
     /// The name of the only object that this can select.
     pub(crate) fn only_name(&self) -> Option<&str> {
         self.fields.iter().find(|(field, _)| *field == Field::Name).map(|(_, name)| name.as_str())
@@ -85,14 +90,6 @@ impl Selection {
             Field::Name | Field::Namespace => None,
         })
     }
-
-    fn route(&self) -> Route {
-        match (self.only_name(), self.indexed()) {
-            (Some(name), _) => Route::Name(name.to_owned()),
-            (None, Some((number, value))) => Route::Field(number, value.to_owned()),
-            (None, None) => Route::All,
-        }
-    }
 }
 
 impl Field {
@@ -103,14 +100,6 @@ impl Field {
             Self::Other(number) => object.text(&object.kind.selectable[number]),
         }
     }
-}
-
-/// Where a watch stands, so that a change finds those that it concerns without asking all.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Route {
-    All,
-    Name(String),
-    Field(usize, String),
 }
 
 #[derive(Debug, Default)]
@@ -149,10 +138,47 @@ impl Watch {
 /// A watch: its number, what it sees, and where its events go.
 type Subscriber = (u64, Selection, Weak<Mutex<Queue>>);
 
+/// Where watches stand, so that a change finds those that it concerns without asking all.
+#[derive(Debug, Default)]
+struct Routes {
+    all: Vec<Subscriber>,
+    by_name: HashMap<String, Vec<Subscriber>>,
+    by_field: Vec<HashMap<String, Vec<Subscriber>>>,
+}
+
+impl Routes {
+    fn add(&mut self, subscriber: Subscriber) {
+        let selection = &subscriber.1;
+        let route = match (selection.only_name(), selection.indexed()) {
+            (Some(name), _) => self.by_name.entry(name.to_owned()).or_default(),
+            (None, Some((number, value))) => {
+                if self.by_field.len() <= number {
+                    self.by_field.resize_with(number + 1, HashMap::new);
+                }
+                self.by_field[number].entry(value.to_owned()).or_default()
+            }
+            (None, None) => &mut self.all,
+        };
+        route.retain(|(_, _, queue)| queue.strong_count() > 0);
+        route.push(subscriber);
+    }
+
+    /// The watches that may see a change, each once.
+    fn concerned<'a>(&'a self, change: &'a Change) -> impl Iterator<Item = &'a Subscriber> {
+        let object = change.object();
+        let by_field = self.by_field.iter().zip(&object.kind.selectable).flat_map(move |(values, path)| {
+            let new = change.after.as_ref().map(|after| after.text(path));
+            let old = change.before.as_ref().map(|before| before.text(path)).filter(|old| Some(*old) != new);
+            old.into_iter().chain(new).filter_map(|value| values.get(value)).flatten()
+        });
+        self.all.iter().chain(self.by_name.get(&object.key.name).into_iter().flatten()).chain(by_field)
+    }
+}
+
 /// The watches and the past of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    routes: HashMap<Route, Vec<Subscriber>>,
+    routes: Routes,
     count: u64,
     past: VecDeque<Change>,
     /// The version of the newest change that is forgotten.
@@ -169,9 +195,7 @@ impl Watches {
         let events = missed.filter_map(|change| change.event(selection)).collect();
         let queue = Arc::new(Mutex::new(Queue { events, waker: None }));
         self.count += 1;
-        let route = self.routes.entry(selection.route()).or_default();
-        route.retain(|(_, _, queue)| queue.strong_count() > 0);
-        route.push((self.count, selection.clone(), Arc::downgrade(&queue)));
+        self.routes.add((self.count, selection.clone(), Arc::downgrade(&queue)));
         Some(Watch { queue })
     }
 
@@ -182,12 +206,19 @@ impl Watches {
         }
         let mut objects: BTreeMap<_, _> = now.into_iter().map(|object| (object.key.clone(), object)).collect();
         for change in self.past.iter().rev().take_while(|change| change.version > at) {
-            match change.before.as_ref().filter(|before| selection.has(before)) {
+            let before = change.stood.as_ref().or(change.before.as_ref());
+            match before.filter(|before| selection.has(before)) {
                 Some(before) => drop(objects.insert(before.key.clone(), Arc::clone(before))),
                 None => drop(objects.remove(&change.object().key)),
             }
         }
         Some(objects.into_values().collect())
+    }
+
+    /// Forgets every change up to a version.
+    pub(crate) fn forget(&mut self, version: u64) {
+        self.past.clear();
+        self.forgotten = version;
     }
 
     /// Tells a change to whom it concerns.
@@ -198,24 +229,14 @@ impl Watches {
         {
             self.forgotten = oldest.version;
         }
-        let mut routes = vec![Route::All, Route::Name(change.object().key.name.clone())];
-        for object in change.before.iter().chain(&change.after) {
-            let fields = object.kind.selectable.iter().enumerate();
-            routes.extend(fields.map(|(number, path)| Route::Field(number, object.text(path).to_owned())));
-        }
         let mut wakers = Vec::new();
-        for (n, route) in routes.iter().enumerate() {
-            if routes[..n].contains(route) {
-                continue;
-            }
-            for (number, selection, queue) in self.routes.get(route).into_iter().flatten() {
-                if let Some(queue) = queue.upgrade()
-                    && let Some(event) = change.event(selection)
-                {
-                    let mut queue = lock(&queue);
-                    queue.events.push_back(event);
-                    wakers.extend(queue.waker.take().map(|waker| (*number, waker)));
-                }
+        for (number, selection, queue) in self.routes.concerned(change) {
+            if let Some(queue) = queue.upgrade()
+                && let Some(event) = change.event(selection)
+            {
+                let mut queue = lock(&queue);
+                queue.events.push_back(event);
+                wakers.extend(queue.waker.take().map(|waker| (*number, waker)));
             }
         }
         // In the order in which the watches were opened, whatever the routes.
@@ -232,7 +253,8 @@ impl Change {
         let before = self.before.as_ref().is_some_and(|before| selection.has(before));
         match &self.after {
             Some(after) if selection.has(after) => Some(Event::Put(Arc::clone(after))),
-            Some(after) if before => Some(Event::Gone(Arc::clone(after))),
+            // It shows the last state that was selected, with the version of the change.
+            Some(after) if before => self.before.as_ref().map(|last| Event::Gone(last.at_version(after.version))),
             Some(_) => None,
             None => self.before.as_ref().filter(|_| before).map(|before| Event::Gone(Arc::clone(before))),
         }

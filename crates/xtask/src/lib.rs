@@ -10,6 +10,7 @@ pub mod ci;
 pub mod control_plane;
 pub mod crds;
 pub mod manifests;
+pub mod planted;
 pub mod process;
 pub mod progress;
 pub mod test_runner;

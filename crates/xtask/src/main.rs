@@ -8,6 +8,7 @@ use xtask::bench::{self, BenchArgs};
 use xtask::ci::{self, CiArgs};
 use xtask::control_plane::Binaries;
 use xtask::crds;
+use xtask::planted::{self, PlantedArgs};
 use xtask::progress::{Progress, print_line, print_note};
 use xtask::test_runner::{self, TestArgs};
 use xtask::up::{self, DownArgs, StatusArgs, UpArgs};
@@ -34,6 +35,8 @@ enum Command {
     Test(TestArgs),
     /// Measures a whole drover on this machine
     Bench(BenchArgs),
+    /// Plants defects one at a time into a copy of the tree and says which of them the simulator finds
+    Planted(PlantedArgs),
     /// Runs the whole gate: format, lints, tests, documentation, generated files
     Ci(CiArgs),
     /// Starts drover on this machine: control plane, controller, agent and an example job
@@ -61,6 +64,7 @@ async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Test(args) => test_runner::run(&args, &Progress::for_people())?,
         Command::Bench(args) => return bench::run(&args).await,
+        Command::Planted(args) => return planted::run(&args),
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
         Command::Up(args) => return up::up(args).await,
         Command::Down(args) => up::down(&args).await?,

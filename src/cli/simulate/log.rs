@@ -24,6 +24,13 @@ pub(super) struct Failure {
     pub(super) what: String,
 }
 
+impl Failure {
+    /// Whether a crash of the controller is no excuse for it: an invariant is broken, or something at the end is not as it should be.
+    pub(super) fn counts_after_a_crash(&self, last_step: Duration) -> bool {
+        !self.what.starts_with("spec.steps") || self.at >= last_step
+    }
+}
+
 /// Writes of a kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {

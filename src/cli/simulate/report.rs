@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::log::at_text;
+use super::log::{Failure, at_text};
 use super::run::Outcome;
 
 /// What a run is called.
@@ -41,6 +41,22 @@ pub(super) fn json(title: &Title<'_>, outcome: &Outcome, wall: Duration) -> Valu
         "virtualSeconds": outcome.virtual_time.as_secs_f64(),
         "wallSeconds": wall.as_secs_f64(),
     })
+}
+
+/// Where two runs of one seed part, if they do.
+pub(super) fn first_difference(title: &Title<'_>, one: &Outcome, other: &Outcome) -> Option<Failure> {
+    let text = |outcome| serde_json::to_string_pretty(&json(title, outcome, Duration::ZERO)).unwrap_or_default();
+    let (one_text, other_text) = (text(one), text(other));
+    if one_text == other_text {
+        return None;
+    }
+    let mut lines = one_text.lines().zip(other_text.lines());
+    let (was, is) = lines.find(|(was, is)| was != is).unwrap_or(("more", "less"));
+    let what = format!("a second run of the seed differs: {} instead of {}", is.trim(), was.trim());
+    let entries = one.timeline.iter().zip(&other.timeline);
+    let at = entries.take_while(|(was, is)| was == is).count();
+    let at = one.timeline.get(at).and_then(|entry| entry["at"].as_str()).unwrap_or("the end").to_owned();
+    Some(Failure { at: one.virtual_time, what: format!("{what} (first at {at})") })
 }
 
 /// The outcome for people.

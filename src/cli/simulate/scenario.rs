@@ -694,6 +694,11 @@ impl Scenario {
 const SETTLE: Duration = Duration::from_mins(10);
 
 impl Scenario {
+    /// When the last step is.
+    pub(super) fn last_step(&self) -> Duration {
+        self.steps.iter().map(|step| step.at).max().unwrap_or_default()
+    }
+
     /// When nothing goes wrong by chance any more.
     pub(super) fn faults_until(&self) -> Duration {
         self.faults.until.map_or_else(|| self.duration.saturating_sub(SETTLE), GoDuration::to_std)

@@ -245,7 +245,7 @@ fn refusal(refusal: Refusal) -> StoreError {
         Refusal::NotFound(text) => StoreError::NotFound(text),
         Refusal::AlreadyExists(text) => StoreError::AlreadyExists(text),
         Refusal::Conflict(text) => StoreError::Conflict(text),
-        Refusal::Invalid(text) => StoreError::Invalid(text),
+        Refusal::Invalid(text) | Refusal::BadRequest(text) => StoreError::Invalid(text),
         Refusal::Forbidden(text) => StoreError::Forbidden(text),
         Refusal::Expired(version) => StoreError::Unavailable(format!("too old resource version: {version}")),
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use drover_api::allocation::DesiredStatus;
 use drover_api::{Allocation, Deployment, Job};
 use drover_core::definition::Definition;
 use drover_sim::{Change, Selection, Store, Stored};
@@ -121,6 +122,7 @@ impl Rest {
                 at_text(self.disturbed)
             ));
         }
+        found.extend(unstopped(store));
         for kind in ["Allocation", "Job", "CSIVolume", "Deployment"] {
             let Some(kind) = drover_sim::kind(kind) else { continue };
             for stored in store.list(kind, &Selection::default()) {
@@ -131,6 +133,30 @@ impl Rest {
             }
         }
     }
+}
+
+/// Allocations that are to stop, whose node is well, and of which nothing says that they have stopped.
+fn unstopped(store: &Store) -> Vec<String> {
+    let list = |kind: &str| {
+        let kind = drover_sim::kind(kind);
+        kind.map(|kind| store.list(kind, &Selection::default())).unwrap_or_default()
+    };
+    let nodes = list("ClientNode");
+    let ready: BTreeSet<&str> = nodes
+        .iter()
+        .filter(|node| node.value["status"]["phase"] == "ready")
+        .map(|node| node.key.name.as_str())
+        .collect();
+    let allocs = list("Allocation");
+    let goes_on = allocs.iter().filter(|stored| {
+        stored.typed::<Allocation>().is_ok_and(|alloc| {
+            let client = alloc.status.as_ref().map(|status| status.client_status).unwrap_or_default();
+            alloc.spec.desired_status != DesiredStatus::Run
+                && !client.is_terminal()
+                && ready.contains(alloc.spec.node_name.as_str())
+        })
+    });
+    goes_on.map(|stored| format!("I9: Allocation {} is to stop and never says that it has", stored.key)).collect()
 }
 
 /// How long an allocation may take to become healthy.

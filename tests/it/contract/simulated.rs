@@ -1,0 +1,126 @@
+//! The script's calls to the simulator's store.
+
+use drover_sim::{Event, Key, Kind, Precondition, Refusal, Selection, Store, Stored, Write};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::script::{Call, NS, Part};
+use super::{Refused, Server};
+
+/// The simulator's store.
+#[derive(Default)]
+pub(super) struct InMemory {
+    store: Store,
+}
+
+impl Server for InMemory {
+    async fn call(&mut self, call: &Call) -> Result<Value, Refused> {
+        self.answer(call).map_err(|refusal| Refused(reason(&refusal).to_owned()))
+    }
+}
+
+fn reason(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NotFound(_) => "NotFound",
+        Refusal::AlreadyExists(_) => "AlreadyExists",
+        Refusal::Conflict(_) => "Conflict",
+        Refusal::Invalid(_) => "Invalid",
+        Refusal::BadRequest(_) => "BadRequest",
+        Refusal::Forbidden(_) => "Forbidden",
+        Refusal::Expired(_) => "Expired",
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH
+}
+
+fn kind(name: &str) -> &'static Kind {
+    drover_sim::kind(name).expect("a kind of the simulator")
+}
+
+fn key(kind: &Kind, name: &str) -> Key {
+    Key { namespace: kind.is_namespaced.then(|| NS.to_owned()), name: name.to_owned() }
+}
+
+fn part(part: Part) -> drover_sim::Part {
+    match part {
+        Part::Spec => drover_sim::Part::Spec,
+        Part::Status => drover_sim::Part::Status,
+    }
+}
+
+/// The precondition that stands in the metadata of a body, or alone.
+fn precondition(meta: &Value) -> Precondition {
+    let text = |name: &str| meta[name].as_str().map(str::to_owned);
+    Precondition { uid: text("uid"), resource_version: text("resourceVersion") }
+}
+
+fn selection(kind: &Kind, fields: &str) -> Result<Selection, Refusal> {
+    let namespace = kind.is_namespaced.then_some(NS);
+    Selection::parse(kind, namespace, Some(fields)).map_err(Refusal::BadRequest)
+}
+
+fn written(write: Write) -> Value {
+    write.object.value.clone()
+}
+
+fn event(event: &Event) -> Value {
+    match event {
+        Event::Put(object) => json!({ "type": "put", "object": object.value }),
+        Event::Gone(object) => json!({ "type": "gone", "object": object.value }),
+    }
+}
+
+impl InMemory {
+    fn answer(&self, call: &Call) -> Result<Value, Refusal> {
+        let store = &self.store;
+        match call {
+            Call::Create { kind: name, body } => store.create(kind(name), body.clone(), "t", false, now()).map(written),
+            Call::Replace { kind: name, change, .. } => {
+                store.replace(kind(name), change.clone(), "t", now()).map(written)
+            }
+            Call::Merge { kind: of, name, part: to, body } => {
+                let of = kind(of);
+                let condition = precondition(&body["metadata"]);
+                store.merge(of, &key(of, name), part(*to), &condition, body, "t", now()).map(written)
+            }
+            Call::Apply { kind: of, name, part: to, manager, is_forced, body } => {
+                let of = kind(of);
+                let condition = precondition(&body["metadata"]);
+                let body = body.clone();
+                store.apply(of, &key(of, name), part(*to), &condition, body, manager, *is_forced, now()).map(written)
+            }
+            Call::Delete { kind: of, name, precondition: condition } => {
+                let of = kind(of);
+                store.delete(of, &key(of, name), &precondition(condition), now()).map(|_| json!({}))
+            }
+            Call::Get { kind: of, name } => {
+                let found = store.get(kind(of), &key(kind(of), name));
+                found.map(|stored| stored.value.clone()).ok_or_else(|| Refusal::NotFound((*name).to_owned()))
+            }
+            Call::List { kind: of, fields, limit, from } => {
+                let from = from.as_str().filter(|token| !token.is_empty());
+                let page = store.page(kind(of), &selection(kind(of), fields)?, *limit, from)?;
+                let items: Vec<&Value> = page.objects.iter().map(|object| &object.value).collect();
+                Ok(json!({ "items": items, "token": page.next, "remaining": page.remaining }))
+            }
+            Call::Watch { kind: of, fields, after } => {
+                let after = after.as_str().and_then(|after| after.parse().ok()).expect("a version");
+                let mut watch = store.watch(kind(of), &selection(kind(of), fields)?, after)?;
+                let events = std::iter::from_fn(|| watch.try_next());
+                Ok(json!({ "events": events.map(|one| event(&one)).collect::<Vec<_>>() }))
+            }
+            Call::WatchInitial { kind: of, fields } => {
+                let (objects, _) = store.list_and_watch(kind(of), &selection(kind(of), fields)?, None)?;
+                let put = |object: &std::sync::Arc<Stored>| json!({ "type": "put", "object": object.value });
+                let events: Vec<Value> = objects.iter().map(put).collect();
+                Ok(json!({ "events": events, "bookmark": store.version().to_string() }))
+            }
+            Call::Compact => {
+                store.compact();
+                Ok(json!({}))
+            }
+        }
+    }
+}
