@@ -196,6 +196,21 @@ impl Stage {
         Ok(())
     }
 
+    /// Makes nodes ready again that have stopped to beat. No controller may run.
+    pub(super) async fn revive_nodes(&self, range: std::ops::Range<usize>) -> Result<()> {
+        let (nodes, ready) = (self.nodes(), json!({ "status": { "phase": "ready" } }));
+        stream::iter(range)
+            .map(async |number| {
+                let name = node_name(number);
+                let patched = nodes.patch_status(&name, &PatchParams::default(), &Patch::Merge(&ready)).await;
+                patched.map(|_| ()).with_context(|| format!("writing the status of {name}"))
+            })
+            .buffer_unordered(CLIENTS)
+            .try_collect::<Vec<()>>()
+            .await?;
+        Ok(())
+    }
+
     /// Makes one node that is ready.
     pub(super) async fn make_node(&self, name: String, pool: &str, memory: i64) -> Result<()> {
         let node = json!({ "apiVersion": drover_api::API_VERSION, "kind": "ClientNode", "metadata": { "name": name },
