@@ -107,7 +107,7 @@ async fn place(stage: &mut Stage, n_jobs: usize, row: &mut Map<String, Value>, p
     };
     let (sent, placed) = tokio::try_join!(creating, placing)?;
     let took = began.elapsed().as_secs_f64();
-    step.done("");
+    step.done(format!("{:.0} per second", count(total) / took));
     let peak = controller.rss_bytes();
     stage.quiet(progress).await?;
     let after = stage.writes().await?;
@@ -173,8 +173,9 @@ async fn bare_loop(stage: &Stage, row: &mut Map<String, Value>, progress: &Progr
         anyhow::Ok(())
     };
     tokio::try_join!(creating, watching)?;
-    step.done("");
-    row.insert("bareCreatesPerSecond".to_owned(), json!(count(total) / began.elapsed().as_secs_f64()));
+    let rate = count(total) / began.elapsed().as_secs_f64();
+    step.done(format!("{rate:.0} per second"));
+    row.insert("bareCreatesPerSecond".to_owned(), json!(rate));
     Ok(())
 }
 
@@ -184,7 +185,7 @@ async fn unblock(stage: &Stage, row: &mut Map<String, Value>, progress: &Progres
     let mut seconds = Vec::new();
     for round in 0..ROUNDS {
         let name = format!("late-{round}");
-        stage.make_node(name.clone(), &name, 1000).await?;
+        stage.register_node(&name, &name, 1000).await?;
         stage.create_job(&name, &name, 1, TASK_MB).await?;
         let jobs = stage.api("Job", NAMESPACE);
         until(&format!("djob/{name} waits"), async || {
@@ -200,8 +201,8 @@ async fn unblock(stage: &Stage, row: &mut Map<String, Value>, progress: &Progres
         ensure!(job == name, "an allocation of djob/{job} was placed instead of one of djob/{name}");
         seconds.push(at.duration_since(sent).as_secs_f64());
     }
-    step.done("");
     seconds.sort_by(f64::total_cmp);
+    step.done(format!("at most {:.3} s", percentile(&seconds, 100)));
     row.insert("unblockedP50Seconds".to_owned(), json!(percentile(&seconds, 50)));
     row.insert("unblockedMaxSeconds".to_owned(), json!(percentile(&seconds, 100)));
     Ok(())
@@ -222,15 +223,20 @@ async fn fail_over(stage: &mut Stage, row: &mut Map<String, Value>, progress: &P
         .collect();
     row.insert("newLeaderWrites".to_owned(), json!(differences.values().sum::<u64>()));
     row.insert("newLeaderWritten".to_owned(), json!(differences));
-    row.insert("newLeaderRssBytes".to_owned(), json!(follower.rss_bytes()));
-    stage.make_node("probe".to_owned(), "probe", 8192).await?;
+    let rss = follower.rss_bytes();
+    row.insert("newLeaderRssBytes".to_owned(), json!(rss));
+    stage.register_node("probe", "probe", 8192).await?;
     replace_leader(stage).await?;
     stage.create_job("probe", "probe", 1, TASK_MB).await?;
     let mut seen = Watched::open(stage, NAMESPACE).await?;
     let leads = stage.leads(stage.newest()).await?;
     let (_, at) = seen.next().await?;
-    row.insert("newLeaderSeconds".to_owned(), json!(at.duration_since(leads).as_secs_f64()));
-    step.done("");
+    let planned_after = at.duration_since(leads).as_secs_f64();
+    row.insert("newLeaderSeconds".to_owned(), json!(planned_after));
+    let memory = follower.rss_bytes().max(rss) / 1_000_000;
+    step.done(format!(
+        "it planned {planned_after:.2} s after it led; {memory} MB; wrote {differences:?} without a need"
+    ));
     Ok(())
 }
 
@@ -260,9 +266,9 @@ async fn beats(stage: &mut Stage, n_nodes: usize, progress: &Progress) -> Result
     for _ in 0..rounds {
         stage.beat(&nodes, BEATS_PER_SECOND).await?;
     }
-    let used = cpu_nanos(controller)? - before;
-    step.done("");
-    Ok(seconds_of(used) / count(rounds * n_nodes))
+    let each = seconds_of(cpu_nanos(controller)? - before) / count(rounds * n_nodes);
+    step.done(format!("{:.1} µs of processor time each", each * 1e6));
+    Ok(each)
 }
 
 /// One in a hundred nodes falls silent; whose jobs are evaluated?

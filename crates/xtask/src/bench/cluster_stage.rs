@@ -227,6 +227,22 @@ impl Stage {
         Ok(())
     }
 
+    /// Makes one node and lets it beat, until the controller that leads has found it ready.
+    pub(super) async fn register_node(&self, name: &str, pool: &str, memory: i64) -> Result<()> {
+        self.make_node(name.to_owned(), pool, memory).await?;
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), drover_api::SYSTEM_NAMESPACE);
+        renew(&leases, name).await?;
+        let nodes = self.nodes();
+        until(&format!("{name} is ready"), async || {
+            let node = nodes.get(name).await.context("reading a node")?;
+            // The phase that was written with the node is not the controller's word; its conditions are.
+            let has_conditions = node.data["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty());
+            Ok(has_conditions && node.data["status"]["phase"] == "ready")
+        })
+        .await?;
+        Ok(())
+    }
+
     /// Gives a node more memory.
     pub(super) async fn resize(&self, name: &str, memory: i64) -> Result<()> {
         let status = json!({ "status": { "fingerprint": fingerprint(memory) } });
@@ -256,17 +272,19 @@ impl Stage {
             pace.tick().await;
             Some((*node, (left, pace)))
         });
-        paced.map(|node| renew(&leases, node)).buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
+        let leases = &leases;
+        let renewed = paced.map(|node| async move { renew(leases, &node_name(node)).await });
+        renewed.buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
         Ok(())
     }
 }
 
-async fn renew(leases: &Api<Lease>, node: usize) -> Result<()> {
+async fn renew(leases: &Api<Lease>, node: &str) -> Result<()> {
     #[expect(clippy::disallowed_methods, reason = "a load generator has the machine's clock")]
     let now = Timestamp::now().to_string();
-    let name = drover_api::names::node_lease_name(&node_name(node));
+    let name = drover_api::names::node_lease_name(node);
     let body = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
-        "spec": { "holderIdentity": node_name(node), "leaseDurationSeconds": 40, "renewTime": micros(&now) } });
+        "spec": { "holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": micros(&now) } });
     match leases.patch(&name, &PatchParams::default(), &Patch::Merge(&body)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => {
