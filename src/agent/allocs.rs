@@ -37,7 +37,7 @@ const JOB_RETRY: Duration = Duration::from_secs(2);
 /// How often a job version that is not there is asked for: a leader writes it before the allocation, so it comes or never will.
 const JOB_TRIES: usize = 5;
 /// The pause after an error about a previous allocation.
-const PREVIOUS_RETRY: Duration = Duration::from_secs(30);
+const PREVIOUS_RETRY: Duration = Duration::from_secs(5);
 /// How often the node looks whether it has to give up something, when nothing makes it look.
 const COLLECT_EVERY: Duration = Duration::from_mins(1);
 /// How long an agent that has just started waits for its first heartbeat before it counts as cut off.

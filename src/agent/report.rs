@@ -87,7 +87,7 @@ fn differs(report: &Report, acknowledged: &Report) -> bool {
 /// The status as an object for server-side apply. `lost` is the controller's and final: then only the end is told.
 pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) -> Value {
     let before = seen.status.as_ref();
-    let is_lost = before.is_some_and(|status| status.client_status == ClientStatus::Lost);
+    let is_lost = |status: &&AllocationStatus| status.client_status == ClientStatus::Lost;
     let mut status = json!({
         "observedGeneration": report.generation,
         "taskStates": report.task_states,
@@ -99,8 +99,15 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
     if let Some(health) = &report.health {
         status["health"] = json!(health);
     }
-    if !is_lost {
-        let conditions = conditions(report, before.map_or(&[], |status| &status.conditions), now);
+    if let Some(before) = before.filter(is_lost) {
+        // What an apply leaves out is removed where nobody else owns it, and the controller's mark changed a part only.
+        status["clientStatus"] = json!(before.client_status);
+        status["clientDescription"] = json!(before.client_description);
+        status["columns"] = json!(before.columns);
+        status["conditions"] = json!(before.conditions);
+    } else {
+        let known = before.map_or(&[][..], |status| &status.conditions);
+        let conditions = condition::merged(known, wanted_conditions(report), report.generation, now);
         status["clientStatus"] = json!(report.client_status);
         status["clientDescription"] = json!(report.description);
         status["columns"] = json!(columns(report, &seen.spec.deployment_name, &conditions));
@@ -123,20 +130,19 @@ fn columns(report: &Report, deployment: &str, conditions: &[AllocationCondition]
     }
 }
 
-fn conditions(report: &Report, before: &[AllocationCondition], now: Timestamp) -> Vec<AllocationCondition> {
-    let mut wanted = wanted_conditions(report);
-    // A condition that the controller set (when it marked the allocation) goes away only by being owned and then left out.
-    for stale in before.iter().filter(|old| matches!(old.r#type, Type::Reconciling | Type::Stalled)) {
-        let is_wanted = wanted.iter().any(|want| want.r#type == stale.r#type);
-        if !is_wanted && stale.status == ConditionStatus::True && is_controllers(stale.reason) {
-            wanted.push(Wanted::no(stale.r#type, stale.reason, ""));
-        }
+/// What takes the controller's conditions of a cut-off node away, if the object has any that the agent must end. By server-side
+/// apply that cannot be done: what the controller wrote by merge stays its own, and a condition of which the agent only gives its
+/// part up lacks the rest, which the API server refuses. A merge takes the item away from both.
+pub(crate) fn without_marks(seen: &Allocation) -> Option<Value> {
+    let status = seen.status.as_ref().filter(|status| status.client_status != ClientStatus::Lost)?;
+    let is_mark = |found: &AllocationCondition| {
+        found.r#type == Type::Reconciling && matches!(found.reason, Reason::Lost | Reason::Reconnecting)
+    };
+    if !status.conditions.iter().any(is_mark) {
+        return None;
     }
-    condition::merged(before, wanted, report.generation, now)
-}
-
-fn is_controllers(reason: Reason) -> bool {
-    matches!(reason, Reason::Lost | Reason::Reconnecting)
+    let rest: Vec<&AllocationCondition> = status.conditions.iter().filter(|found| !is_mark(found)).collect();
+    Some(json!({ "status": { "conditions": rest } }))
 }
 
 fn wanted_conditions(report: &Report) -> Vec<Wanted<Type, Reason>> {
@@ -236,12 +242,44 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_is_taken_away_before_the_next_report() {
+        let mark = |of, reason| AllocationCondition {
+            r#type: of,
+            status: ConditionStatus::True,
+            observed_generation: 1,
+            last_transition_time: Timestamp::UNIX_EPOCH,
+            reason,
+            message: String::new(),
+        };
+        let mut seen = Allocation::new("a", drover_api::AllocationSpec::default());
+        let conditions = vec![mark(Type::Ready, Reason::Reconnecting), mark(Type::Reconciling, Reason::Reconnecting)];
+        let status =
+            drover_api::AllocationStatus { client_status: ClientStatus::Unknown, conditions, ..Default::default() };
+        seen.status = Some(status.clone());
+        let body = without_marks(&seen).expect("there is a mark");
+        let kept: Vec<_> = body["status"]["conditions"].as_array().into_iter().flatten().collect();
+        assert_eq!((kept.len(), &kept[0]["type"]), (1, &json!("Ready")));
+        // The controller's last word stays.
+        seen.status = Some(drover_api::AllocationStatus { client_status: ClientStatus::Lost, ..status });
+        assert_eq!(without_marks(&seen), None);
+        let told = status_body(&running(), &seen, Timestamp::UNIX_EPOCH);
+        assert_eq!(told["status"]["conditions"].as_array().map(Vec::len), Some(2));
+    }
+
+    #[test]
     fn a_lost_allocation_only_gets_its_end() {
         let mut seen = Allocation::new("a", drover_api::AllocationSpec::default());
-        seen.status = Some(drover_api::AllocationStatus { client_status: ClientStatus::Lost, ..Default::default() });
+        let marked = condition::merged(&[], wanted_conditions(&running()), 1, Timestamp::UNIX_EPOCH);
+        let lost = AllocationStatus { client_status: ClientStatus::Lost, conditions: marked, ..Default::default() };
+        seen.status = Some(lost.clone());
         let report = Report { ended_at: Some(Timestamp::UNIX_EPOCH), ..running() };
         let body = status_body(&report, &seen, Timestamp::UNIX_EPOCH);
-        assert!(body["status"].get("clientStatus").is_none() && body["status"].get("conditions").is_none());
+        // Nothing of the mark is left out: it would be removed.
+        assert_eq!(
+            (&body["status"]["clientStatus"], &body["status"]["columns"]),
+            (&json!("lost"), &json!(lost.columns))
+        );
+        assert_eq!(body["status"]["conditions"], json!(lost.conditions));
         assert!(body["status"].get("endedAt").is_some());
     }
 }

@@ -352,9 +352,7 @@ impl<S: Store> Sync<S> {
         for _ in 0..CONFLICT_TRIES {
             let Some(seen) = self.reports.seen(uid) else { return Outcome::Obsolete };
             let key = seen.key();
-            let body = report::status_body(report, &seen, self.clock.now());
-            let precondition = Precondition::unchanged(&seen.metadata);
-            match self.apply(&key, &precondition, body).await {
+            match self.write(&key, &seen, report).await {
                 Ok(mut accepted) => {
                     accepted.metadata.managed_fields = None;
                     self.reports.acknowledge(uid, accepted, report.clone());
@@ -377,6 +375,17 @@ impl<S: Store> Sync<S> {
             }
         }
         Outcome::Failed(last)
+    }
+
+    /// Writes a report, after it has taken the controller's mark away.
+    async fn write(&self, key: &Key, seen: &Allocation, report: &Report) -> Result<Allocation, StoreError> {
+        let unchanged = Precondition::unchanged(&seen.metadata);
+        let Some(body) = report::without_marks(seen) else {
+            return self.apply(key, &unchanged, report::status_body(report, seen, self.clock.now())).await;
+        };
+        let unmarked: Allocation = self.store.merge(key, Part::Status, &unchanged, body).await?;
+        let unchanged = Precondition::unchanged(&unmarked.metadata);
+        self.apply(key, &unchanged, report::status_body(report, &unmarked, self.clock.now())).await
     }
 
     /// Writes a status, which may be repeated: the precondition holds for one write only.

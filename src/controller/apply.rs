@@ -93,6 +93,8 @@ pub(super) struct Written {
     pub(super) gone: Vec<Key>,
     /// What did not happen, with the reason.
     pub(super) failed: Vec<(Key, StoreError)>,
+    /// Objects that were not touched because of what failed before.
+    pub(super) untouched: Vec<Key>,
 }
 
 impl Writes {
@@ -158,28 +160,17 @@ impl Writes {
                 Err(error) => {
                     // Without its deployment nothing of the roll-out may begin.
                     written.failed.push((key, error));
+                    let stops = self.stops.into_iter().map(|stop| stop.key);
+                    written.untouched = stops.chain(self.patches.into_iter().map(|(key, ..)| key)).collect();
                     return (self.job, written);
                 }
             }
         }
-        let stops: Vec<_> = futures::stream::iter(self.stops)
-            .map(|stop| {
-                let store = store.clone();
-                async move { (stop.key.clone(), stop.write(&store).await) }
-            })
-            .buffered(PARALLEL)
-            .collect()
-            .await;
-        let mut unstopped = HashSet::new();
-        for (key, result) in stops {
-            match result {
-                Ok(objects) => written.changed.extend(objects),
-                Err(StoreError::NotFound(_)) => written.gone.push(key),
-                Err(error) => {
-                    unstopped.insert(key.clone());
-                    written.failed.push((key, error));
-                }
-            }
+        // That one is back is noted last: until then the next evaluation decides again who stays.
+        let (returns, stops): (Vec<_>, Vec<_>) = self.stops.into_iter().partition(|stop| stop.is_return);
+        let unstopped = stop_all(&store, stops, &mut written).await;
+        if unstopped.is_empty() {
+            stop_all(&store, returns, &mut written).await;
         }
         let may_follow = |create: &CreateWrite| create.after.iter().all(|stop| !unstopped.contains(stop));
         let created: Vec<_> = futures::stream::iter(self.creates.into_iter().filter(may_follow).collect::<Vec<_>>())
@@ -206,6 +197,27 @@ impl Writes {
         written.changed.extend(changed);
         (self.job, written)
     }
+}
+
+/// Writes marks and stops, and gives back which did not happen.
+async fn stop_all<S: Store>(store: &S, stops: Vec<StopWrite>, written: &mut Written) -> HashSet<Key> {
+    let stops: Vec<_> = futures::stream::iter(stops)
+        .map(|stop| async move { (stop.key.clone(), stop.write(store).await) })
+        .buffered(PARALLEL)
+        .collect()
+        .await;
+    let mut unstopped = HashSet::new();
+    for (key, result) in stops {
+        match result {
+            Ok(objects) => written.changed.extend(objects),
+            Err(StoreError::NotFound(_)) => written.gone.push(key),
+            Err(error) => {
+                unstopped.insert(key.clone());
+                written.failed.push((key, error));
+            }
+        }
+    }
+    unstopped
 }
 
 /// The objects of writes that happened; the others are noted.

@@ -432,6 +432,10 @@ impl<S: Store> Term<S> {
         let Effect::Restore(intent) = effect else { return None };
         let owner = self.jobs.get(&key_of(job)).cloned()?;
         let versions = self.versions_of(job, &object.spec.job_uid);
+        // An earlier leader may have made it, and not marked it yet.
+        if let Some(made) = versions.iter().find(|version| version.spec.intent == intent.id) {
+            return Some(Restore { version: Box::new((**made).clone()) });
+        }
         let stable = versions.iter().find(|version| Some(version.spec.version) == intent.rollback_to_version)?;
         let number = versions.last().map_or(0, |newest| newest.spec.version + 1);
         let version = prepare::restored_version(&owner, stable, number, &intent.id, self.clock.now());
@@ -612,7 +616,12 @@ struct Restore {
 impl Restore {
     /// Creates the version, and marks it stable at once: what it runs was deployed successfully.
     async fn write<S: Store>(self, store: &S) -> Result<JobVersion, StoreError> {
+        let intent = self.version.spec.intent.clone();
         let made = prepare::create_version(store, *self.version).await?;
+        if made.spec.intent != intent {
+            let name = made.metadata.name.unwrap_or_default();
+            return Err(StoreError::Conflict(format!("{name} is a newer spec of the job")));
+        }
         prepare::mark_stable(store, &made).await
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::allocation::DesiredStatus;
 use drover_api::condition::ConditionStatus;
 use drover_api::job::{BlockedEvaluation, EvalTrigger, EvaluationStatus, JobConditionType, JobType};
-use drover_api::{Allocation, Job, JobVersion, finalizer};
+use drover_api::{Allocation, Job, JobVersion, finalizer, names};
 use drover_core::broker::blocked::Verdict;
 use drover_core::broker::queue::{GivenBack, Next};
 use drover_core::definition::Definition;
@@ -17,7 +17,6 @@ use drover_core::model::{self, Alloc};
 use drover_core::periodic;
 use drover_core::scheduler::attempts::{self, Attempts, Submitted};
 use drover_core::scheduler::{self, explain::explain, plan::Evaluation, plan::Plan};
-use drover_core::validate;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 use tokio::time::Instant;
@@ -26,7 +25,7 @@ use crate::controller::allocation::found;
 use crate::controller::apply::{Writes, Written, key_of};
 use crate::controller::cache::Seen;
 use crate::controller::prepare::{self, Prepared};
-use crate::controller::status::{self, Calm, Due, Knowledge};
+use crate::controller::status::{self, Calm, Checked, Due, Knowledge};
 use crate::controller::term::{Done, RETRY, Term, Wake, there};
 use crate::convert;
 use crate::events::{Happening, Severity};
@@ -164,13 +163,8 @@ impl<S: Store> Term<S> {
         let versions = self.versions_of(&key, convert::uid(&object.metadata).as_str());
         let is_namespace_going = self.is_namespace_going(&key.namespace);
         let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some() || is_namespace_going;
-        let (object, of_dispatch) = self.whole(&key, &object, &versions);
-        let fresh = Definition::new(&object.spec, &key.name);
-        let violations = match (is_going, of_dispatch.is_empty()) {
-            (true, _) => Vec::new(),
-            (false, false) => of_dispatch,
-            (false, true) => validate::violations(&fresh),
-        };
+        let Some((object, checked)) = self.checked(&key, &object, &versions) else { return };
+        let (fresh, violations) = (checked.definition, checked.violations);
         if is_going || !violations.is_empty() {
             let (number, definition) = versions.last().map_or((0, Arc::clone(&fresh)), |version| {
                 let stored = self.view.version(&key, &convert::uid(&object.metadata), version.spec.version).cloned();
@@ -470,6 +464,9 @@ impl<S: Store> Term<S> {
             tracing::warn!(%job, allocation = %key, %error, "a part of a plan was not written");
             self.unassume(key);
         }
+        for key in &written.untouched {
+            self.unassume(key);
+        }
         for key in created {
             if self.allocs.get(&key_of(&key)).is_none() {
                 self.view.remove_alloc(&key);
@@ -531,28 +528,33 @@ impl<S: Store> Term<S> {
         if self.broker.is_busy(key) && job.generation != object.metadata.generation.unwrap_or(0) {
             return;
         }
+        if let Some(newer) = object.status.as_ref().and_then(|status| status.version).filter(|told| *told > job.version)
+            && self.known.get(key).is_some_and(|known| known.sought_version != Some(newer))
+        {
+            return self.seek_version(key, newer);
+        }
         let Some(wanted) = self.wanted_status(key, &object, &job) else { return };
         let Some(known) = self.known.get_mut(key) else { return };
         if known.is_writing {
             return;
         }
-        let stored =
-            object.status.as_ref().filter(|status| status.observed_generation >= 0).map(|status| json!(status));
+        let stored = object.status.as_ref().filter(|status| known.sent.is_none() && status.observed_generation >= 0);
+        let stored = stored.map(|status| json!(status));
         let (last, sent_at) = match &known.sent {
-            Some((sent, at)) => (Some(sent.clone()), Some(*at)),
-            None => (stored, None),
+            Some((sent, at)) => (Some(&**sent), Some(*at)),
+            None => (stored.as_ref(), None),
         };
         let is_rolling = self.view.latest_deployment(key).is_some_and(|latest| latest.phase.is_active());
         let calm = Calm { is_planning: self.broker.is_under_way(key), is_rolling };
         let now = Instant::now();
         let differs_since = *known.differs_since.get_or_insert(now);
-        match status::due(&wanted, last.as_ref(), sent_at, differs_since, calm, now) {
+        match status::due(&wanted, last, sent_at, differs_since, calm, now) {
             Due::Never => known.differs_since = None,
             Due::At(at) => drop(self.wake_at(at, Wake::JobStatus(key.clone()))),
             Due::Now => {
                 known.is_writing = true;
                 known.differs_since = None;
-                known.sent = Some((wanted.clone(), now));
+                known.sent = Some((Arc::clone(&wanted), now));
                 let (store, key) = (self.store.clone(), key.clone());
                 let unchanged = Precondition::unchanged(&object.metadata);
                 self.writes.spawn(async move {
@@ -563,16 +565,68 @@ impl<S: Store> Term<S> {
         }
     }
 
-    fn wanted_status(&mut self, key: &JobKey, object: &Arc<Job>, job: &model::Job) -> Option<serde_json::Value> {
+    /// Asks for a version that the stored status names, and that the watch of versions has not brought yet: what is known without
+    /// it is older than what was told before.
+    fn seek_version(&mut self, job: &JobKey, number: i64) {
+        let Some(known) = self.known.get_mut(job).filter(|known| !known.is_writing) else { return };
+        known.is_writing = true;
+        let (store, job) = (self.store.clone(), job.clone());
+        self.writes.spawn(async move {
+            let key = crate::store::Key::namespaced(&*job.namespace, names::job_version_name(&job.name, number));
+            let result = store.get::<JobVersion>(&key).await;
+            Done::VersionSought(job, number, Box::new(result))
+        });
+    }
+
+    pub(super) fn on_version_sought(
+        &mut self,
+        job: &JobKey,
+        number: i64,
+        result: Result<Option<JobVersion>, StoreError>,
+    ) {
+        let Some(known) = self.known.get_mut(job) else { return };
+        known.is_writing = false;
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::debug!(%job, number, %error, "a version could not be read");
+                return self.wake_in(RETRY, Wake::JobStatus(job.clone()));
+            }
+        };
+        known.sought_version = Some(number);
+        self.dirty_jobs.insert(job.clone());
+        if let Some(version) = found {
+            if let Some(seen) = self.versions.observe(version) {
+                self.on_version(seen);
+            }
+            self.enqueue(job, EvalTrigger::JobRegister);
+        }
+    }
+
+    /// A job with its whole spec, complete, and all that is wrong with it.
+    fn checked(
+        &mut self,
+        key: &JobKey,
+        object: &Arc<Job>,
+        versions: &[Arc<JobVersion>],
+    ) -> Option<(Arc<Job>, Checked)> {
+        let (whole, of_dispatch) = self.whole(key, object, versions);
+        if Arc::ptr_eq(&whole, object) && of_dispatch.is_empty() {
+            return Some((whole, self.known.get_mut(key)?.checked(object, &key.name).clone()));
+        }
+        // What a dispatch is depends on its parent too, so that no earlier look at it counts.
+        let mut checked = Checked::new(&whole, &key.name);
+        if !of_dispatch.is_empty() {
+            checked.violations = of_dispatch.into();
+        }
+        Some((whole, checked))
+    }
+
+    fn wanted_status(&mut self, key: &JobKey, object: &Arc<Job>, job: &model::Job) -> Option<Arc<serde_json::Value>> {
         let uid = convert::uid(&object.metadata);
         let versions = self.versions_of(key, uid.as_str());
-        let (whole, of_dispatch) = self.whole(key, object, &versions);
-        let object = &*whole;
-        let violations = match (job.stopped, of_dispatch.is_empty()) {
-            (true, _) => Vec::new(),
-            (false, false) => of_dispatch,
-            (false, true) => validate::violations(&Definition::new(&object.spec, &key.name)),
-        };
+        let (whole, checked) = self.checked(key, object, &versions)?;
+        let (object, violations) = (&*whole, if job.stopped { [].into() } else { checked.violations });
         let allocs: Vec<Arc<Alloc>> =
             self.view.allocs_of_job(key).filter(|alloc| alloc.job_uid == uid).cloned().collect();
         let (_, scaled) = convert::job(object, job.version, Arc::clone(&job.definition), false);
@@ -629,7 +683,7 @@ impl<S: Store> Term<S> {
             let note = "all allocations are complete".to_owned();
             self.report_for_generation(object, Severity::Normal, "Completed", "Run", note);
         }
-        Some(json!(wanted))
+        Some(self.known.get_mut(key)?.shown(wanted))
     }
 
     pub(super) fn on_job_status(&mut self, key: &JobKey, result: Result<Job, StoreError>) {

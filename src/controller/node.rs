@@ -1,13 +1,14 @@
 //! What changes of nodes and their Leases mean: who is ready, who is down, and what ClientNode status says.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::client_node::{
-    Drain, DrainState, DriverInfo, Eligibility, NodeColumns, NodeConditionType as Type, NodeEvent, NodePhase,
-    NodeReason as Reason, NodeResources,
+    ClientNodeStatus, Drain, DrainState, DriverInfo, Eligibility, Fingerprint, NodeColumns, NodeConditionType as Type,
+    NodeEvent, NodePhase, NodeReason as Reason, NodeResources,
 };
-use drover_api::condition::{Wanted, merged};
+use drover_api::condition::{Condition, Wanted, merged};
 use drover_api::job::{EvalTrigger, JobType};
 use drover_api::{ClientNode, field_manager};
 use drover_core::ids::{JobKey, NodeName};
@@ -17,6 +18,7 @@ use drover_core::scheduler::feasible;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -39,7 +41,9 @@ pub(super) struct NodeKnowledge {
     phase: Option<NodePhase>,
     phase_changed_at: Option<Timestamp>,
     events: Vec<NodeEvent>,
-    sent: Option<(Value, Instant)>,
+    sent: Option<(Arc<Value>, Instant)>,
+    /// The status as it was wanted last, with its JSON: mostly it is wanted so again.
+    wanted: Option<(Shown, Arc<Value>)>,
     is_writing: bool,
     /// The drain under way, or the last one.
     pub(super) drain: Option<DrainState>,
@@ -47,7 +51,33 @@ pub(super) struct NodeKnowledge {
     pub(super) drain_wish: Option<Drain>,
 }
 
+/// The controller's part of a node's status.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    observed_generation: i64,
+    phase: NodePhase,
+    phase_changed_at: Option<Timestamp>,
+    allocatable: NodeResources,
+    drain: Option<DrainState>,
+    events: Vec<NodeEvent>,
+    columns: NodeColumns,
+    conditions: Vec<Condition<Type, Reason>>,
+}
+
 impl NodeKnowledge {
+    /// The JSON of a status.
+    fn shown(&mut self, status: Shown) -> Arc<Value> {
+        match &self.wanted {
+            Some((known, shown)) if *known == status => Arc::clone(shown),
+            Some(_) | None => {
+                let shown = Arc::new(json!(status));
+                self.wanted = Some((status, Arc::clone(&shown)));
+                shown
+            }
+        }
+    }
+
     /// Whether it was heard of again.
     fn is_back(&self) -> bool {
         matches!(self.phase, Some(NodePhase::Initializing | NodePhase::Ready))
@@ -271,22 +301,24 @@ impl<S: Store> Term<S> {
         if known.is_writing {
             return;
         }
+        let wanted = known.shown(wanted);
+        let stored = if known.sent.is_none() { stored_part(&object) } else { None };
         let (last, sent_at) = match &known.sent {
-            Some((sent, at)) => (Some(sent.clone()), Some(*at)),
-            None => (stored_part(&object), None),
+            Some((sent, at)) => (Some(&**sent), Some(*at)),
+            None => (stored.as_ref(), None),
         };
         let now = Instant::now();
-        match status::due(&wanted, last.as_ref(), sent_at, now, Calm::default(), now) {
+        match status::due(&wanted, last, sent_at, now, Calm::default(), now) {
             Due::Never => {}
             Due::At(at) => drop(self.wake_at(at, Wake::NodeStatus(name.clone()))),
             Due::Now => {
                 known.is_writing = true;
-                known.sent = Some((wanted.clone(), now));
+                known.sent = Some((Arc::clone(&wanted), now));
                 let (store, name) = (self.store.clone(), name.clone());
                 let precondition = Precondition::same_object(&object.metadata);
                 self.writes.spawn(async move {
                     let key = Key::cluster(name.as_str());
-                    let body = json!({ "status": wanted });
+                    let body = json!({ "status": &*wanted });
                     let manager = field_manager::CONTROLLER_NODE;
                     let result = store.apply(&key, Part::Status, manager, Ownership::Force, &precondition, body).await;
                     Done::NodeStatus(name, Box::new(result))
@@ -295,9 +327,10 @@ impl<S: Store> Term<S> {
         }
     }
 
-    fn wanted_node_status(&self, name: &NodeName, object: &ClientNode) -> Value {
-        let stored = object.status.clone().unwrap_or_default();
-        let print = stored.fingerprint.clone().unwrap_or_default();
+    fn wanted_node_status(&self, name: &NodeName, object: &ClientNode) -> Shown {
+        let (no_status, no_print) = (ClientNodeStatus::default(), Fingerprint::default());
+        let stored = object.status.as_ref().unwrap_or(&no_status);
+        let print = stored.fingerprint.as_ref().unwrap_or(&no_print);
         let known = self.known_nodes.get(name);
         let phase = known.and_then(|known| known.phase).unwrap_or(stored.phase);
         let node = self.view.node(name).map(|node| node.allocatable).unwrap_or_default();
@@ -327,16 +360,16 @@ impl<S: Store> Term<S> {
             disk_mb: node.disk_mb,
             cores: (print.resources.cores - i64::try_from(print.reserved.cores.len()).unwrap_or(0)).max(0),
         };
-        json!({
-            "observedGeneration": generation,
-            "phase": phase,
-            "phaseChangedAt": known.and_then(|known| known.phase_changed_at),
-            "allocatable": allocatable,
-            "drain": known.and_then(|known| known.drain.clone()),
-            "events": known.map(|known| known.events.clone()).unwrap_or_default(),
-            "columns": columns,
-            "conditions": merged::<Type, Reason>(&stored.conditions, wanted, generation, self.clock.now()),
-        })
+        Shown {
+            observed_generation: generation,
+            phase,
+            phase_changed_at: known.and_then(|known| known.phase_changed_at),
+            allocatable,
+            drain: known.and_then(|known| known.drain.clone()),
+            events: known.map(|known| known.events.clone()).unwrap_or_default(),
+            columns,
+            conditions: merged(&stored.conditions, wanted, generation, self.clock.now()),
+        }
     }
 
     pub(super) fn on_node_status(&mut self, name: &NodeName, result: Result<ClientNode, StoreError>) {

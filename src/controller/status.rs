@@ -1,15 +1,18 @@
 //! Job status: from the core's verdict to a write, at once when phase or a condition changed, else at most once per second.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::condition::merged;
 use drover_api::job::{BlockedEvaluation, EvaluationStatus, JobColumns, JobStatus, ScaleStatus};
 use drover_api::{Job, field_manager, label};
+use drover_core::definition::Definition;
 use drover_core::ids::JobKey;
 use drover_core::job_status::Verdict;
 use drover_core::model::Deployment;
 use drover_core::scheduler::attempts::Attempts;
+use drover_core::validate::{self, Violation};
 use jiff::Timestamp;
 use kube::Resource;
 use serde_json::{Value, json};
@@ -42,14 +45,61 @@ pub(super) struct Knowledge {
     /// The tries of an evaluation whose plan could not be written as it was.
     pub(super) attempts: Option<Attempts>,
     /// The status as last sent, and when.
-    pub(super) sent: Option<(Value, Instant)>,
+    pub(super) sent: Option<(Arc<Value>, Instant)>,
+    /// The status as it was wanted last, with its JSON: mostly it is wanted so again.
+    pub(super) wanted: Option<(JobStatus, Arc<Value>)>,
     /// Whether a write is under way.
     pub(super) is_writing: bool,
+    /// The version that the stored status names, once it is known or known to be gone.
+    pub(super) sought_version: Option<i64>,
     /// Since when the status differs from the one sent.
     pub(super) differs_since: Option<Instant>,
+    /// What was found of its spec when it was checked last.
+    pub(super) checked: Option<Checked>,
+}
+
+/// A spec with what is wrong with it.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    uid: Option<String>,
+    generation: Option<i64>,
+    /// The spec, complete.
+    pub(super) definition: Arc<Definition>,
+    /// What is wrong with it.
+    pub(super) violations: Arc<[Violation]>,
+}
+
+impl Checked {
+    /// Checks a job's spec.
+    pub(super) fn new(job: &Job, name: &str) -> Self {
+        let definition = Definition::new(&job.spec, name);
+        let violations = validate::violations(&definition).into();
+        let (uid, generation) = (job.metadata.uid.clone(), job.metadata.generation);
+        Self { uid, generation, definition, violations }
+    }
 }
 
 impl Knowledge {
+    /// The job's spec as it is checked; it is checked anew when it has changed.
+    pub(super) fn checked(&mut self, job: &Job, name: &str) -> &Checked {
+        let is_of =
+            |checked: &Checked| checked.uid == job.metadata.uid && checked.generation == job.metadata.generation;
+        let known = self.checked.take().filter(is_of);
+        self.checked.insert(known.unwrap_or_else(|| Checked::new(job, name)))
+    }
+
+    /// The JSON of a status.
+    pub(super) fn shown(&mut self, status: JobStatus) -> Arc<Value> {
+        match &self.wanted {
+            Some((known, shown)) if *known == status => Arc::clone(shown),
+            Some(_) | None => {
+                let shown = Arc::new(json!(status));
+                self.wanted = Some((status, Arc::clone(&shown)));
+                shown
+            }
+        }
+    }
+
     /// Adds an evaluation to the shown ones.
     pub(super) fn record(&mut self, evaluation: EvaluationStatus) {
         self.evaluations.insert(0, evaluation);
@@ -91,10 +141,17 @@ pub(super) fn desired(
         conditions: merged(&before.conditions, verdict.conditions, generation, now),
         ..JobStatus::default()
     };
-    while serde_json::to_vec(&status).map_or(0, |bytes| bytes.len()) > SIZE_LIMIT && status.evaluations.len() > 1 {
+    // Only explanations make a status long.
+    let is_long = |status: &JobStatus| serde_json::to_vec(status).map_or(0, |bytes| bytes.len()) > SIZE_LIMIT;
+    while status.evaluations.len() > 1 && is_explained(&status) && is_long(&status) {
         status.evaluations.pop();
     }
     status
+}
+
+/// Whether it says why something found no place.
+fn is_explained(status: &JobStatus) -> bool {
+    status.blocked.is_some() || status.evaluations.iter().any(|evaluation| !evaluation.failed.is_empty())
 }
 
 /// What a status waits for.
@@ -153,10 +210,10 @@ pub(super) async fn write<S: Store>(
     store: S,
     key: JobKey,
     precondition: Precondition,
-    status: Value,
+    status: Arc<Value>,
 ) -> (JobKey, Result<Job, StoreError>) {
     let at = Key::namespaced(&*key.namespace, &*key.name);
-    let body = json!({ "status": status });
+    let body = json!({ "status": &*status });
     let result =
         store.apply(&at, Part::Status, field_manager::CONTROLLER_JOB, Ownership::Force, &precondition, body).await;
     (key, result)

@@ -3,7 +3,7 @@
 //!
 //! Built once for each version of a job. It must never know counts at run time (scale) or what runs.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use drover_api::JobSpec;
 use drover_api::group::Group;
@@ -17,11 +17,18 @@ use crate::defaults;
 pub type FieldsDigest = [u8; 16];
 
 /// One version of a job, complete.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Definition {
     /// The spec with every policy complete.
     pub spec: JobSpec,
-    prints: Vec<GroupPrint>,
+    /// They follow from the spec, and are made when somebody asks: a spec that is only checked has no use for them.
+    prints: OnceLock<Vec<GroupPrint>>,
+}
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
 }
 
 /// Digests of what matters for a group's allocations.
@@ -38,9 +45,7 @@ pub struct GroupPrint {
 impl Definition {
     /// Completes a spec. `name` is the object's name.
     pub fn new(spec: &JobSpec, name: &str) -> Arc<Self> {
-        let spec = defaults::canonical(spec, name);
-        let prints = spec.groups.iter().map(|group| print(&spec, group)).collect();
-        Arc::new(Self { spec, prints })
+        Arc::new(Self { spec: defaults::canonical(spec, name), prints: OnceLock::new() })
     }
 
     /// The job's type.
@@ -56,14 +61,19 @@ impl Definition {
     /// Whether nodes act alike on both: the same groups, and in each the same tasks. Allocations of one are current in the other.
     pub fn is_same_work(&self, other: &Self) -> bool {
         let work = |one: &Self| -> Vec<(String, FieldsDigest)> {
-            one.spec.groups.iter().zip(&one.prints).map(|(group, print)| (group.name.clone(), print.acted_on)).collect()
+            let groups = one.spec.groups.iter().zip(one.prints());
+            groups.map(|(group, print)| (group.name.clone(), print.acted_on)).collect()
         };
         work(self) == work(other)
     }
 
     /// The digests of a group.
     pub fn print(&self, group: &str) -> Option<GroupPrint> {
-        self.spec.groups.iter().position(|known| known.name == group).map(|at| self.prints[at])
+        self.spec.groups.iter().position(|known| known.name == group).map(|at| self.prints()[at])
+    }
+
+    fn prints(&self) -> &[GroupPrint] {
+        self.prints.get_or_init(|| self.spec.groups.iter().map(|group| print(&self.spec, group)).collect())
     }
 }
 

@@ -421,7 +421,12 @@ impl<'a> Pass<'a> {
         let picture = self.picture;
         self.status.acted = (self.acted != Acted::default()).then_some(self.acted);
         let is_restored = |intent: &Intent| picture.versions.iter().any(|one| one.is_stable && one.intent == intent.id);
-        match self.status.intent.take_if(|intent| is_restored(intent)) {
+        // A spec that came after the failure is what the user wants now.
+        let is_overtaken = |intent: &Intent| {
+            let newest = picture.versions.iter().max_by_key(|version| version.number);
+            newest.is_some_and(|newest| newest.number > picture.spec.job_version && newest.intent != intent.id)
+        };
+        match self.status.intent.take_if(|intent| is_restored(intent) || is_overtaken(intent)) {
             Some(_) => self.evaluate = true,
             None => self.effects.extend(self.status.intent.clone().map(Effect::Restore)),
         }

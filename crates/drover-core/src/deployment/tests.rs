@@ -611,6 +611,18 @@ fn d_077_a_rollback_is_finished_by_whoever_finds_it_and_once() {
     assert_eq!((rest.status == world.status, rest.evaluate, rest.news.len()), (true, false, 0));
 }
 
+#[test]
+fn a_spec_that_comes_before_the_rollback_is_done_stays() {
+    let mut world = World::new(&[("A", 1, 0, "10m")]);
+    history(&mut world, &[(0, true, "0"), (1, false, "1")]);
+    world.group("A").auto_revert = true;
+    world.spec.fail = true;
+    assert_eq!(world.advance(1.0).effects.len(), 1);
+    world.versions.push((2, false, String::new(), spec("2")));
+    let step = world.advance(2.0);
+    assert_eq!((step.effects.len(), step.status.intent), (0, None));
+}
+
 fn declare(healthy: &[&str], unhealthy: &[&str]) -> AllocationHealth {
     let owned = |uids: &[&str]| uids.iter().map(|&uid| uid.to_owned()).collect();
     AllocationHealth { healthy: owned(healthy), unhealthy: owned(unhealthy) }

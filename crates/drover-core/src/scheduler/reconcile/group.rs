@@ -441,7 +441,15 @@ impl Pass<'_> {
     fn find_updates(&mut self, holders: &mut Holders, fits: &mut Fits<'_>) {
         let mut kept = Vec::with_capacity(holders.untainted.len());
         for alloc in std::mem::take(&mut holders.untainted) {
-            match currency(self.view, self.job, self.group, &alloc) {
+            let currency = currency(self.view, self.job, self.group, &alloc);
+            // One that is cut off and was replaced fills no slot: whatever takes its place would be a second one there. When it
+            // is back it goes for its old version.
+            if currency != Currency::Current && self.is_doubled(&alloc) {
+                self.out.desired.ignore += 1;
+                kept.push(alloc);
+                continue;
+            }
+            match currency {
                 Currency::Current => {
                     self.out.desired.ignore += 1;
                     kept.push(alloc);
@@ -640,9 +648,14 @@ impl Pass<'_> {
         newest.or_else(unguarded).filter(|version| *version != self.job.version)
     }
 
+    /// What an earlier roll-out has left behind without health goes first: it serves nobody, and while it is there, `limit` more
+    /// would be too many away at once.
     fn update_destructively(&mut self, holders: &Holders, limit: i64) {
         let limit = usize::try_from(limit).unwrap_or(0);
-        for (n, alloc) in holders.destructive.iter().enumerate() {
+        let serves = |alloc: &&Arc<Alloc>| alloc.deployment.is_none() || alloc.health_in_deployment() == Some(true);
+        let mut outdated: Vec<&Arc<Alloc>> = holders.destructive.iter().collect();
+        outdated.sort_by_key(serves);
+        for (n, alloc) in outdated.into_iter().enumerate() {
             if n >= limit {
                 self.out.desired.ignore += 1;
                 self.out.held_back += 1;

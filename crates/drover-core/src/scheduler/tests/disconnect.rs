@@ -229,6 +229,23 @@ fn s_080_an_older_version_does_not_come_back() {
     assert_eq!(plan.stops[0].reason, StopReason::NotNeeded);
 }
 
+#[test]
+fn an_update_gives_the_slot_of_one_that_is_away_to_nobody_else() {
+    let after = disconnecting(2, json!({ "lostAfter": "5m" }));
+    let mut world = World::new(&after);
+    world.old(&before_a_destructive_change(after));
+    world.allocs(0..2, |alloc| {
+        if alloc.index == 0 {
+            cut_off(alloc, 60);
+            alloc.job_version = 0;
+        }
+    });
+    world.set_phase(&["n-0"], NodePhase::Disconnected);
+    replacement(&mut world, 0, |_| {});
+    let plan = check(&world, &[], &[], &[]);
+    assert_desired!(plan, { ignore: 3 });
+}
+
 /// Who stays of an original and its replacement, on slot 0.
 fn kept(strategy: &str, original: impl Fn(&mut Alloc), replaced: impl Fn(&mut Alloc)) -> &'static str {
     let mut world = World::new(&disconnecting(1, json!({ "lostAfter": "5m", "reconcile": strategy })));

@@ -28,10 +28,15 @@ fn total(desired_total: i64) -> GroupState {
 
 /// The allocation of a slot becomes one of the deployment of version 1.
 fn updated(world: &mut World, slots: std::ops::Range<i64>, health: Option<bool>) {
+    entered(world, slots, 1, health);
+}
+
+/// The allocation of a slot becomes one of the deployment of a version.
+fn entered(world: &mut World, slots: std::ops::Range<i64>, version: i64, health: Option<bool>) {
     let old: Vec<_> = world.view.allocs_of_job(&key()).filter(|alloc| slots.contains(&alloc.index)).cloned().collect();
     for alloc in old {
         let mut alloc = (*alloc).clone();
-        of_deployment(&mut alloc, 1, health);
+        of_deployment(&mut alloc, version, health);
         world.view.put_alloc(alloc);
     }
 }
@@ -211,6 +216,16 @@ fn d_070_those_without_a_verdict_take_their_places_of_the_limit() {
     world.deployment(1, DeploymentPhase::Running, total(10));
     updated(&mut world, 0..2, None);
     drop(check(&world, &[], &[], &[2]));
+}
+
+#[test]
+fn a_change_in_the_middle_of_a_roll_out_takes_no_more_away_than_one_alone() {
+    let mut world = changed(&rolling(6, &json!({ "maxParallel": 2 })));
+    // Version 0 was being rolled out itself: slots 3 and 4 hold it, and nobody knows yet whether they are well.
+    entered(&mut world, 3..5, 0, None);
+    drop(check(&world, &[], &[], &[3, 4]));
+    entered(&mut world, 3..4, 0, Some(true));
+    drop(check(&world, &[], &[], &[0, 4]));
 }
 
 #[test]
