@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use drover_api::Allocation;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
@@ -36,12 +36,23 @@ const TASK_MB: i64 = 3000;
 /// How long a new leader is watched for writes.
 const WATCHED: Duration = Duration::from_secs(10);
 
+/// Measures; on Ctrl-C everything that was started ends.
 pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
+    tokio::select! {
+        biased;
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for Ctrl-C").and_then(|()| bail!("interrupted")),
+        measured = measure(args, progress) => measured,
+    }
+}
+
+async fn measure(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
     let mut stage = Stage::open(args, progress).await?;
     let n_jobs = args.count.unwrap_or(100);
     let mut row = Map::new();
     stage.make_nodes(0..BEATING[0], progress).await?;
     let few = beats(&mut stage, BEATING[0], progress).await?;
+    stage.kill_controllers().await?;
+    stage.revive_nodes(0..BEATING[0]).await?;
     stage.make_nodes(BEATING[0]..NODES, progress).await?;
     place(&mut stage, n_jobs, &mut row, progress).await?;
     unblock(&stage, &mut row, progress).await?;
@@ -96,7 +107,7 @@ async fn place(stage: &mut Stage, n_jobs: usize, row: &mut Map<String, Value>, p
     };
     let (sent, placed) = tokio::try_join!(creating, placing)?;
     let took = began.elapsed().as_secs_f64();
-    step.done("");
+    step.done(format!("{:.0} per second", count(total) / took));
     let peak = controller.rss_bytes();
     stage.quiet(progress).await?;
     let after = stage.writes().await?;
@@ -144,7 +155,7 @@ async fn bare_loop(stage: &Stage, row: &mut Map<String, Value>, progress: &Progr
         .collect();
     let (total, step) = (copies.len(), progress.step("creating the same objects in a bare loop"));
     let api = stage.api("Allocation", "bare");
-    let mut events = api.watch(&WatchParams::default().timeout(290), "0").await.context("watching")?.boxed();
+    let mut seen = Watched::open(stage, "bare").await?;
     let began = Instant::now();
     let creating = async {
         let (api, params) = (&api, &PostParams::default());
@@ -156,16 +167,15 @@ async fn bare_loop(stage: &Stage, row: &mut Map<String, Value>, progress: &Progr
             .context("creating a copy")
     };
     let watching = async {
-        let mut n = 0;
-        while n < total {
-            let event = events.next().await.context("the watch has ended")?.context("the watch broke")?;
-            n += usize::from(matches!(event, WatchEvent::Added(_)));
+        for _ in 0..total {
+            seen.next().await?;
         }
         anyhow::Ok(())
     };
     tokio::try_join!(creating, watching)?;
-    step.done("");
-    row.insert("bareCreatesPerSecond".to_owned(), json!(count(total) / began.elapsed().as_secs_f64()));
+    let rate = count(total) / began.elapsed().as_secs_f64();
+    step.done(format!("{rate:.0} per second"));
+    row.insert("bareCreatesPerSecond".to_owned(), json!(rate));
     Ok(())
 }
 
@@ -175,7 +185,7 @@ async fn unblock(stage: &Stage, row: &mut Map<String, Value>, progress: &Progres
     let mut seconds = Vec::new();
     for round in 0..ROUNDS {
         let name = format!("late-{round}");
-        stage.make_node(name.clone(), &name, 1000).await?;
+        stage.register_node(&name, &name, 1000).await?;
         stage.create_job(&name, &name, 1, TASK_MB).await?;
         let jobs = stage.api("Job", NAMESPACE);
         until(&format!("djob/{name} waits"), async || {
@@ -191,8 +201,8 @@ async fn unblock(stage: &Stage, row: &mut Map<String, Value>, progress: &Progres
         ensure!(job == name, "an allocation of djob/{job} was placed instead of one of djob/{name}");
         seconds.push(at.duration_since(sent).as_secs_f64());
     }
-    step.done("");
     seconds.sort_by(f64::total_cmp);
+    step.done(format!("at most {:.3} s", percentile(&seconds, 100)));
     row.insert("unblockedP50Seconds".to_owned(), json!(percentile(&seconds, 50)));
     row.insert("unblockedMaxSeconds".to_owned(), json!(percentile(&seconds, 100)));
     Ok(())
@@ -213,15 +223,20 @@ async fn fail_over(stage: &mut Stage, row: &mut Map<String, Value>, progress: &P
         .collect();
     row.insert("newLeaderWrites".to_owned(), json!(differences.values().sum::<u64>()));
     row.insert("newLeaderWritten".to_owned(), json!(differences));
-    row.insert("newLeaderRssBytes".to_owned(), json!(follower.rss_bytes()));
-    stage.make_node("probe".to_owned(), "probe", 8192).await?;
+    let rss = follower.rss_bytes();
+    row.insert("newLeaderRssBytes".to_owned(), json!(rss));
+    stage.register_node("probe", "probe", 8192).await?;
     replace_leader(stage).await?;
     stage.create_job("probe", "probe", 1, TASK_MB).await?;
     let mut seen = Watched::open(stage, NAMESPACE).await?;
     let leads = stage.leads(stage.newest()).await?;
     let (_, at) = seen.next().await?;
-    row.insert("newLeaderSeconds".to_owned(), json!(at.duration_since(leads).as_secs_f64()));
-    step.done("");
+    let planned_after = at.duration_since(leads).as_secs_f64();
+    row.insert("newLeaderSeconds".to_owned(), json!(planned_after));
+    let memory = follower.rss_bytes().max(rss) / 1_000_000;
+    step.done(format!(
+        "it planned {planned_after:.2} s after it led; {memory} MB; wrote {differences:?} without a need"
+    ));
     Ok(())
 }
 
@@ -251,9 +266,9 @@ async fn beats(stage: &mut Stage, n_nodes: usize, progress: &Progress) -> Result
     for _ in 0..rounds {
         stage.beat(&nodes, BEATS_PER_SECOND).await?;
     }
-    let used = cpu_nanos(controller)? - before;
-    step.done("");
-    Ok(seconds_of(used) / count(rounds * n_nodes))
+    let each = seconds_of(cpu_nanos(controller)? - before) / count(rounds * n_nodes);
+    step.done(format!("{:.1} µs of processor time each", each * 1e6));
+    Ok(each)
 }
 
 /// One in a hundred nodes falls silent; whose jobs are evaluated?
@@ -306,6 +321,9 @@ async fn fail_nodes(stage: &Stage, row: &mut Map<String, Value>, progress: &Prog
 
 /// The allocations that appear, by the name of their job.
 struct Watched {
+    api: Api<Allocation>,
+    /// The newest write that was seen.
+    version: String,
     events: stream::BoxStream<'static, kube::Result<WatchEvent<PartialObjectMeta<Allocation>>>>,
 }
 
@@ -315,19 +333,35 @@ impl Watched {
         let api: Api<Allocation> = Api::namespaced(stage.client.clone(), namespace);
         let now = api.list_metadata(&ListParams::default().limit(1)).await.context("listing Allocations")?;
         let version = now.metadata.resource_version.context("a list without resourceVersion")?;
-        let params = WatchParams::default().timeout(290);
-        let events = api.watch_metadata(&params, &version).await.context("watching Allocations")?.boxed();
-        Ok(Self { events })
+        let events = watch(&api, &version).await?;
+        Ok(Self { api, version, events })
     }
 
+    /// The next one. The API server ends the watch of a reader that it finds too slow; it goes on where it ended.
     async fn next(&mut self) -> Result<(String, Instant)> {
         loop {
             let event = tokio::time::timeout(Duration::from_mins(2), self.events.next()).await;
-            let event = event.context("no new Allocation within 2 min")?.context("the watch has ended")?;
-            if let WatchEvent::Added(object) = event.context("the watch broke")? {
-                let labels = object.metadata.labels.unwrap_or_default();
-                return Ok((labels.get(drover_api::label::JOB).cloned().unwrap_or_default(), Instant::now()));
+            match event.context("no new Allocation within 2 min")? {
+                Some(Ok(WatchEvent::Added(object))) => {
+                    self.version = object.metadata.resource_version.unwrap_or_default();
+                    let labels = object.metadata.labels.unwrap_or_default();
+                    return Ok((labels.get(drover_api::label::JOB).cloned().unwrap_or_default(), Instant::now()));
+                }
+                Some(Ok(WatchEvent::Modified(object) | WatchEvent::Deleted(object))) => {
+                    self.version = object.metadata.resource_version.unwrap_or_default();
+                }
+                Some(Ok(WatchEvent::Bookmark(_))) => {}
+                Some(Ok(WatchEvent::Error(status))) => bail!("the watch failed: {}", status.message),
+                Some(Err(_)) | None => self.events = watch(&self.api, &self.version).await?,
             }
         }
     }
+}
+
+async fn watch(
+    api: &Api<Allocation>,
+    version: &str,
+) -> Result<stream::BoxStream<'static, kube::Result<WatchEvent<PartialObjectMeta<Allocation>>>>> {
+    let params = WatchParams::default().timeout(290);
+    Ok(api.watch_metadata(&params, version).await.context("watching Allocations")?.boxed())
 }

@@ -196,6 +196,21 @@ impl Stage {
         Ok(())
     }
 
+    /// Makes nodes ready again that have stopped to beat. No controller may run.
+    pub(super) async fn revive_nodes(&self, range: std::ops::Range<usize>) -> Result<()> {
+        let (nodes, ready) = (self.nodes(), json!({ "status": { "phase": "ready" } }));
+        stream::iter(range)
+            .map(async |number| {
+                let name = node_name(number);
+                let patched = nodes.patch_status(&name, &PatchParams::default(), &Patch::Merge(&ready)).await;
+                patched.map(|_| ()).with_context(|| format!("writing the status of {name}"))
+            })
+            .buffer_unordered(CLIENTS)
+            .try_collect::<Vec<()>>()
+            .await?;
+        Ok(())
+    }
+
     /// Makes one node that is ready.
     pub(super) async fn make_node(&self, name: String, pool: &str, memory: i64) -> Result<()> {
         let node = json!({ "apiVersion": drover_api::API_VERSION, "kind": "ClientNode", "metadata": { "name": name },
@@ -209,6 +224,22 @@ impl Stage {
             .patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
             .await
             .with_context(|| format!("writing the status of {name}"))?;
+        Ok(())
+    }
+
+    /// Makes one node and lets it beat, until the controller that leads has found it ready.
+    pub(super) async fn register_node(&self, name: &str, pool: &str, memory: i64) -> Result<()> {
+        self.make_node(name.to_owned(), pool, memory).await?;
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), drover_api::SYSTEM_NAMESPACE);
+        renew(&leases, name).await?;
+        let nodes = self.nodes();
+        until(&format!("{name} is ready"), async || {
+            let node = nodes.get(name).await.context("reading a node")?;
+            // The phase that was written with the node is not the controller's word; its conditions are.
+            let has_conditions = node.data["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty());
+            Ok(has_conditions && node.data["status"]["phase"] == "ready")
+        })
+        .await?;
         Ok(())
     }
 
@@ -241,17 +272,19 @@ impl Stage {
             pace.tick().await;
             Some((*node, (left, pace)))
         });
-        paced.map(|node| renew(&leases, node)).buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
+        let leases = &leases;
+        let renewed = paced.map(|node| async move { renew(leases, &node_name(node)).await });
+        renewed.buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
         Ok(())
     }
 }
 
-async fn renew(leases: &Api<Lease>, node: usize) -> Result<()> {
+async fn renew(leases: &Api<Lease>, node: &str) -> Result<()> {
     #[expect(clippy::disallowed_methods, reason = "a load generator has the machine's clock")]
     let now = Timestamp::now().to_string();
-    let name = drover_api::names::node_lease_name(&node_name(node));
+    let name = drover_api::names::node_lease_name(node);
     let body = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
-        "spec": { "holderIdentity": node_name(node), "leaseDurationSeconds": 40, "renewTime": micros(&now) } });
+        "spec": { "holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": micros(&now) } });
     match leases.patch(&name, &PatchParams::default(), &Patch::Merge(&body)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => {
