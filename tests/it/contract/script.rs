@@ -167,7 +167,7 @@ fn merge(name: &'static str, kind: &'static str, object: &'static str, part: Par
     Step { name, call: Call::Merge { kind, name: object, part, body } }
 }
 
-fn apply(name: &'static str, object: &'static str, manager: &'static str, is_forced: bool, status: Value) -> Step {
+fn apply(name: &'static str, object: &'static str, manager: &'static str, is_forced: bool, status: &Value) -> Step {
     let body = json!({ "status": status });
     Step { name, call: Call::Apply { kind: "Allocation", name: object, part: Part::Status, manager, is_forced, body } }
 }
@@ -369,7 +369,7 @@ fn applies() -> Vec<Step> {
                 body: json!({ "metadata": { "uid": "00000000-0000-4000-8000-000000000000" }, "spec": { "nodePool": "a" } }),
             },
         },
-        apply("an apply to the status of nothing", "nobody", "one", true, json!({ "clientStatus": "running" })),
+        apply("an apply to the status of nothing", "nobody", "one", true, &json!({ "clientStatus": "running" })),
     ]
 }
 
@@ -379,7 +379,7 @@ fn losses() -> Vec<Step> {
     let (lost, stalled) = (condition("Ready", "False", "Lost"), condition("Stalled", "True", "Lost"));
     vec![
         create("an allocation that starts", "Allocation", allocation("b", "n-1")),
-        apply("it starts", "b", "agent", true, json!({ "clientStatus": "pending", "conditions": [starting] })),
+        apply("it starts", "b", "agent", true, &json!({ "clientStatus": "pending", "conditions": [starting] })),
         merge(
             "it is lost",
             "Allocation",
@@ -387,13 +387,13 @@ fn losses() -> Vec<Step> {
             Part::Status,
             json!({ "status": { "clientStatus": "lost", "conditions": [lost, stalled] } }),
         ),
-        apply("its end, without its conditions", "b", "agent", true, json!({ "endedAt": "2026-01-01T00:00:00Z" })),
+        apply("its end, without its conditions", "b", "agent", true, &json!({ "endedAt": "2026-01-01T00:00:00Z" })),
         apply(
             "its end, with the conditions as they are",
             "b",
             "agent",
             true,
-            json!({ "endedAt": "2026-01-01T00:00:00Z", "conditions": [lost, stalled] }),
+            &json!({ "endedAt": "2026-01-01T00:00:00Z", "conditions": [lost, stalled] }),
         ),
     ]
 }
@@ -406,7 +406,7 @@ fn marks() -> Vec<Step> {
     let over = condition("Reconciling", "False", "Reconnecting");
     vec![
         create("an allocation", "Allocation", allocation("a", "n-1")),
-        apply("a report", "a", "agent", true, json!({ "clientStatus": "running", "conditions": [healthy, ready] })),
+        apply("a report", "a", "agent", true, &json!({ "clientStatus": "running", "conditions": [healthy, ready] })),
         merge(
             "a mark",
             "Allocation",
@@ -419,14 +419,14 @@ fn marks() -> Vec<Step> {
             "a",
             "agent",
             true,
-            json!({ "clientStatus": "running", "conditions": [healthy, back, over] }),
+            &json!({ "clientStatus": "running", "conditions": [healthy, back, over] }),
         ),
         apply(
             "a report that leaves out what the other one made",
             "a",
             "agent",
             true,
-            json!({ "clientStatus": "running", "conditions": [healthy, back] }),
+            &json!({ "clientStatus": "running", "conditions": [healthy, back] }),
         ),
         merge(
             "a merge takes a whole item away from all",
@@ -440,9 +440,9 @@ fn marks() -> Vec<Step> {
             "a",
             "agent",
             true,
-            json!({ "clientStatus": "complete", "conditions": [healthy, back] }),
+            &json!({ "clientStatus": "complete", "conditions": [healthy, back] }),
         ),
-        apply("an item less", "a", "agent", true, json!({ "clientStatus": "complete", "conditions": [healthy] })),
+        apply("an item less", "a", "agent", true, &json!({ "clientStatus": "complete", "conditions": [healthy] })),
         merge(
             "items of the other one",
             "Allocation",
@@ -455,9 +455,9 @@ fn marks() -> Vec<Step> {
             "a",
             "agent",
             true,
-            json!({ "clientStatus": "complete", "conditions": [back, healthy, condition("Network", "True", "NetworkReady")] }),
+            &json!({ "clientStatus": "complete", "conditions": [back, healthy, condition("Network", "True", "NetworkReady")] }),
         ),
-        apply("an empty list", "a", "agent", true, json!({ "clientStatus": "complete", "conditions": [] })),
+        apply("an empty list", "a", "agent", true, &json!({ "clientStatus": "complete", "conditions": [] })),
     ]
 }
 
@@ -478,7 +478,7 @@ fn deletes() -> Vec<Step> {
         get("as it was", "Allocation", "a"),
         create("a create while it is being deleted", "Allocation", allocation("a", "n-1")),
         merge("a finalizer more", "Allocation", "a", Part::Spec, finalizers(&["drover.dev/node-cleanup", "x.dev/y"])),
-        apply("its status goes on", "a", "agent", true, json!({ "clientStatus": "failed" })),
+        apply("its status goes on", "a", "agent", true, &json!({ "clientStatus": "failed" })),
         merge("the last finalizer", "Allocation", "a", Part::Spec, finalizers(&[])),
         get("it is gone", "Allocation", "a"),
         delete("a delete without a finalizer", "Job", "strange", json!({})),

@@ -61,7 +61,7 @@ fn selection(kind: &Kind, fields: &str) -> Result<Selection, Refusal> {
     Selection::parse(kind, namespace, Some(fields)).map_err(Refusal::BadRequest)
 }
 
-fn written(write: Write) -> Value {
+fn written(write: &Write) -> Value {
     write.object.value.clone()
 }
 
@@ -76,20 +76,24 @@ impl InMemory {
     fn answer(&self, call: &Call) -> Result<Value, Refusal> {
         let store = &self.store;
         match call {
-            Call::Create { kind: name, body } => store.create(kind(name), body.clone(), "t", false, now()).map(written),
+            Call::Create { kind: name, body } => {
+                store.create(kind(name), body.clone(), "t", false, now()).map(|write| written(&write))
+            }
             Call::Replace { kind: name, change, .. } => {
-                store.replace(kind(name), change.clone(), "t", now()).map(written)
+                store.replace(kind(name), change.clone(), "t", now()).map(|write| written(&write))
             }
             Call::Merge { kind: of, name, part: to, body } => {
                 let of = kind(of);
                 let condition = precondition(&body["metadata"]);
-                store.merge(of, &key(of, name), part(*to), &condition, body, "t", now()).map(written)
+                store.merge(of, &key(of, name), part(*to), &condition, body, "t", now()).map(|write| written(&write))
             }
             Call::Apply { kind: of, name, part: to, manager, is_forced, body } => {
                 let of = kind(of);
                 let condition = precondition(&body["metadata"]);
                 let body = body.clone();
-                store.apply(of, &key(of, name), part(*to), &condition, body, manager, *is_forced, now()).map(written)
+                store
+                    .apply(of, &key(of, name), part(*to), &condition, body, manager, *is_forced, now())
+                    .map(|write| written(&write))
             }
             Call::Delete { kind: of, name, precondition: condition } => {
                 let of = kind(of);
