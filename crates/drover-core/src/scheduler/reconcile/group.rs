@@ -390,17 +390,16 @@ impl Pass<'_> {
         let due = holders.due.iter().filter(|alloc| !is_moving(alloc) && !is_hidden(alloc));
         let mut remove = size(known.count() + holders.migrating.len() + due.count()) - self.count;
         let mut surplus: Allocs = Vec::new();
-        if remove > 0 && !is_canarying && !self.canaries.is_empty() {
-            let promoted: BTreeSet<i64> = holders
-                .untainted
-                .iter()
-                .filter(|alloc| self.canaries.contains(&alloc.key))
-                .map(|alloc| alloc.index)
-                .collect();
+        let mut promoted = BTreeSet::new();
+        if !is_canarying {
             let canaries = &self.canaries;
-            take(&mut holders.untainted, &mut surplus, &mut remove, |alloc| {
+            let kept = holders.untainted.iter().filter(|alloc| canaries.contains(&alloc.key));
+            promoted.extend(kept.map(|alloc| alloc.index));
+            // Even where nothing is above the count: a crash may have left another slot empty, and a count that grew has room.
+            take(&mut holders.untainted, &mut surplus, &mut i64::MAX, |alloc| {
                 !canaries.contains(&alloc.key) && promoted.contains(&alloc.index) && !alloc.is_server_terminal()
             });
+            remove -= size(surplus.len());
         }
         by_highest_slot(&mut holders.migrating);
         take(&mut holders.migrating, &mut surplus, &mut remove, |_| true);
@@ -416,7 +415,9 @@ impl Pass<'_> {
         holders.due.sort_by_key(|alloc| alloc.index);
         self.out.desired.stop += size(surplus.len());
         for alloc in &surplus {
-            names.release(alloc.index);
+            if !promoted.contains(&alloc.index) {
+                names.release(alloc.index);
+            }
             self.out.stops.push(Stop::new(alloc, StopReason::NotNeeded));
         }
     }

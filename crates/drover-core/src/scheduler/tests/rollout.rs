@@ -219,6 +219,23 @@ fn d_070_those_without_a_verdict_take_their_places_of_the_limit() {
 }
 
 #[test]
+fn a_promotion_that_a_crash_cut_in_two_is_finished() {
+    let mut world = changed(&rolling(4, &json!({ "maxParallel": 1, "canary": 1 })));
+    let state = GroupState { desired_canaries: 1, promoted: true, ..total(4) };
+    world.deployment(1, DeploymentPhase::Running, state);
+    world.allocs([0], |alloc| {
+        of_deployment(alloc, 1, Some(true));
+        alloc.canary = true;
+    });
+    drop(check(&world, &[], &[0], &[1]));
+    // The update of slot 1 was written, the end of the one beside the canary was not.
+    let updating = world.view.allocs_of_job(&key()).find(|alloc| alloc.index == 1).cloned().expect("a slot");
+    let (desired, client) = (DesiredStatus::Stop, ClientStatus::Complete);
+    world.view.put_alloc(Alloc { desired, client, ..(*updating).clone() });
+    drop(check(&world, &[1], &[0], &[]));
+}
+
+#[test]
 fn a_change_in_the_middle_of_a_roll_out_takes_no_more_away_than_one_alone() {
     let mut world = changed(&rolling(6, &json!({ "maxParallel": 2 })));
     // Version 0 was being rolled out itself: slots 3 and 4 hold it, and nobody knows yet whether they are well.
