@@ -37,6 +37,16 @@ pub(super) struct Rollouts {
 impl Rollouts {
     /// What a job's groups are to count now, scale included.
     pub(super) fn note_counts(&mut self, job_uid: String, counts: BTreeMap<String, i64>) {
+        let before = self.counts.get(&job_uid);
+        for (group, count) in &counts {
+            let fewer = before.and_then(|before| before.get(group)).map_or(0, |before| before - count);
+            // Of a group that shrinks, what is away is missed the least.
+            if let Some(away) = self.away.get_mut(&(job_uid.clone(), group.clone())) {
+                for _ in 0..fewer {
+                    away.pop_last();
+                }
+            }
+        }
         self.counts.insert(job_uid, counts);
     }
 
