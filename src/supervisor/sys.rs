@@ -48,12 +48,21 @@ pub(super) fn prepare_child(command: &mut Command, setup: ChildSetup) {
     unsafe { command.pre_exec(enter) };
 }
 
-/// The numbers that the C library keeps for itself, and the two that cannot be ignored, are refused, which changes nothing.
+/// The two that cannot be ignored are refused, which changes nothing.
 fn heed_all_signals() {
     for number in 1..=libc::SIGRTMAX() {
-        // SAFETY: the default action is no pointer, and signal is async-signal-safe.
-        unsafe { libc::signal(number, libc::SIG_DFL) };
+        set_action(number, libc::SIG_DFL);
     }
+}
+
+/// Asks the kernel itself: the C library keeps two numbers to itself and refuses them, yet they are inherited as ignored too.
+fn set_action(number: libc::c_int, action: libc::sighandler_t) {
+    // The kernel's own layout: action, flags, restorer, mask.
+    let wanted = [action, 0, 0, 0];
+    let no_answer = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: the kernel reads as many bytes as `wanted` has; neither action is a pointer to code; a system call is
+    // async-signal-safe.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, number, wanted.as_ptr(), no_answer, size_of::<u64>()) };
 }
 
 /// Best effort: a lower score than the supervisor's own needs a capability that it may lack.
@@ -183,11 +192,14 @@ mod tests {
         let mut command = Command::new("grep");
         command.args(["-E", "SigIgn|SigBlk", "/proc/self/status"]);
         prepare_child(&mut command, setup);
-        // SAFETY: neither is a pointer; nothing in this process waits for SIGHUP.
-        let before = unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+        // Nothing in this process waits for SIGHUP, nor cancels threads, for which the C library keeps number 32.
+        for number in [libc::SIGHUP, 32] {
+            set_action(number, libc::SIG_IGN);
+        }
         let output = command.output().expect("grep");
-        // SAFETY: it is what the same call returned.
-        unsafe { libc::signal(libc::SIGHUP, before) };
+        for number in [libc::SIGHUP, 32] {
+            set_action(number, libc::SIG_DFL);
+        }
         let text = String::from_utf8(output.stdout).expect("text");
         assert_eq!(text, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
     }
