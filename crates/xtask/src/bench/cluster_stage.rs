@@ -166,9 +166,24 @@ impl Stage {
 
     /// The writes so far of drover's kinds.
     pub(super) async fn writes(&self) -> Result<Writes> {
+        Ok(counted(&self.metrics().await?))
+    }
+
+    /// How many watches of drover's kinds are open.
+    pub(super) async fn open_watches(&self) -> Result<u64> {
+        let metrics = self.metrics().await?;
+        let group = format!("group=\"{}\"", drover_api::GROUP);
+        let of_ours = metrics.lines().filter(|line| {
+            line.starts_with("apiserver_longrunning_requests{")
+                && line.contains(&group)
+                && line.contains("verb=\"WATCH\"")
+        });
+        Ok(of_ours.map(value).sum())
+    }
+
+    async fn metrics(&self) -> Result<String> {
         let request = http::Request::get("/metrics").body(Vec::new()).context("building the request")?;
-        let text = self.client.request_text(request).await.context("reading the API server's metrics")?;
-        Ok(counted(&text))
+        self.client.request_text(request).await.context("reading the API server's metrics")
     }
 
     /// Processor time of a program of the control plane.
@@ -264,7 +279,12 @@ impl Stage {
 
     /// Renews the Leases of these nodes once each, so many per second; makes those that are missing.
     pub(super) async fn beat(&self, nodes: &[usize], per_second: u32) -> Result<()> {
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), drover_api::SYSTEM_NAMESPACE);
+        Self::beat_with(&self.client, nodes, per_second).await
+    }
+
+    /// The same, beside work that has the stage for itself.
+    pub(super) async fn beat_with(client: &kube::Client, nodes: &[usize], per_second: u32) -> Result<()> {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), drover_api::SYSTEM_NAMESPACE);
         let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
         let paced = stream::unfold((nodes.iter(), pace), |(mut left, mut pace)| async move {
@@ -349,12 +369,17 @@ fn counted(metrics: &str) -> Writes {
         if !is_write || !is_done || label(line, "group").as_deref() != Some(drover_api::GROUP) {
             continue;
         }
-        let count = line.rsplit_once(' ').and_then(|(_, count)| count.parse::<f64>().ok()).unwrap_or(0.0);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a counter holds whole numbers")]
-        let count = count as u64;
-        *writes.entry(label(line, "resource").unwrap_or_default()).or_default() += count;
+        *writes.entry(label(line, "resource").unwrap_or_default()).or_default() += value(line);
     }
     writes
+}
+
+/// The value of a line of metrics that counts something.
+fn value(line: &str) -> u64 {
+    let count = line.rsplit_once(' ').and_then(|(_, count)| count.parse::<f64>().ok()).unwrap_or(0.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what is counted is whole")]
+    let count = count as u64;
+    count
 }
 
 /// Processor time of all threads of a process, in nanoseconds as the kernel counts them.

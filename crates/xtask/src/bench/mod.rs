@@ -8,6 +8,7 @@ mod cluster;
 mod cluster_load;
 mod cluster_stage;
 mod density;
+mod deployments;
 mod report;
 mod scheduler;
 mod start;
@@ -37,6 +38,8 @@ pub enum Name {
     AgentNeighbours,
     /// One controller in front of 5,000 and 10,000 nodes: placing, a new leader, heartbeats, jobs that wait for room
     Cluster,
+    /// 1,000, 10,000 and 30,000 roll-outs under way: CPU per change, memory of each, watches, and the writes of one to its end
+    Deployments,
     /// Single evaluations in memory, over nodes, allocations, racks and spread; median of at least five runs
     Scheduler,
     /// Single evaluations in memory of the shapes that cost most; median of at least five runs
@@ -97,6 +100,7 @@ async fn measure(args: &BenchArgs, progress: &Progress) -> Result<report::Report
             Name::AgentLives => vec![agent_lives::run(args, progress).await?],
             Name::AgentNeighbours => vec![agent_neighbours::run(args, progress).await?],
             Name::Cluster => vec![cluster_load::run(args, progress).await?],
+            Name::Deployments => deployments::run(args, progress).await?,
             Name::Agent | Name::Scheduler | Name::SchedulerHard => agent::run(args, progress).await?,
         });
     }

@@ -68,6 +68,12 @@ fn targets(name: Name) -> &'static [Target] {
             Target { field: "strangersEvaluated", wanted: AtMost(0.0) },
             Target { field: "unblockedMaxSeconds", wanted: AtMost(0.1) },
         ],
+        Name::Deployments => &[
+            Target { field: "changeCostRatio", wanted: AtMost(1.2) },
+            Target { field: "openWatchesGrowth", wanted: AtMost(0.0) },
+            Target { field: "bytesPerDeployment", wanted: AtMost(16_384.0) },
+            Target { field: "writesPerDeployment", wanted: AtMost(20.0) },
+        ],
         Name::Scheduler => &[
             Target { field: "noSpread5000x1200Seconds", wanted: AtMost(0.005) },
             Target { field: "spread5000x1200Seconds", wanted: AtMost(0.05) },
