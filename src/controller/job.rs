@@ -695,7 +695,10 @@ impl<S: Store> Term<S> {
         }
         match result {
             Ok(object) => {
-                drop(self.jobs.update(object));
+                // The watch says nothing of what the answer has told already.
+                if let Some(Seen::Now(object, _)) = self.jobs.update(object) {
+                    self.dirty_jobs.extend(self.families.observe(&object));
+                }
                 self.dirty_jobs.insert(key.clone());
             }
             Err(StoreError::NotFound(_)) => {}
