@@ -19,7 +19,7 @@ async fn columns_are_never_empty_and_wait_returns() {
     cluster.apply(ns, &job("web", 2, &json!({}), "exec sleep 1000"));
     cluster.kubectl(&["wait", "-n", ns, "--for=condition=Ready", "djob/web", "--timeout=60s"]).expect("ready");
     for (kinds, wanted) in [
-        ("djob", "NAME TYPE PHASE RUNNING VERSION DEPLOYMENT PRIORITY POOL REASON AGE"),
+        ("djob", "NAME TYPE PHASE RUNNING VERSION DEPLOYMENT PRIORITY POOL REASON NEXT-LAUNCH AGE"),
         ("alloc", "NAME JOB GROUP NODE DESIRED STATUS HEALTHY RESTARTS VERSION DEPLOYMENT REASON AGE"),
         ("cnode", "NAME POOL DC PHASE ELIGIBLE DRAIN ALLOCS CPU MEMORY DRIVERS VERSION AGE"),
         ("djv", "NAME JOB VERSION STABLE TAG GROUPS AGE"),

@@ -272,7 +272,12 @@ fn wrong_words_are_answered_with_what_helps() {
         text(&output.stderr)
     };
     let error = refused(&["up", "--detach", "--example", "wbe"], &data.path());
-    assert!(error.contains("there is no example \"wbe\": choose of node-report, web, wordcount or none"), "{error}");
+    assert!(
+        error.contains(
+            "there is no example \"wbe\": choose of nightly, node-report, report-monday, report, web, wordcount or none"
+        ),
+        "{error}"
+    );
     fs::write(data.0.path().join("letter.txt"), "dear").unwrap();
     let error = refused(&["up", "--detach"], data.0.path());
     assert!(error.contains("is not empty and no data folder of drover"), "{error}");

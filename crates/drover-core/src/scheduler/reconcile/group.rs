@@ -396,7 +396,8 @@ impl Pass<'_> {
             let kept = holders.untainted.iter().filter(|alloc| canaries.contains(&alloc.key));
             promoted.extend(kept.map(|alloc| alloc.index));
             // Even where nothing is above the count: a crash may have left another slot empty, and a count that grew has room.
-            take(&mut holders.untainted, &mut surplus, &mut i64::MAX, |alloc| {
+            let mut any = i64::MAX;
+            take(&mut holders.untainted, &mut surplus, &mut any, |alloc| {
                 !canaries.contains(&alloc.key) && promoted.contains(&alloc.index) && !alloc.is_server_terminal()
             });
             remove -= size(surplus.len());
