@@ -88,7 +88,7 @@ fn job(name: &str, count: usize, release: &str) -> Result<DynamicObject> {
         "spec": { "nodePool": "load", "meta": { "release": release },
             "update": { "maxParallel": 2, "minHealthyTime": "0s", "healthyDeadline": "23h", "progressDeadline": "24h" },
             "groups": [{ "name": "g", "count": count, "ephemeralDisk": { "sizeMB": 10 }, "tasks": [{ "name": "t", "driver": "mock",
-                "env": { "RELEASE": release }, "resources": { "cpu": 1, "memoryMB": 10 } }] }] } });
+                "env": { "RELEASE": release }, "logs": { "maxFiles": 1, "maxFileSizeMB": 1 }, "resources": { "cpu": 1, "memoryMB": 10 } }] }] } });
     serde_json::from_value(job).context("building a job")
 }
 
@@ -273,8 +273,8 @@ async fn bytes_per_deployment(stage: &mut Stage, size: usize, progress: &Progres
     let left = deployments.list_metadata(&ListParams::default().limit(1)).await.context("listing Deployments")?;
     ensure!(left.items.is_empty(), "a leader made deployments of jobs whose allocations were there");
     step.done("");
-    let bytes = with.saturating_sub(without);
-    Ok(f64::from(u32::try_from(bytes / 1024)?) * 1024.0 / f64::from(u32::try_from(size)?))
+    let kilobytes = |bytes: u64| u32::try_from(bytes / 1024).map(f64::from);
+    Ok((kilobytes(with)? - kilobytes(without)?) * 1024.0 / f64::from(u32::try_from(size)?))
 }
 
 /// The memory of a leader that has just begun.
