@@ -11,12 +11,8 @@ use super::Name;
 use crate::progress::print_line;
 use crate::workspace;
 
-/// What a figure should be.
-#[derive(Debug, Clone, Copy)]
-struct Target {
-    field: &'static str,
-    wanted: Wanted,
-}
+/// A figure, and what it should be.
+type Target = (&'static str, Wanted);
 
 #[derive(Debug, Clone, Copy)]
 enum Wanted {
@@ -29,67 +25,61 @@ enum Wanted {
 fn targets(name: Name) -> &'static [Target] {
     use Wanted::{AtLeast, AtMost, LessThan};
     match name {
-        Name::Start => &[Target { field: "p50Seconds", wanted: AtMost(0.1) }],
-        Name::Density => &[
-            Target { field: "startsPerSecond", wanted: AtLeast(100.0) },
-            Target { field: "pssBytesPerTask", wanted: AtMost(1_500_000.0) },
-        ],
+        Name::Start => &[("p50Seconds", AtMost(0.1))],
+        Name::Density => &[("startsPerSecond", AtLeast(100.0)), ("pssBytesPerTask", AtMost(1_500_000.0))],
         Name::Agent => &[
-            Target { field: "raw_exec.startP50Seconds", wanted: AtMost(0.01) },
-            Target { field: "exec.startP50Seconds", wanted: AtMost(0.04) },
-            Target { field: "raw_exec.startsPerSecond", wanted: AtLeast(200.0) },
-            Target { field: "raw_exec.pssBytesPerTask", wanted: AtMost(500_000.0) },
-            Target { field: "exec.pssBytesPerTask", wanted: AtMost(500_000.0) },
-            Target { field: "raw_exec.idleCpuFraction", wanted: LessThan(0.01) },
-            Target { field: "raw_exec.restoreSeconds", wanted: AtMost(1.0) },
-            Target { field: "raw_exec.restoreEvents", wanted: AtMost(0.0) },
-            Target { field: "exec.restoreSeconds", wanted: AtMost(1.0) },
-            Target { field: "exec.restoreEvents", wanted: AtMost(0.0) },
+            ("raw_exec.startP50Seconds", AtMost(0.01)),
+            ("exec.startP50Seconds", AtMost(0.04)),
+            ("raw_exec.startsPerSecond", AtLeast(200.0)),
+            ("raw_exec.pssBytesPerTask", AtMost(500_000.0)),
+            ("exec.pssBytesPerTask", AtMost(500_000.0)),
+            ("raw_exec.idleCpuFraction", LessThan(0.01)),
+            ("raw_exec.restoreSeconds", AtMost(1.0)),
+            ("raw_exec.restoreEvents", AtMost(0.0)),
+            ("exec.restoreSeconds", AtMost(1.0)),
+            ("exec.restoreEvents", AtMost(0.0)),
         ],
         Name::AgentLives => &[
-            Target { field: "agentWritesMost", wanted: AtMost(3.0) },
-            Target { field: "controllerWritesMost", wanted: AtMost(1.0) },
-            Target { field: "healthDelayP99Seconds", wanted: LessThan(0.3) },
+            ("agentWritesMost", AtMost(3.0)),
+            ("controllerWritesMost", AtMost(1.0)),
+            ("healthDelayP99Seconds", LessThan(0.3)),
         ],
         Name::AgentNeighbours => &[
-            Target { field: "cpuHogTimes", wanted: AtMost(1.5) },
-            Target { field: "memoryHogTimes", wanted: AtMost(1.5) },
-            Target { field: "forkBombTimes", wanted: AtMost(1.5) },
-            Target { field: "diskFillerTimes", wanted: AtMost(1.5) },
+            ("cpuHogTimes", AtMost(1.5)),
+            ("memoryHogTimes", AtMost(1.5)),
+            ("forkBombTimes", AtMost(1.5)),
+            ("diskFillerTimes", AtMost(1.5)),
         ],
         Name::Cluster => &[
-            Target { field: "rateOverBare", wanted: AtLeast(0.8) },
-            Target { field: "writesPerAllocation", wanted: AtMost(1.0) },
-            Target { field: "controllerRssBytes", wanted: AtMost(300_000_000.0) },
-            Target { field: "newLeaderSeconds", wanted: AtMost(3.0) },
-            Target { field: "newLeaderWrites", wanted: AtMost(0.0) },
-            Target { field: "newLeaderRssBytes", wanted: AtMost(400_000_000.0) },
-            Target { field: "beatCostRatio", wanted: AtMost(1.2) },
-            Target { field: "strangersEvaluated", wanted: AtMost(0.0) },
-            Target { field: "unblockedMaxSeconds", wanted: AtMost(0.1) },
+            ("rateOverBare", AtLeast(0.8)),
+            ("writesPerAllocation", AtMost(1.0)),
+            ("controllerRssBytes", AtMost(300_000_000.0)),
+            ("newLeaderSeconds", AtMost(3.0)),
+            ("newLeaderWrites", AtMost(0.0)),
+            ("newLeaderRssBytes", AtMost(400_000_000.0)),
+            ("beatCostRatio", AtMost(1.2)),
+            ("strangersEvaluated", AtMost(0.0)),
+            ("unblockedMaxSeconds", AtMost(0.1)),
         ],
         Name::Deployments => &[
-            Target { field: "changeCostRatio", wanted: AtMost(1.2) },
-            Target { field: "openWatchesGrowth", wanted: AtMost(0.0) },
-            Target { field: "bytesPerDeployment", wanted: AtMost(16_384.0) },
-            Target { field: "writesPerDeployment", wanted: AtMost(20.0) },
+            ("changeCostRatio", AtMost(1.2)),
+            ("openWatchesGrowth", AtMost(0.0)),
+            ("bytesPerDeployment", AtMost(16_384.0)),
+            ("writesPerDeployment", AtMost(20.0)),
         ],
         Name::Scheduler => &[
-            Target { field: "noSpread5000x1200Seconds", wanted: AtMost(0.005) },
-            Target { field: "spread5000x1200Seconds", wanted: AtMost(0.05) },
-            Target { field: "leastTimesFasterThanNomad", wanted: AtLeast(10.0) },
-            Target { field: "heapBytes", wanted: AtMost(10_000_000.0) },
-            Target { field: "slopeOverAllocs", wanted: AtMost(1.2) },
-            Target { field: "slopeOverNodes", wanted: AtMost(1.0) },
+            ("noSpread5000x1200Seconds", AtMost(0.005)),
+            ("spread5000x1200Seconds", AtMost(0.05)),
+            ("leastTimesFasterThanNomad", AtLeast(10.0)),
+            ("heapBytes", AtMost(10_000_000.0)),
+            ("slopeOverAllocs", AtMost(1.2)),
+            ("slopeOverNodes", AtMost(1.0)),
         ],
-        Name::SchedulerHard => &[
-            Target { field: "slowestSeconds", wanted: AtMost(0.25) },
-            Target { field: "fullToEmptySeconds", wanted: AtMost(2.0) },
-        ],
+        Name::SchedulerHard => &[("slowestSeconds", AtMost(0.25)), ("fullToEmptySeconds", AtMost(2.0))],
         Name::Idle => &[
-            Target { field: "controllerIdleCpuFraction", wanted: LessThan(0.01) },
-            Target { field: "agentIdleCpuFraction", wanted: LessThan(0.01) },
-            Target { field: "idleWrites", wanted: AtMost(0.0) },
+            ("controllerIdleCpuFraction", LessThan(0.01)),
+            ("agentIdleCpuFraction", LessThan(0.01)),
+            ("idleWrites", AtMost(0.0)),
         ],
     }
 }
@@ -194,12 +184,9 @@ impl Report {
         rows: Vec<Map<String, Value>>,
     ) -> Result<Self> {
         machine.load1_after = load1()?;
-        let result = |target: &Target| {
-            let got = figures
-                .get(target.field)
-                .and_then(Value::as_f64)
-                .with_context(|| format!("no figure {}", target.field))?;
-            Ok(TargetResult { name: target.field, wanted: target.wanted.text(), got, holds: target.wanted.holds(got) })
+        let result = |(name, wanted): &Target| {
+            let got = figures.get(*name).and_then(Value::as_f64).with_context(|| format!("no figure {name}"))?;
+            Ok(TargetResult { name, wanted: wanted.text(), got, holds: wanted.holds(got) })
         };
         let targets = targets(name).iter().map(result).collect::<Result<Vec<_>>>()?;
         Ok(Self {
