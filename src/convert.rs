@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use drover_api::allocation::{AllocationStatus, TaskRunState};
 use drover_api::client_node::Eligibility;
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobSpec};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobSpec, label};
 use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
 use drover_core::model::{self, Alloc, Amounts, DriverState, Health, HostAddress, Node, parse_ports};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 
 /// More cores than a machine has: what is above is no core.
@@ -29,6 +30,32 @@ pub(crate) fn uid(meta: &ObjectMeta) -> Uid {
 
 pub(crate) fn created_at(meta: &ObjectMeta) -> Timestamp {
     meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+/// The reference that makes a job the owner of what is created for it.
+pub(crate) fn owner(job: &Job) -> OwnerReference {
+    OwnerReference {
+        api_version: drover_api::API_VERSION.to_owned(),
+        kind: "Job".to_owned(),
+        name: job.metadata.name.clone().unwrap_or_default(),
+        uid: job.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }
+}
+
+/// A job that belongs to another one, as its launch or dispatch.
+pub(crate) fn child(parent: &Job, name: &str, spec: JobSpec) -> Job {
+    let parent_name = parent.metadata.name.clone().unwrap_or_default();
+    let mut job = Job::new(name, spec);
+    job.metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: parent.metadata.namespace.clone(),
+        labels: Some([(label::PARENT.to_owned(), parent_name)].into()),
+        owner_references: Some(vec![owner(parent)]),
+        ..ObjectMeta::default()
+    };
+    job
 }
 
 /// A node.

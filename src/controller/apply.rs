@@ -14,12 +14,12 @@ use drover_core::model::{Alloc, newest_of_slot};
 use drover_core::scheduler::plan::{AttributeUpdate, InPlace, Placement, Plan, Stop, StopReason};
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::controller::deployment::{self, DeploymentWrite};
+use crate::convert;
 use crate::store::{Key, Part, Precondition, Store, StoreError};
 
 /// Writes of one plan that are under way at the same time.
@@ -396,7 +396,7 @@ impl CreateWrite {
                 (label::JOB.to_owned(), name),
                 (label::GROUP.to_owned(), placement.group.to_string()),
             ])),
-            owner_references: Some(vec![owner(job)]),
+            owner_references: Some(vec![convert::owner(job)]),
             finalizers: Some(vec![finalizer::NODE_CLEANUP.to_owned()]),
             ..ObjectMeta::default()
         };
@@ -404,18 +404,6 @@ impl CreateWrite {
         let after = ended.map(|alloc| key_of(&alloc.key)).into_iter();
         let after = after.chain(placement.preempts.iter().map(|victim| key_of(&victim.key))).collect();
         Self { object: Box::new(object), after }
-    }
-}
-
-/// The reference that makes a job the owner of what the controller creates for it.
-pub(super) fn owner(job: &Job) -> OwnerReference {
-    OwnerReference {
-        api_version: drover_api::API_VERSION.to_owned(),
-        kind: "Job".to_owned(),
-        name: job.meta().name.clone().unwrap_or_default(),
-        uid: job.meta().uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(false),
     }
 }
 

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::controller::allocation::found;
-use crate::controller::apply::{PARALLEL, key_of, owner};
+use crate::controller::apply::{PARALLEL, key_of};
 use crate::controller::cache::Seen;
 use crate::controller::prepare;
 use crate::controller::status::PAUSE;
@@ -96,7 +96,7 @@ fn new_object(job: &Job, begun: &DeploymentPlan) -> Deployment {
         name: object.metadata.name.take(),
         namespace: meta.namespace.clone(),
         labels: Some([(drover_api::label::JOB.to_owned(), meta.name.clone().unwrap_or_default())].into()),
-        owner_references: Some(vec![owner(job)]),
+        owner_references: Some(vec![convert::owner(job)]),
         ..ObjectMeta::default()
     };
     object

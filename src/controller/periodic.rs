@@ -6,15 +6,14 @@
 
 use std::time::Duration;
 
+use drover_api::Job;
 use drover_api::condition::ConditionStatus;
 use drover_api::job::{JobConditionType, JobPhase, JobStatus};
-use drover_api::{Job, label};
 use drover_core::ids::{JobKey, Uid};
 use drover_core::periodic::{self, Due, Schedule};
 use jiff::{SignedDuration, Timestamp};
-use kube::core::ObjectMeta;
 
-use crate::controller::apply::{key_of, owner};
+use crate::controller::apply::key_of;
 use crate::controller::term::{Done, RETRY, Term, Wake, WakeId};
 use crate::convert;
 use crate::events::{Happening, Severity};
@@ -200,15 +199,7 @@ fn armed_since(status: &JobStatus) -> Option<Timestamp> {
 fn launched(parent: &Job, spec: &drover_api::JobSpec, at: Timestamp) -> Job {
     let name = parent.metadata.name.clone().unwrap_or_default();
     let child = periodic::child(&name, spec, at);
-    let mut job = Job::new(&child.name, child.spec);
-    job.metadata = ObjectMeta {
-        name: Some(child.name),
-        namespace: parent.metadata.namespace.clone(),
-        labels: Some([(label::PARENT.to_owned(), name)].into()),
-        owner_references: Some(vec![owner(parent)]),
-        ..ObjectMeta::default()
-    };
-    job
+    convert::child(parent, &child.name, child.spec)
 }
 
 /// Creates a launch. One that exists already is the answer; one of an earlier incarnation of the parent is in the way and goes

@@ -11,7 +11,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 use serde_json::json;
 
-use crate::controller::apply::owner;
+use crate::convert;
 use crate::store::{Key, Part, Precondition, Store, StoreError};
 
 /// Most versions that are kept without another reason.
@@ -136,7 +136,7 @@ fn new_version(job: &Job, number: i64, now: Timestamp) -> JobVersion {
     version.metadata = ObjectMeta {
         name: version.metadata.name.take(),
         namespace: meta.namespace.clone(),
-        owner_references: Some(vec![owner(job)]),
+        owner_references: Some(vec![convert::owner(job)]),
         ..ObjectMeta::default()
     };
     version

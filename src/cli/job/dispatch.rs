@@ -8,12 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use drover_api::job::Dispatch;
-use drover_api::{API_VERSION, GoDuration, Job, JobSpec, label};
+use drover_api::{GoDuration, Job, JobSpec};
 use drover_core::dispatch::{self, Parent};
 use drover_core::{periodic, validate};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ListParams, PostParams};
-use kube::core::ObjectMeta;
 
 use super::super::connect::{ConnectArgs, Connection, block_on};
 use super::super::follow::{Follow, follow};
@@ -21,6 +19,7 @@ use super::super::output::{self, Output};
 use super::super::{complain, read_input};
 use super::versions_of;
 use crate::clock::{Clock, SystemClock};
+use crate::convert;
 
 const EXIT_CODES: &str =
     "Exit codes: 0 it is done, 1 error or refused, 2 it failed, 3 the time was over, 130 detached by Ctrl-C.";
@@ -193,22 +192,7 @@ impl Connection {
 
     /// Creates a job that belongs to another one.
     async fn create_child(&self, parent: &Job, name: &str, spec: JobSpec) -> anyhow::Result<Job> {
-        let parent_name = parent.metadata.name.clone().unwrap_or_default();
-        let mut job = Job::new(name, spec);
-        job.metadata = ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(self.namespace.clone()),
-            labels: Some([(label::PARENT.to_owned(), parent_name.clone())].into()),
-            owner_references: Some(vec![OwnerReference {
-                api_version: API_VERSION.to_owned(),
-                kind: "Job".to_owned(),
-                name: parent_name,
-                uid: parent.metadata.uid.clone().unwrap_or_default(),
-                controller: Some(true),
-                block_owner_deletion: Some(false),
-            }]),
-            ..ObjectMeta::default()
-        };
+        let job = convert::child(parent, name, spec);
         let params = PostParams { field_manager: Some(drover_api::field_manager::CLI.to_owned()), dry_run: false };
         let jobs = self.objects::<Job>();
         jobs.api.create(&params, &job).await.map_err(|error| jobs.explain("create", name, error))

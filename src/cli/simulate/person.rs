@@ -20,6 +20,7 @@ use super::seam::Verb;
 use super::state;
 use super::world::World;
 use crate::agent::simulated::{Machine, Restart, TaskEnd};
+use crate::convert;
 
 /// The field manager of a person.
 const MANAGER: &str = "kubectl";
@@ -266,7 +267,7 @@ impl Person {
         }
         let tag = format!("{:08x}", of_parent.len());
         let (id, name) = dispatch::child_names(&key.name, &parent.spec, "", self.world.now().as_second(), &tag);
-        self.make_child(kind, &parent, &name, &JobSpec { id, priority: parent.spec.priority, ..child })
+        self.make_child(kind, &parent, &name, JobSpec { id, priority: parent.spec.priority, ..child })
     }
 
     /// `drover job periodic force`.
@@ -274,21 +275,16 @@ impl Person {
         let parent = self.stored_job(kind, key).with_context(|| format!("force: jobs {:?} not found", key.name))?;
         ensure!(parent.spec.periodic.is_some(), "periodicForce job {key}: it is not periodic");
         let child = periodic::child(&key.name, &parent.spec, self.world.now());
-        self.make_child(kind, &parent, &child.name, &child.spec)
+        self.make_child(kind, &parent, &child.name, child.spec)
     }
 
     fn stored_job(&self, kind: &'static Kind, key: &Key) -> Option<Job> {
         typed(&*self.world.store.get(kind, key)?)
     }
 
-    fn make_child(&self, kind: &'static Kind, parent: &Job, name: &str, spec: &JobSpec) -> anyhow::Result<()> {
-        let owner = json!({ "apiVersion": drover_api::API_VERSION, "kind": "Job", "name": parent.metadata.name,
-            "uid": parent.metadata.uid, "controller": true, "blockOwnerDeletion": false });
-        let object = json!({
-            "apiVersion": drover_api::API_VERSION, "kind": "Job",
-            "metadata": { "name": name, "namespace": parent.metadata.namespace, "ownerReferences": [owner] },
-            "spec": spec,
-        });
+    fn make_child(&self, kind: &'static Kind, parent: &Job, name: &str, spec: JobSpec) -> anyhow::Result<()> {
+        let mut object = json!(convert::child(parent, name, spec));
+        (object["apiVersion"], object["kind"]) = (json!(drover_api::API_VERSION), json!("Job"));
         let made = self.world.store.create(kind, object, MANAGER, true, self.world.now());
         self.done(Verb::Create, made)
     }
