@@ -683,7 +683,7 @@ impl<S: Store> Term<S> {
             let note = "all allocations are complete".to_owned();
             self.report_for_generation(object, Severity::Normal, "Completed", "Run", note);
         }
-        Some(self.known.get_mut(key)?.shown(wanted))
+        Some(self.known.get_mut(key)?.wanted.json(wanted))
     }
 
     pub(super) fn on_job_status(&mut self, key: &JobKey, result: Result<Job, StoreError>) {

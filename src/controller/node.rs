@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::controller::cache::Seen;
 use crate::controller::leader::LEASE_NAME;
-use crate::controller::status::{self, Calm, Due};
+use crate::controller::status::{self, Calm, Due, Memo};
 use crate::controller::term::{Done, RETRY, Term, Wake};
 use crate::convert;
 use crate::events::{Happening, Severity};
@@ -43,7 +43,7 @@ pub(super) struct NodeKnowledge {
     events: Vec<NodeEvent>,
     sent: Option<(Arc<Value>, Instant)>,
     /// The status as it was wanted last, with its JSON: mostly it is wanted so again.
-    wanted: Option<(Shown, Arc<Value>)>,
+    wanted: Memo<Shown>,
     is_writing: bool,
     /// The drain under way, or the last one.
     pub(super) drain: Option<DrainState>,
@@ -66,18 +66,6 @@ struct Shown {
 }
 
 impl NodeKnowledge {
-    /// The JSON of a status.
-    fn shown(&mut self, status: Shown) -> Arc<Value> {
-        match &self.wanted {
-            Some((known, shown)) if *known == status => Arc::clone(shown),
-            Some(_) | None => {
-                let shown = Arc::new(json!(status));
-                self.wanted = Some((status, Arc::clone(&shown)));
-                shown
-            }
-        }
-    }
-
     /// Whether it was heard of again.
     fn is_back(&self) -> bool {
         matches!(self.phase, Some(NodePhase::Initializing | NodePhase::Ready))
@@ -301,7 +289,7 @@ impl<S: Store> Term<S> {
         if known.is_writing {
             return;
         }
-        let wanted = known.shown(wanted);
+        let wanted = known.wanted.json(wanted);
         let stored = if known.sent.is_none() { stored_part(&object) } else { None };
         let (last, sent_at) = match &known.sent {
             Some((sent, at)) => (Some(&**sent), Some(*at)),

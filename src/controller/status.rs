@@ -15,6 +15,7 @@ use drover_core::scheduler::attempts::Attempts;
 use drover_core::validate::{self, Violation};
 use jiff::Timestamp;
 use kube::Resource;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -47,7 +48,7 @@ pub(super) struct Knowledge {
     /// The status as last sent, and when.
     pub(super) sent: Option<(Arc<Value>, Instant)>,
     /// The status as it was wanted last, with its JSON: mostly it is wanted so again.
-    pub(super) wanted: Option<(JobStatus, Arc<Value>)>,
+    pub(super) wanted: Memo<JobStatus>,
     /// Whether a write is under way.
     pub(super) is_writing: bool,
     /// The version that the stored status names, once it is known or known to be gone.
@@ -56,6 +57,30 @@ pub(super) struct Knowledge {
     pub(super) differs_since: Option<Instant>,
     /// What was found of its spec when it was checked last.
     pub(super) checked: Option<Checked>,
+}
+
+/// A status as it was wanted last, with its JSON.
+#[derive(Debug)]
+pub(super) struct Memo<T>(Option<(T, Arc<Value>)>);
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: PartialEq + Serialize> Memo<T> {
+    /// The JSON of a status: the one from before where it is the same.
+    pub(super) fn json(&mut self, status: T) -> Arc<Value> {
+        match &self.0 {
+            Some((known, shown)) if *known == status => Arc::clone(shown),
+            Some(_) | None => {
+                let shown = Arc::new(json!(status));
+                self.0 = Some((status, Arc::clone(&shown)));
+                shown
+            }
+        }
+    }
 }
 
 /// A spec with what is wrong with it.
@@ -86,18 +111,6 @@ impl Knowledge {
             |checked: &Checked| checked.uid == job.metadata.uid && checked.generation == job.metadata.generation;
         let known = self.checked.take().filter(is_of);
         self.checked.insert(known.unwrap_or_else(|| Checked::new(job, name)))
-    }
-
-    /// The JSON of a status.
-    pub(super) fn shown(&mut self, status: JobStatus) -> Arc<Value> {
-        match &self.wanted {
-            Some((known, shown)) if *known == status => Arc::clone(shown),
-            Some(_) | None => {
-                let shown = Arc::new(json!(status));
-                self.wanted = Some((status, Arc::clone(&shown)));
-                shown
-            }
-        }
     }
 
     /// Adds an evaluation to the shown ones.
