@@ -696,8 +696,8 @@ impl<S: Store> Term<S> {
         match result {
             Ok(object) => {
                 // The watch says nothing of what the answer has told already.
-                if let Some(Seen::Now(object, _)) = self.jobs.update(object) {
-                    self.dirty_jobs.extend(self.families.observe(&object));
+                if let Some(seen) = self.jobs.update(object) {
+                    self.on_job(seen);
                 }
                 self.dirty_jobs.insert(key.clone());
             }
