@@ -79,6 +79,8 @@ string_enum! {
         Disconnected = "Disconnected",
         /// It is silent for too long.
         Down = "Down",
+        /// It is silent together with most of its pool, so that it is marked later.
+        PoolSilent = "PoolSilent",
         /// It is heard of in time.
         HeartbeatsArrive = "HeartbeatsArrive",
         /// An operator made it ineligible.

@@ -25,6 +25,8 @@ pub const BLOCKED_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
 pub struct Input<'a> {
     /// The job.
     pub job: &'a Job,
+    /// Whether it is being deleted, alone or with its namespace.
+    pub is_ending: bool,
     /// All its allocations of this incarnation.
     pub allocs: &'a [Arc<Alloc>],
     /// Whether an evaluation is waiting or under way.
@@ -137,7 +139,7 @@ fn judge_template(input: &Input<'_>) -> Verdict {
         conditions.push(Wanted::no(Type::Armed, reason, "the spec is invalid"));
     } else if is_stopped(input) {
         let text = "the job is stopped; set spec.stop to false to start it; what it launched goes on";
-        conditions.push(Wanted::no(Type::Ready, Reason::Stopped, "the job is stopped"));
+        conditions.push(ready_when_stopped(input, "the job is stopped, and launches nothing"));
         conditions.push(Wanted::no(Type::Armed, Reason::Stopped, "the job is stopped"));
         conditions.push(Wanted::yes(Type::Stopped, Reason::Stopped, text));
     } else if is_off {
@@ -379,11 +381,11 @@ fn ready(
     if let Some(stall) = stall {
         return Wanted::no(Type::Ready, stall.reason, stall.message.clone());
     }
-    if is_stopped(input) {
-        return Wanted::no(Type::Ready, Reason::Stopped, "the job is stopped");
-    }
     if let Some(going_on) = reconciling(input, counts) {
         return Wanted::no(Type::Ready, going_on.reason, going_on.message);
+    }
+    if is_stopped(input) {
+        return ready_when_stopped(input, "the job is stopped, and nothing of it runs");
     }
     if is_batch(input) {
         return if phase == JobPhase::Dead {
@@ -393,6 +395,14 @@ fn ready(
         };
     }
     Wanted::yes(Type::Ready, Reason::AllHealthy, "all desired allocations are running and healthy")
+}
+
+/// A stopped job is what its manifest asks for, so that those who wait for it go on; one that is being deleted is on its way out.
+fn ready_when_stopped(input: &Input<'_>, message: &str) -> Wanted<Type, Reason> {
+    if input.is_ending {
+        return Wanted::no(Type::Ready, Reason::Stopped, "the job is being deleted");
+    }
+    Wanted::yes(Type::Ready, Reason::Stopped, message)
 }
 
 fn placed(input: &Input<'_>) -> Wanted<Type, Reason> {
@@ -490,6 +500,7 @@ mod tests {
         let none = BTreeMap::new();
         let verdict = judge(Input {
             job,
+            is_ending: false,
             allocs: &allocs,
             is_evaluating,
             failed: &none,
@@ -569,7 +580,8 @@ mod tests {
             "0/0",
             &[(Type::Reconciling, Reason::Stopping), (Type::Stopped, Reason::Stopped)],
         );
-        check(&job, vec![], false, JobPhase::Dead, "0/0", &[(Type::Stopped, Reason::Stopped)]);
+        let stopped = [(Type::Ready, Reason::Stopped), (Type::Stopped, Reason::Stopped)];
+        check(&job, vec![], false, JobPhase::Dead, "0/0", &stopped);
     }
 
     #[test]
@@ -589,7 +601,8 @@ mod tests {
         let off = whole(json!({ "periodic": { "crons": ["@daily"], "enabled": false } }));
         check(&off, vec![], false, JobPhase::Running, "0/0", &[(Type::Ready, Reason::ScheduleOff)]);
         let stopped = Job { stopped: true, ..nightly };
-        check(&stopped, vec![], false, JobPhase::Dead, "0/0", &[(Type::Stopped, Reason::Stopped)]);
+        let ended = [(Type::Ready, Reason::Stopped), (Type::Stopped, Reason::Stopped)];
+        check(&stopped, vec![], false, JobPhase::Dead, "0/0", &ended);
     }
 
     #[test]
@@ -599,6 +612,7 @@ mod tests {
             let (failed, queued) = (BTreeMap::new(), BTreeMap::new());
             judge(Input {
                 job: &job,
+                is_ending: false,
                 allocs,
                 is_evaluating,
                 failed: &failed,

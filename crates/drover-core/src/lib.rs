@@ -22,3 +22,4 @@ pub mod settings;
 pub mod snapshot;
 pub mod usage;
 pub mod validate;
+pub mod volume;

@@ -282,6 +282,11 @@ impl ClusterView {
         self.volumes.get(id)
     }
 
+    /// All volumes, by namespace and id.
+    pub fn volumes(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<CSIVolume>)> {
+        self.volumes.iter()
+    }
+
     /// What an allocation holds on its node.
     pub fn held_by(&self, alloc: &Alloc) -> Usage {
         let group = self.definition_of(alloc).and_then(|definition| definition.group(&alloc.group));

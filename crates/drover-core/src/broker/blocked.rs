@@ -94,6 +94,11 @@ impl Blocked {
         std::mem::take(&mut self.waiting).into_keys().collect()
     }
 
+    /// How many jobs wait.
+    pub fn n_waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether a job waits.
     pub fn is_waiting(&self, job: &JobKey) -> bool {
         self.waiting.contains_key(job)

@@ -152,6 +152,16 @@ impl Broker {
         self.waiting.contains_key(job)
     }
 
+    /// How many jobs wait for their turn.
+    pub fn n_ready(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many evaluations wait for their time.
+    pub fn n_delayed(&self) -> usize {
+        self.delayed.len()
+    }
+
     /// Whether an evaluation of a job waits or is under way.
     pub fn is_busy(&self, job: &JobKey) -> bool {
         self.waiting.contains_key(job) || self.under_way.contains(job)
@@ -256,8 +266,9 @@ mod tests {
         broker.delay(&job("a"), &FollowUp { trigger: EvalTrigger::AllocReschedule, at: at(100) });
         broker.release_due(at(99), |_| 50);
         assert_eq!(broker.pop(), None);
-        assert_eq!(broker.next_due(), Some(at(100)));
+        assert_eq!((broker.next_due(), broker.n_delayed(), broker.n_ready()), (Some(at(100)), 1, 0));
         broker.release_due(at(100), |_| 50);
+        assert_eq!((broker.n_delayed(), broker.n_ready()), (0, 1));
         assert_eq!(broker.pop().unwrap().trigger, EvalTrigger::AllocReschedule);
     }
 }

@@ -4,52 +4,154 @@
 //! Lease change, never by what another machine wrote into it. Silence of the leader's own never counts against a node: the
 //! leader renews its own Lease and sees that in the same watch; a gap between two of these proofs means that the watch was
 //! not live, and after it every live node has a fresh start.
+//!
+//! Where most of a pool falls silent at once, it is rather a switch that fails than all these nodes: they are then marked one after
+//! the other. Whether it is so is asked of the nodes whose heartbeats were due since the first missing one: of those, how many came?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::ids::NodeName;
 
 /// How long every live node has after a new leader began, or could see again.
 pub const FRESH_START: Duration = Duration::from_mins(5);
+/// Marking never slows for a pool of fewer nodes.
+pub const LEAST_POOL: usize = 5;
+/// Nor while fewer heartbeats are missing: the least of such a pool that are most of it.
+pub const LEAST_MISSING: usize = 3;
+/// Percent of a pool's heartbeats beyond which missing ones slow marking.
+pub const MOST_MISSING: usize = 55;
+/// Pause between two marks in a pool whose marking is slowed.
+pub const SLOW_PAUSE: Duration = Duration::from_secs(10);
+
+/// An agent that was cut off tries again at least that often: so long marking stays slow after most of a pool are heard of again.
+pub const RETURN: Duration = Duration::from_secs(30);
 
 /// When nodes were last heard of.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// Silence that is still fine: the TTL and the grace.
-    allowed: Duration,
+    allowed: Allowed,
     /// Longest gap between two proofs that the watch is live.
     proof_gap: Duration,
     last_proof: Option<Duration>,
-    deadlines: BTreeMap<NodeName, Duration>,
+    nodes: BTreeMap<NodeName, Heard>,
+    /// Nodes that were marked not long ago, or while marking is slowed.
+    marked: BTreeMap<NodeName, Mark>,
+    /// Until when marking is slow in a pool.
+    slow_until: BTreeMap<String, Duration>,
+    /// When a node of a pool was marked last, where that was not long ago.
+    last_marks: BTreeMap<String, Duration>,
+}
+
+/// Silence that is still fine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// The time between two heartbeats of a node.
+    pub ttl: Duration,
+    /// How long one may be late.
+    pub grace: Duration,
+}
+
+impl Allowed {
+    fn sum(self) -> Duration {
+        self.ttl + self.grace
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    /// The last heartbeat, or since when one is waited for.
+    since: Duration,
+    deadline: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Mark {
+    pool: String,
+    /// When the heartbeat was due that did not come.
+    due: Duration,
+    at: Duration,
+}
+
+/// What silence is proven.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Nodes to mark now. They are not waited for any more.
+    pub nodes: Vec<NodeName>,
+    /// Pools in which others are left for later.
+    pub slowed: Vec<Slowed>,
+}
+
+/// A pool whose nodes are marked one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slowed {
+    /// The pool.
+    pub pool: String,
+    /// Its nodes that are silent, whether they are marked or not.
+    pub n_silent: usize,
+    /// Its nodes.
+    pub n_nodes: usize,
+    /// Its silent nodes that are not marked yet.
+    pub held: Vec<NodeName>,
+}
+
+/// What heartbeats say of a pool.
+#[derive(Debug, Default)]
+struct Tally {
+    n_nodes: usize,
+    n_missing: usize,
+    /// Heartbeats that came since the first missing one was due.
+    n_came: usize,
+    /// When the first missing one was due.
+    first_missing: Option<Duration>,
+}
+
+impl Tally {
+    fn miss(&mut self, due: Duration) {
+        self.n_missing += 1;
+        self.first_missing = Some(self.first_missing.map_or(due, |first| first.min(due)));
+    }
+
+    fn is_mass(&self) -> bool {
+        let is_much = self.n_nodes >= LEAST_POOL && self.n_missing >= LEAST_MISSING;
+        is_much && self.n_missing * 100 > (self.n_missing + self.n_came) * MOST_MISSING
+    }
 }
 
 impl Ledger {
-    /// A ledger for nodes that may be silent for `allowed`, in a term whose proofs come at least every `proof_gap`.
-    pub fn new(allowed: Duration, proof_gap: Duration) -> Self {
-        Self { allowed, proof_gap, last_proof: None, deadlines: BTreeMap::new() }
+    /// A ledger for nodes that may be silent for so long, in a term whose proofs come at least every `proof_gap`.
+    pub fn new(allowed: Allowed, proof_gap: Duration) -> Self {
+        Self {
+            allowed,
+            proof_gap,
+            last_proof: None,
+            nodes: BTreeMap::new(),
+            marked: BTreeMap::new(),
+            slow_until: BTreeMap::new(),
+            last_marks: BTreeMap::new(),
+        }
     }
 
     /// Changes how long nodes may be silent, from their next beats on.
-    pub fn set_allowed(&mut self, allowed: Duration) {
+    pub fn set_allowed(&mut self, allowed: Allowed) {
         self.allowed = allowed;
     }
 
     /// A node that was known before this term: it has a fresh start.
     pub fn expect(&mut self, node: NodeName, now: Duration) {
-        self.deadlines.entry(node).or_insert(now + FRESH_START);
+        self.nodes.entry(node).or_insert(Heard { since: now, deadline: now + FRESH_START });
     }
 
     /// A node was heard of.
     pub fn beat(&mut self, node: NodeName, now: Duration) {
-        let deadline = now + self.allowed;
-        let entry = self.deadlines.entry(node).or_insert(deadline);
-        *entry = deadline;
+        self.marked.remove(&node);
+        self.nodes.insert(node, Heard { since: now, deadline: now + self.allowed.sum() });
     }
 
-    /// A node is not waited for any more: it is gone, or marked.
+    /// A node is not waited for any more: it is gone.
     pub fn forget(&mut self, node: &NodeName) {
-        self.deadlines.remove(node);
+        self.nodes.remove(node);
+        self.marked.remove(node);
     }
 
     /// The leader saw its own renewal in the watch. After a gap every node has a fresh start.
@@ -62,16 +164,98 @@ impl Ledger {
 
     /// The watch began anew: what happened meanwhile was not seen.
     pub fn blink(&mut self, now: Duration) {
-        for deadline in self.deadlines.values_mut() {
-            *deadline = (*deadline).max(now + FRESH_START);
+        for heard in self.nodes.values_mut() {
+            *heard = Heard { since: now, deadline: heard.deadline.max(now + FRESH_START) };
         }
         self.last_proof = Some(now);
     }
 
-    /// Nodes whose silence is proven: their deadline has passed, and the watch was live after it.
-    pub fn silent(&self) -> Vec<NodeName> {
-        let Some(proof) = self.last_proof else { return Vec::new() };
-        self.deadlines.iter().filter(|(_, deadline)| **deadline < proof).map(|(node, _)| node.clone()).collect()
+    /// Takes the nodes out whose silence is proven: their deadline has passed, and the watch was live after it. In a pool of which
+    /// most fell silent at once, one at a time. `pool_of` names a node's pool. O(nodes).
+    pub fn expire<'a>(&mut self, pool_of: impl Fn(&NodeName) -> Option<&'a str>) -> Expired {
+        let Some(proof) = self.last_proof else { return Expired::default() };
+        let over = self.nodes.iter().filter(|(_, heard)| heard.deadline < proof);
+        let mut silent: BTreeMap<Option<&str>, Vec<(Duration, NodeName)>> = BTreeMap::new();
+        for (node, heard) in over {
+            silent.entry(pool_of(node)).or_default().push((heard.deadline, node.clone()));
+        }
+        self.marked.retain(|_, mark| mark.at + self.allowed.ttl >= proof || silent.contains_key(&Some(&*mark.pool)));
+        self.slow_until.retain(|_, until| *until > proof);
+        self.last_marks.retain(|_, at| *at + SLOW_PAUSE > proof);
+        let mut expired = Expired::default();
+        if silent.is_empty() {
+            return expired;
+        }
+        let tallies = self.tally(&silent.keys().copied().flatten().collect(), &pool_of, proof);
+        for (pool, mut nodes) in silent {
+            nodes.sort();
+            let tally = pool.and_then(|pool| Some((pool, tallies.get(pool)?)));
+            if let Some((pool, tally)) = tally.filter(|(pool, tally)| self.is_slow(pool, tally, proof)) {
+                let n_now = usize::from(!self.last_marks.contains_key(pool));
+                let held = nodes.split_off(n_now.min(nodes.len()));
+                expired.slowed.push(Slowed {
+                    pool: pool.to_owned(),
+                    n_silent: tally.n_missing,
+                    n_nodes: tally.n_nodes,
+                    held: held.into_iter().map(|(_, node)| node).collect(),
+                });
+            }
+            for (_, node) in nodes {
+                self.mark(&node, pool, proof);
+                expired.nodes.push(node);
+            }
+        }
+        expired.slowed.retain(|slowed| !slowed.held.is_empty());
+        expired
+    }
+
+    /// Whether marking is slow in a pool: most of it is missing, or was not long ago.
+    fn is_slow(&mut self, pool: &str, tally: &Tally, proof: Duration) -> bool {
+        if tally.is_mass() {
+            self.slow_until.insert(pool.to_owned(), proof + self.allowed.ttl.max(RETURN));
+        }
+        self.slow_until.contains_key(pool)
+    }
+
+    fn mark(&mut self, node: &NodeName, pool: Option<&str>, proof: Duration) {
+        let Some(heard) = self.nodes.remove(node) else { return };
+        if let Some(pool) = pool {
+            let due = heard.since + self.allowed.ttl;
+            self.last_marks.insert(pool.to_owned(), proof);
+            self.marked.insert(node.clone(), Mark { pool: pool.to_owned(), due, at: proof });
+        }
+    }
+
+    /// Counts the heartbeats of these pools that came, and those that did not.
+    fn tally<'a>(
+        &self,
+        pools: &BTreeSet<&'a str>,
+        pool_of: &impl Fn(&NodeName) -> Option<&'a str>,
+        proof: Duration,
+    ) -> BTreeMap<&'a str, Tally> {
+        let mut tallies: BTreeMap<&str, Tally> = pools.iter().map(|pool| (*pool, Tally::default())).collect();
+        // One that is merely on its way is no missing one.
+        let on_its_way = self.allowed.grace / 5;
+        for (node, heard) in &self.nodes {
+            let Some(tally) = pool_of(node).and_then(|pool| tallies.get_mut(pool)) else { continue };
+            tally.n_nodes += 1;
+            let due = heard.since + self.allowed.ttl;
+            if (due + on_its_way).min(heard.deadline) < proof {
+                tally.miss(due);
+            }
+        }
+        for mark in self.marked.values() {
+            let Some(tally) = tallies.get_mut(&*mark.pool) else { continue };
+            tally.n_nodes += 1;
+            tally.miss(mark.due);
+        }
+        for (node, heard) in &self.nodes {
+            let Some(tally) = pool_of(node).and_then(|pool| tallies.get_mut(pool)) else { continue };
+            // Those that came just before were due at the same time as the first missing one.
+            let is_counted = |first| heard.since + on_its_way / 2 >= first && heard.since + on_its_way < proof;
+            tally.n_came += usize::from(tally.first_missing.is_some_and(is_counted));
+        }
+        tallies
     }
 }
 
@@ -93,71 +277,205 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn names(ledger: &Ledger) -> Vec<String> {
-        ledger.silent().iter().map(ToString::to_string).collect()
+    fn ledger(ttl: u64, grace: u64, proof_gap: u64) -> Ledger {
+        Ledger::new(Allowed { ttl: s(ttl), grace: s(grace) }, s(proof_gap))
+    }
+
+    fn names(ledger: &mut Ledger) -> Vec<String> {
+        ledger.expire(|_| Some("default")).nodes.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_silent_node_is_named_once_the_watch_is_proven_live_after_its_deadline() {
-        let mut ledger = Ledger::new(s(20), s(4));
+        let mut ledger = ledger(10, 10, 4);
         ledger.prove_live(s(0));
         ledger.beat("a".into(), s(0));
         for second in (2..=20).step_by(2) {
             ledger.prove_live(s(second));
         }
-        assert_eq!(names(&ledger), Vec::<String>::new());
+        assert_eq!(names(&mut ledger), Vec::<String>::new());
         ledger.prove_live(s(22));
-        assert_eq!(names(&ledger), ["a"]);
+        assert_eq!(names(&mut ledger), ["a"]);
     }
 
     #[test]
     fn silence_of_the_leaders_own_gives_every_node_a_fresh_start() {
-        let mut ledger = Ledger::new(s(4), s(1));
+        let mut ledger = ledger(2, 2, 1);
         ledger.prove_live(s(0));
         ledger.beat("a".into(), s(0));
         ledger.prove_live(s(60));
-        assert_eq!(names(&ledger), Vec::<String>::new());
+        assert_eq!(names(&mut ledger), Vec::<String>::new());
         for second in 61..=359 {
             ledger.prove_live(s(second));
         }
-        assert_eq!(names(&ledger), Vec::<String>::new());
+        assert_eq!(names(&mut ledger), Vec::<String>::new());
         ledger.prove_live(s(360));
         ledger.prove_live(s(361));
-        assert_eq!(names(&ledger), ["a"]);
+        assert_eq!(names(&mut ledger), ["a"]);
     }
 
     #[test]
     fn a_new_term_waits_for_nodes_it_has_not_heard_of() {
-        let mut ledger = Ledger::new(s(20), s(4));
+        let mut ledger = ledger(10, 10, 4);
         ledger.expect("a".into(), s(0));
         let mut second = 0;
         while second <= 300 {
             ledger.prove_live(s(second));
-            assert_eq!(names(&ledger), Vec::<String>::new());
+            assert_eq!(names(&mut ledger), Vec::<String>::new());
             second += 2;
         }
         ledger.prove_live(s(302));
-        assert_eq!(names(&ledger), ["a"]);
+        assert_eq!(names(&mut ledger), ["a"]);
     }
 
     #[test]
     fn s_171_the_ttl_follows_the_number_of_nodes_and_a_node_expires_10_s_after_it() {
         // Where the reference adds a random part to each answer, here every agent spreads its own renewals.
         assert_eq!((ttl(s(10), 100, 50), ttl(s(10), 1000, 50)), (s(10), s(20)));
-        let mut ledger = Ledger::new(ttl(s(10), 1000, 50) + s(10), s(4));
+        let mut ledger = Ledger::new(Allowed { ttl: ttl(s(10), 1000, 50), grace: s(10) }, s(4));
         ledger.beat("a".into(), s(0));
         for second in (0..=30).step_by(2) {
             ledger.prove_live(s(second));
-            assert_eq!(names(&ledger), Vec::<String>::new(), "after {second} s");
+            assert_eq!(names(&mut ledger), Vec::<String>::new(), "after {second} s");
         }
         ledger.prove_live(s(32));
-        assert_eq!(names(&ledger), ["a"]);
+        assert_eq!(names(&mut ledger), ["a"]);
     }
 
     #[test]
     fn the_ttl_grows_in_powers_of_two() {
         for (nodes, wanted) in [(1, 10), (2500, 10), (2501, 20), (5000, 20), (10_000, 40)] {
             assert_eq!(ttl(s(10), nodes, 250), s(wanted), "{nodes}");
+        }
+    }
+
+    /// Nodes of pools, each of which beats once per TTL at a second of its own.
+    struct Pools {
+        ledger: Ledger,
+        sizes: BTreeMap<&'static str, u64>,
+        ttl: u64,
+        second: u64,
+        marked: BTreeMap<u64, Vec<String>>,
+        slowed: Vec<Slowed>,
+    }
+
+    impl Pools {
+        fn new(ttl: u64, sizes: &[(&'static str, u64)]) -> Self {
+            let sizes: BTreeMap<_, _> = sizes.iter().copied().collect();
+            let mut pools =
+                Self { ledger: ledger(ttl, 10, 4), sizes, ttl, second: 0, marked: BTreeMap::new(), slowed: Vec::new() };
+            pools.run(ttl * 3, |_, _| true);
+            pools
+        }
+
+        /// Lets time pass; only these nodes of a pool beat.
+        fn run(&mut self, seconds: u64, beats: impl Fn(&str, u64) -> bool) {
+            for _ in 0..seconds {
+                self.second += 1;
+                for (pool, size) in self.sizes.clone() {
+                    let its_turn = |number: &u64| (number * 7) % self.ttl == self.second % self.ttl;
+                    for number in (0..size).filter(its_turn).filter(|number| beats(pool, *number)) {
+                        self.ledger.beat(NodeName::from(format!("{pool}-{number}")), s(self.second));
+                    }
+                }
+                self.ledger.prove_live(s(self.second));
+                let sizes = &self.sizes;
+                let pool_of = |node: &NodeName| {
+                    let (pool, _) = node.as_str().split_once('-')?;
+                    sizes.get_key_value(pool).map(|(pool, _)| *pool)
+                };
+                let expired = self.ledger.expire(pool_of);
+                self.slowed = expired.slowed;
+                let names: Vec<String> = expired.nodes.iter().map(ToString::to_string).collect();
+                if !names.is_empty() {
+                    self.marked.insert(self.second, names);
+                }
+            }
+        }
+
+        fn n_marked(&self) -> usize {
+            self.marked.values().map(Vec::len).sum()
+        }
+    }
+
+    #[test]
+    fn nodes_of_a_pool_that_falls_silent_for_the_most_part_are_marked_one_after_the_other() {
+        for ttl in [10, 20, 40] {
+            let mut pools = Pools::new(ttl, &[("a", 100), ("b", 20)]);
+            pools.run(10 + 65, |pool, number| pool == "b" || number >= 70);
+            assert!((6..=8).contains(&pools.n_marked()), "TTL {ttl} s: {:?}", pools.marked);
+            assert!(pools.marked.values().all(|at_once| at_once.len() == 1), "TTL {ttl} s: {:?}", pools.marked);
+            let [slowed] = &pools.slowed[..] else { panic!("{:?}", pools.slowed) };
+            assert_eq!((&*slowed.pool, slowed.n_silent, slowed.n_nodes), ("a", 70, 100), "TTL {ttl} s");
+            assert_eq!(slowed.held.len() + pools.n_marked(), 70);
+        }
+    }
+
+    #[test]
+    fn where_less_than_55_percent_fall_silent_all_are_marked_at_once() {
+        for (n_silent, at_once) in [(1, true), (30, true), (45, true), (60, false), (100, false)] {
+            let mut pools = Pools::new(20, &[("a", 100)]);
+            pools.run(50, |_, number| number >= n_silent);
+            assert_eq!(
+                pools.n_marked() == usize::try_from(n_silent).unwrap(),
+                at_once,
+                "{n_silent}: {:?}",
+                pools.marked
+            );
+        }
+    }
+
+    #[test]
+    fn a_small_pool_is_never_slowed_and_a_single_node_of_a_greater_one_does_not_wait() {
+        let mut pools = Pools::new(10, &[("a", 4)]);
+        pools.run(22, |_, _| false);
+        assert_eq!(pools.n_marked(), 4);
+        for ttl in [10, 40] {
+            let mut pools = Pools::new(ttl, &[("a", 5)]);
+            pools.run(ttl * 2 + 11, |_, number| number != 2);
+            assert_eq!(pools.n_marked(), 1, "TTL {ttl} s");
+            assert_eq!(pools.slowed, [], "TTL {ttl} s");
+        }
+    }
+
+    #[test]
+    fn another_pool_is_not_slowed() {
+        let mut pools = Pools::new(20, &[("a", 100), ("b", 20)]);
+        pools.run(50, |pool, number| pool == "b" && number >= 3);
+        let of_b = pools.marked.values().flatten().filter(|name| name.starts_with('b')).count();
+        assert_eq!(of_b, 3, "{:?}", pools.marked);
+    }
+
+    #[test]
+    fn when_most_are_heard_of_again_the_rest_is_marked_at_once() {
+        let mut pools = Pools::new(20, &[("a", 100)]);
+        pools.run(60, |_, number| number >= 80);
+        assert!(pools.n_marked() < 6, "{:?}", pools.marked);
+        pools.run(50, |_, number| number >= 20);
+        assert_eq!(pools.slowed, []);
+        let marked: BTreeSet<&String> = pools.marked.values().flatten().collect();
+        let times: Vec<u64> = pools.marked.keys().copied().collect();
+        let (slow, _) = times.split_at(times.len() - 1);
+        assert!(
+            slow.windows(2).all(|pair| pair[1] - pair[0] >= 10),
+            "those that come back hurry nothing: {:?}",
+            pools.marked
+        );
+        let stay_away = (0..20).map(|number| format!("a-{number}"));
+        assert!(stay_away.into_iter().all(|name| marked.contains(&name)), "{:?}", pools.marked);
+        assert!(marked.len() < 28, "only few of those that came back were marked: {:?}", pools.marked);
+    }
+
+    #[test]
+    fn a_new_leader_that_hears_of_few_nodes_marks_slowly_too() {
+        for (n_silent, at_once) in [(30, true), (70, false)] {
+            let mut pools = Pools::new(20, &[("a", 0)]);
+            for number in 0..100 {
+                pools.ledger.expect(NodeName::from(format!("a-{number}")), s(pools.second));
+            }
+            pools.sizes.insert("a", 100);
+            pools.run(FRESH_START.as_secs() + 2, |_, number| number >= n_silent);
+            assert_eq!(pools.n_marked() == usize::try_from(n_silent).unwrap(), at_once, "{:?}", pools.marked);
         }
     }
 }

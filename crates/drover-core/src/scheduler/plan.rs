@@ -108,7 +108,7 @@ pub struct WaitsFor {
     pub classes: BTreeMap<String, bool>,
     /// Whether a rule depends on single nodes, so that no class can be ruled out.
     pub is_escaped: bool,
-    /// Volumes that do not exist yet, as `csi-volume:<namespace>:<id>`.
+    /// Volumes that do not exist yet, or cannot be used as they are now, as `csi-volume:<namespace>:<id>`.
     pub missing: BTreeSet<String>,
     /// Nodes of a system job that are full.
     pub nodes: BTreeSet<NodeName>,

@@ -349,6 +349,16 @@ fn an_inherited_restart_policy_is_judged_once() {
     );
 }
 
+/// V-069
+#[test]
+fn a_canary_has_no_volume_of_a_slots_own() {
+    let volume = json!([{ "name": "v", "type": "csi", "source": "s", "accessMode": "single-node-writer",
+        "attachmentMode": "file-system", "perAlloc": true }]);
+    let with_canaries = |canary: i64| codes(&[("update.canary", json!(canary)), ("groups.0.volumes", volume.clone())]);
+    assert_eq!(with_canaries(1), ["PerAllocCanary"]);
+    assert_eq!(with_canaries(0), [""; 0]);
+}
+
 #[test]
 fn s_183_stop_on_client_after_excludes_lost_after() {
     let both = ("groups.0.disconnect", json!({ "stopOnClientAfter": "1m", "lostAfter": "1m" }));

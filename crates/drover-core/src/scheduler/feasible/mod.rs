@@ -23,6 +23,7 @@ use crate::scheduler::operand::Comparison;
 use crate::scheduler::place::proposed::Proposed;
 use crate::scheduler::total;
 use crate::snapshot::NodeEntry;
+use crate::volume::access::is_csi;
 
 pub use target::resolve;
 
@@ -154,7 +155,7 @@ impl<'a> Checks<'a> {
 
     /// Whether an answer for one node says nothing of others of its class.
     pub fn is_escaped(&self) -> bool {
-        !self.of_node.is_empty() || self.wanted.group.volumes.iter().any(volume::is_csi)
+        !self.of_node.is_empty() || self.wanted.group.volumes.iter().any(is_csi)
     }
 
     /// Classes that were looked at, with whether their nodes satisfy the constraints.

@@ -4,24 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drover_api::client_node::HostVolume;
-use drover_api::csi_volume::{AccessMode, AttachmentMode, ClaimMode};
-use drover_api::volume_request::{RequestAccessMode, VolumeRequest, VolumeType};
+use drover_api::csi_volume::{AttachmentMode, Claim, ClaimMode};
+use drover_api::volume_request::{RequestAccessMode, VolumeRequest};
 use drover_api::{CSIVolume, group::Group};
 
 use super::Wanted;
 use crate::ids::ObjectKey;
 use crate::scheduler::place::proposed::Proposed;
 use crate::snapshot::NodeEntry;
-
-/// Whether a request is for a CSI volume.
-pub(super) fn is_csi(request: &VolumeRequest) -> bool {
-    request.r#type == VolumeType::Csi
-}
-
-/// The id of the volume that a slot gets: with volumes of each slot's own, the slot is part of it.
-pub(crate) fn source(request: &VolumeRequest, index: i64) -> String {
-    if request.per_alloc { format!("{}[{index}]", request.source) } else { request.source.clone() }
-}
+use crate::volume::access::{self, Held, is_csi, source};
+use crate::volume::claim;
 
 /// The key of the first volume rule that a node breaks.
 pub(super) fn missing(wanted: Wanted<'_>, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<String> {
@@ -145,27 +137,23 @@ fn claim_failure(
     wanted: Wanted<'_>,
     proposed: &Proposed<'_>,
 ) -> Option<String> {
-    let status = volume.status.clone().unwrap_or_default();
-    let can_read = status.schedulable && status.resource_exhausted.is_none();
+    let (no_read, no_write) = (|| Some(format!("csiNoRead:{id}")), || Some(format!("csiNoWrite:{id}")));
+    let Some(status) = &volume.status else { return if request.read_only { no_read() } else { no_write() } };
     if request.read_only {
-        return (!can_read).then(|| format!("csiNoRead:{id}"));
+        return if access::is_read_schedulable(status) { None } else { no_read() };
     }
-    let writes = |mode: AccessMode| !matches!(mode, AccessMode::SingleNodeReaderOnly | AccessMode::MultiNodeReaderOnly);
-    let can_write = match status.access_mode {
-        Some(mode) => writes(mode),
-        None => volume.spec.capabilities.iter().any(|capability| writes(capability.access_mode)),
-    };
-    if !can_read || !can_write {
-        return Some(format!("csiNoWrite:{id}"));
+    if !access::is_write_schedulable(&volume.spec, status) {
+        return no_write();
     }
-    if status.access_mode.is_none_or(|mode| mode == AccessMode::MultiNodeMultiWriter) {
+    if Held::by(&status.claims).has_room(status.access_mode, ClaimMode::Write) {
         return None;
     }
+    let key = ObjectKey::new(wanted.job.namespace.clone(), id);
     let holders = || status.claims.iter().filter(|claim| claim.mode == ClaimMode::Write);
-    let holder = |name: &str| proposed.view().alloc(&ObjectKey::new(wanted.job.namespace.clone(), name));
-    if let Some(past) = holders().find(|claim| holder(&claim.allocation).is_none()) {
+    let holder = |claim: &Claim| claim::holder(proposed.view(), &key, claim);
+    if let Some(past) = holders().find(|claim| holder(claim).is_none()) {
         return Some(format!("csiInUseGCd:{id}:{}", past.allocation));
     }
-    let is_other = |name: &str| holder(name).is_some_and(|holder| holder.job != *wanted.job);
-    holders().any(|claim| is_other(&claim.allocation)).then(|| format!("csiInUse:{id}"))
+    let is_other = |claim: &Claim| holder(claim).is_some_and(|holder| holder.job != *wanted.job);
+    holders().any(is_other).then(|| format!("csiInUse:{id}"))
 }

@@ -529,11 +529,20 @@ impl<'a> Field<'a> {
         for (class, is_eligible) in self.checks.classes() {
             *waits.classes.entry(class.to_string()).or_default() |= is_eligible;
         }
-        for reason in self.tally.keys() {
-            for id in reason.strip_prefix("csiVolumeNotFound:").into_iter().flat_map(|ids| ids.split(',')) {
-                waits.missing.insert(format!("csi-volume:{}:{id}", job.namespace));
-            }
+        for id in self.tally.keys().flat_map(|reason| volumes_of(reason)) {
+            waits.missing.insert(format!("csi-volume:{}:{id}", job.namespace));
         }
+    }
+}
+
+/// The volumes whose next change may mend a reason.
+fn volumes_of(reason: &str) -> Vec<&str> {
+    let Some((code, rest)) = reason.split_once(':') else { return Vec::new() };
+    match code {
+        "csiVolumeNotFound" => rest.split(',').collect(),
+        "csiNoRead" | "csiNoWrite" | "csiInUse" => vec![rest],
+        "csiInUseGCd" => rest.rsplit_once(':').map(|(id, _)| id).into_iter().collect(),
+        _ => Vec::new(),
     }
 }
 

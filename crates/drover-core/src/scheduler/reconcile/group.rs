@@ -237,14 +237,17 @@ impl Pass<'_> {
         let is_cut_off_now = !cut_off.is_empty();
         let cut = sort::due(Rules { is_disconnecting: true, ..rules }, std::mem::take(&mut sorted.disconnecting));
         let later: Vec<_> = due.later.into_iter().chain(cut.later).collect();
-        self.cut_off(cut.untainted.iter().chain(&cut.now), &later);
+        let later_at: BTreeMap<AllocKey, Timestamp> =
+            later.iter().map(|(at, alloc)| (alloc.key.clone(), *at)).collect();
+        self.cut_off(cut.untainted.iter().chain(&cut.now), &later_at);
         due.now.extend(cut.now);
         due.untainted.extend(cut.untainted);
         if is_cut_off_now {
             self.out.desired.reschedule_now = size(due.now.len());
         }
         self.plan_later(&later);
-        self.renew_timeouts(due.untainted.iter().chain(&due.now));
+        let is_later = |alloc: &&Arc<Alloc>| later_at.contains_key(&alloc.key);
+        self.renew_timeouts(due.untainted.iter().filter(|alloc| !is_later(alloc)).chain(&due.now));
         Holders {
             untainted: due.untainted,
             migrating: sorted.migrating,
@@ -304,7 +307,7 @@ impl Pass<'_> {
     }
 
     /// Step 10: allocations become `unknown`, and get the time at which they count as lost.
-    fn cut_off<'a>(&mut self, allocs: impl Iterator<Item = &'a Arc<Alloc>>, later: &[(Timestamp, Arc<Alloc>)]) {
+    fn cut_off<'a>(&mut self, allocs: impl Iterator<Item = &'a Arc<Alloc>>, later: &BTreeMap<AllocKey, Timestamp>) {
         let mut expiries: Vec<(Timestamp, Arc<Alloc>)> = allocs
             .map(|alloc| {
                 let window = sort::lost_after(self.view, alloc);
@@ -318,7 +321,7 @@ impl Pass<'_> {
             // A window of zero has no end of its own: its node is down, and it comes back or it does not.
             let expiry = (at > self.eval.now)
                 .then(|| batched(&mut last, &mut self.out.follow_ups, EvalTrigger::MaxDisconnectTimeout, at));
-            let replaced_at = later.iter().find(|(_, known)| known.key == alloc.key).map(|(at, _)| *at);
+            let replaced_at = later.get(&alloc.key).copied();
             let follow_up = match (replaced_at, expiry) {
                 (Some(at), Some(expiry)) if at < expiry.at => {
                     Some(FollowUp { trigger: EvalTrigger::AllocReschedule, at })
@@ -352,6 +355,7 @@ impl Pass<'_> {
         let mut sorted: Vec<_> = later.to_vec();
         sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
         self.out.desired.reschedule_later = size(sorted.len());
+        let cut_off: BTreeSet<AllocKey> = self.out.disconnects.iter().map(|cut| cut.alloc.key.clone()).collect();
         let (mut last, mut trigger) = (None, EvalTrigger::AllocReschedule);
         for (at, alloc) in sorted {
             let before = last.clone();
@@ -359,8 +363,7 @@ impl Pass<'_> {
             if before.as_ref() != Some(&follow_up) {
                 trigger = EvalTrigger::AllocFailure;
             }
-            let is_cut_off = self.out.disconnects.iter().any(|disconnect| disconnect.alloc.key == alloc.key);
-            if !is_cut_off && alloc.follow_up.as_ref() != Some(&follow_up) {
+            if !cut_off.contains(&alloc.key) && alloc.follow_up.as_ref() != Some(&follow_up) {
                 self.out.attributes.push(AttributeUpdate {
                     alloc: alloc.key.clone(),
                     follow_up: Some(follow_up),

@@ -7,7 +7,7 @@ use drover_api::GoDuration;
 use drover_api::allocation::{ClientStatus, DesiredStatus, LastReschedule};
 use drover_api::client_node::NodePhase;
 use drover_api::group::Group;
-use drover_api::job::JobType;
+use drover_api::job::{EvalTrigger, JobType};
 use jiff::Timestamp;
 
 use crate::model::{Alloc, Deployment, Job};
@@ -208,6 +208,9 @@ impl Rules<'_> {
         if alloc.client == ClientStatus::Unknown && self.view.next_of(alloc).is_some() {
             return First::Stays;
         }
+        if self.is_left_alone(alloc) {
+            return First::Candidate;
+        }
         let was_not_placed =
             alloc.tracker.as_ref().is_some_and(|tracker| tracker.last_reschedule == Some(LastReschedule::NoPlacement));
         let stays = if self.is_disconnecting { First::Candidate } else { First::Stays };
@@ -247,7 +250,8 @@ impl Rules<'_> {
         let base = if self.is_disconnecting {
             self.eval.now
         } else if alloc.client == ClientStatus::Unknown {
-            let Some(since) = alloc.unknown_since().filter(|_| is_awaited) else { return Second::Never };
+            let is_due = is_awaited || self.is_left_alone(alloc);
+            let Some(since) = alloc.unknown_since().filter(|_| is_due) else { return Second::Never };
             since
         } else {
             let has_failed = matches!(alloc.client, ClientStatus::Failed | ClientStatus::Lost);
@@ -261,6 +265,25 @@ impl Rules<'_> {
         if is_awaited || at.duration_since(self.eval.now) <= reschedule::SOON {
             return Second::Now;
         }
-        if alloc.follow_up.is_none() { Second::Later(at) } else { Second::Never }
+        let is_to_wait = if alloc.client == ClientStatus::Unknown {
+            at < expires_at(self.view, alloc)
+        } else {
+            alloc.follow_up.is_none()
+        };
+        if is_to_wait { Second::Later(at) } else { Second::Never }
+    }
+
+    /// Whether an allocation is marked as cut off and nothing of what follows on the mark has happened: no replacement is there,
+    /// and none is awaited. The leader died in between, or the replacement could not be placed or written.
+    fn is_left_alone(&self, alloc: &Alloc) -> bool {
+        let awaits_replacement = alloc.follow_up.as_ref().is_some_and(|follow_up| {
+            follow_up.trigger != EvalTrigger::MaxDisconnectTimeout && follow_up.at > self.eval.now
+        });
+        alloc.client == ClientStatus::Unknown
+            && !alloc.is_server_terminal()
+            && !awaits_replacement
+            && self.view.next_of(alloc).is_none()
+            && self.view.node(&alloc.node).is_some_and(|node| node.phase == NodePhase::Disconnected)
+            && is_replaced_while_away(self.view, alloc)
     }
 }

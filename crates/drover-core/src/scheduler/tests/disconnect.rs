@@ -87,6 +87,41 @@ fn s_071_one_that_is_away_stays_as_it_is() {
     assert!(plan.is_empty() && plan.follow_ups.is_empty(), "{plan:?}");
 }
 
+/// The mark is written before the replacement: a leader may die in between, and a replacement may find no room at first.
+#[test]
+fn one_that_is_away_without_a_replacement_gets_one() {
+    for (delay, job_type) in [(0, "service"), (30, "service"), (30, "batch")] {
+        let policy = json!({ "delay": format!("{delay}s"), "delayFunction": "constant", "unlimited": true });
+        let mut job = with(with(spec(1), "disconnect", json!({ "lostAfter": "5m" })), "reschedule", policy);
+        job["type"] = json!(job_type);
+        let expiry =
+            FollowUp { trigger: EvalTrigger::MaxDisconnectTimeout, at: ago(10) + SignedDuration::from_secs(300) };
+        for follow_up in [None, Some(expiry.clone())] {
+            let mut world = World::new(&job);
+            world.allocs(0..1, |alloc| {
+                cut_off(alloc, 10);
+                alloc.follow_up.clone_from(&follow_up);
+            });
+            world.set_phase(&["n-0"], NodePhase::Disconnected);
+            let plan = world.plan();
+            let awaited =
+                FollowUp { trigger: EvalTrigger::AllocReschedule, at: ago(10) + SignedDuration::from_secs(delay) };
+            let replaced = plan.placements.iter().filter(|one| one.previous.is_some()).count();
+            let noted: Vec<_> = plan.attributes.iter().filter_map(|update| update.follow_up.clone()).collect();
+            let wanted = match (delay, &follow_up) {
+                (0, None) => (1, vec![expiry.clone()]),
+                (0, Some(_)) => (1, vec![]),
+                _ => (0, vec![awaited]),
+            };
+            assert_eq!((replaced, noted), wanted, "{job_type}, delay {delay}, {follow_up:?}");
+            assert!(plan.stops.is_empty() && plan.replaced().count() == 0, "{plan:?}");
+            // Heard of again, it is left alone until its agent has said how it is.
+            world.set_phase(&["n-0"], NodePhase::Initializing);
+            assert_eq!(world.plan().placements.len(), 0);
+        }
+    }
+}
+
 #[test]
 fn an_unknown_one_that_nobody_awaits_gets_its_expiry() {
     let mut world = World::new(&disconnecting(1, json!({ "lostAfter": "5m", "replace": false })));

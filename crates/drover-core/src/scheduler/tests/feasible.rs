@@ -2,12 +2,15 @@
 
 use drover_api::CSIVolume;
 use drover_api::client_node::{CsiInfo, DeviceGroup, DeviceInstance};
+use drover_api::csi_volume::ClaimState;
 use drover_api::placement::{Constraint, Operand};
 
 use super::*;
+use crate::broker::blocked::{Blocked, Freed, Verdict};
 use crate::ids::ObjectKey;
 use crate::scheduler::class::NodeClass;
 use crate::scheduler::feasible;
+use crate::volume::claim::{Update, updated};
 
 /// Why a job of one finds no place on the only node.
 fn reason(spec: &Value, only: Node) -> Option<String> {
@@ -113,30 +116,119 @@ fn a_missing_volume_is_what_the_evaluation_waits_for() {
     assert!(plan.waits_for.is_escaped);
 }
 
+/// A volume to which an allocation of this name writes.
+fn written(id: &str, by: &str) -> (ObjectKey, Arc<CSIVolume>) {
+    let claim = json!({ "allocID": "uid-0", "allocation": by, "nodeName": "n-9", "mode": "write", "state": "taken" });
+    volume(id, move |one| {
+        let status = one.status.as_mut().unwrap();
+        status.access_mode = Some(drover_api::csi_volume::AccessMode::SingleNodeWriter);
+        status.claims = vec![serde_json::from_value(claim.clone()).unwrap()];
+    })
+}
+
+/// Adds allocation `holder` of a version of a job, which is about to stop.
+fn hold(world: &mut World, job: &'static str, version: i64) {
+    world.allocs(0..1, |alloc| {
+        alloc.key = JobKey::new("shop", "holder");
+        alloc.job = JobKey::new("shop", job);
+        alloc.job_version = version;
+        alloc.node = "n-9".into();
+        alloc.desired = DesiredStatus::Stop;
+    });
+}
+
 #[test]
 fn s_115_a_volume_in_use_is_free_for_its_own_job_alone() {
-    let held = |by: &str| {
-        let claim = json!({ "allocID": "x", "allocation": by, "nodeName": "n-9", "mode": "write", "state": "taken" });
-        volume("v1", move |one| {
-            let status = one.status.as_mut().unwrap();
-            status.access_mode = Some(drover_api::csi_volume::AccessMode::SingleNodeWriter);
-            status.claims = vec![serde_json::from_value(claim.clone()).unwrap()];
-        })
-    };
-    let holder = |job: &'static str| {
-        move |world: &mut World| {
-            world.allocs(0..1, |alloc| {
-                alloc.key = JobKey::new("shop", "holder");
-                alloc.job = JobKey::new("shop", job);
-                alloc.node = "n-9".into();
-                alloc.desired = DesiredStatus::Stop;
-            });
-        }
-    };
-    let reason = |prepare: &dyn Fn(&mut World)| csi_reason(csi_node(|_| {}), vec![held("holder")], prepare);
+    let holder = |job: &'static str| move |world: &mut World| hold(world, job, 1);
+    let reason = |prepare: &dyn Fn(&mut World)| csi_reason(csi_node(|_| {}), vec![written("v1", "holder")], prepare);
     assert_eq!(reason(&holder("web")), None, "the job replaces itself");
     assert_eq!(reason(&holder("other")).as_deref(), Some("csiInUse:v1"));
     assert_eq!(reason(&|_| {}).as_deref(), Some("csiInUseGCd:v1:holder"));
+}
+
+/// V-070
+#[test]
+fn a_claim_of_a_vanished_allocation_is_waited_for() {
+    let mut world = World::new(&csi_spec());
+    world.view.put_node(csi_node(|_| {}));
+    let (id, claimed) = written("v1", "holder");
+    world.view.put_volume(id.clone(), Arc::clone(&claimed));
+    let plan = world.plan();
+    assert!(plan.failed["web"].constraint_filtered.contains_key("csiInUseGCd:v1:holder"), "{:?}", plan.failed);
+    let mut blocked = Blocked::default();
+    assert_eq!(blocked.block(&key(), plan.waits_for, 1), Verdict::Waits);
+    let free = Update::Release { alloc_id: "uid-0".into(), state: ClaimState::ReadyToFree, error: String::new() };
+    let mut freed = (*claimed).clone();
+    freed.status = Some(updated(&claimed.status.clone().unwrap(), &[free], now()));
+    world.view.put_volume(id, Arc::new(freed));
+    let woken = blocked.free(Freed::Volume("csi-volume:shop:v1".into()), 2, now());
+    assert_eq!(woken, [key()]);
+    assert_eq!(world.plan().placements.len(), 1);
+}
+
+/// V-071
+#[test]
+fn a_writer_of_another_job_is_in_the_way_and_an_older_version_is_not() {
+    let reason = |job: &'static str, version| {
+        csi_reason(csi_node(|_| {}), vec![written("v1", "holder")], |world| hold(world, job, version))
+    };
+    assert_eq!(reason("other", 1).as_deref(), Some("csiInUse:v1"));
+    assert_eq!(reason("web", 0), None);
+}
+
+/// V-072
+#[test]
+fn a_volume_is_used_where_it_can_be_reached() {
+    let rack = |name: &str| BTreeMap::from([("rack".to_owned(), name.to_owned())]);
+    let bound = || {
+        volume("v1", |one| {
+            let racks = ["R1", "R2"].map(|name| drover_api::csi_volume::Topology { segments: rack(name) });
+            one.status.as_mut().unwrap().topologies = racks.to_vec();
+        })
+    };
+    let in_rack = |topology: BTreeMap<String, String>| {
+        csi_reason(csi_node(|info| info.topology.clone_from(&topology)), vec![bound()], |_| {})
+    };
+    assert_eq!((in_rack(rack("R1")), in_rack(rack("R2"))), (None, None));
+    assert_eq!(in_rack(rack("R4")).as_deref(), Some("csiTopology"));
+    assert_eq!(in_rack(BTreeMap::new()).as_deref(), Some("csiTopology"));
+}
+
+/// V-073
+#[test]
+fn a_node_takes_as_many_volumes_of_a_plugin_as_it_says() {
+    let beside = |used: &'static str, max_volumes| {
+        let volumes = vec![volume("v1", |_| {}), volume("v2", |_| {})];
+        csi_reason(csi_node(|info| info.max_volumes = max_volumes), volumes, |world| {
+            let mut other = csi_spec();
+            other["groups"][0]["volumes"][0]["source"] = json!(used);
+            let definition = Definition::new(&serde_json::from_value(other).unwrap(), "other");
+            let (other, uid) = (JobKey::new("shop", "other"), Uid::from("other-uid"));
+            world.view.put_version(other.clone(), uid.clone(), 1, definition);
+            world.allocs(0..1, |alloc| (alloc.job, alloc.job_uid) = (other.clone(), uid.clone()));
+        })
+    };
+    assert_eq!(beside("v2", 1).as_deref(), Some("csiPluginMaxVolumes:ebs:n-0"));
+    assert_eq!(beside("v2", 2), None);
+    assert_eq!(beside("v2", 0), None, "no limit");
+    assert_eq!(beside("v1", 1), None, "the same volume again");
+}
+
+/// V-074
+#[test]
+fn a_missing_volume_is_waited_for() {
+    let mut world = World::new(&csi_spec());
+    for n in 0..10 {
+        world.view.put_node(Node { name: NodeName::from(format!("n-{n}")), ..csi_node(|_| {}) });
+    }
+    let plan = world.plan();
+    assert_eq!(plan.failed["web"].constraint_filtered, BTreeMap::from([("csiVolumeNotFound:v1".to_owned(), 10)]));
+    let mut blocked = Blocked::default();
+    assert_eq!(blocked.block(&key(), plan.waits_for, 1), Verdict::Waits);
+    let (id, created) = volume("v1", |_| {});
+    world.view.put_volume(id, created);
+    assert_eq!(blocked.free(Freed::Volume("csi-volume:shop:v1".into()), 2, now()), [key()]);
+    assert_eq!(world.plan().placements.len(), 1);
 }
 
 #[test]

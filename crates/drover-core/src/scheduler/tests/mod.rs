@@ -169,7 +169,7 @@ impl World {
         });
     }
 
-    fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self) -> Plan {
         self.plan_for(EvalTrigger::JobRegister, None)
     }
 
