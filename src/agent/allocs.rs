@@ -597,8 +597,9 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         let tracked: BTreeMap<String, Duration> = self
             .runners
             .iter()
-            .filter(|(_, runner)| runner.wanted.borrow().is_to_run())
-            .filter_map(|(uid, runner)| Some((uid.clone(), runner.stop_after?)))
+            .filter_map(|(uid, runner)| Some((uid, runner, runner.stop_after?)))
+            .filter(|(_, runner, _)| runner.wanted.borrow().is_to_run())
+            .map(|(uid, _, after)| (uid.clone(), after))
             .collect();
         let last_ok = *self.last_ok.borrow();
         let grace = if last_ok.is_some() { Duration::ZERO } else { START_GRACE.saturating_sub(self.started.elapsed()) };

@@ -25,6 +25,8 @@ pub(crate) struct NodeFacts {
     pub(crate) attributes: BTreeMap<String, String>,
     /// Its effective metadata.
     pub(crate) meta: BTreeMap<String, String>,
+    /// The control group that holds its tasks; empty where there is none.
+    pub(crate) cgroup_parent: String,
 }
 
 /// The directories as the task sees them.
@@ -139,6 +141,9 @@ fn add_identity(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>
     }
     put(env, "NOMAD_DC", &input.node.datacenter);
     put(env, "NOMAD_REGION", if job.region.is_empty() { "global" } else { &job.region });
+    if !input.node.cgroup_parent.is_empty() {
+        put(env, "NOMAD_PARENT_CGROUP", &input.node.cgroup_parent);
+    }
     put(env, "NOMAD_NAMESPACE", alloc.metadata.namespace.as_deref().unwrap_or("default"));
 }
 
@@ -287,6 +292,7 @@ mod tests {
             datacenter: "dc1".into(),
             attributes: [("kernel.name".to_owned(), "linux".to_owned())].into(),
             meta: [("x".to_owned(), "1".to_owned())].into(),
+            cgroup_parent: "drover.12345678".into(),
             ..NodeFacts::default()
         }
     }
@@ -342,6 +348,7 @@ mod tests {
             ("NOMAD_ALLOC_INDEX", "3"),
             ("NOMAD_SHORT_ALLOC_ID", "12345678"),
             ("NOMAD_NAMESPACE", "shop"),
+            ("NOMAD_PARENT_CGROUP", "drover.12345678"),
         ];
         for (name, value) in wanted {
             assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");

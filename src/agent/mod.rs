@@ -23,6 +23,8 @@ mod fingerprint;
 mod heartbeat;
 pub mod local;
 mod node;
+mod numbers;
+mod pod;
 mod random;
 mod report;
 mod run;
@@ -37,4 +39,4 @@ mod volumes;
 mod watch;
 
 pub(crate) use drivers::DEFAULT_CAPABILITIES;
-pub use run::run;
+pub use run::{AgentStart, run};

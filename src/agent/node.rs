@@ -17,6 +17,7 @@ use super::events::{EventSink, Reason};
 use super::facts::effective_meta;
 use super::random::Random;
 use super::watch;
+use crate::clock::sleep_until;
 use crate::config::agent::AgentConfig;
 use crate::store::{Change, Key, Ownership, Part, Precondition, Selection, Store, StoreError};
 
@@ -85,6 +86,7 @@ impl<S: Store> Node<S> {
             pool: config.node_pool.clone(),
             attributes: fingerprint.attributes.clone(),
             meta: effective_meta(&fingerprint.meta.static_meta, &fingerprint.meta.dynamic),
+            cgroup_parent: fingerprint.cgroup_parent.clone(),
         };
         // Until its object was read nobody knows how the controller judges it: nothing is reported.
         NodeView { uid: None, phase: NodePhase::Disconnected, facts: Arc::new(facts) }
@@ -226,6 +228,7 @@ impl<S: Store> Node<S> {
             pool: node.spec.node_pool.clone(),
             attributes: found.attributes.clone(),
             meta,
+            cgroup_parent: found.cgroup_parent.clone(),
         };
         let view = NodeView { uid: node.metadata.uid.clone(), phase: status.phase, facts: Arc::new(facts) };
         self.view.send_if_modified(|known| {
@@ -244,13 +247,6 @@ impl<S: Store> Node<S> {
 struct Seen {
     is_listed: bool,
     was_interrupted: bool,
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::alloc_runner::TaskRunners;
@@ -22,6 +24,8 @@ use super::facts::{Keeper, Manager, MetaHandle, watch_drivers};
 use super::fingerprint;
 use super::local::Server;
 use super::node::NodeNews;
+use super::numbers::Numbers;
+use super::pod;
 use super::random::Random;
 use super::run_node::{NodeParts, run_node, until};
 use super::state::{Flaws, Saved, StateStore};
@@ -30,6 +34,7 @@ use super::volumes::Volumes;
 use super::watch;
 use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::config::agent::AgentConfig;
+use crate::monitor::{self, Health, Metrics};
 use crate::shutdown;
 use crate::store::{KubeStore, Store};
 use crate::supervisor::Launcher;
@@ -44,12 +49,49 @@ const NEWS: usize = 64;
 /// Worker threads: the agent waits far more than it computes.
 const WORKERS: usize = 2;
 
+/// What an agent is started with.
+#[derive(Clone, Debug, Default)]
+pub struct AgentStart {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// How to reach the API server; default: as a pod, or as kubectl does.
+    pub kubeconfig: Option<PathBuf>,
+    /// Whether to leave the pod that this is for the node below it.
+    pub enter_node: bool,
+    /// The node's name, where the configuration has none.
+    pub node_name: Option<String>,
+    /// What allocations get of the node, where the configuration says nothing: thousandths of a core.
+    pub offered_millicpu: Option<u32>,
+    /// And mebibytes.
+    pub offered_memory_mb: Option<u32>,
+    /// Where probes and scrapes are answered.
+    pub listen: Option<SocketAddr>,
+}
+
+impl AgentStart {
+    fn config(&self) -> anyhow::Result<AgentConfig> {
+        let mut config = AgentConfig::load(&self.config)?;
+        config.node_name = config.node_name.take().or_else(|| self.node_name.clone());
+        let resources = &mut config.resources;
+        resources.memory_mb = resources.memory_mb.or(self.offered_memory_mb);
+        if let (Some(offered), None) = (self.offered_millicpu, resources.cpu) {
+            let (machine_mhz, cores) = fingerprint::cpu(&config);
+            let mhz = u64::from(offered) * machine_mhz / (1000 * cores);
+            config.resources.cpu = Some(u32::try_from(mhz).context("the offered CPU")?);
+            config.resources.cores = config.resources.cores.or(Some(offered / 1000));
+        }
+        Ok(config)
+    }
+}
+
 /// Runs the agent until SIGTERM; its tasks go on.
 ///
 /// # Errors
 /// When the configuration, the state file or a fingerprint does not let it start.
-pub fn run(config: &Path, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
-    let config = AgentConfig::load(config)?;
+pub fn run(start: &AgentStart) -> anyhow::Result<()> {
+    let config = start.config()?;
+    // While there is one thread: only then may a process move.
+    let pod = start.enter_node.then(pod::enter_node).transpose()?;
     make_dirs(&config)?;
     let state_path = config.state_dir.join("agent.redb");
     let opened = StateStore::open(&state_path, SystemClock.now())?;
@@ -60,15 +102,58 @@ pub fn run(config: &Path, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
         .build()
         .context("starting the runtime")?;
     let result = runtime.block_on(async {
-        let client = crate::connect::client(kubeconfig).await?;
-        let store = KubeStore::new(client, REQUEST_TIMEOUT);
-        Box::pin(serve(store, config, state)).await
+        let metrics = Metrics::default();
+        let api = match &pod {
+            Some(pod) => pod.api.clone(),
+            None => crate::connect::config(start.kubeconfig.as_deref()).await?,
+        };
+        let store = KubeStore::new(crate::connect::counting_client(api, &metrics)?, REQUEST_TIMEOUT);
+        Box::pin(serve(store, config, state, Monitor { listen: start.listen, metrics })).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     if state_thread.join().is_err() {
         tracing::error!("the thread of the state file broke off");
     }
     result
+}
+
+/// What of the agent is seen from outside.
+struct Monitor {
+    listen: Option<SocketAddr>,
+    metrics: Metrics,
+}
+
+impl Monitor {
+    /// Answers probes and scrapes. The agent ends when it cannot: nobody would know how it fares.
+    fn watch(
+        self,
+        config: &AgentConfig,
+        contacted: watch::Receiver<bool>,
+        stop: CancellationToken,
+        loops: &mut JoinSet<()>,
+    ) {
+        let Some(address) = self.listen else { return };
+        let health = Health::of(&["contact"]);
+        if config.drivers.exec.enabled
+            && config.driver.permits("exec")
+            && let Some(reason) = crate::supervisor::missing_cgroups()
+        {
+            health.ill("control groups", format!("driver exec needs them: {reason}"));
+        }
+        let mut contacted = contacted;
+        let seen = health.clone();
+        loops.spawn(until(stop.clone(), async move {
+            if contacted.wait_for(|contacted| *contacted).await.is_ok() {
+                seen.well("contact");
+            }
+        }));
+        loops.spawn(async move {
+            if let Err(error) = monitor::serve(address, health, self.metrics, stop.clone()).await {
+                tracing::error!("{error:#}");
+                stop.cancel();
+            }
+        });
+    }
 }
 
 fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
@@ -100,6 +185,7 @@ async fn serve<S: Store>(
     store: S,
     config: AgentConfig,
     (state, saved, flaws): (StateStore, Saved, watch::Receiver<Flaws>),
+    monitor: Monitor,
 ) -> anyhow::Result<()> {
     let config = Arc::new(config);
     let clock: SharedClock = Arc::new(SystemClock);
@@ -109,6 +195,9 @@ async fn serve<S: Store>(
     let (mut loops, mut services) = (JoinSet::new(), JoinSet::new());
     loops.spawn(shutdown::on_signal(stop.clone()).context("listening for signals")?);
 
+    let contacted = watch::Sender::new(false);
+    let numbers = Numbers::of(monitor.metrics.agent.clone());
+    monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let drivers = drivers(&config, &supervisor);
     let (news, told) = mpsc::channel(NEWS);
@@ -127,7 +216,7 @@ async fn serve<S: Store>(
     loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
     loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
     wait_for_facts(facts.gathered).await;
-    let (directory, reports) = (Directory::default(), Reports::default());
+    let (directory, reports) = (Directory::default(), Reports::counting(numbers.clone()));
     let server = Server {
         directory: directory.clone(),
         reports: reports.clone(),
@@ -138,7 +227,10 @@ async fn serve<S: Store>(
     };
     loops.spawn(server.run(config.state_dir.clone()));
     let (recovering, recovered) = mpsc::channel(1);
-    loops.spawn(until(stop.clone(), end_strangers(supervisor, recovered, state.clone(), is_state_lost)));
+    loops.spawn(until(
+        stop.clone(),
+        end_strangers(supervisor, recovered, state.clone(), is_state_lost, numbers.clone()),
+    ));
     run_node(NodeParts {
         store,
         runners: TaskRunners,
@@ -158,6 +250,8 @@ async fn serve<S: Store>(
         directory,
         recovering,
         host_env: host_environment(),
+        contacted,
+        numbers,
         stop,
     })
     .await;
@@ -222,9 +316,12 @@ async fn end_strangers(
     mut recovered: mpsc::Receiver<Infallible>,
     state: StateStore,
     is_state_lost: bool,
+    numbers: Numbers,
 ) {
+    let began = Instant::now();
     // Nothing is ever sent: the channel closes when every known task was found again or given up.
     recovered.recv().await;
+    numbers.restored(began.elapsed());
     tracing::info!("every task was found again or given up");
     match supervisor.end_strangers().await {
         Ok(0) => {}

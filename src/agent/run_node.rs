@@ -24,6 +24,7 @@ use super::drivers::Drivers;
 use super::events::EventSink;
 use super::heartbeat::{self, Heartbeat};
 use super::node::{Node, NodeNews, NodeView};
+use super::numbers::Numbers;
 use super::random::Random;
 use super::starts::Starts;
 use super::state::{Saved, StateStore};
@@ -66,6 +67,10 @@ pub(crate) struct NodeParts<S, R> {
     pub(crate) recovering: Recovering,
     /// The host's variables that tasks may get.
     pub(crate) host_env: BTreeMap<String, String>,
+    /// Opens when the first list of allocations was applied.
+    pub(crate) contacted: watch::Sender<bool>,
+    /// What operators are told.
+    pub(crate) numbers: Numbers,
     /// Ends the agent; tasks go on.
     pub(crate) stop: CancellationToken,
 }
@@ -82,10 +87,10 @@ struct Signals {
 }
 
 impl Signals {
-    fn new(first_view: NodeView) -> Self {
+    fn new(first_view: NodeView, contacted: watch::Sender<bool>) -> Self {
         Self {
             view: watch::Sender::new(first_view),
-            contacted: watch::Sender::new(false),
+            contacted,
             heartbeat_wanted: Arc::default(),
             reachable: Arc::default(),
             last_ok: watch::Sender::new(None),
@@ -97,7 +102,7 @@ impl Signals {
 /// Runs the agent until it is stopped and all its runners have let go of their tasks.
 pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
     let found = parts.fingerprint.borrow().clone();
-    let signals = Signals::new(Node::<S>::first_view(&parts.name, &parts.config, &found));
+    let signals = Signals::new(Node::<S>::first_view(&parts.name, &parts.config, &found), parts.contacted.clone());
     let (mut loops, mut services) = (JoinSet::new(), JoinSet::new());
     // Runners end before what they use.
     let stop_services = CancellationToken::new();
@@ -134,6 +139,7 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
             contacted: signals.contacted.subscribe(),
             garbage: Arc::default(),
             starts: signals.starts.clone(),
+            numbers: parts.numbers,
         }),
     });
     allocs.restore(parts.saved, parts.recovering, parts.is_state_lost).await;

@@ -16,6 +16,7 @@ use super::devices::Devices;
 use super::directory::Directory;
 use super::disk::MemoryDisk;
 use super::drivers::{Drivers, ExitResult, Mock, MockChange};
+use super::numbers::Numbers;
 use super::random::Random;
 use super::run_node::{NodeParts, run_node};
 use super::state::MemoryState;
@@ -157,6 +158,8 @@ impl Machine {
             directory,
             recovering,
             host_env: std::collections::BTreeMap::new(),
+            contacted: watch::Sender::new(false),
+            numbers: Numbers::default(),
             stop: life.stop,
         };
         Box::pin(run_node(parts)).await;

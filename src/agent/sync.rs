@@ -3,28 +3,31 @@
 //! Runners leave reports in a map and never wait. A report leaves at once when it is urgent and the last one of its allocation is
 //! 200 ms old, else within a second; whatever else is pending goes along. (Nomad spaces the sends of the whole agent, because one
 //! request carries them all. Here each allocation is a request of its own, so spacing them all would only make starts slow.)
+//! A few requests are under way at the same time, and whenever one is answered the report leaves that matters most. While tasks are
+//! being started, that others run is told later: on a small machine the API server takes more for a write than a start costs.
 //! Nothing is sent before the first list of allocations was applied, nor while the controller holds the node for
 //! silent: then the Lease is renewed first (`spec/agent.md` sections 3.4 and 3.5).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::allocation::ClientStatus;
 use drover_api::{Allocation, field_manager};
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use serde_json::Value;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::node::NodeView;
+use super::numbers::Numbers;
 use super::random::Random;
 use super::report::{self, Priority, Report};
 use super::starts::Starts;
 use super::state::{AllocRecord, StateStore};
 use super::watch;
-use crate::clock::SharedClock;
+use crate::clock::{SharedClock, sleep_until};
 use crate::store::{ErrorClass, Key, Object, Ownership, Part, Precondition, Store, StoreError};
 
 /// The shortest time between two sends of one allocation.
@@ -34,11 +37,11 @@ const GATHER: Duration = Duration::from_secs(1);
 /// The pause after a failed send, doubled at random.
 const RETRY: Duration = Duration::from_secs(5);
 /// Requests at the same time.
-const PARALLEL: u32 = 8;
-/// Requests at the same time while tasks are being started: on a small machine each takes the time of a start, and a start goes first.
-const PARALLEL_BESIDE_STARTS: u32 = 4;
-/// Reports that are taken at once; more urgent ones that come meanwhile do not wait for the rest.
-const BATCH: usize = 32;
+const PARALLEL: usize = 8;
+/// Requests at the same time, from which on nothing that can wait is sent while tasks are being started.
+const PARALLEL_BESIDE_STARTS: usize = 1;
+/// So much later is the turn of a report that can wait, where many are due.
+const LESS_URGENT: Duration = Duration::from_secs(2);
 /// How long a write is tried again while the API server cannot be reached: while it is replaced, for a moment nobody listens.
 const HOLD: Duration = Duration::from_secs(5);
 /// The longest pause between two such tries.
@@ -46,13 +49,15 @@ const HOLD_PAUSE: Duration = Duration::from_micros(5_000_000 / 16);
 /// How often one report is decided anew after a conflict before the others have their turn.
 const CONFLICT_TRIES: usize = 4;
 
-/// What leaves together with a report that has to.
+/// What gives way to tasks that are being started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Along {
-    /// All that is pending.
-    All,
-    /// Only what has to leave as well.
-    Due,
+enum GiveWay {
+    /// Nothing: there are none.
+    No,
+    /// What can wait leaves a second later.
+    Gather,
+    /// What can wait does not leave.
+    Hold,
 }
 
 #[derive(Debug)]
@@ -65,6 +70,8 @@ struct Entry {
     sending: Option<Report>,
     pending_since: Instant,
     last_send: Option<Instant>,
+    /// When a report that was refused may be sent again.
+    not_before: Instant,
     /// When what is pending has to leave: many look at it, few change it.
     due: Option<Instant>,
 }
@@ -78,18 +85,40 @@ impl Entry {
             sending: None,
             pending_since: Instant::now(),
             last_send: None,
+            not_before: Instant::now(),
             due: None,
         }
     }
 
     /// What is pending, or what it is compared with, has changed.
     fn reckon(&mut self) {
-        self.due = self.pending.as_ref().map(|report| match report::priority(report, self.acknowledged.as_ref()) {
+        let due = self.pending.as_ref().map(|report| match report::priority(report, self.acknowledged.as_ref()) {
             Priority::Urgent => {
                 self.last_send.map_or(self.pending_since, |last| self.pending_since.max(last + SEND_INTERVAL))
             }
             Priority::Typical | Priority::None => self.pending_since + GATHER,
         });
+        self.due = due.map(|due| due.max(self.not_before));
+    }
+
+    /// Whether what is pending only says that tasks are on their way, or run.
+    fn can_wait(&self) -> bool {
+        let judged = self.acknowledged.as_ref().and_then(|report| report.health.as_ref());
+        self.pending.as_ref().is_some_and(|report| {
+            matches!(report.client_status, ClientStatus::Pending | ClientStatus::Running)
+                && report.ended_at.is_none()
+                && (report.health.is_none() || report.health.as_ref() == judged)
+        })
+    }
+
+    /// When what is pending may leave. Of one allocation only one report is under way.
+    fn leaves_at(&self, give_way: GiveWay) -> Option<Instant> {
+        let due = self.due.filter(|_| self.sending.is_none())?;
+        match give_way {
+            GiveWay::Gather if self.can_wait() => Some(due.max(self.pending_since + GATHER)),
+            GiveWay::Hold if self.can_wait() => None,
+            GiveWay::No | GiveWay::Gather | GiveWay::Hold => Some(due),
+        }
     }
 }
 
@@ -98,9 +127,15 @@ impl Entry {
 pub(crate) struct Reports {
     entries: Arc<Mutex<BTreeMap<String, Entry>>>,
     wake: Arc<Notify>,
+    numbers: Numbers,
 }
 
 impl Reports {
+    /// Reports that are counted.
+    pub(crate) fn counting(numbers: Numbers) -> Self {
+        Self { numbers, ..Self::default() }
+    }
+
     /// Takes in an allocation as the watch or the state file shows it.
     pub(crate) fn observe(&self, uid: &str, seen: Arc<Allocation>) {
         let mut entries = self.lock();
@@ -138,7 +173,12 @@ impl Reports {
     pub(crate) fn put(&self, uid: &str, report: Report) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(uid) else { return };
-        if report::priority(&report, entry.acknowledged.as_ref()) == Priority::None {
+        // What is under way will most likely be accepted; if not, it is put back.
+        let known = entry.sending.as_ref().or(entry.acknowledged.as_ref());
+        if entry.pending.is_some() {
+            self.numbers.report_coalesced();
+        }
+        if report::priority(&report, known) == Priority::None {
             (entry.pending, entry.due) = (None, None);
             return;
         }
@@ -175,39 +215,46 @@ impl Reports {
     }
 
     /// When the next send is due; none without a pending report.
-    fn due(&self) -> Option<Instant> {
-        self.lock().values().filter_map(|entry| entry.due).min()
+    fn due(&self, give_way: GiveWay) -> Option<Instant> {
+        self.lock().values().filter_map(|entry| entry.leaves_at(give_way)).min()
     }
 
-    /// Takes what has to leave, the most urgent first, and what else is pending unless tasks are being started: what a task that
-    /// is on its way has to tell will soon be told by something newer.
-    fn take(&self, along: Along) -> Vec<(String, Report)> {
+    /// Takes the report whose turn it is. The others that are pending go along, unless tasks are being started: what a task that is
+    /// on its way has to tell will soon be told by something newer.
+    fn take(&self, give_way: GiveWay) -> Option<(String, Report)> {
         let now = Instant::now();
         let mut entries = self.lock();
-        for entry in entries.values_mut().filter(|entry| along == Along::All && entry.pending.is_some()) {
-            entry.due = entry.due.map(|due| due.min(now));
-        }
-        let is_due = |entry: &Entry| entry.due.filter(|due| *due <= now);
-        let mut due: Vec<(Instant, String)> =
-            entries.iter().filter_map(|(uid, entry)| Some((is_due(entry)?, uid.clone()))).collect();
-        due.sort_unstable();
-        let take = |(_, uid): (Instant, String)| {
-            let entry = entries.get_mut(&uid)?;
-            let report = entry.pending.take()?;
-            entry.sending = Some(report.clone());
-            (entry.last_send, entry.due) = (Some(now), None);
-            Some((uid, report))
+        let turn = |(uid, entry): (&String, &Entry)| {
+            let due = entry.leaves_at(give_way).filter(|due| *due <= now)?;
+            Some((if entry.can_wait() { due + LESS_URGENT } else { due }, uid.clone()))
         };
-        due.into_iter().take(BATCH).filter_map(take).collect()
+        let (_, uid) = entries.iter().filter_map(turn).min()?;
+        if give_way == GiveWay::No {
+            for entry in entries.values_mut() {
+                entry.due = entry.due.map(|due| due.min(now.max(entry.not_before)));
+            }
+        }
+        let entry = entries.get_mut(&uid)?;
+        let report = entry.pending.take()?;
+        entry.sending = Some(report.clone());
+        (entry.last_send, entry.due) = (Some(now), None);
+        Some((uid, report))
     }
 
-    /// Puts a report back that was not accepted, unless a newer one has come.
-    fn put_back(&self, uid: &str, report: Report) {
-        if let Some(entry) = self.lock().get_mut(uid)
-            && entry.pending.is_none()
-        {
-            entry.pending = Some(report);
+    /// Puts a report back that was not accepted, unless a newer one has come. It does not leave before that time.
+    fn put_back(&self, uid: &str, report: Report, not_before: Instant) {
+        if let Some(entry) = self.lock().get_mut(uid) {
+            entry.sending = None;
+            entry.not_before = not_before;
+            entry.pending.get_or_insert(report);
             entry.reckon();
+        }
+    }
+
+    /// The controller does not want to hear of the allocation any more.
+    fn drop_sent(&self, uid: &str) {
+        if let Some(entry) = self.lock().get_mut(uid) {
+            entry.sending = None;
         }
     }
 
@@ -217,6 +264,7 @@ impl Reports {
 
     fn acknowledge(&self, uid: &str, seen: Allocation, report: Report) {
         if let Some(entry) = self.lock().get_mut(uid) {
+            self.numbers.report_accepted(report::priority(&report, entry.acknowledged.as_ref()));
             entry.seen = Arc::new(seen);
             if entry.pending.as_ref().is_some_and(|newer| report::priority(newer, Some(&report)) == Priority::None) {
                 entry.pending = None;
@@ -264,8 +312,6 @@ enum Outcome {
     Obsolete,
     /// The controller holds this node for silent.
     NotReady,
-    /// The API server did not answer for another one.
-    Postponed,
     Failed(StoreError),
 }
 
@@ -275,76 +321,77 @@ impl<S: Store> Sync<S> {
         if self.contacted.wait_for(|open| *open).await.is_err() {
             return;
         }
-        let mut not_before: Option<Instant> = None;
+        let (this, mut node) = (&self, self.node.clone());
+        let mut under_way = FuturesUnordered::new();
+        let mut not_before = Instant::now();
+        let mut has_asked = false;
         loop {
-            let Some(due) = self.reports.due() else {
-                self.reports.wake.notified().await;
-                continue;
-            };
-            let due = not_before.map_or(due, |earliest| due.max(earliest));
-            let reachable = Arc::clone(&self.reachable);
+            let give_way = this.give_way(under_way.len());
+            let due = this.reports.due(give_way).map(|due| due.max(not_before));
+            let is_ready = node.borrow_and_update().may_report();
+            let may_send = is_ready && under_way.len() < PARALLEL;
+            has_asked &= !is_ready;
             tokio::select! {
                 biased;
-                () = tokio::time::sleep_until(due) => {}
-                () = reachable.notified(), if not_before.is_some() => {
-                    not_before = None;
-                    continue;
+                Some(done) = under_way.next() => {
+                    let (uid, report, outcome): (String, Report, Outcome) = done;
+                    if this.settle(&uid, report, outcome) == Next::Pause {
+                        not_before = Instant::now() + this.random.jitter(RETRY);
+                    }
                 }
+                () = sleep_until(due), if may_send => if let Some((uid, report)) = this.reports.take(give_way) {
+                    under_way.push(this.deliver(uid, report));
+                },
+                // The Lease comes first: the controller takes no status from a node that it holds for silent.
+                () = sleep_until(due), if !is_ready && !has_asked => {
+                    tracing::info!("the controller holds this node for silent: a heartbeat goes first");
+                    this.heartbeat.notify_one();
+                    has_asked = true;
+                }
+                () = this.reachable.notified(), if not_before > Instant::now() => not_before = Instant::now(),
                 // A more urgent report may have come.
-                () = self.reports.wake.notified() => continue,
+                () = this.reports.wake.notified() => {}
+                () = this.starts.over() => {}
+                Ok(()) = node.changed() => {}
             }
-            if !self.node.borrow().may_report() {
-                self.wait_until_ready().await;
-            }
-            let all_accepted = self.send_all().await;
-            not_before = (!all_accepted).then(|| Instant::now() + self.random.jitter(RETRY));
         }
     }
 
-    /// The Lease comes first: the controller takes no status from a node that it holds for silent.
-    async fn wait_until_ready(&mut self) {
-        tracing::info!("the controller holds this node for silent: a heartbeat goes first");
-        self.heartbeat.notify_one();
-        if self.node.wait_for(NodeView::may_report).await.is_err() {
-            std::future::pending::<()>().await;
+    fn give_way(&self, under_way: usize) -> GiveWay {
+        match self.starts.are_under_way() {
+            false => GiveWay::No,
+            true if under_way < PARALLEL_BESIDE_STARTS => GiveWay::Gather,
+            true => GiveWay::Hold,
         }
     }
 
-    async fn send_all(&self) -> bool {
-        let along = if self.starts.are_under_way() { Along::Due } else { Along::All };
-        let batch = self.reports.take(along);
-        // When the API server does not answer once it is not asked again for the rest: each try may cost the whole time limit.
-        let is_silent = std::sync::atomic::AtomicBool::new(false);
-        let turns = Semaphore::new(PARALLEL as usize);
-        let outcomes = futures::stream::iter(batch)
-            .map(async |(uid, report)| {
-                let share = if self.starts.are_under_way() { PARALLEL / PARALLEL_BESIDE_STARTS } else { 1 };
-                // The semaphore is never closed.
-                let _turn = turns.acquire_many(share).await;
-                if is_silent.load(Ordering::Relaxed) {
-                    return (uid, report, Outcome::Postponed);
-                }
-                let outcome = self.send(&uid, &report).await;
-                let is_failed = matches!(&outcome, Outcome::Failed(error) if error.class() == ErrorClass::Transient);
-                is_silent.fetch_or(is_failed, Ordering::Relaxed);
-                (uid, report, outcome)
-            })
-            .buffer_unordered(PARALLEL as usize)
-            .collect::<Vec<_>>()
-            .await;
-        let mut all_accepted = true;
-        for (uid, report, outcome) in outcomes {
-            match outcome {
-                Outcome::Accepted | Outcome::Obsolete => {}
-                Outcome::NotReady | Outcome::Postponed => self.reports.put_back(&uid, report),
-                Outcome::Failed(error) => {
-                    tracing::warn!(allocation = uid, error = %error, "status was not accepted and is kept");
-                    self.reports.put_back(&uid, report);
-                    all_accepted = false;
-                }
+    /// Notes what became of a report. When the API server does not answer once, it is not asked again for the others at once: each
+    /// try may cost the whole time limit.
+    fn settle(&self, uid: &str, report: Report, outcome: Outcome) -> Next {
+        let now = Instant::now();
+        match outcome {
+            Outcome::Accepted => Next::GoOn,
+            Outcome::Obsolete => {
+                self.reports.drop_sent(uid);
+                Next::GoOn
+            }
+            Outcome::NotReady => {
+                self.reports.put_back(uid, report, now);
+                Next::GoOn
+            }
+            Outcome::Failed(error) => {
+                tracing::warn!(allocation = uid, error = %error, "status was not accepted and is kept");
+                let is_silent = error.class() == ErrorClass::Transient;
+                let pause = if is_silent { Duration::ZERO } else { self.random.jitter(RETRY) };
+                self.reports.put_back(uid, report, now + pause);
+                if is_silent { Next::Pause } else { Next::GoOn }
             }
         }
-        all_accepted
+    }
+
+    async fn deliver(&self, uid: String, report: Report) -> (String, Report, Outcome) {
+        let outcome = self.send(&uid, &report).await;
+        (uid, report, outcome)
     }
 
     async fn send(&self, uid: &str, report: &Report) -> Outcome {
@@ -415,6 +462,14 @@ impl<S: Store> Sync<S> {
     }
 }
 
+/// How sending goes on after a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    /// For a while nothing is sent.
+    Pause,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,8 +490,25 @@ mod tests {
         Report { client_status: status, description: description.to_owned(), ..Report::default() }
     }
 
+    fn take_all(reports: &Reports, give_way: GiveWay) -> Vec<(String, Report)> {
+        std::iter::from_fn(|| reports.take(give_way)).collect()
+    }
+
     fn acknowledge(reports: &Reports, uid: &str, accepted: Report) {
         reports.acknowledge(uid, Allocation::new(uid, drover_api::AllocationSpec::default()), accepted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_accepted_and_what_a_newer_report_replaces_is_counted() {
+        let metrics = crate::monitor::Metrics::default();
+        let reports = Reports::counting(Numbers::of(metrics.agent.clone()));
+        reports.observe("a", Arc::new(Allocation::new("a", drover_api::AllocationSpec::default())));
+        for description in ["", "again", "and again"] {
+            reports.put("a", report(ClientStatus::Running, description));
+        }
+        acknowledge(&reports, "a", report(ClientStatus::Running, "and again"));
+        acknowledge(&reports, "a", report(ClientStatus::Running, "calmly"));
+        assert_eq!(metrics.agent.n_reports(), [1, 1, 2], "urgent, typical, replaced");
     }
 
     #[tokio::test(start_paused = true)]
@@ -446,7 +518,7 @@ mod tests {
         reports.put("a", report(ClientStatus::Pending, ""));
         tokio::time::advance(Duration::from_millis(300)).await;
         reports.put("a", report(ClientStatus::Pending, "again"));
-        assert_eq!(reports.due(), Some(start + GATHER), "a later report does not put it off");
+        assert_eq!(reports.due(GiveWay::No), Some(start + GATHER), "a later report does not put it off");
     }
 
     #[tokio::test(start_paused = true)]
@@ -456,31 +528,60 @@ mod tests {
             reports.put(uid, report(ClientStatus::Pending, ""));
         }
         reports.put("c", report(ClientStatus::Failed, ""));
-        assert_eq!(reports.due(), Some(Instant::now()));
-        assert_eq!(reports.take(Along::All).len(), 3);
-        assert_eq!(reports.due(), None);
+        assert_eq!(reports.due(GiveWay::No), Some(Instant::now()));
+        assert_eq!(take_all(&reports, GiveWay::No).len(), 3);
+        assert_eq!(reports.due(GiveWay::No), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_tasks_are_started_only_what_is_due_leaves_and_the_most_urgent_first() {
-        let uids: Vec<String> = (0..BATCH + 2).map(|n| format!("{n:03}")).collect();
-        let reports = reports(&uids.iter().map(String::as_str).collect::<Vec<_>>());
-        reports.put("000", report(ClientStatus::Pending, ""));
-        for uid in &uids[1..] {
+    async fn while_tasks_are_started_that_others_run_is_told_a_second_later_and_one_by_one() {
+        let reports = reports(&["a", "b", "c"]);
+        for uid in ["a", "b"] {
             reports.put(uid, report(ClientStatus::Running, ""));
         }
-        let first = reports.take(Along::Due);
-        assert_eq!((first.len(), first[0].0.as_str()), (BATCH, "001"), "what is only pending waits");
-        assert_eq!(reports.take(Along::Due).len(), 1);
-        assert_eq!(reports.take(Along::Due).len(), 0);
-        assert_eq!(reports.take(Along::All)[0].0, "000");
+        assert_eq!(reports.due(GiveWay::Gather), Some(Instant::now() + GATHER));
+        reports.put("c", report(ClientStatus::Failed, ""));
+        assert_eq!(reports.take(GiveWay::Hold).map(|(uid, _)| uid), Some("c".to_owned()), "a failure never waits");
+        tokio::time::advance(GATHER).await;
+        assert_eq!(take_all(&reports, GiveWay::Hold), []);
+        assert_eq!(reports.take(GiveWay::Gather).map(|(uid, _)| uid), Some("a".to_owned()));
+        assert_eq!(reports.take(GiveWay::No).map(|(uid, _)| uid), Some("b".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_leaves_before_what_can_wait_and_nothing_waits_for_ever() {
+        let reports = reports(&["a", "b", "c"]);
+        for uid in ["b", "c"] {
+            acknowledge(&reports, uid, report(ClientStatus::Running, ""));
+        }
+        reports.put("a", report(ClientStatus::Running, ""));
+        let health = Health { healthy: true, timestamp: jiff::Timestamp::UNIX_EPOCH, deployment_name: String::new() };
+        let judged = Report { health: Some(health), ..report(ClientStatus::Running, "") };
+        tokio::time::advance(LESS_URGENT / 2).await;
+        reports.put("b", judged.clone());
+        assert_eq!(reports.take(GiveWay::No).map(|(uid, _)| uid), Some("b".to_owned()));
+        tokio::time::advance(LESS_URGENT).await;
+        reports.put("c", judged);
+        assert_eq!(reports.take(GiveWay::No).map(|(uid, _)| uid), Some("a".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_one_allocation_only_one_report_is_under_way() {
+        let reports = reports(&["a"]);
+        reports.put("a", report(ClientStatus::Running, ""));
+        assert_eq!(take_all(&reports, GiveWay::No).len(), 1);
+        reports.put("a", report(ClientStatus::Failed, ""));
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert_eq!((reports.due(GiveWay::No), take_all(&reports, GiveWay::No)), (None, Vec::new()));
+        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
+        assert_eq!(take_all(&reports, GiveWay::No).len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_on_its_way_is_still_the_latest() {
         let reports = reports(&["a"]);
         reports.put("a", report(ClientStatus::Running, "told"));
-        let taken = reports.take(Along::All);
+        let taken = take_all(&reports, GiveWay::No);
         assert_eq!(reports.latest("a").map(|report| report.description), Some("told".to_owned()));
         acknowledge(&reports, "a", taken[0].1.clone());
         assert_eq!(reports.latest("a").map(|report| report.client_status), Some(ClientStatus::Running));
@@ -493,7 +594,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(10)).await;
         let health = Health { healthy: true, timestamp: jiff::Timestamp::UNIX_EPOCH, deployment_name: String::new() };
         reports.put("a", Report { health: Some(health), ..report(ClientStatus::Running, "") });
-        assert_eq!(reports.due(), Some(Instant::now()));
+        assert_eq!(reports.due(GiveWay::No), Some(Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -501,12 +602,12 @@ mod tests {
         let reports = reports(&["a", "b"]);
         let start = Instant::now();
         reports.put("a", report(ClientStatus::Running, ""));
-        assert_eq!(reports.take(Along::All).len(), 1);
+        assert_eq!(take_all(&reports, GiveWay::No).len(), 1);
         acknowledge(&reports, "a", report(ClientStatus::Running, ""));
         reports.put("a", report(ClientStatus::Complete, ""));
-        assert_eq!(reports.due(), Some(start + SEND_INTERVAL));
+        assert_eq!(reports.due(GiveWay::No), Some(start + SEND_INTERVAL));
         reports.put("b", report(ClientStatus::Failed, ""));
-        assert_eq!(reports.due(), Some(start));
+        assert_eq!(reports.due(GiveWay::No), Some(start));
     }
 
     #[tokio::test(start_paused = true)]
@@ -514,14 +615,16 @@ mod tests {
         let reports = reports(&["a"]);
         acknowledge(&reports, "a", report(ClientStatus::Running, ""));
         reports.put("a", report(ClientStatus::Running, ""));
-        assert_eq!(reports.due(), None);
+        assert_eq!(reports.due(GiveWay::No), None);
         reports.put("a", report(ClientStatus::Running, "old"));
-        let sent = reports.take(Along::All);
+        tokio::time::advance(GATHER).await;
+        let sent = take_all(&reports, GiveWay::No);
         reports.put("a", report(ClientStatus::Running, "new"));
         for (uid, report) in sent {
-            reports.put_back(&uid, report);
+            reports.put_back(&uid, report, Instant::now());
         }
-        assert_eq!(reports.take(Along::All)[0].1.description, "new");
+        tokio::time::advance(GATHER).await;
+        assert_eq!(take_all(&reports, GiveWay::No)[0].1.description, "new");
     }
 
     #[tokio::test(start_paused = true)]
@@ -533,7 +636,7 @@ mod tests {
             Some(drover_api::AllocationStatus { client_status: ClientStatus::Unknown, ..Default::default() });
         reports.observe("a", Arc::new(marked));
         reports.put("a", report(ClientStatus::Running, ""));
-        assert!(reports.due().is_some());
+        assert!(reports.due(GiveWay::No).is_some());
     }
 
     /// An API server that accepts status writes, or not.
@@ -675,7 +778,9 @@ mod tests {
         pass(4_900).await;
         assert_eq!(it.server.written(), [], "the next try comes after 5 to 10 s");
         pass(5_200).await;
-        assert_eq!(it.server.written(), [("x".into(), "new".into()), ("y".into(), "kept".into())]);
+        let mut written = it.server.written();
+        written.sort();
+        assert_eq!(written, [("x".into(), "new".into()), ("y".into(), "kept".into())]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,8 +23,9 @@ const CALL_QUEUE: usize = 256;
 const FRAME_QUEUE: usize = 256;
 /// How long one call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one frame may take to be written.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one frame may take to be written. As long as a call: a Unix socket that is full takes more only when three quarters of it
+/// are read, and that can be a hundred starts on a busy machine.
+const WRITE_TIMEOUT: Duration = CALL_TIMEOUT;
 /// The version that brought sandboxes.
 const SANDBOX_VERSION: u32 = 2;
 /// The version that brought upgrades in place.

@@ -31,6 +31,8 @@ use super::upgrade::Handover;
 const OUT_QUEUE: usize = 1024;
 /// Connections at the same time; more are refused.
 const MAX_CONNECTIONS: usize = 16;
+/// Threads that fork.
+const FORKING: usize = 4;
 /// The longest grace that a request may ask for.
 const MAX_GRACE: Duration = Duration::from_hours(24);
 
@@ -68,7 +70,11 @@ pub fn run(state_dir: &Path, alloc_dir: &Path, resume: Option<i32>) -> anyhow::R
     let raised = raise_open_files();
     let open_files = handed.as_ref().map_or(raised, |handed| handed.open_files);
     let place = Place { state_dir: state_dir.to_owned(), alloc_dir: alloc_dir.to_owned(), lock, open_files };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(FORKING)
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, serve(place, handed))?;
     super::unmount_below(alloc_dir).with_context(|| format!("unmounting below {}", alloc_dir.display()))
@@ -154,11 +160,15 @@ async fn serve(place: Place, handed: Option<Handover>) -> anyhow::Result<()> {
     std::fs::remove_file(&socket).with_context(|| format!("removing {}", socket.display()))
 }
 
+/// The group of a state folder's tasks: two agents on one machine have one each.
+pub(crate) fn cgroup_name(state_dir: &Path) -> String {
+    let digest = Sha256::digest(state_dir.as_os_str().as_encoded_bytes());
+    digest.iter().take(4).fold("drover.".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+}
+
 /// Makes the place of the tasks' control groups, and moves there out of the group of the agent, whose end must not be ours.
 fn prepare_cgroups(state_dir: &Path) -> Result<Cgroups, String> {
-    let digest = Sha256::digest(state_dir.as_os_str().as_encoded_bytes());
-    let tag = digest.iter().take(4).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-    let prepared = Cgroups::prepare(&format!("drover.{tag}")).and_then(|cgroups| {
+    let prepared = Cgroups::prepare(&cgroup_name(state_dir)).and_then(|cgroups| {
         cgroups.take_in(std::process::id())?;
         Ok(cgroups)
     });
@@ -265,23 +275,32 @@ async fn converse(
         }
         Ok(())
     };
-    // Sandboxes take a moment to be ready; the other requests do not wait for them.
+    // A start takes a moment; the other requests do not wait for it.
     let starts = TaskTracker::new();
     let read = async {
         let mut greeted = false;
         while let Some(bytes) = protocol::read_bytes(&mut from).await? {
-            // An agent that comes after another one's death has to see what that one has begun.
-            if is_subscription(&bytes) {
-                tasks.settled().await;
+            let frame: RequestFrame = match serde_json::from_slice(&bytes) {
+                Ok(frame) => frame,
+                Err(error) => {
+                    out.send(unsupported(&bytes, &error)?).await.map_err(io::Error::other)?;
+                    continue;
+                }
+            };
+            match frame.request {
+                // An agent that comes after another one's death has to see what that one has begun.
+                Request::Subscribe => tasks.settled().await,
+                Request::Upgrade { binary } if greeted => {
+                    let (failed, refusal) = oneshot::channel();
+                    let binary = PathBuf::from(binary);
+                    upgrades.send(Upgrade { binary, failed }).await.map_err(io::Error::other)?;
+                    let result = Err(refusal.await.map_err(io::Error::other)?);
+                    out.send(ServerFrame::Reply { seq: frame.seq, result }).await.map_err(io::Error::other)?;
+                    continue;
+                }
+                _ => {}
             }
-            if let Some((seq, binary)) = wanted_upgrade(&bytes, greeted) {
-                let (failed, refusal) = oneshot::channel();
-                upgrades.send(Upgrade { binary, failed }).await.map_err(io::Error::other)?;
-                let result = Err(refusal.await.map_err(io::Error::other)?);
-                out.send(ServerFrame::Reply { seq, result }).await.map_err(io::Error::other)?;
-                continue;
-            }
-            if let Some(reply) = answer(&bytes, tasks, &out, &mut greeted, &starts)? {
+            if let Some(reply) = answer(frame, tasks, &out, &mut greeted, &starts) {
                 out.send(reply).await.map_err(io::Error::other)?;
             }
         }
@@ -296,49 +315,38 @@ async fn converse(
     }
 }
 
-fn is_subscription(bytes: &[u8]) -> bool {
-    serde_json::from_slice(bytes).is_ok_and(|frame: RequestFrame| matches!(frame.request, Request::Subscribe))
-}
-
-fn wanted_upgrade(bytes: &[u8], greeted: bool) -> Option<(u64, PathBuf)> {
-    let frame: RequestFrame = serde_json::from_slice(bytes).ok()?;
-    match frame.request {
-        Request::Upgrade { binary } if greeted => Some((frame.seq, PathBuf::from(binary))),
-        _ => None,
-    }
-}
-
 fn answer(
-    bytes: &[u8],
+    frame: RequestFrame,
     tasks: &Rc<Tasks>,
     out: &mpsc::Sender<ServerFrame>,
     greeted: &mut bool,
     starts: &TaskTracker,
-) -> io::Result<Option<ServerFrame>> {
-    let frame: RequestFrame = match serde_json::from_slice(bytes) {
-        Ok(frame) => frame,
-        Err(error) => return unsupported(bytes, &error).map(Some),
+) -> Option<ServerFrame> {
+    let (seq, request) = (frame.seq, frame.request);
+    let request = match request {
+        Request::Start(spec) if *greeted => {
+            // A stop that comes right behind has to find it.
+            if let Err(refusal) = tasks.begin(&spec.id) {
+                return Some(ServerFrame::Reply { seq, result: Err(refusal) });
+            }
+            let (tasks, out) = (Rc::clone(tasks), out.clone());
+            starts.spawn_local(async move {
+                let result = tasks.start(&spec).await.map(|handle| Reply::Started(Box::new(handle)));
+                // Without a listener the agent is gone; the next one finds the task in the list.
+                drop(out.send(ServerFrame::Reply { seq, result }).await);
+            });
+            return None;
+        }
+        request => request,
     };
-    if let Request::Start(spec) = &frame.request
-        && spec.sandbox.is_some()
-        && *greeted
-    {
-        let (tasks, out, spec, seq) = (Rc::clone(tasks), out.clone(), spec.clone(), frame.seq);
-        starts.spawn_local(async move {
-            let result = tasks.start_sandboxed(&spec).await.map(|handle| Reply::Started(Box::new(handle)));
-            // Without a listener the agent is gone; the next one finds the task in the list.
-            drop(out.send(ServerFrame::Reply { seq, result }).await);
-        });
-        return Ok(None);
-    }
-    let is_hello = matches!(frame.request, Request::Hello { .. });
+    let is_hello = matches!(request, Request::Hello { .. });
     let result = if is_hello || *greeted {
-        carry_out(frame.request, tasks, out)
+        carry_out(request, tasks, out)
     } else {
         Err(Refusal::new(RefusalCode::Version, "the first request must be hello"))
     };
     *greeted |= is_hello && result.is_ok();
-    Ok(Some(ServerFrame::Reply { seq: frame.seq, result }))
+    Some(ServerFrame::Reply { seq, result })
 }
 
 /// A request of a newer agent is answered, so that it can go another way.
@@ -357,14 +365,15 @@ fn carry_out(request: Request, tasks: &Rc<Tasks>, out: &mpsc::Sender<ServerFrame
         Request::Hello { min_version, max_version, build: _ } => hello(min_version, max_version),
         Request::Cap(slice) => tasks.cap(&slice).map(|()| Reply::Done),
         Request::Subscribe => Ok(Reply::Tasks(tasks.subscribe(out.clone()))),
-        Request::Start(spec) => tasks.start(&spec).map(|handle| Reply::Started(Box::new(handle))),
         Request::Adopt(handle) => tasks.adopt(&handle).map(|handle| Reply::Started(Box::new(handle))),
         Request::Stop { id, signal, timeout_ms } => {
             tasks.stop(&id, signal, Duration::from_millis(timeout_ms).min(MAX_GRACE)).map(|()| Reply::Done)
         }
         Request::Signal { id, signal } => tasks.signal(&id, signal).map(|()| Reply::Done),
         Request::Acknowledge { id } => tasks.acknowledge(&id).map(|()| Reply::Done),
-        Request::Upgrade { .. } => Err(Refusal::new(RefusalCode::Unsupported, "an upgrade needs a greeting first")),
+        Request::Start(_) | Request::Upgrade { .. } => {
+            Err(Refusal::new(RefusalCode::Unsupported, "the first request must be hello"))
+        }
     }
 }
 

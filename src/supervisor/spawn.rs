@@ -48,10 +48,10 @@ pub(super) struct Waiting {
 }
 
 /// Starts the task. When this fails, neither a process nor a FIFO nor a control group is left.
-pub(super) fn start(spec: &StartSpec, ground: &Ground) -> Result<Started, Refusal> {
+pub(super) async fn start(spec: &StartSpec, ground: &Ground) -> Result<Started, Refusal> {
     check_paths(spec)?;
     let cgroup = make_cgroup(spec, ground)?;
-    let started = start_process(spec, ground, cgroup.as_ref());
+    let started = start_process(spec, ground, cgroup.as_ref()).await;
     match started {
         Ok(started) => Ok(Started { cgroup, ..started }),
         Err(refusal) => {
@@ -135,21 +135,27 @@ pub(super) fn clean_up(spec: &StartSpec, cgroup: Option<&Cgroup>) {
     }
 }
 
-fn start_process(spec: &StartSpec, ground: &Ground, cgroup: Option<&Cgroup>) -> Result<Started, Refusal> {
+async fn start_process(spec: &StartSpec, ground: &Ground, cgroup: Option<&Cgroup>) -> Result<Started, Refusal> {
     let (pipes, [stdout, stderr]) =
         open_streams(spec).map_err(|error| failed("its output cannot be collected", &error))?;
     let mut command = Command::new(&spec.command);
     command.args(&spec.args).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
     command.current_dir(&spec.work_dir).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     sys::prepare_child(&mut command, setup(spec, ground, cgroup, spec.user.clone()));
-    let child = command.spawn().map_err(|error| spawn_refusal(spec, &error))?;
-    drop(command);
-    let pid = i32::try_from(child.id()).map_err(|error| failed("its process id", &io::Error::other(error)))?;
+    let pid = spawn(command).await.map_err(|error| spawn_refusal(spec, &error))?;
     // Nobody else reaps children, so the pid is still that of this child, be it a zombie already.
     let found = find_process(pid);
     let (pidfd, start_ticks, boot_id) = found.map_err(|error| failed("it started and cannot be watched", &error))?;
     let handle = handle(spec, pid, start_ticks, boot_id, cgroup);
     Ok(Started { handle, pidfd, pipes, cgroup: None })
+}
+
+/// Forks and executes, and returns the child's pid. Whoever forks waits until the child executes, and on a busy machine that waits
+/// for its turn on a core: on threads of their own several do so at the same time, and the other tasks are served meanwhile.
+async fn spawn(mut command: Command) -> io::Result<i32> {
+    let spawned = tokio::task::spawn_blocking(move || command.spawn());
+    let child = spawned.await.map_err(io::Error::other)??;
+    i32::try_from(child.id()).map_err(io::Error::other)
 }
 
 async fn prepare_sandbox(spec: &StartSpec, ground: &Ground, cgroup: Option<&Cgroup>) -> Result<Waiting, Refusal> {
@@ -175,9 +181,8 @@ async fn prepare_sandbox(spec: &StartSpec, ground: &Ground, cgroup: Option<&Cgro
     let mut command = Command::new("/proc/self/exe");
     command.arg("sandbox").env_clear().current_dir("/").stdin(theirs).stdout(stdout).stderr(stderr);
     sys::prepare_child(&mut command, setup(spec, ground, cgroup, None));
-    let child = command.spawn().map_err(|error| failed("its sandbox cannot be started", &error))?;
     // It ends at once and is reaped with the orphans; the task is its child and becomes ours.
-    drop((command, child));
+    spawn(command).await.map_err(|error| failed("its sandbox cannot be started", &error))?;
     let io = |error: io::Error| failed("its sandbox", &error);
     protocol::write_frame(&mut wire, &plan).await.map_err(io)?;
     let mut pid = None;

@@ -124,8 +124,13 @@ struct PidfdInfo {
     exit_code: i32,
 }
 
-/// `_IOWR(0xFF, 11, struct pidfd_info)` with the 64 bytes of the first version.
-const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B;
+/// `_IOWR(0xFF, 11, struct pidfd_info)` with the 64 bytes of the first version. C libraries disagree on the type of a request, not on
+/// its bits.
+const PIDFD_GET_INFO: libc::Ioctl = libc::Ioctl::from_ne_bytes(REQUEST);
+#[cfg(target_env = "musl")]
+const REQUEST: [u8; 4] = 0xC040_FF0B_u32.to_ne_bytes();
+#[cfg(not(target_env = "musl"))]
+const REQUEST: [u8; 8] = 0xC040_FF0B_u64.to_ne_bytes();
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
 
 /// Asks the kernel how a process that somebody else reaped ended; `None` while it has no answer (still a zombie, or Linux before 6.15).

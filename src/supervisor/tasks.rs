@@ -25,6 +25,7 @@ use super::processes::{self, Stat};
 use super::protocol::{Exit, Handle, Refusal, RefusalCode, ServerFrame, Slice, StartSpec, TaskReport};
 use super::spawn::{self, Ground, Started};
 use super::{logs, sys};
+use crate::clock::sleep_until;
 
 /// How long the rest of a killed group may take to vanish before its end is told all the same.
 const GROUP_END: Duration = Duration::from_secs(15);
@@ -46,8 +47,8 @@ pub(super) struct Tasks {
     orphans_wanted: Notify,
     settled_wanted: Notify,
     ground: Ground,
-    /// Sandboxes that are being prepared: their tasks are nobody's yet and must not be reaped as orphans.
-    preparing: Cell<usize>,
+    /// Tasks on their way, and whether somebody wanted them to end meanwhile: they are nobody's yet and must not be reaped as orphans.
+    preparing: RefCell<BTreeMap<String, bool>>,
     closing: Cell<bool>,
 }
 
@@ -110,44 +111,68 @@ impl Tasks {
             orphans_wanted: Notify::new(),
             settled_wanted: Notify::new(),
             ground,
-            preparing: Cell::new(0),
+            preparing: RefCell::default(),
             closing: Cell::new(false),
         })
     }
 
-    /// Starts a task and its watcher.
-    pub(super) fn start(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
-        self.check_room(&spec.id)?;
-        let started = spawn::start(spec, &self.ground)?;
-        self.enter(started, Parentage::Child)
+    /// The task is on its way: it has a place in the table of ids, and a stop finds it.
+    pub(super) fn begin(&self, id: &str) -> Result<(), Refusal> {
+        self.check_room(id)?;
+        self.preparing.borrow_mut().insert(id.to_owned(), false);
+        Ok(())
     }
 
-    /// Starts a task in a sandbox and its watcher.
-    pub(super) async fn start_sandboxed(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
-        self.check_room(&spec.id)?;
-        self.preparing.set(self.preparing.get() + 1);
+    /// Starts a task that is on its way, and its watcher.
+    pub(super) async fn start(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
+        if spec.sandbox.is_some() { self.start_sandboxed(spec).await } else { self.start_plain(spec).await }
+    }
+
+    async fn start_plain(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
+        let started = spawn::start(spec, &self.ground).await;
+        let entered = started.and_then(|started| self.enter(started, Parentage::Child));
+        let is_wanted = self.is_wanted_still(&spec.id);
+        let handle = entered?;
+        if is_wanted {
+            return Ok(handle);
+        }
+        self.undo(&spec.id);
+        Err(stopped(&spec.id))
+    }
+
+    async fn start_sandboxed(self: &Rc<Self>, spec: &StartSpec) -> Result<Handle, Refusal> {
         let waiting = spawn::start_sandboxed(spec, &self.ground).await;
         let entered = waiting.and_then(|waiting| {
             let (started, wire) = waiting.into_parts();
-            self.check_room(&spec.id)?;
             Ok((self.enter(started, Parentage::Child)?, wire))
         });
-        self.preparing.set(self.preparing.get() - 1);
-        self.orphans_wanted.notify_one();
-        self.settled_wanted.notify_waiters();
+        let is_wanted = self.is_wanted_still(&spec.id);
         let (handle, wire) = entered?;
-        if let Err(refusal) = spawn::go(wire).await {
-            // Its watcher sees the end of what never was the task; nobody is to hear of it.
-            if let Some(entry) = self.entries.borrow_mut().get_mut(&spec.id) {
-                entry.is_stillborn = true;
-            }
-            if let Err(error) = self.stop(&spec.id, libc::SIGKILL, Duration::ZERO) {
-                tracing::debug!(error = %error, task = spec.id, "a task that did not begin has ended already");
-            }
-            self.forget_stillborn(&spec.id);
+        let gone = if is_wanted { spawn::go(wire).await } else { Err(stopped(&spec.id)) };
+        if let Err(refusal) = gone {
+            self.undo(&spec.id);
             return Err(refusal);
         }
         Ok(handle)
+    }
+
+    /// The task is on its way no more, and whether it may go on.
+    fn is_wanted_still(&self, id: &str) -> bool {
+        let is_stopped = self.preparing.borrow_mut().remove(id).unwrap_or_default();
+        self.orphans_wanted.notify_one();
+        self.settled_wanted.notify_waiters();
+        !is_stopped && !self.closing.get()
+    }
+
+    /// Ends a task of which nobody was told. Its watcher sees the end; nobody is to hear of it.
+    fn undo(&self, id: &str) {
+        if let Some(entry) = self.entries.borrow_mut().get_mut(id) {
+            entry.is_stillborn = true;
+        }
+        if let Err(error) = self.stop(id, libc::SIGKILL, Duration::ZERO) {
+            tracing::debug!(error = %error, task = id, "a task that did not begin has ended already");
+        }
+        self.forget_stillborn(id);
     }
 
     /// What the next program in this process needs of the tasks; their descriptors stay open over its start.
@@ -232,16 +257,16 @@ impl Tasks {
         Ok(())
     }
 
-    /// Waits until no sandbox is being prepared: then the list of tasks is whole.
+    /// Waits until no task is on its way: then the list of tasks is whole.
     pub(super) async fn settled(&self) {
         while self.is_preparing() {
             self.settled_wanted.notified().await;
         }
     }
 
-    /// Whether a sandbox is being prepared, which no other program could take up.
+    /// Whether a task is on its way, which no other program could take up.
     pub(super) fn is_preparing(&self) -> bool {
-        self.preparing.get() > 0
+        !self.preparing.borrow().is_empty()
     }
 
     fn forget_stillborn(&self, id: &str) {
@@ -262,14 +287,14 @@ impl Tasks {
     }
 
     fn check_room(&self, id: &str) -> Result<(), Refusal> {
-        let entries = self.entries.borrow();
+        let (entries, preparing) = (self.entries.borrow(), self.preparing.borrow());
         if self.closing.get() {
             return Err(Refusal::new(RefusalCode::StartFailed, "the supervisor is shutting down"));
         }
-        if entries.contains_key(id) {
+        if entries.contains_key(id) || preparing.contains_key(id) {
             return Err(Refusal::new(RefusalCode::TaskExists, format!("task {id} exists")));
         }
-        if entries.len() >= MAX_TASKS {
+        if entries.len() + preparing.len() >= MAX_TASKS {
             let message = format!("this supervisor has {MAX_TASKS} tasks, the most it takes: stop some");
             return Err(Refusal::new(RefusalCode::StartFailed, message));
         }
@@ -308,10 +333,15 @@ impl Tasks {
         Ok(handle)
     }
 
-    /// Asks a task to end: the signal now, SIGKILL to its whole group after the grace. Ended tasks are left alone.
+    /// Asks a task to end: the signal now, SIGKILL to its whole group after the grace. Ended tasks are left alone, and one that is
+    /// on its way ends as soon as it is there.
     pub(super) fn stop(&self, id: &str, signal: i32, grace: Duration) -> Result<(), Refusal> {
         let mut entries = self.entries.borrow_mut();
-        let entry = entries.get_mut(id).ok_or_else(|| unknown(id))?;
+        let Some(entry) = entries.get_mut(id) else {
+            let mut preparing = self.preparing.borrow_mut();
+            *preparing.get_mut(id).ok_or_else(|| unknown(id))? = true;
+            return Ok(());
+        };
         if entry.exit.is_some() {
             return Ok(());
         }
@@ -360,6 +390,7 @@ impl Tasks {
     /// Ends every task with SIGTERM, then SIGKILL, and tells nobody: the node is being powered off.
     pub(super) async fn power_off(&self) {
         self.closing.set(true);
+        self.settled().await;
         self.subscribers.borrow_mut().clear();
         let stops: Vec<(String, Duration)> = {
             let entries = self.entries.borrow();
@@ -408,7 +439,7 @@ impl Tasks {
         let mut child_ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child())?;
         loop {
             while let Some(pid) = sys::peek_zombie() {
-                if self.is_task(pid) || self.preparing.get() > 0 {
+                if self.is_task(pid) || self.is_preparing() {
                     break;
                 }
                 reap(processes::pid(pid)?)?;
@@ -511,7 +542,7 @@ impl Watcher {
                     let until = Instant::now() + stop.grace;
                     deadline = Some(deadline.map_or(until, |earlier| earlier.min(until)));
                 }
-                () = sleep_until(deadline), if deadline.is_some() => {
+                () = sleep_until(deadline) => {
                     deadline = None;
                     self.kill_group();
                     if let Some(cgroup) = &self.cgroup && let Err(error) = cgroup.kill() {
@@ -614,12 +645,6 @@ impl Watcher {
     }
 }
 
-async fn sleep_until(deadline: Option<Instant>) {
-    if let Some(deadline) = deadline {
-        tokio::time::sleep_until(deadline).await;
-    }
-}
-
 fn send_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
     let signal = Signal::from_named_raw(signal)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{signal} is not a signal")))?;
@@ -661,6 +686,10 @@ async fn end_process(stat: &Stat) {
         Ok(ended) => drop(ended.readable().await),
         Err(error) => tracing::warn!(error = %error, pid = stat.pid, "a pidfd cannot be watched"),
     }
+}
+
+fn stopped(id: &str) -> Refusal {
+    Refusal::new(RefusalCode::StartFailed, format!("task {id} was stopped while it was being started"))
 }
 
 fn unknown(id: &str) -> Refusal {

@@ -35,6 +35,7 @@ use super::task_runner::{
     place_of_task,
 };
 use super::watch;
+use crate::clock::sleep_until;
 
 mod control;
 mod hooks;
@@ -501,12 +502,5 @@ impl AllocRunner {
 
     fn now(&self) -> Timestamp {
         self.plan.env.clock.now()
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }

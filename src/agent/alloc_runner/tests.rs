@@ -18,10 +18,12 @@ use tokio_util::sync::CancellationToken;
 use super::{AllocCommand, AllocPlan, AllocRunner, RestartScope, Wanted};
 use crate::agent::admission::Admission;
 use crate::agent::devices::Devices;
+use crate::agent::dirs::AllocDir;
 use crate::agent::disk::HostDisk;
 use crate::agent::drivers::{Drivers, Mock, MockChange};
 use crate::agent::events::EventSink;
 use crate::agent::node::NodeView;
+use crate::agent::numbers::Numbers;
 use crate::agent::random::Random;
 use crate::agent::report::Report;
 use crate::agent::starts::Starts;
@@ -57,6 +59,18 @@ struct Node {
     reports: Reports,
     contacted: watch::Sender<bool>,
     max_kill_timeout: Duration,
+}
+
+/// The directories for secrets are mounts, which would outlive the test and slow every namespace that is made after it.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let allocs = self.dir.path().join("allocs");
+        let left = std::fs::read_dir(&allocs).into_iter().flatten().flatten();
+        for left in left.filter(|left| left.path().is_dir()) {
+            let destroyed = AllocDir::new(&allocs, &left.file_name().to_string_lossy()).destroy();
+            assert!(destroyed.is_ok() || std::thread::panicking(), "{destroyed:?}");
+        }
+    }
 }
 
 impl Node {
@@ -104,6 +118,7 @@ impl Node {
             contacted: self.contacted.subscribe(),
             garbage: Arc::new(Notify::new()),
             starts: Starts::default(),
+            numbers: Numbers::default(),
         })
     }
 

@@ -30,9 +30,9 @@ fn release_field(text: &str, name: &str) -> String {
     value.unwrap_or_default().trim_matches('"').to_owned()
 }
 
-/// The version of the cgroup interface, where there is one.
+/// The version of the cgroup interface, where there is one, and the group that holds the tasks of this agent.
 #[expect(clippy::unnecessary_wraps, reason = "all detectors have one signature")]
-pub(super) fn cgroup(_: &AgentConfig, found: &mut Fingerprint) -> Result<(), String> {
+pub(super) fn cgroup(config: &AgentConfig, found: &mut Fingerprint) -> Result<(), String> {
     let version = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         "2"
     } else if Path::new("/sys/fs/cgroup/memory").exists() || Path::new("/sys/fs/cgroup/cpu").exists() {
@@ -41,6 +41,9 @@ pub(super) fn cgroup(_: &AgentConfig, found: &mut Fingerprint) -> Result<(), Str
         ""
     };
     put(found, "os.cgroups.version", version.to_owned());
+    if crate::supervisor::missing_cgroups().is_none() {
+        found.cgroup_parent = crate::supervisor::cgroup_name(&config.state_dir);
+    }
     Ok(())
 }
 

@@ -229,6 +229,7 @@ mod tests {
         ] {
             assert!(found.attributes.contains_key(name), "{name} is missing");
         }
+        assert_eq!(found.cgroup_parent.is_empty(), crate::supervisor::missing_cgroups().is_some());
         assert!(found.resources.cpu > 0 && found.resources.memory_mb > 0 && found.resources.disk_mb > 0);
         assert_eq!(
             (found.host_networks[0].name.as_str(), found.host_networks[0].cidr.as_str()),

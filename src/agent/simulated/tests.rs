@@ -474,6 +474,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
     let (print, seen) = watch::channel(fingerprint);
     let parts = NodeParts {
         store: api.clone(),
+        contacted: watch::Sender::new(false),
         runners: runners.clone(),
         name: "n-1".into(),
         config: Arc::new(config()),
@@ -491,6 +492,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
         directory: Directory::default(),
         recovering: mpsc::channel(1).0,
         host_env: BTreeMap::new(),
+        numbers: crate::agent::numbers::Numbers::default(),
         stop: CancellationToken::new(),
     };
     (parts, print)

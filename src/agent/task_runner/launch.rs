@@ -3,12 +3,14 @@
 use drover_api::allocation::{TaskEvent, TaskEventType as Type};
 use drover_api::network::NetworkMode;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::hooks::{self, HookError};
 use super::{Next, TaskRunner, event};
 use crate::agent::drivers::{FsIsolation, LogLimits, Running, StartError, StartRequest};
 use crate::agent::environment::{self, EnvironmentInput, TaskPaths};
 use crate::agent::events::Reason;
+use crate::agent::numbers::StartPhase;
 
 /// Why a run did not start.
 struct Failure {
@@ -45,6 +47,7 @@ impl TaskRunner {
             self.push(event::task_setup(now));
         }
         let _under_way = self.env.starts.begin();
+        let began = Instant::now();
         hooks::prestart(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
         let request = self
             .request(driver.fs_isolation())
@@ -53,6 +56,8 @@ impl TaskRunner {
         // A task of which the state file knows nothing must not run: after the agent's death nobody would find it.
         self.record.starting = Some(request.id.clone());
         self.try_keep().await.map_err(|error| self.failure(Type::SetupFailure, error.to_string(), true))?;
+        let prepared = Instant::now();
+        self.env.numbers.started(&self.plan.task.driver, StartPhase::Prepare, prepared - began);
         let started = tokio::select! {
             biased;
             // What has begun all the same is found again by its id.
@@ -62,6 +67,7 @@ impl TaskRunner {
         self.record.starting = None;
         match started {
             Ok(running) => {
+                self.env.numbers.started(&self.plan.task.driver, StartPhase::Start, prepared.elapsed());
                 self.note_start(running, is_first).await;
                 Ok(Next::RunAgain)
             }

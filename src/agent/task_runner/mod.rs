@@ -27,6 +27,7 @@ use super::disk::Disk;
 use super::drivers::{Driver, Drivers, ExitResult, Running, TaskHandle, Vouches};
 use super::environment::NodeFacts;
 use super::events::{EventSink, Reason};
+use super::numbers::{CountedTask, Numbers};
 use super::random::Random;
 use super::starts::Starts;
 use super::state::StateStore;
@@ -65,6 +66,8 @@ pub(crate) struct RunnerEnv {
     pub(crate) garbage: Arc<Notify>,
     /// The tasks that are being started.
     pub(crate) starts: Starts,
+    /// What operators are told.
+    pub(crate) numbers: Numbers,
 }
 
 impl RunnerEnv {
@@ -252,6 +255,8 @@ pub(crate) struct TaskRunner {
     driver: Option<Arc<dyn Driver>>,
     tracker: RestartTracker,
     record: TaskRecord,
+    /// It in the agent's numbers.
+    counted: CountedTask,
     running: Option<Running>,
     /// What the driver says of the health of its run.
     vouches: Vouches,
@@ -294,6 +299,8 @@ impl TaskRunner {
             Some(counted) => RestartTracker::resumed(policy, counted),
             None => RestartTracker::new(policy, env.clock.now()),
         };
+        let known_driver = driver.is_some().then_some(plan.task.driver.as_str());
+        let counted = env.numbers.task(known_driver, record.state.state);
         let Wires { orders, commands, updates, shutdown } = wires;
         Self {
             env,
@@ -302,6 +309,7 @@ impl TaskRunner {
             driver,
             tracker,
             record,
+            counted,
             running: None,
             vouches: Vouches::AtOnce,
             ended: None,
@@ -603,6 +611,7 @@ impl TaskRunner {
 
     /// Tells the allocation's runner.
     async fn tell(&mut self) {
+        self.counted.is_now(self.record.state.state);
         let update =
             TaskUpdate { task: self.plan.task.name.clone(), state: self.record.state.clone(), vouches: self.vouches };
         if self.updates.send(update).await.is_err() {

@@ -89,16 +89,34 @@ impl Cgroups {
             Self::V1(base) => base.own_dirs()?,
             Self::V2(base) => vec![base.own_dir()?],
         };
-        dirs.iter().try_for_each(|dir| write(&dir.join("cgroup.procs"), &pid.to_string()))
+        dirs.iter().try_for_each(|dir| write(&dir.join("cgroup.procs"), &pid.to_string()))?;
+        self.leave_others(&fs::read_to_string("/proc/self/mounts")?, pid)
+    }
+
+    /// Moves a process of our own to the root of each hierarchy in which we have no folder. One that stays in a pod's group anywhere is
+    /// killed with the pod, and so are the tasks that it starts.
+    fn leave_others(&self, mounts: &str, pid: u32) -> io::Result<()> {
+        let bases = self.bases();
+        let ours: Vec<&Path> = bases.iter().filter_map(|base| base.parent()).collect();
+        let others = mounts.lines().filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            let (point, kind) = (Path::new(fields.next()?), fields.next()?);
+            (matches!(kind, "cgroup" | "cgroup2") && !ours.contains(&point)).then_some(point)
+        });
+        others.into_iter().try_for_each(|point| write(&point.join("cgroup.procs"), &pid.to_string()))
+    }
+
+    /// Our folder of each hierarchy.
+    fn bases(&self) -> Vec<PathBuf> {
+        match self {
+            Self::V1(base) => base.dirs(),
+            Self::V2(base) => vec![base.dir()],
+        }
     }
 
     /// Removes our folders again, once `pid`, the last process in them, has been moved to the roots.
     pub(super) fn leave(&self, pid: u32) -> io::Result<()> {
-        let bases = match self {
-            Self::V1(base) => base.dirs(),
-            Self::V2(base) => vec![base.dir()],
-        };
-        for base in bases {
+        for base in self.bases() {
             if let Some(root) = base.parent() {
                 write(&root.join("cgroup.procs"), &pid.to_string())?;
             }
@@ -334,6 +352,20 @@ mod tests {
 
     /// The group of a task with cores of its own.
     const TASK: &str = "drover.t/tasks.slice/reserve.slice/alloc.web.1.scope";
+
+    #[test]
+    fn a_supervisor_stays_in_no_group_of_its_pod() {
+        let (root, other) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        recorded_v2(root.path());
+        let procs = other.path().join("cgroup.procs");
+        fs::write(&procs, "").expect("a file");
+        let tree = format!("cgroup2 {} cgroup2 rw 0 0\n", root.path().display());
+        let cgroups = Cgroups::prepare_in(&tree, "drover.t").expect("our folder");
+        let mounts = format!("{tree}cgroup {} cgroup rw,name=systemd 0 0\n", other.path().display());
+        cgroups.leave_others(&mounts, 42).expect("left");
+        assert_eq!(fs::read_to_string(procs).expect("the root of the other"), "42");
+        assert_eq!(fs::read_to_string(root.path().join("cgroup.procs")).expect("our own"), "");
+    }
 
     /// A tree as Linux 6.18 shows it, with the files that a new group has.
     fn recorded_v2(root: &Path) {
