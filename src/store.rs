@@ -5,6 +5,8 @@
 //! which one it has. Every call has a time limit. A write that was decided from a read carries that read's resourceVersion or
 //! uid as its [`Precondition`], so that two writers cannot undo each other unseen.
 
+mod lean;
+
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
@@ -17,21 +19,23 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{DeserializeGuard, ObjectMeta, Request};
+use kube::core::{ObjectMeta, Request};
+use kube::runtime::utils::StreamBackoff;
 use kube::runtime::watcher::{self, watcher};
-use kube::runtime::{WatchStreamExt, utils::StreamBackoff};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::store::lean::{Lean, Unreadable};
+
 /// A kind that a [`Store`] can hold.
 pub trait Object:
     Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     #[doc(hidden)]
-    fn guarded_api(client: Client, namespace: Option<&str>) -> Api<DeserializeGuard<Self>>;
+    fn lean_api(client: Client, namespace: Option<&str>) -> Api<Lean<Self>>;
 
     /// Name and namespace of this object.
     fn key(&self) -> Key {
@@ -42,12 +46,12 @@ pub trait Object:
 macro_rules! objects {
     (namespaced: $($namespaced:ty),+; cluster: $($cluster:ty),+) => {
         $(impl Object for $namespaced {
-            fn guarded_api(client: Client, namespace: Option<&str>) -> Api<DeserializeGuard<Self>> {
+            fn lean_api(client: Client, namespace: Option<&str>) -> Api<Lean<Self>> {
                 namespace.map_or_else(|| Api::all(client.clone()), |name| Api::namespaced(client.clone(), name))
             }
         })+
         $(impl Object for $cluster {
-            fn guarded_api(client: Client, _: Option<&str>) -> Api<DeserializeGuard<Self>> {
+            fn lean_api(client: Client, _: Option<&str>) -> Api<Lean<Self>> {
                 Api::all(client)
             }
         })+
@@ -287,6 +291,16 @@ impl KubeStore {
         }
     }
 
+    /// Sends a request that is answered with an object.
+    async fn exchange<K: Object>(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<K, StoreError> {
+        let Lean(object) = self.send::<K, Lean<K>>(request).await?;
+        object
+            .map_err(|unreadable| StoreError::Unavailable(format!("the answer cannot be read: {}", unreadable.reason)))
+    }
+
     async fn patch<K: Object, P: Serialize + Debug>(
         &self,
         key: &Key,
@@ -295,7 +309,7 @@ impl KubeStore {
         patch: &Patch<P>,
     ) -> Result<K, StoreError> {
         let request = Self::request::<K>(key.namespace.as_deref());
-        self.send::<K, _>(match part {
+        self.exchange(match part {
             Part::Spec => request.patch(&key.name, params, patch),
             Part::Status => request.patch_subresource("status", &key.name, params, patch),
         })
@@ -306,7 +320,7 @@ impl KubeStore {
 impl Store for KubeStore {
     async fn get<K: Object>(&self, key: &Key) -> Result<Option<K>, StoreError> {
         let request = Self::request::<K>(key.namespace.as_deref()).get(&key.name, &GetParams::default());
-        match self.send::<K, _>(request).await {
+        match self.exchange(request).await {
             Ok(object) => Ok(Some(object)),
             Err(StoreError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
@@ -315,27 +329,26 @@ impl Store for KubeStore {
 
     async fn list<K: Object>(&self, selection: &Selection) -> Result<Vec<K>, StoreError> {
         let params = ListParams { field_selector: selection.fields.clone(), ..ListParams::default() };
-        let api = K::guarded_api(self.client.clone(), selection.namespace.as_deref());
+        let api = K::lean_api(self.client.clone(), selection.namespace.as_deref());
         let _permit = self.turn::<K>().await;
         let listed = tokio::time::timeout(self.timeout, api.list(&params)).await;
         let listed = listed.map_err(|_| StoreError::Timeout(self.timeout))?.map_err(|error| store_error(&error))?;
-        Ok(listed.items.into_iter().filter_map(|guarded| guarded.0.ok()).collect())
+        Ok(listed.items.into_iter().filter_map(|object| object.0.ok()).collect())
     }
 
     fn watch<K: Object>(&self, selection: Selection) -> BoxStream<'static, Change<K>> {
-        let api = K::guarded_api(self.client.clone(), selection.namespace.as_deref());
+        let api = K::lean_api(self.client.clone(), selection.namespace.as_deref());
         let mut config = watcher::Config::default().streaming_lists();
         if let Some(fields) = &selection.fields {
             config = config.fields(fields);
         }
-        let events = watcher(api, config).modify(|object| object.meta_mut().managed_fields = None);
-        StreamBackoff::new(events, Pauses(WATCH_PAUSE.0)).into_stream().map(change).boxed()
+        StreamBackoff::new(watcher(api, config), Pauses(WATCH_PAUSE.0)).into_stream().map(change).boxed()
     }
 
     async fn create<K: Object>(&self, object: &K) -> Result<K, StoreError> {
         let body = serde_json::to_vec(object).map_err(|error| StoreError::Invalid(error.to_string()))?;
         let namespace = object.meta().namespace.as_deref();
-        self.send::<K, _>(Self::request::<K>(namespace).create(&PostParams::default(), body)).await
+        self.exchange(Self::request::<K>(namespace).create(&PostParams::default(), body)).await
     }
 
     async fn apply<K: Object>(
@@ -372,7 +385,7 @@ impl Store for KubeStore {
     async fn replace<K: Object>(&self, object: &K) -> Result<K, StoreError> {
         let body = serde_json::to_vec(object).map_err(|error| StoreError::Invalid(error.to_string()))?;
         let key = object.key();
-        self.send::<K, _>(Self::request::<K>(key.namespace.as_deref()).replace(&key.name, &PostParams::default(), body))
+        self.exchange(Self::request::<K>(key.namespace.as_deref()).replace(&key.name, &PostParams::default(), body))
             .await
     }
 
@@ -423,26 +436,22 @@ impl kube::runtime::utils::Backoff for Pauses {
     }
 }
 
-fn change<K: Object>(event: Result<watcher::Event<DeserializeGuard<K>>, watcher::Error>) -> Change<K> {
+fn change<K: Object>(event: Result<watcher::Event<Lean<K>>, watcher::Error>) -> Change<K> {
     use watcher::Event;
-    let present = |guarded: DeserializeGuard<K>| match guarded.0 {
-        Ok(object) => Change::Present(Box::new(object)),
-        Err(invalid) => Change::Malformed(malformed_key(&invalid.metadata), invalid.error),
-    };
     match event {
         Ok(Event::Init) => Change::Restarted,
-        Ok(Event::InitApply(guarded) | Event::Apply(guarded)) => present(guarded),
+        Ok(Event::InitApply(object) | Event::Apply(object)) => {
+            object.0.map_or_else(malformed, |object| Change::Present(Box::new(object)))
+        }
         Ok(Event::InitDone) => Change::InSync,
-        Ok(Event::Delete(guarded)) => match guarded.0 {
-            Ok(object) => Change::Gone(Box::new(object)),
-            Err(invalid) => Change::Malformed(malformed_key(&invalid.metadata), invalid.error),
-        },
+        Ok(Event::Delete(object)) => object.0.map_or_else(malformed, |object| Change::Gone(Box::new(object))),
         Err(error) => Change::Interrupted(error.to_string()),
     }
 }
 
-fn malformed_key(meta: &ObjectMeta) -> Key {
-    Key { namespace: meta.namespace.clone(), name: meta.name.clone().unwrap_or_default() }
+fn malformed<K>(object: Unreadable) -> Change<K> {
+    let meta = object.metadata;
+    Change::Malformed(Key { namespace: meta.namespace, name: meta.name.unwrap_or_default() }, object.reason)
 }
 
 fn store_error(error: &kube::Error) -> StoreError {

@@ -1,10 +1,17 @@
 //! The daemon: one binary, one role per process.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use drover::agent::AgentStart;
 use drover::telemetry::{self, LogFormat};
+use drover_api::GoDuration;
+
+/// A controller takes thousands of objects in at once and drops as many: what it gave back must be given back to the machine too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 #[command(name = "droverd", version, about = "Runs a part of drover")]
@@ -32,6 +39,9 @@ enum Role {
         /// This replica's name in the leader election; default the host's name and the process id.
         #[arg(long, env = "POD_NAME")]
         identity: Option<String>,
+        /// Where /healthz, /readyz and /metrics are answered; nowhere unless given.
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<SocketAddr>,
     },
     /// Runs the allocations of this machine.
     Agent {
@@ -41,6 +51,18 @@ enum Role {
         /// How to reach the API server; default: as a pod, or as kubectl does.
         #[arg(long)]
         kubeconfig: Option<PathBuf>,
+        #[command(flatten)]
+        pod: PodArgs,
+    },
+    /// Drains every node by force, and ends when nothing runs any more. The chart does so before it is uninstalled, where its values ask
+    /// for it.
+    StopAll {
+        /// How to reach the API server; default: as a pod, or as kubectl does.
+        #[arg(long)]
+        kubeconfig: Option<PathBuf>,
+        /// How long that may take, as 4m.
+        #[arg(long, default_value = "4m")]
+        deadline: GoDuration,
     },
     /// Owns the tasks of one agent and outlives it. Started by the agent.
     #[command(hide = true)]
@@ -66,6 +88,26 @@ enum Role {
     Enter,
 }
 
+/// What the agent is told by its pod.
+#[derive(clap::Args)]
+struct PodArgs {
+    /// Leave this pod: become a process of the node that it runs on. Needs hostPID and a privileged container.
+    #[arg(long)]
+    enter_node: bool,
+    /// The name of the ClientNode, where the configuration has none.
+    #[arg(long, env = "NODE_NAME")]
+    node_name: Option<String>,
+    /// Offer this much CPU to allocations, in thousandths of a core, where the configuration says nothing.
+    #[arg(long, env = "OFFERED_MILLICPU", value_name = "N")]
+    offer_millicpu: Option<u32>,
+    /// Offer this much memory to allocations, in MiB, where the configuration says nothing.
+    #[arg(long, env = "OFFERED_MEMORY_MB", value_name = "N")]
+    offer_memory_mb: Option<u32>,
+    /// Where /healthz, /readyz and /metrics are answered; nowhere unless given.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match telemetry::init(&cli.log, cli.log_format).and_then(|()| run(cli.role)) {
@@ -79,10 +121,19 @@ fn main() -> ExitCode {
 
 fn run(role: Role) -> anyhow::Result<ExitCode> {
     match role {
-        Role::Controller { config, kubeconfig, identity } => {
-            drover::controller::main(&config, kubeconfig.as_deref(), identity)?;
+        Role::Controller { config, kubeconfig, identity, listen } => {
+            drover::controller::main(&config, kubeconfig.as_deref(), identity, listen)?;
         }
-        Role::Agent { config, kubeconfig } => drover::agent::run(&config, kubeconfig.as_deref())?,
+        Role::Agent { config, kubeconfig, pod } => drover::agent::run(&AgentStart {
+            config,
+            kubeconfig,
+            enter_node: pod.enter_node,
+            node_name: pod.node_name,
+            offered_millicpu: pod.offer_millicpu,
+            offered_memory_mb: pod.offer_memory_mb,
+            listen: pod.listen,
+        })?,
+        Role::StopAll { kubeconfig, deadline } => drover::uninstall::main(kubeconfig.as_deref(), deadline.to_std())?,
         Role::Supervisor { state_dir, alloc_dir, detach: true, .. } => {
             drover::supervisor::detach(&state_dir, &alloc_dir)?;
         }

@@ -28,6 +28,18 @@ pub struct ControllerConfig {
     pub scheduler: Settings,
     /// What is deleted, and when.
     pub gc: Garbage,
+    /// Whether a controller without the admission policy that limits agents is not ready.
+    pub requires_node_restriction: bool,
+    /// What is counted.
+    pub metrics: MetricsConfig,
+}
+
+/// What is counted for scrapes.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct MetricsConfig {
+    /// Whether each job is named by `drover_job_info`: as many series as there are jobs.
+    pub per_job: bool,
 }
 
 impl Default for ControllerConfig {
@@ -38,6 +50,8 @@ impl Default for ControllerConfig {
             heartbeat: Heartbeat::default(),
             scheduler: Settings::default(),
             gc: Garbage::default(),
+            requires_node_restriction: false,
+            metrics: MetricsConfig::default(),
         }
     }
 }
@@ -257,6 +271,7 @@ mod tests {
             ("gc: {nodeThreshold: -1h}", "gc.nodeThreshold"),
             ("scheduler: {algorithm: tightest}", "algorithm"),
             ("leaderElektion: {}", "leaderElektion"),
+            ("metrics: {perJobs: true}", "perJobs"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(field), "{text}: {error}");

@@ -23,6 +23,7 @@ const GONE_AFTER: Duration = Duration::from_mins(10);
 
 impl<S: Store> Term<S> {
     pub(super) fn on_alloc(&mut self, seen: Seen<Allocation>) {
+        self.numbers.allocation(&seen);
         match seen {
             Seen::Now(object, before) => {
                 self.put_stored(&object);
@@ -145,24 +146,17 @@ impl<S: Store> Term<S> {
     /// Removes an allocation's finalizer when nothing of it is left: its agent said so, or its node is gone for good.
     pub(super) fn settle(&mut self, key: &AllocKey) {
         let Some(object) = self.allocs.get(&key_of(key)).cloned() else { return };
-        let held = object.metadata.finalizers.iter().flatten().any(|name| name == finalizer::NODE_CLEANUP);
+        let held = finalizer::is_held(&object.metadata, finalizer::NODE_CLEANUP);
         if !held || !(status(&object).ended_at.is_some() || self.is_node_gone(&object)) {
             if !held {
                 self.free_job(&job_of(&object));
             }
             return;
         }
-        let rest: Vec<String> = object
-            .metadata
-            .finalizers
-            .iter()
-            .flatten()
-            .filter(|name| *name != finalizer::NODE_CLEANUP)
-            .cloned()
-            .collect();
         let (store, key) = (self.store.clone(), key.clone());
         self.writes.spawn(async move {
-            let body = json!({ "metadata": { "finalizers": rest } });
+            let body =
+                json!({ "metadata": { "finalizers": finalizer::without(&object.metadata, finalizer::NODE_CLEANUP) } });
             let precondition = Precondition::unchanged(&object.metadata);
             let result = store.merge::<Allocation>(&key_of(&key), Part::Spec, &precondition, body).await;
             Done::Settled(key, Box::new(found(result)))

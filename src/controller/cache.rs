@@ -6,7 +6,37 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use drover_api::metric::{AllocMetric, NodeScore};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+
 use crate::store::{Change, Key, Object};
+
+/// A kind that a leader knows all objects of.
+pub(super) trait Kept: Object {
+    /// Drops what a leader never asks for: there is one for every allocation of the cluster.
+    fn lighten(&mut self) {}
+}
+
+impl Kept for Job {}
+impl Kept for JobVersion {}
+impl Kept for ClientNode {}
+impl Kept for Deployment {}
+impl Kept for CSIVolume {}
+impl Kept for Lease {}
+impl Kept for Namespace {}
+impl Kept for ConfigMap {}
+
+impl Kept for Allocation {
+    /// How it came to its node is told to people; only its best score is weighed again.
+    fn lighten(&mut self) {
+        let Some(metrics) = &mut self.spec.metrics else { return };
+        let best = metrics.score_meta_data.first().map(|best| best.norm_score);
+        let best = best.map(|norm_score| NodeScore { norm_score, ..NodeScore::default() });
+        *metrics = AllocMetric { score_meta_data: best.into_iter().collect(), ..AllocMetric::default() };
+    }
+}
 
 /// The newest known objects of a kind.
 #[derive(Debug)]
@@ -38,7 +68,7 @@ pub(super) enum Seen<K> {
     Gone(Arc<K>),
 }
 
-impl<K: Object> Cache<K> {
+impl<K: Kept> Cache<K> {
     /// Takes a change in, and says what is different now.
     pub(super) fn take(&mut self, change: Change<K>) -> Vec<Seen<K>> {
         match change {
@@ -75,7 +105,7 @@ impl<K: Object> Cache<K> {
     }
 
     /// Takes an object in, from the watch or from the answer to a write, if it is newer than what is known.
-    pub(super) fn observe(&mut self, object: K) -> Option<Seen<K>> {
+    pub(super) fn observe(&mut self, mut object: K) -> Option<Seen<K>> {
         let key = object.key();
         let (list, version) = (self.list, version(&object));
         if let Some(entry) = self.objects.get_mut(&key) {
@@ -84,6 +114,7 @@ impl<K: Object> Cache<K> {
                 return None;
             }
         }
+        object.lighten();
         let object = Arc::new(object);
         let before =
             self.objects.insert(key, Entry { object: Arc::clone(&object), seen_in: list }).map(|entry| entry.object);
@@ -143,9 +174,22 @@ fn version<K: Object>(object: &K) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use drover_api::ClientNode;
-
     use super::*;
+
+    #[test]
+    fn of_why_an_allocation_is_on_its_node_only_the_best_score_is_kept() {
+        let mut alloc = Allocation::new("web-g-0-00000000", drover_api::AllocationSpec::default());
+        let score = |node: &str, norm_score| NodeScore { node: node.to_owned(), norm_score, ..NodeScore::default() };
+        alloc.spec.metrics = Some(AllocMetric {
+            nodes_evaluated: 7,
+            score_meta_data: vec![score("n-1", 0.75), score("n-2", 0.5)],
+            ..AllocMetric::default()
+        });
+        let mut cache = Cache::default();
+        let Some(Seen::Now(kept, None)) = cache.observe(alloc) else { panic!("it is new") };
+        let kept = kept.spec.metrics.as_ref().expect("metrics");
+        assert_eq!(*kept, AllocMetric { score_meta_data: vec![score("", 0.75)], ..AllocMetric::default() });
+    }
 
     fn node(name: &str, uid: &str, version: u64) -> ClientNode {
         let mut node = ClientNode::new(name, drover_api::ClientNodeSpec::default());

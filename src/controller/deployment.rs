@@ -72,7 +72,11 @@ pub(super) fn writes(
             let namespace = job?.metadata.namespace.clone().unwrap_or_default();
             (*stored(&ObjectKey::new(namespace, Arc::clone(&begun.name)))?).clone()
         };
-        let phase = begun.is_new.then_some((DeploymentPhase::Running, begun.description));
+        // A leader may have died between the object and its first status.
+        let is_untold =
+            |status: &DeploymentStatus| status.groups.is_empty() && status.phase == DeploymentPhase::Running;
+        let is_first = begun.is_new || object.status.as_ref().is_none_or(is_untold);
+        let phase = is_first.then_some((DeploymentPhase::Running, begun.description));
         let status = wanted(&object, phase, Some(begun), allocs, now);
         let (key, precondition) = (crate::store::Object::key(&object), Precondition::unchanged(&object.metadata));
         let object = begun.is_new.then(|| Box::new(object));
@@ -206,6 +210,7 @@ pub(super) enum Look {
 
 impl<S: Store> Term<S> {
     pub(super) fn on_deployment(&mut self, seen: Seen<Deployment>) {
+        self.numbers.deployment(&seen);
         match seen {
             Seen::Now(object, before) => {
                 let known = convert::deployment(&object);
@@ -359,7 +364,9 @@ impl<S: Store> Term<S> {
     }
 
     fn write_step(&mut self, key: &ObjectKey, object: &Deployment, step: deployment::Step) {
-        for news in step.news.iter().filter(|news| !matches!(news, News::AllocationUnhealthy(_))) {
+        let news = || step.news.iter().filter(|news| !matches!(news, News::AllocationUnhealthy(_)));
+        self.numbers.stepped(news());
+        for news in news() {
             self.report_news(object, news, &step.status);
         }
         if let Some(known) = self.known_deployments.get_mut(key) {
@@ -396,6 +403,7 @@ impl<S: Store> Term<S> {
             .collect();
         if look == Look::Batch {
             for news in step.news.iter().filter(|news| matches!(news, News::AllocationUnhealthy(_))) {
+                self.numbers.stepped([news].into_iter());
                 self.report_news(object, news, &step.status);
             }
             if let Some(known) = self.known_deployments.get_mut(key) {
@@ -642,6 +650,14 @@ impl Restore {
 pub(super) struct Acted {
     allocs: Vec<Result<Option<Allocation>, StoreError>>,
     versions: Vec<Result<JobVersion, StoreError>>,
+}
+
+impl Acted {
+    /// The first of what did not happen.
+    pub(super) fn error(&self) -> Option<&StoreError> {
+        let allocs = self.allocs.iter().filter_map(|result| result.as_ref().err());
+        allocs.chain(self.versions.iter().filter_map(|result| result.as_ref().err())).next()
+    }
 }
 
 #[cfg(test)]

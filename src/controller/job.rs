@@ -36,6 +36,7 @@ const EXHAUSTED: Duration = Duration::from_mins(1);
 
 impl<S: Store> Term<S> {
     pub(super) fn on_job(&mut self, seen: Seen<Job>) {
+        self.numbers.job(&seen);
         match seen {
             Seen::Now(object, before) => {
                 let key = convert::object_key(&object.metadata);
@@ -161,6 +162,10 @@ impl<S: Store> Term<S> {
         };
         self.adopt_knowledge(&key);
         let versions = self.versions_of(&key, convert::uid(&object.metadata).as_str());
+        if prepare::is_behind(&object, &versions) {
+            // The watch brings the job as it is now, and that queues the evaluation.
+            return self.finish(&key);
+        }
         let is_namespace_going = self.is_namespace_going(&key.namespace);
         let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some() || is_namespace_going;
         let Some((object, checked)) = self.checked(&key, &object, &versions) else { return };
@@ -298,6 +303,7 @@ impl<S: Store> Term<S> {
         if let Some(reason) = &plan.refused {
             tracing::warn!(%job, reason, "an evaluation was refused");
         }
+        self.count_search(job, &plan);
         for follow_up in &plan.follow_ups {
             self.broker.delay(job, follow_up);
         }
@@ -329,6 +335,7 @@ impl<S: Store> Term<S> {
         );
         let created = self.assume(&plan, &writes);
         let store = self.store.clone();
+        self.n_plans += 1;
         self.writes.spawn(async move {
             let (job, written) = writes.write(store).await;
             Done::Applied(job, created, written)
@@ -371,6 +378,7 @@ impl<S: Store> Term<S> {
         if plan.failed.is_empty() {
             self.blocked.untrack(job);
         } else if self.blocked.block(job, plan.waits_for.clone(), index) == Verdict::Again {
+            self.numbers.asked(job);
             self.broker.enqueue(job, EvalTrigger::QueuedAllocs, evaluation.priority);
         }
         let waited = known.blocked.as_ref().map(|blocked| EvalId::from(blocked.id.clone()));
@@ -430,7 +438,9 @@ impl<S: Store> Term<S> {
     }
 
     pub(super) fn on_applied(&mut self, job: &JobKey, created: Vec<AllocKey>, written: Written) {
+        self.count_plan(job, &written);
         let n_written = written.created.len() + written.changed.len();
+        self.n_plans = self.n_plans.saturating_sub(1);
         for object in written.deployments {
             if let Some(seen) = self.deployments.observe(object) {
                 self.on_deployment(seen);
@@ -452,7 +462,9 @@ impl<S: Store> Term<S> {
             }
         }
         for key in written.gone {
-            self.allocs.forget(&key);
+            if let Some(last) = self.allocs.forget(&key) {
+                self.numbers.allocation(&Seen::Gone(last));
+            }
             if let Some(namespace) = &key.namespace {
                 self.view.remove_alloc(&AllocKey::new(namespace.as_str(), key.name.as_str()));
             }
@@ -467,11 +479,11 @@ impl<S: Store> Term<S> {
         for key in &written.untouched {
             self.unassume(key);
         }
-        for key in created {
-            if self.allocs.get(&key_of(&key)).is_none() {
-                self.view.remove_alloc(&key);
-                missing += 1;
-            }
+        let unmade: Vec<AllocKey> = created.into_iter().filter(|key| self.allocs.get(&key_of(key)).is_none()).collect();
+        self.count_unmade(job, unmade.len());
+        missing += unmade.len();
+        for key in &unmade {
+            self.view.remove_alloc(key);
         }
         self.finish(job);
         self.dirty_jobs.insert(job.clone());
@@ -644,6 +656,8 @@ impl<S: Store> Term<S> {
             .map(|newest| Reverted { version: job.version, restored: newest.spec.revert_of.unwrap_or(0) });
         let verdict = job_status::judge(Input {
             job,
+            // Stopped although its spec does not say so: it goes with its namespace.
+            is_ending: object.metadata.deletion_timestamp.is_some() || (job.stopped && !object.spec.stop),
             allocs: &allocs,
             is_evaluating: self.broker.is_busy(key),
             failed: &failed,
@@ -714,7 +728,7 @@ impl<S: Store> Term<S> {
     /// Removes the finalizer of a job that is being deleted when nothing of it is left.
     pub(super) fn free_job(&mut self, key: &JobKey) {
         let Some(object) = self.jobs.get(&key_of(key)).cloned() else { return };
-        let held = object.metadata.finalizers.iter().flatten().any(|name| name == finalizer::STOP_ALLOCATIONS);
+        let held = finalizer::is_held(&object.metadata, finalizer::STOP_ALLOCATIONS);
         if object.metadata.deletion_timestamp.is_none() || !held || !self.allocs.is_synced() || self.broker.is_busy(key)
         {
             return;
@@ -722,17 +736,9 @@ impl<S: Store> Term<S> {
         if self.view.allocs_of_job(key).any(|alloc| !self.is_over(&alloc.key)) {
             return;
         }
-        let rest: Vec<String> = object
-            .metadata
-            .finalizers
-            .iter()
-            .flatten()
-            .filter(|name| *name != finalizer::STOP_ALLOCATIONS)
-            .cloned()
-            .collect();
         let (store, key) = (self.store.clone(), key.clone());
         self.writes.spawn(async move {
-            let body = json!({ "metadata": { "finalizers": rest } });
+            let body = json!({ "metadata": { "finalizers": finalizer::without(&object.metadata, finalizer::STOP_ALLOCATIONS) } });
             let precondition = Precondition::unchanged(&object.metadata);
             let result = store.merge::<Job>(&key_of(&key), Part::Spec, &precondition, body).await;
             Done::JobFreed(key, Box::new(found(result)))
@@ -742,7 +748,7 @@ impl<S: Store> Term<S> {
     /// Whether nothing of an allocation is left on its node.
     fn is_over(&self, key: &AllocKey) -> bool {
         let Some(object): Option<&Arc<Allocation>> = self.allocs.get(&key_of(key)) else { return false };
-        !object.metadata.finalizers.iter().flatten().any(|name| name == finalizer::NODE_CLEANUP)
+        !finalizer::is_held(&object.metadata, finalizer::NODE_CLEANUP)
     }
 
     pub(super) fn on_job_freed(&mut self, key: &JobKey, result: Result<Option<Job>, StoreError>) {

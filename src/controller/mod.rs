@@ -4,6 +4,7 @@
 mod allocation;
 mod apply;
 mod cache;
+mod calm;
 mod deployment;
 mod dispatch;
 mod drain;
@@ -12,12 +13,14 @@ mod gc;
 mod job;
 mod leader;
 mod node;
+mod numbers;
 mod periodic;
 mod prepare;
 mod scheduler_config;
 mod status;
 mod term;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +34,9 @@ use crate::config::controller::ControllerConfig;
 pub(crate) use crate::controller::leader::LEASE_NAME;
 
 use crate::controller::leader::Candidate;
+use crate::controller::numbers::Numbers;
 use crate::controller::term::Term;
+use crate::monitor::{self, Health, Metrics};
 use crate::store::{KubeStore, Store};
 use crate::{connect, shutdown};
 
@@ -39,16 +44,26 @@ use crate::{connect, shutdown};
 ///
 /// # Errors
 /// When the configuration or the kubeconfig cannot be used.
-pub fn main(config: &Path, kubeconfig: Option<&Path>, identity: Option<String>) -> anyhow::Result<()> {
+pub fn main(
+    config: &Path,
+    kubeconfig: Option<&Path>,
+    identity: Option<String>,
+    listen: Option<SocketAddr>,
+) -> anyhow::Result<()> {
     let config = ControllerConfig::read(config)?;
     let identity = identity.unwrap_or_else(default_identity);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async move {
-        let client = connect::client(kubeconfig).await?;
+        let metrics = Metrics::default();
+        metrics.leads(false);
+        let client = connect::counting_client(connect::config(kubeconfig).await?, &metrics)?;
         let token = CancellationToken::new();
         let signals = shutdown::on_signal(token.clone()).context("listening to signals")?;
-        tokio::join!(signals, run(config, client, identity, Arc::new(SystemClock), token));
-        Ok(())
+        let monitor = monitor(&config, client.clone(), listen, metrics.clone(), token.clone());
+        let timeout = request_timeout(&config);
+        let work = run(KubeStore::new(client, timeout), config.clone(), identity, &metrics, token.clone());
+        let ((), monitored, ()) = tokio::join!(signals, monitor, work);
+        monitored
     })
 }
 
@@ -58,16 +73,35 @@ fn default_identity() -> String {
     format!("{host}-{}", std::process::id())
 }
 
-/// Runs until `shutdown`: follows, leads, and gives the leader's Lease back at the end.
-async fn run(
-    config: ControllerConfig,
+/// Answers probes and scrapes where that is asked for; ends the controller when it cannot.
+async fn monitor(
+    config: &ControllerConfig,
     client: Client,
+    listen: Option<SocketAddr>,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let Some(address) = listen else { return Ok(()) };
+    let health = Health::of(monitor::parts(config.requires_node_restriction));
+    let required = config.requires_node_restriction;
+    let watch = monitor::watch_cluster(client, &config.namespace, LEASE_NAME, required, health.clone(), stop.clone());
+    let serve = async {
+        let served = monitor::serve(address, health, metrics, stop.clone()).await;
+        stop.cancel();
+        served
+    };
+    tokio::join!(watch, serve).1
+}
+
+/// Runs until `shutdown`: follows, leads, and gives the leader's Lease back at the end.
+async fn run<S: Store>(
+    store: S,
+    config: ControllerConfig,
     identity: String,
-    clock: SharedClock,
+    metrics: &Metrics,
     shutdown: CancellationToken,
 ) {
-    let timeout = request_timeout(&config);
-    run_on(KubeStore::new(client, timeout), config, identity, clock, fastrand::Rng::new(), shutdown).await;
+    lead(store, config, identity, Arc::new(SystemClock), fastrand::Rng::new(), Some(metrics), shutdown).await;
 }
 
 /// A request must end before the leader's Lease does: half of the renew deadline, at most 5 s.
@@ -87,7 +121,20 @@ pub async fn run_on<S: Store>(
     config: ControllerConfig,
     identity: String,
     clock: SharedClock,
+    rng: fastrand::Rng,
+    shutdown: CancellationToken,
+) {
+    lead(store, config, identity, clock, rng, None, shutdown).await;
+}
+
+/// Follows and leads; counts for whoever asked for it.
+async fn lead<S: Store>(
+    store: S,
+    config: ControllerConfig,
+    identity: String,
+    clock: SharedClock,
     mut rng: fastrand::Rng,
+    metrics: Option<&Metrics>,
     shutdown: CancellationToken,
 ) {
     let renew_period = renew_period(&config);
@@ -101,13 +148,28 @@ pub async fn run_on<S: Store>(
     );
     while let Some(lease) = candidate.acquire(&shutdown).await {
         tracing::info!(identity, "leading");
+        if let Some(metrics) = metrics {
+            metrics.leads(true);
+        }
         let over = shutdown.child_token();
-        let term = Term::new(store.clone(), clock.clone(), config.clone(), identity.clone(), renew_period, rng.fork());
+        let numbers = Numbers::of(metrics.cloned(), config.metrics.per_job);
+        let term = Term::new(
+            store.clone(),
+            clock.clone(),
+            config.clone(),
+            identity.clone(),
+            renew_period,
+            rng.fork(),
+            numbers,
+        );
         let (lease, ()) = tokio::join!(candidate.hold(lease, &over), term.run(&over));
         if shutdown.is_cancelled() {
             candidate.release(lease).await;
             return;
         }
         tracing::info!(identity, "following");
+        if let Some(metrics) = metrics {
+            metrics.leads(false);
+        }
     }
 }

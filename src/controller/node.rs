@@ -1,6 +1,6 @@
 //! What changes of nodes and their Leases mean: who is ready, who is down, and what ClientNode status says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use drover_api::job::{EvalTrigger, JobType};
 use drover_api::{ClientNode, field_manager};
 use drover_core::ids::{JobKey, NodeName};
 use drover_core::model::Node;
-use drover_core::node::{heartbeat, phase};
+use drover_core::node::heartbeat::{self, Allowed, Expired, SLOW_PAUSE, Slowed};
+use drover_core::node::phase;
 use drover_core::scheduler::feasible;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -23,8 +24,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::controller::cache::Seen;
+use crate::controller::calm::Turn;
 use crate::controller::leader::LEASE_NAME;
-use crate::controller::status::{self, Calm, Due, Memo};
+use crate::controller::status::{self, Memo};
 use crate::controller::term::{Done, RETRY, Term, Wake};
 use crate::convert;
 use crate::events::{Happening, Severity};
@@ -65,6 +67,18 @@ struct Shown {
     conditions: Vec<Condition<Type, Reason>>,
 }
 
+/// How a status differs from the one that was written last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Differs {
+    /// In phase or a condition.
+    Urgently,
+    /// In what nobody waits for.
+    Calmly {
+        /// When the next one may be written.
+        not_before: Option<Instant>,
+    },
+}
+
 impl NodeKnowledge {
     /// Whether it was heard of again.
     fn is_back(&self) -> bool {
@@ -74,6 +88,7 @@ impl NodeKnowledge {
 
 impl<S: Store> Term<S> {
     pub(super) fn on_node(&mut self, seen: Seen<ClientNode>) {
+        self.numbers.node(&seen);
         match seen {
             Seen::Now(object, _) => self.on_node_there(&object),
             Seen::Gone(object) => {
@@ -82,6 +97,7 @@ impl<S: Store> Term<S> {
                 self.known_nodes.remove(&name);
                 self.ledger.forget(&name);
                 self.heard.remove(&name);
+                self.held.remove(&name);
                 self.is_drain_due |= self.drains.remove(&name).is_some();
                 self.evaluate_around(&name);
                 self.settle_node(&name);
@@ -113,13 +129,7 @@ impl<S: Store> Term<S> {
             }
             self.publish_ttl();
         }
-        let mut node = convert::node(object);
-        let is_back = self.known_nodes.get(&name).is_some_and(NodeKnowledge::is_back);
-        if node.phase == NodePhase::Disconnected && is_back {
-            node.phase = NodePhase::Initializing;
-        }
-        let before = self.view.node(&name).cloned();
-        self.view.put_node(node.clone());
+        let (before, node) = self.show_node(&name, object);
         self.dirty_nodes.insert(name.clone());
         self.note_drain(&name, object);
         if stored.phase != NodePhase::Ready {
@@ -129,6 +139,20 @@ impl<S: Store> Term<S> {
         if is_other && (convert::changed_sides(before.as_deref(), &node) || node.is_ready()) {
             self.evaluate_around(&name);
         }
+    }
+
+    /// Puts a node into the view, as far as its object and what is known besides say; returns how it was there before, and how it
+    /// is now.
+    fn show_node(&mut self, name: &NodeName, object: &ClientNode) -> (Option<Arc<Node>>, Node) {
+        let mut node = convert::node(object);
+        let is_back = self.known_nodes.get(name).is_some_and(NodeKnowledge::is_back);
+        if node.phase == NodePhase::Disconnected && is_back {
+            node.phase = NodePhase::Initializing;
+        }
+        node.is_eligible &= !self.held.contains_key(name);
+        let before = self.view.node(name).cloned();
+        self.view.put_node(node.clone());
+        (before, node)
     }
 
     fn is_marked(&self, name: &NodeName, phase: NodePhase) -> bool {
@@ -214,15 +238,76 @@ impl<S: Store> Term<S> {
     }
 
     fn mark_silent(&mut self) {
-        for node in self.ledger.silent() {
-            self.ledger.forget(&node);
+        let view = &self.view;
+        let expired = self.ledger.expire(|node| view.node(node).map(|node| node.pool.as_str()));
+        self.hold(&expired);
+        for node in expired.nodes {
             self.heard.remove(&node);
             if !self.known_nodes.contains_key(&node) || self.is_marked(&node, NodePhase::Down) {
                 continue;
             }
             tracing::warn!(%node, "a node has been silent for too long");
+            self.numbers.silent(self.view.node(&node).map_or("", |known| known.pool.as_str()));
             self.judge_silent(&node);
         }
+    }
+
+    /// Notes which silent nodes are marked later, because most of their pool fell silent at once: nothing new is placed on them.
+    fn hold(&mut self, expired: &Expired) {
+        let mut held = BTreeMap::new();
+        for pool in &expired.slowed {
+            let why: Arc<str> = format!(
+                "no heartbeat arrived in time, but most nodes of pool {} fell silent at once; look at their network first: \
+                 until most are heard of again, one of them is marked down every {} s",
+                pool.pool,
+                SLOW_PAUSE.as_secs()
+            )
+            .into();
+            if !self.held.values().any(|known| *known == why) {
+                self.report_slowed(pool);
+            }
+            held.extend(pool.held.iter().map(|node| (node.clone(), Arc::clone(&why))));
+        }
+        let before = std::mem::replace(&mut self.held, held);
+        let begun: Vec<NodeName> = self.held.keys().filter(|node| !before.contains_key(*node)).cloned().collect();
+        for node in begun {
+            self.put_node_again(&node);
+        }
+        // What is marked now stays as it is until its new phase is stored.
+        let marked: BTreeSet<&NodeName> = expired.nodes.iter().collect();
+        for node in before.keys().filter(|node| !marked.contains(*node)) {
+            if !self.held.contains_key(node) {
+                self.put_node_again(node);
+                self.evaluate_around(node);
+            }
+        }
+    }
+
+    fn report_slowed(&mut self, pool: &Slowed) {
+        let (name, n_silent, n_nodes) = (&pool.pool, pool.n_silent, pool.n_nodes);
+        tracing::warn!(pool = %name, n_silent, n_nodes, "most nodes of a pool fell silent at once; they are marked one after the other");
+        let Some(object) = pool.held.first().and_then(|node| self.nodes.get(&Key::cluster(node.as_str()))).cloned()
+        else {
+            return;
+        };
+        let note = format!(
+            "{n_silent} of {n_nodes} nodes of pool {name} fell silent at once; look at their network first: until most are heard of \
+             again, one of them is marked down every {} s",
+            SLOW_PAUSE.as_secs()
+        );
+        let occasion = self.clock.now().to_string();
+        let severity = Severity::Warning;
+        self.report(
+            &*object,
+            &Happening { severity, reason: "PoolSilent", action: "Heartbeat", note, occasion: &occasion },
+        );
+    }
+
+    /// Shows a node to the scheduler as it is stored; one that is held may take nothing new.
+    fn put_node_again(&mut self, name: &NodeName) {
+        self.dirty_nodes.insert(name.clone());
+        let Some(object) = self.nodes.get(&Key::cluster(name.as_str())).cloned() else { return };
+        self.show_node(name, &object);
     }
 
     /// A silent node is cut off while an allocation there may be away, and then down.
@@ -281,38 +366,75 @@ impl<S: Store> Term<S> {
         );
     }
 
-    /// Writes a node's status where it differs.
+    /// Looks at a node's status: a phase or a condition that differs is written at once, the rest when there is time.
     pub(super) fn refresh_node(&mut self, name: &NodeName) {
-        let Some(object) = self.nodes.get(&Key::cluster(name.as_str())).cloned() else { return };
-        let wanted = self.wanted_node_status(name, &object);
-        let Some(known) = self.known_nodes.get_mut(name) else { return };
-        if known.is_writing {
-            return;
+        let Some((object, wanted, differs)) = self.compare_node(name) else { return };
+        match differs {
+            Differs::Urgently => self.write_node_status(name, &object, wanted),
+            Differs::Calmly { .. } => self.calm_nodes.join(name),
         }
+    }
+
+    /// Writes the statuses whose turn it is.
+    pub(super) fn write_calm_nodes(&mut self) {
+        let now = Instant::now();
+        loop {
+            match self.calm_nodes.next(self.n_plans > 0, now) {
+                Turn::Nobody => return,
+                Turn::At(at) => {
+                    if self.calm_wake.is_none() {
+                        self.calm_wake = Some(self.wake_at(at, Wake::CalmNodes));
+                    }
+                    return;
+                }
+                Turn::Of(name) => match self.compare_node(&name) {
+                    Some((_, _, Differs::Calmly { not_before: Some(at) })) if at > now => {
+                        self.wake_at(at, Wake::NodeStatus(name));
+                    }
+                    Some((object, wanted, _)) => {
+                        self.calm_nodes.begin(&name);
+                        self.write_node_status(&name, &object, wanted);
+                    }
+                    None => {}
+                },
+            }
+        }
+    }
+
+    /// How a node's status differs from the one that was written last; none where it does not, or where a write is under way.
+    fn compare_node(&mut self, name: &NodeName) -> Option<(Arc<ClientNode>, Arc<Value>, Differs)> {
+        let object = self.nodes.get(&Key::cluster(name.as_str())).cloned()?;
+        let wanted = self.wanted_node_status(name, &object);
+        let known = self.known_nodes.get_mut(name).filter(|known| !known.is_writing)?;
         let wanted = known.wanted.json(wanted);
         let stored = if known.sent.is_none() { stored_part(&object) } else { None };
         let (last, sent_at) = match &known.sent {
             Some((sent, at)) => (Some(&**sent), Some(*at)),
             None => (stored.as_ref(), None),
         };
-        let now = Instant::now();
-        match status::due(&wanted, last, sent_at, now, Calm::default(), now) {
-            Due::Never => {}
-            Due::At(at) => drop(self.wake_at(at, Wake::NodeStatus(name.clone()))),
-            Due::Now => {
-                known.is_writing = true;
-                known.sent = Some((Arc::clone(&wanted), now));
-                let (store, name) = (self.store.clone(), name.clone());
-                let precondition = Precondition::same_object(&object.metadata);
-                self.writes.spawn(async move {
-                    let key = Key::cluster(name.as_str());
-                    let body = json!({ "status": &*wanted });
-                    let manager = field_manager::CONTROLLER_NODE;
-                    let result = store.apply(&key, Part::Status, manager, Ownership::Force, &precondition, body).await;
-                    Done::NodeStatus(name, Box::new(result))
-                });
+        let differs = match last {
+            Some(last) if *last == *wanted => return None,
+            Some(last) if !status::is_urgent(&wanted, last) => {
+                Differs::Calmly { not_before: sent_at.map(|at| at + status::PAUSE) }
             }
-        }
+            Some(_) | None => Differs::Urgently,
+        };
+        Some((object, wanted, differs))
+    }
+
+    fn write_node_status(&mut self, name: &NodeName, object: &ClientNode, wanted: Arc<Value>) {
+        let Some(known) = self.known_nodes.get_mut(name) else { return };
+        known.is_writing = true;
+        known.sent = Some((Arc::clone(&wanted), Instant::now()));
+        let (store, name) = (self.store.clone(), name.clone());
+        let precondition = Precondition::same_object(&object.metadata);
+        self.writes.spawn(async move {
+            let key = Key::cluster(name.as_str());
+            let body = json!({ "status": &*wanted });
+            let manager = field_manager::CONTROLLER_NODE;
+            let result = store.apply(&key, Part::Status, manager, Ownership::Force, &precondition, body).await;
+            Done::NodeStatus(name, Box::new(result))
+        });
     }
 
     fn wanted_node_status(&self, name: &NodeName, object: &ClientNode) -> Shown {
@@ -341,7 +463,8 @@ impl<S: Store> Term<S> {
             version: version.unwrap_or_else(dash),
         };
         let generation = object.metadata.generation.unwrap_or(0);
-        let wanted = conditions(phase, object.spec.eligibility, object.spec.drain.is_some(), &print.drivers);
+        let held = self.held.get(name).map(|why| &**why);
+        let wanted = conditions(phase, held, object.spec.eligibility, object.spec.drain.is_some(), &print.drivers);
         let allocatable = NodeResources {
             cpu: node.cpu,
             memory_mb: node.memory_mb,
@@ -361,6 +484,7 @@ impl<S: Store> Term<S> {
     }
 
     pub(super) fn on_node_status(&mut self, name: &NodeName, result: Result<ClientNode, StoreError>) {
+        self.calm_nodes.end(name);
         if let Some(known) = self.known_nodes.get_mut(name) {
             known.is_writing = false;
             if result.is_err() {
@@ -386,7 +510,7 @@ impl<S: Store> Term<S> {
     pub(super) fn publish_ttl(&mut self) {
         let settings = self.config.heartbeat;
         let ttl = heartbeat::ttl(settings.min_ttl(), self.nodes.len(), settings.max_per_second);
-        self.ledger.set_allowed(ttl + settings.grace());
+        self.ledger.set_allowed(Allowed { ttl, grace: settings.grace() });
         if self.published_ttl == Some(ttl) {
             return;
         }
@@ -450,6 +574,7 @@ fn stored_part(object: &ClientNode) -> Option<Value> {
 
 fn conditions(
     phase: NodePhase,
+    held: Option<&str>,
     eligibility: Eligibility,
     is_draining: bool,
     drivers: &BTreeMap<String, DriverInfo>,
@@ -484,6 +609,12 @@ fn conditions(
             ),
             Some((Type::Stalled, Reason::Down)),
         ),
+    };
+    let (ready, rest) = match held {
+        Some(why) if phase != NodePhase::Down => {
+            (Wanted::unknown(Type::Ready, Reason::PoolSilent, why), Some((Type::Reconciling, Reason::PoolSilent)))
+        }
+        Some(_) | None => (ready, rest),
     };
     let mut all = vec![ready.clone()];
     if let Some((kind, reason)) = rest {

@@ -49,9 +49,8 @@ pub(super) fn prepare(
     versions: &[Arc<JobVersion>],
     now: Timestamp,
 ) -> Result<Arc<JobVersion>, Box<Preparation>> {
-    let finalizers = object.meta().finalizers.clone().unwrap_or_default();
-    let needs_finalizer = object.meta().deletion_timestamp.is_none()
-        && !finalizers.iter().any(|name| name == finalizer::STOP_ALLOCATIONS);
+    let needs_finalizer =
+        object.meta().deletion_timestamp.is_none() && !finalizer::is_held(object.meta(), finalizer::STOP_ALLOCATIONS);
     let newest = versions.last();
     let is_recorded = newest.is_some_and(|version| {
         is_same_version(&version.spec.job, &object.spec) || stands_for(version, versions, object)
@@ -66,6 +65,12 @@ pub(super) fn prepare(
             Err(Box::new(Preparation { job: key.clone(), object, needs_finalizer, version, inherits }))
         }
     }
+}
+
+/// Whether the job is older than one of its versions: a list can be stale, and an earlier leader has recorded a newer spec since. Taken
+/// for what people want now, the old spec would become the newest version.
+pub(super) fn is_behind(object: &Job, versions: &[Arc<JobVersion>]) -> bool {
+    versions.iter().any(|version| Some(version.spec.job_generation) > object.metadata.generation)
 }
 
 /// Whether a version that an automatic revert made is still the one to run: until the spec differs from the one that failed, which
@@ -230,6 +235,19 @@ mod tests {
         assert_eq!(prepare(&key(), &first, &versions, now).unwrap().spec.version, 0);
         let one = prepare(&key(), &job("b"), &versions, now).unwrap_err().version.unwrap();
         assert_eq!(one.spec.version, 1);
+    }
+
+    #[test]
+    fn a_job_older_than_its_newest_version_is_a_stale_one() {
+        let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
+        let of = |generation: i64| {
+            let mut job = Job::clone(&first);
+            job.metadata.generation = Some(generation);
+            Arc::new(job)
+        };
+        let versions = [Arc::new(prepare(&key(), &of(2), &[], now).unwrap_err().version.unwrap())];
+        assert!(is_behind(&of(1), &versions));
+        assert!(!is_behind(&of(2), &versions) && !is_behind(&of(3), &versions) && !is_behind(&of(1), &[]));
     }
 
     #[test]

@@ -113,8 +113,10 @@ impl Knowledge {
         self.checked.insert(known.unwrap_or_else(|| Checked::new(job, name)))
     }
 
-    /// Adds an evaluation to the shown ones.
+    /// Adds an evaluation to the shown ones. One that is made again, because its plan was refused, stands there once: the list is
+    /// keyed by the id, and the API server refuses a status that names one twice.
     pub(super) fn record(&mut self, evaluation: EvaluationStatus) {
+        self.evaluations.retain(|known| known.id != evaluation.id);
         self.evaluations.insert(0, evaluation);
         self.evaluations.truncate(SHOWN_EVALUATIONS);
     }
@@ -202,6 +204,15 @@ pub(super) fn due(
     if wanted == last {
         return Due::Never;
     }
+    if is_urgent(wanted, last) {
+        return at(when_planned);
+    }
+    let pause_over = sent_at.map_or(now, |at| at + PAUSE);
+    at(if calm.is_rolling { pause_over.max(differs_since + ROLLING_PAUSE) } else { pause_over })
+}
+
+/// Whether phase, generation or a condition of a status differ.
+pub(super) fn is_urgent(wanted: &Value, last: &Value) -> bool {
     let urgent = |status: &Value| {
         let conditions: Vec<Value> = status["conditions"]
             .as_array()
@@ -211,11 +222,7 @@ pub(super) fn due(
             .collect();
         json!([status["phase"], status["observedGeneration"], conditions])
     };
-    if urgent(wanted) != urgent(last) {
-        return at(when_planned);
-    }
-    let pause_over = sent_at.map_or(now, |at| at + PAUSE);
-    at(if calm.is_rolling { pause_over.max(differs_since + ROLLING_PAUSE) } else { pause_over })
+    urgent(wanted) != urgent(last)
 }
 
 /// Sends a status. The precondition is the object that it was decided from: a leader that is behind must not undo a newer one's.
@@ -247,6 +254,17 @@ mod tests {
         assert_eq!(due(&status("running", 2), Some(&last), Some(now), now, calm, now + PAUSE), Due::Now);
         assert_eq!(due(&status("dead", 1), Some(&last), Some(now), now, calm, now), Due::Now);
         assert_eq!(due(&last, None, None, now, calm, now), Due::Now);
+    }
+
+    #[test]
+    fn an_evaluation_that_is_made_again_is_shown_once() {
+        let mut known = Knowledge::default();
+        for id in ["a", "b", "a", "c"] {
+            let one = json!({ "id": id, "trigger": "job-register", "status": "complete", "priority": 50, "time": "2026-01-01T00:00:00Z" });
+            known.record(serde_json::from_value(one).expect("an evaluation"));
+        }
+        let shown: Vec<&str> = known.evaluations.iter().map(|one| one.id.as_str()).collect();
+        assert_eq!(shown, ["c", "a", "b"]);
     }
 
     #[test]

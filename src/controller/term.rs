@@ -3,6 +3,7 @@
 //! All state is owned by the loop, so that there are no locks. Writes run beside it and come back as [`Done`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::job::EvalTrigger;
@@ -12,7 +13,7 @@ use drover_core::broker::queue::Broker;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_core::node::drain::Leaving;
-use drover_core::node::heartbeat::Ledger;
+use drover_core::node::heartbeat::{Allowed, Ledger};
 use drover_core::scheduler;
 use drover_core::snapshot::ClusterView;
 use futures::stream::{BoxStream, select_all};
@@ -28,9 +29,11 @@ use crate::clock::SharedClock;
 use crate::config::controller::ControllerConfig;
 use crate::controller::apply::Written;
 use crate::controller::cache::{Cache, Seen};
+use crate::controller::calm::Line;
 use crate::controller::deployment::{self, Look};
 use crate::controller::family::Families;
 use crate::controller::node::NodeKnowledge;
+use crate::controller::numbers::Numbers;
 use crate::controller::periodic::Launches;
 use crate::controller::prepare::Prepared;
 use crate::controller::scheduler_config::SCHEDULER_CONFIG;
@@ -108,6 +111,8 @@ pub(super) struct Term<S> {
     pub(super) ledger: Ledger,
     /// Nodes that were heard of in this term.
     pub(super) heard: HashSet<NodeName>,
+    /// Silent nodes that are marked later, with what is told of their pool.
+    pub(super) held: BTreeMap<NodeName, Arc<str>>,
     pub(super) published_ttl: Option<Duration>,
     /// The drains under way.
     pub(super) drains: BTreeMap<NodeName, Leaving>,
@@ -117,6 +122,12 @@ pub(super) struct Term<S> {
     pub(super) drains_wake: Option<Instant>,
     pub(super) dirty_jobs: BTreeSet<JobKey>,
     pub(super) dirty_nodes: BTreeSet<NodeName>,
+    /// Nodes whose status differs in what nobody waits for.
+    pub(super) calm_nodes: Line,
+    /// When one of them is written next.
+    pub(super) calm_wake: Option<WakeId>,
+    /// Plans that are being written.
+    pub(super) n_plans: usize,
     pub(super) dirty_deployments: BTreeSet<ObjectKey>,
     pub(super) known_deployments: HashMap<ObjectKey, deployment::Knowledge>,
     /// Deployments that are committed together soon.
@@ -130,6 +141,7 @@ pub(super) struct Term<S> {
     pub(super) n_wakes: u64,
     pub(super) writes: JoinSet<Done>,
     pub(super) rng: fastrand::Rng,
+    pub(super) numbers: Numbers,
     has_begun: bool,
 }
 
@@ -143,6 +155,7 @@ pub(super) enum Wake {
     JobStatus(JobKey),
     Launch(JobKey),
     NodeStatus(NodeName),
+    CalmNodes,
     Deployment(ObjectKey),
     DeploymentBatch(ObjectKey),
     DeploymentWindow,
@@ -164,8 +177,9 @@ impl<S: Store> Term<S> {
         identity: String,
         renew_period: Duration,
         rng: fastrand::Rng,
+        numbers: Numbers,
     ) -> Self {
-        let allowed = config.heartbeat.min_ttl() + config.heartbeat.grace();
+        let allowed = Allowed { ttl: config.heartbeat.min_ttl(), grace: config.heartbeat.grace() };
         let mut view = ClusterView::default();
         view.set_settings(config.scheduler.clone());
         Self {
@@ -194,12 +208,16 @@ impl<S: Store> Term<S> {
             known_nodes: HashMap::new(),
             ledger: Ledger::new(allowed, renew_period * 2),
             heard: HashSet::new(),
+            held: BTreeMap::new(),
             published_ttl: None,
             drains: BTreeMap::new(),
             is_drain_due: false,
             drains_wake: None,
             dirty_jobs: BTreeSet::new(),
             dirty_nodes: BTreeSet::new(),
+            calm_nodes: Line::default(),
+            calm_wake: None,
+            n_plans: 0,
             dirty_deployments: BTreeSet::new(),
             known_deployments: HashMap::new(),
             window: BTreeSet::new(),
@@ -209,6 +227,7 @@ impl<S: Store> Term<S> {
             n_wakes: 0,
             writes: JoinSet::new(),
             rng,
+            numbers,
             has_begun: false,
         }
     }
@@ -231,6 +250,7 @@ impl<S: Store> Term<S> {
             }
             self.decide();
         }
+        self.numbers.end();
     }
 
     fn inputs(&self) -> futures::stream::SelectAll<BoxStream<'static, Input>> {
@@ -297,6 +317,9 @@ impl<S: Store> Term<S> {
     }
 
     fn take_done(&mut self, done: Result<Done, tokio::task::JoinError>) {
+        if let Ok(done) = &done {
+            self.numbers.ended(done);
+        }
         match done {
             Ok(Done::Prepared(job, trigger, prepared)) => self.on_prepared(&job, trigger, prepared),
             Ok(Done::Applied(job, created, written)) => self.on_applied(&job, created, written),
@@ -319,6 +342,7 @@ impl<S: Store> Term<S> {
 
     /// A volume that appears, or can be used again, may be what a job waits for.
     fn on_volume(&mut self, seen: Seen<CSIVolume>) {
+        self.numbers.volume(&seen);
         let id = match seen {
             Seen::Now(object, _) => {
                 let id = convert::volume_id(&object);
@@ -350,17 +374,28 @@ impl<S: Store> Term<S> {
         });
         self.advance_drains();
         while let Some(next) = self.broker.pop() {
+            let began = self.begin_look();
+            self.count_turn(&next);
             self.evaluate(&next);
+            self.count_evaluation(&next.job, &began);
         }
         for job in std::mem::take(&mut self.dirty_jobs) {
+            let began = self.begin_look();
             self.refresh_job(&job);
+            self.count_look("job-status", &began);
         }
         for node in std::mem::take(&mut self.dirty_nodes) {
+            let began = self.begin_look();
             self.refresh_node(&node);
+            self.count_look("node", &began);
         }
+        self.write_calm_nodes();
         for deployment in std::mem::take(&mut self.dirty_deployments) {
+            let began = self.begin_look();
             self.refresh_deployment(&deployment, Look::Change);
+            self.count_look("deployment", &began);
         }
+        self.count_waiting();
     }
 
     fn is_synced(&self) -> bool {
@@ -429,6 +464,7 @@ impl<S: Store> Term<S> {
         let priority = known.map_or(DEFAULT_PRIORITY, |known| known.spec.priority);
         let rollout = self.view.latest_deployment(job).filter(|_| trigger == EvalTrigger::DeploymentWatcher);
         let priority = rollout.map_or(priority, |rollout| rollout.priority(priority));
+        self.numbers.asked(job);
         self.broker.enqueue(job, trigger, priority);
     }
 
@@ -455,6 +491,7 @@ impl<S: Store> Term<S> {
                 Wake::JobStatus(job) => drop(self.dirty_jobs.insert(job)),
                 Wake::Launch(job) => self.arm_launches(&job),
                 Wake::NodeStatus(node) => drop(self.dirty_nodes.insert(node)),
+                Wake::CalmNodes => self.calm_wake = None,
                 Wake::Deployment(deployment) => drop(self.dirty_deployments.insert(deployment)),
                 Wake::DeploymentBatch(deployment) => self.join_window(deployment),
                 Wake::DeploymentWindow => self.commit_window(),
