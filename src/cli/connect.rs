@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use drover_api::GoDuration;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+
+use super::completion::cluster_names;
 
 /// How to reach the cluster.
 #[derive(Clone, Debug, clap::Args)]
@@ -16,9 +19,9 @@ pub(super) struct ConnectArgs {
     kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig; default its current one.
     #[arg(long)]
-    context: Option<String>,
+    pub(super) context: Option<String>,
     /// The namespace; default the context's.
-    #[arg(short, long)]
+    #[arg(short, long, add = cluster_names::<Namespace>())]
     pub(super) namespace: Option<String>,
     /// The user to act as.
     #[arg(long = "as")]

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, anyhow};
 use drover_api::deployment::{DeploymentStatus, Promote};
-use drover_api::{Deployment, GoDuration};
+use drover_api::{Deployment, GoDuration, Job};
 use drover_core::deployment::call::{self, Call, Refusal};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::complain;
+use super::completion::names;
 use super::connect::{ConnectArgs, block_on};
 use super::follow::{Follow, follow};
 use super::objects::{Objects, named, starting};
@@ -44,10 +45,10 @@ pub(super) struct ListArgs {
     #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// Only those of this job.
-    #[arg(long)]
+    #[arg(long, add = names::<Job>())]
     job: Option<String>,
     /// How they are printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 }
 
@@ -58,6 +59,7 @@ pub(super) struct ListArgs {
 )]
 pub(super) struct StatusArgs {
     /// The deployment, or the start of its name; or a job, for its newest one.
+    #[arg(add = names::<Deployment>())]
     name: String,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -68,7 +70,7 @@ pub(super) struct StatusArgs {
     #[arg(long, requires = "watch")]
     timeout: Option<GoDuration>,
     /// How it is printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 }
 
@@ -76,11 +78,12 @@ pub(super) struct StatusArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct TargetArgs {
     /// The deployment, or the start of its name; or a job, for its newest one.
+    #[arg(add = names::<Deployment>())]
     name: String,
     #[command(flatten)]
     connect: ConnectArgs,
     /// How the changed deployment is printed.
-    #[arg(short, long, value_enum)]
+    #[arg(short, long)]
     output: Option<Output>,
 }
 
@@ -94,17 +97,24 @@ pub(super) struct PromoteArgs {
     groups: Vec<String>,
 }
 
+impl PromoteArgs {
+    fn wish(&self) -> Call {
+        Call::Promote(Promote { all: self.groups.is_empty(), groups: self.groups.clone() })
+    }
+}
+
+/// Promotes.
+pub(super) fn promote(args: &PromoteArgs) -> anyhow::Result<u8> {
+    block_on(act(&args.target, args.wish()))
+}
+
 /// Does it.
 pub(super) fn run(command: &DeploymentCommand) -> anyhow::Result<u8> {
     block_on(async {
         match command {
             DeploymentCommand::List(args) => list(args).await,
             DeploymentCommand::Status(args) => status(args).await,
-            DeploymentCommand::Promote(args) => {
-                let all = args.groups.is_empty();
-                let wish = Promote { all, groups: args.groups.clone() };
-                act(&args.target, Call::Promote(wish)).await
-            }
+            DeploymentCommand::Promote(args) => act(&args.target, args.wish()).await,
             DeploymentCommand::Pause(args) => act(args, Call::Pause).await,
             DeploymentCommand::Resume(args) => act(args, Call::Resume).await,
             DeploymentCommand::Fail(args) => act(args, Call::Fail).await,
@@ -119,7 +129,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<u8> {
     let mut found = connection.objects_of::<Deployment>(args.all_namespaces).list(&params).await?;
     found.sort_by_key(|one| std::cmp::Reverse((one.metadata.creation_timestamp.clone(), one.metadata.name.clone())));
     let now = SystemClock.now();
-    output::list(&found, args.output, || {
+    output::list(&found, &args.output, || {
         let head = [
             "NAMESPACE",
             "NAME",
@@ -169,7 +179,7 @@ async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
         return follow(connection.client, &wanted).await;
     }
     if !args.output.is_for_people() {
-        output::object(&found, args.output)?;
+        output::object(&found, &args.output)?;
         return Ok(0);
     }
     describe(&found, SystemClock.now())?;
@@ -241,13 +251,13 @@ async fn act(args: &TargetArgs, wish: Call) -> anyhow::Result<u8> {
         _ => None,
     };
     if let Some(is_so) = is_so {
-        output::changed(&found, args.output)?;
+        output::changed(&found, args.output.as_ref())?;
         complain(&format!("ddep/{name} {is_so}; nothing was changed"));
         return Ok(0);
     }
     let (spec, verb, done) = change(&wish);
     let changed = deployments.change(verb, &found, &spec).await?;
-    output::changed(&changed, args.output)?;
+    output::changed(&changed, args.output.as_ref())?;
     complain(&format!(
         "ddep/{name} {done}; watch it with `drover deployment status {name} -n {} -w`",
         connection.namespace

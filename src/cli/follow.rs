@@ -155,6 +155,7 @@ impl Known {
         }
         let ready = is(JobConditionType::Ready)?;
         let done = match job.spec.r#type {
+            _ if is(JobConditionType::Stopped).is_some() => "is stopped",
             JobType::Batch | JobType::Sysbatch if periodic::is_template(&job.spec) => "is armed",
             JobType::Batch | JobType::Sysbatch => "is done",
             JobType::Service | JobType::System => "runs",

@@ -2,17 +2,20 @@
 //! error, and an exit code. Must never hold a decision: what a plan or a verdict is comes from `drover-core`.
 
 mod alloc;
+mod completion;
 mod connect;
 mod deployment;
 mod dump;
 mod follow;
 mod job;
+mod jsonpath;
 mod node;
 mod objects;
 mod output;
 mod plan;
 mod simulate;
 mod state;
+mod system;
 mod table;
 mod tree;
 mod trouble;
@@ -54,7 +57,10 @@ enum Command {
     Node(node::NodeCommand),
     /// Shows an allocation, looks into those of this node, and acts on them.
     Alloc(alloc::Args),
-    /// Prints what a shell needs to complete drover's commands.
+    /// Acts on drover itself, from outside.
+    #[command(subcommand)]
+    System(system::SystemCommand),
+    /// Prints the script by which a shell completes drover's commands and the names of objects: `source <(drover completion bash)`.
     Completion {
         /// The shell.
         #[arg(value_enum)]
@@ -84,6 +90,8 @@ enum JobCommand {
     Stop(job::StopArgs),
     /// Replaces the allocations of a job, a few at a time.
     Restart(job::RestartArgs),
+    /// Lets the healthy canaries of a job's newest deployment take over.
+    Promote(deployment::PromoteArgs),
     /// Runs a parameterized job with a payload and meta.
     Dispatch(job::DispatchArgs),
     /// Acts on periodic jobs.
@@ -105,6 +113,7 @@ impl Command {
             | Self::Job(_)
             | Self::Deployment(_)
             | Self::Node(_)
+            | Self::System(_)
             | Self::Completion { .. } => 1,
         }
     }
@@ -118,12 +127,14 @@ impl Command {
             Self::Job(JobCommand::Scale(args)) => job::scale(&args),
             Self::Job(JobCommand::Stop(args)) => job::stop(&args),
             Self::Job(JobCommand::Restart(args)) => job::restart(&args),
+            Self::Job(JobCommand::Promote(args)) => deployment::promote(&args),
             Self::Job(JobCommand::Dispatch(args)) => job::dispatch(&args),
             Self::Job(JobCommand::Periodic(command)) => job::periodic(&command),
             Self::Deployment(command) => deployment::run(&command),
             Self::Node(command) => node::run(&command),
+            Self::System(command) => system::run(&command),
             Self::Alloc(args) => alloc::run(&args),
-            Self::Completion { shell } => complete(shell),
+            Self::Completion { shell } => completion::script(shell),
             Self::Job(JobCommand::Validate(args)) => validate::run(&args),
             Self::Job(JobCommand::Plan(args)) => plan::run_job(&args),
             Self::Plan(args) => plan::run_state(&args),
@@ -135,6 +146,14 @@ impl Command {
 
 /// Runs the command that the arguments name, and says with which code the process ends.
 pub fn run(args: &[OsString]) -> ExitCode {
+    match completion::answer_shell(args) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("error: {error:#}"));
+            return ExitCode::from(1);
+        }
+    }
     let cli = match parse(args) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error, args),
@@ -145,13 +164,6 @@ pub fn run(args: &[OsString]) -> ExitCode {
         error_code
     });
     ExitCode::from(code)
-}
-
-fn complete(shell: clap_complete::Shell) -> anyhow::Result<u8> {
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "drover", &mut text);
-    answer(&text)?;
-    Ok(0)
 }
 
 fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::complain;
+use super::completion::cluster_names;
 use super::connect::{ConnectArgs, block_on};
 use super::objects::{Objects, named, starting};
 use super::output::{self, Output};
@@ -31,11 +32,12 @@ pub(super) enum NodeCommand {
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
     /// The node, or the start of its name; none for all.
+    #[arg(add = cluster_names::<ClientNode>())]
     name: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
     /// How they are printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 }
 
@@ -43,11 +45,12 @@ pub(super) struct StatusArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct TargetArgs {
     /// The node, or the start of its name.
+    #[arg(add = cluster_names::<ClientNode>())]
     name: String,
     #[command(flatten)]
     connect: ConnectArgs,
     /// How the changed node is printed.
-    #[arg(short, long, value_enum)]
+    #[arg(short, long)]
     output: Option<Output>,
 }
 
@@ -104,14 +107,14 @@ pub(super) fn run(command: &NodeCommand) -> anyhow::Result<u8> {
 async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
     let known = args.connect.connect().await?.cluster_objects::<ClientNode>();
     if let Some(name) = args.name.as_deref().filter(|_| !args.output.is_for_people()) {
-        output::object(&find(&known, name).await?, args.output)?;
+        output::object(&find(&known, name).await?, &args.output)?;
         return Ok(0);
     }
     let nodes = match &args.name {
         Some(name) => vec![find(&known, name).await?],
         None => known.list(&ListParams::default()).await?,
     };
-    output::list(&nodes, args.output, || rows(&nodes, args.output == Output::Wide))?;
+    output::list(&nodes, &args.output, || rows(&nodes, args.output == Output::Wide))?;
     Ok(0)
 }
 
@@ -190,7 +193,7 @@ async fn change(
     let name = found.metadata.name.clone().unwrap_or_default();
     let spec = wish(&found).map_err(|reason| anyhow!("cannot {verb} cnode/{name}: {reason:#}"))?;
     let changed = nodes.change(verb, &found, &spec).await?;
-    output::changed(&changed, args.output)?;
+    output::changed(&changed, args.output.as_ref())?;
     let drains = if changed.spec.drain.is_some() { "is being drained" } else { "is not being drained" };
     complain(&format!(
         "cnode/{name} is {} and {drains}; watch it with `kubectl get cnode {name} -w`",

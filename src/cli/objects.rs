@@ -1,7 +1,7 @@
 //! Objects of one kind in the cluster, by name: read, listed, changed and deleted, with errors for people.
 
 use anyhow::bail;
-use drover_api::field_manager;
+use drover_api::{field_manager, finalizer};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Resource};
@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use super::connect::Connection;
 use super::trouble::{About, explain};
+
+/// How often a change is written when each time a status was written before it; client-go's `retry.DefaultRetry` has 5 too.
+const CHANGE_TRIES: u32 = 5;
 
 /// The objects of a kind that a command is about.
 pub(super) struct Objects<K> {
@@ -22,8 +25,15 @@ pub(super) struct Objects<K> {
 impl Connection {
     /// The objects of the connection's namespace.
     pub(super) fn objects<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Objects<K> {
-        let api = Api::namespaced(self.client.clone(), &self.namespace);
-        Objects { api, namespace: Some(self.namespace.clone()) }
+        self.objects_in(&self.namespace)
+    }
+
+    /// The objects of this namespace.
+    pub(super) fn objects_in<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(
+        &self,
+        namespace: &str,
+    ) -> Objects<K> {
+        Objects { api: Api::namespaced(self.client.clone(), namespace), namespace: Some(namespace.to_owned()) }
     }
 
     /// The objects of all namespaces, or of the connection's alone.
@@ -63,13 +73,58 @@ where
         Ok(listed.items)
     }
 
-    /// Changes an object's spec, unless somebody else changed the object since it was read.
+    /// Changes an object's spec, unless somebody else changed that spec since it was read.
+    ///
+    /// drover itself writes the status all the time, which makes the API server refuse what was read a moment before. A status
+    /// is no one's wish, so such an object is read again and written again.
     pub(super) async fn change(&self, verb: &str, found: &K, spec: &Value) -> anyhow::Result<K> {
         let name = name_of(found);
-        let body = json!({ "metadata": { "resourceVersion": found.meta().resource_version }, "spec": spec });
         let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
-        let changed = self.api.patch(name, &params, &Patch::Merge(&body)).await;
-        changed.map_err(|error| self.explain(verb, name, error))
+        let mut version = found.meta().resource_version.clone();
+        let mut tries_left = CHANGE_TRIES;
+        loop {
+            let body = json!({ "metadata": { "resourceVersion": version }, "spec": spec });
+            let error = match self.api.patch(name, &params, &Patch::Merge(&body)).await {
+                Ok(changed) => return Ok(changed),
+                Err(error) => error,
+            };
+            tries_left -= 1;
+            if !matches!(&error, kube::Error::Api(status) if status.code == 409) || tries_left == 0 {
+                return Err(self.explain(verb, name, error));
+            }
+            let now = self.get(name).await?;
+            if (&now.meta().uid, now.meta().generation) != (&found.meta().uid, found.meta().generation) {
+                return Err(self.explain(verb, name, error));
+            }
+            version.clone_from(&now.meta().resource_version);
+        }
+    }
+
+    /// Takes a finalizer off this very object, whoever writes to it meanwhile; one that is gone already is no error.
+    pub(super) async fn release(&self, found: &K, held_by: &str) -> anyhow::Result<()> {
+        let name = name_of(found);
+        let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
+        let mut now = found.meta().clone();
+        let mut tries_left = CHANGE_TRIES;
+        while now.uid == found.meta().uid && finalizer::is_held(&now, held_by) {
+            let rest = finalizer::without(&now, held_by);
+            let body = json!({ "metadata": { "resourceVersion": now.resource_version, "finalizers": rest } });
+            let Err(error) = self.api.patch_metadata(name, &params, &Patch::Merge(&body)).await else {
+                return Ok(());
+            };
+            tries_left -= 1;
+            let code = if let kube::Error::Api(status) = &error { status.code } else { 0 };
+            if code == 404 {
+                return Ok(());
+            }
+            if code != 409 || tries_left == 0 {
+                return Err(self.explain("free", name, error));
+            }
+            let read = self.api.get_metadata_opt(name).await.map_err(|error| self.explain("read", name, error))?;
+            let Some(read) = read else { return Ok(()) };
+            now = read.metadata;
+        }
+        Ok(())
     }
 
     /// Deletes this very object; one that is gone already is no error.
@@ -107,4 +162,128 @@ pub(super) fn starting<'a, K: Resource<DynamicType = ()>>(
 
 fn name_of<K: Resource>(object: &K) -> &str {
     object.meta().name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Arc, Mutex};
+
+    use drover_api::Deployment;
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// Deployments of an API server that gives these answers, each to one request, and the requests it was sent.
+    fn answering(answers: Vec<(u16, Value)>) -> (Objects<Deployment>, Arc<Mutex<Vec<String>>>) {
+        let (left, asked) = (Arc::new(Mutex::new(VecDeque::from(answers))), Arc::new(Mutex::new(Vec::new())));
+        let seen = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (left, seen) = (left.clone(), seen.clone());
+            async move {
+                let method = request.method().clone();
+                let sent = String::from_utf8(request.into_body().collect_bytes().await?.to_vec()).expect("text");
+                seen.lock().expect("requests").push(format!("{method} {sent}"));
+                let (code, body) = left.lock().expect("answers").pop_front().expect("an answer that is left");
+                let body = Body::from(body.to_string().into_bytes());
+                anyhow::Ok(Response::builder().status(code).body(body).expect("an answer"))
+            }
+        });
+        let api = Api::namespaced(kube::Client::new(service, "default"), "default");
+        (Objects { api, namespace: Some("default".to_owned()) }, asked)
+    }
+
+    fn stored(uid: &str, generation: i64, version: &str) -> Value {
+        json!({
+            "apiVersion": "drover.example.com/v1alpha1", "kind": "Deployment",
+            "metadata": { "name": "web", "uid": uid, "generation": generation, "resourceVersion": version },
+            "spec": { "jobName": "web", "jobUID": "j", "jobVersion": 0, "jobGeneration": 1 },
+        })
+    }
+
+    fn conflict() -> (u16, Value) {
+        (409, json!({ "kind": "Status", "status": "Failure", "reason": "Conflict", "message": "changed", "code": 409 }))
+    }
+
+    /// What becomes of a pause of `web` at version 1, generation 1, when these are the answers.
+    async fn pause(answers: Vec<(u16, Value)>) -> (Result<String, String>, Vec<String>) {
+        let (objects, asked) = answering(answers);
+        let found = serde_json::from_value(stored("u", 1, "1")).expect("a deployment");
+        let done = objects.change("pause", &found, &json!({ "paused": true })).await;
+        let done = done.map(|one| one.metadata.resource_version.unwrap_or_default()).map_err(|error| error.to_string());
+        let asked = asked.lock().expect("requests").clone();
+        (done, asked)
+    }
+
+    #[tokio::test]
+    async fn a_status_written_meanwhile_does_not_refuse_a_change() {
+        let (done, asked) = pause(vec![conflict(), (200, stored("u", 1, "2")), (200, stored("u", 2, "3"))]).await;
+        assert_eq!(done, Ok("3".to_owned()));
+        assert_eq!(
+            asked,
+            [
+                r#"PATCH {"metadata":{"resourceVersion":"1"},"spec":{"paused":true}}"#,
+                "GET ",
+                r#"PATCH {"metadata":{"resourceVersion":"2"},"spec":{"paused":true}}"#,
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_spec_written_meanwhile_or_another_object_of_that_name_refuses_a_change() {
+        for now in [stored("u", 2, "2"), stored("other", 1, "2")] {
+            let (done, asked) = pause(vec![conflict(), (200, now)]).await;
+            assert!(done.is_err_and(|error| error.contains("somebody else changed it meanwhile")));
+            assert_eq!(asked.len(), 2);
+        }
+    }
+
+    /// A deployment that this finalizer of ours and one of somebody else's hold.
+    fn held(uid: &str, version: &str) -> Value {
+        let mut one = stored(uid, 1, version);
+        one["metadata"]["finalizers"] = json!(["drover.example.com/ours", "example.org/theirs"]);
+        one
+    }
+
+    /// What becomes of a release of `web` when these are the answers.
+    async fn release(answers: Vec<(u16, Value)>) -> (Result<(), String>, Vec<String>) {
+        let (objects, asked) = answering(answers);
+        let found = serde_json::from_value(held("u", "1")).expect("a deployment");
+        let done = objects.release(&found, "drover.example.com/ours").await.map_err(|error| error.to_string());
+        let asked = asked.lock().expect("requests").clone();
+        (done, asked)
+    }
+
+    #[tokio::test]
+    async fn a_release_leaves_finalizers_of_others_and_survives_a_status_written_meanwhile() {
+        let (done, asked) = release(vec![conflict(), (200, held("u", "2")), (200, stored("u", 1, "3"))]).await;
+        assert_eq!(done, Ok(()));
+        assert_eq!(
+            asked,
+            [
+                r#"PATCH {"metadata":{"resourceVersion":"1","finalizers":["example.org/theirs"]}}"#,
+                "GET ",
+                r#"PATCH {"metadata":{"resourceVersion":"2","finalizers":["example.org/theirs"]}}"#,
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_gone_or_free_or_another_object_meanwhile_needs_no_release() {
+        let gone = json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "message": "", "code": 404 });
+        for now in [(200, stored("u", 1, "2")), (200, held("other", "2")), (404, gone.clone())] {
+            assert_eq!(release(vec![conflict(), now]).await.0, Ok(()));
+        }
+        assert_eq!(release(vec![(404, gone)]).await.0, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_change_gives_up_when_a_status_is_always_faster() {
+        let mut answers = vec![conflict()];
+        for _ in 1..CHANGE_TRIES {
+            answers.extend([(200, stored("u", 1, "2")), conflict()]);
+        }
+        assert!(pause(answers).await.0.is_err_and(|error| error.contains("somebody else changed it meanwhile")));
+    }
 }

@@ -1,18 +1,23 @@
-//! What a command prints of objects: a table, JSON, YAML or names.
+//! What a command prints of objects: a table, JSON, YAML, names, or what a template makes of them.
+
+use std::ffi::OsStr;
+use std::str::FromStr;
 
 use anyhow::Context;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser, ValueParserFactory};
+use clap::{Arg, Command};
 use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer;
+use super::jsonpath::Template;
 use super::table::Table;
 
 /// How objects are printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     /// Columns for people.
-    #[default]
     Table,
     /// More columns for people.
     Wide,
@@ -22,12 +27,66 @@ pub(super) enum Output {
     Yaml,
     /// `kind/name`, one per line.
     Name,
+    /// What a template makes of it.
+    JsonPath(Template),
 }
 
 impl Output {
     /// Whether it is for people, so that a command may add what is not of the object.
-    pub(super) const fn is_for_people(self) -> bool {
+    pub(super) const fn is_for_people(&self) -> bool {
         matches!(self, Self::Table | Self::Wide)
+    }
+}
+
+/// The values of `-o`, and what they print.
+const OUTPUTS: [(&str, &str); 6] = [
+    ("table", "Columns for people"),
+    ("wide", "More columns for people"),
+    ("json", "One JSON document"),
+    ("yaml", "YAML"),
+    ("name", "`kind/name`, one per line"),
+    ("jsonpath=", "What a template of kubectl's makes of it, as jsonpath='{.status.phase}'"),
+];
+
+impl FromStr for Output {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "table" => Self::Table,
+            "wide" => Self::Wide,
+            "json" => Self::Json,
+            "yaml" => Self::Yaml,
+            "name" => Self::Name,
+            _ => match text.strip_prefix("jsonpath=") {
+                Some(template) => Self::JsonPath(Template::read(template)?),
+                None => return Err(format!("it is none of {}", OUTPUTS.map(|(name, _)| name).join(", "))),
+            },
+        })
+    }
+}
+
+/// Reads `-o`, and shows in help and to shells what can be given.
+#[derive(Clone)]
+pub(super) struct OutputParser;
+
+impl TypedValueParser for OutputParser {
+    type Value = Output;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Output, clap::Error> {
+        StringValueParser::new().try_map(|text| text.parse::<Output>()).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(OUTPUTS.iter().map(|(name, help)| PossibleValue::new(*name).help(*help))))
+    }
+}
+
+impl ValueParserFactory for Output {
+    type Parser = OutputParser;
+
+    fn value_parser() -> OutputParser {
+        OutputParser
     }
 }
 
@@ -58,18 +117,19 @@ pub(super) fn report(
 }
 
 /// Prints one object for programs; people see something else.
-pub(super) fn object<K: Resource<DynamicType = ()> + Serialize>(object: &K, output: Output) -> anyhow::Result<()> {
+pub(super) fn object<K: Resource<DynamicType = ()> + Serialize>(object: &K, output: &Output) -> anyhow::Result<()> {
     match output {
         Output::Name => answer(format!("{}\n", name_of(object)).as_bytes()),
         Output::Yaml => answer(yaml(&whole(object))?.as_bytes()),
         Output::Json | Output::Table | Output::Wide => answer(format!("{:#}\n", whole(object)).as_bytes()),
+        Output::JsonPath(template) => answer(template.fill(&whole(object)).as_bytes()),
     }
 }
 
 /// Prints an object that was changed, where that is asked for.
 pub(super) fn changed<K: Resource<DynamicType = ()> + Serialize>(
     changed: &K,
-    output: Option<Output>,
+    output: Option<&Output>,
 ) -> anyhow::Result<()> {
     output.map_or(Ok(()), |output| object(changed, output))
 }
@@ -77,7 +137,7 @@ pub(super) fn changed<K: Resource<DynamicType = ()> + Serialize>(
 /// Prints objects: as a `List` for programs, by `rows` for people.
 pub(super) fn list<K: Resource<DynamicType = ()> + Serialize>(
     objects: &[K],
-    output: Output,
+    output: &Output,
     rows: impl FnOnce() -> Table,
 ) -> anyhow::Result<()> {
     let listed = || {
@@ -87,6 +147,7 @@ pub(super) fn list<K: Resource<DynamicType = ()> + Serialize>(
     match output {
         Output::Json => answer(format!("{:#}\n", listed()).as_bytes()),
         Output::Yaml => answer(yaml(&listed())?.as_bytes()),
+        Output::JsonPath(template) => answer(template.fill(&listed()).as_bytes()),
         Output::Name => {
             let names: Vec<String> = objects.iter().map(|object| format!("{}\n", name_of(object))).collect();
             answer(names.concat().as_bytes())

@@ -39,7 +39,12 @@ pub(super) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: ku
             "cannot {verb} {what}: there is none{place}; `kubectl get {kind} -A` shows all, -n NAMESPACE chooses another namespace"
         ),
         403 => {
-            let role = if ["read", "list"].contains(&verb) { "drover-view" } else { "drover-edit" };
+            let role = match verb {
+                "read" | "list" => "drover-view",
+                // Whoever may change an object's metadata may change its spec, which is the controller's.
+                "free" => "cluster-admin",
+                _ => "drover-edit",
+            };
             anyhow!("you may not {verb} {what}{place}: {said}; ask for the role {role}")
         }
         401 => anyhow!("cannot {verb} {what}: the API server does not know you; log in again, or give --kubeconfig"),

@@ -47,7 +47,7 @@ enum Verb {
     /// Lists what runs on this node.
     List {
         /// How it is printed.
-        #[arg(short, long, value_enum, default_value_t)]
+        #[arg(short, long, default_value = "table")]
         output: Output,
     },
     /// Shows a task's output.
@@ -97,7 +97,7 @@ struct FsArgs {
     #[arg(long, value_name = "BYTES", conflicts_with = "stat")]
     tail: Option<u64>,
     /// How lists and descriptions are printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 }
 
@@ -109,7 +109,7 @@ struct StatsArgs {
     #[arg(short, long)]
     watch: bool,
     /// How it is printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 }
 
@@ -155,7 +155,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
     let code = runtime.block_on(async {
         match &args.verb {
             Verb::Status(args) => status::run(args).await,
-            Verb::List { output } => show::allocations(&agent.allocations().await?, *output).map(|()| 0),
+            Verb::List { output } => show::allocations(&agent.allocations().await?, output).map(|()| 0),
             Verb::Logs(logs) => agent.logs(logs).await.map(|()| 0),
             Verb::Exec(exec) => exec::run(&agent, exec).await,
             Verb::Fs(fs) => agent.fs(fs).await.map(|()| 0),
@@ -264,7 +264,7 @@ impl Agent {
         let stat = self.ask(&Request::Stat { allocation: allocation.clone(), path: path.clone() }).await?;
         let Some(Answer::File(file)) = stat.into_iter().next() else { bail!("the agent did not describe {path}") };
         if args.stat {
-            return show::files(&[file], args.output);
+            return show::files(&[file], &args.output);
         }
         if !file.is_dir {
             let (origin, offset) = place(args.tail);
@@ -274,7 +274,7 @@ impl Agent {
         let parts =
             listed.into_iter().filter_map(|answer| if let Answer::Files(part) = answer { Some(part) } else { None });
         let files: Vec<FileInfo> = parts.flatten().collect();
-        show::files(&files, args.output)
+        show::files(&files, &args.output)
     }
 
     async fn stats(&self, args: &StatsArgs) -> anyhow::Result<()> {
@@ -288,7 +288,7 @@ impl Agent {
                 Reply::Answer(Answer::Stats(stats)) => {
                     seen += 1;
                     if seen > 1 {
-                        show::stats(&stats, args.output)?;
+                        show::stats(&stats, &args.output)?;
                     }
                     if seen == 2 && !args.watch {
                         return Ok(());

@@ -9,7 +9,7 @@ use crate::cli::output::Output;
 use crate::cli::table::Table;
 
 /// Prints what runs on the node.
-pub(super) fn allocations(all: &[AllocationInfo], output: Output) -> anyhow::Result<()> {
+pub(super) fn allocations(all: &[AllocationInfo], output: &Output) -> anyhow::Result<()> {
     let names = || all.iter().map(|it| format!("alloc/{}", it.name)).collect();
     print(&json!({ "allocations": all }), names, || allocation_rows(all), output)
 }
@@ -25,7 +25,7 @@ fn allocation_rows(all: &[AllocationInfo]) -> Table {
 }
 
 /// Prints files.
-pub(super) fn files(all: &[FileInfo], output: Output) -> anyhow::Result<()> {
+pub(super) fn files(all: &[FileInfo], output: &Output) -> anyhow::Result<()> {
     let names = || all.iter().map(|it| it.name.clone()).collect();
     print(&json!({ "files": all }), names, || file_rows(all), output)
 }
@@ -42,7 +42,7 @@ fn file_rows(all: &[FileInfo]) -> Table {
 }
 
 /// Prints what tasks use.
-pub(super) fn stats(stats: &AllocStats, output: Output) -> anyhow::Result<()> {
+pub(super) fn stats(stats: &AllocStats, output: &Output) -> anyhow::Result<()> {
     let names = || stats.tasks.keys().cloned().collect();
     print(stats, names, || stats_rows(stats), output)
 }
@@ -72,11 +72,12 @@ fn print(
     whole: &impl Serialize,
     names: impl FnOnce() -> Vec<String>,
     rows: impl FnOnce() -> Table,
-    output: Output,
+    output: &Output,
 ) -> anyhow::Result<()> {
     let text = match output {
         Output::Json => format!("{:#}\n", json!(whole)),
         Output::Yaml => serde_saphyr::to_string(whole)?,
+        Output::JsonPath(template) => template.fill(&json!(whole)),
         Output::Name => names().into_iter().map(|name| name + "\n").collect(),
         Output::Table | Output::Wide => {
             let mut text = String::new();

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use kube::api::ListParams;
 
 use crate::cli::answer;
+use crate::cli::completion::names;
 use crate::cli::connect::ConnectArgs;
 use crate::cli::objects::{Objects, named, starting};
 use crate::cli::output::{self, Output};
@@ -24,11 +25,12 @@ const EVENTS: usize = 10;
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
     /// The allocation, or the start of its name.
+    #[arg(add = names::<Allocation>())]
     name: String,
     #[command(flatten)]
     connect: ConnectArgs,
     /// How it is printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 }
 
@@ -38,7 +40,7 @@ pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<u8> {
     if args.output.is_for_people() {
         answer(described(&found, SystemClock.now()).as_bytes())?;
     } else {
-        output::object(&found, args.output)?;
+        output::object(&found, &args.output)?;
     }
     Ok(0)
 }

@@ -5,6 +5,7 @@ use drover_api::Job;
 use serde_json::json;
 
 use super::super::complain;
+use super::super::completion::names;
 use super::super::connect::{ConnectArgs, block_on};
 use super::super::output::{self, Output};
 use super::{deployments_of, refuse_during_rollout};
@@ -13,6 +14,7 @@ use super::{deployments_of, refuse_during_rollout};
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct ScaleArgs {
     /// The job.
+    #[arg(add = names::<Job>())]
     name: String,
     /// The group, which may be left out where the job has one, and how many allocations it is to have.
     #[arg(required = true, num_args = 1..=2, value_name = "[GROUP] COUNT")]
@@ -20,7 +22,7 @@ pub(in super::super) struct ScaleArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     /// How the changed job is printed.
-    #[arg(short, long, value_enum)]
+    #[arg(short, long)]
     output: Option<Output>,
 }
 
@@ -57,7 +59,7 @@ pub(in super::super) fn scale(args: &ScaleArgs) -> anyhow::Result<u8> {
         }
         refuse_during_rollout(name, &deployments_of(&connection, &job).await?)?;
         let scaled = jobs.change("scale", &job, &json!({ "scale": { "group": group, "count": count } })).await?;
-        output::changed(&scaled, args.output)?;
+        output::changed(&scaled, args.output.as_ref())?;
         complain(&format!(
             "group {group} of djob/{name} is scaled to {count}; watch it with `drover job status {name} -n {} -w`",
             connection.namespace
@@ -70,6 +72,7 @@ pub(in super::super) fn scale(args: &ScaleArgs) -> anyhow::Result<u8> {
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct StopArgs {
     /// The job.
+    #[arg(add = names::<Job>())]
     name: String,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -77,7 +80,7 @@ pub(in super::super) struct StopArgs {
     #[arg(long)]
     purge: bool,
     /// How the stopped job is printed.
-    #[arg(short, long, value_enum, conflicts_with = "purge")]
+    #[arg(short, long, conflicts_with = "purge")]
     output: Option<Output>,
 }
 
@@ -93,11 +96,11 @@ pub(in super::super) fn stop(args: &StopArgs) -> anyhow::Result<u8> {
             return Ok(0);
         }
         if job.spec.stop {
-            output::changed(&job, args.output)?;
+            output::changed(&job, args.output.as_ref())?;
             complain(&format!("djob/{name} is stopped already"));
             return Ok(0);
         }
-        output::changed(&jobs.change("stop", &job, &json!({ "stop": true })).await?, args.output)?;
+        output::changed(&jobs.change("stop", &job, &json!({ "stop": true })).await?, args.output.as_ref())?;
         complain(&format!(
             "djob/{name} is being stopped; start it again with `kubectl patch djob/{name} -n {} --type=merge -p '{{\"spec\":{{\"stop\":false}}}}'`",
             connection.namespace

@@ -8,16 +8,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use drover_api::job::Dispatch;
-use drover_api::{GoDuration, Job, JobSpec};
+use drover_api::{Job, JobSpec};
 use drover_core::dispatch::{self, Parent};
 use drover_core::{periodic, validate};
 use kube::api::{ListParams, PostParams};
 
+use super::super::completion::names;
 use super::super::connect::{ConnectArgs, Connection, block_on};
-use super::super::follow::{Follow, follow};
-use super::super::output::{self, Output};
 use super::super::{complain, read_input};
-use super::versions_of;
+use super::{AfterArgs, versions_of};
 use crate::clock::{Clock, SystemClock};
 use crate::convert;
 
@@ -29,6 +28,7 @@ const EXIT_CODES: &str =
 #[command(after_help = EXIT_CODES)]
 pub(in super::super) struct DispatchArgs {
     /// The parameterized job.
+    #[arg(add = names::<Job>())]
     name: String,
     /// A file with the payload; `-` is standard input.
     payload: Option<PathBuf>,
@@ -46,15 +46,8 @@ pub(in super::super) struct DispatchArgs {
     /// From 1 to 100; default the job's.
     #[arg(long)]
     priority: Option<i64>,
-    /// Return when the job is dispatched.
-    #[arg(long)]
-    detach: bool,
-    /// How long to watch, as 10m; default until it ends.
-    #[arg(long)]
-    timeout: Option<GoDuration>,
-    /// How the dispatched job is printed.
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    #[command(flatten)]
+    after: AfterArgs,
 }
 
 /// What can be done to periodic jobs.
@@ -69,18 +62,12 @@ pub(in super::super) enum PeriodicCommand {
 #[command(after_help = EXIT_CODES)]
 pub(in super::super) struct ForceArgs {
     /// The periodic job.
+    #[arg(add = names::<Job>())]
     name: String,
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Return when the job is launched.
-    #[arg(long)]
-    detach: bool,
-    /// How long to watch, as 10m; default until it ends.
-    #[arg(long)]
-    timeout: Option<GoDuration>,
-    /// How the launched job is printed.
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    #[command(flatten)]
+    after: AfterArgs,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -115,15 +102,13 @@ pub(in super::super) fn dispatch(args: &DispatchArgs) -> anyhow::Result<u8> {
         if let Some(earlier) = connection.with_token(&parent, &args.idempotency_token).await? {
             let name = earlier.metadata.name.clone().unwrap_or_default();
             complain(&format!("djob/{name} has this token already; nothing was created"));
-            output::changed(&earlier, args.output)?;
-            return connection.watch(&earlier, args.detach, args.timeout).await;
+            return args.after.go_on(&connection, &earlier).await;
         }
         let (unix, tag) = (SystemClock.now().as_second(), format!("{:08x}", fastrand::u32(..)));
         let (id, object_name) = dispatch::child_names(name, &parent.spec, &args.id_prefix_template, unix, &tag);
         let priority = args.priority.unwrap_or(parent.spec.priority);
         let made = connection.create_child(&parent, &object_name, JobSpec { id, priority, ..child }).await?;
-        output::changed(&made, args.output)?;
-        connection.watch(&made, args.detach, args.timeout).await
+        args.after.go_on(&connection, &made).await
     })
 }
 
@@ -143,9 +128,16 @@ pub(in super::super) fn periodic(command: &PeriodicCommand) -> anyhow::Result<u8
         let spec = connection.whole_spec(&parent).await?;
         let child = periodic::child(name, &spec, SystemClock.now());
         let made = connection.create_child(&parent, &child.name, child.spec).await?;
-        output::changed(&made, args.output)?;
-        connection.watch(&made, args.detach, args.timeout).await
+        args.after.go_on(&connection, &made).await
     })
+}
+
+impl AfterArgs {
+    /// Shows and follows a job that was made.
+    async fn go_on(&self, connection: &Connection, made: &Job) -> anyhow::Result<u8> {
+        self.print(made)?;
+        self.follow(connection, made, "is on its way").await
+    }
 }
 
 /// A spec with nothing but the defaults.
@@ -196,17 +188,5 @@ impl Connection {
         let params = PostParams { field_manager: Some(drover_api::field_manager::CLI.to_owned()), dry_run: false };
         let jobs = self.objects::<Job>();
         jobs.api.create(&params, &job).await.map_err(|error| jobs.explain("create", name, error))
-    }
-
-    /// Follows a job that was made, unless nobody waits for it.
-    async fn watch(self, job: &Job, detach: bool, timeout: Option<GoDuration>) -> anyhow::Result<u8> {
-        let (name, namespace) = (job.metadata.name.clone().unwrap_or_default(), &self.namespace);
-        let again = format!("drover job status {name} -n {namespace} -w");
-        if detach {
-            complain(&format!("djob/{name} is on its way; watch it with `{again}`"));
-            return Ok(0);
-        }
-        let (generation, timeout) = (job.metadata.generation.unwrap_or(0), timeout.map(GoDuration::to_std));
-        follow(self.client.clone(), &Follow { namespace, job: &name, generation, again, timeout }).await
     }
 }

@@ -6,22 +6,23 @@ use drover_core::definition::is_same_version;
 use serde_json::{Value, json};
 
 use super::super::complain;
+use super::super::completion::names;
 use super::super::connect::{ConnectArgs, block_on};
-use super::super::follow::{Follow, follow};
 use super::super::output::{self, Output};
 use super::super::table::Table;
-use super::versions_of;
+use super::{AfterArgs, versions_of};
 use crate::clock::{Clock, SystemClock};
 
 /// Arguments of `drover job history`.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct HistoryArgs {
     /// The job.
+    #[arg(add = names::<Job>())]
     name: String,
     #[command(flatten)]
     connect: ConnectArgs,
     /// How it is printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 }
 
@@ -33,7 +34,7 @@ pub(in super::super) fn history(args: &HistoryArgs) -> anyhow::Result<u8> {
         let job = jobs.get(&args.name).await?;
         let versions = versions_of(&connection, &job).await?;
         let (now, current) = (SystemClock.now(), job.status.as_ref().and_then(|status| status.version));
-        output::list(&versions, args.output, || {
+        output::list(&versions, &args.output, || {
             let mut table = Table::new(&["VERSION", "CURRENT", "STABLE", "TAG", "GROUPS", "RESTORES", "AGE"]);
             for version in &versions {
                 let status = version.status.clone().unwrap_or_default();
@@ -56,21 +57,18 @@ pub(in super::super) fn history(args: &HistoryArgs) -> anyhow::Result<u8> {
 
 /// Arguments of `drover job revert`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit codes: 0 it runs, 1 error, 2 it failed, 130 detached by Ctrl-C.")]
+#[command(after_help = "Exit codes: 0 it runs, 1 error, 2 it failed, 3 the time was over, 130 detached by Ctrl-C.")]
 pub(in super::super) struct RevertArgs {
     /// The job.
+    #[arg(add = names::<Job>())]
     name: String,
     /// The version whose spec the job gets again; default the newest stable one before the present one.
     #[arg(value_name = "VERSION")]
     to: Option<i64>,
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Return when the spec is written.
-    #[arg(long)]
-    detach: bool,
-    /// How the changed job is printed.
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    #[command(flatten)]
+    after: AfterArgs,
 }
 
 /// Writes the spec of an older version into the job.
@@ -87,17 +85,11 @@ pub(in super::super) fn revert(args: &RevertArgs) -> anyhow::Result<u8> {
             "djob/{name} has the spec of version {number} already; `drover job history {name}` lists the versions"
         );
         let changed = jobs.change("revert", &job, &difference(&json!(job.spec), &json!(target.spec.job))).await?;
-        output::changed(&changed, args.output)?;
+        args.after.print(&changed)?;
         complain(&format!(
             "djob/{name} has the spec of version {number} again; if Git keeps it, revert it there too, or the next sync undoes this"
         ));
-        if args.detach {
-            return Ok(0);
-        }
-        let again = format!("drover job status {name} -n {} -w", connection.namespace);
-        let generation = changed.metadata.generation.unwrap_or(0);
-        let wanted = Follow { namespace: &connection.namespace, job: name, generation, again, timeout: None };
-        follow(connection.client.clone(), &wanted).await
+        args.after.follow(&connection, &changed, "is written").await
     })
 }
 

@@ -8,10 +8,13 @@ mod run;
 mod status;
 
 use anyhow::bail;
-use drover_api::{Deployment, Job, JobVersion};
+use drover_api::{Deployment, GoDuration, Job, JobVersion};
 use kube::api::ListParams;
 
+use super::complain;
 use super::connect::Connection;
+use super::follow::{Follow, follow};
+use super::output::{self, Output};
 
 pub(super) use change::{ScaleArgs, StopArgs, scale, stop};
 pub(super) use dispatch::{DispatchArgs, PeriodicCommand, dispatch, periodic};
@@ -19,6 +22,39 @@ pub(super) use history::{HistoryArgs, RevertArgs, history, revert};
 pub(super) use restart::{RestartArgs, restart};
 pub(super) use run::{RunArgs, run};
 pub(super) use status::{StatusArgs, status};
+
+/// What a command does with the job that it has written.
+#[derive(Clone, Debug, clap::Args)]
+struct AfterArgs {
+    /// Return when the job is written, instead of following it.
+    #[arg(long)]
+    detach: bool,
+    /// How long to follow the job, as 10m; default until it ends.
+    #[arg(long)]
+    timeout: Option<GoDuration>,
+    /// How the written job is printed.
+    #[arg(short, long)]
+    output: Option<Output>,
+}
+
+impl AfterArgs {
+    /// Prints the job, where that is asked for.
+    fn print(&self, job: &Job) -> anyhow::Result<()> {
+        output::changed(job, self.output.as_ref())
+    }
+
+    /// Follows the job to its end, unless nobody waits for that: then `state` is said of it.
+    async fn follow(&self, connection: &Connection, job: &Job, state: &str) -> anyhow::Result<u8> {
+        let (name, namespace) = (job.metadata.name.as_deref().unwrap_or_default(), &connection.namespace);
+        let again = format!("drover job status {name} -n {namespace} -w");
+        if self.detach {
+            complain(&format!("djob/{name} {state}; watch it with `{again}`"));
+            return Ok(0);
+        }
+        let (generation, timeout) = (job.metadata.generation.unwrap_or(0), self.timeout.map(GoDuration::to_std));
+        follow(connection.client.clone(), &Follow { namespace, job: name, generation, again, timeout }).await
+    }
+}
 
 /// The deployments of a job's present incarnation, newest first.
 pub(super) async fn deployments_of(connection: &Connection, job: &Job) -> anyhow::Result<Vec<Deployment>> {

@@ -9,6 +9,7 @@ use drover_api::{Allocation, GoDuration, Job};
 use futures::StreamExt;
 
 use super::super::complain;
+use super::super::completion::names;
 use super::super::connect::{ConnectArgs, block_on};
 use super::super::follow::TIMED_OUT;
 use super::super::output::{self, Output};
@@ -20,6 +21,7 @@ use crate::store::{Change, KubeStore, Selection, Store};
 #[command(after_help = "Exit codes: 0 all were replaced, 1 error, 3 the time was over.")]
 pub(in super::super) struct RestartArgs {
     /// The job.
+    #[arg(add = names::<Job>())]
     name: String,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -33,7 +35,7 @@ pub(in super::super) struct RestartArgs {
     #[arg(long, default_value = "10m")]
     timeout: GoDuration,
     /// How the new allocations are printed.
-    #[arg(short, long, value_enum)]
+    #[arg(short, long)]
     output: Option<Output>,
 }
 
@@ -91,7 +93,7 @@ pub(in super::super) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
             n_done += batch.len();
             complain(&format!("{n_done} of {} allocations of djob/{name} are replaced", old.len()));
         }
-        if let Some(output) = args.output {
+        if let Some(output) = &args.output {
             let fresh: Vec<Allocation> = old.iter().filter_map(|alloc| successor(&known, alloc)).cloned().collect();
             output::list(&fresh, output, || rows(&fresh))?;
         }

@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use drover_api::{GoDuration, Job, field_manager};
+use drover_api::{Job, field_manager};
 use kube::api::{Patch, PatchParams};
 use serde_json::Value;
 
 use super::super::connect::{ConnectArgs, block_on};
-use super::super::follow::{Follow, follow};
-use super::super::output::{self, Output};
 use super::super::state::documents;
 use super::super::validate::violations;
 use super::super::{complain, read_input};
+use super::AfterArgs;
 
 /// Where a change is only tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -33,21 +32,14 @@ pub(in super::super) struct RunArgs {
     file: PathBuf,
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Return when the manifest is applied.
-    #[arg(long)]
-    detach: bool,
-    /// How long to watch, as 10m; default until it ends.
-    #[arg(long)]
-    timeout: Option<GoDuration>,
+    #[command(flatten)]
+    after: AfterArgs,
     /// Change nothing.
     #[arg(long, value_enum)]
     dry_run: Option<DryRun>,
     /// Take over fields that somebody else set, as a pipeline or kubectl.
     #[arg(long)]
     force_conflicts: bool,
-    /// How the applied job is printed.
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
 }
 
 /// Applies the manifest, and follows the job.
@@ -81,20 +73,12 @@ pub(in super::super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         };
         let applied = jobs.api.patch(&name, &params, &Patch::Apply(&manifest)).await;
         let applied = applied.map_err(|error| jobs.explain("apply", &name, error))?;
-        output::changed(&applied, args.output)?;
+        args.after.print(&applied)?;
         if args.dry_run.is_some() {
             complain(&format!("djob/{name} is valid; nothing was changed"));
             return Ok(0);
         }
-        let namespace = &connection.namespace;
-        let again = format!("drover job status {name} -n {namespace} -w");
-        if args.detach {
-            complain(&format!("djob/{name} is applied; watch it with `{again}`"));
-            return Ok(0);
-        }
-        let generation = applied.metadata.generation.unwrap_or(0);
-        let timeout = args.timeout.map(GoDuration::to_std);
-        follow(connection.client.clone(), &Follow { namespace, job: &name, generation, again, timeout }).await
+        args.after.follow(&connection, &applied, "is applied").await
     })
 }
 

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::answer;
+use super::super::completion::names;
 use super::super::connect::{ConnectArgs, Connection, block_on};
 use super::super::follow::{Follow, follow, show};
 use super::super::output::{self, Output};
@@ -25,6 +26,7 @@ use crate::clock::{Clock, SystemClock};
 )]
 pub(in super::super) struct StatusArgs {
     /// The job; without one all jobs are listed.
+    #[arg(add = names::<Job>())]
     name: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -41,7 +43,7 @@ pub(in super::super) struct StatusArgs {
     #[arg(long, requires = "watch")]
     timeout: Option<GoDuration>,
     /// How it is printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 }
 
@@ -59,7 +61,7 @@ pub(in super::super) fn status(args: &StatusArgs) -> anyhow::Result<u8> {
             return follow(connection.client.clone(), &wanted).await;
         }
         if !args.output.is_for_people() {
-            output::object(&job, args.output)?;
+            output::object(&job, &args.output)?;
             return Ok(0);
         }
         let (deployments, allocs) =
@@ -78,7 +80,7 @@ async fn list(connection: &Connection, args: &StatusArgs) -> anyhow::Result<u8> 
     let mut found = connection.objects_of::<Job>(args.all_namespaces).list(&params).await?;
     found.sort_by(|a, b| (&a.metadata.namespace, &a.metadata.name).cmp(&(&b.metadata.namespace, &b.metadata.name)));
     let now = SystemClock.now();
-    output::list(&found, args.output, || {
+    output::list(&found, &args.output, || {
         let mut table =
             Table::new(&["NAMESPACE", "NAME", "TYPE", "PHASE", "RUNNING", "VERSION", "DEPLOYMENT", "REASON", "AGE"]);
         for job in &found {

@@ -12,6 +12,7 @@ mod filter;
 mod invariants;
 mod link;
 mod log;
+mod many;
 mod nodes;
 mod person;
 mod report;
@@ -21,16 +22,14 @@ mod seam;
 mod state;
 mod world;
 
-use std::num::NonZero;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
 
+use self::many::{Tally, Verdict, Work};
 use self::report::Title;
 use self::run::{Outcome, Settings};
 use self::scenario::Scenario;
@@ -108,133 +107,143 @@ pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(filter) = &args.log {
         telemetry::init(filter, LogFormat::Text)?;
     }
+    // What is mistyped in the last one is said before the first one runs.
+    let files: Vec<File> = args.files.iter().map(|path| File::read(path)).collect::<anyhow::Result<_>>()?;
     let mut has_failed = false;
-    for path in &args.files {
-        let file = path.display().to_string();
-        let bytes = read_input(path)?;
-        let text = String::from_utf8(bytes).with_context(|| format!("{file} is no text"))?;
-        let scenario = Scenario::parse(&text).with_context(|| file.clone())?;
-        has_failed |= match (&args.seeds, args.crash_at_write) {
-            (Some(seeds), _) => run_seeds(&scenario, &file, seeds.clone(), args.until_failure)?,
-            (None, Some(CrashAt::All)) => run_crashes(&scenario, &file, args.seed)?,
-            (None, Some(CrashAt::Write(write))) => run_one(&scenario, &file, args, Some(write))?,
-            (None, None) => run_one(&scenario, &file, args, None)?,
-        };
+    match (&args.seeds, args.crash_at_write) {
+        (Some(seeds), _) => {
+            for file in &files {
+                has_failed |= run_seeds(file, seeds.clone(), args.until_failure)?;
+            }
+        }
+        (None, Some(CrashAt::All)) => {
+            for file in &files {
+                has_failed |= run_crashes(file, args.seed)?;
+            }
+        }
+        (None, Some(CrashAt::Write(write))) => has_failed = run_each(&files, args, Some(write))?,
+        (None, None) => has_failed = run_each(&files, args, None)?,
     }
     Ok(u8::from(has_failed))
 }
 
-fn run_one(scenario: &Scenario, file: &str, args: &Args, crash_at: Option<u64>) -> anyhow::Result<bool> {
-    let title = Title { scenario: &scenario.name, file, seed: args.seed, crash_at };
-    let keeps_timeline = args.output == Output::Json;
+/// A scenario and where it stands.
+struct File {
+    name: String,
+    scenario: Scenario,
+}
+
+impl File {
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let name = path.display().to_string();
+        let text = String::from_utf8(read_input(path)?).with_context(|| format!("{name} is no text"))?;
+        let scenario = Scenario::parse(&text).with_context(|| name.clone())?;
+        Ok(Self { name, scenario })
+    }
+
+    fn title(&self, settings: &Settings) -> Title<'_> {
+        let (seed, crash_at) = (settings.seed, settings.crash_at);
+        Title { scenario: &self.scenario.name, file: &self.name, seed, crash_at }
+    }
+}
+
+/// Runs each scenario once, and says all about it.
+fn run_each(files: &[File], args: &Args, crash_at: Option<u64>) -> anyhow::Result<bool> {
+    // What several log at once cannot be told apart, and what runs beside another takes longer.
+    let n_threads = if args.log.is_some() || args.wall_clock { 1 } else { many::cores() };
+    let work = Work { name: "simulation", unit: "scenarios", n: files.len(), n_threads };
+    let keeps_timeline = args.output == Output::Json || args.twice;
+    let settings = Settings { seed: args.seed, crash_at, keeps_timeline };
+    let tally = many::each(
+        work,
+        |n| run_one(&files[n], args, settings),
+        |n, (is_right, bytes)| {
+            answer(&bytes)?;
+            if is_right {
+                return Ok(Verdict::Right);
+            }
+            if args.output == Output::Json {
+                let title = files[n].title(&settings);
+                complain(&format!("{} failed with seed {}; replay: {}", title.scenario, title.seed, title.replay()));
+            }
+            Ok(Verdict::Wrong)
+        },
+    )?;
+    Ok(tally.n_wrong > 0)
+}
+
+/// Runs a scenario; whether all was right, and what is printed of it.
+fn run_one(file: &File, args: &Args, settings: Settings) -> anyhow::Result<(bool, Vec<u8>)> {
+    let title = file.title(&settings);
     let began = Instant::now();
-    let settings = Settings { seed: args.seed, crash_at, keeps_timeline: keeps_timeline || args.twice };
-    let mut outcome = run::run(scenario, settings)?;
+    let mut outcome = run::run(&file.scenario, settings)?;
     let wall = if args.wall_clock { began.elapsed() } else { Duration::ZERO };
     if args.twice {
-        let second = run::run(scenario, settings)?;
+        let second = run::run(&file.scenario, settings)?;
         outcome.failures.extend(report::first_difference(&title, &outcome, &second));
     }
-    match args.output {
-        Output::Text => answer(report::text(&title, &outcome).as_bytes())?,
+    let bytes = match args.output {
+        Output::Text => report::text(&title, &outcome).into_bytes(),
         Output::Json => {
             let mut bytes = serde_json::to_vec_pretty(&report::json(&title, &outcome, wall)).context("the outcome")?;
             bytes.push(b'\n');
-            answer(&bytes)?;
+            bytes
         }
-    }
-    if !outcome.failures.is_empty() && args.output == Output::Json {
-        complain(&format!("{} failed with seed {}; replay: {}", scenario.name, args.seed, title.replay()));
-    }
-    Ok(!outcome.failures.is_empty())
+    };
+    Ok((outcome.failures.is_empty(), bytes))
 }
 
-/// Runs every seed, or those up to the first that fails, on all cores.
-fn run_seeds(scenario: &Scenario, file: &str, seeds: RangeInclusive<u64>, until_failure: bool) -> anyhow::Result<bool> {
+/// Runs every seed, or those up to the first that fails.
+fn run_seeds(file: &File, seeds: RangeInclusive<u64>, until_failure: bool) -> anyhow::Result<bool> {
     let runs: Vec<Settings> = seeds.map(|seed| Settings { seed, ..Settings::default() }).collect();
-    let Judged { made, wrong } = run_many(scenario, &runs, until_failure, |settings, outcome| {
+    let wrong = if until_failure { Verdict::Enough } else { Verdict::Wrong };
+    let tally = run_many(file, "seeds", &runs, wrong, |settings, outcome| {
         let first = outcome.failures.first()?;
-        let title = Title { scenario: &scenario.name, file, seed: settings.seed, crash_at: None };
-        Some(format!(
-            "seed {} failed at {}: {}; replay: {}",
-            settings.seed,
-            log::at_text(first.at),
-            first.what,
-            title.replay()
-        ))
+        let (seed, at, replay) = (settings.seed, log::at_text(first.at), file.title(settings).replay());
+        Some(format!("seed {seed} failed at {at}: {}; replay: {replay}", first.what))
     })?;
-    answer(format!("{}: {} of {made} seeds pass\n", scenario.name, made - wrong).as_bytes())?;
-    Ok(wrong > 0)
+    let Tally { n_done, n_wrong } = tally;
+    answer(format!("{}: {} of {n_done} seeds pass\n", file.scenario.name, n_done - n_wrong).as_bytes())?;
+    Ok(n_wrong > 0)
 }
 
 /// Lets the controller crash after each of its writes in turn, and compares the ends. What a scenario expects on its way is not asked:
 /// a new leader takes its time.
-fn run_crashes(scenario: &Scenario, file: &str, seed: u64) -> anyhow::Result<bool> {
+fn run_crashes(file: &File, seed: u64) -> anyhow::Result<bool> {
+    let File { name, scenario } = file;
     let plain = run::run(scenario, Settings { seed, ..Settings::default() })?;
-    ensure!(plain.failures.is_empty(), "{file}: the run without a crash fails already: {}", plain.failures[0].what);
-    let n_writes = plain.durable_writes;
-    let runs = (1..=n_writes).map(|write| Settings { seed, crash_at: Some(write), keeps_timeline: false });
-    let judged = run_many(scenario, &runs.collect::<Vec<_>>(), false, |settings, outcome| {
+    ensure!(plain.failures.is_empty(), "{name}: the run without a crash fails already: {}", plain.failures[0].what);
+    let runs = (1..=plain.durable_writes).map(|write| Settings { seed, crash_at: Some(write), keeps_timeline: false });
+    let tally = run_many(file, "crashes", &runs.collect::<Vec<_>>(), Verdict::Wrong, |settings, outcome| {
         let what = match outcome.failures.iter().find(|failure| failure.counts_after_a_crash(scenario.last_step())) {
             Some(failure) => format!("at {}: {}", log::at_text(failure.at), failure.what),
-            None if outcome.end_state != plain.end_state => {
-                format!("the end differs: {} instead of {}", outcome.end_state, plain.end_state)
-            }
-            None => return None,
+            None => format!("the end differs: {}", state::first_difference(&plain.end_state, &outcome.end_state)?),
         };
-        let title = Title { scenario: &scenario.name, file, seed, crash_at: settings.crash_at };
-        Some(format!("crash after write {}: {what}; replay: {}", settings.crash_at.unwrap_or(0), title.replay()))
+        let (write, replay) = (settings.crash_at.unwrap_or(0), file.title(settings).replay());
+        Some(format!("crash after write {write}: {what}; replay: {replay}"))
     })?;
-    answer(
-        format!("{}: {} of {n_writes} crashes end as the run without one\n", scenario.name, n_writes - judged.wrong)
-            .as_bytes(),
-    )?;
-    Ok(judged.wrong > 0)
+    let Tally { n_done, n_wrong } = tally;
+    let n_same = n_done - n_wrong;
+    answer(format!("{}: {n_same} of {n_done} crashes end as the run without one\n", scenario.name).as_bytes())?;
+    Ok(n_wrong > 0)
 }
 
-/// How many runs were made, and how many of them were found wanting.
-struct Judged {
-    made: u64,
-    wrong: u64,
-}
-
-/// Makes many runs, on all cores, and prints a line for each that `judge` finds wanting, in the order of the runs. Where one is
-/// enough no run begins after it, but those before it are ended, so that it is the first one.
+/// Makes many runs and prints a line for each that `judge` finds wanting.
 fn run_many(
-    scenario: &Scenario,
+    file: &File,
+    unit: &str,
     runs: &[Settings],
-    one_is_enough: bool,
+    wrong: Verdict,
     judge: impl Fn(&Settings, &Outcome) -> Option<String> + Sync,
-) -> anyhow::Result<Judged> {
-    let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let lines: Mutex<Vec<(u64, String)>> = Mutex::default();
-    let work = || -> anyhow::Result<u64> {
-        let mut made = 0;
-        while !is_over.load(Ordering::Relaxed) {
-            let n = next.fetch_add(1, Ordering::Relaxed);
-            let Some(settings) = usize::try_from(n).ok().and_then(|n| runs.get(n)) else { break };
-            let outcome = run::run(scenario, *settings)?;
-            made += 1;
-            if let Some(line) = judge(settings, &outcome) {
-                is_over.fetch_or(one_is_enough, Ordering::Relaxed);
-                lines.lock().map_err(|_| anyhow::anyhow!("another thread broke off"))?.push((n, line));
-            }
-        }
-        Ok(made)
-    };
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let made = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..cores).map(|_| scope.spawn(work)).collect();
-        let mut made = work()?;
-        for other in others {
-            made += other.join().map_err(|_| anyhow::anyhow!("a run panicked; its message is above"))??;
-        }
-        anyhow::Ok(made)
-    })?;
-    let mut lines = lines.into_inner().map_err(|_| anyhow::anyhow!("another thread broke off"))?;
-    lines.sort();
-    for (_, line) in &lines {
-        answer(format!("{line}\n").as_bytes())?;
-    }
-    Ok(Judged { made, wrong: u64::try_from(lines.len()).unwrap_or(u64::MAX) })
+) -> anyhow::Result<Tally> {
+    let work = Work { name: &file.scenario.name, unit, n: runs.len(), n_threads: many::cores() };
+    many::each(
+        work,
+        |n| Ok(judge(&runs[n], &run::run(&file.scenario, runs[n])?)),
+        |_, line| {
+            let Some(line) = line else { return Ok(Verdict::Right) };
+            answer(format!("{line}\n").as_bytes())?;
+            Ok(wrong)
+        },
+    )
 }

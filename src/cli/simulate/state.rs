@@ -1,6 +1,6 @@
 //! What is in the store, for dumps, assertions and comparisons.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_api::{Allocation, Deployment};
@@ -76,5 +76,41 @@ pub(super) fn end_state(store: &Store) -> Value {
         .iter()
         .map(|stored| (stored.key.to_string(), json!([stored.value["status"]["phase"], stored.value["spec"]])))
         .collect();
-    json!({ "allocations": slots, "jobs": jobs, "nodes": nodes })
+    let mut newest: BTreeMap<String, (String, Value)> = BTreeMap::new();
+    for stored in all(store, "Deployment") {
+        let (spec, status) = (&stored.value["spec"], &stored.value["status"]);
+        let known = newest
+            .entry(format!("{}/{}", stored.key.namespace.as_deref().unwrap_or_default(), spec["jobName"]))
+            .or_default();
+        if age(&stored) > known.0 {
+            *known = (age(&stored), json!([spec["jobVersion"], status["phase"], status["description"]]));
+        }
+    }
+    let deployments: BTreeMap<String, Value> = newest.into_iter().map(|(job, (_, end))| (job, end)).collect();
+    json!({ "allocations": slots, "deployments": deployments, "jobs": jobs, "nodes": nodes })
+}
+
+/// The first place in which two states differ, with both values; none where they are the same.
+pub(super) fn first_difference(was: &Value, is: &Value) -> Option<String> {
+    if was == is {
+        return None;
+    }
+    let (Value::Object(old), Value::Object(new)) = (was, is) else { return Some(format!("{is} instead of {was}")) };
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    names.into_iter().find_map(|name| {
+        let value = |of: &serde_json::Map<String, Value>| of.get(name).cloned().unwrap_or_default();
+        first_difference(&value(old), &value(new)).map(|what| format!("{name}: {what}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_says_where_it_is() {
+        let (was, is) = (json!({ "a": 1, "b": { "c": 2 } }), json!({ "a": 1, "b": { "c": 3 }, "d": 4 }));
+        assert_eq!(first_difference(&was, &is).as_deref(), Some("b: c: 3 instead of 2"));
+        assert_eq!(first_difference(&was, &was), None);
+    }
 }
