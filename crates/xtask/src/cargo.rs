@@ -37,7 +37,16 @@ pub fn command() -> Command {
 /// # Errors
 /// With cargo's own messages when the build fails.
 pub fn build(args: &[&str], step: &Step) -> Result<Vec<Built>> {
+    build_with(args, &[], step)
+}
+
+/// The same, with environment variables of its own.
+///
+/// # Errors
+/// With cargo's own messages when the build fails.
+pub fn build_with(args: &[&str], environment: &[(String, String)], step: &Step) -> Result<Vec<Built>> {
     let mut command = command();
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.args(args).args(["--message-format", "json-render-diagnostics"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = spawn_bound_to_this_process(command).context("starting cargo")?;

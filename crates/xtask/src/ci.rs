@@ -29,6 +29,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("custom resource definitions", |_| crds::check()),
     ("pure crates build alone", |_| cargo_check(&["check", "--package", "drover-api", "--package", "drover-core"])),
     ("clippy", |_| cargo_check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+    // No test run builds them, so that nothing else would see them rot.
+    ("clippy of the cluster's tests", |_| {
+        cargo_check(&["clippy", "--package", "drover", "--test", "e2e", "--", "-D", "warnings"])
+    }),
     ("documentation", |_| documentation()),
     ("dependencies", deny),
     ("tests", |progress| test_runner::run(&TestArgs::default(), progress)),

@@ -1,8 +1,9 @@
-//! Writes `crds/*.yaml` from the types in `drover-api`, or says where they differ.
+//! Writes `crds/*.yaml` from the types in `drover-api`, or says where they differ. The chart holds the same files: what lies outside its
+//! folder Helm cannot read.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -12,26 +13,32 @@ const HEADER: &str = "# Written by `cargo xtask crds` from crates/drover-api. Do
 
 /// Returns the folder of the custom resource definitions.
 pub fn folder() -> PathBuf {
-    workspace::root().join("crds")
+    workspace::root().join(FOLDERS[0])
 }
+
+/// The folders that hold them, from the workspace's root: the one people apply, and the one of the chart.
+const FOLDERS: [&str; 2] = ["crds", "charts/drover/files/crds"];
 
 /// Writes the files that differ and removes those of kinds that are gone; returns the names of both.
 ///
 /// # Errors
-/// When the folder cannot be written.
+/// When a folder cannot be written.
 pub fn write() -> Result<Vec<String>> {
-    let folder = folder();
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    let (wanted, found) = (wanted()?, found()?);
-    let changed = differing(&wanted, &found);
-    for name in &changed {
-        let path = folder.join(name);
-        match wanted.get(name) {
-            Some(text) => workspace::write_with_mode(&path, text.as_bytes(), 0o644)?,
-            None => fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?,
+    let wanted = wanted()?;
+    let mut all_changed = Vec::new();
+    for name in FOLDERS {
+        let folder = workspace::root().join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        for file in differing(&wanted, &found(&folder)?) {
+            let path = folder.join(&file);
+            match wanted.get(&file) {
+                Some(text) => workspace::write_with_mode(&path, text.as_bytes(), 0o644)?,
+                None => fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?,
+            }
+            all_changed.push(format!("{name}/{file}"));
         }
     }
-    Ok(changed)
+    Ok(all_changed)
 }
 
 /// Fails when a file differs from the types.
@@ -39,9 +46,13 @@ pub fn write() -> Result<Vec<String>> {
 /// # Errors
 /// Names the files and the command that writes them.
 pub fn check() -> Result<()> {
-    let changed = differing(&wanted()?, &found()?);
-    if !changed.is_empty() {
-        bail!("crds/{} differ from the types in crates/drover-api: run `cargo xtask crds`", changed.join(", crds/"));
+    let wanted = wanted()?;
+    for name in FOLDERS {
+        let changed = differing(&wanted, &found(&workspace::root().join(name))?);
+        if !changed.is_empty() {
+            let files = changed.join(", ");
+            bail!("in {name}, {files} differ from the types in crates/drover-api: run `cargo xtask crds`");
+        }
     }
     Ok(())
 }
@@ -56,10 +67,9 @@ fn wanted() -> Result<BTreeMap<String, String>> {
     drover_api::crds().into_iter().map(render).collect()
 }
 
-fn found() -> Result<BTreeMap<String, String>> {
-    let folder = folder();
+fn found(folder: &Path) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
-    let entries = match fs::read_dir(&folder) {
+    let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),
         Err(error) => return Err(error).with_context(|| format!("reading {}", folder.display())),

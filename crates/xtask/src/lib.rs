@@ -7,8 +7,11 @@
 pub mod bench;
 pub mod cargo;
 pub mod ci;
+pub mod cluster;
 pub mod control_plane;
 pub mod crds;
+pub mod helm;
+pub mod image;
 pub mod manifests;
 pub mod planted;
 pub mod process;
@@ -17,5 +20,6 @@ pub mod test_runner;
 pub mod up;
 pub mod workspace;
 
+mod programs;
 mod spawner;
 mod sys;

@@ -6,8 +6,10 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use xtask::bench::{self, BenchArgs};
 use xtask::ci::{self, CiArgs};
+use xtask::cluster::{self, ClusterCommand, NodeArgs};
 use xtask::control_plane::Binaries;
 use xtask::crds;
+use xtask::image::{self, ImageArgs};
 use xtask::planted::{self, PlantedArgs};
 use xtask::progress::{Progress, print_line, print_note};
 use xtask::test_runner::{self, TestArgs};
@@ -33,6 +35,14 @@ enum Command {
     },
     /// Builds and runs all tests and names the slowest
     Test(TestArgs),
+    /// Writes drover's container image as an OCI archive and prints its path
+    Image(ImageArgs),
+    /// Runs a whole Kubernetes cluster with real nodes on this machine
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Is a node of such a cluster
+    #[command(hide = true)]
+    ClusterNode(NodeArgs),
     /// Measures a whole drover on this machine
     Bench(BenchArgs),
     /// Plants defects one at a time into a copy of the tree and says which of them the simulator finds
@@ -63,6 +73,9 @@ fn main() -> ExitCode {
 async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Test(args) => test_runner::run(&args, &Progress::for_people())?,
+        Command::Image(args) => print_line(&image::run(&args, &Progress::for_people())?.display().to_string()),
+        Command::Cluster(command) => return cluster::run(command).await,
+        Command::ClusterNode(args) => cluster::node(&args)?,
         Command::Bench(args) => return bench::run(&args).await,
         Command::Planted(args) => return planted::run(&args),
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
@@ -76,7 +89,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Crds { check: true } => crds::check()?,
         Command::Crds { check: false } => {
             for name in crds::write()? {
-                print_note(&format!("wrote crds/{name}"));
+                print_note(&format!("wrote {name}"));
             }
         }
     }

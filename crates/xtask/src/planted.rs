@@ -1,6 +1,6 @@
 //! `planted`: plants defects one at a time and says which of them the simulator finds.
 //!
-//! Input: `tests/sim/planted.yaml`, a list of edits, each made by text. Output: a table. The edits go into a copy of the tracked
+//! Input: `tests/sim/planted.yaml`, a list of edits, each made by text. Output: a table in Markdown. The edits go into a copy of the tracked
 //! files, where each is behind a switch, so that one build is enough for all; the tree itself has no switch. Must never know what
 //! a defect means: whether it is found is what `drover simulate` says.
 
@@ -21,6 +21,8 @@ use crate::workspace;
 const LIST: &str = "tests/sim/planted.yaml";
 /// The variable that says which defect is switched on in the copy.
 const SWITCH: &str = "DROVER_PLANTED";
+/// How much of a failure the table shows.
+const SHOWN: usize = 90;
 
 /// What to search, and where.
 #[derive(clap::Args, Debug)]
@@ -57,8 +59,14 @@ struct Edit {
 
 /// What became of a search.
 struct Search {
-    found: Option<String>,
+    found: Option<Finding>,
     seconds: f64,
+}
+
+/// The seed that fails with a defect and passes without it, and what fails.
+struct Finding {
+    seed: u64,
+    what: String,
 }
 
 /// Searches every defect and prints the table; fails when too many are not found.
@@ -70,19 +78,19 @@ pub fn run(args: &PlantedArgs) -> Result<ExitCode> {
     let is_wanted = |defect: &&Defect| args.filter.as_ref().is_none_or(|part| defect.name.contains(part.as_str()));
     let wanted: Vec<&Defect> = defects.iter().filter(is_wanted).collect();
     ensure!(!wanted.is_empty(), "{LIST} has no defect whose name contains {:?}", args.filter.as_deref().unwrap_or(""));
-    let folder = workspace::root().join("target/planted");
-    let program = build(&folder, &defects)?;
-    let clean = search(&program, args, None)?;
-    ensure!(clean.found.is_none(), "without a defect a seed fails too: {}", clean.found.unwrap_or_default());
-    print_line(&format!("{:<28} {:>8}  {:<60} what was planted", "defect", "seconds", "found by"));
+    let program = build(&workspace::root().join("target/planted"), &defects)?;
+    print_line("| defect | found by seed | with | seconds | what was planted |\n|---|---|---|---|---|");
     let mut n_found = 0;
     for defect in &wanted {
-        let search = search(&program, args, Some(&defect.name))?;
-        n_found += usize::from(search.found.is_some());
-        let by = search.found.unwrap_or_else(|| format!("nothing in {} seeds", args.seeds));
-        print_line(&format!("{:<28} {:>8.1}  {by:<60} {}", defect.name, search.seconds, defect.what));
+        let Search { found, seconds } = search(&program, args, &defect.name)?;
+        n_found += usize::from(found.is_some());
+        let (seed, what) = found.map_or_else(
+            || ("-".to_owned(), format!("nothing in {} seeds", args.seeds)),
+            |Finding { seed, what }| (seed.to_string(), what),
+        );
+        print_line(&format!("| {} | {seed} | {what} | {seconds:.0} | {} |", defect.name, defect.what));
     }
-    print_line(&format!("{n_found} of {} defects found within {} seeds each", wanted.len(), args.seeds));
+    print_line(&format!("\n{n_found} of {} defects found within {} seeds each", wanted.len(), args.seeds));
     Ok(ExitCode::from(u8::from(wanted.len() - n_found > args.missed)))
 }
 
@@ -110,13 +118,17 @@ fn build(folder: &Path, defects: &[Defect]) -> Result<PathBuf> {
         fs::write(&to, bytes).with_context(|| format!("writing {}", to.display()))?;
     }
     let mut cargo = cargo::command();
-    cargo.current_dir(&tree).args(["build", "--release", "-p", "drover", "--bin", "drover"]);
-    let output = cargo.env("CARGO_TARGET_DIR", folder.join("build")).stdin(Stdio::null()).output();
+    cargo.current_dir(&tree).args(["build", "--release", "--bin", "drover"]);
+    // What does not change with the defects is not built again: the dependencies.
+    let built = workspace::root().join("target");
+    let output = cargo.env("CARGO_TARGET_DIR", &built).stdin(Stdio::null()).output();
     let output = output.context("starting cargo")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "the copy with the defects does not build:\n{errors}");
+    let program = folder.join("drover");
+    fs::rename(built.join("release/drover"), &program).with_context(|| format!("moving {}", program.display()))?;
     step.done("");
-    Ok(folder.join("build/release/drover"))
+    Ok(program)
 }
 
 /// The tracked files, with the defects and their switch in them.
@@ -174,33 +186,66 @@ impl Edit {
     }
 }
 
-fn search(program: &Path, args: &PlantedArgs, defect: Option<&str>) -> Result<Search> {
+/// Looks for the first seed that fails with the defect and passes without it.
+fn search(program: &Path, args: &PlantedArgs, defect: &str) -> Result<Search> {
     let began = Instant::now();
+    let mut first = 1;
+    let found = loop {
+        let seeds = format!("{first}..{}", args.seeds);
+        let (passes, text) = simulate(program, args, Some(defect), &["--seeds", &seeds, "--until-failure"])?;
+        if passes {
+            break None;
+        }
+        let finding = Finding::read(&text).with_context(|| format!("drover simulate with {defect}: {text}"))?;
+        let (is_right_without, _) = simulate(program, args, None, &["--seed", &finding.seed.to_string()])?;
+        if is_right_without {
+            break Some(finding);
+        }
+        if finding.seed >= args.seeds {
+            break None;
+        }
+        first = finding.seed + 1;
+    };
+    Ok(Search { found, seconds: began.elapsed().as_secs_f64() })
+}
+
+/// Runs the copy; whether all passes, and what it says.
+fn simulate(program: &Path, args: &PlantedArgs, defect: Option<&str>, seeds: &[&str]) -> Result<(bool, String)> {
     let mut command = Command::new(program);
-    command.current_dir(workspace::root()).arg("simulate").arg(&args.scenario);
-    command.args(["--seeds", &format!("1..{}", args.seeds), "--until-failure"]).stdin(Stdio::null());
+    command.current_dir(workspace::root()).arg("simulate").arg(&args.scenario).args(seeds).stdin(Stdio::null());
     match defect {
         Some(name) => command.env(SWITCH, name),
         None => command.env_remove(SWITCH),
     };
     let output = command.output().context("starting drover simulate")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    let first = text.lines().find(|line| line.starts_with("seed ") || line.contains("panicked"));
-    ensure!(output.status.code().is_some_and(|code| code < 2) || first.is_some(), "drover simulate: {text}");
-    let found = first.filter(|_| !output.status.success()).map(shown);
-    Ok(Search { found, seconds: began.elapsed().as_secs_f64() })
+    ensure!(output.status.code().is_some_and(|code| code < 2), "drover simulate: {text}");
+    Ok((output.status.success(), text))
 }
 
-/// The seed, the time and the invariant or assertion of a failure.
-fn shown(line: &str) -> String {
-    let line = line.split("; replay:").next().unwrap_or(line);
-    let short: String = line.chars().take(58).collect();
-    if short.len() < line.len() { format!("{short}…") } else { short }
+impl Finding {
+    /// From the line of a failed seed: `seed 7 failed at 12s: what; replay: command`.
+    fn read(text: &str) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix("seed "))?;
+        let (seed, rest) = line.split_once(" failed at ")?;
+        let what = rest.split("; replay:").next()?.split_once(": ")?.1;
+        let short: String = what.chars().take(SHOWN).collect();
+        let what = if short.len() < what.len() { format!("{short}…") } else { short };
+        Some(Self { seed: seed.parse().ok()?, what })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_seed_is_read_with_its_reason() {
+        let text = "seed 7 failed at 12.5s: I9: a job is stuck: yes; replay: drover simulate x --seed 7\nx: 6 of 7 seeds pass\n";
+        let finding = Finding::read(text).expect("a seed");
+        assert_eq!((finding.seed, finding.what.as_str()), (7, "I9: a job is stuck: yes"));
+        assert!(Finding::read("x: 7 of 7 seeds pass\n").is_none());
+    }
 
     #[test]
     fn every_defect_can_still_be_planted() {

@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use crate::cargo::{self, Built};
 use crate::control_plane::Binaries;
+use crate::helm;
 use crate::progress::{Progress, Step, print_line, print_note};
 use crate::spawner::spawn_bound_to_this_process;
 
@@ -68,6 +69,7 @@ struct Tally {
 pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     let started = Instant::now();
     Binaries::find_or_build(progress)?;
+    helm::find_or_build(progress)?;
     let step = progress.step("building the tests");
     let mut built = cargo::build(&["test", "--no-run", "--workspace"], &step)?;
     step.done("");

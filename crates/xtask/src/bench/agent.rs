@@ -22,7 +22,7 @@ use super::density::counts;
 use super::report::percentile;
 use crate::control_plane::{AuditLog, Role};
 use crate::process::{ProcessId, Signal};
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 
 /// The drivers, each with a row of its own.
 const DRIVERS: [&str; 2] = ["raw_exec", "exec"];
@@ -68,7 +68,7 @@ async fn measure(
     let mut log = AuditLog::at_end(&cluster.session.layout().audit_log())?;
     let cpu = || -> Result<Duration> { Ok(processes(cluster)?.iter().map(|process| process.cpu_time()).sum()) };
     let before = cpu()?;
-    start_burst(cluster, &mut allocations, driver, n_tasks).await?;
+    start_burst(cluster, &mut allocations, driver, n_tasks, &step).await?;
     let start_cpu = cpu()?.saturating_sub(before).as_secs_f64();
     let burst = starts(cluster, "burst").await?;
     step.done("");
@@ -79,11 +79,11 @@ async fn measure(
     let step = progress.step(format!("{driver}: waiting until everything about them is written"));
     let writes = writes_until_quiet(&mut log).await?;
     step.done("");
-    let step = progress.step(format!("{driver}: watching them for {} s", args.idle_seconds));
+    let step = progress.step(format!("{driver}: watching them for {} s", args.idle_seconds()));
     let n_all = n_tasks + SINGLE_STARTS;
     let pss: u64 = processes(cluster)?.iter().map(|process| process.pss_bytes()).sum();
     let (before, began) = (cpu()?, Instant::now());
-    tokio::time::sleep(Duration::from_secs(args.idle_seconds)).await;
+    tokio::time::sleep(Duration::from_secs(args.idle_seconds())).await;
     let idle = cpu()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
     step.done("");
     let step = progress.step(format!("{driver}: killing the agent and starting another one"));
@@ -109,17 +109,23 @@ async fn measure(
 
 /// Starts all tasks at once: the agent is held until all their allocations are there, for it is the agent's rate that counts, not
 /// that of the controller and the API server, which share the machine.
-async fn start_burst(cluster: &Cluster<'_>, allocations: &mut Allocations, driver: &str, n_tasks: usize) -> Result<()> {
+async fn start_burst(
+    cluster: &Cluster<'_>,
+    allocations: &mut Allocations,
+    driver: &str,
+    n_tasks: usize,
+    step: &Step,
+) -> Result<()> {
     let agent = cluster.session.process(Role::Agent).context("the agent does not run")?;
     agent.signal(Signal::STOP)?;
     let placed = async {
         create(cluster, "burst", driver, n_tasks).await?;
-        all_seen(allocations, "burst", n_tasks, |_| true).await
+        all_seen(allocations, "burst", n_tasks, |_| true, Some((step, "placed"))).await
     };
     let placed = placed.await;
     agent.signal(Signal::CONT)?;
     placed?;
-    all_running(allocations, "burst", n_tasks).await
+    all_seen(allocations, "burst", n_tasks, |status| status == "running", Some((step, "running"))).await
 }
 
 /// Counts the status writes of allocations until nothing of drover's but Leases is written any more: health takes its minimum time,
@@ -252,7 +258,7 @@ async fn starts(cluster: &Cluster<'_>, job: &str) -> Result<Vec<Start>> {
 }
 
 async fn all_running(allocations: &mut Allocations, wanted: &str, count: usize) -> Result<()> {
-    all_seen(allocations, wanted, count, |status| status == "running").await
+    all_seen(allocations, wanted, count, |status| status == "running", None).await
 }
 
 /// Waits until so many allocations of the job have been seen with such a status.
@@ -261,9 +267,13 @@ async fn all_seen(
     wanted: &str,
     count: usize,
     is_seen: impl Fn(&str) -> bool,
+    step: Option<(&Step, &str)>,
 ) -> Result<()> {
     let mut seen = BTreeSet::new();
     while seen.len() < count {
+        if let Some((step, what)) = step {
+            step.moved(what, seen.len() as u64, count as u64);
+        }
         match allocations.next().await?.1 {
             Seen::Present { name, job, client_status, .. } if job == wanted => match client_status.as_str() {
                 "failed" | "complete" | "lost" => bail!("the allocation {name} is {client_status}"),

@@ -11,7 +11,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, P
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::{BenchArgs, Name};
 use crate::progress::Progress;
 use crate::up::{Session, UpArgs};
 use crate::workspace;
@@ -67,9 +67,8 @@ impl Cluster<'_> {
         let api = self.api("Allocation");
         let now = api.list(&ListParams::default()).await.context("listing Allocations")?;
         let version = now.metadata.resource_version.context("a list without resourceVersion")?;
-        let params = WatchParams::default().timeout(290);
-        let events = api.watch(&params, &version).await.context("watching Allocations")?.map_err(anyhow::Error::from);
-        Ok(Allocations { events: events.boxed() })
+        let events = watch(&api, &version).await?;
+        Ok(Allocations { api, version, events })
     }
 
     pub(super) fn api(&self, kind: &str) -> Api<DynamicObject> {
@@ -78,9 +77,20 @@ impl Cluster<'_> {
     }
 }
 
-/// A watch on allocations.
+/// A watch on allocations, which goes on where it was cut.
 pub(super) struct Allocations {
-    events: BoxStream<'static, Result<WatchEvent<DynamicObject>>>,
+    api: Api<DynamicObject>,
+    /// Of the last event.
+    version: String,
+    events: Events,
+}
+
+type Events = BoxStream<'static, Result<WatchEvent<DynamicObject>>>;
+
+async fn watch(api: &Api<DynamicObject>, version: &str) -> Result<Events> {
+    let params = WatchParams::default().timeout(290);
+    let events = api.watch(&params, version).await.context("watching Allocations")?;
+    Ok(events.map_err(anyhow::Error::from).boxed())
 }
 
 /// What an event says about an allocation.
@@ -109,14 +119,29 @@ impl Allocations {
         loop {
             let event = self.events.next().await;
             let at = Instant::now();
-            match event.context("the watch on Allocations has ended")?? {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => return Ok((at, seen(object))),
+            let Some(event) = event else {
+                // The API server cuts whoever reads too slowly, on a busy machine us too.
+                self.events = watch(&self.api, &self.version).await?;
+                continue;
+            };
+            match event? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    self.follow(object.metadata.resource_version.as_ref());
+                    return Ok((at, seen(object)));
+                }
                 WatchEvent::Deleted(object) => {
+                    self.follow(object.metadata.resource_version.as_ref());
                     return Ok((at, Seen::Deleted { name: object.metadata.name.unwrap_or_default() }));
                 }
-                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Bookmark(bookmark) => self.version = bookmark.metadata.resource_version,
                 WatchEvent::Error(status) => bail!("the watch on Allocations failed: {}", status.message),
             }
+        }
+    }
+
+    fn follow(&mut self, version: Option<&String>) {
+        if let Some(version) = version {
+            self.version.clone_from(version);
         }
     }
 }
@@ -158,12 +183,16 @@ fn job(name: &str, count: usize) -> Result<DynamicObject> {
 }
 
 fn up_args(args: &BenchArgs, audit: bool, data: &Path) -> UpArgs {
+    let usual = UpArgs::default();
+    // One that holds its agent must not lose its node meanwhile.
+    let heartbeat_grace = if args.name == Name::Agent { "300s".to_owned() } else { usual.heartbeat_grace.clone() };
     UpArgs {
+        heartbeat_grace,
         examples: vec!["none".to_owned()],
         data: Some(data.to_path_buf()),
         no_restart: true,
         audit,
         profile: args.profile,
-        ..UpArgs::default()
+        ..usual
     }
 }

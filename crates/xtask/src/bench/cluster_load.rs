@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_api::Allocation;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::PartialObjectMeta;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, until};
+use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, since, until};
 use super::report::percentile;
 use crate::control_plane::Role;
 use crate::process::ProcessId;
@@ -33,6 +33,12 @@ const BEATS: usize = 10_000;
 const ROUNDS: usize = 20;
 /// Memory of a task: two fit on a node.
 const TASK_MB: i64 = 3000;
+/// The node of the job by which a new leader is known to plan, and that job.
+const PROBE: &str = "probe";
+/// What the controller logs of a node whose heartbeats do not arrive.
+const SILENT: &str = "a node has been silent for too long";
+/// What it logs when it has taken everything in.
+const COMPLETE: &str = "caches are complete";
 /// How long a new leader is watched for writes.
 const WATCHED: Duration = Duration::from_secs(10);
 
@@ -55,22 +61,37 @@ async fn measure(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Va
     stage.revive_nodes(0..BEATING[0]).await?;
     stage.make_nodes(BEATING[0]..NODES, progress).await?;
     place(&mut stage, n_jobs, &mut row, progress).await?;
-    unblock(&stage, &mut row, progress).await?;
-    fail_over(&mut stage, &mut row, progress).await?;
-    stage.kill_controllers().await?;
-    bare_loop(&stage, &mut row, progress).await?;
-    stage.make_nodes(NODES..BEATING[1], progress).await?;
-    let many = beats(&mut stage, BEATING[1], progress).await?;
-    row.insert("cpuSecondsPerBeatAt1000".to_owned(), json!(few));
-    row.insert("cpuSecondsPerBeatAt10000".to_owned(), json!(many));
-    row.insert("beatCostRatio".to_owned(), json!(many / few));
-    fail_nodes(&stage, &mut row, progress).await?;
+    // What these nodes run must not be lost beside what is measured.
+    let late: Vec<String> = (0..ROUNDS).map(late_name).chain([PROBE.to_owned()]).collect();
+    let client = stage.client.clone();
+    let rest = async {
+        unblock(&stage, &mut row, progress).await?;
+        fail_over(&mut stage, &mut row, progress).await?;
+        stage.kill_controllers().await?;
+        bare_loop(&stage, &mut row, progress).await?;
+        stage.make_nodes(NODES..BEATING[1], progress).await?;
+        let many = beats(&mut stage, BEATING[1], progress).await?;
+        row.insert("cpuSecondsPerBeatAt1000".to_owned(), json!(few));
+        row.insert("cpuSecondsPerBeatAt10000".to_owned(), json!(many));
+        row.insert("beatCostRatio".to_owned(), json!(many / few));
+        fail_nodes(&stage, &mut row, progress).await
+    };
+    tokio::select! {
+        biased;
+        stopped = Stage::keep_alive(&client, &late) => stopped?,
+        measured = rest => measured?,
+    }
     let ratio = |row: &Map<String, Value>| {
         let rate = |field: &str| row.get(field).and_then(Value::as_f64);
         Some(rate("allocationsPerSecond")? / rate("bareCreatesPerSecond")?)
     };
     row.insert("rateOverBare".to_owned(), json!(ratio(&row)));
     Ok(row)
+}
+
+/// The node of a job that waits for room, and the job.
+fn late_name(round: usize) -> String {
+    format!("late-{round}")
 }
 
 fn count(n: usize) -> f64 {
@@ -110,8 +131,8 @@ async fn place(stage: &mut Stage, n_jobs: usize, row: &mut Map<String, Value>, p
     step.done(format!("{:.0} per second", count(total) / took));
     let peak = controller.rss_bytes();
     stage.quiet(progress).await?;
-    let after = stage.writes().await?;
-    let written = |resource: &str| after.get(resource).unwrap_or(&0) - writes.get(resource).unwrap_or(&0);
+    let writes = since(&writes, stage.writes().await?);
+    let written = |resource: &str| *writes.get(resource).unwrap_or(&0);
     let mut seconds: Vec<f64> =
         placed.iter().filter_map(|(job, at)| Some(at.duration_since(*sent.get(job)?).as_secs_f64())).collect();
     seconds.sort_by(f64::total_cmp);
@@ -122,6 +143,7 @@ async fn place(stage: &mut Stage, n_jobs: usize, row: &mut Map<String, Value>, p
         "p50Seconds": percentile(&seconds, 50),
         "p99Seconds": percentile(&seconds, 99),
         "writesPerAllocation": whole(written("allocations")) / count(total),
+        "writesByKind": writes,
         "otherWritesPerJob": whole(writes_of_kinds) / count(n_jobs),
         "controllerRssBytes": peak.max(controller.rss_bytes()),
         "controllerCpuSecondsPerAllocation": seconds_of(cpu_nanos(controller)? - own_cpu) / count(total),
@@ -150,6 +172,8 @@ async fn bare_loop(stage: &Stage, row: &mut Map<String, Value>, progress: &Progr
             object.metadata.namespace = Some("bare".to_owned());
             (object.metadata.uid, object.metadata.resource_version) = (None, None);
             object.metadata.managed_fields = None;
+            // No agent is there that would take it away.
+            object.metadata.finalizers = None;
             object
         })
         .collect();
@@ -176,7 +200,9 @@ async fn bare_loop(stage: &Stage, row: &mut Map<String, Value>, progress: &Progr
     let rate = count(total) / began.elapsed().as_secs_f64();
     step.done(format!("{rate:.0} per second"));
     row.insert("bareCreatesPerSecond".to_owned(), json!(rate));
-    Ok(())
+    // A controller would stop what belongs to no job, beside what is measured next.
+    let deleted = api.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
+    deleted.map(|_| ()).context("deleting the copies")
 }
 
 /// Jobs that wait for memory, each on a node of its own, which then has it.
@@ -184,7 +210,7 @@ async fn unblock(stage: &Stage, row: &mut Map<String, Value>, progress: &Progres
     let step = progress.step("giving room to jobs that wait for it");
     let mut seconds = Vec::new();
     for round in 0..ROUNDS {
-        let name = format!("late-{round}");
+        let name = late_name(round);
         stage.register_node(&name, &name, 1000).await?;
         stage.create_job(&name, &name, 1, TASK_MB).await?;
         let jobs = stage.api("Job", NAMESPACE);
@@ -210,24 +236,20 @@ async fn unblock(stage: &Stage, row: &mut Map<String, Value>, progress: &Progres
 
 /// The leader is killed twice: once nothing is to be done, once a job waits for the new leader.
 async fn fail_over(stage: &mut Stage, row: &mut Map<String, Value>, progress: &Progress) -> Result<()> {
+    stage.quiet(progress).await?;
     let step = progress.step("killing the leader");
     let before = stage.writes().await?;
     let follower = replace_leader(stage).await?;
     stage.leads(stage.newest()).await?;
     tokio::time::sleep(WATCHED).await;
-    let after = stage.writes().await?;
-    let differences: BTreeMap<&String, u64> = after
-        .iter()
-        .map(|(resource, n)| (resource, n - before.get(resource).unwrap_or(&0)))
-        .filter(|(_, n)| *n > 0)
-        .collect();
+    let differences = since(&before, stage.writes().await?);
     row.insert("newLeaderWrites".to_owned(), json!(differences.values().sum::<u64>()));
     row.insert("newLeaderWritten".to_owned(), json!(differences));
     let rss = follower.rss_bytes();
     row.insert("newLeaderRssBytes".to_owned(), json!(rss));
-    stage.register_node("probe", "probe", 8192).await?;
+    stage.register_node(PROBE, PROBE, 8192).await?;
     replace_leader(stage).await?;
-    stage.create_job("probe", "probe", 1, TASK_MB).await?;
+    stage.create_job(PROBE, PROBE, 1, TASK_MB).await?;
     let mut seen = Watched::open(stage, NAMESPACE).await?;
     let leads = stage.leads(stage.newest()).await?;
     let (_, at) = seen.next().await?;
@@ -255,33 +277,34 @@ async fn beats(stage: &mut Stage, n_nodes: usize, progress: &Progress) -> Result
     stage.kill_controllers().await?;
     let controller = stage.start_controller()?;
     stage.leads(stage.newest()).await?;
+    // Before that it writes nothing, and is not done.
+    until("the controller knows everything", async || Ok(stage.log(stage.newest())?.contains(COMPLETE))).await?;
+    stage.quiet(progress).await?;
     let nodes: Vec<usize> = (0..n_nodes).collect();
     let step = progress.step(format!("the first heartbeats of {n_nodes} nodes"));
-    stage.beat(&nodes, BEATS_PER_SECOND * 4).await?;
+    stage.beat(&nodes, BEATS_PER_SECOND).await?;
     step.done("");
-    stage.quiet(progress).await?;
     let rounds = BEATS / n_nodes;
     let step = progress.step(format!("{BEATS} heartbeats of {n_nodes} nodes"));
-    let before = cpu_nanos(controller)?;
+    let (writes, before) = (stage.writes().await?, cpu_nanos(controller)?);
     for _ in 0..rounds {
         stage.beat(&nodes, BEATS_PER_SECOND).await?;
     }
     let each = seconds_of(cpu_nanos(controller)? - before) / count(rounds * n_nodes);
+    let written = since(&writes, stage.writes().await?);
+    ensure!(written.is_empty(), "heartbeats of ready nodes led to writes: {written:?}");
+    let silent = stage.log(stage.newest())?.matches(SILENT).count();
+    ensure!(
+        silent == 0,
+        "{silent} nodes were found silent: the machine is too busy for {BEATS_PER_SECOND} heartbeats per second"
+    );
     step.done(format!("{:.1} µs of processor time each", each * 1e6));
     Ok(each)
 }
 
 /// One in a hundred nodes falls silent; whose jobs are evaluated?
 async fn fail_nodes(stage: &Stage, row: &mut Map<String, Value>, progress: &Progress) -> Result<()> {
-    let allocs = stage.api("Allocation", NAMESPACE).list(&ListParams::default()).await.context("listing")?;
-    let text = |object: &DynamicObject, field: &str| object.data["spec"][field].as_str().unwrap_or_default().to_owned();
-    let mut by_node: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for alloc in allocs.items.iter().filter(|alloc| text(alloc, "jobName").starts_with("load-")) {
-        by_node.entry(text(alloc, "nodeName")).or_default().insert(text(alloc, "jobName"));
-    }
-    let failing: BTreeSet<String> = by_node.keys().take(FAILING).cloned().collect();
-    let theirs: BTreeSet<&String> =
-        by_node.iter().filter(|(node, _)| failing.contains(*node)).flat_map(|(_, jobs)| jobs).collect();
+    let (failing, theirs) = failing_nodes(stage).await?;
     let alive: Vec<usize> = (0..BEATING[1]).filter(|node| !failing.contains(&node_name(*node))).collect();
     let step = progress.step(format!("{} nodes fall silent", failing.len()));
     let skip = stage.log(stage.newest())?.len();
@@ -299,24 +322,49 @@ async fn fail_nodes(stage: &Stage, row: &mut Map<String, Value>, progress: &Prog
     };
     let mut silent_for = 0;
     while down().await? < failing.len() {
-        ensure!(silent_for < 5, "the silent nodes are not down after {silent_for} rounds of heartbeats");
+        ensure!(silent_for < 8, "the silent nodes are not down after {silent_for} rounds of heartbeats");
         stage.beat(&alive, BEATS_PER_SECOND).await?;
         silent_for += 1;
     }
     stage.quiet(progress).await?;
     let log = stage.log(stage.newest())?;
-    let evaluated: BTreeSet<String> = log[skip..]
+    let evaluations: Vec<&str> = log[skip..]
         .lines()
         .filter(|line| line.contains("a job is evaluated"))
-        .filter_map(|line| line.split_once("job=default/")?.1.split_whitespace().next().map(str::to_owned))
+        .filter_map(|line| line.split_once("job=default/")?.1.split_whitespace().next())
         .collect();
-    let strangers = evaluated.iter().filter(|job| !theirs.contains(job)).count();
-    step.done("");
+    let evaluated: BTreeSet<&str> = evaluations.iter().copied().collect();
+    let strangers = evaluated.iter().filter(|job| !theirs.contains(**job)).count();
+    step.done(format!(
+        "{} evaluations of {} jobs, {strangers} of them of other jobs than their {}",
+        evaluations.len(),
+        evaluated.len(),
+        theirs.len()
+    ));
+    row.insert("evaluations".to_owned(), json!(evaluations.len()));
     row.insert("failedNodes".to_owned(), json!(failing.len()));
     row.insert("jobsOfFailedNodes".to_owned(), json!(theirs.len()));
     row.insert("jobsEvaluated".to_owned(), json!(evaluated.len()));
     row.insert("strangersEvaluated".to_owned(), json!(strangers));
     Ok(())
+}
+
+/// Nodes that shall fail, taken job by job so that most jobs have none of them; and the jobs that do.
+async fn failing_nodes(stage: &Stage) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
+    let allocs =
+        stage.api("Allocation", NAMESPACE).list(&ListParams::default()).await.context("listing Allocations")?;
+    let text = |object: &DynamicObject, field: &str| object.data["spec"][field].as_str().unwrap_or_default().to_owned();
+    let of_load = allocs.items.iter().filter(|alloc| text(alloc, "jobName").starts_with("load-"));
+    let placed: BTreeSet<(String, String)> =
+        of_load.map(|alloc| (text(alloc, "jobName"), text(alloc, "nodeName"))).collect();
+    let mut failing = BTreeSet::new();
+    for (_, node) in &placed {
+        if failing.len() < FAILING {
+            failing.insert(node.clone());
+        }
+    }
+    let theirs = placed.iter().filter(|(_, node)| failing.contains(node)).map(|(job, _)| job.clone()).collect();
+    Ok((failing, theirs))
 }
 
 /// The allocations that appear, by the name of their job.

@@ -16,7 +16,9 @@ use tokio::time::Instant;
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
 use crate::cargo;
-use crate::control_plane::{Binaries, Component, ControlPlane, Durability, Launch, Lifetime, Options, Role, User};
+use crate::control_plane::{
+    Binaries, Component, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User,
+};
 use crate::process::ProcessId;
 use crate::progress::Progress;
 use crate::up::Profile;
@@ -27,6 +29,8 @@ use crate::{crds, manifests};
 pub(super) const CLIENTS: usize = 32;
 /// The leader's Lease, in drover's namespace.
 const LEADER: &str = "drover-controller";
+/// Of the controllers: a busy machine renews Leases late, and nodes that are merely late must not be lost beside what is measured.
+const CONFIG: &str = "heartbeat: {grace: 60s}\n";
 /// Nothing is waited for longer than that.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -42,10 +46,19 @@ pub(super) struct Stage {
 /// Writes that the API server has carried out, by resource.
 pub(super) type Writes = BTreeMap<String, u64>;
 
+/// The writes that came after others were counted.
+pub(super) fn since(before: &Writes, after: Writes) -> Writes {
+    let more = after.into_iter().map(|(resource, n)| {
+        let n = n - before.get(&resource).unwrap_or(&0);
+        (resource, n)
+    });
+    more.filter(|(_, n)| *n > 0).collect()
+}
+
 impl Stage {
     /// Starts the API server with drover's kinds.
     pub(super) async fn open(args: &BenchArgs, progress: &Progress) -> Result<Self> {
-        let droverd = build(args, progress)?;
+        let droverd = build("droverd", args, progress)?;
         let target = workspace::root().join("target");
         let dir = tempfile::Builder::new().prefix("bench-").tempdir_in(&target).context("making a data folder")?;
         let step = progress.step("starting the API server");
@@ -57,6 +70,7 @@ impl Stage {
             lifetime: Lifetime::BoundToThisProcess,
             // It would collect the copies that the bare loop makes.
             controller_manager: false,
+            place: Place::Loopback,
         };
         let plane = ControlPlane::start(options).await?;
         let client = plane.client(User::Admin).await?;
@@ -80,7 +94,7 @@ impl Stage {
     pub(super) fn start_controller(&mut self) -> Result<ProcessId> {
         let number = self.controllers.len();
         let config = self.dir.path().join("controller.yaml");
-        fs::write(&config, "{}\n").with_context(|| format!("writing {}", config.display()))?;
+        fs::write(&config, CONFIG).with_context(|| format!("writing {}", config.display()))?;
         let component = Component::start(Launch {
             role: Role::Controller,
             program: self.droverd.clone(),
@@ -169,6 +183,22 @@ impl Stage {
         Ok(counted(&self.metrics().await?))
     }
 
+    /// How often allocations were listed so far.
+    pub(super) async fn lists(&self) -> Result<u64> {
+        let metrics = self.metrics().await?;
+        let lists = metrics.lines().filter(|line| {
+            line.starts_with("apiserver_request_total{")
+                && line.contains("resource=\"allocations\"")
+                && line.contains("verb=\"LIST\"")
+        });
+        Ok(lists.map(value).sum())
+    }
+
+    /// The administrator's kubeconfig.
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig(User::Admin)
+    }
+
     /// How many watches of drover's kinds are open.
     pub(super) async fn open_watches(&self) -> Result<u64> {
         let metrics = self.metrics().await?;
@@ -239,7 +269,9 @@ impl Stage {
             .patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
             .await
             .with_context(|| format!("writing the status of {name}"))?;
-        Ok(())
+        // An agent that registers renews its Lease at once.
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), drover_api::SYSTEM_NAMESPACE);
+        renew(&leases, &name).await
     }
 
     /// Makes one node and lets it beat, until the controller that leads has found it ready.
@@ -297,6 +329,19 @@ impl Stage {
         renewed.buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
         Ok(())
     }
+
+    /// Renews the Leases of these few nodes for ever, beside work that has the stage for itself.
+    pub(super) async fn keep_alive(client: &kube::Client, nodes: &[String]) -> Result<()> {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), drover_api::SYSTEM_NAMESPACE);
+        let mut rounds = tokio::time::interval(Duration::from_secs(5));
+        rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            rounds.tick().await;
+            for node in nodes {
+                renew(&leases, node).await?;
+            }
+        }
+    }
 }
 
 async fn renew(leases: &Api<Lease>, node: &str) -> Result<()> {
@@ -309,8 +354,11 @@ async fn renew(leases: &Api<Lease>, node: &str) -> Result<()> {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => {
             let lease = serde_json::from_value(body).context("building a Lease")?;
-            leases.create(&PostParams::default(), &lease).await.with_context(|| format!("creating {name}"))?;
-            Ok(())
+            match leases.create(&PostParams::default(), &lease).await {
+                // Another beat of the same node was first.
+                Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+                created => created.map(|_| ()).with_context(|| format!("creating {name}")),
+            }
         }
         Err(error) => Err(error).with_context(|| format!("renewing {name}")),
     }
@@ -394,16 +442,17 @@ pub(super) fn cpu_nanos(id: ProcessId) -> Result<u64> {
     Ok(sum)
 }
 
-fn build(args: &BenchArgs, progress: &Progress) -> Result<PathBuf> {
-    let step = progress.step("building droverd");
-    let mut flags = vec!["build", "--package", "drover", "--bin", "droverd"];
+/// Builds a program of drover.
+pub(super) fn build(program: &str, args: &BenchArgs, progress: &Progress) -> Result<PathBuf> {
+    let step = progress.step(format!("building {program}"));
+    let mut flags = vec!["build", "--package", "drover", "--bin", program];
     if args.profile == Profile::Release {
         flags.push("--release");
     }
     let built = cargo::build(&flags, &step)?;
     step.done("");
-    let found = built.into_iter().find(|built| built.target == "droverd").context("cargo built no droverd")?;
-    Ok(found.executable)
+    let found = built.into_iter().find(|built| built.target == program);
+    Ok(found.with_context(|| format!("cargo built no {program}"))?.executable)
 }
 
 #[cfg(test)]

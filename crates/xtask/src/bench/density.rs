@@ -31,12 +31,12 @@ async fn measure(cluster: &Cluster<'_>, args: &BenchArgs, progress: &Progress) -
     let mut log = AuditLog::at_end(&cluster.session.layout().audit_log())?;
     wait_until_quiet(&mut log, args.name, progress).await?;
 
-    let step = progress.step(format!("watching {n_tasks} tasks for {} s", args.idle_seconds));
+    let step = progress.step(format!("watching {n_tasks} tasks for {} s", args.idle_seconds()));
     let processes = ROLES.map(|role| (role, cluster.session.process(role)));
     let pss: u64 = processes.iter().filter_map(|(_, id)| *id).map(ProcessId::pss_bytes).sum();
     let before = processes.map(|(_, id)| id.map(ProcessId::cpu_time));
     let began = Instant::now();
-    tokio::time::sleep(Duration::from_secs(args.idle_seconds)).await;
+    tokio::time::sleep(Duration::from_secs(args.idle_seconds())).await;
     let idle_for = began.elapsed().as_secs_f64();
     let mut row = Map::new();
     let mut fractions = Vec::new();
@@ -57,7 +57,7 @@ async fn measure(cluster: &Cluster<'_>, args: &BenchArgs, progress: &Progress) -
     row.insert("startsPerSecond".to_owned(), json!(f64::from(n_tasks_u32) / took.as_secs_f64()));
     row.insert("pssBytesPerTask".to_owned(), json!(pss / u64::from(n_tasks_u32)));
     row.insert("idleCpuFraction".to_owned(), json!(fractions.iter().sum::<f64>()));
-    row.insert("idleSeconds".to_owned(), json!(args.idle_seconds));
+    row.insert("idleSeconds".to_owned(), json!(args.idle_seconds()));
     if args.name == Name::Idle {
         insert_writes(&mut row, &log.read_new()?);
     }

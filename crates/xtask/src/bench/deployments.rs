@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, Stage, Writes, cpu_nanos, until};
+use super::cluster_stage::{CLIENTS, Stage, Writes, cpu_nanos, since, until};
 use crate::process::ProcessId;
 use crate::progress::Progress;
 
@@ -227,10 +227,8 @@ async fn finished(stage: &Stage, progress: &Progress) -> Result<Writes> {
     jobs.patch("rolled", &PatchParams::default(), &Patch::Merge(&change)).await.context("changing djob/rolled")?;
     play(stage, 1).await?;
     stage.quiet(progress).await?;
-    let after = stage.writes().await?;
+    let mut writes = since(&before, stage.writes().await?);
     step.done("");
-    let mut writes: Writes =
-        after.into_iter().map(|(kind, n)| (kind.clone(), n - before.get(&kind).unwrap_or(&0))).collect();
     writes.remove("clientnodes");
     // The change itself is the user's.
     if let Some(jobs) = writes.get_mut("jobs") {

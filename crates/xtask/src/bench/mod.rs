@@ -12,6 +12,7 @@ mod deployments;
 mod report;
 mod scheduler;
 mod start;
+mod status;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,8 @@ pub enum Name {
     Cluster,
     /// 1,000, 10,000 and 30,000 roll-outs under way: CPU per change, memory of each, watches, and the writes of one to its end
     Deployments,
+    /// How long `drover job status` takes on a job of 10,000 allocations, and how often it lists them
+    Status,
     /// Single evaluations in memory, over nodes, allocations, racks and spread; median of at least five runs
     Scheduler,
     /// Single evaluations in memory of the shapes that cost most; median of at least five runs
@@ -62,11 +65,18 @@ pub struct BenchArgs {
     #[arg(long)]
     pub count: Option<usize>,
     /// How long nothing happens while idleness is measured
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub idle_seconds: u64,
+    /// [default: 60, for `agent` 20 for each driver]
+    #[arg(long, value_name = "SECONDS")]
+    pub idle_seconds: Option<u64>,
     /// How controller and agent are built
     #[arg(long, value_enum, default_value = "release")]
     pub profile: Profile,
+}
+
+impl BenchArgs {
+    fn idle_seconds(&self) -> u64 {
+        self.idle_seconds.unwrap_or(if self.name == Name::Agent { 20 } else { 60 })
+    }
 }
 
 /// `cargo xtask bench`. Exits with 2 when it cannot run; a target that falls short is no failure.
@@ -99,6 +109,7 @@ async fn measure(args: &BenchArgs, progress: &Progress) -> Result<report::Report
             Name::Density | Name::Idle => vec![density::run(args, progress).await?],
             Name::AgentLives => vec![agent_lives::run(args, progress).await?],
             Name::AgentNeighbours => vec![agent_neighbours::run(args, progress).await?],
+            Name::Status => vec![status::run(args, progress).await?],
             Name::Cluster => vec![cluster_load::run(args, progress).await?],
             Name::Deployments => deployments::run(args, progress).await?,
             Name::Agent | Name::Scheduler | Name::SchedulerHard => agent::run(args, progress).await?,

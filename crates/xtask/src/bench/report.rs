@@ -67,6 +67,7 @@ fn targets(name: Name) -> &'static [Target] {
             ("bytesPerDeployment", AtMost(16_384.0)),
             ("writesPerDeployment", AtMost(20.0)),
         ],
+        Name::Status => &[("p50Seconds", LessThan(0.3)), ("allocationListsPerCall", AtMost(1.0))],
         Name::Scheduler => &[
             ("noSpread5000x1200Seconds", AtMost(0.005)),
             ("spread5000x1200Seconds", AtMost(0.05)),

@@ -24,6 +24,10 @@ pub enum Role {
     KubeApiserver,
     /// Garbage collection, namespaces, service accounts, slices of Services with a selector.
     KubeControllerManager,
+    /// Places pods on nodes.
+    KubeScheduler,
+    /// A node of a whole cluster: its first process, with kubelet and containerd below.
+    Node,
     /// `droverd controller`.
     Controller,
     /// `droverd agent`.
@@ -39,6 +43,8 @@ impl Role {
             Self::Etcd => "etcd",
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Node => "node",
             Self::Controller => "controller",
             Self::Agent => "agent",
             Self::Supervisor => "supervisor",

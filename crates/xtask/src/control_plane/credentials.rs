@@ -53,23 +53,32 @@ impl User {
     }
 }
 
+/// A user beside those of [`User`]: a part of a whole cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The name that the API server sees, `system:node:n1`.
+    pub name: String,
+    /// Its group; none needed where the name has rights of its own.
+    pub group: String,
+}
+
 /// The files that the API server reads its users and keys from.
 #[derive(Debug)]
 pub(super) struct Credentials {
     pub(super) token_file: PathBuf,
     pub(super) account_key: PathBuf,
     pub(super) account_public_key: PathBuf,
-    tokens: BTreeMap<User, String>,
+    tokens: BTreeMap<String, String>,
 }
 
 impl Credentials {
     /// Reads the credentials of a data folder; makes them where they are missing.
-    pub(super) fn open(folder: &Path) -> Result<Self> {
+    pub(super) fn open(folder: &Path, accounts: &[Account]) -> Result<Self> {
         let token_file = folder.join("tokens.csv");
         let (account_key, account_public_key) =
             (folder.join("service-account.key"), folder.join("service-account.pub"));
         if !token_file.is_file() {
-            write_private(&token_file, &new_token_file()?)?;
+            write_private(&token_file, &new_token_file(accounts)?)?;
         }
         if !account_key.is_file() || !account_public_key.is_file() {
             write_new_key(&account_key, &account_public_key)?;
@@ -79,28 +88,26 @@ impl Credentials {
     }
 
     /// Renders the kubeconfig of a user.
-    pub(super) fn kubeconfig(&self, user: User, server: &str, authority: &[u8]) -> Result<String> {
-        let token = self
-            .tokens
-            .get(&user)
-            .with_context(|| format!("no token of {} in {}", user.name(), self.token_file.display()))?;
+    pub(super) fn kubeconfig(&self, user: &str, server: &str, authority: &[u8]) -> Result<String> {
+        let token =
+            self.tokens.get(user).with_context(|| format!("no token of {user} in {}", self.token_file.display()))?;
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "drover", "cluster": {"server": server, "certificate-authority-data": BASE64.encode(authority)}}],
-            "users": [{"name": user.name(), "user": {"token": token}}],
-            "contexts": [{"name": "drover", "context": {"cluster": "drover", "user": user.name(), "namespace": "default"}}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "drover", "context": {"cluster": "drover", "user": user, "namespace": "default"}}],
             "current-context": "drover",
         });
         serde_saphyr::to_string(&config).context("rendering a kubeconfig")
     }
 }
 
-fn new_token_file() -> Result<String> {
+fn new_token_file(accounts: &[Account]) -> Result<String> {
     let mut lines = String::new();
-    for user in User::ALL {
-        let name = user.name();
-        lines.push_str(&[&new_token()?, ",", name, ",", name, ",\"", user.group(), "\"\n"].concat());
+    let users = User::ALL.into_iter().map(|user| (user.name(), user.group()));
+    for (name, group) in users.chain(accounts.iter().map(|account| (&*account.name, &*account.group))) {
+        lines.push_str(&[&new_token()?, ",", name, ",", name, ",\"", group, "\"\n"].concat());
     }
     Ok(lines)
 }
@@ -113,13 +120,13 @@ fn new_token() -> Result<String> {
     Ok(hex(&bytes))
 }
 
-fn read_tokens(file: &Path) -> Result<BTreeMap<User, String>> {
+fn read_tokens(file: &Path) -> Result<BTreeMap<String, String>> {
     let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    let token_of = |user: User| {
-        let mut rows = text.lines().filter_map(|line| line.split_once(','));
-        rows.find(|(_, rest)| rest.split(',').next() == Some(user.name())).map(|(token, _)| (user, token.to_owned()))
+    let row = |line: &str| {
+        let (token, rest) = line.split_once(',')?;
+        Some((rest.split(',').next()?.to_owned(), token.to_owned()))
     };
-    Ok(User::ALL.into_iter().filter_map(token_of).collect())
+    Ok(text.lines().filter_map(row).collect())
 }
 
 /// P-256: made in a millisecond, and the API server takes it as it takes RSA.
@@ -152,8 +159,8 @@ mod tests {
     #[test]
     fn credentials_are_made_once_and_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Credentials::open(folder.path()).unwrap();
-        let again = Credentials::open(folder.path()).unwrap();
+        let first = Credentials::open(folder.path(), &[]).unwrap();
+        let again = Credentials::open(folder.path(), &[]).unwrap();
         assert_eq!(first.tokens, again.tokens);
         assert_eq!(first.tokens.len(), User::ALL.len());
         let key = fs::read_to_string(&first.account_key).unwrap();
@@ -166,8 +173,8 @@ mod tests {
     #[test]
     fn a_kubeconfig_names_its_user_and_the_authority() {
         let folder = tempfile::tempdir().unwrap();
-        let credentials = Credentials::open(folder.path()).unwrap();
-        let text = credentials.kubeconfig(User::Agent, "https://127.0.0.1:6443", b"cert").unwrap();
+        let credentials = Credentials::open(folder.path(), &[]).unwrap();
+        let text = credentials.kubeconfig(User::Agent.name(), "https://127.0.0.1:6443", b"cert").unwrap();
         let config = kube::config::Kubeconfig::from_yaml(&text).unwrap();
         assert_eq!(config.auth_infos[0].name, "drover-agent");
         assert_eq!(

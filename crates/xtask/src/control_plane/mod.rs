@@ -14,6 +14,6 @@ mod port;
 pub use audit::{AuditEvent, AuditLog};
 pub use binaries::Binaries;
 pub use component::{Component, Launch, Lifetime, Role};
-pub use credentials::User;
+pub use credentials::{Account, User};
 pub(crate) use plane::client_of;
-pub use plane::{ControlPlane, Durability, Options};
+pub use plane::{ControlPlane, Durability, Options, Place};

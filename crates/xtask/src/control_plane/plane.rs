@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use super::audit::{self, AuditLog};
 use super::binaries::Binaries;
 use super::component::{Component, Launch, Lifetime, Role};
-use super::credentials::{Credentials, User};
+use super::credentials::{Account, Credentials, User};
 use super::port::ReservedPort;
 use crate::process::{ProcessId, Signal};
 use crate::workspace::{last_lines, write_private};
@@ -23,6 +24,8 @@ const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a program may take to end by itself after SIGTERM: the API server waits for clients that keep their connections open, up
 /// to a minute, and etcd for the API server's watches. What they have answered is on disk by then.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// The port of an API server with an address of its own: that of the Service `kubernetes`, so that nothing has to translate.
+const NAMESPACE_PORT: u16 = 443;
 /// How often a starting program is asked whether it serves.
 const POLL: Duration = Duration::from_millis(25);
 
@@ -47,6 +50,22 @@ pub enum Durability {
     NoFsync,
 }
 
+/// Where the API server listens.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// On loopback, for this machine's own programs.
+    Loopback,
+    /// In a network namespace, for nodes and pods. All of Kubernetes' controllers run then.
+    Namespace {
+        /// A path that leads to the namespace.
+        path: PathBuf,
+        /// The address at which we reach it.
+        address: Ipv4Addr,
+        /// Who else has a token: nodes, the scheduler.
+        accounts: Vec<Account>,
+    },
+}
+
 /// How a control plane is run.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -62,6 +81,43 @@ pub struct Options {
     pub lifetime: Lifetime,
     /// Whether kube-controller-manager runs. Without it no owned object is collected and no namespace ever ends.
     pub controller_manager: bool,
+    /// Where the API server listens.
+    pub place: Place,
+}
+
+impl Place {
+    fn accounts(&self) -> &[Account] {
+        match self {
+            Self::Loopback => &[],
+            Self::Namespace { accounts, .. } => accounts,
+        }
+    }
+
+    fn bind_address(&self) -> Ipv4Addr {
+        match self {
+            Self::Loopback => Ipv4Addr::LOCALHOST,
+            Self::Namespace { .. } => Ipv4Addr::UNSPECIFIED,
+        }
+    }
+
+    fn manager_controllers(&self) -> String {
+        match self {
+            Self::Loopback => MANAGER_CONTROLLERS.join(","),
+            Self::Namespace { .. } => "*".to_owned(),
+        }
+    }
+
+    /// The command that runs a program there.
+    fn command(&self, program: PathBuf, args: Vec<String>) -> (PathBuf, Vec<String>) {
+        match self {
+            Self::Loopback => (program, args),
+            Self::Namespace { path, .. } => {
+                let mut all = vec![format!("--net={}", path.display()), program.display().to_string()];
+                all.extend(args);
+                (PathBuf::from("nsenter"), all)
+            }
+        }
+    }
 }
 
 impl Options {
@@ -74,6 +130,7 @@ impl Options {
             audit: true,
             lifetime: Lifetime::BoundToThisProcess,
             controller_manager: true,
+            place: Place::Loopback,
         }
     }
 }
@@ -83,7 +140,9 @@ impl Options {
 pub struct ControlPlane {
     options: Options,
     credentials: Credentials,
-    port: ReservedPort,
+    address: SocketAddrV4,
+    /// Held as long as the API server may come back to it.
+    _port: Option<ReservedPort>,
     /// Ended in this order when dropped: nobody is left waiting for the one below.
     components: BTreeMap<std::cmp::Reverse<Role>, Mutex<Component>>,
 }
@@ -101,10 +160,16 @@ impl ControlPlane {
         for folder in ["logs", "pki", "certs", "audit", "kubeconfigs"] {
             create_folder(&options.data_dir.join(folder), 0o700)?;
         }
-        let credentials = Credentials::open(&options.data_dir.join("pki"))?;
+        let credentials = Credentials::open(&options.data_dir.join("pki"), options.place.accounts())?;
         write_private(&options.data_dir.join("audit/policy.yaml"), audit::POLICY)?;
-        let port = ReservedPort::find()?;
-        let mut plane = Self { options, credentials, port, components: BTreeMap::new() };
+        let (address, port) = match &options.place {
+            Place::Loopback => {
+                let port = ReservedPort::find()?;
+                (SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.number), Some(port))
+            }
+            Place::Namespace { address, .. } => (SocketAddrV4::new(*address, NAMESPACE_PORT), None),
+        };
+        let mut plane = Self { options, credentials, address, _port: port, components: BTreeMap::new() };
         plane.launch(plane.etcd_launch()).await?;
         plane.launch(plane.apiserver_launch()).await?;
         if plane.options.controller_manager {
@@ -125,7 +190,7 @@ impl ControlPlane {
 
     /// The address of the API server.
     pub fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port.number)
+        format!("https://{}", self.address)
     }
 
     /// The kubeconfig file of a user.
@@ -136,6 +201,18 @@ impl ControlPlane {
                 self.options.data_dir.join(format!("kubeconfigs/{}", user.name()))
             }
         }
+    }
+
+    /// Writes a kubeconfig for one of the other accounts, which reaches the API server at `server`.
+    ///
+    /// # Errors
+    /// When there is no such account, or the folder cannot be written.
+    pub fn write_kubeconfig(&self, account: &str, server: &str) -> Result<PathBuf> {
+        let path = self.options.data_dir.join(format!("kubeconfigs/{}", account.replace(':', "-")));
+        let certificate = self.certificate();
+        let authority = fs::read(&certificate).with_context(|| format!("reading {}", certificate.display()))?;
+        write_private(&path, &self.credentials.kubeconfig(account, server, &authority)?)?;
+        Ok(path)
     }
 
     /// Returns a client that acts as a user. It belongs to the tokio runtime that it is made in.
@@ -196,12 +273,13 @@ impl ControlPlane {
         self.component(role)?.signal(Signal::STOP)
     }
 
-    /// Lets a held program go on (SIGCONT).
+    /// Lets a held program go on (SIGCONT), and waits until it serves: what tried to reach it meanwhile fills its queue.
     ///
     /// # Errors
-    /// When there is no such program.
-    pub fn resume(&self, role: Role) -> Result<()> {
-        self.component(role)?.signal(Signal::CONT)
+    /// When there is no such program, or it does not get ready.
+    pub async fn resume(&self, role: Role) -> Result<()> {
+        self.component(role)?.signal(Signal::CONT)?;
+        self.wait_ready(role).await
     }
 
     /// Starts an ended program again, on the same port and data, and waits until it serves.
@@ -264,9 +342,12 @@ impl ControlPlane {
         match role {
             Role::Etcd => self.poll_until(role, || self.etcd_serves()).await,
             Role::KubeApiserver => self.wait_apiserver_ready().await,
-            Role::KubeControllerManager | Role::Controller | Role::Agent | Role::Supervisor => {
-                self.component(role)?.ensure_running()
-            }
+            Role::KubeControllerManager
+            | Role::KubeScheduler
+            | Role::Node
+            | Role::Controller
+            | Role::Agent
+            | Role::Supervisor => self.component(role)?.ensure_running(),
         }
     }
 
@@ -279,14 +360,13 @@ impl ControlPlane {
 
     async fn wait_apiserver_ready(&self) -> Result<()> {
         // The API server makes its own certificate at the first start. Written in place, so a part of it may be seen.
-        let certificate = self.options.data_dir.join("certs/apiserver.crt");
+        let certificate = self.certificate();
         let key = self.options.data_dir.join("certs/apiserver.key");
         self.poll_until(Role::KubeApiserver, || fs::metadata(&key).is_ok_and(|meta| meta.len() > 0)).await?;
-        self.poll_until(Role::KubeApiserver, || std::net::TcpStream::connect(("127.0.0.1", self.port.number)).is_ok())
-            .await?;
+        self.poll_until(Role::KubeApiserver, || std::net::TcpStream::connect(self.address).is_ok()).await?;
         let authority = fs::read(&certificate).with_context(|| format!("reading {}", certificate.display()))?;
         for user in User::ALL {
-            write_private(&self.kubeconfig(user), &self.credentials.kubeconfig(user, &self.url(), &authority)?)?;
+            write_private(&self.kubeconfig(user), &self.credentials.kubeconfig(user.name(), &self.url(), &authority)?)?;
         }
         let client = self.client(User::Admin).await?;
         let deadline = Instant::now() + START_TIMEOUT;
@@ -324,8 +404,13 @@ impl ControlPlane {
         self.options.data_dir.join("audit/audit.log")
     }
 
+    fn certificate(&self) -> PathBuf {
+        self.options.data_dir.join("certs/apiserver.crt")
+    }
+
     fn new_launch(&self, role: Role, program: PathBuf, args: Vec<String>) -> Launch {
         let folder = self.options.data_dir.clone();
+        let (program, args) = self.options.place.command(program, args);
         Launch { role, program, args, env: Vec::new(), folder, log: self.log(role), lifetime: self.options.lifetime }
     }
 
@@ -351,9 +436,7 @@ impl ControlPlane {
         let Credentials { token_file, account_key, account_public_key, .. } = &self.credentials;
         let mut args = strings(&[
             "--etcd-servers=unix://etcd.sock",
-            "--bind-address=127.0.0.1",
             // The address in the `kubernetes` endpoints would have to be another than loopback; nobody here needs them.
-            "--advertise-address=127.0.0.1",
             "--endpoint-reconciler-type=none",
             "--cert-dir=certs",
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -366,10 +449,16 @@ impl ControlPlane {
             "--shutdown-watch-termination-grace-period=1s",
             "--profiling=false",
         ]);
-        args.push(format!("--secure-port={}", self.port.number));
+        args.push(format!("--secure-port={}", self.address.port()));
+        args.push(format!("--advertise-address={}", self.address.ip()));
+        args.push(format!("--bind-address={}", self.options.place.bind_address()));
         args.push(format!("--service-account-key-file={}", account_public_key.display()));
         args.push(format!("--service-account-signing-key-file={}", account_key.display()));
         args.push(format!("--token-auth-file={}", token_file.display()));
+        if let Place::Namespace { .. } = self.options.place {
+            // Nobody here translates the names of nodes.
+            args.push("--kubelet-preferred-address-types=InternalIP".to_owned());
+        }
         if self.options.audit {
             args.extend(strings(&["--audit-policy-file=audit/policy.yaml", "--audit-log-path=audit/audit.log"]));
         }
@@ -385,7 +474,7 @@ impl ControlPlane {
         ]);
         args.push(format!("--kubeconfig={}", self.kubeconfig(User::ControllerManager).display()));
         args.push(format!("--service-account-private-key-file={}", self.credentials.account_key.display()));
-        args.push(format!("--controllers={}", MANAGER_CONTROLLERS.join(",")));
+        args.push(format!("--controllers={}", self.options.place.manager_controllers()));
         // Its own limit of 20 requests per second would let the objects of a large job linger for a quarter of a minute.
         args.extend(["--kube-api-qps=200".to_owned(), "--kube-api-burst=400".to_owned()]);
         Ok(self.new_launch(Role::KubeControllerManager, self.options.binaries.kube_controller_manager()?, args))

@@ -15,7 +15,7 @@ use super::services::{self, Phase, Restart, Services};
 use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
 use super::{UpArgs, build, detach, examples, rights, settings};
-use crate::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Role, User};
+use crate::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Place, Role, User};
 use crate::manifests;
 use crate::process::ProcessId;
 use crate::progress::{Event, Progress};
@@ -256,6 +256,7 @@ async fn start_plane(layout: &Layout, audit: bool, progress: &Progress) -> Resul
         audit,
         lifetime: Lifetime::Independent,
         controller_manager: true,
+        place: Place::Loopback,
     };
     let plane = ControlPlane::start(options).await?;
     step.done(plane.url());

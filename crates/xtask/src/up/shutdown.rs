@@ -63,7 +63,7 @@ fn patience(role: Role) -> Duration {
         // Tasks get up to 5 s of their own.
         Role::Supervisor => Duration::from_secs(15),
         // The API server waits up to a minute for clients that keep their connections. All it has answered is in etcd.
-        Role::KubeControllerManager | Role::KubeApiserver => Duration::from_secs(5),
+        Role::KubeControllerManager | Role::KubeApiserver | Role::KubeScheduler | Role::Node => Duration::from_secs(5),
         Role::Etcd => Duration::from_secs(20),
     }
 }

@@ -62,7 +62,7 @@ async fn a_control_plane_serves_survives_outages_keeps_its_objects_and_leaves_no
         assert!(plane.terminate(role).await.unwrap_err().to_string().contains("is not running"));
         plane.restart(role).await.unwrap();
         plane.pause(role).unwrap();
-        plane.resume(role).unwrap();
+        plane.resume(role).await.unwrap();
         plane.kill(role).await.unwrap();
         plane.restart(role).await.unwrap();
     }

@@ -1,0 +1,53 @@
+{{/* The image's full name; the argument is the root. */}}
+{{- define "drover.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* What selects the pods of a role; the argument is a list of the root and the role. */}}
+{{- define "drover.selector" -}}
+app.kubernetes.io/name: {{ include "drover.name" (index . 0) }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* The labels of an object of a role; the argument is a list of the root and the role. */}}
+{{- define "drover.roleLabels" -}}
+{{ include "drover.labels" (index . 0) }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* The configuration file of the controller. */}}
+{{- define "drover.controllerConfig" -}}
+{{ toYaml (mergeOverwrite (deepCopy .Values.controller.config) (dict "namespace" .Release.Namespace "requiresNodeRestriction" .Values.nodeRestriction.enabled "metrics" (dict "perJob" .Values.metrics.perJob))) }}
+{{- end }}
+
+{{/* The configuration file of the agent. */}}
+{{- define "drover.agentConfig" -}}
+{{- $agent := .Values.agent }}
+{{- $drivers := dict "exec" (dict "enabled" $agent.drivers.exec) "rawExec" (dict "enabled" $agent.drivers.rawExec) "mock" (dict "enabled" $agent.drivers.mock) }}
+{{- $own := dict "namespace" .Release.Namespace "stateDir" (printf "%s/state" $agent.hostStatePath) "allocDir" (printf "%s/alloc" $agent.hostStatePath) "nodePool" $agent.nodePool "datacenter" $agent.datacenter "meta" $agent.meta "drivers" $drivers }}
+{{- toYaml (merge (deepCopy $agent.config) $own) }}
+{{- end }}
+
+{{/* What both kinds of pods have in common; the argument is a list of the root and the role. */}}
+{{- define "drover.podMetadata" -}}
+{{- $root := index . 0 }}
+{{- $role := index . 1 }}
+{{- $own := index $root.Values $role }}
+labels: {{- include "drover.roleLabels" . | nindent 2 }}
+annotations:
+  drover.dev/config-digest: {{ include (printf "drover.%sConfig" $role) $root | sha256sum }}
+  {{- if $root.Values.metrics.enabled }}
+  prometheus.io/scrape: "true"
+  prometheus.io/port: {{ ternary 8080 $root.Values.agent.port (eq $role "controller") | quote }}
+  {{- end }}
+  {{- with $own.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}

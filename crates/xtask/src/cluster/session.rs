@@ -1,0 +1,197 @@
+//! The commands `cargo xtask cluster up`, `down` and `test`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::network::succeed;
+use super::running::{Cluster, ClusterOptions};
+use super::{ClusterCommand, ClusterUpArgs};
+use crate::cargo;
+use crate::image::{self, ImageArgs, Platform};
+use crate::process::{ProcessId, Signal};
+use crate::progress::{Progress, print_line};
+use crate::spawner::spawn_bound_to_this_process;
+use crate::up::Profile;
+use crate::workspace;
+
+/// How long the end of a cluster may take.
+const DOWN_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// `cargo xtask cluster`.
+///
+/// # Errors
+/// When a part does not build or start, or tests fail.
+pub async fn run(command: ClusterCommand) -> Result<ExitCode> {
+    let progress = Progress::for_people();
+    match command {
+        ClusterCommand::Up(args) => up(&args, &progress).await,
+        ClusterCommand::Down { data } => down(&data.unwrap_or_else(default_data_dir), &progress).await,
+        ClusterCommand::Test { filters, profile } => test(&filters, profile, &progress),
+    }
+}
+
+async fn up(args: &ClusterUpArgs, progress: &Progress) -> Result<ExitCode> {
+    let data_dir = args.data.clone().unwrap_or_else(default_data_dir);
+    let mut interrupted = signal(SignalKind::interrupt()).context("listening for Ctrl-C")?;
+    let mut terminated = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    if let Some(id) = owner(&data_dir) {
+        bail!(
+            "a cluster runs already in {} (process {}): `cargo xtask cluster down` ends it",
+            data_dir.display(),
+            id.pid
+        );
+    }
+    let mut cluster = None;
+    let start = async {
+        let image = build(args.profile, progress).await?;
+        reset(&data_dir)?;
+        let started = Cluster::start(options(&data_dir, args.nodes, image)?, progress).await?;
+        let started = cluster.insert(started);
+        if args.install {
+            install(started, progress).await?;
+        }
+        print_line(&how_to_go_on(started, &data_dir));
+        started.watch().await
+    };
+    let result = tokio::select! {
+        biased;
+        _ = interrupted.recv() => Ok(ExitCode::from(130)),
+        _ = terminated.recv() => Ok(ExitCode::SUCCESS),
+        broken = start => broken.map(|()| ExitCode::FAILURE),
+    };
+    if let Some(cluster) = cluster {
+        let step = progress.step("ending the cluster");
+        cluster.stop().await?;
+        step.done("");
+    }
+    result
+}
+
+async fn build(profile: Profile, progress: &Progress) -> Result<PathBuf> {
+    let shown = progress.clone();
+    tokio::task::spawn_blocking(move || image::run(&image_args(profile), &shown)).await.context("building the image")?
+}
+
+/// The image as nodes get it.
+fn image_args(profile: Profile) -> ImageArgs {
+    ImageArgs {
+        output: None,
+        repository: image::REPOSITORY.to_owned(),
+        tag: env!("CARGO_PKG_VERSION").to_owned(),
+        platform: Platform::Amd64,
+        profile,
+    }
+}
+
+/// What a cluster with drover's image and the programs of its examples is started with.
+///
+/// # Errors
+/// When the examples do not build.
+fn options(data_dir: &Path, nodes: u8, image: PathBuf) -> Result<ClusterOptions> {
+    let bin = data_dir.join("bin");
+    example_programs(&bin)?;
+    let xtask = std::env::current_exe().context("finding the own program")?;
+    Ok(ClusterOptions { data_dir: data_dir.to_path_buf(), nodes, images: vec![image], xtask, bin })
+}
+
+fn example_programs(bin: &Path) -> Result<()> {
+    fs::create_dir_all(bin).with_context(|| format!("creating {}", bin.display()))?;
+    let step = Progress::silent().step("building the examples");
+    for built in cargo::build(&["build", "--package", "drover", "--example", "drover-example-web"], &step)? {
+        let content = fs::read(&built.executable).with_context(|| format!("reading {}", built.executable.display()))?;
+        workspace::write_with_mode(&bin.join(&built.target), &content, 0o755)?;
+    }
+    step.done("");
+    Ok(())
+}
+
+/// Empties the folder and notes that it is ours.
+fn reset(data_dir: &Path) -> Result<()> {
+    if data_dir.exists() {
+        if !data_dir.join("owner.json").is_file() {
+            bail!("{} exists and is no folder of a cluster: name another one", data_dir.display());
+        }
+        fs::remove_dir_all(data_dir).with_context(|| format!("deleting {}", data_dir.display()))?;
+    }
+    fs::create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
+    let own = i32::try_from(std::process::id()).ok().and_then(ProcessId::of).context("the own process")?;
+    let text = serde_json::to_string(&own).context("noting the own process")?;
+    workspace::write_private(&data_dir.join("owner.json"), &text)
+}
+
+/// The command that runs the cluster of a folder.
+fn owner(data_dir: &Path) -> Option<ProcessId> {
+    let text = fs::read_to_string(data_dir.join("owner.json")).ok()?;
+    serde_json::from_str::<ProcessId>(&text).ok().filter(|id| id.is_alive())
+}
+
+async fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
+    let step = progress.step("installing drover's chart");
+    let chart = workspace::root().join("charts/drover").display().to_string();
+    let args = [
+        "install",
+        "drover",
+        &chart,
+        "--namespace",
+        "drover-system",
+        "--create-namespace",
+        "--wait",
+        "--timeout",
+        "120s",
+    ];
+    let command = cluster.helm(&args);
+    tokio::task::spawn_blocking(move || succeed(command, "helm install")).await.context("waiting for Helm")??;
+    step.done("");
+    Ok(())
+}
+
+fn how_to_go_on(cluster: &Cluster, data_dir: &Path) -> String {
+    [
+        "the cluster is up:".to_owned(),
+        format!("  export KUBECONFIG={}", cluster.kubeconfig().display()),
+        format!("  {} get nodes", cluster.plane().binaries().kubectl().display()),
+        format!("Logs are below {}. To end everything: Ctrl-C, or cargo xtask cluster down", data_dir.display()),
+    ]
+    .join("\n")
+}
+
+async fn down(data_dir: &Path, progress: &Progress) -> Result<ExitCode> {
+    let Some(id) = owner(data_dir) else {
+        print_line(&format!("no cluster runs in {}", data_dir.display()));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let step = progress.step("ending the cluster");
+    id.signal(Signal::TERM).context("ending the cluster")?;
+    if !id.wait_gone(DOWN_TIMEOUT).await.context("waiting for the end of the cluster")? {
+        bail!("the cluster (process {}) does not end within {} s", id.pid, DOWN_TIMEOUT.as_secs());
+    }
+    step.done("");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the image and the tests, and runs them with what they need to know.
+fn test(filters: &[String], profile: Profile, progress: &Progress) -> Result<ExitCode> {
+    let image = image::run(&image_args(profile), progress)?;
+    let bin = workspace::root().join("target/image/bin");
+    example_programs(&bin)?;
+    let step = progress.step("building the end-to-end tests");
+    let built = cargo::build(&["test", "--no-run", "--package", "drover", "--test", "e2e"], &step)?;
+    let binary = built.into_iter().find(|built| built.target == "e2e").context("cargo built no end-to-end tests")?;
+    step.done("");
+    let mut command = Command::new(&binary.executable);
+    command.args(["--test-threads", "1", "--nocapture"]).args(filters).current_dir(workspace::root());
+    command.env("DROVER_E2E_IMAGE", image).env("DROVER_E2E_BIN", bin);
+    command.env("DROVER_E2E_XTASK", std::env::current_exe().context("finding the own program")?);
+    command.stdin(Stdio::null());
+    let status = spawn_bound_to_this_process(command).context("starting the tests")?.wait().context("the tests")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn default_data_dir() -> PathBuf {
+    workspace::root().join("target/cluster")
+}

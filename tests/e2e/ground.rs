@@ -1,0 +1,163 @@
+//! The cluster that all cases stand on, with drover's chart installed once.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use xtask::cluster::{Cluster, ClusterOptions};
+use xtask::process::ProcessId;
+use xtask::progress::Progress;
+
+/// drover's namespace.
+pub(crate) const SYSTEM: &str = "drover-system";
+/// What the tasks of examples/web.yaml execute.
+const PROGRAM: &str = "drover-example-web";
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// The cluster and who may use it.
+pub(crate) struct Ground {
+    pub(crate) cluster: Cluster,
+    runtime: Runtime,
+    is_installed: Cell<bool>,
+    _folder: tempfile::TempDir,
+}
+
+impl Ground {
+    pub(crate) fn start(nodes: u8) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("drover-e2e-").tempdir().context("making a folder")?;
+        let runtime = Runtime::new().context("starting the runtime")?;
+        let options = ClusterOptions {
+            data_dir: folder.path().join("c"),
+            nodes,
+            images: vec![named("DROVER_E2E_IMAGE")?],
+            xtask: named("DROVER_E2E_XTASK")?,
+            bin: named("DROVER_E2E_BIN")?,
+        };
+        let cluster = runtime.block_on(Cluster::start(options, &Progress::for_people()))?;
+        Ok(Self { cluster, runtime, is_installed: Cell::new(false), _folder: folder })
+    }
+
+    pub(crate) fn stop(self) -> Result<()> {
+        self.runtime.block_on(self.cluster.stop())
+    }
+
+    /// Runs kubectl and returns what it says.
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Result<String> {
+        said(self.cluster.kubectl(args), args)
+    }
+
+    /// Runs Helm and returns what it says.
+    pub(crate) fn helm(&self, args: &[&str]) -> Result<String> {
+        said(self.cluster.helm(args), args)
+    }
+
+    /// An object, or a list of them.
+    pub(crate) fn read(&self, args: &[&str]) -> Result<Value> {
+        let text = self.kubectl(&[&["get"], args, &["-o", "json"]].concat())?;
+        serde_json::from_str(&text).context("reading what kubectl says")
+    }
+
+    /// Installs the chart, unless a case before has.
+    pub(crate) fn installed(&self) -> Result<()> {
+        if !self.is_installed.replace(true) {
+            let install = ["install", "drover", &chart(), "-n", SYSTEM, "--create-namespace"];
+            self.helm(
+                &[&install[..], &["--set", "agent.drivers.rawExec=true", "--wait", "--timeout", "180s"]].concat(),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// After an uninstall.
+    pub(crate) fn forget_install(&self) {
+        self.is_installed.set(false);
+    }
+
+    /// Applies examples/web.yaml, unless it is there, and waits until it is healthy.
+    pub(crate) fn web(&self) -> Result<()> {
+        self.installed()?;
+        self.kubectl(&["apply", "-f", &example("web.yaml")])?;
+        self.kubectl(&["wait", "--for=condition=Ready", "djob/web", "--timeout", "120s"]).map(drop)
+    }
+
+    /// Waits until `look` gives something.
+    pub(crate) fn eventually<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            ensure!(Instant::now() < deadline, "not within {} s: {what}", PATIENCE.as_secs());
+            self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
+        }
+    }
+
+    /// The processes of examples/web.yaml on the first node, by their allocation's id.
+    pub(crate) fn tasks(&self) -> Result<BTreeMap<String, ProcessId>> {
+        self.tasks_on("n1")
+    }
+
+    /// The same on a node.
+    pub(crate) fn tasks_on(&self, node: &str) -> Result<BTreeMap<String, ProcessId>> {
+        let mut found = BTreeMap::new();
+        for id in self.cluster.processes(node)? {
+            let read = |file: &str| fs::read(format!("/proc/{}/{file}", id.pid)).unwrap_or_default();
+            let (name, environment) = (read("comm"), read("environ"));
+            let is_task = PROGRAM.starts_with(String::from_utf8_lossy(&name).trim());
+            let environment = String::from_utf8_lossy(&environment).into_owned();
+            let allocation = environment.split('\0').find_map(|pair| pair.strip_prefix("NOMAD_ALLOC_ID="));
+            if let (true, Some(allocation)) = (is_task, allocation) {
+                found.insert(allocation.to_owned(), id);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The pods of a role.
+    pub(crate) fn pods(&self, role: &str) -> Result<Vec<Value>> {
+        let label = format!("app.kubernetes.io/component={role}");
+        let list = self.read(&["pods", "-n", SYSTEM, "-l", &label])?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+}
+
+/// Whether a pod, or a job, is ready.
+pub(crate) fn is_ready(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// A text in an object.
+pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(crate) fn chart() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover").display().to_string()
+}
+
+pub(crate) fn example(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
+}
+
+fn named(variable: &str) -> Result<PathBuf> {
+    let path =
+        std::env::var_os(variable).with_context(|| format!("{variable} is not set: run `cargo xtask cluster test`"))?;
+    Ok(PathBuf::from(path))
+}
+
+/// Runs a command that must succeed.
+pub(crate) fn said(mut command: Command, args: &[&str]) -> Result<String> {
+    let output = command.output().with_context(|| format!("running {}", args.join(" ")))?;
+    if !output.status.success() {
+        bail!("{}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,74 @@
+//! drover on real nodes, installed by Helm: what `cargo xtask cluster test` runs, one case after the other on one cluster.
+//!
+//! Each case prints what it measured. `cargo xtask cluster test NAME` runs those whose name contains NAME.
+
+mod drain;
+mod ground;
+mod install;
+mod pods;
+mod releases;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use ground::Ground;
+use xtask::progress::print_line;
+
+type Case = (&'static str, fn(&Ground) -> anyhow::Result<String>);
+
+/// On one node.
+const CASES: &[Case] = &[
+    ("row_1_three_commands_to_a_healthy_job", install::three_commands_to_a_healthy_job),
+    ("row_2_deleting_the_agents_pod_touches_no_task", pods::deleting_the_agents_pod),
+    ("row_2_rolling_the_agents_image_touches_no_task", pods::rolling_the_agents_image),
+    ("row_2_an_agent_out_of_memory_touches_no_task", pods::an_agent_out_of_memory),
+    ("row_3_a_dying_leader_in_a_roll_out_duplicates_nothing", pods::a_dying_leader_in_a_roll_out),
+    ("row_5_upgrade_and_rollback_restart_no_task", releases::upgrade_and_rollback),
+    ("row_6_readiness_turns_false_without_the_policy", install::readiness_without_the_policy),
+    ("row_7_an_uninstalled_drover_is_taken_over_by_the_next", releases::uninstall_and_install),
+    ("row_8_every_render_is_valid_to_the_api_server", install::every_render_is_valid),
+    ("row_11_metrics_are_there_with_bounded_labels", install::metrics),
+];
+
+/// On two.
+const TWO_NODES: &[Case] = &[("row_4_a_drain_moves_pods_and_tasks", drain::pods_and_tasks_move)];
+
+fn main() -> ExitCode {
+    let args = std::env::args().skip(1);
+    let filters: Vec<String> = args.filter(|arg| !arg.starts_with('-') && arg.parse::<u8>().is_err()).collect();
+    let wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
+    let mut n_failed = 0;
+    for (nodes, cases) in [(1, CASES), (2, TWO_NODES)] {
+        let cases: Vec<Case> = cases.iter().copied().filter(|(name, _)| wanted(name)).collect();
+        if cases.is_empty() {
+            continue;
+        }
+        match run(nodes, &cases) {
+            Ok(failed) => n_failed += failed,
+            Err(error) => {
+                print_line(&format!("ERR the cluster with {nodes} nodes: {error:#}"));
+                n_failed += 1;
+            }
+        }
+    }
+    if n_failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs cases on a cluster of their own and says how many failed.
+fn run(nodes: u8, cases: &[Case]) -> anyhow::Result<usize> {
+    let ground = Ground::start(nodes)?;
+    let mut n_failed = 0;
+    for (name, case) in cases {
+        let started = Instant::now();
+        let (mark, text) = match case(&ground) {
+            Ok(text) => ("ok ", text),
+            Err(error) => {
+                n_failed += 1;
+                ("ERR", format!("{error:#}"))
+            }
+        };
+        print_line(&format!("{mark} {name} ({:.1} s): {text}", started.elapsed().as_secs_f64()));
+    }
+    ground.stop()?;
+    Ok(n_failed)
+}

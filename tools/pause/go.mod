@@ -1,0 +1,3 @@
+module drover.dev/tools/pause
+
+go 1.26.0
