@@ -1,7 +1,7 @@
 //! The user's command as a process: exit codes, what stands on which stream, and plans on a real cluster.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use drover_api::job::JobConditionType;
@@ -11,6 +11,7 @@ use xtask::control_plane::User;
 
 use crate::cluster::{Cluster, job, shared};
 
+#[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -384,6 +385,54 @@ fn kubectls_plugin_is_called_by_its_name() {
     let output = Command::new(plugin).args(["job", "--help"]).output().expect("help");
     let help = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success() && help.contains("Usage: kubectl drover job <COMMAND>"), "{help}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shell_completes_commands_and_the_names_that_the_cluster_has() {
+    let (cluster, ns) = (shared(), "completed");
+    cluster.namespace(ns).await;
+    for name in ["website", "webshop", "mail"] {
+        cluster.apply(ns, &job(name, 0, &json!({}), "true"));
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let of_kubectl = dir.path().join("kubectl_complete-drover");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_drover"), &of_kubectl).expect("a link");
+    let asked = |program: PathBuf, line: &'static str, shell: Option<&'static str>, kubeconfig: String| async move {
+        let mut command = Command::new(program);
+        let words: Vec<&str> = line.split(' ').collect();
+        if let Some(shell) = shell {
+            command.env("COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+            command.env("_CLAP_IFS", "\n").arg("--");
+        }
+        // Other tests keep this machine busy.
+        command.args(words).env("KUBECONFIG", kubeconfig).env("DROVER_COMPLETION_TIMEOUT", "1m");
+        let output = tokio::task::spawn_blocking(move || command.output().expect("candidates")).await.expect("its end");
+        assert!(output.stderr.is_empty() && output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let kubeconfig = cluster.plane.kubeconfig(User::Admin).display().to_string();
+    let found = asked(of_kubectl.clone(), "job stop -n completed web", None, kubeconfig.clone()).await;
+    assert_eq!(found, "webshop\nwebsite\n:4\n");
+    let found = asked(of_kubectl.clone(), "job stop -n complete", None, kubeconfig.clone()).await;
+    assert_eq!(found, "completed\n:4\n");
+    let found = asked(of_kubectl.clone(), "deployment pro", None, kubeconfig.clone()).await;
+    assert_eq!(found, "promote\tLets healthy canaries take over\n:4\n");
+    let drover = PathBuf::from(env!("CARGO_BIN_EXE_drover"));
+    let found = asked(drover, "drover job stop -n completed m", Some("bash"), kubeconfig).await;
+    assert_eq!(found.trim_end(), "mail");
+    // Who presses a key beside a cluster that is away gets silence.
+    assert_eq!(asked(of_kubectl, "job stop -n completed web", None, "/nowhere".to_owned()).await, ":0\n");
+}
+
+#[test]
+fn every_shell_gets_a_script_that_asks_this_program() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = drover(&["completion", shell], "");
+        assert!(
+            script.code == 0 && script.out.contains("drover") && script.out.contains("COMPLETE"),
+            "{shell}: {script:?}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,6 @@
 //! A whole cluster for tests: a real control plane, the controller and agents as processes, and a person with kubectl.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
@@ -77,15 +78,20 @@ impl Drop for Process {
 impl Cluster {
     /// A control plane of its own, for tests that take it away.
     pub(crate) async fn start(name: &str, settings: Settings) -> Self {
+        let cluster = Self::bare(name, settings).await;
+        xtask::manifests::apply_crds(&cluster.client, &xtask::crds::folder()).await.expect("CRDs");
+        cluster.namespace("drover-system").await;
+        cluster
+    }
+
+    /// A control plane that has never heard of drover.
+    pub(crate) async fn bare(name: &str, settings: Settings) -> Self {
         let dir = tempfile::Builder::new().prefix(name).tempdir().expect("a directory");
         let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
         let plane =
             ControlPlane::start(Options::for_tests(dir.path().join("plane"), binaries)).await.expect("a control plane");
         let client = plane.client(User::Admin).await.expect("a client");
-        xtask::manifests::apply_crds(&client, &xtask::crds::folder()).await.expect("CRDs");
-        let cluster = Self { plane, client, dir, settings };
-        cluster.namespace("drover-system").await;
-        cluster
+        Self { plane, client, dir, settings }
     }
 
     pub(crate) async fn namespace(&self, name: &str) {
@@ -98,11 +104,11 @@ impl Cluster {
         self.dir.path().join(path)
     }
 
-    fn spawn(&self, name: &str, role: &str, config: &str) -> Child {
-        self.spawn_by(name, role, config, &self.plane.kubeconfig(User::Admin))
+    fn spawn(&self, name: &str, role: &str, config: &str, more: &[&str]) -> Child {
+        self.spawn_by(name, role, config, &self.plane.kubeconfig(User::Admin), more)
     }
 
-    fn spawn_by(&self, name: &str, role: &str, config: &str, kubeconfig: &Path) -> Child {
+    fn spawn_by(&self, name: &str, role: &str, config: &str, kubeconfig: &Path, more: &[&str]) -> Child {
         let file = self.path(&format!("{name}.yaml"));
         std::fs::write(&file, config).expect("a configuration");
         let log = std::fs::OpenOptions::new()
@@ -115,6 +121,7 @@ impl Cluster {
             .arg(file)
             .arg("--kubeconfig")
             .arg(kubeconfig)
+            .args(more)
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
@@ -123,26 +130,60 @@ impl Cluster {
 
     /// Starts a controller.
     pub(crate) fn controller(&self) -> Process {
+        Process { child: self.spawn("controller", "controller", &self.controller_config(), &[]), supervisor_pid: None }
+    }
+
+    /// Starts a controller that names jobs in its metrics and answers scrapes; returns where.
+    pub(crate) async fn scraped_controller(&self) -> (Process, SocketAddr) {
+        let config = format!("{}metrics: {{perJob: true}}\n", self.controller_config());
+        let child = self.spawn("controller", "controller", &config, &["--listen", "127.0.0.1:0"]);
+        (Process { child, supervisor_pid: None }, self.listens("controller").await)
+    }
+
+    /// Where a process of drover answers scrapes.
+    async fn listens(&self, name: &str) -> SocketAddr {
+        let found = || {
+            let log = self.log(name);
+            let line = log.lines().find(|line| line.contains("probes and scrapes are answered"))?;
+            let (_, rest) = line.split_once("127.0.0.1:")?;
+            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
+        };
+        self.eventually(&format!("{name} listens"), async || found().is_some()).await;
+        found().expect("an address")
+    }
+
+    fn controller_config(&self) -> String {
         let Settings { ttl_and_grace: seconds, lease } = self.settings;
-        let config = format!(
+        format!(
             "heartbeat: {{minTTL: {seconds}s, grace: {seconds}s}}\n\
              leaderElection: {{leaseDuration: {lease}s, renewDeadline: {}ms, retryPeriod: {}ms}}\n",
             lease * 750,
             lease * 150,
-        );
-        Process { child: self.spawn("controller", "controller", &config), supervisor_pid: None }
+        )
     }
 
     /// Starts the agent of a node, and waits until the node is ready.
     pub(crate) async fn agent(&self, node: &str) -> Process {
         let process = self.agent_unready(node);
+        self.ready(node).await;
+        process
+    }
+
+    /// Starts the agent of a node that answers scrapes, and waits until the node is ready; returns where.
+    pub(crate) async fn scraped_agent(&self, node: &str) -> (Process, SocketAddr) {
+        let process = self.agent_with(node, &self.plane.kubeconfig(User::Admin), &["--listen", "127.0.0.1:0"]);
+        self.ready(node).await;
+        (process, self.listens(node).await)
+    }
+
+    async fn ready(&self, node: &str) {
         let nodes: Api<ClientNode> = Api::all(self.client.clone());
         self.eventually(&format!("node {node} is ready"), async || {
             let found = nodes.get_opt(node).await.expect("an answer");
             found.and_then(|node| node.status).is_some_and(|status| status.phase.as_str() == "ready")
         })
         .await;
-        process
     }
 
     /// Starts the agent of a node.
@@ -152,6 +193,10 @@ impl Cluster {
 
     /// Starts the agent of a node that reaches the API server as this kubeconfig says.
     pub(crate) fn agent_by(&self, node: &str, kubeconfig: &Path) -> Process {
+        self.agent_with(node, kubeconfig, &[])
+    }
+
+    fn agent_with(&self, node: &str, kubeconfig: &Path, more: &[&str]) -> Process {
         let state = self.path(&format!("{node}/state"));
         let config = format!(
             "nodeName: {node}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}}}\n\
@@ -161,7 +206,7 @@ impl Cluster {
             self.settings.ttl_and_grace,
         );
         let pid = state.join("supervisor.pid");
-        Process { child: self.spawn_by(node, "agent", &config, kubeconfig), supervisor_pid: Some(pid) }
+        Process { child: self.spawn_by(node, "agent", &config, kubeconfig, more), supervisor_pid: Some(pid) }
     }
 
     /// What a process of drover logged.

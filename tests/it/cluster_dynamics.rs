@@ -269,3 +269,67 @@ async fn leaders_that_die_while_they_place_leave_nothing_double_and_nothing_out(
         })
         .await;
 }
+
+/// Names and resourceVersions of what a controller writes, of this job and of the nodes.
+async fn written(cluster: &Cluster, job: &str) -> BTreeMap<String, Option<String>> {
+    let all = kube::api::ListParams::default();
+    let of_job = |name: &str| name == job || name.starts_with(&format!("{job}-"));
+    let mut found = BTreeMap::new();
+    let mut note = |kind: &str, meta: kube::core::ObjectMeta| {
+        found.insert(format!("{kind} {}", meta.name.unwrap_or_default()), meta.resource_version);
+    };
+    for node in Api::<ClientNode>::all(cluster.client.clone()).list(&all).await.expect("nodes") {
+        note("node", node.metadata);
+    }
+    for alloc in cluster.allocs(NS).await.into_iter().filter(|alloc| of_job(&alloc.spec.job_name)) {
+        note("alloc", alloc.metadata);
+    }
+    for version in cluster.versions(NS).list(&all).await.expect("versions") {
+        if of_job(&version.spec.job_name) {
+            note("version", version.metadata);
+        }
+    }
+    note("job", cluster.jobs(NS).get(job).await.expect("the job").metadata);
+    found
+}
+
+/// Applies a job that finds no place, and waits until a leader has said so.
+async fn refused(cluster: &Cluster, name: &str) {
+    let mut nowhere = job(name, 1, &json!({}), "exit 0");
+    nowhere["spec"]["nodePool"] = json!("nowhere");
+    cluster.apply(NS, &nowhere);
+    cluster
+        .eventually(&format!("{name} finds no place"), async || {
+            let job = cluster.jobs(NS).get(name).await.expect("the job");
+            job.status.is_some_and(|status| status.blocked.is_some())
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_leader_of_a_quiet_cluster_writes_nothing() {
+    let cluster = Cluster::start("quiet", Settings { lease: 2, ..Settings::default() }).await;
+    let leader = cluster.controller();
+    let (_agents, _lines) = three(&cluster).await;
+    cluster.apply(NS, &spread("web", 3, &json!({})));
+    runs_on(&cluster, "web", 3).await;
+    cluster.condition(NS, "web", JobConditionType::Ready, "True").await;
+    cluster
+        .eventually("each node tells of its allocation", async || {
+            let mut told = Vec::new();
+            for name in NODES {
+                told.push(node(&cluster, name).await.status.unwrap_or_default().columns.allocs);
+            }
+            told.iter().all(|allocs| allocs == "1")
+        })
+        .await;
+    // What was under way when the nodes were asked is written when this is.
+    refused(&cluster, "before").await;
+    let before = written(&cluster, "web").await;
+
+    let _follower = cluster.controller();
+    leader.kill();
+    refused(&cluster, "after").await;
+    refused(&cluster, "at-last").await;
+    assert_eq!(written(&cluster, "web").await, before);
+}

@@ -109,6 +109,7 @@ async fn each_refusal_says_what_and_why_and_what_to_do() {
         ("node status --as jane", none()),
         ("node drain n --as jane", none()),
         ("node eligibility n --disable --as jane", none()),
+        ("system release-finalizers --as jane", none()),
     ] {
         let answer = person(&cluster, ns, line, stdin).await;
         assert_eq!(answer.out, "", "{line}: results only belong on standard output");
@@ -165,6 +166,10 @@ async fn programs_get_whole_objects_and_nothing_else() {
     check("job stop web -o json", "Job", "").await;
     check("node status -o json", "List", "").await;
     assert_eq!(person(&cluster, ns, "job status web -o name", String::new()).await.out, "djob/web\n");
+    let template = "deployment list -o jsonpath={.kind}:{.items[0].spec.jobName}";
+    assert_eq!(person(&cluster, ns, template, String::new()).await.out, "List:web");
+    let broken = person(&cluster, ns, "deployment list -o jsonpath={.items", String::new()).await;
+    assert!(broken.err.contains("`{.items` is not closed; write `}`"), "{}", broken.err);
     let yaml = person(&cluster, ns, "deployment list -o yaml", String::new()).await.out;
     assert!(yaml.contains("kind: Deployment\n"), "{yaml}");
 }
@@ -187,8 +192,8 @@ async fn running_of(cluster: &Cluster, ns: &str, version: i64) -> Vec<Allocation
     all
 }
 
-/// Says that an allocation is healthy, as its agent does, `times` times.
-async fn declare(cluster: &Cluster, ns: &str, alloc: &Allocation, times: usize) {
+/// Says that an allocation is healthy, as its agent does, `times` times; the time it took.
+async fn declare(cluster: &Cluster, ns: &str, alloc: &Allocation, times: usize) -> Duration {
     let api = Api::<Allocation>::namespaced(cluster.client.clone(), ns);
     let (name, deployment) = (alloc.metadata.name.clone().expect("a name"), &alloc.spec.deployment_name);
     let began = Instant::now();
@@ -198,7 +203,7 @@ async fn declare(cluster: &Cluster, ns: &str, alloc: &Allocation, times: usize) 
         let patch = Patch::Merge(json!({ "status": { "health": health } }));
         api.patch_status(&name, &PatchParams::default(), &patch).await.expect("a verdict");
     }
-    assert!(began.elapsed() < Duration::from_secs(1), "the machine is too slow to say anything");
+    began.elapsed()
 }
 
 // D-066.
@@ -216,10 +221,12 @@ async fn five_verdicts_within_a_second_are_one_evaluation() {
     cluster.apply(ns, &job("web", 3, &update, "exec sleep 1001"));
     cluster.eventually("one is replaced", async || running_of(&cluster, ns, 1).await.len() == 1).await;
     let (first, before) = (running_of(&cluster, ns, 1).await.remove(0), watched(&cluster, ns).await);
-    declare(&cluster, ns, &first, 5).await;
+    let took = declare(&cluster, ns, &first, 5).await;
     cluster.eventually("the next is replaced", async || running_of(&cluster, ns, 1).await.len() == 2).await;
     cluster.eventually("the evaluation is shown", async || watched(&cluster, ns).await > before).await;
-    assert_eq!(watched(&cluster, ns).await, before + 1);
+    // One evaluation a second at most: five verdicts on a machine that needs longer may be as many as began seconds.
+    let evaluated = u64::try_from(watched(&cluster, ns).await - before).expect("more than before");
+    assert!(evaluated <= 1 + took.as_secs(), "{evaluated} evaluations for five verdicts in {took:?}");
 }
 
 /// How many watches of drover's kinds the API server serves.

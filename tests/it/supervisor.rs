@@ -176,6 +176,52 @@ async fn a_134_nothing_of_the_group_or_session_remains() {
 }
 
 #[tokio::test]
+async fn a_task_that_is_stopped_on_its_way_ends_and_another_of_its_id_begins() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let id = format!("{}/t/12345678", bench.alloc());
+    for _ in 0..10 {
+        let start = link.client.start(bench.spec("t", "echo $$; exec sleep 1000"));
+        let stop = link.client.stop(&id, libc::SIGKILL, Duration::ZERO);
+        let (started, stopped) = tokio::join!(start, stop);
+        stopped.expect("stopped");
+        match started {
+            Ok((_, ended)) => assert_eq!(end(ended).await, Exit::signal(9)),
+            Err(CallError::Refused(refusal)) => assert!(refusal.message.contains("stopped"), "{refusal}"),
+            Err(error) => panic!("{error}"),
+        }
+        let deadline = Instant::now() + LONG;
+        // What never was a task is forgotten when it has ended.
+        while link.client.acknowledge(&id).await.is_err() {
+            assert!(Instant::now() < deadline, "it does not end");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    for path in ["t.stdout.0", "t.stdout.1"] {
+        let pids = bench.log(path);
+        assert!(pids.lines().all(|pid| !lives(pid.parse().expect("a pid"))), "a process outlived its task: {pids}");
+    }
+    link.close().await;
+}
+
+#[tokio::test]
+async fn tasks_that_start_at_the_same_time_have_each_their_own_end() {
+    let bench = Bench::new();
+    let link = bench.connect();
+    let starts = (0..24).map(|n| {
+        let spec = bench.spec(&format!("t{n}"), &format!("echo {n}; exit {n}"));
+        let client = &link.client;
+        async move { client.start(spec).await.expect("started") }
+    });
+    let ends = futures::future::join_all(starts).await;
+    for (n, (_, ended)) in (0..).zip(ends) {
+        assert_eq!(end(ended).await, Exit::code(n));
+        assert_eq!(bench.log(&format!("t{n}.stdout.0")), format!("{n}\n"));
+    }
+    link.close().await;
+}
+
+#[tokio::test]
 async fn a_missing_command_is_refused_and_leaves_nothing() {
     let bench = Bench::new();
     let link = bench.connect();

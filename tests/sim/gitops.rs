@@ -124,7 +124,7 @@ fn those_who_wait_agree_on_every_state() {
         let agree = match argo.as_str() {
             "Healthy" => (kstatus, waited) == ("Current", "met"),
             "Degraded" => (kstatus, waited) == ("Failed", "waits"),
-            "Suspended" | "Progressing" => kstatus != "Failed" && waited == "waits" || is(&object, "Stopped", "True"),
+            "Suspended" | "Progressing" => kstatus != "Failed" && waited == "waits",
             _ => false,
         };
         assert!(agree, "kubectl wait {waited}, kstatus {kstatus}, Argo CD {argo}: {object:#}");

@@ -99,6 +99,7 @@ scenarios! {
     rolling_update: "rolling-update",
     scale_during_outage: "scale-during-outage",
     stop_and_purge: "stop-and-purge",
+    switch_failure: "switch-failure",
     system_job: "system-job",
     two_leaders: "two-leaders",
 }
@@ -131,6 +132,13 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
 }
 
 /// `drover simulate --twice examples/scenarios/*.yaml` asks it of all.
+/// A new leader whose list of jobs was stale recorded the old spec as a new version, and the newest spec as one more.
+#[test]
+fn a_stale_list_of_jobs_makes_no_version() {
+    let output = simulate(&[&path("chaos"), "--seed", "4095"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 #[test]
 fn a_second_run_of_a_seed_gives_the_same_bytes_under_faults_too() {
     let files =
@@ -153,6 +161,17 @@ fn a_crash_between_any_two_writes_changes_no_end() {
         assert_eq!(output.status.code(), Some(0), "{text}");
         assert!(text.contains("crashes end as the run without one"), "{text}");
     }
+}
+
+#[test]
+fn several_scenarios_answer_in_their_order_and_a_typo_in_the_last_is_said_first() {
+    let (slow, quick) = (path("chaos"), path("leader-crash"));
+    let output = simulate(&[&slow, &quick]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let at = |name: &str| text.find(&format!("pass  {name} ")).unwrap_or_else(|| panic!("{name}: {text}"));
+    assert!(at("chaos") < at("leader-crash"), "{text}");
+    let output = simulate(&[&slow, "Cargo.toml"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(255), 0));
 }
 
 /// Runs this text as a scenario.

@@ -1,0 +1,185 @@
+//! What scrapes of a running controller and a running agent show: all of CONVENTIONS section 8, with bounded labels.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use drover_api::CSIVolume;
+use drover_api::job::JobConditionType;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::cluster::{Cluster, Settings, job};
+
+/// The table: names with their labels. `drover_volume_reap_seconds` comes with the release of claims.
+const TABLE: &[(&str, &[&str])] = &[
+    ("drover_reconcile_total", &["controller", "result"]),
+    ("drover_reconcile_duration_seconds", &["controller", "result"]),
+    ("drover_evals", &["state"]),
+    ("drover_eval_wait_seconds", &["type"]),
+    ("drover_eval_process_seconds", &["type"]),
+    ("drover_placements_total", &["result", "type"]),
+    ("drover_plan_conflicts_total", &[]),
+    ("drover_nodes_considered_total", &["stage"]),
+    ("drover_deployments", &["phase"]),
+    ("drover_deployment_steps_total", &["cause"]),
+    ("drover_volume_claims", &["state"]),
+    ("drover_nodes", &["phase", "pool"]),
+    ("drover_heartbeats_missed_total", &["pool"]),
+    ("drover_allocations", &["client_status"]),
+    ("drover_agent_tasks", &["driver", "state"]),
+    ("drover_agent_task_start_seconds", &["driver", "phase"]),
+    ("drover_agent_restore_seconds", &[]),
+    ("drover_agent_status_writes_total", &["priority"]),
+    ("drover_agent_status_coalesced_total", &[]),
+    ("drover_kube_requests_total", &["code", "kind", "verb"]),
+    ("drover_watch_restarts_total", &["kind"]),
+    ("drover_leader", &["role"]),
+    ("drover_job_info", &["job", "namespace", "type"]),
+];
+
+/// One line of a scrape: its name without what a histogram adds, its labels, and its value.
+#[derive(Debug)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+fn samples(text: &str) -> Vec<Sample> {
+    let of_line = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').expect("a value");
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let labels = labels.trim_end_matches('}').split("\",").filter(|label| !label.is_empty());
+        let labels = labels.map(|label| label.split_once("=\"").expect("a label"));
+        let mut labels: BTreeMap<String, String> =
+            labels.map(|(key, value)| (key.to_owned(), value.trim_end_matches('"').to_owned())).collect();
+        labels.remove("le");
+        let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+        Sample { name: base.to_owned(), labels, value: value.parse().expect("a number") }
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(of_line).collect()
+}
+
+async fn scrape(address: SocketAddr) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: drover\r\nConnection: close\r\n\r\n").await.expect("asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    let (head, text) = answer.split_once("\r\n\r\n").expect("a body");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    text.to_owned()
+}
+
+/// Waits until a scrape has a series that begins so, with a value above 0.
+async fn shows(cluster: &Cluster, address: SocketAddr, series: &str) {
+    cluster
+        .eventually(&format!("{series} counts"), async || {
+            let text = scrape(address).await;
+            text.lines().any(|line| line.starts_with(series) && !line.ends_with(" 0"))
+        })
+        .await;
+}
+
+/// A volume that an allocation holds.
+async fn claimed_volume(cluster: &Cluster, ns: &str) {
+    let volumes: Api<CSIVolume> = Api::namespaced(cluster.client.clone(), ns);
+    let volume = json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": "data" },
+        "spec": { "pluginID": "p", "externalID": "e",
+            "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] },
+    });
+    volumes.create(&PostParams::default(), &serde_json::from_value(volume).expect("a volume")).await.expect("created");
+    let claims = json!({ "status": { "claims": [{ "allocID": "a", "mode": "write", "state": "taken" }] } });
+    volumes.patch_status("data", &PatchParams::default(), &Patch::Merge(claims)).await.expect("claimed");
+}
+
+/// Does to a cluster what moves every metric, and returns what the controller and the agent say.
+async fn busy_life(cluster: &Cluster, ns: &str) -> (String, String) {
+    let (_controller, controller) = cluster.scraped_controller().await;
+    let (agent_process, agent) = cluster.scraped_agent("n-1").await;
+    cluster.namespace(ns).await;
+    let update = json!({ "update": { "maxParallel": 1, "minHealthyTime": "10ms", "healthyDeadline": "20s", "progressDeadline": "1m" } });
+    cluster.apply(ns, &job("website", 2, &update, "exec sleep 1000"));
+    cluster.condition(ns, "website", JobConditionType::Ready, "True").await;
+    cluster.apply(ns, &job("website", 2, &update, "exec sleep 1001"));
+    cluster.condition(ns, "website", JobConditionType::Ready, "True").await;
+    let nowhere = json!({ "constraints": [{ "lTarget": "${attr.kernel.name}", "operand": "=", "rTarget": "plan9" }] });
+    cluster.apply(ns, &job("nowhere", 1, &nowhere, "exec sleep 1000"));
+    claimed_volume(cluster, ns).await;
+    for series in [
+        "drover_evals{state=\"blocked\"}",
+        "drover_placements_total{type=\"service\",result=\"made\"}",
+        "drover_placements_total{type=\"service\",result=\"unplaced\"}",
+        "drover_nodes_considered_total{stage=\"evaluated\"}",
+        "drover_nodes_considered_total{stage=\"filtered\"}",
+        "drover_volume_claims{state=\"taken\"}",
+        "drover_deployment_steps_total{cause=\"progress\"}",
+        "drover_deployments{phase=\"successful\"}",
+        "drover_allocations{client_status=\"running\"}",
+        "drover_nodes{pool=\"default\",phase=\"ready\"}",
+        "drover_leader{role=\"leader\"}",
+        "drover_reconcile_total{controller=\"job\",result=\"written\"}",
+        "drover_reconcile_total{controller=\"node\",result=\"unchanged\"}",
+        "drover_job_info{namespace=\"shop\",job=\"website\",type=\"service\"}",
+    ] {
+        shows(cluster, controller, series).await;
+    }
+    for series in [
+        "drover_agent_tasks{driver=\"raw_exec\",state=\"running\"} 2",
+        "drover_agent_task_start_seconds_count{driver=\"raw_exec\",phase=\"prepare\"}",
+        "drover_agent_task_start_seconds_count{driver=\"raw_exec\",phase=\"start\"}",
+        "drover_agent_restore_seconds_count",
+        "drover_agent_status_writes_total{priority=\"urgent\"}",
+    ] {
+        shows(cluster, agent, series).await;
+    }
+    let of_agent = scrape(agent).await;
+    agent_process.kill();
+    shows(cluster, controller, "drover_heartbeats_missed_total{pool=\"default\"}").await;
+    (scrape(controller).await, of_agent)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_metric_of_the_table_is_there_with_its_labels_and_no_name_is_one() {
+    let cluster = Cluster::start("metrics", Settings { ttl_and_grace: 2, lease: 2 }).await;
+    let ns = "shop";
+    let (controller, agent) = busy_life(&cluster, ns).await;
+    let all: Vec<Sample> = samples(&controller).into_iter().chain(samples(&agent)).collect();
+    assert!(all.iter().all(|sample| sample.value >= 0.0), "{all:?}");
+
+    let found: BTreeMap<&str, BTreeSet<&str>> = all
+        .iter()
+        .map(|sample| (sample.name.as_str(), sample.labels.keys().map(String::as_str).collect::<BTreeSet<_>>()))
+        .collect();
+    let wanted: BTreeMap<&str, BTreeSet<&str>> =
+        TABLE.iter().map(|(name, labels)| (*name, labels.iter().copied().collect())).collect();
+    assert_eq!(found, wanted);
+
+    let mut names = vec!["website".to_owned(), "nowhere".to_owned(), "n-1".to_owned()];
+    for alloc in cluster.allocs(ns).await {
+        names.extend([alloc.metadata.name.expect("a name"), alloc.metadata.uid.expect("a uid")]);
+    }
+    for sample in all.iter().filter(|sample| sample.name != "drover_job_info") {
+        let shown = sample.labels.values().find(|value| names.iter().any(|name| value.contains(name)));
+        assert_eq!(shown, None, "{sample:?}");
+    }
+    names_shown_to_operators_exist(&found.into_keys().collect());
+}
+
+/// What the dashboard and the alerts of the chart ask for is what there is.
+fn names_shown_to_operators_exist(found: &BTreeSet<&str>) {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover");
+    for file in ["files/dashboard.json", "templates/monitoring.yaml"] {
+        let text = std::fs::read_to_string(chart.join(file)).expect("a file of the chart");
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let asked: BTreeSet<&str> = text.split(|c| !word(c)).filter(|word| word.starts_with("drover_")).collect();
+        assert!(!asked.is_empty(), "{file} asks for nothing");
+        for name in asked {
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+            assert!(found.contains(base.unwrap_or(name)), "{file} asks for {name}, which nobody counts");
+        }
+    }
+}
