@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::allocation::{AllocationStatus, TaskRunState};
+use drover_api::allocation::{AllocationStatus, TaskRunState, VolumeState};
 use drover_api::client_node::Eligibility;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobSpec, label};
 use drover_core::definition::Definition;
@@ -159,6 +159,7 @@ pub(crate) fn alloc(object: &Allocation) -> Alloc {
         tracker: spec.reschedule_tracker.clone(),
         is_deleting: meta.deletion_timestamp.is_some(),
         has_ended: status.ended_at.is_some(),
+        unmounted: unmounted(&status),
         created_at: created_at(meta),
     }
 }
@@ -174,6 +175,12 @@ fn task_starts(status: &AllocationStatus) -> Vec<(String, Timestamp)> {
         state.last_restart.filter(|_| state.restarts > 0).or(state.started_at)
     };
     status.task_states.iter().filter_map(|(name, state)| Some((name.clone(), start(state)?))).collect()
+}
+
+/// The ids of the volumes that an allocation's agent has unmounted.
+fn unmounted(status: &AllocationStatus) -> BTreeSet<String> {
+    let done = status.volumes.values().filter(|volume| volume.state == VolumeState::Unmounted);
+    done.map(|volume| volume.volume_id.clone()).collect()
 }
 
 /// A deployment.

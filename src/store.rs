@@ -16,7 +16,7 @@ use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion}
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectMeta, Request};
@@ -57,7 +57,7 @@ macro_rules! objects {
         })+
     };
 }
-objects!(namespaced: Job, JobVersion, Deployment, Allocation, CSIVolume, Lease, ConfigMap, Event; cluster: ClientNode, Namespace);
+objects!(namespaced: Job, JobVersion, Deployment, Allocation, CSIVolume, Lease, ConfigMap, Secret, Event; cluster: ClientNode, Namespace);
 
 /// Name of an object within its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

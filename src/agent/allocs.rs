@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
-use super::alloc_runner::{AllocPlan, PreviousEnd, Recovering, Runners, Wanted};
+use super::alloc_runner::{AllocPlan, PreviousEnd, Recovering, Runners, VolumeSources, Wanted};
 use super::directory::{Directory, Listed};
 use super::dirs::AllocDir;
 use super::report::{self, Report};
@@ -256,6 +256,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                     self.remove(&uid).await;
                 }
                 self.contacted.send_if_modified(|open| !std::mem::replace(open, true));
+                self.env.csi.release_all_but(|uid| listed.contains(uid) || self.runners.contains_key(uid));
                 self.end_rebuilding();
                 self.collect();
             }
@@ -498,6 +499,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
             shutdown: self.shutdown.clone(),
             restored: past.tasks,
             recovering: past.recovering,
+            volumes: VolumeSources::default(),
         });
         let (uid_of_runner, kept) = (uid.to_owned(), past.kept);
         self.running.spawn(async move {
@@ -558,6 +560,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                 ended_at: Some(now),
                 health_matters,
                 stopping: false,
+                volumes: BTreeMap::new(),
             },
         );
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,6 +34,12 @@ pub(crate) trait Disk: Debug + Send + Sync {
     fn remove_fifos(&self, fifos: &Path);
     /// How full the disk of the allocations is.
     fn usage(&self, alloc_dir: &Path) -> NodeUsage;
+    /// Whether something is mounted there.
+    fn is_mount(&self, path: &Path) -> bool;
+    /// Makes a directory of the agent's own, with those above it.
+    fn make_dir(&self, path: &Path) -> io::Result<()>;
+    /// Takes an empty directory, or a file, of the agent's own away, if it is there.
+    fn remove(&self, path: &Path) -> io::Result<()>;
 }
 
 /// The machine's disk.
@@ -99,6 +106,32 @@ impl Disk for HostDisk {
             }
         }
     }
+
+    fn is_mount(&self, path: &Path) -> bool {
+        match crate::supervisor::is_mount_point(path) {
+            Ok(is_mount) => is_mount,
+            Err(error) => {
+                tracing::warn!(error = %error, path = %path.display(), "it cannot be told whether something is mounted");
+                false
+            }
+        }
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o711).create(path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let removed = match path.symlink_metadata() {
+            Ok(found) if found.is_dir() => std::fs::remove_dir(path),
+            Ok(_) => std::fs::remove_file(path),
+            Err(error) => Err(error),
+        };
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
 }
 
 /// Writes a new file beneath a directory that a task may have filled with links: none is followed out of it. A file that is there
@@ -142,11 +175,29 @@ fn move_directory(from: &Path, to: &Path, name: &str) -> io::Result<()> {
 
 /// A disk without files: it remembers which directories there are. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MemoryDisk(Arc<Mutex<BTreeSet<PathBuf>>>);
+pub(crate) struct MemoryDisk {
+    dirs: Arc<Mutex<BTreeSet<PathBuf>>>,
+    mounts: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
 
 impl MemoryDisk {
+    /// Something is mounted there now, or no longer.
+    pub(crate) fn set_mount(&self, path: &Path, is_mounted: bool) {
+        let mut mounts = self.mounts();
+        if is_mounted { drop(mounts.insert(path.to_owned())) } else { drop(mounts.remove(path)) }
+    }
+
+    /// Power is gone, and with it what was mounted.
+    pub(crate) fn lose_mounts(&self) {
+        self.mounts().clear();
+    }
+
+    fn mounts(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -179,6 +230,18 @@ impl Disk for MemoryDisk {
 
     fn usage(&self, _: &Path) -> NodeUsage {
         NodeUsage::default()
+    }
+
+    fn is_mount(&self, path: &Path) -> bool {
+        self.mounts().contains(path)
+    }
+
+    fn make_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        Ok(())
     }
 }
 

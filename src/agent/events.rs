@@ -32,6 +32,7 @@ pub(crate) enum Reason {
     TaskFailed,
     RestartDelayed,
     DriverError,
+    VolumeError,
     /// About the node: a driver is not well.
     DriverUnhealthy,
     /// About the node: what the agent knew of its tasks is lost.
@@ -45,6 +46,7 @@ impl Reason {
             Self::TaskFailed => "TaskFailed",
             Self::RestartDelayed => "RestartDelayed",
             Self::DriverError => "DriverError",
+            Self::VolumeError => "VolumeError",
             Self::DriverUnhealthy => "DriverUnhealthy",
             Self::StateDamaged => "StateDamaged",
         }
@@ -56,6 +58,7 @@ impl Reason {
             Self::TaskFailed
             | Self::RestartDelayed
             | Self::DriverError
+            | Self::VolumeError
             | Self::DriverUnhealthy
             | Self::StateDamaged => Severity::Warning,
         }
@@ -67,6 +70,7 @@ impl Reason {
             Self::TaskFailed => "Stop",
             Self::RestartDelayed => "Restart",
             Self::DriverError => "Launch",
+            Self::VolumeError => "Mount",
             Self::DriverUnhealthy => "Fingerprint",
             Self::StateDamaged => "Restore",
         }

@@ -11,6 +11,7 @@
 mod admission;
 mod alloc_runner;
 mod allocs;
+mod csi;
 mod devices;
 mod directory;
 mod dirs;

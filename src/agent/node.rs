@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
+use super::csi::Csi;
 use super::environment::NodeFacts;
 use super::events::{EventSink, Reason};
 use super::facts::effective_meta;
@@ -27,6 +28,12 @@ const RETRY_REFUSED: Duration = Duration::from_secs(15);
 
 /// The pause before changed facts are written, doubled at random: what changes meanwhile goes along.
 const GATHER_CHANGES: Duration = Duration::from_secs(5);
+
+/// The same for what CSI plugins say.
+const GATHER_PLUGINS: Duration = Duration::from_millis(20);
+
+/// How long plugins of an earlier life of the agent count as there without their saying so again.
+const PLUGIN_GRACE: Duration = Duration::from_secs(15);
 
 /// What people are told of a node by its agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +74,8 @@ pub(crate) struct Node<S> {
     pub(crate) config: Arc<AgentConfig>,
     /// What the machine is and has, as it changes.
     pub(crate) fingerprint: watch::Receiver<Fingerprint>,
+    /// Its CSI plugins.
+    pub(crate) csi: Csi,
     pub(crate) news: mpsc::Receiver<NodeNews>,
     pub(crate) events: EventSink,
     pub(crate) view: watch::Sender<NodeView>,
@@ -74,6 +83,8 @@ pub(crate) struct Node<S> {
     pub(crate) heartbeat: Arc<Notify>,
     /// Says that the API server answers again.
     pub(crate) reachable: Arc<Notify>,
+    /// From when on plugins that have said nothing count as gone.
+    pub(crate) plugins_known_at: Option<Instant>,
 }
 
 impl<S: Store> Node<S> {
@@ -96,19 +107,22 @@ impl<S: Store> Node<S> {
     pub(crate) async fn run(mut self) {
         let mut facts = self.fingerprint.clone();
         facts.mark_unchanged();
+        let mut plugins = self.csi.print();
+        plugins.mark_unchanged();
+        self.plugins_known_at = Some(Instant::now() + PLUGIN_GRACE);
+        let mut write_at: Option<Instant> = self.plugins_known_at;
         self.register().await;
         let fields = Some(format!("metadata.name={}", self.name));
         let mut changes = self.store.watch::<ClientNode>(Selection { namespace: None, fields });
         let mut seen = Seen::default();
-        let mut write_at: Option<Instant> = None;
         loop {
             tokio::select! {
                 biased;
-                Ok(()) = facts.changed() => {
-                    write_at.get_or_insert_with(|| Instant::now() + self.random.jitter(GATHER_CHANGES));
-                }
+                Ok(()) = facts.changed() => write_at = sooner(write_at, self.random.jitter(GATHER_CHANGES)),
+                // A volume waits for what a plugin says.
+                Ok(()) = plugins.changed() => write_at = sooner(write_at, GATHER_PLUGINS),
                 () = sleep_until(write_at) => {
-                    write_at = None;
+                    write_at = self.plugins_known_at.filter(|at| *at > Instant::now());
                     self.register().await;
                 }
                 Some(news) = self.news.recv() => self.tell(news),
@@ -194,13 +208,26 @@ impl<S: Store> Node<S> {
                 result => result?,
             },
         };
-        let found = self.fingerprint.borrow().clone();
+        let known = node.status.as_ref().and_then(|status| status.fingerprint.as_ref());
+        let found = self.with_plugins(self.fingerprint.borrow().clone(), known);
         if node.status.as_ref().and_then(|status| status.fingerprint.as_ref()) == Some(&found) {
             return Ok(node);
         }
         let body = json!({ "status": { "fingerprint": found } });
         let precondition = Precondition::same_object(&node.metadata);
         self.store.apply(&key, Part::Status, field_manager::AGENT, Ownership::Force, &precondition, body).await
+    }
+
+    /// The fingerprint with the CSI plugins. Those that an earlier life of the agent told of stay in it for a while: their tasks go
+    /// on, and are asked again how they fare.
+    fn with_plugins(&self, mut found: Fingerprint, known: Option<&Fingerprint>) -> Fingerprint {
+        let print = self.csi.print().borrow().clone();
+        if self.plugins_known_at.is_some_and(|at| Instant::now() < at) {
+            found.csi = known.map(|known| known.csi.clone()).unwrap_or_default();
+        }
+        found.csi.extend(print.plugins);
+        found.csi_answers = print.answers;
+        found
     }
 
     fn new_node(&self) -> ClientNode {
@@ -218,6 +245,7 @@ impl<S: Store> Node<S> {
 
     fn observe(&self, node: &ClientNode) {
         let status = node.status.clone().unwrap_or_default();
+        self.csi.take_requests(&status.csi_requests);
         let found = self.fingerprint.borrow();
         let mut meta = effective_meta(&found.meta.static_meta, &found.meta.dynamic);
         meta.extend(node.spec.meta.clone());
@@ -240,6 +268,12 @@ impl<S: Store> Node<S> {
             is_new
         });
     }
+}
+
+/// The earlier one of a time and the end of a span that begins now.
+fn sooner(at: Option<Instant>, span: Duration) -> Option<Instant> {
+    let end = Instant::now() + span;
+    Some(at.map_or(end, |at| at.min(end)))
 }
 
 /// What the watch has shown of the node.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use drover_api::allocation::{
     AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, ClientStatus,
-    DesiredStatus, Health, TaskState,
+    DesiredStatus, Health, TaskState, VolumeStatus,
 };
 use drover_api::condition::{self, ConditionStatus, Wanted};
 use drover_api::job::JobType;
@@ -33,6 +33,9 @@ pub(crate) struct Report {
     pub(crate) health_matters: bool,
     /// Whether its tasks are being ended.
     pub(crate) stopping: bool,
+    /// How its volumes fare, by their names in the group.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) volumes: BTreeMap<String, VolumeStatus>,
 }
 
 /// The report that the API server has accepted last, as far as the status tells.
@@ -46,6 +49,7 @@ pub(crate) fn of_status(generation: i64, status: &AllocationStatus, job: JobType
         ended_at: status.ended_at,
         health_matters: matches!(job, JobType::Service | JobType::System),
         stopping: false,
+        volumes: status.volumes.clone(),
     }
 }
 
@@ -82,6 +86,7 @@ fn differs(report: &Report, acknowledged: &Report) -> bool {
         || report.task_states != acknowledged.task_states
         || report.health != acknowledged.health
         || report.stopping != acknowledged.stopping
+        || report.volumes != acknowledged.volumes
 }
 
 /// The status as an object for server-side apply. `lost` is the controller's and final: then only the end is told.
@@ -95,6 +100,9 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
     });
     if let Some(ended_at) = report.ended_at {
         status["endedAt"] = json!(ended_at);
+    }
+    if !report.volumes.is_empty() {
+        status["volumes"] = json!(report.volumes);
     }
     if let Some(health) = &report.health {
         status["health"] = json!(health);

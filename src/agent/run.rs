@@ -252,6 +252,7 @@ async fn serve<S: Store>(
         host_env: host_environment(),
         contacted,
         numbers,
+        plugins: Vec::new(),
         stop,
     })
     .await;

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::Admission;
 use super::alloc_runner::{Recovering, Runners};
 use super::allocs::{Allocs, AllocsPlan};
+use super::csi::{Csi, CsiParts, Instance, StoredVolumes};
 use super::devices::Devices;
 use super::directory::Directory;
 use super::disk::Disk;
@@ -71,6 +72,8 @@ pub(crate) struct NodeParts<S, R> {
     pub(crate) contacted: watch::Sender<bool>,
     /// What operators are told.
     pub(crate) numbers: Numbers,
+    /// CSI plugins that are there without a task, by id.
+    pub(crate) plugins: Vec<(String, Instance)>,
     /// Ends the agent; tasks go on.
     pub(crate) stop: CancellationToken,
 }
@@ -109,8 +112,10 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
     let (events, write_events) =
         EventSink::new(parts.store.clone(), parts.name.clone(), Arc::clone(&parts.clock), parts.random.clone());
     services.spawn(until(stop_services.clone(), write_events));
+    let csi = csi(&mut parts);
+    services.spawn(until(stop_services.clone(), csi.clone().run()));
     let news = std::mem::replace(&mut parts.news, mpsc::channel(1).1);
-    spawn_registration(&parts, &signals, (news, events.clone()), &mut loops);
+    spawn_registration(&parts, &signals, (news, events.clone()), &csi, &mut loops);
     loops.spawn(until(parts.stop.clone(), sync(&parts, &signals).run()));
     let mut allocs = Allocs::new(AllocsPlan {
         store: parts.store,
@@ -140,6 +145,8 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
             garbage: Arc::default(),
             starts: signals.starts.clone(),
             numbers: parts.numbers,
+            csi,
+            fingerprint: parts.fingerprint,
         }),
     });
     allocs.restore(parts.saved, parts.recovering, parts.is_state_lost).await;
@@ -165,11 +172,26 @@ fn sync<S: Store, R>(parts: &NodeParts<S, R>, signals: &Signals) -> Sync<S> {
     }
 }
 
+fn csi<S: Store, R>(parts: &mut NodeParts<S, R>) -> Csi {
+    let csi = Csi::new(CsiParts {
+        root: parts.config.state_dir.join("csi"),
+        state: parts.state.clone(),
+        disk: Arc::clone(&parts.disk),
+        objects: Arc::new(StoredVolumes(parts.store.clone())),
+        saved: std::mem::take(&mut parts.saved.mounts),
+    });
+    for (id, instance) in std::mem::take(&mut parts.plugins) {
+        csi.put_plugin(&id, "", instance);
+    }
+    csi
+}
+
 /// The loops that keep the node's object and its Lease.
 fn spawn_registration<S: Store, R>(
     parts: &NodeParts<S, R>,
     signals: &Signals,
     (news, events): (mpsc::Receiver<NodeNews>, EventSink),
+    csi: &Csi,
     loops: &mut JoinSet<()>,
 ) {
     let ttl = watch::Sender::new(parts.config.heartbeat.ttl);
@@ -193,11 +215,13 @@ fn spawn_registration<S: Store, R>(
         name: parts.name.clone(),
         config: Arc::clone(&parts.config),
         fingerprint: parts.fingerprint.clone(),
+        csi: csi.clone(),
         news,
         events,
         view: signals.view.clone(),
         heartbeat: Arc::clone(&signals.heartbeat_wanted),
         reachable: Arc::clone(&signals.reachable),
+        plugins_known_at: None,
     };
     loops.spawn(until(parts.stop.clone(), node.run()));
 }

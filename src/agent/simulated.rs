@@ -110,6 +110,7 @@ pub struct Machine {
     state: MemoryState,
     disk: MemoryDisk,
     mock: Mock,
+    plugins: Vec<SimulatedPlugin>,
     /// Of the agent that runs now.
     directory: Arc<Mutex<Directory>>,
 }
@@ -125,7 +126,28 @@ impl Machine {
             };
             observer(task_run(&run.id), change);
         });
-        Self { state: MemoryState::default(), disk: MemoryDisk::default(), mock, directory: Arc::default() }
+        Self {
+            state: MemoryState::default(),
+            disk: MemoryDisk::default(),
+            mock,
+            plugins: Vec::new(),
+            directory: Arc::default(),
+        }
+    }
+
+    /// The same with CSI plugins. `observer` hears of every mount.
+    #[must_use]
+    pub fn with_plugins(mut self, specs: Vec<PluginSpec>, cloud: &Cloud, observer: &MountObserver) -> Self {
+        let plugin = |spec| SimulatedPlugin {
+            spec,
+            cloud: cloud.clone(),
+            disk: self.disk.clone(),
+            // Each life of the agent has chances of its own.
+            random: Random::seeded(0),
+            observer: Arc::clone(observer),
+        };
+        self.plugins = specs.into_iter().map(plugin).collect();
+        self
     }
 
     /// Runs an agent until it is stopped. At most one runs at a time; the next one finds what this one left.
@@ -135,6 +157,12 @@ impl Machine {
         let mut fingerprint = life.fingerprint;
         fingerprint.drivers =
             [("mock".to_owned(), DriverInfo { detected: true, healthy: true, ..DriverInfo::default() })].into();
+        let random = Random::seeded(life.seed);
+        let plugins = self.plugins.iter().map(|plugin| {
+            let plugin = SimulatedPlugin { random: random.clone(), ..plugin.clone() };
+            (plugin.spec.id.clone(), plugin.instance())
+        });
+        let plugins = plugins.collect();
         let directory = Directory::default();
         *self.directory.lock().unwrap_or_else(PoisonError::into_inner) = directory.clone();
         // Of this machine nobody asks when all tasks were found again.
@@ -150,7 +178,7 @@ impl Machine {
             devices: Devices::default(),
             disk: Arc::new(self.disk.clone()),
             clock: life.clock,
-            random: Random::seeded(life.seed),
+            random,
             state: self.state.store(),
             saved: self.state.saved(),
             is_state_lost: false,
@@ -160,6 +188,7 @@ impl Machine {
             host_env: std::collections::BTreeMap::new(),
             contacted: watch::Sender::new(false),
             numbers: Numbers::default(),
+            plugins,
             stop: life.stop,
         };
         Box::pin(run_node(parts)).await;
@@ -168,6 +197,7 @@ impl Machine {
     /// Power is gone: whatever ran has ended, and only what was written is left.
     pub fn lose_power(&self) {
         self.mock.lose_all();
+        self.disk.lose_mounts();
     }
 
     /// Ends a task as it may end by itself; false when it does not run.
@@ -226,5 +256,10 @@ fn task_run(id: &str) -> TaskRun {
     TaskRun { allocation: next(), task: next(), run: next() }
 }
 
+mod plugin;
 #[cfg(test)]
 mod tests;
+
+pub use plugin::{Cloud, MountChange, MountObserver, MountRun, PluginSpec};
+
+use plugin::SimulatedPlugin;

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::facts::MetaChanges;
 use super::report::Report;
 use super::task_runner::TaskRecord;
+use super::csi::Mounts;
 use super::volumes::VolumeRecord;
 use super::watch;
 
@@ -28,6 +29,7 @@ const JOBS: TableDefinition<&str, &[u8]> = TableDefinition::new("jobs");
 const LAST_HEARTBEAT: &str = "lastHeartbeat";
 const DYNAMIC_META: &str = "dynamicMeta";
 const VOLUMES: &str = "hostVolumes";
+const MOUNTS: &str = "csiMounts";
 const REBUILDING: &str = "rebuilding";
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
@@ -86,6 +88,8 @@ pub(crate) struct Saved {
     pub(crate) dynamic_meta: MetaChanges,
     /// Host volumes that were made at run time, by name.
     pub(crate) volumes: BTreeMap<String, VolumeRecord>,
+    /// What is mounted of CSI volumes.
+    pub(crate) mounts: Mounts,
     /// An earlier life lost its state and ended before it knew all of its tasks again.
     pub(crate) is_rebuilding: bool,
 }
@@ -286,6 +290,17 @@ impl StateStore {
             Backing::File(file) => file.put(Table::Meta, VOLUMES.to_owned(), volumes).await,
             Backing::Memory(memory) => {
                 memory.lock().volumes.clone_from(volumes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps what is mounted of CSI volumes.
+    pub(crate) async fn put_mounts(&self, mounts: &Mounts) -> Result<(), StateError> {
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Meta, MOUNTS.to_owned(), mounts).await,
+            Backing::Memory(memory) => {
+                memory.lock().mounts.clone_from(mounts);
                 Ok(())
             }
         }

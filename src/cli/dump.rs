@@ -17,7 +17,7 @@ pub(super) const CONFIG_MAP: &str = "drover-config";
 /// Objects of one answer of the API server.
 const PAGE: u32 = 500;
 /// Fields that may hold credentials, wherever they stand.
-const CONFIDENTIAL: [&str; 3] = ["mountFlags", "publishContext", "payload"];
+const CONFIDENTIAL: [&str; 4] = ["mountFlags", "publishContext", "csiAnswers", "payload"];
 
 /// What to write.
 #[derive(Debug, clap::Args)]

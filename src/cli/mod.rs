@@ -20,6 +20,7 @@ mod table;
 mod tree;
 mod trouble;
 mod validate;
+mod volume;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -55,6 +56,9 @@ enum Command {
     /// Looks at nodes, drains them, and keeps new allocations away.
     #[command(subcommand)]
     Node(node::NodeCommand),
+    /// Looks at CSI volumes and who holds them, detaches and deregisters them.
+    #[command(subcommand)]
+    Volume(volume::VolumeCommand),
     /// Shows an allocation, looks into those of this node, and acts on them.
     Alloc(alloc::Args),
     /// Acts on drover itself, from outside.
@@ -113,6 +117,7 @@ impl Command {
             | Self::Job(_)
             | Self::Deployment(_)
             | Self::Node(_)
+            | Self::Volume(_)
             | Self::System(_)
             | Self::Completion { .. } => 1,
         }
@@ -132,6 +137,7 @@ impl Command {
             Self::Job(JobCommand::Periodic(command)) => job::periodic(&command),
             Self::Deployment(command) => deployment::run(&command),
             Self::Node(command) => node::run(&command),
+            Self::Volume(command) => volume::run(&command),
             Self::System(command) => system::run(&command),
             Self::Alloc(args) => alloc::run(&args),
             Self::Completion { shell } => completion::script(shell),

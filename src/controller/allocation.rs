@@ -30,6 +30,7 @@ impl<S: Store> Term<S> {
                 let key = convert::object_key(&object.metadata);
                 let job = job_of(&object);
                 self.touch(&job, &object);
+                self.note_claims(&key);
                 if let Some(before) = before {
                     self.on_alloc_changed(&job, &object, &before);
                 }
@@ -37,6 +38,7 @@ impl<S: Store> Term<S> {
             }
             Seen::Gone(object) => {
                 let key = convert::object_key(&object.metadata);
+                self.drop_claims(&key);
                 self.view.remove_alloc(&key);
                 let job = job_of(&object);
                 self.touch(&job, &object);
@@ -80,6 +82,8 @@ impl<S: Store> Term<S> {
         let (old, new) = (status(before), status(now));
         let has_ended = new.client_status.is_terminal() && !old.client_status.is_terminal();
         if has_ended {
+            let node = NodeName::from(now.spec.node_name.as_str());
+            self.end_plugins_of(&node, now.metadata.uid.as_deref().unwrap_or_default());
             self.enqueue(job, EvalTrigger::AllocFailure);
         }
         let is_over = new.ended_at.is_some() && old.ended_at.is_none();

@@ -67,6 +67,7 @@ impl<S: Store> Term<S> {
             Seen::Gone(object) => {
                 let key = convert::object_key(&object.metadata);
                 self.view.remove_job(&key);
+                self.forget_plugin_job(&key);
                 self.blocked.untrack(&key);
                 self.known.remove(&key);
                 self.disarm_launches(&key);
@@ -97,7 +98,11 @@ impl<S: Store> Term<S> {
                 self.version_keys.entry(job.clone()).or_default().insert(crate::store::Object::key(&*object));
                 if self.view.version(&job, &uid, number).is_none() {
                     let definition = Definition::new(&object.spec.job, &object.spec.job_name);
-                    self.view.put_version(job, uid, number, definition);
+                    let has_volumes = definition.spec.groups.iter().any(|group| !group.volumes.is_empty());
+                    self.view.put_version(job.clone(), uid, number, definition);
+                    if has_volumes {
+                        self.note_claims_of(&job);
+                    }
                 }
             }
             Seen::Gone(object) => {
@@ -362,8 +367,10 @@ impl<S: Store> Term<S> {
         for object in writes.creates() {
             let mut alloc = convert::alloc(object);
             alloc.created_at = now;
-            created.push(alloc.key.clone());
+            let key = alloc.key.clone();
             self.view.put_alloc(alloc);
+            self.assume_claims(&key);
+            created.push(key);
         }
         created
     }
@@ -483,6 +490,7 @@ impl<S: Store> Term<S> {
         self.count_unmade(job, unmade.len());
         missing += unmade.len();
         for key in &unmade {
+            self.unassume_claims(key);
             self.view.remove_alloc(key);
         }
         self.finish(job);
@@ -537,6 +545,7 @@ impl<S: Store> Term<S> {
     pub(super) fn refresh_job(&mut self, key: &JobKey) {
         let Some(object) = self.jobs.get(&key_of(key)).cloned() else { return };
         let Some(job) = self.view.job(key).cloned() else { return };
+        self.note_plugin_job(&job, &object);
         if self.broker.is_busy(key) && job.generation != object.metadata.generation.unwrap_or(0) {
             return;
         }

@@ -19,6 +19,7 @@ mod prepare;
 mod scheduler_config;
 mod status;
 mod term;
+mod volume;
 
 use std::net::SocketAddr;
 use std::path::Path;

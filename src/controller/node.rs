@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::client_node::{
-    ClientNodeStatus, Drain, DrainState, DriverInfo, Eligibility, Fingerprint, NodeColumns, NodeConditionType as Type,
+    ClientNodeStatus, CsiRequest, Drain, DrainState, DriverInfo, Eligibility, Fingerprint, NodeColumns, NodeConditionType as Type,
     NodeEvent, NodePhase, NodeReason as Reason, NodeResources,
 };
 use drover_api::condition::{Condition, Wanted, merged};
@@ -62,6 +62,8 @@ struct Shown {
     phase_changed_at: Option<Timestamp>,
     allocatable: NodeResources,
     drain: Option<DrainState>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    csi_requests: BTreeMap<String, CsiRequest>,
     events: Vec<NodeEvent>,
     columns: NodeColumns,
     conditions: Vec<Condition<Type, Reason>>,
@@ -93,7 +95,9 @@ impl<S: Store> Term<S> {
             Seen::Now(object, _) => self.on_node_there(&object),
             Seen::Gone(object) => {
                 let name = NodeName::from(object.metadata.name.clone().unwrap_or_default());
-                self.view.remove_node(&name);
+                if let Some(node) = self.view.remove_node(&name) {
+                    self.forget_plugins_of(&node);
+                }
                 self.known_nodes.remove(&name);
                 self.ledger.forget(&name);
                 self.heard.remove(&name);
@@ -131,6 +135,7 @@ impl<S: Store> Term<S> {
         }
         let (before, node) = self.show_node(&name, object);
         self.dirty_nodes.insert(name.clone());
+        self.note_plugins(before.as_deref(), &node, object);
         self.note_drain(&name, object);
         if stored.phase != NodePhase::Ready {
             self.welcome(&name);
@@ -414,7 +419,8 @@ impl<S: Store> Term<S> {
         };
         let differs = match last {
             Some(last) if *last == *wanted => return None,
-            Some(last) if !status::is_urgent(&wanted, last) => {
+            // A volume waits for what is asked of an agent.
+            Some(last) if !status::is_urgent(&wanted, last) && wanted["csiRequests"] == last["csiRequests"] => {
                 Differs::Calmly { not_before: sent_at.map(|at| at + status::PAUSE) }
             }
             Some(_) | None => Differs::Urgently,
@@ -477,6 +483,7 @@ impl<S: Store> Term<S> {
             phase_changed_at: known.and_then(|known| known.phase_changed_at),
             allocatable,
             drain: known.and_then(|known| known.drain.clone()),
+            csi_requests: self.claims.requests_to(name),
             events: known.map(|known| known.events.clone()).unwrap_or_default(),
             columns,
             conditions: merged(&stored.conditions, wanted, generation, self.clock.now()),
@@ -560,7 +567,7 @@ fn seconds(duration: Duration) -> String {
 /// The controller's part of a stored status, for comparison with what it would write.
 fn stored_part(object: &ClientNode) -> Option<Value> {
     let status = object.status.as_ref().filter(|status| status.observed_generation >= 0)?;
-    Some(json!({
+    let mut stored = json!({
         "observedGeneration": status.observed_generation,
         "phase": status.phase,
         "phaseChangedAt": status.phase_changed_at,
@@ -569,7 +576,11 @@ fn stored_part(object: &ClientNode) -> Option<Value> {
         "events": status.events,
         "columns": status.columns,
         "conditions": status.conditions,
-    }))
+    });
+    if !status.csi_requests.is_empty() {
+        stored["csiRequests"] = json!(status.csi_requests);
+    }
+    Some(stored)
 }
 
 fn conditions(

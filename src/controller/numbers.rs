@@ -141,6 +141,8 @@ fn outcome(done: &Done) -> (&'static str, Option<&StoreError>) {
         Done::JobStatus(_, result) => ("job-status", failed(result)),
         Done::VersionSought(_, _, result) => ("job-status", failed(result)),
         Done::NodeStatus(_, result) | Done::NodeSpec(_, result) => ("node", failed(result)),
+        Done::VolumeStatus(_, result) => ("volume", failed(result)),
+        Done::VolumeKept(_, result) => ("volume", failed(result)),
         Done::DeploymentStatus(_, _, result) => ("deployment", failed(result)),
         Done::DeploymentActed(_, acted) => ("deployment", acted.error()),
         Done::Launched(_, _, result) => ("periodic", failed(result)),

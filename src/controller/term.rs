@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
-use drover_core::broker::blocked::{Blocked, Freed};
+use drover_core::broker::blocked::Blocked;
 use drover_core::broker::queue::Broker;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::DEFAULT_PRIORITY;
@@ -38,6 +38,7 @@ use crate::controller::periodic::Launches;
 use crate::controller::prepare::Prepared;
 use crate::controller::scheduler_config::SCHEDULER_CONFIG;
 use crate::controller::status::Knowledge;
+use crate::controller::volume::Volumes;
 use crate::convert;
 use crate::events::{self, Happening};
 use crate::store::{Change, Object, Selection, Store, StoreError};
@@ -74,6 +75,8 @@ pub(super) enum Done {
     JobFreed(JobKey, Box<Result<Option<Job>, StoreError>>),
     Ttl(Box<Result<ConfigMap, StoreError>>),
     Marked(AllocKey, Box<Result<Allocation, StoreError>>),
+    VolumeStatus(ObjectKey, Box<Result<CSIVolume, StoreError>>),
+    VolumeKept(ObjectKey, Box<Result<Option<CSIVolume>, StoreError>>),
     NodeSpec(NodeName, Box<Result<ClientNode, StoreError>>),
     Other(&'static str, Result<(), StoreError>),
 }
@@ -99,6 +102,8 @@ pub(super) struct Term<S> {
     pub(super) namespaces: Cache<Namespace>,
     pub(super) deployments: Cache<Deployment>,
     pub(super) volumes: Cache<CSIVolume>,
+    /// Who holds them, and what is done for it.
+    pub(super) claims: Volumes,
     pub(super) view: ClusterView,
     pub(super) broker: Broker,
     pub(super) blocked: Blocked,
@@ -160,6 +165,8 @@ pub(super) enum Wake {
     DeploymentBatch(ObjectKey),
     DeploymentWindow,
     Settle(AllocKey),
+    Volume(ObjectKey),
+    ClaimGc,
     FreeJob(JobKey),
     NodeGone(NodeName),
     NodeSilent(NodeName),
@@ -199,6 +206,7 @@ impl<S: Store> Term<S> {
             namespaces: Cache::default(),
             deployments: Cache::default(),
             volumes: Cache::default(),
+            claims: Volumes::default(),
             view,
             broker: Broker::default(),
             blocked: Blocked::default(),
@@ -333,29 +341,13 @@ impl<S: Store> Term<S> {
             Ok(Done::JobFreed(job, result)) => self.on_job_freed(&job, *result),
             Ok(Done::Ttl(result)) => self.on_ttl_published(*result),
             Ok(Done::Marked(alloc, result)) => self.on_marked(&alloc, *result),
+            Ok(Done::VolumeStatus(volume, result)) => self.on_volume_status(&volume, *result),
+            Ok(Done::VolumeKept(volume, result)) => self.on_volume_kept(&volume, *result),
             Ok(Done::NodeSpec(node, result)) => self.on_node_spec(&node, *result),
             Ok(Done::Other(_, Ok(()) | Err(StoreError::AlreadyExists(_) | StoreError::NotFound(_)))) => {}
             Ok(Done::Other(what, Err(error))) => tracing::warn!(what, %error, "a write did not happen"),
             Err(error) => tracing::error!(%error, "a write ended by a panic"),
         }
-    }
-
-    /// A volume that appears, or can be used again, may be what a job waits for.
-    fn on_volume(&mut self, seen: Seen<CSIVolume>) {
-        self.numbers.volume(&seen);
-        let id = match seen {
-            Seen::Now(object, _) => {
-                let id = convert::volume_id(&object);
-                self.view.put_volume(id.clone(), object);
-                id
-            }
-            Seen::Gone(object) => {
-                let id = convert::volume_id(&object);
-                self.view.remove_volume(&id);
-                id
-            }
-        };
-        self.free(Freed::Volume(format!("csi-volume:{}:{}", id.namespace, id.name)));
     }
 
     /// Everything that is decided after new facts: the begin of the term, due evaluations, statuses.
@@ -373,6 +365,7 @@ impl<S: Store> Term<S> {
             view.job(job).map_or(DEFAULT_PRIORITY, |job| job.definition.spec.priority)
         });
         self.advance_drains();
+        self.advance_volumes();
         while let Some(next) = self.broker.pop() {
             let began = self.begin_look();
             self.count_turn(&next);
@@ -453,6 +446,7 @@ impl<S: Store> Term<S> {
         }
         self.publish_ttl();
         self.plan_garbage();
+        self.plan_claim_gc();
     }
 
     /// Queues an evaluation of a job, if the scheduler of its type has a use for the trigger.
@@ -496,6 +490,8 @@ impl<S: Store> Term<S> {
                 Wake::DeploymentBatch(deployment) => self.join_window(deployment),
                 Wake::DeploymentWindow => self.commit_window(),
                 Wake::Settle(alloc) => self.settle(&alloc),
+                Wake::Volume(volume) => self.look_at_volume_again(&volume),
+                Wake::ClaimGc => self.collect_claims(),
                 Wake::FreeJob(job) => self.free_job(&job),
                 Wake::NodeGone(node) => self.settle_node(&node),
                 Wake::NodeSilent(node) => self.judge_silent(&node),
@@ -511,7 +507,8 @@ impl<S: Store> Term<S> {
         let far = Instant::now() + Duration::from_hours(1);
         let timer = self.wakes.keys().next().map_or(far, |(at, _)| *at);
         let due = self.broker.next_due().map_or(far, |at| self.instant_of(at));
-        timer.min(due)
+        let volumes = self.volumes_wake_at().unwrap_or(far);
+        timer.min(due).min(volumes)
     }
 
     /// The moment of a time of day on the monotonic clock, as far as can be told now.

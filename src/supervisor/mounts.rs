@@ -25,6 +25,18 @@ pub(crate) fn unmount_below(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether something is mounted at this place.
+pub(crate) fn is_mount_point(path: &Path) -> io::Result<bool> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
+    // Of the place itself links are not followed: it may be a mount whose server is gone.
+    let place = match parent.canonicalize() {
+        Ok(parent) => parent.join(name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    Ok(mount_points(&fs::read_to_string("/proc/self/mountinfo")?).contains(&place))
+}
+
 /// The mount points of `/proc/self/mountinfo`, whose fifth field writes blanks as octal escapes.
 fn mount_points(mountinfo: &str) -> Vec<PathBuf> {
     let unescape =

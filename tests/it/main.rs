@@ -22,3 +22,4 @@ mod schema;
 mod supervisor;
 mod uninstall;
 mod unplaceable;
+mod volumes;

@@ -102,6 +102,14 @@ scenarios! {
     switch_failure: "switch-failure",
     system_job: "system-job",
     two_leaders: "two-leaders",
+    volume_fence: "volume-fence",
+    volume_forced: "volume-forced",
+    volume_hand_over: "volume-hand-over",
+    volume_leader_crash: "volume-leader-crash",
+    volume_node_death: "volume-node-death",
+    volume_per_allocation: "volume-per-allocation",
+    volume_plugin_faults: "volume-plugin-faults",
+    volume_two_jobs: "volume-two-jobs",
 }
 
 #[test]

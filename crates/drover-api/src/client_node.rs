@@ -198,6 +198,10 @@ pub struct ClientNodeStatus {
     /// The drain under way, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainState>,
+    /// What the node's CSI plugins are asked for, by the name of the request; each is answered in fingerprint.csiAnswers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 256))]
+    pub csi_requests: BTreeMap<String, CsiRequest>,
     /// What happened to it: the newest 10, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
@@ -273,7 +277,7 @@ pub struct Fingerprint {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub csi: BTreeMap<String, CsiInfo>,
-    /// Answers of its controller plugins, by the attachment that was wanted.
+    /// Answers of its CSI plugins, by the name of the request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub csi_answers: BTreeMap<String, CsiAnswer>,
@@ -502,14 +506,75 @@ pub struct CsiInfo {
     pub access_modes: Vec<AccessMode>,
 }
 
-/// Answer of a controller plugin.
+string_enum! {
+    /// What a CSI plugin is asked for.
+    pub enum CsiCall {
+        /// Its controller half attaches a volume to a node.
+        ControllerPublish = "controller-publish",
+        /// Its controller half detaches a volume from a node.
+        ControllerUnpublish = "controller-unpublish",
+        /// Its node half unmounts what an allocation that is gone has left.
+        NodeUnpublish = "node-unpublish",
+        /// Its controller half makes a volume.
+        CreateVolume = "create-volume",
+        /// Its controller half deletes a volume at its provider.
+        DeleteVolume = "delete-volume",
+        /// Its controller half makes a volume larger.
+        ControllerExpand = "controller-expand",
+        /// Its controller half says whether a volume can be used as its spec says.
+        ValidateVolume = "validate-volume",
+    }
+}
+
+/// A call of a CSI plugin that the controller wants made on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CsiRequest {
+    /// Which call.
+    pub call: CsiCall,
+    /// The plugin.
+    #[serde(rename = "pluginID")]
+    #[schemars(length(min = 1, max = 63))]
+    pub plugin_id: String,
+    /// Namespace of the volume's object, where the rest of what the call needs stands.
+    #[schemars(length(max = 63))]
+    pub namespace: String,
+    /// Name of the volume's object.
+    #[schemars(length(max = 253))]
+    pub volume: String,
+    /// The provider's id of the volume.
+    #[serde(rename = "externalID", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub external_id: String,
+    /// The allocation that the call is for, by its metadata.uid.
+    #[serde(rename = "allocID", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub alloc_id: String,
+    /// The provider's id of the node to attach to or to detach from.
+    #[serde(rename = "nodeID", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub node_id: String,
+    /// Whether the allocation only reads.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+    /// How the allocation uses the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_mode: Option<AccessMode>,
+    /// What it sees of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attachment_mode: Option<AttachmentMode>,
+    /// How large the volume is to be at least, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required_bytes: Option<i64>,
+    /// And at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<i64>,
+}
+
+/// Answer of a CSI plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiAnswer {
-    /// Which call it answers.
-    pub call: String,
-    /// Names the request, so that an old answer is recognised.
-    pub request: String,
     /// What went wrong; empty when nothing did.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]

@@ -89,6 +89,18 @@ string_enum! {
 }
 
 string_enum! {
+    /// Whether an allocation may mount the volume that it holds.
+    pub enum AttachState default Pending {
+        /// The controller plugin is still to attach it to the node.
+        Pending = "pending",
+        /// It may be mounted: it is attached, or need not be.
+        Attached = "attached",
+        /// It cannot be attached, and the allocation fails.
+        Failed = "failed",
+    }
+}
+
+string_enum! {
     /// The aspects of a volume's state.
     pub enum VolumeConditionType {
         /// It can be used and no claim is stuck.
@@ -394,6 +406,9 @@ pub struct Claim {
     /// How far it is.
     #[serde(default)]
     pub state: ClaimState,
+    /// Whether the allocation may mount it.
+    #[serde(default)]
+    pub attach: AttachState,
     /// Since when it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -401,7 +416,7 @@ pub struct Claim {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub publish_context: BTreeMap<String, String>,
-    /// The last error of its release.
+    /// The last error of its attaching or its release.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub error: String,

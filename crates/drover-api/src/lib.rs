@@ -88,6 +88,16 @@ pub mod finalizer {
     }
 }
 
+/// Annotations by which people say what they want; the controller takes them away when it is done.
+pub mod annotation {
+    /// On a CSIVolume: names of nodes, separated by commas, for which a person answers that nothing there uses the volume any more.
+    pub const FORCE_RELEASE: &str = "drover.dev/force-release";
+    /// On a CSIVolume that is being deleted: `force` lets it go with the claims of allocations that are over; no plugin is called.
+    pub const DEREGISTER: &str = "drover.dev/deregister";
+    /// On a CSIVolume that is being deleted: `true` has its provider delete it with all its data first.
+    pub const DELETE_DATA: &str = "drover.dev/delete-data";
+}
+
 /// Labels on the objects that the controller creates.
 pub mod label {
     /// Name of the Job an object belongs to.

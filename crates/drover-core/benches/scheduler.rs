@@ -334,6 +334,7 @@ fn alloc(name: &str, job: JobKey, job_uid: Uid, node: NodeName) -> Alloc {
         tracker: None,
         is_deleting: false,
         has_ended: false,
+        unmounted: std::collections::BTreeSet::new(),
         created_at: Timestamp::UNIX_EPOCH,
     }
 }

@@ -483,6 +483,7 @@ mod tests {
             tracker: None,
             is_deleting: false,
             has_ended: false,
+            unmounted: std::collections::BTreeSet::new(),
             created_at: Timestamp::UNIX_EPOCH,
         }
     }

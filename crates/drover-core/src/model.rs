@@ -201,6 +201,8 @@ pub struct Alloc {
     pub is_deleting: bool,
     /// Whether its agent reported that nothing of it is left.
     pub has_ended: bool,
+    /// The ids of those of its CSI volumes that its agent has unmounted.
+    pub unmounted: BTreeSet<String>,
     /// When it was made.
     pub created_at: Timestamp,
 }

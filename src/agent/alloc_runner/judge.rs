@@ -153,6 +153,7 @@ impl AllocRunner {
             ended_at: self.ended_at(),
             health_matters,
             stopping: !self.is_wanted() && !status.is_terminal(),
+            volumes: super::hooks::statuses(&self.plan, self.is_over()),
         }
     }
 
@@ -165,10 +166,10 @@ impl AllocRunner {
         state
     }
 
-    /// The last end of its tasks, once all have ended.
+    /// The last end of its tasks, once all have ended and nothing is mounted any more.
     fn ended_at(&self) -> Option<Timestamp> {
         let last = || self.states.values().filter_map(|state| state.finished_at).max().unwrap_or_else(|| self.now());
-        self.is_over().then(last)
+        (self.is_over() && self.plan.env.csi.is_clear(&self.plan.uid)).then(last)
     }
 
     /// Whether every task is dead.

@@ -39,12 +39,14 @@ use crate::clock::sleep_until;
 
 mod control;
 mod hooks;
+mod sources;
 mod judge;
 mod kill;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use control::{AllocCommand, RestartScope};
+pub(crate) use sources::{VolumeSource, VolumeSources};
 
 use control::Errand;
 use judge::HealthWatch;
@@ -106,6 +108,8 @@ pub(crate) struct AllocPlan {
     pub(crate) restored: BTreeMap<String, TaskRecord>,
     /// Held until every task has been found again or given up.
     pub(crate) recovering: Option<Recovering>,
+    /// Where the group's volumes are, once that is known.
+    pub(crate) volumes: VolumeSources,
 }
 
 /// Makes the runners of a node's allocations. The agent knows of a runner only this: it is told what is wanted, leaves reports,
@@ -214,6 +218,8 @@ impl AllocRunner {
         self.finish().await;
         let shutdown = self.plan.shutdown.clone();
         let mut wanted = self.plan.wanted.clone();
+        let (csi, uid) = (self.plan.env.csi.clone(), self.plan.uid.clone());
+        let mut is_clear = csi.is_clear(&uid);
         loop {
             if wanted.borrow_and_update().is_destroyed {
                 self.destroy().await;
@@ -225,6 +231,7 @@ impl AllocRunner {
                 biased;
                 () = shutdown.cancelled() => return,
                 changed = wanted.changed() => if changed.is_err() { return },
+                () = csi.cleared(&uid), if !is_clear => is_clear = true,
                 Some(command) = self.plan.commands.recv() => command.refuse(),
             }
         }
@@ -363,6 +370,7 @@ impl AllocRunner {
                 dir: self.dir.clone(),
                 restored: self.plan.restored.get(name).cloned(),
                 recovering: recovering.clone(),
+                volumes: self.plan.volumes.clone(),
             };
             let wires = Wires {
                 orders: self.orders.subscribe(),
@@ -464,6 +472,13 @@ impl AllocRunner {
         self.plan.env.disk.remove_fifos(&fifos);
         self.keep_unstarted().await;
         self.plan.admission.release(&self.plan.uid);
+        let shutdown = self.plan.shutdown.clone();
+        tokio::select! {
+            biased;
+            // The next agent goes on with it.
+            () = shutdown.cancelled() => {}
+            () = hooks::postrun(&self.plan) => {}
+        }
         self.report();
         self.plan.ended.send_replace(true);
         self.plan.env.garbage.notify_one();

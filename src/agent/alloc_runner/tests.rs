@@ -119,6 +119,8 @@ impl Node {
             garbage: Arc::new(Notify::new()),
             starts: Starts::default(),
             numbers: Numbers::default(),
+            csi: crate::agent::csi::without_volumes(self.state.store()),
+            fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
         })
     }
 
@@ -153,6 +155,7 @@ impl Node {
             shutdown: shutdown.clone(),
             restored,
             recovering: None,
+            volumes: super::VolumeSources::default(),
         });
         let mut running = JoinSet::new();
         running.spawn(runner.run());

@@ -177,7 +177,7 @@ impl Exec {
             shared: request.alloc_dir.join("alloc").to_string_lossy().into_owned(),
             host_paths: shown.paths,
             rootfs: shown.rootfs.map(|rootfs| rootfs.to_string_lossy().into_owned()),
-            mounts: request.devices.iter().map(|path| process::device_mount(path)).collect(),
+            mounts: request.devices.iter().map(|path| process::device_mount(path)).chain(request.mounts).collect(),
             private_pids: config.pid_mode == Mode::Private,
             private_ipc: config.ipc_mode == Mode::Private,
             private_network: request.private_network,
@@ -282,6 +282,10 @@ impl Shown {
 }
 
 impl Driver for Exec {
+    fn mounts_volumes(&self) -> bool {
+        true
+    }
+
     fn fs_isolation(&self) -> FsIsolation {
         FsIsolation::Chroot
     }

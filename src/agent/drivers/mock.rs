@@ -222,6 +222,10 @@ async fn run(task: MockTask) -> ExitResult {
 }
 
 impl Driver for Mock {
+    fn mounts_volumes(&self) -> bool {
+        true
+    }
+
     fn fs_isolation(&self) -> FsIsolation {
         FsIsolation::None
     }

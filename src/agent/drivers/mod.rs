@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::supervisor::Usage;
-use crate::supervisor::protocol::Exit;
+use crate::supervisor::protocol::{BindMount, Exit};
 
 mod exec;
 mod mock;
@@ -70,6 +70,8 @@ pub(crate) struct StartRequest {
     pub(crate) devices: Vec<PathBuf>,
     /// Whether it has a network of its own.
     pub(crate) private_network: bool,
+    /// Its volumes.
+    pub(crate) mounts: Vec<BindMount>,
 }
 
 /// How much output is kept of each stream.
@@ -155,6 +157,8 @@ pub(crate) enum StatsError {
 pub(crate) trait Driver: Debug + Send + Sync {
     /// How far it separates files.
     fn fs_isolation(&self) -> FsIsolation;
+    /// Whether volumes appear in its tasks where they ask for them.
+    fn mounts_volumes(&self) -> bool;
     /// Whether the node has it and whether it works.
     fn fingerprint(&self) -> DriverInfo;
     /// Checks a task's settings.

@@ -124,6 +124,10 @@ const DISABLED: &str =
     "driver raw_exec is disabled on this node: set drivers.rawExec.enabled in the agent's configuration";
 
 impl Driver for RawExec {
+    fn mounts_volumes(&self) -> bool {
+        false
+    }
+
     fn fs_isolation(&self) -> FsIsolation {
         FsIsolation::None
     }
@@ -248,6 +252,7 @@ mod tests {
             resources: drover_api::allocation::TaskResources::default(),
             devices: Vec::new(),
             private_network: false,
+            mounts: Vec::new(),
         };
         let error = driver.start(request).await.err().expect("refused");
         assert!(matches!(&error, StartError::Invalid(reason) if reason.contains("disabled")), "{error}");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::client_node::{CsiInfo, DeviceGroup, DriverInfo, Fingerprint, HostVolume};
+use drover_api::client_node::{DeviceGroup, DriverInfo, Fingerprint, HostVolume};
 
 /// Who tells facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,9 +18,6 @@ pub(crate) enum Fact {
     Driver(String, DriverInfo),
     /// All groups of a device plugin, by the plugin's name; none when it has gone.
     Devices(String, Vec<DeviceGroup>),
-    /// A CSI plugin, by its id; none when it has gone.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the manager of CSI plugins, which tells it, is not built yet"))]
-    Csi(String, Option<CsiInfo>),
     /// The host volumes that were made at run time, by name; they stand before configured ones of the same name.
     Volumes(BTreeMap<String, HostVolume>),
     /// Metadata that was set at run time; an empty value hides the configured one.
@@ -120,7 +117,6 @@ impl Batch {
                 self.devices.insert(plugin, groups);
                 self.print.devices = self.devices.values().flatten().cloned().collect();
             }
-            Fact::Csi(name, plugin) => set(&mut self.print.csi, name, plugin),
             Fact::Volumes(dynamic) => {
                 self.print.host_volumes = self.fixed_volumes.clone().into_iter().chain(dynamic).collect();
             }
@@ -145,13 +141,6 @@ impl Batch {
     }
 }
 
-fn set<T>(map: &mut BTreeMap<String, T>, name: String, value: Option<T>) {
-    match value {
-        Some(value) => drop(map.insert(name, value)),
-        None => drop(map.remove(&name)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,7 +161,6 @@ mod tests {
             Fact::Devices("file".into(), vec![group.clone()]),
             Fact::Driver("exec".into(), driver(false, "old")),
             Fact::Driver("exec".into(), driver(true, "")),
-            Fact::Csi("disk".into(), Some(CsiInfo::default())),
             Fact::Reported(Manager::Devices),
         ] {
             assert_eq!(batch.take(fact), Change::default());
@@ -187,7 +175,7 @@ mod tests {
             (&[group][..], true),
             "the last of a name holds"
         );
-        assert!(print.csi.contains_key("disk") && print.attributes["driver.exec"] == "1");
+        assert!(print.attributes["driver.exec"] == "1");
         assert_eq!(batch.close(), Err(AlreadyClosed));
     }
 

@@ -493,6 +493,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
         recovering: mpsc::channel(1).0,
         host_env: BTreeMap::new(),
         numbers: crate::agent::numbers::Numbers::default(),
+        plugins: Vec::new(),
         stop: CancellationToken::new(),
     };
     (parts, print)

@@ -14,7 +14,7 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBack
 use serde::de::DeserializeOwned;
 
 use super::{
-    ALLOCS, DYNAMIC_META, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, REBUILDING, Saved, TASKS, TaskRecord, VOLUMES,
+    ALLOCS, DYNAMIC_META, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, Saved, TASKS, TaskRecord, VOLUMES,
 };
 
 /// How long a dying agent is waited for.
@@ -225,6 +225,7 @@ fn read_records(database: &Database) -> Result<Saved, String> {
         jobs: records(&transaction, JOBS)?,
         last_heartbeat: meta_record(&transaction, LAST_HEARTBEAT)?,
         volumes: meta_record(&transaction, VOLUMES)?.unwrap_or_default(),
+        mounts: meta_record(&transaction, MOUNTS)?.unwrap_or_default(),
         dynamic_meta: meta_record(&transaction, DYNAMIC_META)?.unwrap_or_default(),
         is_rebuilding: meta_record(&transaction, REBUILDING)?.unwrap_or_default(),
         ..Saved::default()

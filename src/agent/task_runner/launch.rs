@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::hooks::{self, HookError};
 use super::{Next, TaskRunner, event};
+use crate::agent::csi;
 use crate::agent::drivers::{FsIsolation, LogLimits, Running, StartError, StartRequest};
 use crate::agent::environment::{self, EnvironmentInput, TaskPaths};
 use crate::agent::events::Reason;
@@ -118,6 +119,10 @@ impl TaskRunner {
             host: &self.env.host_env,
         });
         env.extend(reserved.env);
+        if plan.task.csi_plugin.is_some() {
+            let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
+            env.insert("CSI_ENDPOINT".to_owned(), format!("unix://{}", socket.display()));
+        }
         let mut config = Map::new();
         for (name, value) in &plan.task.config {
             let value: Value = environment::interpolate_value(value, &env, &node)
@@ -129,6 +134,7 @@ impl TaskRunner {
             max_files: u32::try_from(logs.max_files).unwrap_or(u32::MAX),
             max_file_bytes: u64::try_from(logs.max_file_size_mb).unwrap_or(1).saturating_mul(1024 * 1024),
         };
+        let mounts = plan.volumes.mounts(&plan.task)?;
         Ok(StartRequest {
             id: format!("{}/{}/{}", plan.uid, plan.task.name, self.env.random.tag()),
             task: plan.task.name.clone(),
@@ -143,6 +149,7 @@ impl TaskRunner {
             kill_timeout: self.kill_timeout(),
             resources,
             devices: reserved.nodes,
+            mounts,
             private_network: plan.group.networks.first().is_some_and(|network| network.mode == NetworkMode::None),
         })
     }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_api::client_node::Fingerprint;
 use drover_api::allocation::{TaskEvent, TaskEventType, TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::task::Task;
@@ -19,8 +20,10 @@ use drover_core::lifecycle::{Decision, ExitFacts, Gates, RestartCount, RestartTr
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::alloc_runner::VolumeSources;
+use super::csi::Csi;
 use super::devices::Devices;
 use super::dirs::AllocDir;
 use super::disk::Disk;
@@ -68,6 +71,10 @@ pub(crate) struct RunnerEnv {
     pub(crate) starts: Starts,
     /// What operators are told.
     pub(crate) numbers: Numbers,
+    /// CSI plugins, and what is mounted.
+    pub(crate) csi: Csi,
+    /// What the machine is and has.
+    pub(crate) fingerprint: watch::Receiver<Fingerprint>,
 }
 
 impl RunnerEnv {
@@ -245,6 +252,8 @@ pub(crate) struct TaskPlan {
     pub(crate) restored: Option<TaskRecord>,
     /// Held until its process has been found again or given up.
     pub(crate) recovering: Option<super::alloc_runner::Recovering>,
+    /// Where the group's volumes are.
+    pub(crate) volumes: VolumeSources,
 }
 
 /// One task's runner.
@@ -258,6 +267,8 @@ pub(crate) struct TaskRunner {
     /// It in the agent's numbers.
     counted: CountedTask,
     running: Option<Running>,
+    /// Held while a run is a CSI plugin.
+    plugin: Option<DropGuard>,
     /// What the driver says of the health of its run.
     vouches: Vouches,
     /// An ended run that the driver may forget once the record knows what follows on it.
@@ -311,6 +322,7 @@ impl TaskRunner {
             record,
             counted,
             running: None,
+            plugin: None,
             vouches: Vouches::AtOnce,
             ended: None,
             orders,
@@ -437,6 +449,7 @@ impl TaskRunner {
     fn note_end(&mut self, result: &ExitResult) {
         self.tracker.observe_exit(ExitFacts { success: result.exit.is_success() && !result.oom_killed });
         self.push(event::terminated(self.env.clock.now(), result));
+        self.plugin = None;
         self.ended = self.record.handle.take().map(|handle| handle.id);
     }
 
@@ -585,6 +598,7 @@ impl TaskRunner {
 
     /// The task is dead now, whatever it was.
     async fn die(&mut self) {
+        self.plugin = None;
         let now = self.env.clock.now();
         let state = &mut self.record.state;
         state.state = TaskRunState::Dead;
@@ -621,6 +635,9 @@ impl TaskRunner {
 
     /// The run is this runner's to see through.
     fn hold(&mut self, running: Running) {
+        let task = &self.plan.task;
+        self.plugin =
+            task.csi_plugin.as_ref().map(|plugin| self.env.csi.begin_plugin(&self.plan.uid, &task.name, plugin));
         self.vouches = running.vouches;
         self.running = Some(running);
     }

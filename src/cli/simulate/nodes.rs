@@ -14,7 +14,7 @@ use super::run::stream_seed;
 use super::scenario::NodeSpec;
 use super::seam::Seam;
 use super::world::World;
-use crate::agent::simulated::{Life, Machine};
+use crate::agent::simulated::{Cloud, Life, Machine, MountObserver, PluginSpec};
 use crate::config::agent::AgentConfig;
 
 /// The nodes of a run.
@@ -40,10 +40,14 @@ impl Nodes {
     /// The nodes of a scenario, all but those that are off with an agent.
     pub(super) fn start(world: &Arc<World>, seed: u64, specs: &[NodeSpec]) -> anyhow::Result<Self> {
         let mut nodes = Self { world: Arc::clone(world), seed, known: BTreeMap::new(), lives: JoinSet::new() };
+        let observer = Arc::clone(world);
+        let mounts: MountObserver = Arc::new(move |run, change| observer.observe_mount(&run, change));
+        let cloud = Cloud::default();
         for (number, spec) in specs.iter().enumerate() {
             let number = u32::try_from(number).context("too many nodes")?;
             let (observer, name) = (Arc::clone(world), spec.name.clone());
             let machine = Machine::new(&spec.name, move |run, change| observer.observe_task(&name, &run, change));
+            let machine = machine.with_plugins(plugins(spec, specs), &cloud, &mounts);
             let node = Node { number, spec: spec.clone(), machine, agent: None, n_lives: 0 };
             let earlier = nodes.known.insert(spec.name.clone(), node);
             anyhow::ensure!(
@@ -139,6 +143,14 @@ fn config(spec: &NodeSpec) -> anyhow::Result<AgentConfig> {
     Ok(AgentConfig::parse(&text.to_string(), Path::new(&spec.name))?)
 }
 
+/// The CSI plugins of a node.
+fn plugins(spec: &NodeSpec, all: &[NodeSpec]) -> Vec<PluginSpec> {
+    let has_controller = |id: &str| {
+        all.iter().flat_map(|node| &node.csi_plugins).any(|plugin| plugin.id == id && plugin.controller)
+    };
+    spec.csi_plugins.iter().map(|plugin| plugin.spec(&spec.name, has_controller(&plugin.id))).collect()
+}
+
 fn fingerprint(spec: &NodeSpec, number: u32) -> anyhow::Result<Fingerprint> {
     anyhow::ensure!(
         spec.drivers.iter().all(|driver| driver == "mock"),
@@ -150,7 +162,6 @@ fn fingerprint(spec: &NodeSpec, number: u32) -> anyhow::Result<Fingerprint> {
     for (name, value) in [("kernel.name", "linux"), ("cpu.arch", "amd64"), ("driver.mock", "1")] {
         attributes.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     }
-    let plugins = spec.csi_plugins.iter().map(|plugin| Ok((plugin.id.clone(), plugin.info()?)));
     let address = format!("10.{}.{}.{}/32", number >> 16 & 255, number >> 8 & 255, number & 255);
     Ok(Fingerprint {
         attributes,
@@ -170,7 +181,6 @@ fn fingerprint(spec: &NodeSpec, number: u32) -> anyhow::Result<Fingerprint> {
             reserved_ports: String::new(),
         }],
         network_modes: vec!["host".to_owned(), "none".to_owned()],
-        csi: plugins.collect::<anyhow::Result<_>>()?,
         ..Fingerprint::default()
     })
 }

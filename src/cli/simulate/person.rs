@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use drover_api::{Allocation, Job, JobSpec, names};
+use drover_api::{Allocation, Job, JobSpec, annotation, names};
 use drover_core::{dispatch, periodic};
 use drover_sim::{Key, Kind, Part, Precondition, Selection, Stored, Write};
 use serde_json::{Value, json};
@@ -308,10 +308,23 @@ impl Person {
         let key = Key { namespace: Some(step.namespace.clone()), name: step.name.clone() };
         match step.action {
             VolumeAction::Deregister if !step.force => self.remove(World::kind("CSIVolume")?, &key),
-            VolumeAction::Deregister | VolumeAction::Detach => {
-                bail!("volume {key}: {:?} of node {:?} is nothing that drover can do yet", step.action, step.node)
+            VolumeAction::Deregister => {
+                self.annotate_volume(&key, annotation::DEREGISTER, "force")?;
+                self.remove(World::kind("CSIVolume")?, &key)
+            }
+            VolumeAction::Detach => {
+                let node = step.node.as_deref().with_context(|| format!("volume {key}: detach needs a node"))?;
+                self.annotate_volume(&key, annotation::FORCE_RELEASE, node)
             }
         }
+    }
+
+    fn annotate_volume(&self, key: &Key, name: &str, value: &str) -> anyhow::Result<()> {
+        let (store, kind) = (&self.world.store, World::kind("CSIVolume")?);
+        let stored = store.get(kind, key).with_context(|| format!("csivolumes {:?} not found", key.name))?;
+        let mut object = stored.value.clone();
+        object["metadata"]["annotations"][name] = value.into();
+        self.done(Verb::Update, store.replace(kind, object, MANAGER, self.world.now()))
     }
 }
 

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::expand;
+use crate::agent::simulated::PluginSpec;
 
 /// A whole scenario.
 #[derive(Clone, Debug, Deserialize)]
@@ -150,16 +151,32 @@ pub(super) struct CsiPlugin {
     pub(super) max_volumes: i64,
     #[serde(default)]
     pub(super) topology: BTreeMap<String, String>,
+    /// How long a call takes.
+    #[serde(default)]
+    pub(super) delay: Option<GoDuration>,
+    /// How many of all calls fail, between 0 and 1.
+    #[serde(default)]
+    pub(super) errors: f64,
 }
 
 impl CsiPlugin {
-    /// As a fingerprint says it.
-    pub(super) fn info(&self) -> anyhow::Result<CsiInfo> {
-        let info = serde_json::json!({
-            "controller": self.controller, "node": self.node, "healthy": true,
-            "maxVolumes": self.max_volumes, "topology": self.topology,
-        });
-        serde_json::from_value(info).with_context(|| format!("csiPlugins {:?}", self.id))
+    /// As the node says it. A plugin that has a controller on any node needs one everywhere.
+    pub(super) fn spec(&self, node: &str, has_controller: bool) -> PluginSpec {
+        let can = ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME", "EXPAND_VOLUME"];
+        let info = CsiInfo {
+            controller: self.controller,
+            node: self.node,
+            healthy: true,
+            requires_controller_plugin: has_controller,
+            max_volumes: self.max_volumes,
+            node_id: node.to_owned(),
+            topology: self.topology.clone(),
+            provider: format!("{}.simulated", self.id),
+            capabilities: if self.controller { can.map(str::to_owned).to_vec() } else { Vec::new() },
+            ..CsiInfo::default()
+        };
+        let delay = self.delay.map_or(Duration::from_millis(50), GoDuration::to_std);
+        PluginSpec { id: self.id.clone(), info, delay, errors: self.errors }
     }
 }
 

@@ -13,7 +13,7 @@ use super::link::{Client, Links};
 use super::log::Log;
 use super::scenario::{Faults, Scenario};
 use super::seam::Verb;
-use crate::agent::simulated::{TaskChange, TaskRun};
+use crate::agent::simulated::{MountChange, MountRun, TaskChange, TaskRun};
 use crate::clock::Clock;
 
 /// How long garbage collection takes to notice.
@@ -106,6 +106,15 @@ impl World {
         let at = self.clock.elapsed();
         let mut log = self.log();
         for what in log.invariants.observe_task(at, node, run, change) {
+            log.fail(at, what);
+        }
+    }
+
+    /// Shows a change of a volume's use to the observer.
+    pub(super) fn observe_mount(&self, run: &MountRun, change: MountChange) {
+        let at = self.clock.elapsed();
+        let mut log = self.log();
+        for what in log.invariants.observe_mount(at, run, change) {
             log.fail(at, what);
         }
     }

@@ -117,6 +117,7 @@ impl World {
             tracker: None,
             is_deleting: false,
             has_ended: false,
+            unmounted: std::collections::BTreeSet::new(),
             created_at: at(0.0),
         };
         change(&mut alloc);

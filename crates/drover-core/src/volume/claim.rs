@@ -4,9 +4,12 @@
 //! list only by [`ClaimState::ReadyToFree`], its state only moves forward, and no update has a field for its modes. Must never know how
 //! a status is written, nor how a volume is detached.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drover_api::csi_volume::{AccessMode, AttachmentMode, CSIVolumeStatus, Claim, ClaimMode, ClaimState};
+use drover_api::csi_volume::{
+    AccessMode, AttachState, AttachmentMode, CSIVolumeSpec, CSIVolumeStatus, Claim, ClaimMode, ClaimState,
+};
 use jiff::Timestamp;
 
 use super::access::{self, Held};
@@ -109,6 +112,19 @@ pub enum Update {
     },
 }
 
+/// How far the attaching of a claim's volume has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The allocation's id.
+    pub alloc_id: String,
+    /// Whether the allocation may mount it.
+    pub state: AttachState,
+    /// What the controller answered.
+    pub context: BTreeMap<String, String>,
+    /// Why it is not attached; empty when it is.
+    pub error: String,
+}
+
 /// The volumes that an allocation wants, in the order of its group. Empty where its definition is unknown.
 pub fn wanted(view: &ClusterView, alloc: &Alloc) -> Vec<Request> {
     let Some(group) = view.definition_of(alloc).and_then(|definition| definition.group(&alloc.group)) else {
@@ -135,9 +151,20 @@ pub fn wanted(view: &ClusterView, alloc: &Alloc) -> Vec<Request> {
 /// # Errors
 /// Why it cannot be taken; only [`ClaimError::MaxClaims`] passes by itself.
 pub fn take(view: &ClusterView, request: &Request, now: Timestamp) -> Result<Option<CSIVolumeStatus>, ClaimError> {
+    let no_volume = || ClaimError::NoVolume { volume: request.volume.clone() };
+    let (volume, status) = view.volume(&request.volume).zip(read(view, &request.volume)).ok_or_else(no_volume)?;
+    add(view, &volume.spec, status, request, now)
+}
+
+/// Adds a claim to a status that was [`read`]; none where the allocation has it already. O(claims).
+pub(super) fn add(
+    view: &ClusterView,
+    spec: &CSIVolumeSpec,
+    mut status: CSIVolumeStatus,
+    request: &Request,
+    now: Timestamp,
+) -> Result<Option<CSIVolumeStatus>, ClaimError> {
     let Request { volume: key, alloc, mode, .. } = request;
-    let no_volume = || ClaimError::NoVolume { volume: key.clone() };
-    let (volume, mut status) = view.volume(key).zip(read(view, key)).ok_or_else(no_volume)?;
     let (current, wanted) = (status.attachment_mode.unwrap_or(request.attachment_mode), request.attachment_mode);
     if current != wanted {
         return Err(ClaimError::AttachmentMode { volume: key.clone(), current, wanted });
@@ -151,7 +178,7 @@ pub fn take(view: &ClusterView, request: &Request, now: Timestamp) -> Result<Opt
     let known = known.ok_or_else(|| ClaimError::NoAlloc { volume: key.clone(), alloc: alloc.clone() })?;
     let is_schedulable = match mode {
         ClaimMode::Read => access::is_read_schedulable(&status),
-        ClaimMode::Write => access::is_write_schedulable(&volume.spec, &status),
+        ClaimMode::Write => access::is_write_schedulable(spec, &status),
     };
     if !is_schedulable {
         return Err(ClaimError::Unschedulable { volume: key.clone(), mode: *mode });
@@ -161,7 +188,7 @@ pub fn take(view: &ClusterView, request: &Request, now: Timestamp) -> Result<Opt
     if status.claims.len() >= MOST_CLAIMS || !Held::by(&status.claims).has_room(status.access_mode, *mode) {
         return Err(ClaimError::MaxClaims { volume: key.clone(), mode: *mode });
     }
-    let plugin = view.node(&known.node).and_then(|node| node.csi.get(&volume.spec.plugin_id));
+    let plugin = view.node(&known.node).and_then(|node| node.csi.get(&spec.plugin_id));
     status.claims.push(Claim {
         alloc_id: request.alloc_id.as_str().to_owned(),
         allocation: alloc.name.to_string(),
@@ -171,8 +198,9 @@ pub fn take(view: &ClusterView, request: &Request, now: Timestamp) -> Result<Opt
         access_mode: Some(request.access_mode),
         attachment_mode: Some(request.attachment_mode),
         state: ClaimState::Taken,
+        attach: AttachState::Pending,
         since: Some(now),
-        publish_context: std::collections::BTreeMap::new(),
+        publish_context: BTreeMap::new(),
         error: String::new(),
     });
     status.access_mode.get_or_insert(request.access_mode);
@@ -188,14 +216,19 @@ pub fn holder<'a>(view: &'a ClusterView, volume: &ObjectKey, claim: &Claim) -> O
 }
 
 /// Whether the allocation that holds a claim has ended or is gone. One that is only to stop holds it still.
-pub(super) fn is_over(view: &ClusterView, volume: &ObjectKey, claim: &Claim) -> bool {
+pub fn is_over(view: &ClusterView, volume: &ObjectKey, claim: &Claim) -> bool {
     holder(view, volume, claim).is_none_or(|alloc| alloc.is_client_terminal())
 }
 
 /// The status of a volume as it is now: claims are past whose allocation has ended or is gone, and their modes are complete. Every
 /// reader and writer of claims begins with it, so that all see the same past claims. None where there is no such volume. O(claims).
 pub fn read(view: &ClusterView, volume: &ObjectKey) -> Option<CSIVolumeStatus> {
-    let mut status = view.volume(volume)?.status.clone().unwrap_or_default();
+    let status = view.volume(volume)?.status.clone().unwrap_or_default();
+    Some(seen(view, volume, status))
+}
+
+/// A status as it is now, by what is known of the allocations that hold the volume. O(claims).
+pub(super) fn seen(view: &ClusterView, volume: &ObjectKey, mut status: CSIVolumeStatus) -> CSIVolumeStatus {
     for claim in &mut status.claims {
         claim.access_mode = claim.access_mode.or(status.access_mode);
         claim.attachment_mode = claim.attachment_mode.or(status.attachment_mode);
@@ -203,12 +236,27 @@ pub fn read(view: &ClusterView, volume: &ObjectKey) -> Option<CSIVolumeStatus> {
             claim.state = ClaimState::Unpublishing;
         }
     }
-    Some(status)
+    status
 }
 
 /// The claims that are being released, or are to be, in a status that was [`read`].
 pub fn past(status: &CSIVolumeStatus) -> impl Iterator<Item = &Claim> {
     status.claims.iter().filter(|claim| claim.state != ClaimState::Taken)
+}
+
+/// The status after these answers. What is being released is not attached any more. O(answers × claims).
+#[must_use]
+pub fn attached(status: &CSIVolumeStatus, answers: &[Attachment], now: Timestamp) -> CSIVolumeStatus {
+    let mut status = CSIVolumeStatus { modified_at: Some(now), ..status.clone() };
+    for answer in answers {
+        let is_meant = |claim: &&mut Claim| claim.alloc_id == answer.alloc_id && claim.state == ClaimState::Taken;
+        if let Some(claim) = status.claims.iter_mut().find(is_meant) {
+            claim.attach = answer.state;
+            claim.publish_context.clone_from(&answer.context);
+            claim.error.clone_from(&answer.error);
+        }
+    }
+    status
 }
 
 /// The status after these updates. A claim that is not listed any more was freed before, and stays so. O(updates × claims).

@@ -276,7 +276,7 @@ fn node_step(facts: &Facts<'_>, claim: &Claim) -> Step {
         volume: facts.volume.clone(),
         node,
         plugin: facts.spec.plugin_id.clone(),
-        external_id: external_id(facts).to_owned(),
+        external_id: external_id(facts.volume, facts.spec, facts.status).to_owned(),
         alloc_id: claim.alloc_id.clone(),
         is_read_only: claim.mode == ClaimMode::Read,
         access_mode: claim.access_mode.or(facts.status.access_mode),
@@ -298,7 +298,7 @@ fn controller_step(facts: &Facts<'_>, claim: &Claim) -> Result<Step, ReleaseErro
     if plugin.can(Capability::AttachDetach) == Some(false) || is_shared_on_node(facts, claim) {
         return Ok(free(facts, claim));
     }
-    let external_node_id = match external_node_id(facts, claim) {
+    let external_node_id = match external_node_id(facts.view, facts.spec, facts.status, claim) {
         External::Known(known) => known.to_owned(),
         External::NodeGone => return Ok(free(facts, claim)),
         External::Missing => return Err(ReleaseError::NoExternalNodeId { volume, plugin: id, node }),
@@ -308,7 +308,7 @@ fn controller_step(facts: &Facts<'_>, claim: &Claim) -> Result<Step, ReleaseErro
             volume,
             controller,
             plugin: id,
-            external_id: external_id(facts).to_owned(),
+            external_id: external_id(facts.volume, facts.spec, facts.status).to_owned(),
             node,
             external_node_id,
             alloc_id: claim.alloc_id.clone(),
@@ -367,7 +367,7 @@ fn is_shared_on_node(facts: &Facts<'_>, claim: &Claim) -> bool {
 }
 
 /// How the provider calls a claim's node.
-enum External<'a> {
+pub(super) enum External<'a> {
     Known(&'a str),
     /// It is unknown and so is the node.
     NodeGone,
@@ -375,22 +375,27 @@ enum External<'a> {
     Missing,
 }
 
-fn external_node_id<'a>(facts: &Facts<'a>, claim: &'a Claim) -> External<'a> {
-    let on_node = facts.status.claims.iter().filter(|other| other.node_name == claim.node_name);
+pub(super) fn external_node_id<'a>(
+    view: &'a ClusterView,
+    spec: &CSIVolumeSpec,
+    status: &'a CSIVolumeStatus,
+    claim: &'a Claim,
+) -> External<'a> {
+    let on_node = status.claims.iter().filter(|other| other.node_name == claim.node_name);
     let noted =
         std::iter::once(claim).chain(on_node).map(|one| one.external_node_id.as_str()).find(|id| !id.is_empty());
     if let Some(noted) = noted {
         return External::Known(noted);
     }
-    let Some(node) = facts.view.node(&NodeName::from(claim.node_name.as_str())) else { return External::NodeGone };
-    let told = node.csi.get(&facts.spec.plugin_id).map(|info| info.node_id.as_str()).filter(|id| !id.is_empty());
+    let Some(node) = view.node(&NodeName::from(claim.node_name.as_str())) else { return External::NodeGone };
+    let told = node.csi.get(&spec.plugin_id).map(|info| info.node_id.as_str()).filter(|id| !id.is_empty());
     told.map_or(External::Missing, External::Known)
 }
 
 /// The provider's id of the volume: of one that was made, else the spec's, else drover's own.
-fn external_id<'a>(facts: &Facts<'a>) -> &'a str {
-    let known = [&facts.status.external_id, &facts.spec.external_id].into_iter().find(|id| !id.is_empty());
-    known.map_or(&facts.volume.name, String::as_str)
+pub fn external_id<'a>(volume: &'a ObjectKey, spec: &'a CSIVolumeSpec, status: &'a CSIVolumeStatus) -> &'a str {
+    let known = [&status.external_id, &spec.external_id].into_iter().find(|id| !id.is_empty());
+    known.map_or(&volume.name, String::as_str)
 }
 
 impl NodeCall {

@@ -6,6 +6,8 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+pub(super) use volumes::{postrun, statuses};
+
 use super::AllocPlan;
 use crate::agent::dirs::AllocDir;
 
@@ -13,6 +15,7 @@ mod admission;
 mod alloc_dir;
 mod await_previous;
 mod migrate_disk;
+mod volumes;
 
 /// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +33,7 @@ const PRERUN: &[Prerun] = &[
     |plan, _| await_previous::prerun(plan).boxed(),
     |plan, dir| std::future::ready(migrate_disk::prerun(plan, dir)).boxed(),
     |plan, _| admission::prerun(plan).boxed(),
+    |plan, _| volumes::prerun(plan).boxed(),
 ];
 
 /// Runs the prerun hooks.

@@ -16,11 +16,13 @@ fn check(plan: &TaskPlan) -> Result<(), HookError> {
     if CHECKED_DRIVERS.contains(&task.driver.as_str()) && DENIED_USERS.contains(&task.user.as_str()) {
         return refuse(format!("user {} may not run tasks of driver {}: name another one", task.user, task.driver));
     }
+    // A driver mounts volumes for others: what it mounts in a sandbox nobody else would see.
+    if task.csi_plugin.is_some() && task.driver != "raw_exec" {
+        return refuse(format!("a task with csiPlugin needs driver raw_exec, not {}: its mounts are for others", task.driver));
+    }
     let unsupported = [
         ("templates", !task.templates.is_empty()),
         ("artifacts", !task.artifacts.is_empty()),
-        ("volumeMounts", !task.volume_mounts.is_empty()),
-        ("csiPlugin", task.csi_plugin.is_some()),
     ];
     match unsupported.iter().find(|(_, is_used)| *is_used) {
         // A task that silently lacks what it was promised would be worse than one that does not start.
@@ -49,6 +51,7 @@ mod tests {
             dir: AllocDir::new(Path::new("/none"), "uid"),
             restored: None,
             recovering: None,
+            volumes: crate::agent::alloc_runner::VolumeSources::default(),
         }
     }
 

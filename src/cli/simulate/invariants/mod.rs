@@ -1,7 +1,6 @@
 //! What must never be (I1 to I9 of the simulator's description), asked after every write and every start or end of a task.
 //!
-//! The cost of a question does not grow with the cluster: each invariant keeps just what the next change can break. I2 is about
-//! volumes and is not asked yet: nothing of drover claims one.
+//! The cost of a question does not grow with the cluster: each invariant keeps just what the next change can break.
 
 mod order;
 mod rest;
@@ -9,6 +8,7 @@ mod rollout;
 mod room;
 mod slots;
 mod tasks;
+mod volumes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use drover_sim::{Change, Store};
 use jiff::Timestamp;
 
 use super::link::Client;
-use crate::agent::simulated::{TaskChange, TaskRun};
+use crate::agent::simulated::{MountChange, MountRun, TaskChange, TaskRun};
 use crate::convert;
 
 /// The newest definition of each job, by its uid.
@@ -35,6 +35,7 @@ pub(super) struct Invariants {
     room: room::Room,
     rollout: rollout::Rollouts,
     tasks: tasks::Tasks,
+    volumes: volumes::Volumes,
     rest: rest::Rest,
 }
 
@@ -59,6 +60,7 @@ impl Invariants {
                 self.rollout.observe_alloc(at, change, &self.definitions, &mut found);
                 self.tasks.observe_alloc(change, &self.definitions);
             }
+            "CSIVolume" => self.volumes.observe_volume(change, &mut found),
             "ClientNode" => self.room.observe_node(change),
             "Deployment" => self.rollout.observe_deployment(at, change, &mut found),
             _ => {}
@@ -92,6 +94,14 @@ impl Invariants {
         found
     }
 
+    /// Takes in what became of a volume's use and says what it broke.
+    pub(super) fn observe_mount(&mut self, at: Duration, run: &MountRun, change: MountChange) -> Vec<String> {
+        let mut found = Vec::new();
+        self.rest.disturb(at);
+        self.volumes.observe(run, change, &mut found);
+        found
+    }
+
     /// A step, a launch or a timer: what follows on it is no unrest.
     pub(super) fn disturb(&mut self, at: Duration) {
         self.rest.disturb(at);
@@ -110,6 +120,7 @@ impl Invariants {
     /// All tasks of a node have ended.
     pub(super) fn observe_power_loss(&mut self, node: &str) {
         self.tasks.lose_power(node);
+        self.volumes.lose_power(node);
         self.room.lose_power(node);
     }
 

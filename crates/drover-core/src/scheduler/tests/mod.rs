@@ -140,6 +140,7 @@ impl World {
                 tracker: None,
                 is_deleting: false,
                 has_ended: false,
+                unmounted: std::collections::BTreeSet::new(),
                 created_at: now() - SignedDuration::from_secs(1000 - index),
             };
             change(&mut alloc);

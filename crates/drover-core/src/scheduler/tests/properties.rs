@@ -321,6 +321,7 @@ fn apply_plan(view: &mut ClusterView, job: &Job, plan: &Plan) {
             tracker: placement.tracker.clone(),
             is_deleting: false,
             has_ended: false,
+            unmounted: std::collections::BTreeSet::new(),
             created_at: now(),
         });
     }

@@ -2,6 +2,7 @@
 //! answers by a script.
 
 mod claim;
+mod current;
 mod operator;
 mod plugin;
 mod properties;

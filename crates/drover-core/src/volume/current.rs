@@ -1,0 +1,266 @@
+//! What a volume's status is to say now: what became of its claims, who takes one, how its plugin fares, and what people read of it.
+//!
+//! Input: the volume as it is stored, what happened since, the view. Output: the status to store. It is written as a whole, under the
+//! precondition that nobody wrote since. Must never know how a status is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_api::condition::{Wanted, merged};
+use drover_api::csi_volume::{
+    AttachState, CSIVolumeSpec, CSIVolumeStatus, Claim, ClaimState, Topology, VolumeConditionType as Type, VolumePhase,
+    VolumeReason as Reason,
+};
+use jiff::Timestamp;
+
+use super::attach;
+use super::claim::{self, Attachment, ClaimError, Request, Update};
+use super::expand::Expand;
+use super::plugin::{Capability, Plugin, refreshed};
+use super::quantity::bytes;
+use super::register::violations;
+use super::shown::shown;
+use crate::ids::ObjectKey;
+use crate::snapshot::ClusterView;
+
+/// What a volume's status follows from.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The volume, by its namespace and its id.
+    pub volume: &'a ObjectKey,
+    /// Its spec.
+    pub spec: &'a CSIVolumeSpec,
+    /// Its status, as it is stored.
+    pub stored: &'a CSIVolumeStatus,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// Whether somebody is deleting it: then nobody takes it any more.
+    pub is_deleting: bool,
+    /// Nodes and allocations.
+    pub view: &'a ClusterView,
+    /// Its plugin, where it is known.
+    pub plugin: Option<&'a Plugin>,
+    /// How far releases have come.
+    pub updates: &'a [Update],
+    /// What controllers answered.
+    pub attachments: &'a [Attachment],
+    /// The claims that are wanted and not taken yet, in the order in which they are.
+    pub requests: &'a [Request],
+    /// What its provider has made of it since.
+    pub provided: Option<&'a Provided>,
+    /// Why its provider has not done what is wanted; empty where nothing is wrong.
+    pub provider_error: &'a str,
+    /// The ids of allocations whose claims could not be released for so often that a person is needed.
+    pub stuck: &'a BTreeSet<String>,
+}
+
+/// What a provider has made: a volume, or a volume larger.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provided {
+    /// Its id of the volume; empty where that is known.
+    pub external_id: String,
+    /// What it wants back at each use.
+    pub context: BTreeMap<String, String>,
+    /// The volume's size in bytes, where it says that.
+    pub capacity_bytes: Option<i64>,
+    /// Where the volume can be reached from.
+    pub topologies: Vec<Topology>,
+}
+
+/// What a volume's status is to say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Current {
+    /// It.
+    pub status: CSIVolumeStatus,
+    /// The claims that could not be taken, and why.
+    pub refused: Vec<(Request, ClaimError)>,
+    /// The claims that are taken with it.
+    pub taken: Vec<Request>,
+}
+
+/// Says what a volume's status is to be. O((updates + requests) × claims).
+pub fn current(facts: &Facts<'_>, now: Timestamp) -> Current {
+    let (view, spec) = (facts.view, facts.spec);
+    let mut status = refreshed(&first(facts), facts.plugin);
+    status.observed_generation = facts.generation;
+    let is_valid = violations(facts.volume, spec).is_empty();
+    if let Some(provided) = facts.provided {
+        take_in(&mut status, provided);
+    }
+    let is_unmade = is_to_be_made(spec, &status, facts.plugin);
+    status.schedulable &= is_valid && !facts.is_deleting && !is_unmade;
+    if is_unmade {
+        status.phase = VolumePhase::Pending;
+    } else if status.phase == VolumePhase::Pending {
+        status.phase = VolumePhase::Available;
+    }
+    if !facts.updates.is_empty() {
+        status = claim::updated(&status, facts.updates, now);
+    }
+    if !facts.attachments.is_empty() {
+        status = claim::attached(&status, facts.attachments, now);
+    }
+    status = claim::seen(view, facts.volume, status);
+    let (mut refused, mut taken) = (Vec::new(), Vec::new());
+    for request in facts.requests {
+        match claim::add(view, spec, status.clone(), request, now) {
+            Ok(Some(with_it)) => {
+                taken.push(request.clone());
+                status = with_it;
+            }
+            Ok(None) => {}
+            Err(error) => refused.push((request.clone(), error)),
+        }
+    }
+    attach_what_needs_no_controller(facts, &mut status);
+    let mut status = shown(&status);
+    status.conditions = merged(&facts.stored.conditions, conditions(facts, &status), facts.generation, now);
+    if differs(facts.stored, &status) {
+        status.modified_at = Some(now);
+    }
+    Current { status, refused, taken }
+}
+
+fn take_in(status: &mut CSIVolumeStatus, provided: &Provided) {
+    if !provided.external_id.is_empty() {
+        status.external_id.clone_from(&provided.external_id);
+        status.context.clone_from(&provided.context);
+        status.topologies.clone_from(&provided.topologies);
+    }
+    if let Some(size) = provided.capacity_bytes.filter(|size| bytes(&status.capacity).unwrap_or(0) < *size) {
+        status.capacity = size.to_string();
+    }
+}
+
+/// Whether the provider has to make the volume before it can be used: nobody says which of the provider's volumes it is, and the
+/// plugin can make some. (With a plugin that cannot, drover's own id is the provider's.)
+pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
+    let can_make = |plugin: &Plugin| {
+        plugin.is_controller_required() && plugin.can(Capability::CreateDelete) == Some(true)
+    };
+    let is_nameless = spec.external_id.is_empty() && status.external_id.is_empty() && status.claims.is_empty();
+    is_nameless && plugin.is_some_and(can_make)
+}
+
+/// How much larger the provider has to make the volume, if it can.
+pub fn is_to_grow(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> Option<Expand> {
+    let range = spec.capacity.as_ref()?;
+    let (required, limit, current) = (bytes(&range.min)?, bytes(&range.max)?, bytes(&status.capacity)?);
+    let can = plugin.and_then(|plugin| plugin.can(Capability::Expand)) == Some(true);
+    (can && current > 0 && required > current).then_some(Expand { required, limit: (limit > 0).then_some(limit) })
+}
+
+/// Whether a status has to be written: counts of the plugin's instances alone are told with the next change.
+pub fn differs(stored: &CSIVolumeStatus, current: &CSIVolumeStatus) -> bool {
+    let told = CSIVolumeStatus {
+        controllers_healthy: stored.controllers_healthy,
+        controllers_expected: stored.controllers_expected,
+        nodes_healthy: stored.nodes_healthy,
+        nodes_expected: stored.nodes_expected,
+        modified_at: stored.modified_at,
+        ..current.clone()
+    };
+    told != *stored
+}
+
+/// The stored status, or that of a volume which nobody has looked at yet.
+fn first(facts: &Facts<'_>) -> CSIVolumeStatus {
+    if facts.stored.observed_generation >= 0 {
+        return facts.stored.clone();
+    }
+    let required = facts.spec.topology_request.as_ref().map(|request| request.required.clone());
+    CSIVolumeStatus {
+        phase: VolumePhase::Available,
+        external_id: facts.spec.external_id.clone(),
+        topologies: required.unwrap_or_default(),
+        claims: facts.stored.claims.clone(),
+        access_mode: facts.stored.access_mode,
+        attachment_mode: facts.stored.attachment_mode,
+        ..CSIVolumeStatus::default()
+    }
+}
+
+fn attach_what_needs_no_controller(facts: &Facts<'_>, status: &mut CSIVolumeStatus) {
+    let looked_at = status.clone();
+    let attaching = attach::Facts {
+        volume: facts.volume,
+        spec: facts.spec,
+        status: &looked_at,
+        view: facts.view,
+        plugin: facts.plugin,
+        tried: &[],
+    };
+    for (claim, looked_at) in status.claims.iter_mut().zip(&looked_at.claims) {
+        if attach::step(&attaching, looked_at) == attach::Step::Attached {
+            claim.attach = AttachState::Attached;
+            claim.error.clear();
+        }
+    }
+}
+
+fn conditions(facts: &Facts<'_>, status: &CSIVolumeStatus) -> Vec<Wanted<Type, Reason>> {
+    let plugin = &facts.spec.plugin_id;
+    let faults = violations(facts.volume, facts.spec);
+    let missing = format!(
+        "no healthy instance of plugin {plugin} is known that can serve it; look at the job that runs it (its task has csiPlugin.id {plugin})"
+    );
+    let schedulable = if status.schedulable {
+        Wanted::yes(Type::Schedulable, Reason::PluginHealthy, format!("plugin {plugin} is healthy"))
+    } else if facts.is_deleting {
+        Wanted::no(Type::Schedulable, Reason::Reaping, "it is being deleted and is given to nobody")
+    } else if status.phase == VolumePhase::Pending && faults.is_empty() {
+        let (reason, text) = if facts.provider_error.is_empty() {
+            (Reason::Creating, format!("plugin {plugin} makes it"))
+        } else {
+            (Reason::CreateFailed, format!("plugin {plugin} cannot make it: {}", facts.provider_error))
+        };
+        Wanted::no(Type::Schedulable, reason, text)
+    } else if faults.is_empty() {
+        Wanted::no(Type::Schedulable, Reason::PluginMissing, missing)
+    } else {
+        let text: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        Wanted::no(Type::Schedulable, Reason::InvalidSpec, text.join("; "))
+    };
+    let stuck = claim::past(status).find(|claim| facts.stuck.contains(&claim.alloc_id));
+    let past = claim::past(status).next();
+    let attaching = |claim: &&Claim| claim.state == ClaimState::Taken && claim.attach == AttachState::Pending;
+    let pending = status.claims.iter().find(attaching);
+    let ready = match (stuck, schedulable.reason) {
+        (Some(claim), _) => Wanted::no(Type::Ready, Reason::DetachFailed, waits(claim)),
+        (None, Reason::PluginHealthy) if status.claims.is_empty() => {
+            Wanted::yes(Type::Ready, Reason::Available, "nobody holds it")
+        }
+        (None, Reason::PluginHealthy) => Wanted::yes(Type::Ready, Reason::Claimed, "it is held by those in status.claims"),
+        (None, reason) => Wanted::no(Type::Ready, reason, schedulable.message.clone()),
+    };
+    let reconciling = match (past, pending) {
+        (Some(claim), _) => Some(Wanted::yes(Type::Reconciling, Reason::Reaping, waits(claim))),
+        (None, Some(claim)) => Some(Wanted::yes(Type::Reconciling, Reason::Attaching, waits(claim))),
+        (None, None) if schedulable.reason == Reason::Creating => {
+            Some(Wanted::yes(Type::Reconciling, Reason::Creating, schedulable.message.clone()))
+        }
+        (None, None) => None,
+    };
+    let stalled = match (stuck, schedulable.reason) {
+        (Some(claim), _) => Some(Wanted::yes(Type::Stalled, Reason::DetachFailed, waits(claim))),
+        (None, reason @ (Reason::PluginMissing | Reason::InvalidSpec | Reason::CreateFailed)) => {
+            Some(Wanted::yes(Type::Stalled, reason, schedulable.message.clone()))
+        }
+        (None, _) => None,
+    };
+    [Some(ready), Some(schedulable), reconciling, stalled].into_iter().flatten().collect()
+}
+
+/// What a claim waits for, for people.
+fn waits(claim: &Claim) -> String {
+    let (alloc, node) = (&claim.allocation, &claim.node_name);
+    if !claim.error.is_empty() {
+        return format!("allocation {alloc} on node {node}: {}", claim.error);
+    }
+    match claim.state {
+        ClaimState::Taken => format!("it is being attached to node {node} for allocation {alloc}"),
+        ClaimState::Unpublishing => format!("node {node} unmounts what allocation {alloc} has used"),
+        ClaimState::NodeDetached | ClaimState::ControllerDetached | ClaimState::ReadyToFree => {
+            format!("it is being detached from node {node}, where allocation {alloc} has used it")
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The Container Storage Interface: messages, clients and services as its proto file has them.
+//!
+//! Knows nothing of drover. Both sides use it: the agent as a client of drivers, and drivers that are written in Rust.
+
+#![allow(missing_docs, clippy::all, clippy::pedantic, rustdoc::all, reason = "all of it is generated")]
+
+tonic::include_proto!("csi.v1");

@@ -1,0 +1,92 @@
+//! A CSI driver whose volumes are directories of the host.
+
+mod controller;
+mod faults;
+mod identity;
+mod node;
+mod store;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Parser;
+use drover_csi::controller_server::ControllerServer;
+use drover_csi::identity_server::IdentityServer;
+use drover_csi::node_server::NodeServer;
+use futures::stream;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tonic::transport::Server;
+
+use crate::faults::Faults;
+use crate::store::Store;
+
+/// The driver's name.
+const NAME: &str = "hostdir.csi.drover.dev";
+
+/// How the driver is run.
+#[derive(Clone, Debug, Parser)]
+#[command(version, about)]
+struct Options {
+    /// Where it listens, as `unix:///csi/csi.sock`
+    #[arg(long, env = "CSI_ENDPOINT")]
+    endpoint: String,
+    /// Where volumes and snapshots lie; all nodes share it
+    #[arg(long)]
+    data_dir: PathBuf,
+    /// The name by which volumes are attached to this node
+    #[arg(long)]
+    node_id: String,
+    /// Gets one line for each call
+    #[arg(long)]
+    calls: Option<PathBuf>,
+    /// Calls that fail, read before each call
+    #[arg(long)]
+    faults: Option<PathBuf>,
+    /// Volumes are not attached to nodes
+    #[arg(long)]
+    no_attach: bool,
+    /// There is no controller
+    #[arg(long)]
+    no_controller: bool,
+    /// Most volumes on this node; 0 for no limit
+    #[arg(long, default_value_t = 0)]
+    max_volumes: i64,
+}
+
+/// What all services share.
+#[derive(Debug)]
+struct Driver {
+    options: Options,
+    store: Store,
+    faults: Faults,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let socket = options.endpoint.strip_prefix("unix://").unwrap_or(&options.endpoint).to_owned();
+    match std::fs::remove_file(&socket) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("removing {socket}"));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(&socket).with_context(|| format!("listening at {socket}"))?;
+    let store = Store::open(options.data_dir.clone()).context("opening the data directory")?;
+    let faults = Faults::new(options.calls.clone(), options.faults.clone());
+    let has_controller = !options.no_controller;
+    let driver = Arc::new(Driver { options, store, faults });
+    let incoming = stream::unfold(listener, |listener| async move {
+        let accepted = listener.accept().await.map(|(stream, _)| stream);
+        Some((accepted, listener))
+    });
+    let mut terminated = signal(SignalKind::terminate()).context("listening to signals")?;
+    let server = Server::builder()
+        .add_service(IdentityServer::from_arc(Arc::clone(&driver)))
+        .add_service(NodeServer::from_arc(Arc::clone(&driver)))
+        .add_optional_service(has_controller.then(|| ControllerServer::from_arc(driver)));
+    let over = async move { drop(terminated.recv().await) };
+    server.serve_with_incoming_shutdown(incoming, over).await.context("serving")
+}

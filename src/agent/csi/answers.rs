@@ -1,0 +1,183 @@
+//! Carries out what the controller asks this node's plugins for, and says what came of it.
+
+use std::collections::BTreeMap;
+
+use drover_api::client_node::{CsiAnswer, CsiCall, CsiRequest};
+use drover_api::csi_volume::{Topology, VolumeCapability};
+use drover_core::volume::quantity::bytes;
+
+use super::mounts::Csi;
+use super::plugin::{Attachment, ErrorKind, How, NewVolume, PluginError, VolumeUse};
+
+/// The longest text of an answer.
+const LONGEST: usize = 1024;
+
+/// Carries out a request. It may have been carried out before.
+pub(super) async fn answer(csi: &Csi, request: &CsiRequest) -> CsiAnswer {
+    tracing::debug!(call = %request.call, plugin = request.plugin_id, volume = request.volume, alloc = request.alloc_id, "the controller asks a plugin");
+    match carry_out(csi, request).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            tracing::warn!(call = %request.call, plugin = request.plugin_id, volume = request.volume, error = %error, "a plugin did not do what it was asked for");
+            CsiAnswer {
+                error: error.reason.chars().take(LONGEST).collect(),
+                retryable: error.kind == ErrorKind::Retryable,
+                ..CsiAnswer::default()
+            }
+        }
+    }
+}
+
+async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginError> {
+    match request.call {
+        CsiCall::NodeUnpublish => {
+            let volume_id = volume_id(csi, request).await?;
+            csi.unmount_stranger(&request.alloc_id, request, &volume_id).await.map_err(retryable)?;
+            Ok(CsiAnswer::default())
+        }
+        CsiCall::ControllerPublish => {
+            let lock = csi.controller_lock(&request.plugin_id);
+            let _turn = lock.lock().await;
+            let to = attachment(csi, request).await?;
+            let context = controller(csi, request)?.attach(&to).await?;
+            Ok(CsiAnswer { context, ..CsiAnswer::default() })
+        }
+        CsiCall::ControllerUnpublish => {
+            let lock = csi.controller_lock(&request.plugin_id);
+            let _turn = lock.lock().await;
+            let from = attachment(csi, request).await?;
+            match controller(csi, request)?.detach(&from).await {
+                // It may have been detached before, and the answer lost.
+                Err(error) if error.kind == ErrorKind::NotFound => Ok(CsiAnswer::default()),
+                other => other.map(|()| CsiAnswer::default()),
+            }
+        }
+        CsiCall::CreateVolume => {
+            let lock = csi.controller_lock(&request.plugin_id);
+            let _turn = lock.lock().await;
+            let made = controller(csi, request)?.create(&new_volume(csi, request).await?).await?;
+            let topology = |segments| Topology { segments };
+            Ok(CsiAnswer {
+                external_id: made.external_id,
+                context: made.context,
+                capacity_bytes: (made.capacity_bytes > 0).then_some(made.capacity_bytes),
+                topologies: made.topologies.into_iter().map(topology).collect(),
+                ..CsiAnswer::default()
+            })
+        }
+        CsiCall::DeleteVolume => {
+            let lock = csi.controller_lock(&request.plugin_id);
+            let _turn = lock.lock().await;
+            let of = attachment(csi, request).await?;
+            match controller(csi, request)?.delete(&of.volume).await {
+                Err(error) if error.kind == ErrorKind::NotFound => Ok(CsiAnswer::default()),
+                other => other.map(|()| CsiAnswer::default()),
+            }
+        }
+        CsiCall::ControllerExpand => {
+            let lock = csi.controller_lock(&request.plugin_id);
+            let _turn = lock.lock().await;
+            let of = attachment(csi, request).await?;
+            let to = (request.required_bytes.unwrap_or(0), request.limit_bytes.unwrap_or(0));
+            let size = controller(csi, request)?.expand(&of.volume, to).await?;
+            Ok(CsiAnswer { capacity_bytes: Some(size), ..CsiAnswer::default() })
+        }
+        CsiCall::ValidateVolume => {
+            let reason = format!("this agent does not know the call {}; upgrade it", request.call);
+            Err(PluginError { reason, kind: ErrorKind::Final })
+        }
+    }
+}
+
+fn controller(csi: &Csi, request: &CsiRequest) -> Result<std::sync::Arc<dyn super::plugin::Plugin>, PluginError> {
+    let found = csi.find_plugin(&request.plugin_id, |info| info.controller);
+    let missing = || retryable(format!("the controller of plugin {} does not run on this node", request.plugin_id));
+    found.map(|instance| instance.plugin).ok_or_else(missing)
+}
+
+fn retryable(reason: String) -> PluginError {
+    PluginError { reason, kind: ErrorKind::Retryable }
+}
+
+/// The attachment that is asked for; what the request does not say stands in the volume's object.
+async fn attachment(csi: &Csi, request: &CsiRequest) -> Result<Attachment, PluginError> {
+    let found = csi.0.objects.get(request.namespace.clone(), request.volume.clone()).await;
+    let object = found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))?;
+    let spec = object.as_ref().map(|object| object.spec.clone()).unwrap_or_default();
+    let status = object.and_then(|object| object.status).unwrap_or_default();
+    let secrets = match &spec.secrets_ref {
+        Some(secret) => {
+            csi.0.objects.secret(request.namespace.clone(), secret.name.clone()).await.map_err(retryable)?
+        }
+        None => BTreeMap::new(),
+    };
+    let options = spec.mount_options.unwrap_or_default();
+    let mut context = spec.context;
+    context.extend(status.context);
+    Ok(Attachment {
+        volume: VolumeUse {
+            external_id: request.external_id.clone(),
+            context,
+            how: How {
+                is_read_only: request.read_only,
+                access_mode: request.access_mode,
+                attachment_mode: request.attachment_mode.unwrap_or_default(),
+                fs_type: options.fs_type,
+                mount_flags: options.mount_flags,
+            },
+            secrets,
+            ..VolumeUse::default()
+        },
+        node_id: request.node_id.clone(),
+    })
+}
+
+/// The volume that is to be made, as its object says.
+async fn new_volume(csi: &Csi, request: &CsiRequest) -> Result<NewVolume, PluginError> {
+    let found = csi.0.objects.get(request.namespace.clone(), request.volume.clone()).await;
+    let object = found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))?;
+    let gone = || PluginError { reason: format!("volume {} is gone", request.volume), kind: ErrorKind::Final };
+    let object = object.ok_or_else(gone)?;
+    let spec = object.spec;
+    let secrets = match &spec.secrets_ref {
+        Some(secret) => {
+            csi.0.objects.secret(request.namespace.clone(), secret.name.clone()).await.map_err(retryable)?
+        }
+        None => BTreeMap::new(),
+    };
+    let options = spec.mount_options.unwrap_or_default();
+    let how = |offered: &VolumeCapability| How {
+        access_mode: Some(offered.access_mode),
+        attachment_mode: offered.attachment_mode,
+        fs_type: options.fs_type.clone(),
+        mount_flags: options.mount_flags.clone(),
+        ..How::default()
+    };
+    let range = spec.capacity.unwrap_or_default();
+    let places = |all: Vec<Topology>| all.into_iter().map(|topology| topology.segments).collect();
+    let topology = spec.topology_request.unwrap_or_default();
+    let named = |id: String| (!id.is_empty()).then_some(id);
+    // The provider keeps one volume for each name: the object's own, and no other object's of the same name later.
+    let uid = object.metadata.uid.unwrap_or_default();
+    let name = if spec.name.is_empty() { format!("drover-{uid}") } else { format!("{}-{uid}", spec.name) };
+    Ok(NewVolume {
+        name,
+        required_bytes: bytes(&range.min).unwrap_or(0),
+        limit_bytes: bytes(&range.max).unwrap_or(0),
+        capabilities: spec.capabilities.iter().map(how).collect(),
+        parameters: spec.parameters,
+        secrets,
+        clone_of: named(spec.clone_id),
+        snapshot: named(spec.snapshot_id),
+        required: places(topology.required),
+        preferred: places(topology.preferred),
+    })
+}
+
+/// The id of the volume; that of its object where there is none any more.
+async fn volume_id(csi: &Csi, request: &CsiRequest) -> Result<String, PluginError> {
+    let found = csi.0.objects.get(request.namespace.clone(), request.volume.clone()).await;
+    let object = found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))?;
+    let id = object.map(|object| object.spec.id).filter(|id| !id.is_empty());
+    Ok(id.unwrap_or_else(|| request.volume.clone()))
+}

@@ -1,0 +1,371 @@
+//! A CSI driver behind its Unix socket.
+//!
+//! Each call has two minutes, and is made again up to three times where the driver was busy or did not answer. Secrets are part of
+//! requests alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drover_api::csi_volume::{AccessMode, AttachmentMode};
+use drover_csi as csi;
+use drover_csi::controller_client::ControllerClient;
+use drover_csi::identity_client::IdentityClient;
+use drover_csi::node_client::NodeClient;
+use drover_csi::volume_capability::access_mode::Mode;
+use drover_csi::volume_capability::{AccessMode as Access, AccessType, BlockVolume, MountVolume};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use super::plugin::{Attachment, ErrorKind, How, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse};
+
+/// How long a call may take.
+const TIMEOUT: Duration = Duration::from_mins(2);
+/// How long a driver has for saying that it works.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// So often a call is made again.
+const TRIES: u32 = 3;
+/// The pause before the first time, doubled each time.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A driver's socket. Each call has a connection of its own: a driver may have been restarted since the last one.
+#[derive(Clone, Debug)]
+pub(crate) struct SocketPlugin {
+    socket: PathBuf,
+    /// Which halves it has.
+    halves: Halves,
+}
+
+/// The halves of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Halves {
+    pub(crate) controller: bool,
+    pub(crate) node: bool,
+}
+
+impl SocketPlugin {
+    /// The driver that listens there.
+    pub(crate) fn new(socket: PathBuf, halves: Halves) -> Self {
+        Self { socket, halves }
+    }
+
+    async fn connect(&self) -> Result<Channel, PluginError> {
+        let socket = self.socket.clone();
+        let connector = tower::service_fn(move |_| {
+            let socket = socket.clone();
+            async move { UnixStream::connect(&socket).await.map(TokioIo::new) }
+        });
+        // The name is asked for and means nothing on a Unix socket.
+        let connected = Endpoint::from_static("http://csi.sock").connect_with_connector(connector).await;
+        connected.map_err(|error| unavailable(&self.socket, &error))
+    }
+
+    /// Makes a call until it is answered for good.
+    async fn call<T, F>(&self, timeout: Duration, call: impl Fn(Channel) -> F + Send + Sync) -> Result<T, PluginError>
+    where
+        F: Future<Output = Result<tonic::Response<T>, Status>> + Send,
+    {
+        let mut pause = PAUSE;
+        let mut tries = 0;
+        loop {
+            let made = async { Ok::<_, PluginError>(call(self.connect().await?).await) };
+            let (error, is_worth_it) = match tokio::time::timeout(timeout, made).await {
+                Ok(Ok(Ok(answer))) => return Ok(answer.into_inner()),
+                Ok(Ok(Err(status))) => (told(&status), is_temporary(status.code())),
+                Ok(Err(error)) => (error, true),
+                Err(_) => {
+                    let reason = format!("the driver has not answered within {timeout:?}");
+                    (PluginError { reason, kind: ErrorKind::Retryable }, true)
+                }
+            };
+            if !is_worth_it || tries == TRIES {
+                return Err(error);
+            }
+            tries += 1;
+            tracing::debug!(error = %error, tries, "a call of a driver is made again");
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
+    async fn facts(&self) -> Result<PluginFacts, PluginError> {
+        let probed = self.call(PROBE_TIMEOUT, |channel| async move {
+            IdentityClient::new(channel).probe(csi::ProbeRequest {}).await
+        });
+        if probed.await?.ready == Some(false) {
+            return Err(PluginError { reason: "the driver says that it is not ready".to_owned(), kind: ErrorKind::Retryable });
+        }
+        let info = self.call(PROBE_TIMEOUT, |channel| async move {
+            IdentityClient::new(channel).get_plugin_info(csi::GetPluginInfoRequest {}).await
+        });
+        let info = info.await?;
+        let capable = self.call(PROBE_TIMEOUT, |channel| async move {
+            IdentityClient::new(channel).get_plugin_capabilities(csi::GetPluginCapabilitiesRequest {}).await
+        });
+        let services = capable.await?.capabilities.into_iter().filter_map(|one| match one.r#type {
+            Some(csi::plugin_capability::Type::Service(service)) => Some(service.r#type()),
+            Some(csi::plugin_capability::Type::VolumeExpansion(_)) | None => None,
+        });
+        let needs_controller =
+            services.into_iter().any(|service| service == csi::plugin_capability::service::Type::ControllerService);
+        let mut facts = PluginFacts {
+            provider: info.name,
+            version: info.vendor_version,
+            needs_controller,
+            ..PluginFacts::default()
+        };
+        if self.halves.controller && needs_controller {
+            facts.controller = self.controller_capabilities().await?;
+        }
+        if self.halves.node {
+            self.add_node_facts(&mut facts).await?;
+        }
+        Ok(facts)
+    }
+
+    async fn controller_capabilities(&self) -> Result<Vec<String>, PluginError> {
+        let asked = self.call(PROBE_TIMEOUT, |channel| async move {
+            ControllerClient::new(channel).controller_get_capabilities(csi::ControllerGetCapabilitiesRequest {}).await
+        });
+        let name = |one: csi::ControllerServiceCapability| match one.r#type {
+            Some(csi::controller_service_capability::Type::Rpc(rpc)) => Some(rpc.r#type().as_str_name().to_owned()),
+            None => None,
+        };
+        Ok(asked.await?.capabilities.into_iter().filter_map(name).collect())
+    }
+
+    async fn add_node_facts(&self, facts: &mut PluginFacts) -> Result<(), PluginError> {
+        let asked = self.call(PROBE_TIMEOUT, |channel| async move {
+            NodeClient::new(channel).node_get_capabilities(csi::NodeGetCapabilitiesRequest {}).await
+        });
+        let name = |one: csi::NodeServiceCapability| match one.r#type {
+            Some(csi::node_service_capability::Type::Rpc(rpc)) => Some(rpc.r#type().as_str_name().to_owned()),
+            None => None,
+        };
+        facts.node = asked.await?.capabilities.into_iter().filter_map(name).collect();
+        let info = self.call(PROBE_TIMEOUT, |channel| async move {
+            NodeClient::new(channel).node_get_info(csi::NodeGetInfoRequest {}).await
+        });
+        let info = info.await?;
+        facts.node_id = info.node_id;
+        facts.max_volumes = info.max_volumes_per_node;
+        facts.topology = info.accessible_topology.map(|place| place.segments.into_iter().collect()).unwrap_or_default();
+        Ok(())
+    }
+}
+
+impl Plugin for SocketPlugin {
+    fn probe(&self) -> BoxFuture<'_, Result<PluginFacts, PluginError>> {
+        self.facts().boxed()
+    }
+
+    fn stage<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        let request = csi::NodeStageVolumeRequest {
+            volume_id: volume.external_id.clone(),
+            publish_context: map(&volume.publish_context),
+            staging_target_path: text(&volume.staging),
+            volume_capability: Some(capability(&volume.how)),
+            secrets: map(&volume.secrets),
+            volume_context: map(&volume.context),
+        };
+        let call = self.call(TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { NodeClient::new(channel).node_stage_volume(request).await }
+        });
+        async move { call.await.map(drop) }.boxed()
+    }
+
+    fn unstage<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        let request = csi::NodeUnstageVolumeRequest {
+            volume_id: volume.external_id.clone(),
+            staging_target_path: text(&volume.staging),
+        };
+        let call = self.call(TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { NodeClient::new(channel).node_unstage_volume(request).await }
+        });
+        async move { call.await.map(drop) }.boxed()
+    }
+
+    fn publish<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        let request = csi::NodePublishVolumeRequest {
+            volume_id: volume.external_id.clone(),
+            publish_context: map(&volume.publish_context),
+            staging_target_path: text(&volume.staging),
+            target_path: text(&volume.target),
+            volume_capability: Some(capability(&volume.how)),
+            readonly: volume.how.is_read_only,
+            secrets: map(&volume.secrets),
+            volume_context: map(&volume.context),
+        };
+        let call = self.call(TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { NodeClient::new(channel).node_publish_volume(request).await }
+        });
+        async move { call.await.map(drop) }.boxed()
+    }
+
+    fn unpublish<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        let request = csi::NodeUnpublishVolumeRequest {
+            volume_id: volume.external_id.clone(),
+            target_path: text(&volume.target),
+        };
+        let call = self.call(TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { NodeClient::new(channel).node_unpublish_volume(request).await }
+        });
+        async move { call.await.map(drop) }.boxed()
+    }
+
+    fn attach<'a>(&'a self, to: &'a Attachment) -> BoxFuture<'a, Result<BTreeMap<String, String>, PluginError>> {
+        let request = csi::ControllerPublishVolumeRequest {
+            volume_id: to.volume.external_id.clone(),
+            node_id: to.node_id.clone(),
+            volume_capability: Some(capability(&to.volume.how)),
+            readonly: to.volume.how.is_read_only,
+            secrets: map(&to.volume.secrets),
+            volume_context: map(&to.volume.context),
+        };
+        let call = self.call(TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { ControllerClient::new(channel).controller_publish_volume(request).await }
+        });
+        async move { call.await.map(|answer| answer.publish_context.into_iter().collect()) }.boxed()
+    }
+
+    fn detach<'a>(&'a self, from: &'a Attachment) -> BoxFuture<'a, Result<(), PluginError>> {
+        let request = csi::ControllerUnpublishVolumeRequest {
+            volume_id: from.volume.external_id.clone(),
+            node_id: from.node_id.clone(),
+            secrets: map(&from.volume.secrets),
+        };
+        let call = self.call(TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { ControllerClient::new(channel).controller_unpublish_volume(request).await }
+        });
+        async move { call.await.map(drop) }.boxed()
+    }
+
+    fn create<'a>(&'a self, volume: &'a NewVolume) -> BoxFuture<'a, Result<MadeVolume, PluginError>> {
+        let places = |all: &[BTreeMap<String, String>]| -> Vec<csi::Topology> {
+            all.iter().map(|segments| csi::Topology { segments: map(segments) }).collect()
+        };
+        let has_places = !volume.required.is_empty() || !volume.preferred.is_empty();
+        let places = csi::TopologyRequirement { requisite: places(&volume.required), preferred: places(&volume.preferred) };
+        let (required_bytes, limit_bytes) = (volume.required_bytes, volume.limit_bytes);
+        let has_size = required_bytes > 0 || limit_bytes > 0;
+        let request = csi::CreateVolumeRequest {
+            name: volume.name.clone(),
+            capacity_range: has_size.then_some(csi::CapacityRange { required_bytes, limit_bytes }),
+            volume_capabilities: volume.capabilities.iter().map(capability).collect(),
+            parameters: map(&volume.parameters),
+            secrets: map(&volume.secrets),
+            volume_content_source: content(volume),
+            accessibility_requirements: has_places.then_some(places),
+            mutable_parameters: HashMap::new(),
+        };
+        let call = self.call(TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { ControllerClient::new(channel).create_volume(request).await }
+        });
+        async move {
+            let made = call.await?.volume.ok_or_else(|| PluginError {
+                reason: "the driver has answered without a volume".to_owned(),
+                kind: ErrorKind::Final,
+            })?;
+            Ok(MadeVolume {
+                external_id: made.volume_id,
+                context: made.volume_context.into_iter().collect(),
+                capacity_bytes: made.capacity_bytes,
+                topologies: made.accessible_topology.into_iter().map(|it| it.segments.into_iter().collect()).collect(),
+            })
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        let request =
+            csi::DeleteVolumeRequest { volume_id: volume.external_id.clone(), secrets: map(&volume.secrets) };
+        let call = self.call(TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { ControllerClient::new(channel).delete_volume(request).await }
+        });
+        async move { call.await.map(drop) }.boxed()
+    }
+
+    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<i64, PluginError>> {
+        let request = csi::ControllerExpandVolumeRequest {
+            volume_id: volume.external_id.clone(),
+            capacity_range: Some(csi::CapacityRange { required_bytes: to.0, limit_bytes: to.1 }),
+            secrets: map(&volume.secrets),
+            volume_capability: None,
+        };
+        let call = self.call(TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { ControllerClient::new(channel).controller_expand_volume(request).await }
+        });
+        async move { call.await.map(|answer| answer.capacity_bytes) }.boxed()
+    }
+}
+
+/// What a new volume begins as a copy of.
+fn content(volume: &NewVolume) -> Option<csi::VolumeContentSource> {
+    use csi::volume_content_source::{SnapshotSource, Type, VolumeSource};
+    let of_volume = volume.clone_of.clone().map(|volume_id| Type::Volume(VolumeSource { volume_id }));
+    let of_snapshot = || volume.snapshot.clone().map(|snapshot_id| Type::Snapshot(SnapshotSource { snapshot_id }));
+    of_volume.or_else(of_snapshot).map(|source| csi::VolumeContentSource { r#type: Some(source) })
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn map(of: &BTreeMap<String, String>) -> HashMap<String, String> {
+    of.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// How a volume is used, in CSI's words.
+fn capability(how: &How) -> csi::VolumeCapability {
+    let mode = match how.access_mode {
+        Some(AccessMode::SingleNodeReaderOnly) => Mode::SingleNodeReaderOnly,
+        Some(AccessMode::MultiNodeReaderOnly) => Mode::MultiNodeReaderOnly,
+        Some(AccessMode::MultiNodeSingleWriter) => Mode::MultiNodeSingleWriter,
+        Some(AccessMode::MultiNodeMultiWriter) => Mode::MultiNodeMultiWriter,
+        Some(AccessMode::SingleNodeWriter) | None => Mode::SingleNodeWriter,
+    };
+    let access_type = match how.attachment_mode {
+        AttachmentMode::BlockDevice => AccessType::Block(BlockVolume {}),
+        AttachmentMode::FileSystem => AccessType::Mount(MountVolume {
+            fs_type: how.fs_type.clone(),
+            mount_flags: how.mount_flags.clone(),
+            volume_mount_group: String::new(),
+        }),
+    };
+    csi::VolumeCapability { access_mode: Some(Access { mode: mode.into() }), access_type: Some(access_type) }
+}
+
+fn unavailable(socket: &Path, error: &dyn std::error::Error) -> PluginError {
+    let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    let reason = format!("the driver's socket {} cannot be reached: {cause}", socket.display());
+    PluginError { reason, kind: ErrorKind::Retryable }
+}
+
+/// Whether the same call may work a moment later.
+fn is_temporary(code: Code) -> bool {
+    matches!(code, Code::DeadlineExceeded | Code::Unavailable | Code::ResourceExhausted)
+}
+
+/// What an answer means. A volume that is attached elsewhere (`FailedPrecondition`) or worked on (`Aborted`) may be free later.
+fn told(status: &Status) -> PluginError {
+    let kind = match status.code() {
+        Code::NotFound => ErrorKind::NotFound,
+        Code::FailedPrecondition | Code::Aborted => ErrorKind::Retryable,
+        code if is_temporary(code) => ErrorKind::Retryable,
+        _ => ErrorKind::Final,
+    };
+    PluginError { reason: format!("{:?}: {}", status.code(), status.message()), kind }
+}

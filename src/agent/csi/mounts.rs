@@ -1,0 +1,539 @@
+//! What is mounted for whom. A record is on disk before a driver is called, so that what an earlier life began is found and ended.
+//!
+//! Volumes are mounted by the runners of their allocations, one operation of a volume at a time. They are unmounted here, again and
+//! again until it works, whether or not a runner is left.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use drover_api::allocation::{VolumeState, VolumeStatus};
+use drover_api::client_node::{CsiAnswer, CsiRequest};
+use drover_api::csi_volume::{AccessMode, AttachmentMode};
+use drover_api::names;
+use drover_api::volume_request::VolumeRequest;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::claim::{self, Granted};
+use super::objects::VolumeObjects;
+use super::plugin::{ErrorKind, How, Plugin, PluginError, VolumeUse};
+use super::tasks::{Instance, PluginTask};
+use super::{CsiPrint, answers};
+use crate::agent::disk::Disk;
+use crate::agent::state::StateStore;
+use crate::agent::watch;
+use crate::clock::sleep_until;
+
+/// How long a plugin that is not up is waited for.
+const PLUGIN_WAIT: Duration = Duration::from_secs(30);
+/// First and longest pause before an unmount that failed is tried again.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
+
+/// What is kept of a mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MountRecord {
+    namespace: String,
+    /// The volume's id.
+    volume_id: String,
+    plugin: String,
+    external_id: String,
+    read_only: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    access_mode: Option<AccessMode>,
+    attachment_mode: AttachmentMode,
+    /// All of it was done.
+    is_mounted: bool,
+}
+
+/// The mounts of all allocations: by uid, then by the name of the volume in its group.
+pub(crate) type Mounts = BTreeMap<String, BTreeMap<String, MountRecord>>;
+
+#[derive(Clone, Debug)]
+struct Mount {
+    record: MountRecord,
+    /// It is to be unmounted.
+    is_over: bool,
+    is_busy: bool,
+    error: String,
+    n_failed: u32,
+    retry_at: Option<Instant>,
+}
+
+impl Mount {
+    fn new(record: MountRecord) -> Self {
+        Self { record, is_over: false, is_busy: false, error: String::new(), n_failed: 0, retry_at: None }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.is_over && !self.is_busy && self.retry_at.is_none_or(|at| at <= now)
+    }
+}
+
+/// An allocation's uid and the name of the volume in its group.
+type MountKey = (String, String);
+
+/// What the agent's part for volumes is made of.
+pub(crate) struct CsiParts {
+    /// Where sockets, stages and targets lie.
+    pub(crate) root: PathBuf,
+    pub(crate) state: StateStore,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) objects: Arc<dyn VolumeObjects>,
+    /// What an earlier life has mounted.
+    pub(crate) saved: Mounts,
+}
+
+/// The volumes of this node; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Csi(pub(super) Arc<Shared>);
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) root: PathBuf,
+    state: StateStore,
+    disk: Arc<dyn Disk>,
+    pub(super) objects: Arc<dyn VolumeObjects>,
+    mounts: Mutex<BTreeMap<MountKey, Mount>>,
+    /// Told when a mount has changed.
+    changed: watch::Sender<u64>,
+    pub(super) plugins: Mutex<BTreeMap<(String, String), Instance>>,
+    /// Told when a plugin comes, goes or changes its health.
+    pub(super) plugins_changed: watch::Sender<u64>,
+    /// Tasks that are plugins and are to be followed.
+    pub(super) begun: Mutex<Vec<PluginTask>>,
+    locks: Mutex<BTreeMap<(String, String), Arc<tokio::sync::Mutex<()>>>>,
+    print: watch::Sender<CsiPrint>,
+    requests: watch::Sender<BTreeMap<String, CsiRequest>>,
+    wake: Notify,
+}
+
+/// Something that was under way.
+pub(super) enum Done {
+    Unmounted(MountKey, Result<(), String>),
+    Answered(String, Box<CsiAnswer>),
+    Followed,
+}
+
+impl Csi {
+    /// Knows no plugin yet.
+    pub(crate) fn new(parts: CsiParts) -> Self {
+        let mounts = parts.saved.into_iter().flat_map(|(uid, volumes)| {
+            volumes.into_iter().map(move |(name, record)| ((uid.clone(), name), Mount::new(record)))
+        });
+        Self(Arc::new(Shared {
+            root: parts.root,
+            state: parts.state,
+            disk: parts.disk,
+            objects: parts.objects,
+            mounts: Mutex::new(mounts.collect()),
+            changed: watch::Sender::new(0),
+            plugins: Mutex::default(),
+            plugins_changed: watch::Sender::new(0),
+            begun: Mutex::default(),
+            locks: Mutex::default(),
+            print: watch::Sender::new(CsiPrint::default()),
+            requests: watch::Sender::new(BTreeMap::new()),
+            wake: Notify::new(),
+        }))
+    }
+
+    /// What the node says of its plugins.
+    pub(crate) fn print(&self) -> watch::Receiver<CsiPrint> {
+        self.0.print.subscribe()
+    }
+
+    /// Takes in what the controller asks this node's plugins for.
+    pub(crate) fn take_requests(&self, requests: &BTreeMap<String, CsiRequest>) {
+        self.0.requests.send_if_modified(|known| {
+            let is_other = known != requests;
+            if is_other {
+                known.clone_from(requests);
+            }
+            is_other
+        });
+    }
+
+    /// Changes what the node says.
+    pub(super) fn publish(&self, change: impl FnOnce(&mut CsiPrint)) {
+        self.0.print.send_if_modified(|print| {
+            let before = print.clone();
+            change(print);
+            *print != before
+        });
+    }
+
+    pub(super) fn wake(&self) {
+        self.0.wake.notify_one();
+    }
+
+    /// Follows plugins, unmounts what is over and answers the controller, for ever.
+    pub(crate) async fn run(self) {
+        let mut under_way = JoinSet::new();
+        let mut requests = self.0.requests.subscribe();
+        requests.mark_changed();
+        let mut answering = std::collections::BTreeSet::new();
+        loop {
+            self.start_unmounts(&mut under_way);
+            for task in std::mem::take(&mut *lock(&self.0.begun)) {
+                let csi = self.clone();
+                under_way.spawn(async move {
+                    csi.follow_plugin(task).await;
+                    Done::Followed
+                });
+            }
+            tokio::select! {
+                biased;
+                Some(done) = under_way.join_next() => match done {
+                    Ok(Done::Unmounted(key, result)) => self.note_unmount(&key, result).await,
+                    Ok(Done::Answered(name, answer)) => {
+                        answering.remove(&name);
+                        // Who has taken the request back does not read the answer.
+                        if requests.borrow().contains_key(&name) {
+                            self.publish(|print| drop(print.answers.insert(name, *answer)));
+                        }
+                    }
+                    Ok(Done::Followed) => {}
+                    Err(error) => tracing::error!(error = %error, "a part of the volumes' work broke off"),
+                },
+                Ok(()) = requests.changed() => {
+                    let wanted = requests.borrow_and_update().clone();
+                    self.publish(|print| print.answers.retain(|name, _| wanted.contains_key(name)));
+                    let known = self.0.print.subscribe();
+                    for (name, request) in wanted {
+                        if !known.borrow().answers.contains_key(&name) && answering.insert(name.clone()) {
+                            let csi = self.clone();
+                            under_way.spawn(async move {
+                                let answer = answers::answer(&csi, &request).await;
+                                Done::Answered(name, Box::new(answer))
+                            });
+                        }
+                    }
+                }
+                () = self.0.wake.notified() => {}
+                () = sleep_until(self.next_retry()) => {}
+            }
+        }
+    }
+
+    /// Waits until the allocation may mount a volume that it requests.
+    pub(crate) async fn claimed(
+        &self,
+        namespace: &str,
+        uid: &str,
+        volume_id: &str,
+        request: &VolumeRequest,
+    ) -> Result<Granted, String> {
+        let volumes = self.0.objects.follow(namespace.to_owned(), volume_id.to_owned());
+        claim::wait(volumes, uid, volume_id, request).await
+    }
+
+    /// Where a volume is that an earlier life has mounted and that is mounted still.
+    pub(crate) fn mounted(&self, uid: &str, name: &str) -> Option<PathBuf> {
+        let record = self.record(uid, name).filter(|record| record.is_mounted)?;
+        let target = self.target(&record, uid);
+        self.0.disk.is_mount(&target).then_some(target)
+    }
+
+    /// Mounts a volume for an allocation; returns where.
+    pub(crate) async fn mount(&self, uid: &str, name: &str, granted: &Granted) -> Result<PathBuf, String> {
+        let record = MountRecord {
+            namespace: granted.namespace.clone(),
+            volume_id: granted.volume_id.clone(),
+            plugin: granted.plugin.clone(),
+            external_id: granted.external_id.clone(),
+            read_only: granted.how.is_read_only,
+            access_mode: granted.how.access_mode,
+            attachment_mode: granted.how.attachment_mode,
+            is_mounted: false,
+        };
+        let plugin = self.wait_for_plugin(&granted.plugin).await?;
+        let secrets = match &granted.secret {
+            Some(secret) => self.0.objects.secret(granted.namespace.clone(), secret.clone()).await?,
+            None => BTreeMap::new(),
+        };
+        let lock = self.volume_lock(&record);
+        let _turn = lock.lock().await;
+        let key = (uid.to_owned(), name.to_owned());
+        lock_mounts(&self.0).insert(key.clone(), Mount::new(record.clone()));
+        self.keep().await?;
+        let volume = VolumeUse {
+            context: granted.context.clone(),
+            publish_context: granted.publish_context.clone(),
+            how: granted.how.clone(),
+            secrets,
+            ..self.volume_use(&record, uid)
+        };
+        self.stage_and_publish(&plugin, &volume).await.map_err(|error| error.to_string())?;
+        if let Some(mount) = lock_mounts(&self.0).get_mut(&key) {
+            mount.record.is_mounted = true;
+        }
+        self.keep().await?;
+        self.tell();
+        Ok(volume.target)
+    }
+
+    async fn stage_and_publish(&self, plugin: &Instance, volume: &VolumeUse) -> Result<(), PluginError> {
+        if plugin.facts.stages() && !self.0.disk.is_mount(&volume.staging) {
+            self.make_dir(&volume.staging)?;
+            plugin.plugin.stage(volume).await?;
+        }
+        if !self.0.disk.is_mount(&volume.target) {
+            if let Some(parent) = volume.target.parent() {
+                self.make_dir(parent)?;
+            }
+            plugin.plugin.publish(volume).await?;
+        }
+        Ok(())
+    }
+
+    fn make_dir(&self, path: &Path) -> Result<(), PluginError> {
+        let failed = |error: std::io::Error| PluginError {
+            reason: format!("{} cannot be made: {error}", path.display()),
+            kind: ErrorKind::Retryable,
+        };
+        self.0.disk.make_dir(path).map_err(failed)
+    }
+
+    /// Nothing of the allocation uses its volumes any more.
+    pub(crate) fn release(&self, uid: &str) {
+        for (_, mount) in lock_mounts(&self.0).iter_mut().filter(|((of, _), _)| of == uid) {
+            mount.is_over = true;
+        }
+        self.wake();
+    }
+
+    /// What belongs to no allocation of this node is unmounted.
+    pub(crate) fn release_all_but(&self, is_known: impl Fn(&str) -> bool) {
+        for ((uid, _), mount) in lock_mounts(&self.0).iter_mut() {
+            mount.is_over |= !is_known(uid);
+        }
+        self.wake();
+    }
+
+    /// Waits until nothing is mounted for the allocation any more.
+    pub(crate) async fn cleared(&self, uid: &str) {
+        let mut changed = self.0.changed.subscribe();
+        changed.mark_changed();
+        while !self.is_clear(uid) && changed.changed().await.is_ok() {}
+    }
+
+    /// Whether nothing is mounted for the allocation.
+    pub(crate) fn is_clear(&self, uid: &str) -> bool {
+        !lock_mounts(&self.0).keys().any(|(of, _)| of == uid)
+    }
+
+    /// How a volume of an allocation fares; none where nothing was mounted, or is any more.
+    pub(crate) fn status(&self, uid: &str, name: &str) -> Option<VolumeStatus> {
+        let mounts = lock_mounts(&self.0);
+        let mount = mounts.get(&(uid.to_owned(), name.to_owned()))?;
+        let state = match (mount.record.is_mounted, mount.error.is_empty()) {
+            (_, false) => VolumeState::UnmountFailed,
+            (true, true) => VolumeState::Mounted,
+            (false, true) => VolumeState::Pending,
+        };
+        let error = mount.error.chars().take(1024).collect();
+        Some(VolumeStatus { volume_id: mount.record.volume_id.clone(), state, error })
+    }
+
+    fn record(&self, uid: &str, name: &str) -> Option<MountRecord> {
+        lock_mounts(&self.0).get(&(uid.to_owned(), name.to_owned())).map(|mount| mount.record.clone())
+    }
+
+    fn start_unmounts(&self, under_way: &mut JoinSet<Done>) {
+        let now = Instant::now();
+        for (key, mount) in lock_mounts(&self.0).iter_mut().filter(|(_, mount)| mount.is_due(now)) {
+            mount.is_busy = true;
+            let (csi, key, record) = (self.clone(), key.clone(), mount.record.clone());
+            under_way.spawn(async move {
+                let result = csi.unmount(&key, &record).await;
+                Done::Unmounted(key, result)
+            });
+        }
+    }
+
+    fn next_retry(&self) -> Option<Instant> {
+        let mounts = lock_mounts(&self.0);
+        mounts.values().filter(|mount| mount.is_over && !mount.is_busy).filter_map(|mount| mount.retry_at).min()
+    }
+
+    async fn note_unmount(&self, key: &MountKey, result: Result<(), String>) {
+        let is_done = result.is_ok();
+        if let Some(mount) = lock_mounts(&self.0).get_mut(key) {
+            mount.is_busy = false;
+            if let Err(error) = &result {
+                tracing::warn!(allocation = key.0, volume = mount.record.volume_id, error, "a volume is not unmounted yet");
+                let pause = PAUSES.0 * 2_u32.saturating_pow(mount.n_failed.min(5));
+                mount.retry_at = Some(Instant::now() + pause.min(PAUSES.1));
+                mount.n_failed += 1;
+                mount.error.clone_from(error);
+            }
+        }
+        if is_done {
+            lock_mounts(&self.0).remove(key);
+            if let Err(error) = self.keep().await {
+                tracing::error!(error, allocation = key.0, "an unmounted volume is still in the state file");
+            }
+        }
+        self.tell();
+    }
+
+    /// Unpublishes, and unstages what nobody else on this node uses in the same way.
+    async fn unmount(&self, key: &MountKey, record: &MountRecord) -> Result<(), String> {
+        let plugin = self.find_plugin(&record.plugin, |info| info.node);
+        let lock = self.volume_lock(record);
+        let _turn = lock.lock().await;
+        let volume = self.volume_use(record, &key.0);
+        let is_mounted = self.0.disk.is_mount(&volume.target);
+        let is_shared = self.is_shared(key, record);
+        let is_staged = !is_shared && self.0.disk.is_mount(&volume.staging);
+        let Some(plugin) = plugin else {
+            if !is_mounted && !is_staged && !record.is_mounted {
+                return Ok(());
+            }
+            return Err(format!("plugin {} does not run on this node; run its job here again", record.plugin));
+        };
+        unless_not_there(plugin.plugin.unpublish(&volume).await)?;
+        self.0.disk.remove(&volume.target).map_err(|error| format!("{}: {error}", volume.target.display()))?;
+        if !is_shared && plugin.facts.stages() {
+            unless_not_there(plugin.plugin.unstage(&volume).await)?;
+            self.0.disk.remove(&volume.staging).map_err(|error| format!("{}: {error}", volume.staging.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Unmounts what an allocation has left of which nobody here knows any more.
+    pub(super) async fn unmount_stranger(&self, uid: &str, request: &CsiRequest, volume_id: &str) -> Result<(), String> {
+        let known: Vec<MountKey> = {
+            let mounts = lock_mounts(&self.0);
+            let is_it = |(key, mount): &(&MountKey, &Mount)| key.0 == uid && mount.record.volume_id == volume_id;
+            mounts.iter().filter(is_it).map(|(key, _)| key.clone()).collect()
+        };
+        if !known.is_empty() {
+            self.release(uid);
+            self.cleared(uid).await;
+            return Ok(());
+        }
+        let record = MountRecord {
+            namespace: request.namespace.clone(),
+            volume_id: volume_id.to_owned(),
+            plugin: request.plugin_id.clone(),
+            external_id: request.external_id.clone(),
+            read_only: request.read_only,
+            access_mode: request.access_mode,
+            attachment_mode: request.attachment_mode.unwrap_or_default(),
+            is_mounted: false,
+        };
+        self.unmount(&(uid.to_owned(), String::new()), &record).await
+    }
+
+    /// Whether another allocation here uses the same volume in the same way.
+    fn is_shared(&self, key: &MountKey, record: &MountRecord) -> bool {
+        let staging = self.staging(record);
+        let mounts = lock_mounts(&self.0);
+        mounts.iter().any(|(other, mount)| other != key && self.staging(&mount.record) == staging)
+    }
+
+    fn volume_use(&self, record: &MountRecord, uid: &str) -> VolumeUse {
+        VolumeUse {
+            external_id: record.external_id.clone(),
+            staging: self.staging(record),
+            target: self.target(record, uid),
+            how: How {
+                is_read_only: record.read_only,
+                access_mode: record.access_mode,
+                attachment_mode: record.attachment_mode,
+                ..How::default()
+            },
+            ..VolumeUse::default()
+        }
+    }
+
+    fn staging(&self, record: &MountRecord) -> PathBuf {
+        let root = self.0.root.join(names::object_name(&record.plugin)).join("staging").join(&record.namespace);
+        root.join(names::object_name(&record.volume_id)).join(usage(record))
+    }
+
+    fn target(&self, record: &MountRecord, uid: &str) -> PathBuf {
+        let root = self.0.root.join(names::object_name(&record.plugin)).join("per-alloc").join(uid);
+        root.join(names::object_name(&record.volume_id)).join(usage(record))
+    }
+
+    /// One operation of a volume at a time on this node.
+    fn volume_lock(&self, record: &MountRecord) -> Arc<tokio::sync::Mutex<()>> {
+        self.lock_of((record.namespace.clone(), record.volume_id.clone()))
+    }
+
+    /// One call of a plugin's controller at a time on this node.
+    pub(super) fn controller_lock(&self, plugin: &str) -> Arc<tokio::sync::Mutex<()>> {
+        self.lock_of((String::new(), plugin.to_owned()))
+    }
+
+    fn lock_of(&self, of: (String, String)) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = lock(&self.0.locks);
+        // Whoever holds one has a clone of it.
+        locks.retain(|_, known| Arc::strong_count(known) > 1);
+        Arc::clone(locks.entry(of).or_default())
+    }
+
+    async fn wait_for_plugin(&self, id: &str) -> Result<Instance, String> {
+        let found = async {
+            let mut changed = self.0.plugins_changed.subscribe();
+            changed.mark_changed();
+            while changed.changed().await.is_ok() {
+                let plugin = self.find_plugin(id, |info| info.node);
+                if let Some(plugin) = plugin.filter(|plugin| plugin.info.healthy) {
+                    return Some(plugin);
+                }
+            }
+            None
+        };
+        let in_time = tokio::time::timeout(PLUGIN_WAIT, found).await.ok().flatten();
+        in_time.ok_or_else(|| format!("plugin {id} is not healthy on this node within {PLUGIN_WAIT:?}; look at its job"))
+    }
+
+    async fn keep(&self) -> Result<(), String> {
+        let mut saved = Mounts::new();
+        for ((uid, name), mount) in &*lock_mounts(&self.0) {
+            saved.entry(uid.clone()).or_default().insert(name.clone(), mount.record.clone());
+        }
+        self.0.state.put_mounts(&saved).await.map_err(|error| error.to_string())
+    }
+
+    fn tell(&self) {
+        self.0.changed.send_modify(|n| *n += 1);
+    }
+}
+
+fn usage(record: &MountRecord) -> String {
+    let access = record.access_mode.map_or("any", AccessMode::as_str);
+    format!("{}-{}-{access}", if record.read_only { "ro" } else { "rw" }, record.attachment_mode)
+}
+
+/// What is not there need not be taken away.
+fn unless_not_there(result: Result<(), PluginError>) -> Result<(), String> {
+    match result {
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|error| error.to_string()),
+    }
+}
+
+fn lock_mounts(shared: &Shared) -> MutexGuard<'_, BTreeMap<MountKey, Mount>> {
+    lock(&shared.mounts)
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Csi {
+    /// A plugin that runs here with the half that is asked for.
+    pub(super) fn find_plugin(&self, id: &str, has_half: impl Fn(&drover_api::client_node::CsiInfo) -> bool) -> Option<Instance> {
+        let plugins = lock(&self.0.plugins);
+        plugins.iter().filter(|((of, _), _)| of == id).map(|(_, instance)| instance).find(|it| has_half(&it.info)).cloned()
+    }
+}

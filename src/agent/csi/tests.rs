@@ -1,0 +1,315 @@
+//! Mounting and unmounting with a plugin that notes what it is asked, on a disk without files.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use drover_api::allocation::VolumeState;
+use drover_api::client_node::{CsiCall, CsiInfo, CsiRequest};
+use drover_api::csi_volume::{AccessMode, AttachmentMode};
+use drover_api::{CSIVolume, CSIVolumeSpec};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::mounts::{Csi, CsiParts};
+use super::plugin::{Attachment, ErrorKind, How, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse};
+use super::tasks::Instance;
+use super::{Granted, VolumeObjects};
+use crate::agent::disk::MemoryDisk;
+use crate::agent::state::{MemoryState, StateStore};
+use crate::store::StoreError;
+
+/// For tests of what has nothing to do with volumes.
+pub(crate) fn without_volumes(state: StateStore) -> Csi {
+    csi(state, MemoryDisk::default(), super::Mounts::new())
+}
+
+fn csi(state: StateStore, disk: MemoryDisk, saved: super::Mounts) -> Csi {
+    Csi::new(CsiParts { root: "/csi".into(), state, disk: Arc::new(disk), objects: Arc::new(OneVolume), saved })
+}
+
+/// There is one volume, `v1`.
+#[derive(Debug)]
+struct OneVolume;
+
+impl VolumeObjects for OneVolume {
+    fn follow(&self, _: String, _: String) -> BoxStream<'static, Option<Arc<CSIVolume>>> {
+        futures::stream::pending().boxed()
+    }
+
+    fn get(&self, _: String, name: String) -> BoxFuture<'static, Result<Option<CSIVolume>, StoreError>> {
+        std::future::ready(Ok((name == "v1").then(|| CSIVolume::new("v1", CSIVolumeSpec::default())))).boxed()
+    }
+
+    fn secret(&self, _: String, name: String) -> BoxFuture<'static, Result<BTreeMap<String, String>, String>> {
+        std::future::ready(Err(format!("no secret {name}"))).boxed()
+    }
+}
+
+/// Notes calls, fails as it is told, and mounts on a disk without files.
+#[derive(Clone, Debug, Default)]
+struct Noted {
+    log: Arc<Mutex<Vec<String>>>,
+    failures: Arc<Mutex<VecDeque<(&'static str, ErrorKind)>>>,
+    disk: MemoryDisk,
+}
+
+impl Noted {
+    fn call(&self, what: &'static str, path: &Path) -> Result<(), PluginError> {
+        let tail: Vec<_> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let tail = tail[tail.len().saturating_sub(3)..].join("/");
+        self.log.lock().expect("no panic").push(format!("{what} {tail}"));
+        let mut failures = self.failures.lock().expect("no panic");
+        match failures.front() {
+            Some((of, kind)) if *of == what => {
+                let kind = *kind;
+                failures.pop_front();
+                Err(PluginError { reason: format!("{what} is made to fail"), kind })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn fail(&self, what: &'static str, kind: ErrorKind) {
+        self.failures.lock().expect("no panic").push_back((what, kind));
+    }
+
+    fn n(&self, what: &str) -> usize {
+        let start = format!("{what} ");
+        self.log.lock().expect("no panic").iter().filter(|line| line.starts_with(&start)).count()
+    }
+
+    /// How often it staged, published, unpublished and unstaged.
+    fn counts(&self) -> [usize; 4] {
+        ["stage", "publish", "unpublish", "unstage"].map(|what| self.n(what))
+    }
+}
+
+impl Plugin for Noted {
+    fn probe(&self) -> BoxFuture<'_, Result<PluginFacts, PluginError>> {
+        std::future::ready(Ok(facts())).boxed()
+    }
+
+    fn stage<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        let done = self.call("stage", &volume.staging);
+        self.disk.set_mount(&volume.staging, done.is_ok());
+        std::future::ready(done).boxed()
+    }
+
+    fn unstage<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        let done = self.call("unstage", &volume.staging);
+        self.disk.set_mount(&volume.staging, done.is_err());
+        std::future::ready(done).boxed()
+    }
+
+    fn publish<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        let done = self.call("publish", &volume.target);
+        self.disk.set_mount(&volume.target, done.is_ok());
+        std::future::ready(done).boxed()
+    }
+
+    fn unpublish<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        let done = self.call("unpublish", &volume.target);
+        self.disk.set_mount(&volume.target, done.is_err());
+        std::future::ready(done).boxed()
+    }
+
+    fn attach<'a>(&'a self, to: &'a Attachment) -> BoxFuture<'a, Result<BTreeMap<String, String>, PluginError>> {
+        let done = self.call("attach", Path::new(&to.node_id));
+        std::future::ready(done.map(|()| BTreeMap::from([("device".to_owned(), "sdb".to_owned())]))).boxed()
+    }
+
+    fn detach<'a>(&'a self, from: &'a Attachment) -> BoxFuture<'a, Result<(), PluginError>> {
+        std::future::ready(self.call("detach", Path::new(&from.node_id))).boxed()
+    }
+
+    fn create<'a>(&'a self, volume: &'a NewVolume) -> BoxFuture<'a, Result<MadeVolume, PluginError>> {
+        let made = self.call("create", Path::new(&volume.name));
+        let external_id = format!("vol-{}", volume.name);
+        std::future::ready(made.map(|()| MadeVolume { external_id, ..MadeVolume::default() })).boxed()
+    }
+
+    fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
+        std::future::ready(self.call("delete", Path::new(&volume.external_id))).boxed()
+    }
+
+    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<i64, PluginError>> {
+        std::future::ready(self.call("expand", Path::new(&volume.external_id)).map(|()| to.0)).boxed()
+    }
+}
+
+fn facts() -> PluginFacts {
+    PluginFacts { node: vec!["STAGE_UNSTAGE_VOLUME".to_owned()], ..PluginFacts::default() }
+}
+
+/// A node with plugin `p`.
+struct Stage {
+    csi: Csi,
+    plugin: Noted,
+    state: MemoryState,
+    _running: JoinSet<()>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::begin(&Noted::default(), &MemoryState::default())
+    }
+
+    /// An agent's life over what an earlier one has left.
+    fn begin(plugin: &Noted, state: &MemoryState) -> Self {
+        let csi = csi(state.store(), plugin.disk.clone(), state.saved().mounts);
+        let info = CsiInfo { controller: true, node: true, healthy: true, ..CsiInfo::default() };
+        csi.put_plugin("p", "", Instance { plugin: Arc::new(plugin.clone()), info, facts: facts() });
+        let mut running = JoinSet::new();
+        running.spawn(csi.clone().run());
+        Self { csi, plugin: plugin.clone(), state: state.clone(), _running: running }
+    }
+
+    async fn mount(&self, uid: &str, volume: &str, is_read_only: bool) -> Result<(), String> {
+        self.csi.mount(uid, "data", &granted(volume, is_read_only)).await.map(drop)
+    }
+
+    async fn unmount(&self, uid: &str) {
+        self.csi.release(uid);
+        self.csi.cleared(uid).await;
+    }
+}
+
+fn granted(volume: &str, is_read_only: bool) -> Granted {
+    Granted {
+        namespace: "shop".to_owned(),
+        volume: "v1".to_owned(),
+        volume_id: volume.to_owned(),
+        plugin: "p".to_owned(),
+        external_id: format!("vol-{volume}"),
+        context: BTreeMap::new(),
+        publish_context: BTreeMap::new(),
+        how: How {
+            is_read_only,
+            access_mode: Some(AccessMode::MultiNodeMultiWriter),
+            attachment_mode: AttachmentMode::FileSystem,
+            ..How::default()
+        },
+        secret: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_076_two_allocations_share_a_stage_until_the_second_one_stops() {
+    let stage = Stage::new();
+    stage.mount("a1", "v1", false).await.expect("mounted");
+    stage.mount("a2", "v1", false).await.expect("mounted");
+    assert_eq!(stage.plugin.counts(), [1, 2, 0, 0]);
+    stage.unmount("a1").await;
+    assert_eq!(stage.plugin.counts(), [1, 2, 1, 0]);
+    stage.unmount("a2").await;
+    assert_eq!(stage.plugin.counts(), [1, 2, 2, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_077_read_only_and_writing_users_have_stages_of_their_own() {
+    let stage = Stage::new();
+    stage.mount("a1", "v1", true).await.expect("mounted");
+    stage.mount("a2", "v1", false).await.expect("mounted");
+    assert_eq!(stage.plugin.counts(), [2, 2, 0, 0]);
+    stage.unmount("a1").await;
+    assert_eq!(stage.plugin.counts(), [2, 2, 1, 1]);
+    stage.unmount("a2").await;
+    assert_eq!(stage.plugin.counts(), [2, 2, 2, 2]);
+    let log = stage.plugin.log.lock().expect("no panic").clone();
+    assert!(log.contains(&"stage shop/v1/ro-file-system-multi-node-multi-writer".to_owned()), "{log:?}");
+    assert!(log.contains(&"publish a2/v1/rw-file-system-multi-node-multi-writer".to_owned()), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_078_a_volume_that_is_not_published_is_taken_back() {
+    let stage = Stage::new();
+    stage.plugin.fail("publish", ErrorKind::Final);
+    let error = stage.mount("a1", "v1", false).await.expect_err("refused");
+    assert!(error.contains("publish"), "{error}");
+    stage.unmount("a1").await;
+    assert_eq!(stage.plugin.counts(), [1, 1, 1, 1]);
+    assert!(stage.state.saved().mounts.is_empty(), "nothing is kept of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_079_an_unmount_that_fails_is_tried_again_and_again() {
+    let stage = Stage::new();
+    stage.mount("a1", "v1", false).await.expect("mounted");
+    for _ in 0..3 {
+        stage.plugin.fail("unpublish", ErrorKind::Retryable);
+    }
+    let began = Instant::now();
+    stage.csi.release("a1");
+    let patience = std::time::Duration::from_secs(1);
+    assert!(tokio::time::timeout(patience, stage.csi.cleared("a1")).await.is_err(), "who waits may stop waiting");
+    let shown = stage.csi.status("a1", "data").expect("it is mounted still");
+    assert_eq!((shown.state, &*shown.error), (VolumeState::UnmountFailed, "unpublish is made to fail"));
+    stage.csi.cleared("a1").await;
+    assert_eq!(stage.plugin.counts(), [1, 1, 4, 1]);
+    assert_eq!(began.elapsed().as_secs(), 2 + 4 + 8, "pauses double");
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_075_mounts_of_an_earlier_life_are_kept_and_what_vanished_is_mounted_again() {
+    let (plugin, state) = (Noted::default(), MemoryState::default());
+    let first = Stage::begin(&plugin, &state);
+    first.mount("a1", "v1", false).await.expect("mounted");
+    first.mount("a2", "v2", false).await.expect("mounted");
+    drop(first);
+    let next = Stage::begin(&plugin, &state);
+    let target = next.csi.mounted("a1", "data").expect("it is mounted still");
+    assert_eq!(plugin.counts(), [2, 2, 0, 0]);
+    plugin.disk.set_mount(&target, false);
+    assert_eq!(next.csi.mounted("a1", "data"), None);
+    next.mount("a1", "v1", false).await.expect("mounted");
+    assert_eq!(plugin.counts(), [2, 3, 0, 0], "what is staged stays so");
+    // Of an allocation that nobody knows any more nothing stays.
+    next.csi.release_all_but(|uid| uid == "a1");
+    next.csi.cleared("a2").await;
+    assert_eq!(plugin.counts(), [2, 3, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_controller_asks_for_is_answered_once_and_the_answer_goes_with_the_request() {
+    let stage = Stage::new();
+    let request = |call| CsiRequest {
+        call,
+        plugin_id: "p".to_owned(),
+        namespace: "shop".to_owned(),
+        volume: "v1".to_owned(),
+        external_id: "vol-v1".to_owned(),
+        alloc_id: "a1".to_owned(),
+        node_id: "i-1".to_owned(),
+        read_only: false,
+        access_mode: None,
+        attachment_mode: None,
+        required_bytes: None,
+        limit_bytes: None,
+    };
+    let wanted: BTreeMap<String, CsiRequest> = [
+        ("r1".to_owned(), request(CsiCall::ControllerPublish)),
+        ("r2".to_owned(), request(CsiCall::ControllerUnpublish)),
+        ("r3".to_owned(), request(CsiCall::NodeUnpublish)),
+    ]
+    .into();
+    stage.plugin.fail("attach", ErrorKind::Retryable);
+    stage.plugin.fail("detach", ErrorKind::NotFound);
+    let mut print = stage.csi.print();
+    stage.csi.take_requests(&wanted);
+    let answers = print.wait_for(|print| print.answers.len() == 3).await.expect("answers").answers.clone();
+    assert!(answers["r1"].retryable && answers["r1"].error.contains("attach"), "{answers:?}");
+    assert_eq!(answers["r2"].error, "", "what is not attached is detached");
+    assert_eq!(answers["r3"].error, "", "what is not mounted is unmounted");
+    // The same list again asks for nothing.
+    stage.csi.take_requests(&wanted);
+    assert_eq!((stage.plugin.n("attach"), stage.plugin.n("detach")), (1, 1));
+    let again: BTreeMap<String, CsiRequest> = [("r4".to_owned(), request(CsiCall::ControllerPublish))].into();
+    stage.csi.take_requests(&again);
+    let answers = print.wait_for(|print| print.answers.contains_key("r4")).await.expect("an answer").answers.clone();
+    assert_eq!(answers.keys().collect::<Vec<_>>(), ["r4"], "answers go with their requests");
+    assert_eq!(answers["r4"].context["device"], "sdb");
+}
