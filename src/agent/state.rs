@@ -14,10 +14,10 @@ use redb::{Database, TableDefinition};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
+use super::csi::Mounts;
 use super::facts::MetaChanges;
 use super::report::Report;
 use super::task_runner::TaskRecord;
-use super::csi::Mounts;
 use super::volumes::VolumeRecord;
 use super::watch;
 

@@ -138,7 +138,12 @@ fn shown(volume: &CSIVolume, now: Timestamp) -> String {
     let text = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let mut lines = vec![
         format!("volume       {}", volume.metadata.name.as_deref().unwrap_or_default()),
-        format!("plugin       {} ({} {})", volume.spec.plugin_id, text(&status.provider), text(&status.provider_version)),
+        format!(
+            "plugin       {} ({} {})",
+            volume.spec.plugin_id,
+            text(&status.provider),
+            text(&status.provider_version)
+        ),
         format!("external id  {}", text(&status.external_id)),
         format!("phase        {}", status.phase),
         format!("access       {}", status.columns.access),
@@ -148,7 +153,8 @@ fn shown(volume: &CSIVolume, now: Timestamp) -> String {
         ),
     ];
     for condition in &status.conditions {
-        lines.push(format!("{:<12} {} {}: {}", condition.r#type, condition.status, condition.reason, condition.message));
+        lines
+            .push(format!("{:<12} {} {}: {}", condition.r#type, condition.status, condition.reason, condition.message));
     }
     let mut out = lines.join("\n");
     out.push('\n');
@@ -215,7 +221,10 @@ async fn detach(args: &DetachArgs) -> anyhow::Result<u8> {
         return Ok(2);
     }
     annotate(&known, &volume, "detach", annotation::FORCE_RELEASE, &args.node).await?;
-    complain(&format!("csivol/{} is released from node {}; watch it with `kubectl get csivol {0} -w`", args.name, args.node));
+    complain(&format!(
+        "csivol/{} is released from node {}; watch it with `kubectl get csivol {0} -w`",
+        args.name, args.node
+    ));
     Ok(0)
 }
 

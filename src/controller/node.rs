@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::client_node::{
-    ClientNodeStatus, CsiRequest, Drain, DrainState, DriverInfo, Eligibility, Fingerprint, NodeColumns, NodeConditionType as Type,
-    NodeEvent, NodePhase, NodeReason as Reason, NodeResources,
+    ClientNodeStatus, CsiRequest, Drain, DrainState, DriverInfo, Eligibility, Fingerprint, NodeColumns,
+    NodeConditionType as Type, NodeEvent, NodePhase, NodeReason as Reason, NodeResources,
 };
 use drover_api::condition::{Condition, Wanted, merged};
 use drover_api::job::{EvalTrigger, JobType};

@@ -148,7 +148,10 @@ async fn a_writer_claims_mounts_writes_and_hands_over_to_the_next_version() {
     disks.volume("v1", "single-node-writer");
     let ready = disks.until("v1", "schedulable", |it| it.status.as_ref().is_some_and(|it| it.schedulable)).await;
     let status = ready.status.expect("a status");
-    assert_eq!((status.phase, status.controller_required, status.provider.as_str()), (VolumePhase::Available, true, "hostdir.csi.drover.dev"));
+    assert_eq!(
+        (status.phase, status.controller_required, status.provider.as_str()),
+        (VolumePhase::Available, true, "hostdir.csi.drover.dev")
+    );
     disks.cluster.apply("shop", &ledger("v1", 1));
     disks.cluster.eventually("version 0 runs", async || disks.running("ledger", 0).await.is_some()).await;
     let claimed = disks.stored("v1").await.status.expect("a status");

@@ -189,7 +189,11 @@ impl Controller for Driver {
             rpc::Type::ExpandVolume,
         ];
         if !self.options.no_attach {
-            all.extend([rpc::Type::PublishUnpublishVolume, rpc::Type::PublishReadonly, rpc::Type::ListVolumesPublishedNodes]);
+            all.extend([
+                rpc::Type::PublishUnpublishVolume,
+                rpc::Type::PublishReadonly,
+                rpc::Type::ListVolumesPublishedNodes,
+            ]);
         }
         let capability =
             |one: rpc::Type| csi::ControllerServiceCapability { r#type: Some(Type::Rpc(Rpc { r#type: one.into() })) };
@@ -197,7 +201,10 @@ impl Controller for Driver {
         Ok(Response::new(csi::ControllerGetCapabilitiesResponse { capabilities }))
     }
 
-    async fn create_snapshot(&self, request: Request<csi::CreateSnapshotRequest>) -> Answer<csi::CreateSnapshotResponse> {
+    async fn create_snapshot(
+        &self,
+        request: Request<csi::CreateSnapshotRequest>,
+    ) -> Answer<csi::CreateSnapshotResponse> {
         let asked = request.into_inner();
         self.faults.enter("CreateSnapshot", &asked.name).await?;
         needed("name", &asked.name)?;
@@ -226,7 +233,10 @@ impl Controller for Driver {
         Ok(Response::new(csi::CreateSnapshotResponse { snapshot: Some(shown_snapshot(&snapshot)) }))
     }
 
-    async fn delete_snapshot(&self, request: Request<csi::DeleteSnapshotRequest>) -> Answer<csi::DeleteSnapshotResponse> {
+    async fn delete_snapshot(
+        &self,
+        request: Request<csi::DeleteSnapshotRequest>,
+    ) -> Answer<csi::DeleteSnapshotResponse> {
         let asked = request.into_inner();
         self.faults.enter("DeleteSnapshot", &asked.snapshot_id).await?;
         needed("snapshot_id", &asked.snapshot_id)?;

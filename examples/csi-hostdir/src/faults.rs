@@ -37,7 +37,8 @@ impl Faults {
 
     fn note(&self, line: &str) {
         let Some(path) = &self.calls else { return };
-        let written = OpenOptions::new().create(true).append(true).open(path).and_then(|mut file| writeln!(file, "{line}"));
+        let written =
+            OpenOptions::new().create(true).append(true).open(path).and_then(|mut file| writeln!(file, "{line}"));
         if let Err(error) = written {
             drop(writeln!(std::io::stderr(), "{} cannot be written: {error}", path.display()));
         }

@@ -12,7 +12,10 @@ use crate::{Driver, NAME};
 
 #[tonic::async_trait]
 impl Identity for Driver {
-    async fn get_plugin_info(&self, _: Request<GetPluginInfoRequest>) -> Result<Response<GetPluginInfoResponse>, Status> {
+    async fn get_plugin_info(
+        &self,
+        _: Request<GetPluginInfoRequest>,
+    ) -> Result<Response<GetPluginInfoResponse>, Status> {
         Ok(Response::new(GetPluginInfoResponse {
             name: NAME.to_owned(),
             vendor_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -211,5 +211,8 @@ fn unbind(target: &Path) -> io::Result<()> {
 fn is_mounted(path: &Path) -> bool {
     let Ok(place) = path.canonicalize() else { return false };
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    table.lines().filter_map(|line| line.split(' ').nth(4)).any(|point| Path::new(&point.replace("\\040", " ")) == place)
+    table
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .any(|point| Path::new(&point.replace("\\040", " ")) == place)
 }

@@ -39,9 +39,9 @@ use crate::clock::sleep_until;
 
 mod control;
 mod hooks;
-mod sources;
 mod judge;
 mod kill;
+mod sources;
 #[cfg(test)]
 mod tests;
 

@@ -30,7 +30,8 @@ impl VolumeSources {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mounts = task.volume_mounts.iter().map(|mount| {
             let source = known.get(&mount.volume);
-            let source = source.ok_or_else(|| format!("volumeMounts: volume {} is not mounted on this node", mount.volume))?;
+            let source =
+                source.ok_or_else(|| format!("volumeMounts: volume {} is not mounted on this node", mount.volume))?;
             Ok(BindMount {
                 source: source.path.to_string_lossy().into_owned(),
                 target: mount.destination.clone(),

@@ -97,7 +97,10 @@ impl SocketPlugin {
             IdentityClient::new(channel).probe(csi::ProbeRequest {}).await
         });
         if probed.await?.ready == Some(false) {
-            return Err(PluginError { reason: "the driver says that it is not ready".to_owned(), kind: ErrorKind::Retryable });
+            return Err(PluginError {
+                reason: "the driver says that it is not ready".to_owned(),
+                kind: ErrorKind::Retryable,
+            });
         }
         let info = self.call(PROBE_TIMEOUT, |channel| async move {
             IdentityClient::new(channel).get_plugin_info(csi::GetPluginInfoRequest {}).await
@@ -255,7 +258,8 @@ impl Plugin for SocketPlugin {
             all.iter().map(|segments| csi::Topology { segments: map(segments) }).collect()
         };
         let has_places = !volume.required.is_empty() || !volume.preferred.is_empty();
-        let places = csi::TopologyRequirement { requisite: places(&volume.required), preferred: places(&volume.preferred) };
+        let places =
+            csi::TopologyRequirement { requisite: places(&volume.required), preferred: places(&volume.preferred) };
         let (required_bytes, limit_bytes) = (volume.required_bytes, volume.limit_bytes);
         let has_size = required_bytes > 0 || limit_bytes > 0;
         let request = csi::CreateVolumeRequest {
@@ -288,8 +292,7 @@ impl Plugin for SocketPlugin {
     }
 
     fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
-        let request =
-            csi::DeleteVolumeRequest { volume_id: volume.external_id.clone(), secrets: map(&volume.secrets) };
+        let request = csi::DeleteVolumeRequest { volume_id: volume.external_id.clone(), secrets: map(&volume.secrets) };
         let call = self.call(TIMEOUT, move |channel| {
             let request = request.clone();
             async move { ControllerClient::new(channel).delete_volume(request).await }

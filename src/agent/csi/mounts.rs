@@ -366,7 +366,12 @@ impl Csi {
         if let Some(mount) = lock_mounts(&self.0).get_mut(key) {
             mount.is_busy = false;
             if let Err(error) = &result {
-                tracing::warn!(allocation = key.0, volume = mount.record.volume_id, error, "a volume is not unmounted yet");
+                tracing::warn!(
+                    allocation = key.0,
+                    volume = mount.record.volume_id,
+                    error,
+                    "a volume is not unmounted yet"
+                );
                 let pause = PAUSES.0 * 2_u32.saturating_pow(mount.n_failed.min(5));
                 mount.retry_at = Some(Instant::now() + pause.min(PAUSES.1));
                 mount.n_failed += 1;
@@ -407,7 +412,12 @@ impl Csi {
     }
 
     /// Unmounts what an allocation has left of which nobody here knows any more.
-    pub(super) async fn unmount_stranger(&self, uid: &str, request: &CsiRequest, volume_id: &str) -> Result<(), String> {
+    pub(super) async fn unmount_stranger(
+        &self,
+        uid: &str,
+        request: &CsiRequest,
+        volume_id: &str,
+    ) -> Result<(), String> {
         let known: Vec<MountKey> = {
             let mounts = lock_mounts(&self.0);
             let is_it = |(key, mount): &(&MountKey, &Mount)| key.0 == uid && mount.record.volume_id == volume_id;
@@ -493,7 +503,8 @@ impl Csi {
             None
         };
         let in_time = tokio::time::timeout(PLUGIN_WAIT, found).await.ok().flatten();
-        in_time.ok_or_else(|| format!("plugin {id} is not healthy on this node within {PLUGIN_WAIT:?}; look at its job"))
+        in_time
+            .ok_or_else(|| format!("plugin {id} is not healthy on this node within {PLUGIN_WAIT:?}; look at its job"))
     }
 
     async fn keep(&self) -> Result<(), String> {
@@ -532,8 +543,17 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Csi {
     /// A plugin that runs here with the half that is asked for.
-    pub(super) fn find_plugin(&self, id: &str, has_half: impl Fn(&drover_api::client_node::CsiInfo) -> bool) -> Option<Instance> {
+    pub(super) fn find_plugin(
+        &self,
+        id: &str,
+        has_half: impl Fn(&drover_api::client_node::CsiInfo) -> bool,
+    ) -> Option<Instance> {
         let plugins = lock(&self.0.plugins);
-        plugins.iter().filter(|((of, _), _)| of == id).map(|(_, instance)| instance).find(|it| has_half(&it.info)).cloned()
+        plugins
+            .iter()
+            .filter(|((of, _), _)| of == id)
+            .map(|(_, instance)| instance)
+            .find(|it| has_half(&it.info))
+            .cloned()
     }
 }

@@ -56,7 +56,10 @@ pub(crate) struct VolumeUse {
 
 impl fmt::Debug for VolumeUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VolumeUse").field("external_id", &self.external_id).field("target", &self.target).finish_non_exhaustive()
+        f.debug_struct("VolumeUse")
+            .field("external_id", &self.external_id)
+            .field("target", &self.target)
+            .finish_non_exhaustive()
     }
 }
 

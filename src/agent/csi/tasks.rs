@@ -61,7 +61,12 @@ impl Csi {
     pub(crate) fn begin_plugin(&self, uid: &str, task: &str, plugin: &CsiPlugin) -> tokio_util::sync::DropGuard {
         let over = CancellationToken::new();
         let socket = endpoint(&self.0.root, uid, task);
-        lock(&self.0.begun).push(PluginTask { uid: uid.to_owned(), plugin: plugin.clone(), socket, over: over.clone() });
+        lock(&self.0.begun).push(PluginTask {
+            uid: uid.to_owned(),
+            plugin: plugin.clone(),
+            socket,
+            over: over.clone(),
+        });
         self.wake();
         over.drop_guard()
     }
@@ -94,10 +99,19 @@ impl Csi {
             match probed {
                 Some(Ok(facts)) => {
                     if known.is_none() {
-                        tracing::info!(plugin = task.plugin.id, provider = facts.provider, version = facts.version, "a CSI plugin is up");
+                        tracing::info!(
+                            plugin = task.plugin.id,
+                            provider = facts.provider,
+                            version = facts.version,
+                            "a CSI plugin is up"
+                        );
                     }
                     let info = info(&facts, halves, &task.uid);
-                    self.put_plugin(&task.plugin.id, &task.uid, Instance { plugin: Arc::clone(&plugin), info, facts: facts.clone() });
+                    self.put_plugin(
+                        &task.plugin.id,
+                        &task.uid,
+                        Instance { plugin: Arc::clone(&plugin), info, facts: facts.clone() },
+                    );
                     known = Some(facts);
                 }
                 Some(Err(error)) if known.is_some() || Instant::now() >= deadline => {
@@ -110,7 +124,9 @@ impl Csi {
                     };
                     self.put_plugin(&task.plugin.id, &task.uid, Instance { plugin: Arc::clone(&plugin), info, facts });
                 }
-                Some(Err(error)) => tracing::debug!(plugin = task.plugin.id, error = %error, "a CSI plugin is not up yet"),
+                Some(Err(error)) => {
+                    tracing::debug!(plugin = task.plugin.id, error = %error, "a CSI plugin is not up yet")
+                }
                 None => {}
             }
             let is_healthy = lock(&self.0.plugins)

@@ -14,7 +14,8 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBack
 use serde::de::DeserializeOwned;
 
 use super::{
-    ALLOCS, DYNAMIC_META, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, Saved, TASKS, TaskRecord, VOLUMES,
+    ALLOCS, DYNAMIC_META, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, Saved, TASKS, TaskRecord,
+    VOLUMES,
 };
 
 /// How long a dying agent is waited for.

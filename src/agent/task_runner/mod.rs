@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::client_node::Fingerprint;
 use drover_api::allocation::{TaskEvent, TaskEventType, TaskRunState, TaskState};
+use drover_api::client_node::Fingerprint;
 use drover_api::group::Group;
 use drover_api::task::Task;
 use drover_api::{Allocation, JobSpec};

@@ -145,9 +145,8 @@ fn config(spec: &NodeSpec) -> anyhow::Result<AgentConfig> {
 
 /// The CSI plugins of a node.
 fn plugins(spec: &NodeSpec, all: &[NodeSpec]) -> Vec<PluginSpec> {
-    let has_controller = |id: &str| {
-        all.iter().flat_map(|node| &node.csi_plugins).any(|plugin| plugin.id == id && plugin.controller)
-    };
+    let has_controller =
+        |id: &str| all.iter().flat_map(|node| &node.csi_plugins).any(|plugin| plugin.id == id && plugin.controller);
     spec.csi_plugins.iter().map(|plugin| plugin.spec(&spec.name, has_controller(&plugin.id))).collect()
 }
 

@@ -230,7 +230,8 @@ impl<S: Store> Term<S> {
         if self.claims.calls.is_empty() {
             return;
         }
-        let names: Vec<String> = self.claims.requests.get(node).into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> =
+            self.claims.requests.get(node).into_iter().flatten().map(|(name, _)| name.clone()).collect();
         for name in names {
             let Some(Call { asked, .. }) = self.claims.calls.get(&name) else { continue };
             let known = self.view.node(node);
@@ -239,7 +240,8 @@ impl<S: Store> Term<S> {
                 Asked::Publish(_) | Asked::Unpublish(_) | Asked::Provider(_) => {
                     let runs_it = |known: &&Arc<drover_core::model::Node>| {
                         let plugin = known.csi.get(asked.plugin());
-                        known.phase == NodePhase::Ready && plugin.is_some_and(|plugin| plugin.controller && plugin.healthy)
+                        known.phase == NodePhase::Ready
+                            && plugin.is_some_and(|plugin| plugin.controller && plugin.healthy)
                     };
                     !known.is_some_and(|known| runs_it(&known))
                 }

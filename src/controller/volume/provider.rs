@@ -69,7 +69,12 @@ impl<S: Store> Term<S> {
                 let is_new = call == CsiCall::CreateVolume;
                 let external_id =
                     if is_new { String::new() } else { external_id(&caller.0, &object.spec, &status).to_owned() };
-                self.ask(caller, object, None, Asked::Provider(ProviderCall { call, controller, plugin, external_id, expand }));
+                self.ask(
+                    caller,
+                    object,
+                    None,
+                    Asked::Provider(ProviderCall { call, controller, plugin, external_id, expand }),
+                );
             }
             Err(skipped) => {
                 let reasons: Vec<String> = skipped.iter().map(ToString::to_string).collect();

@@ -122,7 +122,8 @@ impl<S: Store> Term<S> {
             return may_go.then_some(body);
         }
         let nodes = wish(annotation::FORCE_RELEASE)?;
-        let is_over = |node: &str| operator::detach(&self.view, id, &NodeName::from(node)).is_ok_and(|past| past.is_empty());
+        let is_over =
+            |node: &str| operator::detach(&self.view, id, &NodeName::from(node)).is_ok_and(|past| past.is_empty());
         let is_done = nodes.split(',').all(|node| is_over(node.trim()));
         is_done.then(|| json!({ "metadata": { "annotations": { annotation::FORCE_RELEASE: null } } }))
     }
@@ -149,7 +150,9 @@ impl<S: Store> Term<S> {
             Ok(object) => {
                 let is_told = |provided: &Provided| {
                     let status = object.status.as_ref();
-                    status.is_some_and(|status| provided.external_id.is_empty() || status.external_id == provided.external_id)
+                    status.is_some_and(|status| {
+                        provided.external_id.is_empty() || status.external_id == provided.external_id
+                    })
                 };
                 if self.claims.provided.get(id).is_some_and(is_told) {
                     self.claims.provided.remove(id);
@@ -178,7 +181,8 @@ impl<S: Store> Term<S> {
             self.view.put_volume(id.clone(), object);
         }
         for caller in self.callers_of(id) {
-            let is_told = told.iter().any(|update| matches!(update, Update::Release { alloc_id, .. } if *alloc_id == caller.1));
+            let is_told =
+                told.iter().any(|update| matches!(update, Update::Release { alloc_id, .. } if *alloc_id == caller.1));
             if let Some(work) = self.claims.work.get_mut(&caller).filter(|_| is_told) {
                 (work.is_told, work.reached) = (false, None);
             }

@@ -192,7 +192,9 @@ impl<S: Store> Term<S> {
                         work.reached = Some(state);
                     }
                 }
-                Ok(Step::Node(_) | Step::Controller(_)) if reached.is_some() => return self.tell(caller, String::new()),
+                Ok(Step::Node(_) | Step::Controller(_)) if reached.is_some() => {
+                    return self.tell(caller, String::new());
+                }
                 // Its agent unmounts what its allocation has used, and tells so.
                 Ok(Step::Node(call)) if self.is_agents_own(&caller.0, claim) => {
                     return tracing::debug!(volume = %call.volume, alloc = call.alloc_id, node = %call.node, "the agent unmounts");
@@ -286,14 +288,16 @@ impl<S: Store> Term<S> {
     /// Tells people what is wrong with a volume; the same thing once.
     pub(super) fn report_volume(&mut self, volume: &ObjectKey, reason: &'static str, action: &'static str, note: &str) {
         let Some(object) = self.stored_volume(volume) else { return };
-        let happening = Happening { severity: Severity::Warning, reason, action, note: note.to_owned(), occasion: note };
+        let happening =
+            Happening { severity: Severity::Warning, reason, action, note: note.to_owned(), occasion: note };
         self.report(&*object, &happening);
     }
 }
 
 /// Whether a person answers for it that a node does not use a volume any more.
 fn is_forced(volume: &CSIVolume, node: &str) -> bool {
-    let named = volume.metadata.annotations.iter().flatten().find(|(name, _)| *name == drover_api::annotation::FORCE_RELEASE);
+    let named =
+        volume.metadata.annotations.iter().flatten().find(|(name, _)| *name == drover_api::annotation::FORCE_RELEASE);
     named.is_some_and(|(_, nodes)| nodes.split(',').any(|named| named.trim() == node))
 }
 

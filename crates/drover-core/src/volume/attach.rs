@@ -50,7 +50,9 @@ pub fn step(facts: &Facts<'_>, claim: &Claim) -> Step {
         return Step::Attached;
     }
     let Some(plugin) = facts.plugin else {
-        return Step::Wait(format!("plugin {id} is unknown, and the volume needs its controller; run the plugin's job"));
+        return Step::Wait(format!(
+            "plugin {id} is unknown, and the volume needs its controller; run the plugin's job"
+        ));
     };
     if plugin.can(Capability::AttachDetach) == Some(false) {
         return Step::Attached;

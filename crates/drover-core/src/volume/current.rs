@@ -134,9 +134,8 @@ fn take_in(status: &mut CSIVolumeStatus, provided: &Provided) {
 /// Whether the provider has to make the volume before it can be used: nobody says which of the provider's volumes it is, and the
 /// plugin can make some. (With a plugin that cannot, drover's own id is the provider's.)
 pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
-    let can_make = |plugin: &Plugin| {
-        plugin.is_controller_required() && plugin.can(Capability::CreateDelete) == Some(true)
-    };
+    let can_make =
+        |plugin: &Plugin| plugin.is_controller_required() && plugin.can(Capability::CreateDelete) == Some(true);
     let is_nameless = spec.external_id.is_empty() && status.external_id.is_empty() && status.claims.is_empty();
     is_nameless && plugin.is_some_and(can_make)
 }
@@ -229,7 +228,9 @@ fn conditions(facts: &Facts<'_>, status: &CSIVolumeStatus) -> Vec<Wanted<Type, R
         (None, Reason::PluginHealthy) if status.claims.is_empty() => {
             Wanted::yes(Type::Ready, Reason::Available, "nobody holds it")
         }
-        (None, Reason::PluginHealthy) => Wanted::yes(Type::Ready, Reason::Claimed, "it is held by those in status.claims"),
+        (None, Reason::PluginHealthy) => {
+            Wanted::yes(Type::Ready, Reason::Claimed, "it is held by those in status.claims")
+        }
         (None, reason) => Wanted::no(Type::Ready, reason, schedulable.message.clone()),
     };
     let reconciling = match (past, pending) {

@@ -23,13 +23,8 @@ pub(super) struct HookError {
 type Prestart = fn(&RunnerEnv, &TaskPlan) -> Result<(), HookError>;
 
 /// The prestart hooks in their order.
-const PRESTART: &[Prestart] = &[
-    validate::prestart,
-    task_dir::prestart,
-    dispatch_payload::prestart,
-    devices::prestart,
-    csi_plugin::prestart,
-];
+const PRESTART: &[Prestart] =
+    &[validate::prestart, task_dir::prestart, dispatch_payload::prestart, devices::prestart, csi_plugin::prestart];
 
 /// Runs the prestart hooks.
 pub(super) fn prestart(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), HookError> {

@@ -18,12 +18,12 @@ fn check(plan: &TaskPlan) -> Result<(), HookError> {
     }
     // A driver mounts volumes for others: what it mounts in a sandbox nobody else would see.
     if task.csi_plugin.is_some() && task.driver != "raw_exec" {
-        return refuse(format!("a task with csiPlugin needs driver raw_exec, not {}: its mounts are for others", task.driver));
+        return refuse(format!(
+            "a task with csiPlugin needs driver raw_exec, not {}: its mounts are for others",
+            task.driver
+        ));
     }
-    let unsupported = [
-        ("templates", !task.templates.is_empty()),
-        ("artifacts", !task.artifacts.is_empty()),
-    ];
+    let unsupported = [("templates", !task.templates.is_empty()), ("artifacts", !task.artifacts.is_empty())];
     match unsupported.iter().find(|(_, is_used)| *is_used) {
         // A task that silently lacks what it was promised would be worse than one that does not start.
         Some((field, _)) => {

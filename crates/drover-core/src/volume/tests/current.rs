@@ -203,11 +203,7 @@ fn a_volume_without_an_id_is_made_before_anybody_uses_it() {
     assert_eq!(reason_of, Reason::CreateFailed);
     assert!(message.contains("no room"), "{message}");
     stage.store(unmade);
-    let provided = Provided {
-        external_id: "vol-7".to_owned(),
-        capacity_bytes: Some(1 << 30),
-        ..Provided::default()
-    };
+    let provided = Provided { external_id: "vol-7".to_owned(), capacity_bytes: Some(1 << 30), ..Provided::default() };
     let made = stage.look(&Since { provided: Some(&provided), ..Since::default() }).status;
     assert_eq!((made.phase, made.schedulable, &*made.external_id), (VolumePhase::Available, true, "vol-7"));
     assert_eq!(made.capacity, (1 << 30).to_string());
