@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, Stage, Writes, cpu_nanos, since, until};
+use super::cluster_stage::{CLIENTS, PATIENCE, Stage, Writes, cpu_nanos, since, until};
 use crate::process::ProcessId;
 use crate::progress::Progress;
 
@@ -105,12 +105,24 @@ async fn begin(stage: &Stage, range: std::ops::Range<usize>, progress: &Progress
         .try_collect::<Vec<()>>()
         .await?;
     let deployments = stage.api("Deployment", NAMESPACE);
-    let last = format!("roll-{}", range.end - 1);
-    let of_last = ListParams::default().fields(&format!("spec.jobName={last}"));
-    until(&format!("{last} is rolled out"), async || {
-        Ok(!deployments.list_metadata(&of_last).await.context("listing Deployments")?.items.is_empty())
-    })
-    .await?;
+    let (mut known, mut since) = (0, Instant::now());
+    while known < range.end {
+        // A page of one says how many there are beside it.
+        let page = deployments.list_metadata(&ListParams::default().limit(1)).await.context("counting Deployments")?;
+        let others = usize::try_from(page.metadata.remaining_item_count.unwrap_or(0)).context("fewer than none")?;
+        let n = page.items.len() + others;
+        if n > known {
+            (known, since) = (n, Instant::now());
+        }
+        ensure!(
+            since.elapsed() < PATIENCE,
+            "{known} of {} roll-outs began, and no other one since {} s",
+            range.end,
+            PATIENCE.as_secs()
+        );
+        step.moved("", known as u64, range.end as u64);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
     step.done("");
     stage.quiet(progress).await
 }
