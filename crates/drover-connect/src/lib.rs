@@ -37,7 +37,7 @@ pub fn client(config: Config) -> anyhow::Result<Client> {
 pub fn builder(config: Config) -> anyhow::Result<ClientBuilder<Sender>> {
     let what = "preparing the connection to the API server";
     if config.proxy_url.is_some() {
-        // Nobody waits for an acknowledgement there: a proxy has a connection of its own, and kube says which ones it can use.
+        // Kube is built without support for proxies here, and its refusal names what is missing.
         return ClientBuilder::try_from(config).context(what);
     }
     let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp()).context(what)?);
