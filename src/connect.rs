@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::Context;
-use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
@@ -14,7 +13,7 @@ use crate::monitor::{CountRequests, Metrics};
 /// # Errors
 /// When the file cannot be read, or no API server is configured.
 pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    Client::try_from(config(kubeconfig).await?).context("preparing the connection to the API server")
+    drover_connect::client(config(kubeconfig).await?)
 }
 
 /// A client that counts its requests.
@@ -22,8 +21,7 @@ pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
 /// # Errors
 /// When the configuration cannot be used.
 pub(crate) fn counting_client(config: Config, metrics: &Metrics) -> anyhow::Result<Client> {
-    let builder = ClientBuilder::try_from(config).context("preparing the connection to the API server")?;
-    Ok(builder.with_layer(&CountRequests::new(metrics.clone())).build())
+    Ok(drover_connect::builder(config)?.with_layer(&CountRequests::new(metrics.clone())).build())
 }
 
 /// How the API server is reached.

@@ -145,7 +145,11 @@ async fn deleting_ends_the_processes_and_then_the_objects() {
     let began = Instant::now();
     cluster.kubectl(&["delete", "-n", ns, "djob/stubborn", "--wait=false"]).expect("deleted");
     cluster.eventually("the processes end", async || !is_alive(&pids[1 - one])).await;
-    assert!(began.elapsed().as_secs_f64() < 5.0, "killTimeout is 2 s, not the usual 5, and it took {:?}", began.elapsed());
+    assert!(
+        began.elapsed().as_secs_f64() < 5.0,
+        "killTimeout is 2 s, not the usual 5, and it took {:?}",
+        began.elapsed()
+    );
     cluster.eventually("the objects go", async || cluster.allocs(ns).await.is_empty()).await;
     assert!(cluster.jobs(ns).get_opt("stubborn").await.expect("an answer").is_none());
     assert!(cluster.versions(ns).list(&ListParams::default()).await.is_ok());

@@ -257,7 +257,8 @@ fn an_interrupt_in_the_foreground_ends_everything() {
         assert!(n_read > 0, "it ended with {:?} after\n{shown}", child.wait());
         shown += &text(&buffer[..n_read]);
     }
-    assert_eq!(processes(&path).len(), 6);
+    // The agent starts the supervisor by itself, and its node may be ready before that.
+    wait_for("supervisor", || (processes(&path).len() == 6).then_some(()));
     ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap().signal(Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes_of(&path), [""; 0]);

@@ -32,7 +32,9 @@ const LEADER: &str = "drover-controller";
 /// Of the controllers: a busy machine renews Leases late, and nodes that are merely late must not be lost beside what is measured.
 const CONFIG: &str = "heartbeat: {grace: 60s}\n";
 /// Nothing is waited for longer than that.
-const PATIENCE: Duration = Duration::from_mins(5);
+pub(super) const PATIENCE: Duration = Duration::from_mins(5);
+/// How long it may take until nothing is written any more: what nobody waits for is written slowly.
+const QUIET: Duration = Duration::from_mins(30);
 
 /// The control plane and what was started on it. Ends with this value.
 pub(super) struct Stage {
@@ -165,14 +167,14 @@ impl Stage {
     pub(super) async fn quiet(&self, progress: &Progress) -> Result<()> {
         let step = progress.step("waiting until nothing is written any more");
         let (mut before, mut since) = (self.writes().await?, Instant::now());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + QUIET;
         while since.elapsed() < Duration::from_secs(3) {
             tokio::time::sleep(Duration::from_millis(300)).await;
             let now = self.writes().await?;
             if now != before {
                 (before, since) = (now, Instant::now());
             }
-            ensure!(Instant::now() < deadline, "it is still being written after {} s", PATIENCE.as_secs());
+            ensure!(Instant::now() < deadline, "it is still being written after {} s", QUIET.as_secs());
         }
         step.done("");
         Ok(())

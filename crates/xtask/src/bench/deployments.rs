@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, Stage, Writes, cpu_nanos, since, until};
+use super::cluster_stage::{CLIENTS, PATIENCE, Stage, Writes, cpu_nanos, since, until};
 use crate::process::ProcessId;
 use crate::progress::Progress;
 
@@ -105,12 +105,24 @@ async fn begin(stage: &Stage, range: std::ops::Range<usize>, progress: &Progress
         .try_collect::<Vec<()>>()
         .await?;
     let deployments = stage.api("Deployment", NAMESPACE);
-    let last = format!("roll-{}", range.end - 1);
-    let of_last = ListParams::default().fields(&format!("spec.jobName={last}"));
-    until(&format!("{last} is rolled out"), async || {
-        Ok(!deployments.list_metadata(&of_last).await.context("listing Deployments")?.items.is_empty())
-    })
-    .await?;
+    let (mut known, mut since) = (0, Instant::now());
+    while known < range.end {
+        // A page of one says how many there are beside it.
+        let page = deployments.list_metadata(&ListParams::default().limit(1)).await.context("counting Deployments")?;
+        let others = usize::try_from(page.metadata.remaining_item_count.unwrap_or(0)).context("fewer than none")?;
+        let n = page.items.len() + others;
+        if n > known {
+            (known, since) = (n, Instant::now());
+        }
+        ensure!(
+            since.elapsed() < PATIENCE,
+            "{known} of {} roll-outs began, and no other one since {} s",
+            range.end,
+            PATIENCE.as_secs()
+        );
+        step.moved("", known as u64, range.end as u64);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
     step.done("");
     stage.quiet(progress).await
 }
@@ -144,17 +156,18 @@ async fn changes(stage: &Stage, size: usize, progress: &Progress) -> Result<Map<
     let after = stage.writes().await?;
     let written = |kind: &str| after.get(kind).unwrap_or(&0) - before.get(kind).unwrap_or(&0);
     let changes = f64::from(u32::try_from(n_changes).context("too many changes")?);
+    let each = (spent - idle * took).max(0.0) / changes;
     let row = json!({
         "deployments": size,
         "changesPerSecond": per_second,
-        "cpuSecondsPerChange": (spent - idle * took).max(0.0) / changes,
+        "cpuSecondsPerChange": each,
         "idleCpuFraction": idle,
         "openWatches": stage.open_watches().await?,
         "controllerRssBytes": controller.rss_bytes(),
         "deploymentWrites": written("deployments"),
         "jobWrites": written("jobs"),
     });
-    step.done("");
+    step.done(format!("{:.0} µs of processor time each", each * 1e6));
     Ok(row.as_object().cloned().unwrap_or_default())
 }
 
@@ -266,7 +279,14 @@ async fn bytes_per_deployment(stage: &mut Stage, size: usize, progress: &Progres
     let with = fresh_leader(stage, progress).await?;
     stage.kill_controllers().await?;
     let deployments = stage.api("Deployment", NAMESPACE);
-    deployments.delete_collection(&DeleteParams::default(), &ListParams::default()).await.context("deleting")?;
+    let all = deployments.list_metadata(&ListParams::default()).await.context("listing Deployments")?;
+    // One by one: the API server gives up on a request after a minute, and on all at once it needs longer.
+    stream::iter(all.items.into_iter().filter_map(|one| one.metadata.name))
+        .map(async |name| deployments.delete(&name, &DeleteParams::default()).await.map(|_| ()))
+        .buffer_unordered(CLIENTS)
+        .try_collect::<Vec<()>>()
+        .await
+        .context("deleting Deployments")?;
     let without = fresh_leader(stage, progress).await?;
     let left = deployments.list_metadata(&ListParams::default().limit(1)).await.context("listing Deployments")?;
     ensure!(left.items.is_empty(), "a leader made deployments of jobs whose allocations were there");
