@@ -110,8 +110,12 @@ impl<S: Store> Node<S> {
         let mut plugins = self.csi.print();
         plugins.mark_unchanged();
         self.plugins_known_at = Some(Instant::now() + PLUGIN_GRACE);
+        let node = self.register().await;
+        let known = node.status.and_then(|status| status.fingerprint);
+        if known.is_none_or(|known| known.csi.is_empty()) {
+            self.plugins_known_at = None;
+        }
         let mut write_at: Option<Instant> = self.plugins_known_at;
-        self.register().await;
         let fields = Some(format!("metadata.name={}", self.name));
         let mut changes = self.store.watch::<ClientNode>(Selection { namespace: None, fields });
         let mut seen = Seen::default();
@@ -123,7 +127,7 @@ impl<S: Store> Node<S> {
                 Ok(()) = plugins.changed() => write_at = sooner(write_at, GATHER_PLUGINS),
                 () = sleep_until(write_at) => {
                     write_at = self.plugins_known_at.filter(|at| *at > Instant::now());
-                    self.register().await;
+                    drop(self.register().await);
                 }
                 Some(news) = self.news.recv() => self.tell(news),
                 Some(change) = changes.next() => self.follow(change, &mut seen).await,
@@ -138,8 +142,8 @@ impl<S: Store> Node<S> {
                 seen.is_listed = true;
                 self.observe(&node);
             }
-            Change::Gone(_) => self.register().await,
-            Change::InSync if !seen.is_listed => self.register().await,
+            Change::Gone(_) => drop(self.register().await),
+            Change::InSync if !seen.is_listed => drop(self.register().await),
             // The API server is back: whoever waits to try again need not.
             Change::InSync if std::mem::take(&mut seen.was_interrupted) => self.reachable.notify_waiters(),
             Change::InSync => {}
@@ -168,15 +172,15 @@ impl<S: Store> Node<S> {
         self.events.emit_of_node(&self.name, uid.as_deref(), reason, text);
     }
 
-    /// Makes the object where there is none, writes the fingerprint, and beats at once. Tries until it works.
-    async fn register(&self) {
+    /// Makes the object where there is none, writes the fingerprint, and beats at once. Tries until it works; returns the object.
+    async fn register(&self) -> ClientNode {
         loop {
             match self.try_register().await {
                 Ok(node) => {
                     tracing::info!(node = self.name, "node is registered");
                     self.observe(&node);
                     self.heartbeat.notify_one();
-                    return;
+                    return node;
                 }
                 Err(error) => {
                     let base = match &error {

@@ -87,6 +87,9 @@ async fn main() -> anyhow::Result<()> {
         .add_service(IdentityServer::from_arc(Arc::clone(&driver)))
         .add_service(NodeServer::from_arc(Arc::clone(&driver)))
         .add_optional_service(has_controller.then(|| ControllerServer::from_arc(driver)));
-    let over = async move { drop(terminated.recv().await) };
+    let over = async move {
+        // Nothing is left to say when no signal can come any more.
+        terminated.recv().await.unwrap_or_default();
+    };
     server.serve_with_incoming_shutdown(incoming, over).await.context("serving")
 }

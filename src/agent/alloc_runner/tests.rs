@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drover_api::allocation::{ClientStatus, DesiredStatus, TaskEventType as E, TaskRunState, TaskState};
+use drover_api::client_node::Fingerprint;
 use drover_api::job::JobType;
 use drover_api::{Allocation, AllocationSpec, JobSpec};
 use futures::FutureExt;

@@ -20,7 +20,7 @@ use drover_api::client_node::{CsiAnswer, CsiInfo};
 
 pub(crate) use claim::Granted;
 pub(crate) use mounts::{Csi, CsiParts, Mounts};
-pub(crate) use objects::{StoredVolumes, VolumeObjects};
+pub(crate) use objects::StoredVolumes;
 pub(crate) use plugin::{Attachment, ErrorKind, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse};
 pub(crate) use tasks::{Instance, endpoint};
 #[cfg(test)]

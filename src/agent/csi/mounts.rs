@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::claim::{self, Granted};
 use super::objects::VolumeObjects;
-use super::plugin::{ErrorKind, How, Plugin, PluginError, VolumeUse};
+use super::plugin::{ErrorKind, How, PluginError, VolumeUse};
 use super::tasks::{Instance, PluginTask};
 use super::{CsiPrint, answers};
 use crate::agent::disk::Disk;
@@ -301,18 +301,23 @@ impl Csi {
 
     /// Nothing of the allocation uses its volumes any more.
     pub(crate) fn release(&self, uid: &str) {
-        for (_, mount) in lock_mounts(&self.0).iter_mut().filter(|((of, _), _)| of == uid) {
-            mount.is_over = true;
-        }
-        self.wake();
+        self.end(|of| of == uid);
     }
 
     /// What belongs to no allocation of this node is unmounted.
     pub(crate) fn release_all_but(&self, is_known: impl Fn(&str) -> bool) {
-        for ((uid, _), mount) in lock_mounts(&self.0).iter_mut() {
-            mount.is_over |= !is_known(uid);
+        self.end(|uid| !is_known(uid));
+    }
+
+    fn end(&self, is_over: impl Fn(&str) -> bool) {
+        let mut has_ended = false;
+        for ((uid, _), mount) in lock_mounts(&self.0).iter_mut().filter(|(_, mount)| !mount.is_over) {
+            mount.is_over = is_over(uid);
+            has_ended |= mount.is_over;
         }
-        self.wake();
+        if has_ended {
+            self.wake();
+        }
     }
 
     /// Waits until nothing is mounted for the allocation any more.

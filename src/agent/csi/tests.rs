@@ -14,10 +14,11 @@ use futures::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::Granted;
 use super::mounts::{Csi, CsiParts};
+use super::objects::VolumeObjects;
 use super::plugin::{Attachment, ErrorKind, How, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse};
 use super::tasks::Instance;
-use super::{Granted, VolumeObjects};
 use crate::agent::disk::MemoryDisk;
 use crate::agent::state::{MemoryState, StateStore};
 use crate::store::StoreError;

@@ -371,10 +371,10 @@ impl<S: Store> Term<S> {
         let tasks = job.definition.spec.groups.iter().flat_map(|group| &group.tasks);
         let ids: BTreeSet<String> =
             tasks.filter_map(|task| task.csi_plugin.as_ref()).map(|plugin| plugin.id.clone()).collect();
-        let summary = object.status.as_ref().map(|status| status.summary.clone()).unwrap_or_default();
         if ids.is_empty() {
             self.claims.plugins.remove_job(&job.key);
         } else {
+            let summary = object.status.as_ref().map(|status| status.summary.clone()).unwrap_or_default();
             self.change_plugins(ids, |plugins| plugins.put_job(job, &summary));
         }
     }

@@ -144,7 +144,7 @@ impl<S: Store> Term<S> {
         }
     }
 
-    pub(super) fn on_volume_status(&mut self, id: &ObjectKey, result: Result<CSIVolume, StoreError>) {
+    pub(in crate::controller) fn on_volume_status(&mut self, id: &ObjectKey, result: Result<CSIVolume, StoreError>) {
         let under_way = self.claims.writing.remove(id).unwrap_or_default();
         match result {
             Ok(object) => {
@@ -214,7 +214,11 @@ impl<S: Store> Term<S> {
         }
     }
 
-    pub(super) fn on_volume_kept(&mut self, id: &ObjectKey, result: Result<Option<CSIVolume>, StoreError>) {
+    pub(in crate::controller) fn on_volume_kept(
+        &mut self,
+        id: &ObjectKey,
+        result: Result<Option<CSIVolume>, StoreError>,
+    ) {
         self.claims.writing.remove(id);
         match result {
             Ok(object) => {
@@ -227,7 +231,7 @@ impl<S: Store> Term<S> {
         }
     }
 
-    pub(super) fn look_at_volume_again(&mut self, id: &ObjectKey) {
+    pub(in crate::controller) fn look_at_volume_again(&mut self, id: &ObjectKey) {
         self.claims.dirty.insert(id.clone());
     }
 }
