@@ -184,7 +184,11 @@ impl MemoryDisk {
     /// Something is mounted there now, or no longer.
     pub(crate) fn set_mount(&self, path: &Path, is_mounted: bool) {
         let mut mounts = self.mounts();
-        if is_mounted { drop(mounts.insert(path.to_owned())) } else { drop(mounts.remove(path)) }
+        if is_mounted {
+            mounts.insert(path.to_owned());
+        } else {
+            mounts.remove(path);
+        }
     }
 
     /// Power is gone, and with it what was mounted.

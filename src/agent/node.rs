@@ -122,9 +122,9 @@ impl<S: Store> Node<S> {
         loop {
             tokio::select! {
                 biased;
-                Ok(()) = facts.changed() => write_at = sooner(write_at, self.random.jitter(GATHER_CHANGES)),
+                Ok(()) = facts.changed() => write_at = Some(sooner(write_at, self.random.jitter(GATHER_CHANGES))),
                 // A volume waits for what a plugin says.
-                Ok(()) = plugins.changed() => write_at = sooner(write_at, GATHER_PLUGINS),
+                Ok(()) = plugins.changed() => write_at = Some(sooner(write_at, GATHER_PLUGINS)),
                 () = sleep_until(write_at) => {
                     write_at = self.plugins_known_at.filter(|at| *at > Instant::now());
                     drop(self.register().await);
@@ -275,9 +275,9 @@ impl<S: Store> Node<S> {
 }
 
 /// The earlier one of a time and the end of a span that begins now.
-fn sooner(at: Option<Instant>, span: Duration) -> Option<Instant> {
+fn sooner(at: Option<Instant>, span: Duration) -> Instant {
     let end = Instant::now() + span;
-    Some(at.map_or(end, |at| at.min(end)))
+    at.map_or(end, |at| at.min(end))
 }
 
 /// What the watch has shown of the node.

@@ -24,7 +24,7 @@ fn driver() -> PathBuf {
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let text = String::from_utf8(built.stdout).expect("text");
         let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let path = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).last();
+        let path = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
         path.expect("an executable")
     };
     BUILT.get_or_init(build).clone()

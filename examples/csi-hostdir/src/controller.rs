@@ -56,22 +56,19 @@ impl Controller for Driver {
         let source = self.source(asked.volume_content_source.as_ref())?;
         let from = source.as_ref().map(|(id, _)| id.clone());
         let id = id_of("vol", &asked.name);
-        let volume = match self.store.volume(&id) {
-            Some(known) => {
-                let fits = known.capacity >= required && (limit == 0 || known.capacity <= limit);
-                if known.name != asked.name || known.source != from || !fits {
-                    return Err(Status::already_exists(format!("volume {} exists and is another one", asked.name)));
-                }
-                known
+        let volume = if let Some(known) = self.store.volume(&id) {
+            let fits = known.capacity >= required && (limit == 0 || known.capacity <= limit);
+            if known.name != asked.name || known.source != from || !fits {
+                return Err(Status::already_exists(format!("volume {} exists and is another one", asked.name)));
             }
-            None => {
-                let default = if limit == 0 { DEFAULT_SIZE } else { DEFAULT_SIZE.min(limit) };
-                let capacity = if required == 0 { default } else { required };
-                let volume = Volume { id, name: asked.name.clone(), capacity, source: from };
-                let files = source.as_ref().map(|(_, files)| files.as_path());
-                self.store.create(&volume, files).map_err(|error| internal(&error))?;
-                volume
-            }
+            known
+        } else {
+            let default = if limit == 0 { DEFAULT_SIZE } else { DEFAULT_SIZE.min(limit) };
+            let capacity = if required == 0 { default } else { required };
+            let volume = Volume { id, name: asked.name.clone(), capacity, source: from };
+            let files = source.as_ref().map(|(_, files)| files.as_path());
+            self.store.create(&volume, files).map_err(|error| internal(&error))?;
+            volume
         };
         let volume = csi::Volume { content_source: asked.volume_content_source, ..shown(&volume) };
         Ok(Response::new(csi::CreateVolumeResponse { volume: Some(volume) }))

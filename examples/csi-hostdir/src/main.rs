@@ -74,7 +74,7 @@ async fn main() -> anyhow::Result<()> {
         Ok(()) | Err(_) => {}
     }
     let listener = UnixListener::bind(&socket).with_context(|| format!("listening at {socket}"))?;
-    let store = Store::open(options.data_dir.clone()).context("opening the data directory")?;
+    let store = Store::open(&options.data_dir).context("opening the data directory")?;
     let faults = Faults::new(options.calls.clone(), options.faults.clone());
     let has_controller = !options.no_controller;
     let driver = Arc::new(Driver { options, store, faults });

@@ -76,12 +76,12 @@ impl Node for Driver {
         needed("target_path", &asked.target_path)?;
         files_only(asked.volume_capability.as_ref())?;
         self.attached(&asked.volume_id)?;
-        let (staged, path) = (Path::new(&asked.staging_target_path), Path::new(&asked.target_path));
-        if asked.staging_target_path.is_empty() || !is_mounted(staged) {
+        let (source, path) = (Path::new(&asked.staging_target_path), Path::new(&asked.target_path));
+        if asked.staging_target_path.is_empty() || !is_mounted(source) {
             return Err(Status::failed_precondition(format!("volume {} is not staged", asked.volume_id)));
         }
-        let made = fs::create_dir_all(path).and_then(|()| bind(staged, path, asked.readonly));
-        made.map_err(|error| failed("publishing", path, &error))?;
+        let published = fs::create_dir_all(path).and_then(|()| bind(source, path, asked.readonly));
+        published.map_err(|error| failed("publishing", path, &error))?;
         Ok(Response::new(NodePublishVolumeResponse {}))
     }
 
@@ -117,7 +117,7 @@ impl Node for Driver {
         let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX);
         let (total, available) = (bytes(found.f_blocks), bytes(found.f_bavail));
         let usage = VolumeUsage { total, available, used: total - available, unit: volume_usage::Unit::Bytes.into() };
-        Ok(Response::new(NodeGetVolumeStatsResponse { usage: vec![usage], ..NodeGetVolumeStatsResponse::default() }))
+        Ok(Response::new(NodeGetVolumeStatsResponse { usage: vec![usage] }))
     }
 
     async fn node_expand_volume(
@@ -150,7 +150,6 @@ impl Node for Driver {
             node_id: self.options.node_id.clone(),
             max_volumes_per_node: self.options.max_volumes,
             accessible_topology: Some(Topology { segments: segments.into_iter().collect() }),
-            ..NodeGetInfoResponse::default()
         }))
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// Makes what is missing of it.
-    pub(crate) fn open(root: PathBuf) -> io::Result<Self> {
+    pub(crate) fn open(root: &Path) -> io::Result<Self> {
         for folder in ["volumes", "snapshots"] {
             fs::create_dir_all(root.join(folder))?;
         }
@@ -107,7 +107,8 @@ impl Store {
     pub(crate) fn attachments(&self, id: &str) -> Vec<Attachment> {
         let Some(folder) = self.folder(id) else { return Vec::new() };
         let entries = fs::read_dir(folder.join("attached")).into_iter().flatten();
-        entries.filter_map(|entry| read(&entry.ok()?.path())).collect()
+        let is_whole = |path: &PathBuf| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_whole).filter_map(|path| read(&path)).collect()
     }
 
     /// Attaches a volume to a node.
@@ -181,7 +182,9 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 }
 
 fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
-    let new = path.with_extension("new");
+    // Beside it, where no list of the directory finds it.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = path.with_file_name(format!(".new-{name}"));
     fs::write(&new, serde_json::to_vec(value)?)?;
     fs::rename(new, path)
 }

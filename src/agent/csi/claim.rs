@@ -22,9 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_hours(24);
 pub(crate) struct Granted {
     /// Namespace of the volume's object.
     pub(super) namespace: String,
-    /// Name of the volume's object.
-    pub(super) volume: String,
-    /// Its id.
+    /// The volume's id.
     pub(super) volume_id: String,
     pub(super) plugin: String,
     pub(super) external_id: String,
@@ -129,7 +127,6 @@ fn granted(
     context.extend(status.context.clone());
     let options = merged(volume.spec.mount_options.as_ref(), request.mount_options.as_ref());
     Granted {
-        volume: volume.metadata.name.clone().unwrap_or_default(),
         volume_id: volume_id.to_owned(),
         plugin: volume.spec.plugin_id.clone(),
         external_id: release::external_id(&key, &volume.spec, status).to_owned(),

@@ -32,6 +32,37 @@ const TRIES: u32 = 3;
 /// The pause before the first time, doubled each time.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Why a call did not work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The same call may work a moment later.
+    Temporary(PluginError),
+    /// It will not.
+    ForGood(PluginError),
+}
+
+/// How often a call was made again.
+#[derive(Debug, Default)]
+pub(crate) struct Tries(u32);
+
+impl Tries {
+    /// Waits until a call that did not work is to be made again.
+    ///
+    /// # Errors
+    /// It is not to be made again.
+    pub(crate) async fn again(&mut self, failure: Failure) -> Result<(), PluginError> {
+        match failure {
+            Failure::Temporary(error) if self.0 < TRIES => {
+                tracing::debug!(error = %error, tries = self.0, "a call of a driver is made again");
+                tokio::time::sleep(PAUSE * 2_u32.pow(self.0)).await;
+                self.0 += 1;
+                Ok(())
+            }
+            Failure::Temporary(error) | Failure::ForGood(error) => Err(error),
+        }
+    }
+}
+
 /// A driver's socket. Each call has a connection of its own: a driver may have been restarted since the last one.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketPlugin {
@@ -69,26 +100,20 @@ impl SocketPlugin {
     where
         F: Future<Output = Result<tonic::Response<T>, Status>> + Send,
     {
-        let mut pause = PAUSE;
-        let mut tries = 0;
+        let mut tries = Tries::default();
         loop {
             let made = async { Ok::<_, PluginError>(call(self.connect().await?).await) };
-            let (error, is_worth_it) = match tokio::time::timeout(timeout, made).await {
+            let failure = match tokio::time::timeout(timeout, made).await {
                 Ok(Ok(Ok(answer))) => return Ok(answer.into_inner()),
-                Ok(Ok(Err(status))) => (told(&status), is_temporary(status.code())),
-                Ok(Err(error)) => (error, true),
+                Ok(Ok(Err(status))) if is_temporary(status.code()) => Failure::Temporary(told(&status)),
+                Ok(Ok(Err(status))) => Failure::ForGood(told(&status)),
+                Ok(Err(error)) => Failure::Temporary(error),
                 Err(_) => {
                     let reason = format!("the driver has not answered within {timeout:?}");
-                    (PluginError { reason, kind: ErrorKind::Retryable }, true)
+                    Failure::Temporary(PluginError { reason, kind: ErrorKind::Retryable })
                 }
             };
-            if !is_worth_it || tries == TRIES {
-                return Err(error);
-            }
-            tries += 1;
-            tracing::debug!(error = %error, tries, "a call of a driver is made again");
-            tokio::time::sleep(pause).await;
-            pause *= 2;
+            tries.again(failure).await?;
         }
     }
 
@@ -134,9 +159,8 @@ impl SocketPlugin {
         let asked = self.call(PROBE_TIMEOUT, |channel| async move {
             ControllerClient::new(channel).controller_get_capabilities(csi::ControllerGetCapabilitiesRequest {}).await
         });
-        let name = |one: csi::ControllerServiceCapability| match one.r#type {
-            Some(csi::controller_service_capability::Type::Rpc(rpc)) => Some(rpc.r#type().as_str_name().to_owned()),
-            None => None,
+        let name = |one: csi::ControllerServiceCapability| {
+            one.r#type.map(|csi::controller_service_capability::Type::Rpc(rpc)| rpc.r#type().as_str_name().to_owned())
         };
         Ok(asked.await?.capabilities.into_iter().filter_map(name).collect())
     }
@@ -145,9 +169,8 @@ impl SocketPlugin {
         let asked = self.call(PROBE_TIMEOUT, |channel| async move {
             NodeClient::new(channel).node_get_capabilities(csi::NodeGetCapabilitiesRequest {}).await
         });
-        let name = |one: csi::NodeServiceCapability| match one.r#type {
-            Some(csi::node_service_capability::Type::Rpc(rpc)) => Some(rpc.r#type().as_str_name().to_owned()),
-            None => None,
+        let name = |one: csi::NodeServiceCapability| {
+            one.r#type.map(|csi::node_service_capability::Type::Rpc(rpc)| rpc.r#type().as_str_name().to_owned())
         };
         facts.node = asked.await?.capabilities.into_iter().filter_map(name).collect();
         let info = self.call(PROBE_TIMEOUT, |channel| async move {

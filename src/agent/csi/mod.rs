@@ -1,7 +1,7 @@
 //! CSI volumes on this node: plugins that run here, what is mounted for whom, and what the controller asks for.
 //!
 //! `plugin` is what is needed of a driver, `client` a driver behind its socket, `tasks` follows the tasks that are drivers. `objects`
-//! reads CSIVolumes, `claim` waits until an allocation may mount one, `mounts` mounts and unmounts and remembers both over restarts,
+//! reads `CSIVolume`s, `claim` waits until an allocation may mount one, `mounts` mounts and unmounts and remembers both over restarts,
 //! `answers` carries out what the controller asks for. Must never know who else holds a volume, nor why.
 
 mod answers;
@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use drover_api::client_node::{CsiAnswer, CsiInfo};
 
 pub(crate) use claim::Granted;
+pub(crate) use client::{Failure, Tries};
 pub(crate) use mounts::{Csi, CsiParts, Mounts};
 pub(crate) use objects::StoredVolumes;
 pub(crate) use plugin::{Attachment, ErrorKind, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse};

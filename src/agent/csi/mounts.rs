@@ -77,6 +77,9 @@ impl Mount {
 /// An allocation's uid and the name of the volume in its group.
 type MountKey = (String, String);
 
+/// Held while a volume, or a plugin's controller, is worked with.
+type OperationLock = Arc<tokio::sync::Mutex<()>>;
+
 /// What the agent's part for volumes is made of.
 pub(crate) struct CsiParts {
     /// Where sockets, stages and targets lie.
@@ -106,7 +109,7 @@ pub(super) struct Shared {
     pub(super) plugins_changed: watch::Sender<u64>,
     /// Tasks that are plugins and are to be followed.
     pub(super) begun: Mutex<Vec<PluginTask>>,
-    locks: Mutex<BTreeMap<(String, String), Arc<tokio::sync::Mutex<()>>>>,
+    locks: Mutex<BTreeMap<(String, String), OperationLock>>,
     print: watch::Sender<CsiPrint>,
     requests: watch::Sender<BTreeMap<String, CsiRequest>>,
     wake: Notify,
@@ -479,16 +482,16 @@ impl Csi {
     }
 
     /// One operation of a volume at a time on this node.
-    fn volume_lock(&self, record: &MountRecord) -> Arc<tokio::sync::Mutex<()>> {
+    fn volume_lock(&self, record: &MountRecord) -> OperationLock {
         self.lock_of((record.namespace.clone(), record.volume_id.clone()))
     }
 
     /// One call of a plugin's controller at a time on this node.
-    pub(super) fn controller_lock(&self, plugin: &str) -> Arc<tokio::sync::Mutex<()>> {
+    pub(super) fn controller_lock(&self, plugin: &str) -> OperationLock {
         self.lock_of((String::new(), plugin.to_owned()))
     }
 
-    fn lock_of(&self, of: (String, String)) -> Arc<tokio::sync::Mutex<()>> {
+    fn lock_of(&self, of: (String, String)) -> OperationLock {
         let mut locks = lock(&self.0.locks);
         // Whoever holds one has a clone of it.
         locks.retain(|_, known| Arc::strong_count(known) > 1);

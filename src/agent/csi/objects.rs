@@ -1,4 +1,4 @@
-//! CSIVolumes and the Secrets that they name, as an agent reads them.
+//! `CSIVolume`s and the Secrets that they name, as an agent reads them.
 
 use std::collections::BTreeMap;
 use std::fmt;

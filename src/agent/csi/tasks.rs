@@ -125,7 +125,7 @@ impl Csi {
                     self.put_plugin(&task.plugin.id, &task.uid, Instance { plugin: Arc::clone(&plugin), info, facts });
                 }
                 Some(Err(error)) => {
-                    tracing::debug!(plugin = task.plugin.id, error = %error, "a CSI plugin is not up yet")
+                    tracing::debug!(plugin = task.plugin.id, error = %error, "a CSI plugin is not up yet");
                 }
                 None => {}
             }

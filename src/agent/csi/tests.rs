@@ -182,7 +182,6 @@ impl Stage {
 fn granted(volume: &str, is_read_only: bool) -> Granted {
     Granted {
         namespace: "shop".to_owned(),
-        volume: "v1".to_owned(),
         volume_id: volume.to_owned(),
         plugin: "p".to_owned(),
         external_id: format!("vol-{volume}"),

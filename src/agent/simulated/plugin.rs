@@ -13,7 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::agent::csi::{
-    Attachment, ErrorKind, Instance, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
+    Attachment, ErrorKind, Failure, Instance, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, Tries, VolumeUse,
 };
 use crate::agent::disk::MemoryDisk;
 use crate::agent::random::Random;
@@ -86,15 +86,28 @@ impl SimulatedPlugin {
         Instance { info: self.spec.info.clone(), plugin: Arc::new(self), facts }
     }
 
-    /// Carries a call out; what fails may have been carried out all the same.
-    async fn call<T>(&self, work: impl FnOnce() -> Result<T, PluginError> + Send) -> Result<T, PluginError> {
+    /// Has a call carried out, again where the driver does not answer; then it may have been carried out all the same.
+    async fn call<T>(&self, work: impl Fn() -> Result<T, PluginError> + Send + Sync) -> Result<T, PluginError> {
+        let mut tries = Tries::default();
+        loop {
+            match self.attempt(&work).await {
+                Ok(done) => return Ok(done),
+                Err(failure) => tries.again(failure).await?,
+            }
+        }
+    }
+
+    async fn attempt<T>(&self, work: impl Fn() -> Result<T, PluginError> + Send + Sync) -> Result<T, Failure> {
         tokio::time::sleep(self.spec.delay).await;
         let drawn = if self.spec.errors > 0.0 { self.random.unit() } else { 1.0 };
-        let fault = || PluginError { reason: "Unavailable: a simulated fault".to_owned(), kind: ErrorKind::Retryable };
+        let fault = || {
+            let reason = "Unavailable: a simulated fault".to_owned();
+            Failure::Temporary(PluginError { reason, kind: ErrorKind::Retryable })
+        };
         if drawn < self.spec.errors / 2.0 {
             return Err(fault());
         }
-        let done = work()?;
+        let done = work().map_err(Failure::ForGood)?;
         if drawn < self.spec.errors { Err(fault()) } else { Ok(done) }
     }
 

@@ -1,7 +1,7 @@
 //! Volumes: claims are taken for what is placed, attached, and released when their allocations are over.
 //!
-//! Input: changes of volumes, allocations, nodes and jobs, and the answers of agents. Output: the status of each CSIVolume, written as a
-//! whole by this leader alone, and what agents are asked for, in the status of their ClientNodes. Every decision is
+//! Input: changes of volumes, allocations, nodes and jobs, and the answers of agents. Output: the status of each `CSIVolume`, written as a
+//! whole by this leader alone, and what agents are asked for, in the status of their `ClientNode`s. Every decision is
 //! `drover_core::volume`'s. Nothing is kept of a volume to which nothing happens.
 //!
 //! `work` carries claims from step to step, `call` asks agents and takes their answers, `provider` has volumes made, enlarged and
@@ -140,7 +140,9 @@ impl Volumes {
             nodes_of(before).for_each(|node| unindex(&mut self.by_node, &node, id));
         }
         self.by_plugin.entry(volume.spec.plugin_id.clone()).or_default().insert(id.clone());
-        nodes_of(volume).for_each(|node| drop(self.by_node.entry(node).or_default().insert(id.clone())));
+        for node in nodes_of(volume) {
+            self.by_node.entry(node).or_default().insert(id.clone());
+        }
     }
 
     fn forget(&mut self, id: &ObjectKey, volume: &CSIVolume) {
@@ -339,7 +341,7 @@ impl<S: Store> Term<S> {
         if plugins_before.is_some_and(|before| *before != now.csi) || (before.is_none() && !now.csi.is_empty()) {
             let ids: BTreeSet<String> =
                 plugins_before.into_iter().flat_map(BTreeMap::keys).chain(now.csi.keys()).cloned().collect();
-            self.change_plugins(ids, |plugins| plugins.put_node(now));
+            self.change_plugins(&ids, |plugins| plugins.put_node(now));
         }
         if before.is_none_or(|before| before.phase != now.phase) {
             self.ready_on(&now.name);
@@ -351,7 +353,7 @@ impl<S: Store> Term<S> {
     /// A node is gone, and its plugins with it.
     pub(super) fn forget_plugins_of(&mut self, node: &Node) {
         let ids = node.csi.keys().cloned().collect();
-        self.change_plugins(ids, |plugins| plugins.remove_node(&node.name));
+        self.change_plugins(&ids, |plugins| plugins.remove_node(&node.name));
         self.ready_on(&node.name);
         self.review_calls(&node.name);
         self.claims.requests.remove(&node.name);
@@ -362,7 +364,7 @@ impl<S: Store> Term<S> {
         let ids: BTreeSet<String> =
             self.view.node(node).into_iter().flat_map(|node| node.csi.keys().cloned()).collect();
         if !ids.is_empty() {
-            self.change_plugins(ids, |plugins| plugins.end_alloc(node, alloc_id));
+            self.change_plugins(&ids, |plugins| plugins.end_alloc(node, alloc_id));
         }
     }
 
@@ -375,7 +377,7 @@ impl<S: Store> Term<S> {
             self.claims.plugins.remove_job(&job.key);
         } else {
             let summary = object.status.as_ref().map(|status| status.summary.clone()).unwrap_or_default();
-            self.change_plugins(ids, |plugins| plugins.put_job(job, &summary));
+            self.change_plugins(&ids, |plugins| plugins.put_job(job, &summary));
         }
     }
 
@@ -385,7 +387,7 @@ impl<S: Store> Term<S> {
     }
 
     /// Changes what is known of plugins. Their volumes are looked at where it matters to them.
-    fn change_plugins(&mut self, ids: BTreeSet<String>, change: impl FnOnce(&mut Plugins)) {
+    fn change_plugins(&mut self, ids: &BTreeSet<String>, change: impl FnOnce(&mut Plugins)) {
         let before: Vec<_> = ids.iter().map(|id| fitness(self.claims.plugins.get(id))).collect();
         change(&mut self.claims.plugins);
         for (id, before) in ids.iter().zip(before) {
