@@ -220,7 +220,9 @@ async fn detach(args: &DetachArgs) -> anyhow::Result<u8> {
         ));
         return Ok(2);
     }
-    annotate(&known, &volume, "detach", annotation::FORCE_RELEASE, &args.node).await?;
+    let before = volume.metadata.annotations.as_ref().and_then(|all| all.get(annotation::FORCE_RELEASE));
+    let nodes = annotation::with_node(before.map(String::as_str), &args.node);
+    annotate(&known, &volume, "detach", annotation::FORCE_RELEASE, &nodes).await?;
     complain(&format!(
         "csivol/{} is released from node {}; watch it with `kubectl get csivol {0} -w`",
         args.name, args.node
@@ -256,7 +258,10 @@ async fn annotate(
     value: &str,
 ) -> anyhow::Result<()> {
     let of = volume.metadata.name.as_deref().unwrap_or_default();
-    let body = json!({ "metadata": { "uid": volume.metadata.uid, "annotations": { name: value } } });
+    let meta = &volume.metadata;
+    let body = json!({
+        "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version, "annotations": { name: value } },
+    });
     let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
     let written = known.api.patch_metadata(of, &params, &Patch::Merge(&body)).await;
     written.map(drop).map_err(|error| known.explain(verb, of, error))

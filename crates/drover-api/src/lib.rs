@@ -92,6 +92,18 @@ pub mod finalizer {
 pub mod annotation {
     /// On a CSIVolume: names of nodes, separated by commas, for which a person answers that nothing there uses the volume any more.
     pub const FORCE_RELEASE: &str = "drover.dev/force-release";
+
+    /// The nodes that a [`FORCE_RELEASE`] names.
+    pub fn nodes(value: &str) -> impl Iterator<Item = &str> {
+        value.split(',').map(str::trim).filter(|node| !node.is_empty())
+    }
+
+    /// The value of a [`FORCE_RELEASE`] that names one more node than the one before did.
+    pub fn with_node(before: Option<&str>, node: &str) -> String {
+        let named: Vec<&str> = nodes(before.unwrap_or_default()).filter(|known| *known != node).chain([node]).collect();
+        named.join(",")
+    }
+
     /// On a CSIVolume that is being deleted: `force` lets it go with the claims of allocations that are over; no plugin is called.
     pub const DEREGISTER: &str = "drover.dev/deregister";
     /// On a CSIVolume that is being deleted: `true` has its provider delete it with all its data first.

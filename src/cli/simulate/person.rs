@@ -314,7 +314,10 @@ impl Person {
             }
             VolumeAction::Detach => {
                 let node = step.node.as_deref().with_context(|| format!("volume {key}: detach needs a node"))?;
-                self.annotate_volume(&key, annotation::FORCE_RELEASE, node)
+                let (kind, name) = (World::kind("CSIVolume")?, annotation::FORCE_RELEASE);
+                let stored = self.world.store.get(kind, &key);
+                let known = stored.and_then(|it| it.value["metadata"]["annotations"][name].as_str().map(str::to_owned));
+                self.annotate_volume(&key, name, &annotation::with_node(known.as_deref(), node))
             }
         }
     }

@@ -124,7 +124,7 @@ impl<S: Store> Term<S> {
         let nodes = wish(annotation::FORCE_RELEASE)?;
         let is_over =
             |node: &str| operator::detach(&self.view, id, &NodeName::from(node)).is_ok_and(|past| past.is_empty());
-        let is_done = nodes.split(',').all(|node| is_over(node.trim()));
+        let is_done = annotation::nodes(nodes).all(is_over);
         is_done.then(|| json!({ "metadata": { "annotations": { annotation::FORCE_RELEASE: null } } }))
     }
 

@@ -298,7 +298,7 @@ impl<S: Store> Term<S> {
 fn is_forced(volume: &CSIVolume, node: &str) -> bool {
     let named =
         volume.metadata.annotations.iter().flatten().find(|(name, _)| *name == drover_api::annotation::FORCE_RELEASE);
-    named.is_some_and(|(_, nodes)| nodes.split(',').any(|named| named.trim() == node))
+    named.is_some_and(|(_, nodes)| drover_api::annotation::nodes(nodes).any(|named| named == node))
 }
 
 /// A text as long as a claim's error may be.
