@@ -25,7 +25,7 @@ use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::store::lean::{Lean, Unreadable};
@@ -126,6 +126,11 @@ pub enum Part {
     Spec,
     /// Status.
     Status,
+}
+
+/// The body of a write of a status.
+pub fn status_body(status: Value) -> Value {
+    Value::Object(Map::from_iter([("status".to_owned(), status)]))
 }
 
 /// Whether an apply takes over fields that another manager owns.

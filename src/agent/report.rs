@@ -121,7 +121,7 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
         status["columns"] = json!(columns(report, &seen.spec.deployment_name, &conditions));
         status["conditions"] = json!(conditions);
     }
-    json!({ "status": status })
+    crate::store::status_body(status)
 }
 
 fn columns(report: &Report, deployment: &str, conditions: &[AllocationCondition]) -> AllocationColumns {

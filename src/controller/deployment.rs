@@ -27,7 +27,7 @@ use crate::controller::status::PAUSE;
 use crate::controller::term::{Done, RETRY, Term, Wake, WakeId};
 use crate::convert;
 use crate::events::{Happening, Severity};
-use crate::store::{Key, Ownership, Part, Precondition, Store, StoreError};
+use crate::store::{Key, Ownership, Part, Precondition, Store, StoreError, status_body};
 
 /// How long a deployment that wants an evaluation waits for more of its allocations (`spec/deployments.md` 6.4).
 const BATCH: Duration = Duration::from_secs(1);
@@ -168,7 +168,7 @@ async fn write_status<S: Store>(
     precondition: &Precondition,
     status: Value,
 ) -> Result<Deployment, StoreError> {
-    let (manager, body) = (field_manager::CONTROLLER_DEPLOYMENT, json!({ "status": status }));
+    let (manager, body) = (field_manager::CONTROLLER_DEPLOYMENT, status_body(status));
     store.apply(key, Part::Status, manager, Ownership::Force, precondition, body).await
 }
 

@@ -30,7 +30,7 @@ use crate::controller::status::{self, Memo};
 use crate::controller::term::{Done, RETRY, Term, Wake};
 use crate::convert;
 use crate::events::{Happening, Severity};
-use crate::store::{Change, Key, Ownership, Part, Precondition, Store, StoreError};
+use crate::store::{Change, Key, Ownership, Part, Precondition, Store, StoreError, status_body};
 
 /// The `ConfigMap` that carries the TTL, and its key.
 pub(super) const HEARTBEAT_CONFIG: (&str, &str) = ("drover-heartbeat", "ttlSeconds");
@@ -418,7 +418,7 @@ impl<S: Store> Term<S> {
             None => (stored.as_ref(), None),
         };
         let differs = match last {
-            Some(last) if *last == *wanted => return None,
+            Some(last) if status::is_same(&wanted, last) => return None,
             // A volume waits for what is asked of an agent.
             Some(last) if !status::is_urgent(&wanted, last) && wanted["csiRequests"] == last["csiRequests"] => {
                 Differs::Calmly { not_before: sent_at.map(|at| at + status::PAUSE) }
@@ -436,8 +436,7 @@ impl<S: Store> Term<S> {
         let precondition = Precondition::same_object(&object.metadata);
         self.writes.spawn(async move {
             let key = Key::cluster(name.as_str());
-            let body = json!({ "status": &*wanted });
-            let manager = field_manager::CONTROLLER_NODE;
+            let (manager, body) = (field_manager::CONTROLLER_NODE, status_body(Value::clone(&wanted)));
             let result = store.apply(&key, Part::Status, manager, Ownership::Force, &precondition, body).await;
             Done::NodeStatus(name, Box::new(result))
         });

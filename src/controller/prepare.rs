@@ -12,7 +12,7 @@ use kube::core::ObjectMeta;
 use serde_json::json;
 
 use crate::convert;
-use crate::store::{Key, Part, Precondition, Store, StoreError};
+use crate::store::{Key, Part, Precondition, Store, StoreError, status_body};
 
 /// Most versions that are kept without another reason.
 pub(super) const KEPT_VERSIONS: usize = 6;
@@ -119,7 +119,7 @@ pub(super) async fn mark_stable<S: Store>(store: &S, version: &JobVersion) -> Re
     });
     let same = Precondition::same_object(&version.metadata);
     let key = crate::store::Object::key(version);
-    store.merge::<JobVersion>(&key, Part::Status, &same, json!({ "status": status })).await
+    store.merge::<JobVersion>(&key, Part::Status, &same, status_body(status)).await
 }
 
 fn new_version(job: &Job, number: i64, now: Timestamp) -> JobVersion {

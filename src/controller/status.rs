@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::store::{Key, Ownership, Part, Precondition, Store, StoreError};
+use crate::store::{Key, Ownership, Part, Precondition, Store, StoreError, status_body};
 
 /// Shortest pause between two writes of one status that change neither phase nor conditions.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
@@ -201,7 +201,7 @@ pub(super) fn due(
     let at = |time: Instant| if time <= now { Due::Now } else { Due::At(time) };
     let when_planned = if calm.is_planning { differs_since + PAUSE } else { now };
     let Some(last) = last else { return at(when_planned) };
-    if wanted == last {
+    if is_same(wanted, last) {
         return Due::Never;
     }
     if is_urgent(wanted, last) {
@@ -211,18 +211,21 @@ pub(super) fn due(
     at(if calm.is_rolling { pause_over.max(differs_since + ROLLING_PAUSE) } else { pause_over })
 }
 
+/// Whether two statuses are equal. Mostly both are the one that was sent last.
+pub(super) fn is_same(wanted: &Value, last: &Value) -> bool {
+    std::ptr::eq(wanted, last) || wanted == last
+}
+
 /// Whether phase, generation or a condition of a status differ.
 pub(super) fn is_urgent(wanted: &Value, last: &Value) -> bool {
-    let urgent = |status: &Value| {
-        let conditions: Vec<Value> = status["conditions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|condition| json!([condition["type"], condition["status"], condition["reason"]]))
-            .collect();
-        json!([status["phase"], status["observedGeneration"], conditions])
-    };
-    urgent(wanted) != urgent(last)
+    fn conditions(status: &Value) -> &[Value] {
+        status["conditions"].as_array().map_or(&[], Vec::as_slice)
+    }
+    let differ = |one: &Value, other: &Value, fields: &[&str]| fields.iter().any(|field| one[*field] != other[*field]);
+    let (new, old) = (conditions(wanted), conditions(last));
+    differ(wanted, last, &["phase", "observedGeneration"])
+        || new.len() != old.len()
+        || new.iter().zip(old).any(|(new, old)| differ(new, old, &["type", "status", "reason"]))
 }
 
 /// Sends a status. The precondition is the object that it was decided from: a leader that is behind must not undo a newer one's.
@@ -233,9 +236,8 @@ pub(super) async fn write<S: Store>(
     status: Arc<Value>,
 ) -> (JobKey, Result<Job, StoreError>) {
     let at = Key::namespaced(&*key.namespace, &*key.name);
-    let body = json!({ "status": &*status });
-    let result =
-        store.apply(&at, Part::Status, field_manager::CONTROLLER_JOB, Ownership::Force, &precondition, body).await;
+    let (manager, body) = (field_manager::CONTROLLER_JOB, status_body(Value::clone(&status)));
+    let result = store.apply(&at, Part::Status, manager, Ownership::Force, &precondition, body).await;
     (key, result)
 }
 

@@ -39,8 +39,8 @@ pub(crate) struct Owner {
     pub(crate) is_status: bool,
 }
 
-/// Fields of `metadata` that nobody owns.
-const IDENTITY: [&str; 9] = [
+/// Fields of `metadata` that the store keeps: nobody owns them, and no write changes them.
+pub(crate) const IDENTITY: [&str; 9] = [
     "name",
     "namespace",
     "uid",
@@ -198,6 +198,17 @@ impl Fields {
         });
     }
 
+    /// Whether it becomes less where `changed` is taken out and what the object does not have.
+    fn loses(&self, changed: Option<&Self>, value: &Value, schema: &Schema) -> bool {
+        (self.is_owned && changed.is_some_and(|changed| changed.is_owned))
+            || self.below.iter().any(|(place, below)| match place.find(value, schema) {
+                Some((inner, at)) => {
+                    below.is_empty() || below.loses(changed.and_then(|changed| changed.child(place)), inner, at)
+                }
+                None => true,
+            })
+    }
+
     /// The fields that both have and on whose value the object and `body` do not agree.
     fn disputed(&self, own: &Self, live: &Value, body: &Value, schema: &Schema) -> Self {
         let mut found = Self::default();
@@ -333,13 +344,10 @@ fn item_schema(list: &Schema) -> &Schema {
 impl Owners {
     /// Notes that a writer set these fields without applying: they are its own from now on.
     pub(crate) fn note_update(&mut self, owner: &Owner, changed: &Fields, value: &Value, schema: &Schema) {
-        for fields in self.0.values_mut() {
-            let mut left = (**fields).clone();
+        for fields in self.0.values_mut().filter(|fields| fields.loses(Some(changed), value, schema)) {
+            let left = Arc::make_mut(fields);
             left.without(changed);
             left.keep_present(value, schema);
-            if left != **fields {
-                *fields = Arc::new(left);
-            }
         }
         if !changed.is_empty() {
             let mut own = self.0.get(owner).map(|fields| (**fields).clone()).unwrap_or_default();

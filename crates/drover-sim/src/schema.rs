@@ -197,23 +197,23 @@ impl Schema {
     pub(crate) fn prune(&self, value: &mut Value, path: &str, unknown: Unknown, found: &mut Vec<String>) {
         match (&self.shape, value) {
             (Shape::Object { properties, preserve }, Value::Object(object)) => {
-                if !preserve && object.keys().any(|name| !properties.contains_key(name)) {
-                    let strange: Vec<String> =
-                        object.keys().filter(|name| !properties.contains_key(*name)).cloned().collect();
-                    for name in strange {
-                        if unknown == Unknown::Refuse {
-                            let near = closest(&name, properties.keys().map(String::as_str));
-                            let near = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-                            found.push(format!("unknown field \"{}\"{near}", unknown.join(path, &name)));
-                        }
-                        object.shift_remove(&name);
-                    }
-                }
+                let (mut strange, mut below) = (Vec::new(), Vec::new());
                 for (name, value) in object.iter_mut() {
-                    if let Some(schema) = properties.get(name) {
-                        schema.prune(value, &unknown.join(path, name), unknown, found);
+                    match properties.get(name) {
+                        Some(schema) => schema.prune(value, &unknown.join(path, name), unknown, &mut below),
+                        None if *preserve => {}
+                        None => strange.push(name.clone()),
                     }
                 }
+                for name in strange {
+                    if unknown == Unknown::Refuse {
+                        let near = closest(&name, properties.keys().map(String::as_str));
+                        let near = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+                        found.push(format!("unknown field \"{}\"{near}", unknown.join(path, &name)));
+                    }
+                    object.shift_remove(&name);
+                }
+                found.append(&mut below);
             }
             (Shape::Map(inner), Value::Object(object)) if !matches!(inner.shape, Shape::Scalar) => {
                 for (name, value) in object.iter_mut() {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{Timestamp, ToSpan};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Key;
-use crate::fields::{Fields, Owner, Owners, merge_patch};
+use crate::fields::{Fields, IDENTITY, Owner, Owners, merge_patch};
 use crate::kind::{self, Kind};
 use crate::object::Stored;
 use crate::schema::{Step, Unknown};
@@ -466,7 +466,7 @@ impl State {
             drop_empty_lists(&mut after);
         }
         let is_unchanged = |after: &Value| match part {
-            Part::Spec => *after == before.value,
+            Part::Spec => is_same(after, &before.value),
             Part::Status => after["status"] == before.value["status"],
         };
         if is_unchanged(&after) && owners.as_ref().is_none_or(|owners| *owners == before.owners) {
@@ -481,12 +481,19 @@ impl State {
         fill_part(kind, &mut after, part);
         check_finalizers(before, &after)?;
         check_part(kind, &before.key, &after, part)?;
-        let owners = owners.unwrap_or_else(|| note_owners(before, &after, part, by));
-        if is_unchanged(&after) && owners == before.owners {
-            return Ok(Write { object: Arc::clone(before), change: None });
-        }
+        let is_unchanged = is_unchanged(&after);
+        let notes_owners = kind.has_owners && owners.is_none();
+        let changed = notes_owners.then(|| Fields::changed(&before.value, &after, &kind.schema));
         if part == Part::Status {
             after = with_status(&before.value, after);
+        }
+        let mut owners = owners.unwrap_or_else(|| before.owners.clone());
+        if let Some(changed) = changed {
+            let owner = Owner { manager: by.manager.to_owned(), is_apply: false, is_status: part == Part::Status };
+            owners.note_update(&owner, &changed, &after, &kind.schema);
+        }
+        if is_unchanged && owners == before.owners {
+            return Ok(Write { object: Arc::clone(before), change: None });
         }
         if kind.has_status && part == Part::Spec && differs_in_spec(&before.value, &after) {
             let generation = before.value["metadata"]["generation"].as_i64().unwrap_or(0);
@@ -668,7 +675,7 @@ fn drop_empty_lists(object: &mut Value) {
 fn part_of(object: &Value, part: Part) -> Value {
     match (part, object.get("status")) {
         (Part::Spec, _) => object.clone(),
-        (Part::Status, Some(status)) => json!({ "status": status }),
+        (Part::Status, Some(status)) => Value::Object(Map::from_iter([("status".to_owned(), status.clone())])),
         (Part::Status, None) => json!({}),
     }
 }
@@ -676,7 +683,7 @@ fn part_of(object: &Value, part: Part) -> Value {
 /// The object with another status.
 fn with_status(before: &Value, mut status: Value) -> Value {
     let rest = before.as_object().into_iter().flatten().filter(|(name, _)| *name != "status");
-    let mut object: serde_json::Map<String, Value> = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut object: Map<String, Value> = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
     if let Some(status) = status.as_object_mut().and_then(|fields| fields.shift_remove("status")) {
         object.insert("status".to_owned(), status);
     }
@@ -707,54 +714,36 @@ fn check_part(kind: &Kind, key: &Key, after: &Value, part: Part) -> Result<(), R
     refuse_wrong(kind, key, &found)
 }
 
-/// Who owns what after a write that was no apply.
-fn note_owners(before: &Stored, after: &Value, part: Part, by: By<'_>) -> Owners {
-    let mut owners = before.owners.clone();
-    let kind = before.kind;
-    if kind.has_owners {
-        let owner = Owner { manager: by.manager.to_owned(), is_apply: false, is_status: part == Part::Status };
-        let changed = Fields::changed(&before.value, after, &kind.schema);
-        match part {
-            Part::Spec => owners.note_update(&owner, &changed, after, &kind.schema),
-            Part::Status => {
-                owners.note_update(&owner, &changed, &with_status(&before.value, after.clone()), &kind.schema);
-            }
-        }
-    }
-    owners
+/// Whether two objects are equal. Metadata stands first and mostly is; so it is looked at last.
+fn is_same(one: &Value, other: &Value) -> bool {
+    let (Value::Object(one), Value::Object(other)) = (one, other) else { return one == other };
+    one.len() == other.len() && one.iter().rev().all(|(name, value)| other.get(name) == Some(value))
 }
 
 /// Puts back what a write of metadata and spec does not touch.
 fn keep_what_is_not_written(before: &Stored, after: &mut Value) {
-    let restore = |after: &mut Value, before: &Value, field: &str| {
-        if after.get(field) == before.get(field) {
+    let restore = |after: &mut Map<String, Value>, before: &Map<String, Value>, field: &str| {
+        let known = before.get(field);
+        if after.get(field) == known {
             return;
         }
-        if let (Some(after), Some(before)) = (after.as_object_mut(), before.as_object()) {
-            match before.get(field) {
-                Some(value) => drop(after.insert(field.to_owned(), value.clone())),
-                None => drop(after.shift_remove(field)),
-            }
+        match known {
+            Some(value) => drop(after.insert(field.to_owned(), value.clone())),
+            None => drop(after.shift_remove(field)),
         }
     };
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "managedFields",
-    ] {
-        restore(&mut after["metadata"], &before.value["metadata"], field);
+    let (Some(after), Some(known)) = (after.as_object_mut(), before.value.as_object()) else { return };
+    if let (Some(Value::Object(after)), Some(Value::Object(known))) = (after.get_mut("metadata"), known.get("metadata"))
+    {
+        for field in IDENTITY {
+            restore(after, known, field);
+        }
     }
     if before.kind.has_status {
-        restore(after, &before.value, "status");
+        restore(after, known, "status");
     }
-    restore(after, &before.value, "apiVersion");
-    restore(after, &before.value, "kind");
+    restore(after, known, "apiVersion");
+    restore(after, known, "kind");
 }
 
 fn check_finalizers(before: &Stored, after: &Value) -> Result<(), Refusal> {
