@@ -17,7 +17,8 @@ fn driver() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "csi-hostdir", "--message-format", "json-render-diagnostics"])
+            .args(["build", "--quiet", "--workspace", "--bin", "csi-hostdir"])
+            .args(["--message-format", "json-render-diagnostics"])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
             .expect("cargo");
@@ -32,18 +33,21 @@ fn driver() -> PathBuf {
 
 /// A cluster with the driver on its nodes.
 struct Disks {
+    // Dropped in this order: drover first, then what it talks to.
+    controller: Option<Process>,
+    agents: Vec<Process>,
     cluster: Cluster,
-    _processes: Vec<Process>,
 }
 
 impl Disks {
     async fn start(name: &str, nodes: &[&str]) -> Self {
         let cluster = Cluster::start(name, Settings::default()).await;
-        let mut processes = vec![cluster.controller()];
+        let controller = Some(cluster.controller());
+        let mut agents = Vec::new();
         for node in nodes {
-            processes.push(cluster.agent(node).await);
+            agents.push(cluster.agent(node).await);
         }
-        let disks = Self { cluster, _processes: processes };
+        let disks = Self { controller, agents, cluster };
         disks.cluster.namespace("shop").await;
         disks.cluster.apply("shop", &disks.plugin_job());
         disks
@@ -68,7 +72,10 @@ impl Disks {
         });
         json!({
             "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": "hostdir" },
-            "spec": { "type": "system", "groups": [{ "name": "plugin", "ephemeralDisk": { "sizeMB": 110 }, "tasks": [task] }] },
+            "spec": { "type": "system", "groups": [{
+                "name": "plugin", "ephemeralDisk": { "sizeMB": 110 }, "tasks": [task],
+                "restart": { "attempts": 100, "interval": "1h", "delay": "50ms", "mode": "delay" },
+            }] },
         })
     }
 
@@ -98,6 +105,28 @@ impl Disks {
     async fn until(&self, name: &str, what: &str, seen: impl Fn(&CSIVolume) -> bool) -> CSIVolume {
         self.cluster.eventually(&format!("volume {name} is {what}"), async || seen(&self.stored(name).await)).await;
         self.stored(name).await
+    }
+
+    /// Ends the driver as a crash would.
+    fn kill_driver(&self) {
+        let data = self.cluster.path("disks");
+        let is_it = |entry: &std::fs::DirEntry| {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).any(|word| word == data.as_os_str().as_encoded_bytes())
+        };
+        let entries = std::fs::read_dir("/proc").expect("a list").filter_map(Result::ok).filter(is_it);
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let pids: Vec<_> = pids.filter_map(rustix::process::Pid::from_raw).collect();
+        assert_eq!(pids.len(), 1, "the driver of one node");
+        rustix::process::kill_process(pids[0], rustix::process::Signal::KILL).expect("killed");
+    }
+
+    /// Volumes of this cluster are mounted nowhere.
+    fn nothing_is_mounted(&self) {
+        let csi = self.cluster.path("n-1/state/csi");
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a table");
+        let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&*csi.to_string_lossy())).collect();
+        assert!(left.is_empty(), "{left:?}");
     }
 
     fn calls(&self, prefix: &str) -> Vec<String> {
@@ -175,6 +204,40 @@ async fn a_writer_claims_mounts_writes_and_hands_over_to_the_next_version() {
     let n = |call: &str| disks.calls(call).len();
     assert_eq!((n("NodePublishVolume "), n("NodeUnpublishVolume ")), (2, 2), "{:?}", disks.calls(""));
     assert_eq!((n("ControllerPublishVolume "), n("ControllerUnpublishVolume ")), (2, 2), "{:?}", disks.calls(""));
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a table");
-    assert!(!mounts.contains("vol-hand-over") || !mounts.contains("/csi/hostdir/"), "nothing is left mounted");
+    disks.nothing_is_mounted();
+}
+
+#[tokio::test]
+async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_are_killed() {
+    let mut disks = Disks::start("vol-kills", &["n-1"]).await;
+    disks.volume("v1", "single-node-writer");
+    let mut wanted = String::new();
+    for (release, version) in (1..=7).zip(0..) {
+        disks.cluster.apply("shop", &ledger("v1", release));
+        let what = format!("version {version} runs");
+        disks.cluster.eventually(&what, async || disks.running("ledger", version).await.is_some()).await;
+        let began = format!("began {release}\n");
+        disks.cluster.eventually("it has written", async || disks.written("v1").ends_with(&began)).await;
+        wanted.push_str(&began);
+        assert_eq!(disks.written("v1"), wanted);
+        wanted.push_str(&format!("ended {release}\n"));
+        match release % 3 {
+            1 => {
+                disks.agents.remove(0).abandon();
+                disks.agents.push(disks.cluster.agent_unready("n-1"));
+            }
+            2 => {
+                disks.controller.take().expect("it runs").kill();
+                disks.controller = Some(disks.cluster.controller());
+            }
+            _ => disks.kill_driver(),
+        }
+    }
+    disks.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop"]).expect("deleted");
+    disks.until("v1", "free", |it| it.status.as_ref().is_some_and(|it| it.claims.is_empty())).await;
+    assert_eq!(disks.written("v1"), wanted);
+    let n = |call: &str| disks.calls(call).iter().filter(|line| line.ends_with(" ok")).count();
+    // What a killed agent has left is found, not mounted again (V-075).
+    assert_eq!((n("NodePublishVolume "), n("ControllerPublishVolume ")), (7, 7), "{:?}", disks.calls(""));
+    disks.nothing_is_mounted();
 }
