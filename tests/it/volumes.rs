@@ -1,7 +1,7 @@
 //! Volumes on a real API server, with a real driver that makes real mounts: `examples/csi-hostdir`, run by drover as a job.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::OnceLock;
 
 use drover_api::allocation::ClientStatus;
@@ -9,6 +9,7 @@ use drover_api::csi_volume::{ClaimState, VolumePhase};
 use drover_api::{Allocation, CSIVolume};
 use kube::Api;
 use serde_json::{Value, json};
+use xtask::progress::Progress;
 
 use crate::cluster::{Cluster, Process, Settings, client_status};
 
@@ -240,4 +241,45 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
     // What a killed agent has left is found, not mounted again (V-075).
     assert_eq!((n("NodePublishVolume "), n("ControllerPublishVolume ")), (7, 7), "{:?}", disks.calls(""));
     disks.nothing_is_mounted();
+}
+
+/// Ends with this value.
+struct Driver(Child);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // That it has ended already is fine.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn the_driver_passes_the_csi_projects_own_tests() {
+    let sanity = xtask::csi_sanity::find_or_build(&Progress::silent()).expect("csi-sanity");
+    let dir = tempfile::Builder::new().prefix("csi-sanity").tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let endpoint = format!("unix://{}", path("csi.sock"));
+    let args = ["--endpoint", &endpoint, "--data-dir", &path("data"), "--node-id", "n-1"];
+    let _driver = Driver(Command::new(driver()).args(args).spawn().expect("the driver"));
+    // It waits for the driver's socket.
+    let output = Command::new(sanity)
+        .args(["--csi.endpoint", &endpoint, "--csi.mountdir", &path("mount"), "--csi.stagingdir", &path("stage")])
+        .args(["--ginkgo.no-color", "--ginkgo.json-report", &path("report.json")])
+        .current_dir(dir.path())
+        .output()
+        .expect("csi-sanity");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let report: Value =
+        serde_json::from_slice(&std::fs::read(path("report.json")).expect("a report")).expect("a report");
+    let specs = report[0]["SpecReports"].as_array().expect("specs");
+    let of = |state: &str| specs.iter().filter(|spec| spec["State"] == state).collect::<Vec<_>>();
+    assert!(of("passed").len() >= 76, "{} pass", of("passed").len());
+    // What the driver does not offer cannot be tried.
+    let not_offered =
+        ["not supported", "does not have single node multi writer", "testnodevolumeattachlimit not enabled"];
+    for skipped in of("skipped") {
+        let why = skipped["Failure"]["Message"].as_str().unwrap_or_default();
+        assert!(not_offered.iter().any(|known| why.contains(known)), "{}: {why}", skipped["LeafNodeText"]);
+    }
 }

@@ -102,14 +102,22 @@ scenarios! {
     switch_failure: "switch-failure",
     system_job: "system-job",
     two_leaders: "two-leaders",
+    volume_agent_restart: "volume-agent-restart",
+    volume_api_outage: "volume-api-outage",
+    volume_deleted_in_use: "volume-deleted-in-use",
+    volume_drain: "volume-drain",
     volume_fence: "volume-fence",
     volume_forced: "volume-forced",
     volume_hand_over: "volume-hand-over",
     volume_leader_crash: "volume-leader-crash",
+    volume_missing: "volume-missing",
     volume_node_death: "volume-node-death",
+    volume_node_deleted: "volume-node-deleted",
     volume_per_allocation: "volume-per-allocation",
     volume_plugin_faults: "volume-plugin-faults",
+    volume_shared_node_death: "volume-shared-node-death",
     volume_two_jobs: "volume-two-jobs",
+    volume_two_leaders: "volume-two-leaders",
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod ci;
 pub mod cluster;
 pub mod control_plane;
 pub mod crds;
+pub mod csi_sanity;
 pub mod helm;
 pub mod image;
 pub mod manifests;
