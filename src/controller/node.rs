@@ -410,6 +410,7 @@ impl<S: Store> Term<S> {
     fn compare_node(&mut self, name: &NodeName) -> Option<(Arc<ClientNode>, Arc<Value>, Differs)> {
         let object = self.nodes.get(&Key::cluster(name.as_str())).cloned()?;
         let wanted = self.wanted_node_status(name, &object);
+        let is_overwritten = self.claims.are_overwritten(name, &object);
         let known = self.known_nodes.get_mut(name).filter(|known| !known.is_writing)?;
         let wanted = known.wanted.json(wanted);
         let stored = if known.sent.is_none() { stored_part(&object) } else { None };
@@ -418,7 +419,8 @@ impl<S: Store> Term<S> {
             None => (stored.as_ref(), None),
         };
         let differs = match last {
-            Some(last) if status::is_same(&wanted, last) => return None,
+            // Another leader that is not gone yet may have put its own requests in the place of ours.
+            Some(last) if status::is_same(&wanted, last) && !is_overwritten => return None,
             // A volume waits for what is asked of an agent.
             Some(last) if !status::is_urgent(&wanted, last) && wanted["csiRequests"] == last["csiRequests"] => {
                 Differs::Calmly { not_before: sent_at.map(|at| at + status::PAUSE) }

@@ -123,6 +123,12 @@ impl Volumes {
         self.requests.get(node).cloned().unwrap_or_default()
     }
 
+    /// Whether what an agent is asked for does not stand where it reads it.
+    pub(super) fn are_overwritten(&self, node: &NodeName, object: &ClientNode) -> bool {
+        let there = object.status.as_ref().map(|status| &status.csi_requests);
+        self.requests.get(node).is_some_and(|wanted| there != Some(wanted))
+    }
+
     /// When there is something to do next, as time since the term began and as a moment.
     fn wake_at(&self, began: Instant) -> Option<Instant> {
         if !self.dirty.is_empty() || !self.ready.is_empty() {
@@ -192,6 +198,7 @@ impl<S: Store> Term<S> {
                 self.claims.index(&id, &object, before.as_deref());
                 self.claims.watcher.changed(&id, elapsed);
                 self.claims.dirty.insert(id.clone());
+                self.end_work_of_freed(&id, &object);
                 // What is being written is assumed until the answer.
                 if !self.claims.writing.contains_key(&id) {
                     self.view.put_volume(id.clone(), object);

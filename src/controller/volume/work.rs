@@ -97,6 +97,17 @@ impl<S: Store> Term<S> {
         }
     }
 
+    /// Claims that are not listed any more, because another leader has freed them, need nothing: who waits for a plugin's turn
+    /// need not wait for the answers.
+    pub(super) fn end_work_of_freed(&mut self, volume: &ObjectKey, object: &CSIVolume) {
+        let claims = object.status.as_ref().map(|status| &status.claims[..]).unwrap_or_default();
+        for caller in self.callers_of(volume) {
+            if !caller.1.is_empty() && !claims.iter().any(|claim| claim.alloc_id == caller.1) {
+                self.end_work(&caller);
+            }
+        }
+    }
+
     pub(super) fn end_work(&mut self, caller: &Caller) {
         let Some(work) = self.claims.work.remove(caller) else { return };
         if let Some(at) = work.retry_at {
