@@ -217,11 +217,11 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
         disks.cluster.apply("shop", &ledger("v1", release));
         let what = format!("version {version} runs");
         disks.cluster.eventually(&what, async || disks.running("ledger", version).await.is_some()).await;
-        let began = format!("began {release}\n");
+        let (began, ended) = (format!("began {release}\n"), format!("ended {release}\n"));
         disks.cluster.eventually("it has written", async || disks.written("v1").ends_with(&began)).await;
         wanted.push_str(&began);
         assert_eq!(disks.written("v1"), wanted);
-        wanted.push_str(&format!("ended {release}\n"));
+        wanted.push_str(&ended);
         match release % 3 {
             1 => {
                 disks.agents.remove(0).abandon();
