@@ -167,6 +167,19 @@ fn a_second_run_of_a_seed_gives_the_same_bytes_under_faults_too() {
     assert_eq!(text.matches("pass ").count(), files.len(), "{text}");
 }
 
+/// A person answers for a node that is only cut off, and its writer goes on: two write to one volume.
+#[test]
+fn a_second_writer_of_a_volume_is_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let text = std::fs::read_to_string(path("volume-forced")).expect("a scenario");
+    let file = dir.path().join("forced.yaml");
+    std::fs::write(&file, text.replace("action: poweroff", "action: partition")).expect("a file");
+    let output = simulate(&[&file.to_string_lossy()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("I2: volume vol-v1 is published on n-2 and on n-0"), "{text}");
+}
+
 /// The controller crashes after each of its writes in turn, and every run ends as the one without a crash. The same is asked of all
 /// scenarios of `crashed.txt` by `drover simulate --crash-at-write all $(cat tests/sim/crashed.txt)`.
 #[test]
