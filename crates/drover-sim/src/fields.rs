@@ -27,9 +27,9 @@ enum Place {
     Item(String),
 }
 
-/// The sets of all writers of an object.
+/// The sets of all writers of an object. Mostly a write changes none, and its object shares them with the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owners(pub(crate) BTreeMap<Owner, Arc<Fields>>);
+pub(crate) struct Owners(Arc<BTreeMap<Owner, Arc<Fields>>>);
 
 /// A writer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -342,19 +342,32 @@ fn item_schema(list: &Schema) -> &Schema {
 }
 
 impl Owners {
+    /// Those of one writer.
+    pub(crate) fn one(owner: Owner, fields: Fields) -> Self {
+        Self(Arc::new(BTreeMap::from([(owner, Arc::new(fields))])))
+    }
+
     /// Notes that a writer set these fields without applying: they are its own from now on.
     pub(crate) fn note_update(&mut self, owner: &Owner, changed: &Fields, value: &Value, schema: &Schema) {
-        for fields in self.0.values_mut().filter(|fields| fields.loses(Some(changed), value, schema)) {
-            let left = Arc::make_mut(fields);
-            left.without(changed);
-            left.keep_present(value, schema);
+        let loses = |fields: &Fields| fields.loses(Some(changed), value, schema);
+        if self.0.values().any(|fields| loses(fields)) {
+            let all = Arc::make_mut(&mut self.0);
+            for fields in all.values_mut().filter(|fields| loses(fields)) {
+                let left = Arc::make_mut(fields);
+                left.without(changed);
+                left.keep_present(value, schema);
+            }
         }
         if !changed.is_empty() {
-            let mut own = self.0.get(owner).map(|fields| (**fields).clone()).unwrap_or_default();
-            own.join(changed);
-            self.0.insert(owner.clone(), Arc::new(own));
+            Arc::make_mut(Arc::make_mut(&mut self.0).entry(owner.clone()).or_default()).join(changed);
         }
-        self.0.retain(|_, fields| !fields.is_empty());
+        self.drop_empty();
+    }
+
+    fn drop_empty(&mut self) {
+        if self.0.values().any(|fields| fields.is_empty()) {
+            Arc::make_mut(&mut self.0).retain(|_, fields| !fields.is_empty());
+        }
     }
 
     /// Applies `body`, which is all that `owner` wants to own, to the object. The error names what others own.
@@ -379,7 +392,7 @@ impl Owners {
             return Err(conflict_text(&disputes));
         }
         for (other, contested) in disputes {
-            if let Some(fields) = self.0.get_mut(&other) {
+            if let Some(fields) = Arc::make_mut(&mut self.0).get_mut(&other) {
                 Arc::make_mut(fields).without(&contested);
             }
         }
@@ -390,9 +403,9 @@ impl Owners {
             let mut kept: Vec<&Fields> = vec![&wanted];
             kept.extend(self.0.iter().filter(|(other, _)| *other != owner).map(|(_, fields)| &**fields));
             given_up.remove_from(live, schema, &[], &kept);
-            self.0.insert(owner.clone(), Arc::new(wanted));
+            Arc::make_mut(&mut self.0).insert(owner.clone(), Arc::new(wanted));
         }
-        self.0.retain(|_, fields| !fields.is_empty());
+        self.drop_empty();
         Ok(())
     }
 }

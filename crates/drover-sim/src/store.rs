@@ -344,7 +344,7 @@ impl Store {
             if let Some(namespace) = &key.namespace {
                 object["metadata"]["namespace"] = json!(namespace);
             }
-            let owners = Owners(BTreeMap::from([(owner, Arc::new(Fields::of(&body, &kind.schema)))]));
+            let owners = Owners::one(owner, Fields::of(&body, &kind.schema));
             return state.create(kind, object, owners, Unknown::Drop, by);
         };
         check_precondition(&before, precondition)?;
@@ -410,7 +410,7 @@ impl State {
         }
         if kind.has_owners && owners == Owners::default() {
             let owner = Owner { manager: by.manager.to_owned(), is_apply: by.is_apply, is_status: false };
-            owners.0.insert(owner, Arc::new(Fields::of(&object, &kind.schema)));
+            owners = Owners::one(owner, Fields::of(&object, &kind.schema));
         }
         kind.schema.fill(&mut object);
         check_schema(kind, &key, &object)?;
