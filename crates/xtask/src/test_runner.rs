@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use crate::cargo::{self, Built};
 use crate::control_plane::Binaries;
+use crate::csi_sanity;
 use crate::helm;
 use crate::progress::{Progress, Step, print_line, print_note};
 use crate::spawner::spawn_bound_to_this_process;
@@ -70,8 +71,11 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     let started = Instant::now();
     Binaries::find_or_build(progress)?;
     helm::find_or_build(progress)?;
+    csi_sanity::find_or_build(progress)?;
     let step = progress.step("building the tests");
     let mut built = cargo::build(&["test", "--no-run", "--workspace"], &step)?;
+    // A test that had to build it would take the machine from those beside it.
+    cargo::build(&["build", "--workspace", "--bin", "csi-hostdir"], &step)?;
     step.done("");
     built.retain(|built| built.is_test && (args.binaries.is_empty() || args.binaries.contains(&built.target)));
     built.sort();
