@@ -22,7 +22,9 @@ async fn held_volume(cluster: &Cluster, ns: &str) -> Api<CSIVolume> {
     let volumes: Api<CSIVolume> = Api::namespaced(cluster.client.clone(), ns);
     let volume = json!({
         "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume",
-        "metadata": { "name": "data", "finalizers": ["drover.dev/release-claims", "example.org/keep"] },
+        // No plugin will ever delete its data.
+        "metadata": { "name": "data", "finalizers": ["drover.dev/release-claims", "example.org/keep"],
+            "annotations": { "drover.dev/delete-data": "true" } },
         "spec": { "pluginID": "p", "externalID": "e",
             "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] },
     });

@@ -11,7 +11,7 @@ use drover_api::job::JobConditionType;
 use drover_api::{CSIVolume, ClientNode, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -76,9 +76,15 @@ async fn stage(client: &Client, namespace: &str) -> tokio::task::JoinSet<()> {
             leases.push(format!("node-{name}"));
         } else {
             let api: Api<CSIVolume> = Api::namespaced(client.clone(), namespace);
-            let volume: CSIVolume = serde_json::from_value(value).expect("a volume");
+            let mut volume: CSIVolume = serde_json::from_value(value).expect("a volume");
+            // Whether it may be used is the leader's to say: not while it is being deleted.
+            let is_going = volume.status.as_ref().is_some_and(|status| !status.schedulable);
+            volume.metadata.finalizers = is_going.then(|| vec!["example.org/keep".to_owned()]);
             api.create(&PostParams::default(), &volume).await.expect("a volume");
             api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.expect("its status");
+            if is_going {
+                api.delete(&name, &DeleteParams::default()).await.expect("deleted");
+            }
         }
     }
     let api: Api<Lease> = Api::namespaced(client.clone(), "drover-system");
