@@ -37,8 +37,8 @@ use crate::config::agent::AgentConfig;
 use crate::monitor::{self, Health, Metrics};
 use crate::shutdown;
 use crate::store::{KubeStore, Store};
-use crate::supervisor::Launcher;
 use crate::supervisor::client::Client as Supervisor;
+use crate::supervisor::{Launcher, raise_open_files};
 
 /// How long one request to the API server may take: shorter than any Lease.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -274,7 +274,9 @@ fn supervisor(config: &AgentConfig, stop: &CancellationToken, services: &mut Joi
     // Whatever has become of the file since, this name leads to the binary that runs.
     let binary = PathBuf::from("/proc/self/exe");
     let launcher = Launcher::new(config.state_dir.clone(), config.alloc_dir.clone(), binary);
-    let launcher = launcher.with_slice(fingerprint::offered_slice(config));
+    // Of each task that runs the agent holds a descriptor.
+    let open_files = raise_open_files();
+    let launcher = launcher.with_slice(fingerprint::offered_slice(config)).with_open_files(open_files);
     let (supervisor, connection) = Supervisor::new(launcher, stop.clone());
     services.spawn(connection);
     supervisor

@@ -73,6 +73,9 @@ enum Role {
         /// The folder of the allocations' directories.
         #[arg(long)]
         alloc_dir: PathBuf,
+        /// The soft limit of open files that tasks get; default: the one that this process gets.
+        #[arg(long)]
+        open_files: Option<u64>,
         /// Start it as nobody's child, and return.
         #[arg(long)]
         detach: bool,
@@ -134,13 +137,13 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
             listen: pod.listen,
         })?,
         Role::StopAll { kubeconfig, deadline } => drover::uninstall::main(kubeconfig.as_deref(), deadline.to_std())?,
-        Role::Supervisor { state_dir, alloc_dir, detach: true, .. } => {
-            drover::supervisor::detach(&state_dir, &alloc_dir)?;
+        Role::Supervisor { state_dir, alloc_dir, open_files, detach: true, .. } => {
+            drover::supervisor::detach(&state_dir, &alloc_dir, open_files)?;
         }
         Role::Sandbox => drover::supervisor::sandbox()?,
         Role::Enter => return drover::supervisor::enter(),
-        Role::Supervisor { state_dir, alloc_dir, detach: false, resume } => {
-            drover::supervisor::run(&state_dir, &alloc_dir, resume)?;
+        Role::Supervisor { state_dir, alloc_dir, open_files, detach: false, resume } => {
+            drover::supervisor::run(&state_dir, &alloc_dir, open_files, resume)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 //! start time. Ends that happened meanwhile are delivered then.
 
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use tokio::net::UnixStream;
@@ -12,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::launch::{BUILD, LaunchError, Launcher};
+use super::processes;
 use super::protocol::{
     self, Exit, Handle, MAX_VERSION, MIN_VERSION, Refusal, RefusalCode, Reply, Request, RequestFrame, SandboxSpec,
     ServerFrame, StartSpec, TaskReport,
@@ -217,6 +219,26 @@ fn done_or_unknown(result: Result<Reply, CallError>) -> Result<(), CallError> {
 struct Watched {
     handle: Handle,
     exit: oneshot::Sender<Exit>,
+    /// Lets the kernel keep how the process ends, should the supervisor die with it. None where it has ended already, and the
+    /// supervisor knows how.
+    pidfd: Option<OwnedFd>,
+}
+
+impl Watched {
+    fn new(handle: Handle, exit: oneshot::Sender<Exit>) -> Self {
+        let pidfd = processes::open(handle.pid, handle.start_ticks)
+            .inspect_err(
+                |error| tracing::debug!(error = %error, task = handle.id, "its end is known to the supervisor only"),
+            )
+            .ok();
+        Self { handle, exit, pidfd }
+    }
+
+    /// How the task ended that no supervisor has any more.
+    fn exit(&self, refusal: &Refusal) -> Exit {
+        let Some(pidfd) = &self.pidfd else { return Exit::unknown(format!("the supervisor died and {refusal}")) };
+        processes::exit_of_foreign(pidfd.as_fd(), self.handle.pid, self.handle.start_ticks)
+    }
 }
 
 #[derive(Debug)]
@@ -485,7 +507,7 @@ impl Link {
         match pending {
             Pending::Call { answer, watch } => {
                 if let (Ok(Reply::Started(handle)), Some((id, exit))) = (&result, watch) {
-                    self.watched.insert(id, Watched { handle: (**handle).clone(), exit });
+                    self.watched.insert(id, Watched::new((**handle).clone(), exit));
                 }
                 // A caller that gave up has cleaned up or will.
                 drop(answer.send(result.map_err(CallError::from)));
@@ -501,8 +523,9 @@ impl Link {
                 drop(answer.send(recovery));
             }
             Pending::Adopt { id } => {
-                if let Err(refusal) = result {
-                    self.deliver(&id, Exit::unknown(format!("the supervisor died and {refusal}")));
+                if let (Err(refusal), Some(watched)) = (result, self.watched.get(&id)) {
+                    let exit = watched.exit(&refusal);
+                    self.deliver(&id, exit);
                 }
             }
             Pending::Ignored => {
@@ -515,7 +538,7 @@ impl Link {
 
     fn watch(&mut self, handle: Handle) -> oneshot::Receiver<Exit> {
         let (exit, ended) = oneshot::channel();
-        self.watched.insert(handle.id.clone(), Watched { handle, exit });
+        self.watched.insert(handle.id.clone(), Watched::new(handle, exit));
         ended
     }
 

@@ -1,5 +1,6 @@
 //! Starts the supervisor of a state folder when none serves it, and connects to the one that does.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -62,18 +63,25 @@ pub struct Launcher {
     alloc_dir: PathBuf,
     binary: PathBuf,
     slice: Slice,
+    open_files: Option<u64>,
 }
 
 impl Launcher {
     /// A launcher that runs a copy of `binary` (`droverd`).
     pub fn new(state_dir: PathBuf, alloc_dir: PathBuf, binary: PathBuf) -> Self {
-        Self { state_dir, alloc_dir, binary, slice: Slice::default() }
+        Self { state_dir, alloc_dir, binary, slice: Slice::default(), open_files: None }
     }
 
     /// The same, with a cap on what all tasks together may use.
     #[must_use]
     pub fn with_slice(self, slice: Slice) -> Self {
         Self { slice, ..self }
+    }
+
+    /// The same, with the soft limit of open files that tasks get: the agent has raised its own.
+    #[must_use]
+    pub(crate) fn with_open_files(self, open_files: u64) -> Self {
+        Self { open_files: Some(open_files), ..self }
     }
 
     /// What all tasks together may use.
@@ -115,10 +123,8 @@ impl Launcher {
         let spawn_error = |source| LaunchError::Spawn { path: path.clone(), source };
         let stderr = OpenOptions::new().create(true).append(true).mode(0o600).open(&log).map_err(spawn_error)?;
         let mut child = tokio::process::Command::new(&path)
-            .args(["supervisor", "--detach", "--state-dir"])
-            .arg(&self.state_dir)
-            .arg("--alloc-dir")
-            .arg(&self.alloc_dir)
+            .args(["supervisor", "--detach"])
+            .args(arguments(&self.state_dir, &self.alloc_dir, self.open_files))
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .current_dir("/")
@@ -159,16 +165,22 @@ impl Launcher {
 ///
 /// # Errors
 /// When the second process cannot be started.
-pub fn detach(state_dir: &Path, alloc_dir: &Path) -> io::Result<()> {
+pub fn detach(state_dir: &Path, alloc_dir: &Path, open_files: Option<u64>) -> io::Result<()> {
     rustix::process::setsid()?;
     let binary = std::env::current_exe()?;
     std::process::Command::new(binary)
-        .args(["supervisor", "--state-dir"])
-        .arg(state_dir)
-        .arg("--alloc-dir")
-        .arg(alloc_dir)
+        .arg("supervisor")
+        .args(arguments(state_dir, alloc_dir, open_files))
         .spawn()
         .map(drop)
+}
+
+/// What a supervisor is started with.
+fn arguments(state_dir: &Path, alloc_dir: &Path, open_files: Option<u64>) -> Vec<OsString> {
+    let mut arguments =
+        vec!["--state-dir".into(), state_dir.into(), "--alloc-dir".into(), alloc_dir.as_os_str().to_owned()];
+    arguments.extend(open_files.map(|open_files| format!("--open-files={open_files}").into()));
+    arguments
 }
 
 /// The supervisor's socket.

@@ -30,5 +30,5 @@ pub(crate) use sys::watch_terminal;
 
 pub use launch::{LaunchError, Launcher, detach};
 pub use sandbox::{enter, run as sandbox};
-pub(crate) use server::cgroup_name;
 pub use server::run;
+pub(crate) use server::{cgroup_name, raise_open_files};

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags};
 
 use super::protocol::Exit;
 use super::sys;
@@ -51,6 +52,20 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
+/// Opens the process that began then, alive or a zombie. While the descriptor is open the kernel keeps how it ends, whoever reaps it
+/// (Linux 6.15).
+///
+/// # Errors
+/// When there is no such process any more: its pid may be another one's.
+pub(super) fn open(pid: i32, start_ticks: u64) -> io::Result<OwnedFd> {
+    let pidfd = rustix::process::pidfd_open(self::pid(pid)?, PidfdFlags::empty())?;
+    // The descriptor pins whom the start time was read of.
+    if stat(pid)?.start_ticks == start_ticks {
+        return Ok(pidfd);
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, format!("process {pid} is another one by now")))
+}
+
 /// Everything that runs now. O(processes), so callers share one snapshot.
 pub(super) fn snapshot() -> io::Result<Vec<Stat>> {
     let mut all = Vec::new();
@@ -73,7 +88,7 @@ pub(super) fn has_environment(pid: i32, entries: &[String]) -> bool {
 }
 
 /// How a process ended that is not our child: as a zombie from `/proc`, after its reaping from the pidfd.
-pub(super) fn exit_of_foreign(pidfd: std::os::fd::BorrowedFd<'_>, pid: i32, start_ticks: u64) -> Exit {
+pub(super) fn exit_of_foreign(pidfd: BorrowedFd<'_>, pid: i32, start_ticks: u64) -> Exit {
     if let Some(exit) = sys::exit_of_reaped(pidfd) {
         return exit;
     }

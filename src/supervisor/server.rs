@@ -53,12 +53,12 @@ struct Upgrade {
 }
 
 /// Runs the supervisor of this state folder until SIGTERM, and then ends every task and unmounts what is mounted below the
-/// allocations' folder.
+/// allocations' folder. `open_files` is the soft limit of open files that tasks get; none: the one that this process got.
 ///
 /// # Errors
 /// When another supervisor serves the folder, the socket cannot be made, or what an earlier program has left (`resume` is the
 /// number of its descriptor) cannot be taken up.
-pub fn run(state_dir: &Path, alloc_dir: &Path, resume: Option<i32>) -> anyhow::Result<()> {
+pub fn run(state_dir: &Path, alloc_dir: &Path, open_files: Option<u64>, resume: Option<i32>) -> anyhow::Result<()> {
     let handed = resume.map(Handover::read).transpose().context("reading what the program before this one has left")?;
     let lock = match &handed {
         Some(handed) => sys::inherited(handed.lock).context("taking over the lock")?,
@@ -68,7 +68,7 @@ pub fn run(state_dir: &Path, alloc_dir: &Path, resume: Option<i32>) -> anyhow::R
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).context("becoming a subreaper")?;
     let raised = raise_open_files();
-    let open_files = handed.as_ref().map_or(raised, |handed| handed.open_files);
+    let open_files = handed.as_ref().map_or(open_files.unwrap_or(raised), |handed| handed.open_files);
     let place = Place { state_dir: state_dir.to_owned(), alloc_dir: alloc_dir.to_owned(), lock, open_files };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(FORKING)
@@ -95,8 +95,9 @@ fn lock(state_dir: &Path) -> anyhow::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Raises the soft limit of open files, for each task needs about seven, and returns what it was.
-fn raise_open_files() -> u64 {
+/// Raises the soft limit of open files to the hard one, and returns what it was. For each task the supervisor needs about seven, the
+/// agent one.
+pub(crate) fn raise_open_files() -> u64 {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let before = limit.current.unwrap_or(u64::MAX);
     if let Err(error) =

@@ -249,13 +249,7 @@ pub(super) fn adopt(handle: &Handle) -> Result<Started, Refusal> {
     if boot_id != handle.boot_id {
         return Err(gone());
     }
-    let pid = processes::pid(handle.pid).map_err(|_| gone())?;
-    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
-    // The pid may belong to another process by now; the start time tells, and the pidfd pins the answer.
-    let stat = processes::stat(handle.pid).map_err(|_| gone())?;
-    if stat.start_ticks != handle.start_ticks {
-        return Err(gone());
-    }
+    let pidfd = processes::open(handle.pid, handle.start_ticks).map_err(|_| gone())?;
     let pipes = match &handle.logs {
         Some(logs) => open_pipes(logs, None).map_err(|error| failed("its output cannot be collected", &error))?,
         None => Vec::new(),

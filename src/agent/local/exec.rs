@@ -94,7 +94,8 @@ async fn read_word<R: AsyncRead + Unpin>(from: &mut R) -> io::Result<Option<Word
     Ok(serde_json::from_slice(&body).ok())
 }
 
-/// The command as the task would have been started: its environment, directory, user and rights are read from its process.
+/// The command as the task would have been started: its environment, directory, user, rights and limit of open files are read from
+/// its process.
 fn plan(handle: &Handle, fallback_dir: &Path, order: &Order) -> io::Result<EnterPlan> {
     let (command, args) = order.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let environ = std::fs::read(format!("/proc/{}/environ", handle.pid))?;
@@ -125,8 +126,14 @@ fn plan(handle: &Handle, fallback_dir: &Path, order: &Order) -> io::Result<Enter
         },
         bounding: bits("CapBnd"),
         ambient: bits("CapAmb"),
+        open_files: open_files(&std::fs::read_to_string(format!("/proc/{}/limits", handle.pid))?),
         tty: order.tty,
     })
+}
+
+/// The soft limit in a process's `/proc/PID/limits`; none: there is none.
+fn open_files(limits: &str) -> Option<u64> {
+    limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?.parse().ok()
 }
 
 fn with_terminal(mut env: Vec<(String, String)>, tty: bool) -> Vec<(String, String)> {

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use nix::sched::CloneFlags;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, Word, filter, read_frame, rights, say, sys};
@@ -37,6 +37,8 @@ pub(crate) struct EnterPlan {
     /// The task's capabilities, as bits.
     pub(crate) bounding: u64,
     pub(crate) ambient: u64,
+    /// The task's soft limit of open files; none: it has no limit.
+    pub(crate) open_files: Option<u64>,
     /// Whether the command gets a terminal.
     pub(crate) tty: bool,
 }
@@ -68,12 +70,7 @@ fn join(plan: &EnterPlan, wire: &mut File) -> Result<ExitCode, Failure> {
         return become_command(plan);
     }
     let gone = || Failure { reason: "the task does not run any more".to_owned(), is_invalid: true };
-    let pid = Pid::from_raw(plan.pid).ok_or_else(gone)?;
-    let task = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
-    // The pid may be another's by now; the descriptor pins whom the answer is about.
-    if processes::stat(plan.pid).map(|stat| stat.start_ticks).ok() != Some(plan.start_ticks) {
-        return Err(gone());
-    }
+    let task = processes::open(plan.pid, plan.start_ticks).map_err(|_| gone())?;
     let spaces =
         CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWNET;
     nix::sched::setns(&task, spaces).map_err(io::Error::from).map_err(Failure::because("the task's namespaces"))?;
@@ -97,6 +94,10 @@ fn become_command(plan: &EnterPlan) -> Result<ExitCode, Failure> {
     }
     std::env::set_current_dir(&plan.work_dir)
         .map_err(|error| Failure { reason: format!("work directory {}: {error}", plan.work_dir), is_invalid: true })?;
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: plan.open_files.or(limit.maximum), ..limit })
+        .map_err(io::Error::from)
+        .map_err(Failure::because("the task's limit of open files"))?;
     if plan.is_sandboxed {
         rights::give_up_bits(&plan.user, plan.bounding, plan.ambient).map_err(Failure::because("its rights"))?;
         filter::install().map_err(Failure::because("its system call filter"))?;
