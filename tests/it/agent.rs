@@ -13,7 +13,7 @@ use drover_api::{Allocation, AllocationSpec, ClientNode, JobSpec, JobVersion, Jo
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use xtask::control_plane::{Binaries, ControlPlane, Options, Role, User};
 use xtask::progress::Progress;
@@ -272,6 +272,12 @@ impl Drop for Node<'_> {
 
 pub(crate) fn one_task() -> AllocatedResources {
     let resources = TaskResources { cpu: 100, memory_mb: 32, ..TaskResources::default() };
+    AllocatedResources { tasks: [("t".to_owned(), resources)].into(), ..AllocatedResources::default() }
+}
+
+/// So little that a node has room for hundreds.
+pub(crate) fn small_task() -> AllocatedResources {
+    let resources = TaskResources { cpu: 1, memory_mb: 10, ..TaskResources::default() };
     AllocatedResources { tasks: [("t".to_owned(), resources)].into(), ..AllocatedResources::default() }
 }
 
@@ -717,4 +723,70 @@ async fn a_state_file_on_a_read_only_disk_keeps_new_tasks_away_and_lets_old_ones
     assert!(lives(pid), "what runs goes on");
     node.kill_agent();
     rustix::mount::unmount(&file, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+}
+
+/// Takes all the room that a disk has; the room comes back when the file is removed.
+fn fill(dir: &Path) -> std::path::PathBuf {
+    let path = dir.join("everything");
+    let mut file = std::fs::File::create(&path).expect("a file");
+    for size in [1 << 20, 4096, 1] {
+        while std::io::Write::write_all(&mut file, &vec![0; size]).is_ok() {}
+    }
+    path
+}
+
+#[tokio::test]
+async fn a_state_file_on_a_full_disk_keeps_new_tasks_away_until_there_is_room_and_lets_old_ones_go_on() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can make a small disk.
+        return;
+    }
+    let mut node = Node::start(shared_plane(), "fullstate").await;
+    node.kill_agent();
+    node.power_off().await;
+    let state = node.path("state");
+    std::fs::remove_dir_all(&state).expect("nothing is left");
+    std::fs::create_dir(&state).expect("a directory");
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("tmpfs", &state, "tmpfs", flags, c"size=256m").expect("a small disk");
+    node.start_agent();
+    let kept = node.run("kept", JobType::Service, json!([shell(COUNTER)])).await;
+    let pid = node.pid_of(&node.running(&kept).await, "t").await;
+    let everything = fill(&state);
+    // The file has some room of its own: a few starts still find a place in it.
+    let mut once = shell("exec sleep 100000");
+    once["restart"] = json!({"attempts": 0, "mode": "fail"});
+    node.job("new", JobType::Service, json!({"tasks": [once]})).await;
+    let (mut running, mut refused) = (Vec::new(), None);
+    while refused.is_none() {
+        let index = i64::try_from(running.len()).expect("a number");
+        assert!(index < 200, "a full disk takes everything");
+        let name = node.place("new", index, small_task()).await;
+        let is_decided = |it: &Allocation| status(it).is_terminal() || status(it) == ClientStatus::Running;
+        let decided = node.until(&name, "decided", is_decided).await;
+        if status(&decided) == ClientStatus::Running {
+            running.push(decided);
+        } else {
+            refused = Some(decided);
+        }
+    }
+    let refused = refused.expect("one");
+    let told = messages(&refused, "t");
+    assert!(told.contains("agent.redb") && told.contains("No space left"), "{told}");
+    assert!(!events(&refused, "t").contains(&E::Started));
+    assert!(lives(pid), "what runs goes on");
+    std::fs::remove_file(everything).expect("room");
+    let fine = node.run("fine", JobType::Batch, json!([shell("exit 0")])).await;
+    assert_eq!(status(&node.ended(&fine).await), ClientStatus::Complete, "{}", node.agent_log());
+    node.kill_agent();
+    node.start_agent();
+    eventually("all tasks known again", || node.agent_log().matches("every task was found again").count() > 2).await;
+    for started in &running {
+        let found = node.running(&started.name_any()).await;
+        assert_eq!(events_of_failure(&found), 0, "{}", messages(&found, "t"));
+    }
+    assert!(lives(pid));
+    node.kill_agent();
+    node.power_off().await;
+    rustix::mount::unmount(&state, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
 }

@@ -12,7 +12,9 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 use xtask::control_plane::Role;
 
-use crate::agent::{Node, events, eventually, lives, messages, one_task, shared_plane, shell, start_plane, status};
+use crate::agent::{
+    Node, events, eventually, lives, messages, one_task, shared_plane, shell, small_task, start_plane, status,
+};
 
 #[tokio::test]
 async fn must_survive_a_log_flood() {
@@ -250,13 +252,9 @@ async fn a_restarted_agent_finds_all_tasks_again() {
     let n = asked.unwrap_or(60);
     let mut node = Node::start(shared_plane(), "restore").await;
     node.job("many", JobType::Service, json!({"tasks": [shell("exec sleep 100000")]})).await;
-    let mut small = one_task();
-    for task in small.tasks.values_mut() {
-        (task.cpu, task.memory_mb) = (1, 10);
-    }
     let mut placed = Vec::new();
     for index in 0..n {
-        placed.push(node.place("many", index, small.clone()).await);
+        placed.push(node.place("many", index, small_task()).await);
     }
     for name in &placed {
         node.running(name).await;
