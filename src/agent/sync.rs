@@ -3,8 +3,9 @@
 //! Runners leave reports in a map and never wait. A report leaves at once when it is urgent and the last one of its allocation is
 //! 200 ms old, else within a second; whatever else is pending goes along. (Nomad spaces the sends of the whole agent, because one
 //! request carries them all. Here each allocation is a request of its own, so spacing them all would only make starts slow.)
-//! A few requests are under way at the same time, and whenever one is answered the report leaves that matters most. While tasks are
-//! being started, that others run is told later: on a small machine the API server takes more for a write than a start costs.
+//! A few requests are under way at the same time, fewer for what can wait, and whenever one is answered the report leaves that
+//! matters most. While tasks are being started, that others run is told later: on a small machine the API server takes more for a
+//! write than a start costs.
 //! Nothing is sent before the first list of allocations was applied, nor while the controller holds the node for
 //! silent: then the Lease is renewed first (`spec/agent.md` sections 3.4 and 3.5).
 
@@ -38,6 +39,8 @@ const GATHER: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(5);
 /// Requests at the same time.
 const PARALLEL: usize = 8;
+/// Requests for what can wait at the same time: a verdict that comes meanwhile shall find the API server with time for it.
+const PARALLEL_CALM: usize = 3;
 /// Requests at the same time, from which on nothing that can wait is sent while tasks are being started.
 const PARALLEL_BESIDE_STARTS: usize = 1;
 /// So much later is the turn of a report that can wait, where many are due.
@@ -49,7 +52,7 @@ const HOLD_PAUSE: Duration = Duration::from_micros(5_000_000 / 16);
 /// How often one report is decided anew after a conflict before the others have their turn.
 const CONFLICT_TRIES: usize = 4;
 
-/// What gives way to tasks that are being started.
+/// What gives way to tasks that are being started, and to reports that cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GiveWay {
     /// Nothing: there are none.
@@ -120,6 +123,14 @@ impl Entry {
             GiveWay::No | GiveWay::Gather | GiveWay::Hold => Some(due),
         }
     }
+}
+
+/// A report whose turn has come.
+#[derive(Debug)]
+struct Taken {
+    uid: String,
+    report: Report,
+    can_wait: bool,
 }
 
 /// Where runners leave their reports; clones share it.
@@ -221,7 +232,7 @@ impl Reports {
 
     /// Takes the report whose turn it is. The others that are pending go along, unless tasks are being started: what a task that is
     /// on its way has to tell will soon be told by something newer.
-    fn take(&self, give_way: GiveWay) -> Option<(String, Report)> {
+    fn take(&self, give_way: GiveWay) -> Option<Taken> {
         let now = Instant::now();
         let mut entries = self.lock();
         let turn = |(uid, entry): (&String, &Entry)| {
@@ -235,10 +246,11 @@ impl Reports {
             }
         }
         let entry = entries.get_mut(&uid)?;
+        let can_wait = entry.can_wait();
         let report = entry.pending.take()?;
         entry.sending = Some(report.clone());
         (entry.last_send, entry.due) = (Some(now), None);
-        Some((uid, report))
+        Some(Taken { uid, report, can_wait })
     }
 
     /// Puts a report back that was not accepted, unless a newer one has come. It does not leave before that time.
@@ -323,10 +335,11 @@ impl<S: Store> Sync<S> {
         }
         let (this, mut node) = (&self, self.node.clone());
         let mut under_way = FuturesUnordered::new();
+        let mut n_calm = 0;
         let mut not_before = Instant::now();
         let mut has_asked = false;
         loop {
-            let give_way = this.give_way(under_way.len());
+            let give_way = this.give_way(under_way.len(), n_calm);
             let due = this.reports.due(give_way).map(|due| due.max(not_before));
             let is_ready = node.borrow_and_update().may_report();
             let may_send = is_ready && under_way.len() < PARALLEL;
@@ -334,13 +347,15 @@ impl<S: Store> Sync<S> {
             tokio::select! {
                 biased;
                 Some(done) = under_way.next() => {
-                    let (uid, report, outcome): (String, Report, Outcome) = done;
-                    if this.settle(&uid, report, outcome) == Next::Pause {
+                    let (taken, outcome): (Taken, Outcome) = done;
+                    n_calm -= usize::from(taken.can_wait);
+                    if this.settle(&taken.uid, taken.report, outcome) == Next::Pause {
                         not_before = Instant::now() + this.random.jitter(RETRY);
                     }
                 }
-                () = sleep_until(due), if may_send => if let Some((uid, report)) = this.reports.take(give_way) {
-                    under_way.push(this.deliver(uid, report));
+                () = sleep_until(due), if may_send => if let Some(taken) = this.reports.take(give_way) {
+                    n_calm += usize::from(taken.can_wait);
+                    under_way.push(this.deliver(taken));
                 },
                 // The Lease comes first: the controller takes no status from a node that it holds for silent.
                 () = sleep_until(due), if !is_ready && !has_asked => {
@@ -357,11 +372,12 @@ impl<S: Store> Sync<S> {
         }
     }
 
-    fn give_way(&self, under_way: usize) -> GiveWay {
+    /// What waits beside so many requests, of which some are for what could wait.
+    fn give_way(&self, under_way: usize, n_calm: usize) -> GiveWay {
         match self.starts.are_under_way() {
-            false => GiveWay::No,
+            false if n_calm < PARALLEL_CALM => GiveWay::No,
             true if under_way < PARALLEL_BESIDE_STARTS => GiveWay::Gather,
-            true => GiveWay::Hold,
+            false | true => GiveWay::Hold,
         }
     }
 
@@ -389,9 +405,9 @@ impl<S: Store> Sync<S> {
         }
     }
 
-    async fn deliver(&self, uid: String, report: Report) -> (String, Report, Outcome) {
-        let outcome = self.send(&uid, &report).await;
-        (uid, report, outcome)
+    async fn deliver(&self, taken: Taken) -> (Taken, Outcome) {
+        let outcome = self.send(&taken.uid, &taken.report).await;
+        (taken, outcome)
     }
 
     async fn send(&self, uid: &str, report: &Report) -> Outcome {
@@ -491,7 +507,7 @@ mod tests {
     }
 
     fn take_all(reports: &Reports, give_way: GiveWay) -> Vec<(String, Report)> {
-        std::iter::from_fn(|| reports.take(give_way)).collect()
+        std::iter::from_fn(|| reports.take(give_way)).map(|taken| (taken.uid, taken.report)).collect()
     }
 
     fn acknowledge(reports: &Reports, uid: &str, accepted: Report) {
@@ -541,11 +557,11 @@ mod tests {
         }
         assert_eq!(reports.due(GiveWay::Gather), Some(Instant::now() + GATHER));
         reports.put("c", report(ClientStatus::Failed, ""));
-        assert_eq!(reports.take(GiveWay::Hold).map(|(uid, _)| uid), Some("c".to_owned()), "a failure never waits");
+        assert_eq!(reports.take(GiveWay::Hold).map(|taken| taken.uid), Some("c".to_owned()), "a failure never waits");
         tokio::time::advance(GATHER).await;
         assert_eq!(take_all(&reports, GiveWay::Hold), []);
-        assert_eq!(reports.take(GiveWay::Gather).map(|(uid, _)| uid), Some("a".to_owned()));
-        assert_eq!(reports.take(GiveWay::No).map(|(uid, _)| uid), Some("b".to_owned()));
+        assert_eq!(reports.take(GiveWay::Gather).map(|taken| taken.uid), Some("a".to_owned()));
+        assert_eq!(reports.take(GiveWay::No).map(|taken| taken.uid), Some("b".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -559,10 +575,10 @@ mod tests {
         let judged = Report { health: Some(health), ..report(ClientStatus::Running, "") };
         tokio::time::advance(LESS_URGENT / 2).await;
         reports.put("b", judged.clone());
-        assert_eq!(reports.take(GiveWay::No).map(|(uid, _)| uid), Some("b".to_owned()));
+        assert_eq!(reports.take(GiveWay::No).map(|taken| taken.uid), Some("b".to_owned()));
         tokio::time::advance(LESS_URGENT).await;
         reports.put("c", judged);
-        assert_eq!(reports.take(GiveWay::No).map(|(uid, _)| uid), Some("a".to_owned()));
+        assert_eq!(reports.take(GiveWay::No).map(|taken| taken.uid), Some("a".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -813,6 +829,19 @@ mod tests {
         let mut written = it.server.written();
         written.sort();
         assert_eq!(written, [("a".into(), "98".into()), ("b".into(), "99".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_can_wait_leaves_room_for_what_cannot() {
+        let it = sending(&["a", "b", "c", "d", "e"], vec![Answer::Hangs(Duration::from_secs(1)); PARALLEL_CALM]);
+        for uid in ["a", "b", "c", "d"] {
+            it.reports.put(uid, report(ClientStatus::Running, ""));
+        }
+        pass(500).await;
+        assert_eq!(it.server.written(), [], "the fourth waits for one of the first three");
+        it.reports.put("e", report(ClientStatus::Failed, "told"));
+        pass(1).await;
+        assert_eq!(it.server.written(), [("e".into(), "told".into())]);
     }
 
     #[tokio::test(start_paused = true)]
