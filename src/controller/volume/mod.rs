@@ -14,7 +14,6 @@ mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_api::client_node::CsiRequest;
 use drover_api::csi_volume::ClaimState;
@@ -29,7 +28,7 @@ use drover_core::volume::operator;
 use drover_core::volume::plugin::{Plugin, Plugins};
 use drover_core::volume::turn::{Caller, Turns};
 use drover_core::volume::watcher::{Pace, Watcher};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::controller::cache::Seen;
@@ -40,9 +39,6 @@ use crate::store::Store;
 use call::Call;
 use status::UnderWay;
 use work::Work;
-
-/// How often volumes are looked at whose release got stuck, and how long ago they must have changed.
-const CLAIM_GC: Duration = Duration::from_mins(5);
 
 /// What a leader knows of volumes besides their objects.
 #[derive(Debug)]
@@ -253,13 +249,12 @@ impl<S: Store> Term<S> {
 
     /// Looks at volumes from time to time whose release got stuck.
     pub(super) fn plan_claim_gc(&mut self) {
-        self.wake_in(CLAIM_GC, Wake::ClaimGc);
+        self.wake_in(self.config.gc.claim_interval(), Wake::ClaimGc);
     }
 
     pub(super) fn collect_claims(&mut self) {
-        let age = SignedDuration::try_from(CLAIM_GC).unwrap_or(SignedDuration::MAX);
         let elapsed = self.elapsed();
-        for volume in operator::stuck(&self.view, age, self.clock.now()) {
+        for volume in operator::stuck(&self.view, self.config.gc.claim_threshold(), self.clock.now()) {
             self.claims.batches.add(&volume, Update::Touch, elapsed);
         }
         self.plan_claim_gc();
