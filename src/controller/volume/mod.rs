@@ -27,6 +27,7 @@ use drover_core::volume::current::Provided;
 use drover_core::volume::operator;
 use drover_core::volume::plugin::{Plugin, Plugins};
 use drover_core::volume::turn::{Caller, Turns};
+use drover_core::volume::wait::Waits;
 use drover_core::volume::watcher::{Pace, Watcher};
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -53,6 +54,8 @@ pub(super) struct Volumes {
     ready: BTreeSet<ObjectKey>,
     /// Claims that are wanted and not taken, by volume and then by the age of their allocations.
     waiting: BTreeMap<ObjectKey, BTreeMap<(Timestamp, AllocKey), Waiting>>,
+    /// When those that are not free are tried again.
+    waits: Waits,
     /// Updates whose time to be written has come.
     updates: BTreeMap<ObjectKey, Vec<Update>>,
     attachments: BTreeMap<ObjectKey, Vec<Attachment>>,
@@ -96,6 +99,7 @@ impl Default for Volumes {
             dirty: BTreeSet::new(),
             ready: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            waits: Waits::default(),
             updates: BTreeMap::new(),
             attachments: BTreeMap::new(),
             writing: BTreeMap::new(),
@@ -130,7 +134,7 @@ impl Volumes {
         if !self.dirty.is_empty() || !self.ready.is_empty() {
             return Some(began);
         }
-        let spans = [self.watcher.wake_at(), self.batches.wake_at()];
+        let spans = [self.watcher.wake_at(), self.batches.wake_at(), self.waits.wake_at()];
         let moments = spans.into_iter().flatten().map(|span| began + span);
         moments.chain(self.retries.first().map(|(at, _)| *at)).min()
     }
@@ -152,6 +156,7 @@ impl Volumes {
         nodes_of(volume).for_each(|node| unindex(&mut self.by_node, &node, id));
         self.watcher.gone(id);
         self.batches.written(id);
+        self.waits.settled(id);
         self.provided.remove(id);
         self.provider_errors.remove(id);
         for set in [&mut self.dirty, &mut self.ready, &mut self.deleted] {
@@ -230,6 +235,9 @@ impl<S: Store> Term<S> {
         for volume in std::mem::take(&mut self.claims.ready) {
             self.hurry(&volume);
             self.look_at_claims(&volume);
+        }
+        while let Some(volume) = self.claims.waits.due(elapsed) {
+            self.claims.dirty.insert(volume);
         }
         while let Some((volume, updates)) = self.claims.batches.next(elapsed) {
             self.claims.updates.entry(volume.clone()).or_default().extend(updates);

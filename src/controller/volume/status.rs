@@ -51,6 +51,7 @@ impl<S: Store> Term<S> {
         }
         let Current { status, refused, taken } = self.current_status(id, &object);
         self.tell_of_waiting(id, &refused);
+        self.plan_next_try(id, &refused);
         let stored = object.status.clone().unwrap_or_else(unseen);
         let updates = self.claims.updates.remove(id).unwrap_or_default();
         let is_touched = updates.contains(&Update::Touch);
@@ -126,6 +127,16 @@ impl<S: Store> Term<S> {
             |node: &str| operator::detach(&self.view, id, &NodeName::from(node)).is_ok_and(|past| past.is_empty());
         let is_done = annotation::nodes(nodes).all(is_over);
         is_done.then(|| json!({ "metadata": { "annotations": { annotation::FORCE_RELEASE: null } } }))
+    }
+
+    /// Who found no free claim tries again after a while, even if nobody sees a change of the volume.
+    fn plan_next_try(&mut self, id: &ObjectKey, refused: &[(Request, ClaimError)]) {
+        if refused.iter().any(|(_, error)| error.is_retryable()) {
+            let elapsed = self.elapsed();
+            self.claims.waits.refused(id, elapsed);
+        } else {
+            self.claims.waits.settled(id);
+        }
     }
 
     /// Says once for each allocation that others hold what it wants.

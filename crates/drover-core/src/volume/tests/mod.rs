@@ -8,6 +8,7 @@ mod plugin;
 mod properties;
 mod register;
 mod release;
+mod wait;
 mod watcher;
 
 use std::collections::{BTreeMap, VecDeque};
