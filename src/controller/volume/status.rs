@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::controller::allocation::found;
 use crate::controller::term::{Done, RETRY, Term, Wake};
-use crate::store::{Key, Object, Ownership, Part, Precondition, Store, StoreError};
+use crate::store::{Key, Object, Ownership, Part, Precondition, Store, StoreError, status_body};
 
 /// What a write tells that nobody else knows.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl<S: Store> Term<S> {
 
     fn write_volume_status(&mut self, id: &ObjectKey, object: &CSIVolume, mut status: CSIVolumeStatus) {
         status.modified_at = Some(self.clock.now());
-        let body = json!({ "status": &status });
+        let body = status_body(json!(status));
         self.view.put_volume(id.clone(), Arc::new(CSIVolume { status: Some(status), ..object.clone() }));
         let (store, id, key) = (self.store.clone(), id.clone(), object.key());
         let precondition = Precondition::unchanged(&object.metadata);
