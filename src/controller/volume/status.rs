@@ -8,7 +8,7 @@ use drover_api::csi_volume::CSIVolumeStatus;
 use drover_api::{CSIVolume, annotation, field_manager, finalizer};
 use drover_core::ids::{NodeName, ObjectKey};
 use drover_core::volume::claim::{self, Attachment, ClaimError, Request, Update};
-use drover_core::volume::current::{Current, Facts, Provided, current, differs};
+use drover_core::volume::current::{Current, Facts, current, differs};
 use drover_core::volume::operator::{self, Claims};
 use serde_json::{Value, json};
 
@@ -159,13 +159,9 @@ impl<S: Store> Term<S> {
         let under_way = self.claims.writing.remove(id).unwrap_or_default();
         match result {
             Ok(object) => {
-                let is_told = |provided: &Provided| {
-                    let status = object.status.as_ref();
-                    status.is_some_and(|status| {
-                        provided.external_id.is_empty() || status.external_id == provided.external_id
-                    })
-                };
-                if self.claims.provided.get(id).is_some_and(is_told) {
+                // What came while the write was under way is told by the next one.
+                let status = object.status.clone().unwrap_or_default();
+                if self.claims.provided.get(id).is_some_and(|provided| provided.is_told_by(&status)) {
                     self.claims.provided.remove(id);
                 }
                 if let Some(seen) = self.volumes.update(object) {
