@@ -6,6 +6,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser, ValueParserFactory};
 use clap::{Arg, Command};
+use drover_api::csi_volume::REDACTED;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,6 +14,9 @@ use serde_json::{Value, json};
 use super::answer;
 use super::jsonpath::Template;
 use super::table::Table;
+
+/// The annotation in which kubectl keeps the manifest that it applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// How objects are printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +170,25 @@ fn whole<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
     if let (Value::Object(whole), Value::Object(fields)) = (&mut value, json!(object)) {
         whole.extend(fields);
     }
+    redact(&mut value);
     value
+}
+
+/// Takes out what may be secret: mount flags, also where the manifest of an earlier `kubectl apply` repeats them.
+fn redact(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::Array(flags)) = fields.get_mut("mountFlags") {
+                flags.fill(json!(REDACTED));
+            }
+            if fields.get(LAST_APPLIED).and_then(Value::as_str).is_some_and(|text| text.contains("mountFlags")) {
+                fields.remove(LAST_APPLIED);
+            }
+            fields.values_mut().for_each(redact);
+        }
+        Value::Array(items) => items.iter_mut().for_each(redact),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 fn yaml(value: &Value) -> anyhow::Result<String> {
@@ -218,5 +240,22 @@ mod tests {
     fn spans_are_short() {
         let spans: Vec<String> = [5, 119, 125, 180, 3000, 7200, 200_000].into_iter().map(span).collect();
         assert_eq!(spans, ["5s", "119s", "2m5s", "3m", "50m", "2h", "2d"]);
+    }
+
+    /// V-062
+    #[test]
+    fn mount_flags_are_never_shown() {
+        let volume: drover_api::CSIVolume = serde_json::from_value(json!({
+            "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume",
+            "metadata": { "name": "v1", "annotations": { LAST_APPLIED: r#"{"mountFlags":["password=hush"]}"#, "team": "db" } },
+            "spec": { "pluginID": "p", "capabilities": [], "secretsRef": { "name": "login" },
+                      "mountOptions": { "fsType": "cifs", "mountFlags": ["password=hush", "ro"] } },
+        }))
+        .expect("a volume");
+        let shown = whole(&volume);
+        assert_eq!(shown["spec"]["mountOptions"], json!({ "fsType": "cifs", "mountFlags": [REDACTED, REDACTED] }));
+        assert_eq!(shown["metadata"]["annotations"], json!({ "team": "db" }));
+        assert_eq!(shown["spec"]["secretsRef"], json!({ "name": "login" }));
+        assert!(!shown.to_string().contains("hush"), "{shown}");
     }
 }

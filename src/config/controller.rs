@@ -134,6 +134,8 @@ pub struct Garbage {
     job_threshold: GoDuration,
     node_threshold: GoDuration,
     deployment_threshold: GoDuration,
+    claim_interval: GoDuration,
+    claim_threshold: GoDuration,
     /// Most ended allocations of a job whose slot a later one has held.
     kept_allocs: u32,
 }
@@ -149,6 +151,8 @@ impl Default for Garbage {
             job_threshold: whole(known.job),
             node_threshold: whole(known.node),
             deployment_threshold: whole(known.deployment),
+            claim_interval: GoDuration::from_secs(300),
+            claim_threshold: GoDuration::from_secs(300),
             kept_allocs: u32::try_from(known.kept_allocs).unwrap_or(u32::MAX),
         }
     }
@@ -158,6 +162,16 @@ impl Garbage {
     /// How often it is looked.
     pub fn interval(self) -> Duration {
         self.interval.to_std()
+    }
+
+    /// How often volumes are looked for whose release got stuck.
+    pub fn claim_interval(self) -> Duration {
+        self.claim_interval.to_std()
+    }
+
+    /// How long ago such a volume must have changed.
+    pub fn claim_threshold(self) -> SignedDuration {
+        SignedDuration::try_from(self.claim_threshold.to_std()).unwrap_or(SignedDuration::MAX)
     }
 
     /// How old what goes must be.
@@ -178,12 +192,16 @@ impl Garbage {
         if self.interval < GoDuration::from_secs(1) {
             return Some(("gc.interval", "must be at least 1s"));
         }
+        if self.claim_interval < GoDuration::from_secs(1) {
+            return Some(("gc.claimInterval", "must be at least 1s"));
+        }
         [
             ("gc.allocThreshold", self.alloc_threshold),
             ("gc.batchAllocThreshold", self.batch_alloc_threshold),
             ("gc.jobThreshold", self.job_threshold),
             ("gc.nodeThreshold", self.node_threshold),
             ("gc.deploymentThreshold", self.deployment_threshold),
+            ("gc.claimThreshold", self.claim_threshold),
         ]
         .into_iter()
         .find(|(_, threshold)| *threshold < GoDuration::ZERO)
@@ -269,6 +287,8 @@ mod tests {
             ("heartbeat: {grace: 5}", "grace"),
             ("gc: {interval: 0s}", "gc.interval"),
             ("gc: {nodeThreshold: -1h}", "gc.nodeThreshold"),
+            ("gc: {claimInterval: 0s}", "gc.claimInterval"),
+            ("gc: {claimThreshold: -1s}", "gc.claimThreshold"),
             ("scheduler: {algorithm: tightest}", "algorithm"),
             ("leaderElektion: {}", "leaderElektion"),
             ("metrics: {perJobs: true}", "perJobs"),

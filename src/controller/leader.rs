@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,30 @@ pub(super) struct Candidate<S> {
     times: LeaderElection,
     renew_period: Duration,
     seen: Option<Seen>,
+    /// When the Lease was taken or renewed last.
+    renewed_at: watch::Sender<Instant>,
+}
+
+/// What a leader may act on: its Lease, renewed a while ago at most, whatever happened to the process since.
+#[derive(Clone, Debug)]
+pub(super) struct Mandate {
+    renewed_at: watch::Receiver<Instant>,
+    lasts: Duration,
+}
+
+impl Mandate {
+    /// Whether the renew deadline has not passed.
+    pub(super) fn holds(&self) -> bool {
+        self.renewed_at.borrow().elapsed() < self.lasts
+    }
+
+    /// Waits until the Lease is renewed.
+    pub(super) async fn renewed(&mut self) {
+        if self.renewed_at.changed().await.is_err() {
+            // Nobody renews it any more; whoever waits is ended.
+            std::future::pending().await
+        }
+    }
 }
 
 /// The Lease as last seen, and when this process saw it change.
@@ -51,14 +76,24 @@ impl<S: Store> Candidate<S> {
         renew_period: Duration,
     ) -> Self {
         let key = Key::namespaced(namespace, LEASE_NAME);
-        Self { store, clock, key, identity, times, renew_period, seen: None }
+        let renewed_at = watch::Sender::new(Instant::now());
+        Self { store, clock, key, identity, times, renew_period, seen: None, renewed_at }
+    }
+
+    /// What the present term is led by.
+    pub(super) fn mandate(&self) -> Mandate {
+        Mandate { renewed_at: self.renewed_at.subscribe(), lasts: self.times.renew_deadline() }
     }
 
     /// Waits until this process is the leader; none when `shutdown` came first.
     pub(super) async fn acquire(&mut self, shutdown: &CancellationToken) -> Option<Lease> {
         loop {
+            let sent = Instant::now();
             match self.try_acquire().await {
-                Ok(Some(lease)) => return Some(lease),
+                Ok(Some(lease)) => {
+                    self.renewed_at.send_replace(sent);
+                    return Some(lease);
+                }
                 Ok(None) => {}
                 Err(error) => tracing::warn!(lease = %self.key, %error, "the leader's lease cannot be taken"),
             }
@@ -135,16 +170,17 @@ impl<S: Store> Candidate<S> {
 
     /// Renews until it fails for the renew deadline, or `term` ends. Cancels `term` when leadership is lost.
     pub(super) async fn hold(&mut self, mut lease: Lease, term: &CancellationToken) -> Lease {
-        let mut renewed_at = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 () = term.cancelled() => return lease,
                 () = tokio::time::sleep(self.renew_period) => {}
             }
+            // From then on others may count.
+            let sent = Instant::now();
             match self.renew(&lease).await {
                 Ok(newer) => {
-                    renewed_at = Instant::now();
+                    self.renewed_at.send_replace(sent);
                     lease = newer;
                 }
                 Err(StoreError::Conflict(_) | StoreError::NotFound(_)) => {
@@ -156,7 +192,7 @@ impl<S: Store> Candidate<S> {
                 }
                 Err(error) => tracing::warn!(lease = %self.key, %error, "the leader's lease cannot be renewed"),
             }
-            if renewed_at.elapsed() >= self.times.renew_deadline() {
+            if !self.mandate().holds() {
                 tracing::warn!(lease = %self.key, "the leader's lease was not renewed in time");
                 term.cancel();
                 return lease;

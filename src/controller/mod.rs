@@ -57,12 +57,12 @@ pub fn main(
     runtime.block_on(async move {
         let metrics = Metrics::default();
         metrics.leads(false);
-        let client = connect::counting_client(connect::config(kubeconfig).await?, &metrics)?;
+        let stores = KubeStores { kubeconfig, metrics: &metrics, timeout: request_timeout(&config) };
+        let client = stores.client().await?;
         let token = CancellationToken::new();
         let signals = shutdown::on_signal(token.clone()).context("listening to signals")?;
         let monitor = monitor(&config, client.clone(), listen, metrics.clone(), token.clone());
-        let timeout = request_timeout(&config);
-        let work = run(KubeStore::new(client, timeout), config.clone(), identity, &metrics, token.clone());
+        let work = run(&stores, config.clone(), identity, &metrics, token.clone());
         let ((), monitored, ()) = tokio::join!(signals, monitor, work);
         monitored
     })
@@ -95,14 +95,14 @@ async fn monitor(
 }
 
 /// Runs until `shutdown`: follows, leads, and gives the leader's Lease back at the end.
-async fn run<S: Store>(
-    store: S,
+async fn run(
+    stores: &impl Stores,
     config: ControllerConfig,
     identity: String,
     metrics: &Metrics,
     shutdown: CancellationToken,
 ) {
-    lead(store, config, identity, Arc::new(SystemClock), fastrand::Rng::new(), Some(metrics), shutdown).await;
+    lead(stores, config, identity, Arc::new(SystemClock), fastrand::Rng::new(), Some(metrics), shutdown).await;
 }
 
 /// A request must end before the leader's Lease does: half of the renew deadline, at most 5 s.
@@ -125,12 +125,57 @@ pub async fn run_on<S: Store>(
     rng: fastrand::Rng,
     shutdown: CancellationToken,
 ) {
-    lead(store, config, identity, clock, rng, None, shutdown).await;
+    lead(&Always(store), config, identity, clock, rng, None, shutdown).await;
 }
 
-/// Follows and leads; counts for whoever asked for it.
-async fn lead<S: Store>(
-    store: S,
+/// Where the API server is, and with which credentials it is asked, at the time of the question.
+trait Stores: Sync {
+    /// The API server's store.
+    type Store: Store;
+
+    /// Reads both.
+    ///
+    /// # Errors
+    /// When they cannot be read or used.
+    fn connect(&self) -> impl Future<Output = anyhow::Result<Self::Store>> + Send;
+}
+
+/// What a kubeconfig says.
+struct KubeStores<'a> {
+    kubeconfig: Option<&'a Path>,
+    metrics: &'a Metrics,
+    timeout: Duration,
+}
+
+impl KubeStores<'_> {
+    async fn client(&self) -> anyhow::Result<Client> {
+        connect::counting_client(connect::config(self.kubeconfig).await?, self.metrics)
+    }
+}
+
+impl Stores for KubeStores<'_> {
+    type Store = KubeStore;
+
+    async fn connect(&self) -> anyhow::Result<KubeStore> {
+        Ok(KubeStore::new(self.client().await?, self.timeout))
+    }
+}
+
+/// One store that does not change.
+struct Always<S>(S);
+
+impl<S: Store> Stores for Always<S> {
+    type Store = S;
+
+    async fn connect(&self) -> anyhow::Result<S> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Follows and leads; counts for whoever asked for it. Each term begins with credentials as they are then (`stores`): those of an
+/// earlier one may have been taken back.
+async fn lead(
+    stores: &impl Stores,
     config: ControllerConfig,
     identity: String,
     clock: SharedClock,
@@ -139,31 +184,39 @@ async fn lead<S: Store>(
     shutdown: CancellationToken,
 ) {
     let renew_period = renew_period(&config);
-    let mut candidate = Candidate::new(
-        store.clone(),
-        clock.clone(),
-        &config.namespace,
-        identity.clone(),
-        config.leader_election,
-        renew_period,
-    );
-    while let Some(lease) = candidate.acquire(&shutdown).await {
+    let pause = config.leader_election.retry_period();
+    while let Some(store) = connected(stores, pause, &shutdown).await {
+        let mut candidate = Candidate::new(
+            store,
+            clock.clone(),
+            &config.namespace,
+            identity.clone(),
+            config.leader_election,
+            renew_period,
+        );
+        let Some(lease) = candidate.acquire(&shutdown).await else { return };
+        // It may have followed for days.
+        let store = match stores.connect().await {
+            Ok(store) => store,
+            Err(error) => {
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "the leader's lease is given back: the API server's address and credentials cannot be read"
+                );
+                candidate.release(lease).await;
+                wait(pause, &shutdown).await;
+                continue;
+            }
+        };
         tracing::info!(identity, "leading");
         if let Some(metrics) = metrics {
             metrics.leads(true);
         }
         let over = shutdown.child_token();
         let numbers = Numbers::of(metrics.cloned(), config.metrics.per_job);
-        let term = Term::new(
-            store.clone(),
-            clock.clone(),
-            config.clone(),
-            identity.clone(),
-            renew_period,
-            rng.fork(),
-            numbers,
-        );
-        let (lease, ()) = tokio::join!(candidate.hold(lease, &over), term.run(&over));
+        let term = Term::new(store, clock.clone(), config.clone(), identity.clone(), renew_period, rng.fork(), numbers);
+        let mandate = candidate.mandate();
+        let (lease, ()) = tokio::join!(candidate.hold(lease, &over), term.run(mandate, &over));
         if shutdown.is_cancelled() {
             candidate.release(lease).await;
             return;
@@ -172,5 +225,27 @@ async fn lead<S: Store>(
         if let Some(metrics) = metrics {
             metrics.leads(false);
         }
+    }
+}
+
+/// A store with the credentials as they are now, tried until there is one; none when `shutdown` came first.
+async fn connected<T: Stores>(stores: &T, pause: Duration, shutdown: &CancellationToken) -> Option<T::Store> {
+    while !shutdown.is_cancelled() {
+        match stores.connect().await {
+            Ok(store) => return Some(store),
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "the API server's address and credentials cannot be read");
+            }
+        }
+        wait(pause, shutdown).await;
+    }
+    None
+}
+
+async fn wait(pause: Duration, shutdown: &CancellationToken) {
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {}
+        () = tokio::time::sleep(pause) => {}
     }
 }

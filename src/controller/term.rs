@@ -32,6 +32,7 @@ use crate::controller::cache::{Cache, Seen};
 use crate::controller::calm::Line;
 use crate::controller::deployment::{self, Look};
 use crate::controller::family::Families;
+use crate::controller::leader::Mandate;
 use crate::controller::node::NodeKnowledge;
 use crate::controller::numbers::Numbers;
 use crate::controller::periodic::Launches;
@@ -176,6 +177,14 @@ pub(super) enum Wake {
     Ttl,
 }
 
+/// What a turn of the loop is about.
+enum News {
+    Done(Result<Done, tokio::task::JoinError>),
+    Input(Input),
+    /// Something is due.
+    Time,
+}
+
 impl<S: Store> Term<S> {
     pub(super) fn new(
         store: S,
@@ -240,17 +249,33 @@ impl<S: Store> Term<S> {
         }
     }
 
-    /// Leads until `over`. Writes under way are then dropped: each is safe to lose.
-    pub(super) async fn run(mut self, over: &CancellationToken) {
+    /// Leads until `over`. Writes under way are then dropped: each is safe to lose. Nothing begins while the renew deadline has passed,
+    /// even where this process stood still and does not know yet that another one leads.
+    pub(super) async fn run(mut self, mut mandate: Mandate, over: &CancellationToken) {
         let mut inputs = self.inputs();
         while !over.is_cancelled() {
             let wake_at = self.next_wake();
-            tokio::select! {
+            let news = tokio::select! {
                 biased;
                 () = over.cancelled() => break,
-                Some(done) = self.writes.join_next(), if !self.writes.is_empty() => self.take_done(done),
-                Some(input) = inputs.next() => self.take(input),
-                () = tokio::time::sleep_until(wake_at) => {}
+                Some(done) = self.writes.join_next(), if !self.writes.is_empty() => News::Done(done),
+                Some(input) = inputs.next() => News::Input(input),
+                () = tokio::time::sleep_until(wake_at) => News::Time,
+            };
+            while !mandate.holds() && !over.is_cancelled() {
+                tokio::select! {
+                    biased;
+                    () = over.cancelled() => {}
+                    () = mandate.renewed() => {}
+                }
+            }
+            if over.is_cancelled() {
+                break;
+            }
+            match news {
+                News::Done(done) => self.take_done(done),
+                News::Input(input) => self.take(input),
+                News::Time => {}
             }
             for _ in 0..BURST {
                 let Some(Some(input)) = inputs.next().now_or_never() else { break };

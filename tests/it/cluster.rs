@@ -53,6 +53,21 @@ impl Process {
         self.child.kill().expect("killed");
         self.child.wait().expect("its end");
     }
+
+    /// As a machine that stands still would: it goes on later and knows nothing of it.
+    pub(crate) fn freeze(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// It goes on.
+    pub(crate) fn thaw(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
+        rustix::process::kill_process(pid, signal).expect("signalled");
+    }
 }
 
 impl Process {
@@ -131,6 +146,21 @@ impl Cluster {
     /// Starts a controller.
     pub(crate) fn controller(&self) -> Process {
         Process { child: self.spawn("controller", "controller", &self.controller_config(), &[]), supervisor_pid: None }
+    }
+
+    /// Starts a controller under a name of its own, which reaches the API server as this kubeconfig says, with more in its
+    /// configuration.
+    pub(crate) fn controller_by(&self, name: &str, kubeconfig: &Path, more: &str) -> Process {
+        let config = format!("{}{more}", self.controller_config());
+        let child = self.spawn_by(name, "controller", &config, kubeconfig, &["--identity", name]);
+        Process { child, supervisor_pid: None }
+    }
+
+    /// Lets a user do everything.
+    pub(crate) fn empower(&self, user: User) {
+        let name = user.name();
+        let args = ["create", "clusterrolebinding", name, "--clusterrole", "cluster-admin", "--user", name];
+        self.kubectl(&args).expect("a binding");
     }
 
     /// Starts a controller that names jobs in its metrics and answers scrapes; returns where.

@@ -63,6 +63,40 @@ async fn store(client: &Client, object: &Value) -> Value {
     send(client, "PATCH", &format!("{collection}/{name}/status"), &status).await.expect("its status")
 }
 
+/// V-057, V-059, V-060, V-061, V-067
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_of_a_volume_is_refused_with_all_that_is_wrong_and_changes_nothing() {
+    let client = shared_plane().client(User::Admin).await.expect("a client");
+    let path = "/apis/drover.dev/v1alpha1/namespaces/default/csivolumes";
+    let pair = |mode: &str| json!([{ "accessMode": mode, "attachmentMode": "file-system" }]);
+    let zone = |name: &str| json!({ "required": [{ "segments": { "zone": name } }] });
+    let volume = json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": "table" },
+        "spec": { "pluginID": "p", "name": "db", "externalID": "vol-1", "parameters": { "type": "ssd" },
+                  "capabilities": pair("single-node-writer"), "topologyRequest": zone("a"),
+                  "mountOptions": { "mountFlags": ["noatime"] }, "capacity": { "min": "1Gi" } },
+    });
+    send(&client, "POST", path, &volume).await.expect("a volume");
+    let status = json!({ "status": {
+        "accessMode": "single-node-writer", "attachmentMode": "file-system", "capacity": "10Gi", "externalID": "vol-1",
+        "claims": [{ "allocID": "a1", "mode": "write" }], "topologies": [{ "segments": { "zone": "a" } }],
+    } });
+    let before = send(&client, "PATCH", &format!("{path}/table/status"), &status).await.expect("its status");
+    let change = json!({ "spec": {
+        "pluginID": "q", "name": "other", "externalID": "vol-2", "cloneID": "vol-0", "snapshotID": "snap-0",
+        "parameters": { "type": "disk" }, "capabilities": pair("multi-node-reader-only"), "topologyRequest": zone("b"),
+        "mountOptions": { "mountFlags": ["password=hush"] }, "capacity": { "min": "6Gi", "max": "5Gi" },
+    } });
+    let refused = send(&client, "PATCH", &format!("{path}/table"), &change).await.expect_err("a refusal");
+    let of_volumes = RULES.iter().filter(|rule| rule.kind == "CSIVolume");
+    let untold: Vec<&str> = of_volumes.filter(|rule| !refused.contains(rule.message)).map(|rule| rule.id).collect();
+    assert!(untold.is_empty(), "{untold:?} are not told: {refused}");
+    assert!(!refused.contains("hush"), "{refused}");
+    let request = Request::get(format!("{path}/table")).body(Vec::new()).expect("a request");
+    let after: Value = client.request(request).await.expect("the volume");
+    assert_eq!(after, before, "nothing has changed");
+}
+
 /// One golden for each rule; S-170 is `node-eligible-while-draining`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_breaks_a_rule_is_refused_with_field_and_remedy() {

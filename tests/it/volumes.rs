@@ -1,37 +1,29 @@
 //! Volumes on a real API server, with a real driver that makes real mounts: `examples/csi-hostdir`, run by drover as a job.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use drover_api::allocation::ClientStatus;
-use drover_api::csi_volume::{ClaimState, VolumePhase};
+use drover_api::csi_volume::{Claim, ClaimState, VolumePhase};
 use drover_api::{Allocation, CSIVolume};
 use kube::Api;
 use serde_json::{Value, json};
-use xtask::progress::Progress;
+use xtask::control_plane::{AuditEvent, User};
+use xtask::progress::{Progress, print_note};
 
 use crate::cluster::{Cluster, Process, Settings, client_status};
+
+/// As the audit log calls Leases.
+const LEASES: &str = "leases.coordination.k8s.io";
 
 /// The driver, built once for all tests.
 fn driver() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--workspace", "--bin", "csi-hostdir"])
-            .args(["--message-format", "json-render-diagnostics"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            // What runs the tests sets it, and with it everything would be built anew.
-            .env_remove("RUSTC_BOOTSTRAP")
-            .output()
-            .expect("cargo");
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        let text = String::from_utf8(built.stdout).expect("text");
-        let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let path = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
-        path.expect("an executable")
-    };
-    BUILT.get_or_init(build).clone()
+    BUILT.get_or_init(|| xtask::csi_sanity::build_driver(&Progress::silent()).expect("csi-hostdir")).clone()
 }
 
 /// A cluster with the driver on its nodes.
@@ -44,20 +36,24 @@ struct Disks {
 
 impl Disks {
     async fn start(name: &str, nodes: &[&str]) -> Self {
+        Self::start_with(name, nodes, |cluster| cluster.controller()).await
+    }
+
+    async fn start_with(name: &str, nodes: &[&str], controller: impl FnOnce(&Cluster) -> Process) -> Self {
         let cluster = Cluster::start(name, Settings::default()).await;
-        let controller = Some(cluster.controller());
+        let controller = Some(controller(&cluster));
         let mut agents = Vec::new();
         for node in nodes {
             agents.push(cluster.agent(node).await);
         }
         let disks = Self { controller, agents, cluster };
         disks.cluster.namespace("shop").await;
-        disks.cluster.apply("shop", &disks.plugin_job());
+        disks.cluster.apply("shop", &disks.plugin_job(&[]));
         disks
     }
 
     /// Drivers on all nodes share one directory.
-    fn plugin_job(&self) -> Value {
+    fn plugin_job(&self, more: &[String]) -> Value {
         let text = |path: &str| self.cluster.path(path).to_string_lossy().into_owned();
         let args = [
             "--data-dir".to_owned(),
@@ -69,6 +65,7 @@ impl Disks {
             "--faults".to_owned(),
             text("faults"),
         ];
+        let args: Vec<String> = args.into_iter().chain(more.iter().cloned()).collect();
         let task = json!({
             "name": "driver", "driver": "raw_exec", "csiPlugin": { "id": "hostdir", "type": "monolith" },
             "config": { "command": driver(), "args": args }, "resources": { "cpu": 10, "memoryMB": 16 },
@@ -110,8 +107,14 @@ impl Disks {
         self.stored(name).await
     }
 
-    /// Ends the driver as a crash would.
-    fn kill_driver(&self) {
+    /// Ends the driver as a crash would, once it is there.
+    async fn kill_driver(&self) {
+        self.cluster.eventually("the driver runs", async || self.drivers().len() == 1).await;
+        rustix::process::kill_process(self.drivers()[0], rustix::process::Signal::KILL).expect("killed");
+    }
+
+    /// The process ids of the drivers of this cluster.
+    fn drivers(&self) -> Vec<rustix::process::Pid> {
         let data = self.cluster.path("disks");
         let is_it = |entry: &std::fs::DirEntry| {
             let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -119,9 +122,7 @@ impl Disks {
         };
         let entries = std::fs::read_dir("/proc").expect("a list").filter_map(Result::ok).filter(is_it);
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let pids: Vec<_> = pids.filter_map(rustix::process::Pid::from_raw).collect();
-        assert_eq!(pids.len(), 1, "the driver of one node");
-        rustix::process::kill_process(pids[0], rustix::process::Signal::KILL).expect("killed");
+        pids.filter_map(rustix::process::Pid::from_raw).collect()
     }
 
     /// Volumes of this cluster are mounted nowhere.
@@ -130,6 +131,26 @@ impl Disks {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a table");
         let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&*csi.to_string_lossy())).collect();
         assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// Makes calls of the driver fail, as its README says; none when the text is empty.
+    fn fail(&self, faults: &str) {
+        std::fs::write(self.cluster.path("faults"), faults).expect("faults");
+    }
+
+    /// Waits until the only claim of a volume has come this far.
+    async fn reaches(&self, name: &str, state: ClaimState) -> CSIVolume {
+        let is_there = |it: &CSIVolume| matches!(&claims(it)[..], [claim] if claim.state == state);
+        self.until(name, &format!("at {state}"), is_there).await
+    }
+
+    async fn is_free(&self, name: &str) -> CSIVolume {
+        self.until(name, "free", |it| it.status.as_ref().is_some_and(|it| it.claims.is_empty())).await
+    }
+
+    /// How often a call of the driver succeeded.
+    fn n_done(&self, call: &str) -> usize {
+        self.calls(&format!("{call} ")).iter().filter(|line| line.ends_with(" ok")).count()
     }
 
     fn calls(&self, prefix: &str) -> Vec<String> {
@@ -151,6 +172,10 @@ impl Disks {
                 && client_status(alloc) == ClientStatus::Running
         })
     }
+}
+
+fn claims(volume: &CSIVolume) -> Vec<Claim> {
+    volume.status.as_ref().map(|status| status.claims.clone()).unwrap_or_default()
 }
 
 /// A job that appends to a volume, and holds a lock in it while it runs.
@@ -210,21 +235,39 @@ async fn a_writer_claims_mounts_writes_and_hands_over_to_the_next_version() {
     disks.nothing_is_mounted();
 }
 
+/// A job that counts on in a file, and says when it began.
+fn counter(release: i64) -> Value {
+    let script = format!(
+        "mkdir /data/lock || {{ echo two >> /data/log; exit 1; }}; touch /data/log; n=$(wc -l < /data/log); \
+         trap 'rmdir /data/lock; exit 0' TERM; date +%s%N >> /data/starts; \
+         while :; do n=$((n+1)); echo {release} $n >> /data/log; sync /data/log; sleep 0.02; done"
+    );
+    let mut job = ledger("v1", 0);
+    job["spec"]["groups"][0]["tasks"][0]["config"]["args"] = json!(["-c", script]);
+    job
+}
+
+/// When the allocation of a version took its claim, and when its task began to write; seconds between them.
+async fn began_after(disks: &Disks, version: i64) -> f64 {
+    let alloc = disks.running("ledger", version).await.expect("it runs");
+    let claims = claims(&disks.stored("v1").await);
+    let claim = claims.iter().find(|claim| Some(&claim.alloc_id) == alloc.metadata.uid.as_ref()).expect("its claim");
+    let taken = claim.since.expect("a time").as_nanosecond();
+    let starts = std::fs::read_to_string(disks.cluster.path("disks/volumes/vol-v1/data/starts")).expect("starts");
+    let began: i128 = starts.lines().last().and_then(|line| line.parse().ok()).expect("a time");
+    Duration::from_nanos(u64::try_from(began - taken).expect("it began afterwards")).as_secs_f64()
+}
+
 #[tokio::test]
 async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_are_killed() {
+    const VERSIONS: i64 = 20;
     let mut disks = Disks::start("vol-kills", &["n-1"]).await;
     disks.volume("v1", "single-node-writer");
-    let mut wanted = String::new();
-    for (release, version) in (1..=7).zip(0..) {
-        disks.cluster.apply("shop", &ledger("v1", release));
-        let what = format!("version {version} runs");
-        disks.cluster.eventually(&what, async || disks.running("ledger", version).await.is_some()).await;
-        let (began, ended) = (format!("began {release}\n"), format!("ended {release}\n"));
-        disks.cluster.eventually("it has written", async || disks.written("v1").ends_with(&began)).await;
-        wanted.push_str(&began);
-        assert_eq!(disks.written("v1"), wanted);
-        wanted.push_str(&ended);
-        match release % 3 {
+    let mut delays = Vec::new();
+    for version in 0..VERSIONS {
+        disks.cluster.apply("shop", &counter(version));
+        // Whoever is killed is in the middle of the hand-over.
+        match version % 3 {
             1 => {
                 disks.agents.remove(0).abandon();
                 disks.agents.push(disks.cluster.agent_unready("n-1"));
@@ -233,22 +276,38 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
                 disks.controller.take().expect("it runs").kill();
                 disks.controller = Some(disks.cluster.controller());
             }
-            _ => disks.kill_driver(),
+            _ => disks.kill_driver().await,
         }
+        let what = format!("version {version} runs");
+        disks.cluster.eventually(&what, async || disks.running("ledger", version).await.is_some()).await;
+        let record = format!("{version} ");
+        let has_written = || disks.written("v1").lines().any(|line| line.starts_with(&record));
+        disks.cluster.eventually("it has written", async || has_written()).await;
+        delays.push(began_after(&disks, version).await);
     }
     disks.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop"]).expect("deleted");
-    disks.until("v1", "free", |it| it.status.as_ref().is_some_and(|it| it.claims.is_empty())).await;
-    assert_eq!(disks.written("v1"), wanted);
-    let n = |call: &str| disks.calls(call).iter().filter(|line| line.ends_with(" ok")).count();
+    disks.is_free("v1").await;
+    let longest = delays.iter().copied().fold(0.0, f64::max);
+    print_note(&format!("{VERSIONS} versions began within {longest:.2} s of the release before them: {delays:.2?}"));
+    let written = disks.written("v1");
+    let records: Vec<(i64, usize)> = written
+        .lines()
+        .map(|line| line.split_once(' ').and_then(|(of, n)| of.parse().ok().zip(n.parse().ok())).expect(line))
+        .collect();
+    assert!(records.iter().zip(1..).all(|((_, n), wanted)| *n == wanted), "a record is lost, or two have counted");
+    assert!(records.is_sorted_by_key(|(version, _)| *version), "one writer after the other");
+    let seen: BTreeSet<i64> = records.iter().map(|(version, _)| *version).collect();
+    assert_eq!(seen, (0..VERSIONS).collect());
     // What a killed agent has left is found, not mounted again (V-075).
-    assert_eq!((n("NodePublishVolume "), n("ControllerPublishVolume ")), (7, 7), "{:?}", disks.calls(""));
+    let n = |call: &str| disks.n_done(call);
+    assert_eq!((n("NodePublishVolume"), n("ControllerPublishVolume")), (20, 20), "{:?}", disks.calls(""));
     disks.nothing_is_mounted();
 }
 
-/// Ends with this value.
-struct Driver(Child);
+/// A process that ends with this value.
+struct Running(Child);
 
-impl Drop for Driver {
+impl Drop for Running {
     fn drop(&mut self) {
         // That it has ended already is fine.
         self.0.kill().ok();
@@ -263,7 +322,7 @@ fn the_driver_passes_the_csi_projects_own_tests() {
     let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
     let endpoint = format!("unix://{}", path("csi.sock"));
     let args = ["--endpoint", &endpoint, "--data-dir", &path("data"), "--node-id", "n-1"];
-    let _driver = Driver(Command::new(driver()).args(args).spawn().expect("the driver"));
+    let _driver = Running(Command::new(driver()).args(args).spawn().expect("the driver"));
     // It waits for the driver's socket.
     let output = Command::new(sanity)
         .args(["--csi.endpoint", &endpoint, "--csi.mountdir", &path("mount"), "--csi.stagingdir", &path("stage")])
@@ -284,4 +343,100 @@ fn the_driver_passes_the_csi_projects_own_tests() {
         let why = skipped["Failure"]["Message"].as_str().unwrap_or_default();
         assert!(not_offered.iter().any(|known| why.contains(known)), "{}: {why}", skipped["LeafNodeText"]);
     }
+}
+
+/// V-017
+#[tokio::test]
+async fn a_release_that_is_stuck_is_touched_and_nothing_of_its_claims_changes() {
+    let gc = "gc: {claimInterval: 1s, claimThreshold: 1s}\n";
+    let admin = |cluster: &Cluster| cluster.controller_by("controller", &cluster.plane.kubeconfig(User::Admin), gc);
+    let disks = Disks::start_with("vol-gc", &["n-1"], admin).await;
+    disks.volume("v1", "single-node-writer");
+    disks.cluster.apply("shop", &ledger("v1", 1));
+    disks.cluster.eventually("it runs", async || disks.running("ledger", 0).await.is_some()).await;
+    let idle = disks.stored("v1").await;
+    disks.fail("ControllerUnpublishVolume Internal");
+    disks.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop", "--wait=false"]).expect("deleted");
+    let is_told = |it: &CSIVolume| matches!(&claims(it)[..], [claim] if claim.error.contains("is made to fail"));
+    let stuck = disks.until("v1", "stuck", is_told).await;
+    let at = |volume: &CSIVolume| volume.status.as_ref().and_then(|status| status.modified_at);
+    let touched = disks.until("v1", "touched", |it| at(it) > at(&stuck)).await;
+    assert_eq!((claims(&touched), claims(&touched)[0].state), (claims(&stuck), ClaimState::NodeDetached));
+    assert_ne!(touched.metadata.resource_version, stuck.metadata.resource_version);
+    assert!(at(&stuck) > at(&idle), "it was written when its release began");
+    disks.fail("");
+    disks.is_free("v1").await;
+    assert_eq!(disks.n_done("NodeUnpublishVolume"), 1, "{:?}", disks.calls(""));
+}
+
+/// V-026
+#[tokio::test]
+async fn a_leader_that_stood_still_writes_nothing_and_the_next_one_goes_on_where_it_was() {
+    let as_controller = |cluster: &Cluster| {
+        cluster.empower(User::Controller);
+        cluster.controller_by("first", &cluster.plane.kubeconfig(User::Controller), "")
+    };
+    let disks = Disks::start_with("vol-deposed", &["n-1"], as_controller).await;
+    disks.volume("v1", "single-node-writer");
+    disks.cluster.apply("shop", &ledger("v1", 1));
+    disks.cluster.eventually("it runs", async || disks.running("ledger", 0).await.is_some()).await;
+    let first = disks.controller.as_ref().expect("it runs");
+    disks.fail("ControllerUnpublishVolume Internal");
+    disks.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop", "--wait=false"]).expect("deleted");
+    disks.reaches("v1", ClaimState::NodeDetached).await;
+    first.freeze();
+    let _second = disks.cluster.controller_by("second", &disks.cluster.plane.kubeconfig(User::Admin), "");
+    disks.cluster.eventually("another one leads", async || disks.cluster.log("second").contains("leading")).await;
+    disks.fail("");
+    disks.is_free("v1").await;
+    assert_eq!((disks.n_done("NodeUnpublishVolume"), disks.n_done("ControllerUnpublishVolume")), (1, 1));
+    let mut audit = disks.cluster.plane.audit_log().expect("an audit log");
+    let n_deposed = || disks.cluster.log("first").matches("following").count();
+    let before = n_deposed();
+    first.thaw();
+    disks.cluster.eventually("it has noticed", async || n_deposed() > before).await;
+    let written = audit.read_new().expect("an audit log");
+    let is_by_first = |event: &&AuditEvent| event.user == User::Controller.name();
+    let others: Vec<&AuditEvent> = written.iter().filter(is_by_first).filter(|it| it.resource != LEASES).collect();
+    assert!(others.is_empty(), "{others:?}");
+    assert!(written.iter().filter(is_by_first).all(|event| event.code == 409), "{written:?}");
+}
+
+/// V-027
+#[tokio::test]
+async fn a_leader_that_leads_again_has_the_credentials_of_that_time() {
+    let kubeconfig = |cluster: &Cluster, user: User| {
+        let path = cluster.path("leader.kubeconfig");
+        std::fs::copy(cluster.plane.kubeconfig(user), &path).expect("a kubeconfig");
+        path
+    };
+    let as_controller = |cluster: &Cluster| {
+        cluster.empower(User::Controller);
+        cluster.empower(User::Developer);
+        cluster.controller_by("controller", &kubeconfig(cluster, User::Controller), "")
+    };
+    let disks = Disks::start_with("vol-credentials", &["n-1"], as_controller).await;
+    disks.volume("v1", "single-node-writer");
+    disks.cluster.apply("shop", &ledger("v1", 1));
+    disks.cluster.eventually("it runs", async || disks.running("ledger", 0).await.is_some()).await;
+    kubeconfig(&disks.cluster, User::Developer);
+    let (old, new) = (User::Controller.name(), User::Developer.name());
+    let audit = RefCell::new(disks.cluster.plane.audit_log().expect("an audit log"));
+    disks.cluster.kubectl(&["delete", "clusterrolebinding", old]).expect("taken back");
+    let is_taken = |event: &AuditEvent| event.user == new && event.resource == LEASES && event.code == 200;
+    let has_taken = || audit.borrow_mut().read_new().expect("an audit log").iter().any(is_taken);
+    disks.cluster.eventually("it leads again", async || has_taken()).await;
+    let mut audit = disks.cluster.plane.audit_log().expect("an audit log");
+    disks.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop"]).expect("deleted");
+    disks.is_free("v1").await;
+    let written = audit.read_new().expect("an audit log");
+    let by = |user: &str, resource: &str| {
+        written.iter().filter(|event| event.user == user && event.resource == resource).count()
+    };
+    // What it tells of a volume, and what it asks of an agent.
+    for resource in ["csivolumes.drover.dev/status", "clientnodes.drover.dev/status"] {
+        assert!(by(new, resource) > 0, "{resource}: {written:?}");
+    }
+    assert!(written.iter().all(|event| event.user != old), "{written:?}");
+    assert_eq!((disks.n_done("NodeUnpublishVolume"), disks.n_done("ControllerUnpublishVolume")), (1, 1));
 }

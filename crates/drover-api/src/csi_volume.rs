@@ -8,7 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
+use crate::metric::is_zero;
 use crate::string_enum::string_enum;
+
+/// What is shown in the place of secrets and mount flags.
+pub const REDACTED: &str = "[REDACTED]";
 
 string_enum! {
     /// Who may use a volume at the same time.
@@ -131,6 +135,8 @@ string_enum! {
         InvalidSpec = "InvalidSpec",
         /// It is being made.
         Creating = "Creating",
+        /// Its plugin is asked whether it offers what the spec says.
+        Validating = "Validating",
         /// Its making failed.
         CreateFailed = "CreateFailed",
         /// Nothing is wrong with it.
@@ -319,6 +325,10 @@ pub struct CSIVolumeStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub topologies: Vec<Topology>,
+    /// The metadata.generation that the controller plugin has confirmed; 0 while it has confirmed none.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
+    pub validated_generation: i64,
     /// The provider's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]

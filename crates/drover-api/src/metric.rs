@@ -69,7 +69,7 @@ pub struct AllocMetric {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(value: &i64) -> bool {
+pub(crate) fn is_zero(value: &i64) -> bool {
     *value == 0
 }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::JobSpec;
+use drover_api::csi_volume::REDACTED;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -266,8 +267,8 @@ impl Members {
             let field = FieldDiff {
                 r#type: change(old, new),
                 name: name.to_owned(),
-                old: text(old),
-                new: text(new),
+                old: shown(name, old),
+                new: shown(name, new),
                 annotations: Vec::new(),
             };
             self.fields.push(field);
@@ -302,6 +303,11 @@ impl Members {
             self.add_object(name, gone.get(at).unwrap_or(&Value::Null), fresh.get(at).unwrap_or(&Value::Null));
         }
     }
+}
+
+/// A value for people. Mount flags may hold secrets: that they differ is all that is said of them.
+fn shown(name: &str, value: &Value) -> String {
+    if name == "mountFlags" && !is_nothing(value) { REDACTED.to_owned() } else { text(value) }
 }
 
 /// What is different in two objects.

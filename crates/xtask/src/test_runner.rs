@@ -74,9 +74,9 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     csi_sanity::find_or_build(progress)?;
     let step = progress.step("building the tests");
     let mut built = cargo::build(&["test", "--no-run", "--workspace"], &step)?;
-    // A test that had to build it would take the machine from those beside it.
-    cargo::build(&["build", "--workspace", "--bin", "csi-hostdir"], &step)?;
     step.done("");
+    // A test that had to build it would take the machine from those beside it.
+    csi_sanity::build_driver(progress)?;
     built.retain(|built| built.is_test && (args.binaries.is_empty() || args.binaries.contains(&built.target)));
     built.sort();
     let mut tally = Tally::default();

@@ -49,7 +49,7 @@ impl Driver {
 impl Controller for Driver {
     async fn create_volume(&self, request: Request<csi::CreateVolumeRequest>) -> Answer<csi::CreateVolumeResponse> {
         let asked = request.into_inner();
-        self.faults.enter("CreateVolume", &asked.name).await?;
+        self.faults.enter_with("CreateVolume", &asked.name, &asked.secrets).await?;
         needed("name", &asked.name)?;
         capabilities(&asked.volume_capabilities)?;
         let (required, limit) = size(asked.capacity_range.as_ref())?;
@@ -76,7 +76,7 @@ impl Controller for Driver {
 
     async fn delete_volume(&self, request: Request<csi::DeleteVolumeRequest>) -> Answer<csi::DeleteVolumeResponse> {
         let asked = request.into_inner();
-        self.faults.enter("DeleteVolume", &asked.volume_id).await?;
+        self.faults.enter_with("DeleteVolume", &asked.volume_id, &asked.secrets).await?;
         needed("volume_id", &asked.volume_id)?;
         if let Some(attachment) = self.store.attachments(&asked.volume_id).first() {
             let reason = format!("volume {} is attached to {}", asked.volume_id, attachment.node);
@@ -91,7 +91,9 @@ impl Controller for Driver {
         request: Request<csi::ControllerPublishVolumeRequest>,
     ) -> Answer<csi::ControllerPublishVolumeResponse> {
         let asked = request.into_inner();
-        self.faults.enter("ControllerPublishVolume", &format!("{} {}", asked.volume_id, asked.node_id)).await?;
+        self.faults
+            .enter_with("ControllerPublishVolume", &format!("{} {}", asked.volume_id, asked.node_id), &asked.secrets)
+            .await?;
         needed("volume_id", &asked.volume_id)?;
         needed("node_id", &asked.node_id)?;
         files_only(asked.volume_capability.as_ref())?;
@@ -121,7 +123,9 @@ impl Controller for Driver {
         request: Request<csi::ControllerUnpublishVolumeRequest>,
     ) -> Answer<csi::ControllerUnpublishVolumeResponse> {
         let asked = request.into_inner();
-        self.faults.enter("ControllerUnpublishVolume", &format!("{} {}", asked.volume_id, asked.node_id)).await?;
+        self.faults
+            .enter_with("ControllerUnpublishVolume", &format!("{} {}", asked.volume_id, asked.node_id), &asked.secrets)
+            .await?;
         needed("volume_id", &asked.volume_id)?;
         self.store.detach(&asked.volume_id, &asked.node_id).map_err(|error| internal(&error))?;
         Ok(Response::new(csi::ControllerUnpublishVolumeResponse {}))
@@ -132,7 +136,7 @@ impl Controller for Driver {
         request: Request<csi::ValidateVolumeCapabilitiesRequest>,
     ) -> Answer<csi::ValidateVolumeCapabilitiesResponse> {
         let asked = request.into_inner();
-        self.faults.enter("ValidateVolumeCapabilities", &asked.volume_id).await?;
+        self.faults.enter_with("ValidateVolumeCapabilities", &asked.volume_id, &asked.secrets).await?;
         needed("volume_id", &asked.volume_id)?;
         if asked.volume_capabilities.is_empty() {
             return Err(Status::invalid_argument("volume_capabilities is missing"));
@@ -203,7 +207,7 @@ impl Controller for Driver {
         request: Request<csi::CreateSnapshotRequest>,
     ) -> Answer<csi::CreateSnapshotResponse> {
         let asked = request.into_inner();
-        self.faults.enter("CreateSnapshot", &asked.name).await?;
+        self.faults.enter_with("CreateSnapshot", &asked.name, &asked.secrets).await?;
         needed("name", &asked.name)?;
         needed("source_volume_id", &asked.source_volume_id)?;
         let known = self.store.snapshots().into_iter().find(|known| known.name == asked.name);
@@ -235,7 +239,7 @@ impl Controller for Driver {
         request: Request<csi::DeleteSnapshotRequest>,
     ) -> Answer<csi::DeleteSnapshotResponse> {
         let asked = request.into_inner();
-        self.faults.enter("DeleteSnapshot", &asked.snapshot_id).await?;
+        self.faults.enter_with("DeleteSnapshot", &asked.snapshot_id, &asked.secrets).await?;
         needed("snapshot_id", &asked.snapshot_id)?;
         self.store.delete_snapshot(&asked.snapshot_id).map_err(|error| internal(&error))?;
         Ok(Response::new(csi::DeleteSnapshotResponse {}))
@@ -258,7 +262,7 @@ impl Controller for Driver {
         request: Request<csi::ControllerExpandVolumeRequest>,
     ) -> Answer<csi::ControllerExpandVolumeResponse> {
         let asked = request.into_inner();
-        self.faults.enter("ControllerExpandVolume", &asked.volume_id).await?;
+        self.faults.enter_with("ControllerExpandVolume", &asked.volume_id, &asked.secrets).await?;
         needed("volume_id", &asked.volume_id)?;
         if asked.capacity_range.is_none() {
             return Err(Status::invalid_argument("capacity_range is missing"));

@@ -1,6 +1,6 @@
 //! The driver's journal of calls, and calls that are made to fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,19 +13,50 @@ use tonic::{Code, Status};
 pub(crate) struct Faults {
     calls: Option<PathBuf>,
     file: Option<PathBuf>,
+    /// What calls with secrets must bring.
+    password: Option<PathBuf>,
     /// How often each line of the file has been used.
     used: Mutex<BTreeMap<String, u32>>,
 }
 
 impl Faults {
-    /// Writes calls to one file and reads faults from the other.
-    pub(crate) fn new(calls: Option<PathBuf>, file: Option<PathBuf>) -> Self {
-        Self { calls, file, used: Mutex::default() }
+    /// Writes calls to one file and reads faults and the password from the others.
+    pub(crate) fn new(calls: Option<PathBuf>, file: Option<PathBuf>, password: Option<PathBuf>) -> Self {
+        Self { calls, file, password, used: Mutex::default() }
     }
 
-    /// Notes a call, and says whether it is to fail instead.
+    /// Notes a call without secrets, and says whether it is to fail instead.
     pub(crate) async fn enter(&self, call: &str, about: &str) -> Result<(), Status> {
         let fault = self.fault(call);
+        self.end(call, about, fault).await
+    }
+
+    /// The same for a call with secrets, which must hold the password.
+    pub(crate) async fn enter_with(
+        &self,
+        call: &str,
+        about: &str,
+        secrets: &HashMap<String, String>,
+    ) -> Result<(), Status> {
+        let fault = self.fault(call);
+        if fault.as_deref() == Some("tell") {
+            self.note(&format!("{call} {about} tell"));
+            return Err(Status::internal(format!("{call} is made to fail with {secrets:?}")));
+        }
+        if fault.is_none() && !self.admits(secrets) {
+            self.note(&format!("{call} {about} Unauthenticated"));
+            return Err(Status::unauthenticated("the password is missing or wrong; correct the volume's Secret"));
+        }
+        self.end(call, about, fault).await
+    }
+
+    fn admits(&self, secrets: &HashMap<String, String>) -> bool {
+        let Some(path) = &self.password else { return true };
+        let wanted = std::fs::read_to_string(path).unwrap_or_default();
+        secrets.get("password").is_some_and(|given| *given == wanted.trim_end())
+    }
+
+    async fn end(&self, call: &str, about: &str, fault: Option<String>) -> Result<(), Status> {
         let outcome = fault.as_deref().unwrap_or("ok");
         self.note(&format!("{call} {about} {outcome}"));
         match fault.as_deref() {

@@ -44,6 +44,9 @@ struct Options {
     /// Calls that fail, read before each call
     #[arg(long)]
     faults: Option<PathBuf>,
+    /// Holds what calls with secrets must bring as `password`, read before each call
+    #[arg(long)]
+    password_file: Option<PathBuf>,
     /// Volumes are not attached to nodes
     #[arg(long)]
     no_attach: bool,
@@ -75,7 +78,7 @@ async fn main() -> anyhow::Result<()> {
     }
     let listener = UnixListener::bind(&socket).with_context(|| format!("listening at {socket}"))?;
     let store = Store::open(&options.data_dir).context("opening the data directory")?;
-    let faults = Faults::new(options.calls.clone(), options.faults.clone());
+    let faults = Faults::new(options.calls.clone(), options.faults.clone(), options.password_file.clone());
     let has_controller = !options.no_controller;
     let driver = Arc::new(Driver { options, store, faults });
     let incoming = stream::unfold(listener, |listener| async move {

@@ -44,7 +44,13 @@ impl Node for Driver {
         request: Request<NodeStageVolumeRequest>,
     ) -> Result<Response<NodeStageVolumeResponse>, Status> {
         let asked = request.into_inner();
-        self.faults.enter("NodeStageVolume", &format!("{} {}", asked.volume_id, asked.staging_target_path)).await?;
+        self.faults
+            .enter_with(
+                "NodeStageVolume",
+                &format!("{} {}", asked.volume_id, asked.staging_target_path),
+                &asked.secrets,
+            )
+            .await?;
         needed("staging_target_path", &asked.staging_target_path)?;
         files_only(asked.volume_capability.as_ref())?;
         self.attached(&asked.volume_id)?;
@@ -72,7 +78,13 @@ impl Node for Driver {
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
         let asked = request.into_inner();
         let mode = if asked.readonly { "ro" } else { "rw" };
-        self.faults.enter("NodePublishVolume", &format!("{} {} {mode}", asked.volume_id, asked.target_path)).await?;
+        self.faults
+            .enter_with(
+                "NodePublishVolume",
+                &format!("{} {} {mode}", asked.volume_id, asked.target_path),
+                &asked.secrets,
+            )
+            .await?;
         needed("target_path", &asked.target_path)?;
         files_only(asked.volume_capability.as_ref())?;
         self.attached(&asked.volume_id)?;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use drover_api::client_node::{CsiAnswer, CsiCall, CsiRequest};
 use drover_api::csi_volume::{Topology, VolumeCapability};
+use drover_api::{CSIVolume, CSIVolumeSpec};
 use drover_core::volume::quantity::bytes;
 
 use super::mounts::Csi;
-use super::plugin::{Attachment, ErrorKind, How, NewVolume, PluginError, VolumeUse};
+use super::plugin::{Attachment, ErrorKind, How, KnownVolume, NewVolume, PluginError, VolumeUse};
 
 /// The longest text of an answer.
 const LONGEST: usize = 1024;
@@ -83,8 +84,8 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             Ok(CsiAnswer { capacity_bytes: Some(size), ..CsiAnswer::default() })
         }
         CsiCall::ValidateVolume => {
-            let reason = format!("this agent does not know the call {}; upgrade it", request.call);
-            Err(PluginError { reason, kind: ErrorKind::Final })
+            controller(csi, request)?.validate(&known_volume(csi, request).await?).await?;
+            Ok(CsiAnswer::default())
         }
     }
 }
@@ -105,12 +106,7 @@ async fn attachment(csi: &Csi, request: &CsiRequest) -> Result<Attachment, Plugi
     let object = found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))?;
     let spec = object.as_ref().map(|object| object.spec.clone()).unwrap_or_default();
     let status = object.and_then(|object| object.status).unwrap_or_default();
-    let secrets = match &spec.secrets_ref {
-        Some(secret) => {
-            csi.0.objects.secret(request.namespace.clone(), secret.name.clone()).await.map_err(retryable)?
-        }
-        None => BTreeMap::new(),
-    };
+    let secrets = secrets(csi, request, &spec).await?;
     let options = spec.mount_options.unwrap_or_default();
     let mut context = spec.context;
     context.extend(status.context);
@@ -134,25 +130,10 @@ async fn attachment(csi: &Csi, request: &CsiRequest) -> Result<Attachment, Plugi
 
 /// The volume that is to be made, as its object says.
 async fn new_volume(csi: &Csi, request: &CsiRequest) -> Result<NewVolume, PluginError> {
-    let found = csi.0.objects.get(request.namespace.clone(), request.volume.clone()).await;
-    let object = found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))?;
-    let gone = || PluginError { reason: format!("volume {} is gone", request.volume), kind: ErrorKind::Final };
-    let object = object.ok_or_else(gone)?;
+    let object = present(csi, request).await?;
     let spec = object.spec;
-    let secrets = match &spec.secrets_ref {
-        Some(secret) => {
-            csi.0.objects.secret(request.namespace.clone(), secret.name.clone()).await.map_err(retryable)?
-        }
-        None => BTreeMap::new(),
-    };
-    let options = spec.mount_options.unwrap_or_default();
-    let how = |offered: &VolumeCapability| How {
-        access_mode: Some(offered.access_mode),
-        attachment_mode: offered.attachment_mode,
-        fs_type: options.fs_type.clone(),
-        mount_flags: options.mount_flags.clone(),
-        ..How::default()
-    };
+    let secrets = secrets(csi, request, &spec).await?;
+    let capabilities = offered(&spec);
     let range = spec.capacity.unwrap_or_default();
     let places = |all: Vec<Topology>| all.into_iter().map(|topology| topology.segments).collect();
     let topology = spec.topology_request.unwrap_or_default();
@@ -164,7 +145,7 @@ async fn new_volume(csi: &Csi, request: &CsiRequest) -> Result<NewVolume, Plugin
         name,
         required_bytes: bytes(&range.min).unwrap_or(0),
         limit_bytes: bytes(&range.max).unwrap_or(0),
-        capabilities: spec.capabilities.iter().map(how).collect(),
+        capabilities,
         parameters: spec.parameters,
         secrets,
         clone_of: named(spec.clone_id),
@@ -172,6 +153,48 @@ async fn new_volume(csi: &Csi, request: &CsiRequest) -> Result<NewVolume, Plugin
         required: places(topology.required),
         preferred: places(topology.preferred),
     })
+}
+
+/// The volume that is to be confirmed, as its object says.
+async fn known_volume(csi: &Csi, request: &CsiRequest) -> Result<KnownVolume, PluginError> {
+    let object = present(csi, request).await?;
+    let spec = object.spec;
+    let secrets = secrets(csi, request, &spec).await?;
+    let capabilities = offered(&spec);
+    let mut context = spec.context;
+    context.extend(object.status.unwrap_or_default().context);
+    let external_id = request.external_id.clone();
+    Ok(KnownVolume { external_id, context, capabilities, parameters: spec.parameters, secrets })
+}
+
+/// The object of the volume.
+async fn present(csi: &Csi, request: &CsiRequest) -> Result<CSIVolume, PluginError> {
+    let found = csi.0.objects.get(request.namespace.clone(), request.volume.clone()).await;
+    let object = found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))?;
+    object.ok_or_else(|| PluginError { reason: format!("volume {} is gone", request.volume), kind: ErrorKind::Final })
+}
+
+/// What the Secret that a volume names holds now.
+async fn secrets(
+    csi: &Csi,
+    request: &CsiRequest,
+    spec: &CSIVolumeSpec,
+) -> Result<BTreeMap<String, String>, PluginError> {
+    let Some(secret) = &spec.secrets_ref else { return Ok(BTreeMap::new()) };
+    csi.0.objects.secret(request.namespace.clone(), secret.name.clone()).await.map_err(retryable)
+}
+
+/// The ways in which a volume may be used.
+fn offered(spec: &CSIVolumeSpec) -> Vec<How> {
+    let options = spec.mount_options.clone().unwrap_or_default();
+    let how = |offered: &VolumeCapability| How {
+        access_mode: Some(offered.access_mode),
+        attachment_mode: offered.attachment_mode,
+        fs_type: options.fs_type.clone(),
+        mount_flags: options.mount_flags.clone(),
+        ..How::default()
+    };
+    spec.capabilities.iter().map(how).collect()
 }
 
 /// The id of the volume; that of its object where there is none any more.

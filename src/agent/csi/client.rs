@@ -1,7 +1,7 @@
 //! A CSI driver behind its Unix socket.
 //!
 //! Each call has two minutes, and is made again up to three times where the driver was busy or did not answer. Secrets are part of
-//! requests alone.
+//! requests alone: where a driver repeats them in an error, they are taken out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,9 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use super::plugin::{Attachment, ErrorKind, How, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse};
+use super::plugin::{
+    Attachment, ErrorKind, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
+};
 
 /// How long a call may take.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -95,8 +97,21 @@ impl SocketPlugin {
         connected.map_err(|error| unavailable(&self.socket, &error))
     }
 
-    /// Makes a call until it is answered for good.
+    /// Makes a call without secrets until it is answered for good.
     async fn call<T, F>(&self, timeout: Duration, call: impl Fn(Channel) -> F + Send + Sync) -> Result<T, PluginError>
+    where
+        F: Future<Output = Result<tonic::Response<T>, Status>> + Send,
+    {
+        self.call_with(Vec::new(), timeout, call).await
+    }
+
+    /// Makes a call until it is answered for good. No error of it holds what is confidential.
+    async fn call_with<T, F>(
+        &self,
+        confidential: Vec<String>,
+        timeout: Duration,
+        call: impl Fn(Channel) -> F + Send + Sync,
+    ) -> Result<T, PluginError>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>> + Send,
     {
@@ -105,8 +120,10 @@ impl SocketPlugin {
             let made = async { Ok::<_, PluginError>(call(self.connect().await?).await) };
             let failure = match tokio::time::timeout(timeout, made).await {
                 Ok(Ok(Ok(answer))) => return Ok(answer.into_inner()),
-                Ok(Ok(Err(status))) if is_temporary(status.code()) => Failure::Temporary(told(&status)),
-                Ok(Ok(Err(status))) => Failure::ForGood(told(&status)),
+                Ok(Ok(Err(status))) if is_temporary(status.code()) => {
+                    Failure::Temporary(told(&status).without(&confidential))
+                }
+                Ok(Ok(Err(status))) => Failure::ForGood(told(&status).without(&confidential)),
                 Ok(Err(error)) => Failure::Temporary(error),
                 Err(_) => {
                     let reason = format!("the driver has not answered within {timeout:?}");
@@ -198,7 +215,7 @@ impl Plugin for SocketPlugin {
             secrets: map(&volume.secrets),
             volume_context: map(&volume.context),
         };
-        let call = self.call(TIMEOUT, move |channel| {
+        let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
             let request = request.clone();
             async move { NodeClient::new(channel).node_stage_volume(request).await }
         });
@@ -228,7 +245,7 @@ impl Plugin for SocketPlugin {
             secrets: map(&volume.secrets),
             volume_context: map(&volume.context),
         };
-        let call = self.call(TIMEOUT, move |channel| {
+        let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
             let request = request.clone();
             async move { NodeClient::new(channel).node_publish_volume(request).await }
         });
@@ -256,7 +273,7 @@ impl Plugin for SocketPlugin {
             secrets: map(&to.volume.secrets),
             volume_context: map(&to.volume.context),
         };
-        let call = self.call(TIMEOUT, move |channel| {
+        let call = self.call_with(to.volume.confidential(), TIMEOUT, move |channel| {
             let request = request.clone();
             async move { ControllerClient::new(channel).controller_publish_volume(request).await }
         });
@@ -269,7 +286,7 @@ impl Plugin for SocketPlugin {
             node_id: from.node_id.clone(),
             secrets: map(&from.volume.secrets),
         };
-        let call = self.call(TIMEOUT, move |channel| {
+        let call = self.call_with(from.volume.confidential(), TIMEOUT, move |channel| {
             let request = request.clone();
             async move { ControllerClient::new(channel).controller_unpublish_volume(request).await }
         });
@@ -295,7 +312,7 @@ impl Plugin for SocketPlugin {
             accessibility_requirements: has_places.then_some(places),
             mutable_parameters: HashMap::new(),
         };
-        let call = self.call(TIMEOUT, move |channel| {
+        let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
             let request = request.clone();
             async move { ControllerClient::new(channel).create_volume(request).await }
         });
@@ -314,9 +331,34 @@ impl Plugin for SocketPlugin {
         .boxed()
     }
 
+    fn validate<'a>(&'a self, volume: &'a KnownVolume) -> BoxFuture<'a, Result<(), PluginError>> {
+        let request = csi::ValidateVolumeCapabilitiesRequest {
+            volume_id: volume.external_id.clone(),
+            volume_context: map(&volume.context),
+            volume_capabilities: volume.capabilities.iter().map(capability).collect(),
+            parameters: map(&volume.parameters),
+            secrets: map(&volume.secrets),
+            mutable_parameters: HashMap::new(),
+        };
+        let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { ControllerClient::new(channel).validate_volume_capabilities(request).await }
+        });
+        async move {
+            let answer = call.await?;
+            if answer.confirmed.is_some() {
+                return Ok(());
+            }
+            let why = if answer.message.is_empty() { "it says no more" } else { &answer.message };
+            let reason = format!("the driver does not confirm these capabilities: {why}");
+            Err(PluginError { reason, kind: ErrorKind::Final }.without(&volume.confidential()))
+        }
+        .boxed()
+    }
+
     fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
         let request = csi::DeleteVolumeRequest { volume_id: volume.external_id.clone(), secrets: map(&volume.secrets) };
-        let call = self.call(TIMEOUT, move |channel| {
+        let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
             let request = request.clone();
             async move { ControllerClient::new(channel).delete_volume(request).await }
         });
@@ -330,7 +372,7 @@ impl Plugin for SocketPlugin {
             secrets: map(&volume.secrets),
             volume_capability: None,
         };
-        let call = self.call(TIMEOUT, move |channel| {
+        let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
             let request = request.clone();
             async move { ControllerClient::new(channel).controller_expand_volume(request).await }
         });

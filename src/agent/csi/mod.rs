@@ -22,7 +22,9 @@ pub(crate) use claim::Granted;
 pub(crate) use client::{Failure, Tries};
 pub(crate) use mounts::{Csi, CsiParts, Mounts};
 pub(crate) use objects::StoredVolumes;
-pub(crate) use plugin::{Attachment, ErrorKind, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse};
+pub(crate) use plugin::{
+    Attachment, ErrorKind, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
+};
 pub(crate) use tasks::{Instance, endpoint};
 #[cfg(test)]
 pub(crate) use tests::without_volumes;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use drover_api::csi_volume::{AccessMode, AttachmentMode};
+use drover_api::csi_volume::{AccessMode, AttachmentMode, REDACTED};
 use futures::future::BoxFuture;
 
 /// What a plugin says of itself.
@@ -109,6 +109,19 @@ pub(crate) struct NewVolume {
     pub(crate) preferred: Vec<BTreeMap<String, String>>,
 }
 
+/// A volume that a provider has, with what it is to be used as.
+#[derive(Clone, Default)]
+pub(crate) struct KnownVolume {
+    /// The provider's id of the volume.
+    pub(crate) external_id: String,
+    /// What the provider wants back.
+    pub(crate) context: BTreeMap<String, String>,
+    /// How it is to be used.
+    pub(crate) capabilities: Vec<How>,
+    pub(crate) parameters: BTreeMap<String, String>,
+    pub(crate) secrets: BTreeMap<String, String>,
+}
+
 /// What a provider has made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MadeVolume {
@@ -126,6 +139,47 @@ pub(crate) struct PluginError {
     pub(crate) reason: String,
     /// What that means.
     pub(crate) kind: ErrorKind,
+}
+
+impl PluginError {
+    /// The error without these texts: a driver may repeat what it was given.
+    pub(crate) fn without(mut self, confidential: &[String]) -> Self {
+        for text in confidential {
+            self.reason = self.reason.replace(text.as_str(), REDACTED);
+        }
+        self
+    }
+}
+
+/// What nobody may read of a call: the values of secrets, and of mount flags that have any. Longer ones come first, so that none
+/// leaves a part of another.
+fn confidential<'a>(secrets: &BTreeMap<String, String>, how: impl IntoIterator<Item = &'a How>) -> Vec<String> {
+    let flags = how.into_iter().flat_map(|how| &how.mount_flags);
+    let flags = flags.filter_map(|flag| flag.split_once('=')).map(|(_, value)| value.to_owned());
+    let mut all: Vec<String> = secrets.values().cloned().chain(flags).filter(|text| !text.is_empty()).collect();
+    all.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    all
+}
+
+impl VolumeUse {
+    /// What nobody may read of it.
+    pub(crate) fn confidential(&self) -> Vec<String> {
+        confidential(&self.secrets, [&self.how])
+    }
+}
+
+impl NewVolume {
+    /// What nobody may read of it.
+    pub(crate) fn confidential(&self) -> Vec<String> {
+        confidential(&self.secrets, &self.capabilities)
+    }
+}
+
+impl KnownVolume {
+    /// What nobody may read of it.
+    pub(crate) fn confidential(&self) -> Vec<String> {
+        confidential(&self.secrets, &self.capabilities)
+    }
 }
 
 /// What a plugin's error means.
@@ -157,6 +211,8 @@ pub(crate) trait Plugin: fmt::Debug + Send + Sync {
     fn detach<'a>(&'a self, from: &'a Attachment) -> BoxFuture<'a, Result<(), PluginError>>;
     /// Makes a volume.
     fn create<'a>(&'a self, volume: &'a NewVolume) -> BoxFuture<'a, Result<MadeVolume, PluginError>>;
+    /// Says whether a volume can be used so, all of it.
+    fn validate<'a>(&'a self, volume: &'a KnownVolume) -> BoxFuture<'a, Result<(), PluginError>>;
     /// Deletes a volume with its data.
     fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>>;
     /// Makes a volume larger: to at least, and at most, so many bytes. Returns how large it is.

@@ -17,7 +17,9 @@ use tokio::time::Instant;
 use super::Granted;
 use super::mounts::{Csi, CsiParts};
 use super::objects::VolumeObjects;
-use super::plugin::{Attachment, ErrorKind, How, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse};
+use super::plugin::{
+    Attachment, ErrorKind, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
+};
 use super::tasks::Instance;
 use crate::agent::disk::MemoryDisk;
 use crate::agent::state::{MemoryState, StateStore};
@@ -131,6 +133,10 @@ impl Plugin for Noted {
         let made = self.call("create", Path::new(&volume.name));
         let external_id = format!("vol-{}", volume.name);
         std::future::ready(made.map(|()| MadeVolume { external_id, ..MadeVolume::default() })).boxed()
+    }
+
+    fn validate<'a>(&'a self, volume: &'a KnownVolume) -> BoxFuture<'a, Result<(), PluginError>> {
+        std::future::ready(self.call("validate", Path::new(&volume.external_id))).boxed()
     }
 
     fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {

@@ -13,7 +13,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::agent::csi::{
-    Attachment, ErrorKind, Failure, Instance, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, Tries, VolumeUse,
+    Attachment, ErrorKind, Failure, Instance, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts,
+    Tries, VolumeUse,
 };
 use crate::agent::disk::MemoryDisk;
 use crate::agent::random::Random;
@@ -212,6 +213,11 @@ impl Plugin for SimulatedPlugin {
 
     fn create<'a>(&'a self, volume: &'a NewVolume) -> BoxFuture<'a, Result<MadeVolume, PluginError>> {
         self.call(|| Ok(MadeVolume { external_id: volume.name.clone(), ..MadeVolume::default() })).boxed()
+    }
+
+    fn validate<'a>(&'a self, volume: &'a KnownVolume) -> BoxFuture<'a, Result<(), PluginError>> {
+        tracing::debug!(volume = volume.external_id, "a simulated volume is confirmed");
+        self.call(|| Ok(())).boxed()
     }
 
     fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {

@@ -30,7 +30,7 @@ pub(super) enum Asked {
     Unpublish(ControllerCall),
     /// Unmount what an allocation that is gone has left.
     Node(NodeCall),
-    /// Make it, enlarge it, or delete it.
+    /// Make it, confirm it, enlarge it, or delete it.
     Provider(ProviderCall),
 }
 
@@ -72,7 +72,9 @@ impl Asked {
     /// Whether it waits for its turn among the calls of its plugin's controllers.
     fn takes_turns(&self) -> bool {
         match self {
-            Self::Publish(_) | Self::Unpublish(_) | Self::Provider(_) => true,
+            Self::Publish(_) | Self::Unpublish(_) => true,
+            // What changes nothing waits for nobody.
+            Self::Provider(call) => call.call != CsiCall::ValidateVolume,
             Self::Node(_) => false,
         }
     }

@@ -14,7 +14,6 @@ mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_api::client_node::CsiRequest;
 use drover_api::csi_volume::ClaimState;
@@ -28,8 +27,9 @@ use drover_core::volume::current::Provided;
 use drover_core::volume::operator;
 use drover_core::volume::plugin::{Plugin, Plugins};
 use drover_core::volume::turn::{Caller, Turns};
+use drover_core::volume::wait::Waits;
 use drover_core::volume::watcher::{Pace, Watcher};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::controller::cache::Seen;
@@ -40,9 +40,6 @@ use crate::store::Store;
 use call::Call;
 use status::UnderWay;
 use work::Work;
-
-/// How often volumes are looked at whose release got stuck, and how long ago they must have changed.
-const CLAIM_GC: Duration = Duration::from_mins(5);
 
 /// What a leader knows of volumes besides their objects.
 #[derive(Debug)]
@@ -57,6 +54,8 @@ pub(super) struct Volumes {
     ready: BTreeSet<ObjectKey>,
     /// Claims that are wanted and not taken, by volume and then by the age of their allocations.
     waiting: BTreeMap<ObjectKey, BTreeMap<(Timestamp, AllocKey), Waiting>>,
+    /// When those that are not free are tried again.
+    waits: Waits,
     /// Updates whose time to be written has come.
     updates: BTreeMap<ObjectKey, Vec<Update>>,
     attachments: BTreeMap<ObjectKey, Vec<Attachment>>,
@@ -100,6 +99,7 @@ impl Default for Volumes {
             dirty: BTreeSet::new(),
             ready: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            waits: Waits::default(),
             updates: BTreeMap::new(),
             attachments: BTreeMap::new(),
             writing: BTreeMap::new(),
@@ -134,7 +134,7 @@ impl Volumes {
         if !self.dirty.is_empty() || !self.ready.is_empty() {
             return Some(began);
         }
-        let spans = [self.watcher.wake_at(), self.batches.wake_at()];
+        let spans = [self.watcher.wake_at(), self.batches.wake_at(), self.waits.wake_at()];
         let moments = spans.into_iter().flatten().map(|span| began + span);
         moments.chain(self.retries.first().map(|(at, _)| *at)).min()
     }
@@ -156,6 +156,7 @@ impl Volumes {
         nodes_of(volume).for_each(|node| unindex(&mut self.by_node, &node, id));
         self.watcher.gone(id);
         self.batches.written(id);
+        self.waits.settled(id);
         self.provided.remove(id);
         self.provider_errors.remove(id);
         for set in [&mut self.dirty, &mut self.ready, &mut self.deleted] {
@@ -235,6 +236,9 @@ impl<S: Store> Term<S> {
             self.hurry(&volume);
             self.look_at_claims(&volume);
         }
+        while let Some(volume) = self.claims.waits.due(elapsed) {
+            self.claims.dirty.insert(volume);
+        }
         while let Some((volume, updates)) = self.claims.batches.next(elapsed) {
             self.claims.updates.entry(volume.clone()).or_default().extend(updates);
             self.claims.dirty.insert(volume);
@@ -253,13 +257,12 @@ impl<S: Store> Term<S> {
 
     /// Looks at volumes from time to time whose release got stuck.
     pub(super) fn plan_claim_gc(&mut self) {
-        self.wake_in(CLAIM_GC, Wake::ClaimGc);
+        self.wake_in(self.config.gc.claim_interval(), Wake::ClaimGc);
     }
 
     pub(super) fn collect_claims(&mut self) {
-        let age = SignedDuration::try_from(CLAIM_GC).unwrap_or(SignedDuration::MAX);
         let elapsed = self.elapsed();
-        for volume in operator::stuck(&self.view, age, self.clock.now()) {
+        for volume in operator::stuck(&self.view, self.config.gc.claim_threshold(), self.clock.now()) {
             self.claims.batches.add(&volume, Update::Touch, elapsed);
         }
         self.plan_claim_gc();

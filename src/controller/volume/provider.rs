@@ -1,4 +1,4 @@
-//! What is asked of a volume's provider for the volume itself: to make it, to make it larger, to delete it. Of each volume one such
+//! What is asked of a volume's provider for the volume itself: to make it, to confirm it, to make it larger, to delete it. Of each volume one such
 //! call is under way at a time, and it waits for its turn among the others of the plugin.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use drover_api::client_node::{CsiAnswer, CsiCall};
 use drover_api::{CSIVolume, annotation};
 use drover_core::ids::{NodeName, ObjectKey};
-use drover_core::volume::current::{Provided, is_to_be_made, is_to_grow};
+use drover_core::volume::current::{Provided, is_to_be_made, is_to_be_validated, is_to_grow};
 use drover_core::volume::expand::Expand;
 use drover_core::volume::plugin::Skipped;
 use drover_core::volume::release::external_id;
@@ -27,6 +27,8 @@ pub(super) struct ProviderCall {
     pub(super) external_id: String,
     /// How large it is to become.
     pub(super) expand: Option<Expand>,
+    /// The generation of the spec that it is about.
+    pub(super) generation: i64,
 }
 
 impl<S: Store> Term<S> {
@@ -52,6 +54,10 @@ impl<S: Store> Term<S> {
         if !is_known && is_to_be_made(&object.spec, &status, plugin) {
             return Some((CsiCall::CreateVolume, None));
         }
+        let generation = object.metadata.generation.unwrap_or(0);
+        if !is_known && is_to_be_validated(&object.spec, &status, generation, plugin) {
+            return Some((CsiCall::ValidateVolume, None));
+        }
         let expand = is_to_grow(&object.spec, &status, plugin).filter(|_| !is_known)?;
         Some((CsiCall::ControllerExpand, Some(expand)))
     }
@@ -69,12 +75,9 @@ impl<S: Store> Term<S> {
                 let is_new = call == CsiCall::CreateVolume;
                 let external_id =
                     if is_new { String::new() } else { external_id(&caller.0, &object.spec, &status).to_owned() };
-                self.ask(
-                    caller,
-                    object,
-                    None,
-                    Asked::Provider(ProviderCall { call, controller, plugin, external_id, expand }),
-                );
+                let generation = object.metadata.generation.unwrap_or(0);
+                let asked = ProviderCall { call, controller, plugin, external_id, expand, generation };
+                self.ask(caller, object, None, Asked::Provider(asked));
             }
             Err(skipped) => {
                 let reasons: Vec<String> = skipped.iter().map(ToString::to_string).collect();
@@ -98,7 +101,10 @@ impl<S: Store> Term<S> {
         if asked.call == CsiCall::DeleteVolume {
             self.claims.deleted.insert(id.clone());
         } else {
+            // What was made, or confirmed, was so as a whole.
+            let is_whole = matches!(asked.call, CsiCall::CreateVolume | CsiCall::ValidateVolume);
             let provided = Provided {
+                generation: if is_whole { asked.generation } else { 0 },
                 external_id: answer.external_id.clone(),
                 context: answer.context.clone(),
                 capacity_bytes: answer.capacity_bytes,

@@ -8,13 +8,13 @@ use drover_api::csi_volume::CSIVolumeStatus;
 use drover_api::{CSIVolume, annotation, field_manager, finalizer};
 use drover_core::ids::{NodeName, ObjectKey};
 use drover_core::volume::claim::{self, Attachment, ClaimError, Request, Update};
-use drover_core::volume::current::{Current, Facts, Provided, current, differs};
+use drover_core::volume::current::{Current, Facts, current, differs};
 use drover_core::volume::operator::{self, Claims};
 use serde_json::{Value, json};
 
 use crate::controller::allocation::found;
 use crate::controller::term::{Done, RETRY, Term, Wake};
-use crate::store::{Key, Object, Ownership, Part, Precondition, Store, StoreError};
+use crate::store::{Key, Object, Ownership, Part, Precondition, Store, StoreError, status_body};
 
 /// What a write tells that nobody else knows.
 #[derive(Debug, Default)]
@@ -51,6 +51,7 @@ impl<S: Store> Term<S> {
         }
         let Current { status, refused, taken } = self.current_status(id, &object);
         self.tell_of_waiting(id, &refused);
+        self.plan_next_try(id, &refused);
         let stored = object.status.clone().unwrap_or_else(unseen);
         let updates = self.claims.updates.remove(id).unwrap_or_default();
         let is_touched = updates.contains(&Update::Touch);
@@ -69,7 +70,7 @@ impl<S: Store> Term<S> {
 
     fn write_volume_status(&mut self, id: &ObjectKey, object: &CSIVolume, mut status: CSIVolumeStatus) {
         status.modified_at = Some(self.clock.now());
-        let body = json!({ "status": &status });
+        let body = status_body(json!(status));
         self.view.put_volume(id.clone(), Arc::new(CSIVolume { status: Some(status), ..object.clone() }));
         let (store, id, key) = (self.store.clone(), id.clone(), object.key());
         let precondition = Precondition::unchanged(&object.metadata);
@@ -128,6 +129,16 @@ impl<S: Store> Term<S> {
         is_done.then(|| json!({ "metadata": { "annotations": { annotation::FORCE_RELEASE: null } } }))
     }
 
+    /// Who found no free claim tries again after a while, even if nobody sees a change of the volume.
+    fn plan_next_try(&mut self, id: &ObjectKey, refused: &[(Request, ClaimError)]) {
+        if refused.iter().any(|(_, error)| error.is_retryable()) {
+            let elapsed = self.elapsed();
+            self.claims.waits.refused(id, elapsed);
+        } else {
+            self.claims.waits.settled(id);
+        }
+    }
+
     /// Says once for each allocation that others hold what it wants.
     fn tell_of_waiting(&mut self, id: &ObjectKey, refused: &[(Request, ClaimError)]) {
         let mut news = Vec::new();
@@ -148,13 +159,9 @@ impl<S: Store> Term<S> {
         let under_way = self.claims.writing.remove(id).unwrap_or_default();
         match result {
             Ok(object) => {
-                let is_told = |provided: &Provided| {
-                    let status = object.status.as_ref();
-                    status.is_some_and(|status| {
-                        provided.external_id.is_empty() || status.external_id == provided.external_id
-                    })
-                };
-                if self.claims.provided.get(id).is_some_and(is_told) {
+                // What came while the write was under way is told by the next one.
+                let status = object.status.clone().unwrap_or_default();
+                if self.claims.provided.get(id).is_some_and(|provided| provided.is_told_by(&status)) {
                     self.claims.provided.remove(id);
                 }
                 if let Some(seen) = self.volumes.update(object) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_api::CSIVolume;
 use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimState};
@@ -12,6 +11,7 @@ use drover_core::volume::claim::{self, Attachment, Update};
 use drover_core::volume::plugin::Skipped;
 use drover_core::volume::release::{self, Force, ReleaseError, Step, Unmount};
 use drover_core::volume::turn::Caller;
+use drover_core::volume::wait;
 use tokio::time::Instant;
 
 use super::call::Asked;
@@ -20,8 +20,6 @@ use crate::controller::term::Term;
 use crate::events::{Happening, Severity};
 use crate::store::Store;
 
-/// First and longest pause before something that failed is tried again.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 /// So many failures call for a person.
 const STUCK_AFTER: u32 = 10;
 
@@ -288,8 +286,7 @@ impl<S: Store> Term<S> {
     pub(super) fn pause(&mut self, caller: &Caller) {
         let Some(work) = self.claims.work.get_mut(caller) else { return };
         work.tried.clear();
-        let doubled = PAUSES.0 * 2_u32.saturating_pow(work.n_failed.saturating_sub(1).min(5));
-        let at = Instant::now() + doubled.min(PAUSES.1);
+        let at = Instant::now() + wait::pause(work.n_failed);
         if let Some(before) = work.retry_at.replace(at) {
             self.claims.retries.remove(&(before, caller.clone()));
         }

@@ -64,6 +64,17 @@ pub struct Provided {
     pub capacity_bytes: Option<i64>,
     /// Where the volume can be reached from.
     pub topologies: Vec<Topology>,
+    /// The generation of the spec that it was asked about; 0 where the answer says nothing of the whole spec.
+    pub generation: i64,
+}
+
+impl Provided {
+    /// Whether a status says all of it.
+    pub fn is_told_by(&self, status: &CSIVolumeStatus) -> bool {
+        (self.external_id.is_empty() || self.external_id == status.external_id)
+            && self.generation <= status.validated_generation
+            && self.capacity_bytes.is_none_or(|size| size <= bytes(&status.capacity).unwrap_or(0))
+    }
 }
 
 /// What a volume's status is to say.
@@ -86,9 +97,9 @@ pub fn current(facts: &Facts<'_>, now: Timestamp) -> Current {
     if let Some(provided) = facts.provided {
         take_in(&mut status, provided);
     }
-    let is_unmade = is_to_be_made(spec, &status, facts.plugin);
-    status.schedulable &= is_valid && !facts.is_deleting && !is_unmade;
-    if is_unmade {
+    let provider = provider_part(facts, &status);
+    status.schedulable &= is_valid && !facts.is_deleting && provider == ProviderPart::Done;
+    if matches!(provider, ProviderPart::Make | ProviderPart::Confirm) && status.claims.is_empty() {
         status.phase = VolumePhase::Pending;
     } else if status.phase == VolumePhase::Pending {
         status.phase = VolumePhase::Available;
@@ -113,7 +124,7 @@ pub fn current(facts: &Facts<'_>, now: Timestamp) -> Current {
     }
     attach_what_needs_no_controller(facts, &mut status);
     let mut status = shown(&status);
-    status.conditions = merged(&facts.stored.conditions, conditions(facts, &status), facts.generation, now);
+    status.conditions = merged(&facts.stored.conditions, conditions(facts, &status, provider), facts.generation, now);
     if differs(facts.stored, &status) {
         status.modified_at = Some(now);
     }
@@ -126,6 +137,7 @@ fn take_in(status: &mut CSIVolumeStatus, provided: &Provided) {
         status.context.clone_from(&provided.context);
         status.topologies.clone_from(&provided.topologies);
     }
+    status.validated_generation = status.validated_generation.max(provided.generation);
     if let Some(size) = provided.capacity_bytes.filter(|size| bytes(&status.capacity).unwrap_or(0) < *size) {
         status.capacity = size.to_string();
     }
@@ -138,6 +150,57 @@ pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Opt
         |plugin: &Plugin| plugin.is_controller_required() && plugin.can(Capability::CreateDelete) == Some(true);
     let is_nameless = spec.external_id.is_empty() && status.external_id.is_empty() && status.claims.is_empty();
     is_nameless && plugin.is_some_and(can_make)
+}
+
+/// Whether the plugin is asked whether the provider's volume can be used as the spec says: its controller has not confirmed this
+/// generation. (Without a controller nobody can be asked.)
+pub fn is_to_be_validated(
+    spec: &CSIVolumeSpec,
+    status: &CSIVolumeStatus,
+    generation: i64,
+    plugin: Option<&Plugin>,
+) -> bool {
+    let is_known = !is_to_be_made(spec, status, plugin);
+    is_known && status.validated_generation != generation && plugin.is_some_and(Plugin::is_controller_required)
+}
+
+/// What is missing from the provider before a volume is given to anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProviderPart {
+    /// Nothing.
+    Done,
+    /// It has to make the volume.
+    Make,
+    /// It has to confirm what the spec says.
+    Confirm,
+    /// It does not confirm a change of the spec.
+    Refused,
+}
+
+/// A volume that was confirmed once goes on being used while a change of its spec is asked about.
+fn provider_part(facts: &Facts<'_>, status: &CSIVolumeStatus) -> ProviderPart {
+    if is_to_be_made(facts.spec, status, facts.plugin) {
+        return ProviderPart::Make;
+    }
+    let is_asked = is_to_be_validated(facts.spec, status, facts.generation, facts.plugin);
+    match (is_asked, status.validated_generation, facts.provider_error.is_empty()) {
+        (true, 0, _) => ProviderPart::Confirm,
+        (true, _, false) => ProviderPart::Refused,
+        (true, _, true) | (false, _, _) => ProviderPart::Done,
+    }
+}
+
+/// Why the size that is asked for cannot be: only the plugin knows that, so that the API server takes it.
+fn growth_fault(facts: &Facts<'_>, status: &CSIVolumeStatus) -> Option<String> {
+    let range = facts.spec.capacity.as_ref()?;
+    let (wanted, current) = (bytes(&range.min)?, bytes(&status.capacity)?);
+    let cannot = facts.plugin.and_then(|plugin| plugin.can(Capability::Expand)) == Some(false);
+    (cannot && current > 0 && wanted > current).then(|| {
+        format!(
+            "spec.capacity.min: {} is above the volume's size {}, and no controller of plugin {} can make volumes larger; lower it",
+            range.min, status.capacity, facts.spec.plugin_id
+        )
+    })
 }
 
 /// How much larger the provider has to make the volume, if it can.
@@ -196,35 +259,55 @@ fn attach_what_needs_no_controller(facts: &Facts<'_>, status: &mut CSIVolumeStat
     }
 }
 
-fn conditions(facts: &Facts<'_>, status: &CSIVolumeStatus) -> Vec<Wanted<Type, Reason>> {
-    let plugin = &facts.spec.plugin_id;
+/// Whether the volume can be given to anybody, and why not.
+fn schedulable(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPart) -> Wanted<Type, Reason> {
+    let (plugin, error) = (&facts.spec.plugin_id, facts.provider_error);
+    if status.schedulable {
+        return Wanted::yes(Type::Schedulable, Reason::PluginHealthy, format!("plugin {plugin} is healthy"));
+    }
+    if facts.is_deleting {
+        return Wanted::no(Type::Schedulable, Reason::Reaping, "it is being deleted and is given to nobody");
+    }
     let faults = violations(facts.volume, facts.spec);
+    if !faults.is_empty() {
+        let text: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        return Wanted::no(Type::Schedulable, Reason::InvalidSpec, text.join("; "));
+    }
     let missing = format!(
         "no healthy instance of plugin {plugin} is known that can serve it; look at the job that runs it (its task has csiPlugin.id {plugin})"
     );
-    let schedulable = if status.schedulable {
-        Wanted::yes(Type::Schedulable, Reason::PluginHealthy, format!("plugin {plugin} is healthy"))
-    } else if facts.is_deleting {
-        Wanted::no(Type::Schedulable, Reason::Reaping, "it is being deleted and is given to nobody")
-    } else if status.phase == VolumePhase::Pending && faults.is_empty() {
-        let (reason, text) = if facts.provider_error.is_empty() {
-            (Reason::Creating, format!("plugin {plugin} makes it"))
-        } else {
-            (Reason::CreateFailed, format!("plugin {plugin} cannot make it: {}", facts.provider_error))
-        };
-        Wanted::no(Type::Schedulable, reason, text)
-    } else if faults.is_empty() {
-        Wanted::no(Type::Schedulable, Reason::PluginMissing, missing)
-    } else {
-        let text: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        Wanted::no(Type::Schedulable, Reason::InvalidSpec, text.join("; "))
+    if provider != ProviderPart::Make && !facts.plugin.is_some_and(Plugin::is_schedulable) {
+        return Wanted::no(Type::Schedulable, Reason::PluginMissing, missing);
+    }
+    let (reason, text) = match (provider, error.is_empty()) {
+        (ProviderPart::Make, true) => (Reason::Creating, format!("plugin {plugin} makes it")),
+        (ProviderPart::Make, false) => (Reason::CreateFailed, format!("plugin {plugin} cannot make it: {error}")),
+        (ProviderPart::Confirm, true) => {
+            (Reason::Validating, format!("plugin {plugin} is asked whether its volume can be used as spec says"))
+        }
+        (ProviderPart::Confirm, false) | (ProviderPart::Refused, _) => (
+            Reason::InvalidSpec,
+            format!(
+                "plugin {plugin} does not confirm spec.capabilities: {error}; correct externalID, capabilities or secretsRef"
+            ),
+        ),
+        (ProviderPart::Done, _) => (Reason::PluginMissing, missing),
     };
+    Wanted::no(Type::Schedulable, reason, text)
+}
+
+fn conditions(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPart) -> Vec<Wanted<Type, Reason>> {
+    let schedulable = schedulable(facts, status, provider);
+    let growth = growth_fault(facts, status);
     let stuck = claim::past(status).find(|claim| facts.stuck.contains(&claim.alloc_id));
     let past = claim::past(status).next();
     let attaching = |claim: &&Claim| claim.state == ClaimState::Taken && claim.attach == AttachState::Pending;
     let pending = status.claims.iter().find(attaching);
     let ready = match (stuck, schedulable.reason) {
         (Some(claim), _) => Wanted::no(Type::Ready, Reason::DetachFailed, waits(claim)),
+        (None, Reason::PluginHealthy) if growth.is_some() => {
+            Wanted::no(Type::Ready, Reason::InvalidSpec, growth.clone().unwrap_or_default())
+        }
         (None, Reason::PluginHealthy) if status.claims.is_empty() => {
             Wanted::yes(Type::Ready, Reason::Available, "nobody holds it")
         }
@@ -236,8 +319,8 @@ fn conditions(facts: &Facts<'_>, status: &CSIVolumeStatus) -> Vec<Wanted<Type, R
     let reconciling = match (past, pending) {
         (Some(claim), _) => Some(Wanted::yes(Type::Reconciling, Reason::Reaping, waits(claim))),
         (None, Some(claim)) => Some(Wanted::yes(Type::Reconciling, Reason::Attaching, waits(claim))),
-        (None, None) if schedulable.reason == Reason::Creating => {
-            Some(Wanted::yes(Type::Reconciling, Reason::Creating, schedulable.message.clone()))
+        (None, None) if matches!(schedulable.reason, Reason::Creating | Reason::Validating) => {
+            Some(Wanted::yes(Type::Reconciling, schedulable.reason, schedulable.message.clone()))
         }
         (None, None) => None,
     };
@@ -246,7 +329,7 @@ fn conditions(facts: &Facts<'_>, status: &CSIVolumeStatus) -> Vec<Wanted<Type, R
         (None, reason @ (Reason::PluginMissing | Reason::InvalidSpec | Reason::CreateFailed)) => {
             Some(Wanted::yes(Type::Stalled, reason, schedulable.message.clone()))
         }
-        (None, _) => None,
+        (None, _) => growth.map(|text| Wanted::yes(Type::Stalled, Reason::InvalidSpec, text)),
     };
     [Some(ready), Some(schedulable), reconciling, stalled].into_iter().flatten().collect()
 }

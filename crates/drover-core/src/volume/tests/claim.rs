@@ -34,6 +34,7 @@ fn the_first_claim_sets_the_current_modes() {
     assert_eq!(status.modified_at, Some(now()));
 }
 
+/// V-002
 #[test]
 fn who_finds_no_free_claim_may_try_again_and_gets_it_once_it_is_free() {
     let mut stage = Stage::new(AccessMode::SingleNodeWriter);
@@ -235,6 +236,7 @@ fn a_claim_without_modes_takes_the_volumes() {
     assert_eq!((claim.access_mode, claim.attachment_mode), (seen.access_mode, seen.attachment_mode));
 }
 
+/// V-017
 #[test]
 fn a_touch_changes_the_time_and_no_claim() {
     let mut stage = Stage::new(AccessMode::SingleNodeWriter);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::condition::ConditionStatus;
-use drover_api::csi_volume::{AttachState, VolumeConditionType as Type, VolumeReason as Reason};
+use drover_api::csi_volume::{AttachState, CapacityRange, VolumeConditionType as Type, VolumeReason as Reason};
 
 use super::*;
 use crate::volume::attach;
@@ -203,10 +203,73 @@ fn a_volume_without_an_id_is_made_before_anybody_uses_it() {
     assert_eq!(reason_of, Reason::CreateFailed);
     assert!(message.contains("no room"), "{message}");
     stage.store(unmade);
-    let provided = Provided { external_id: "vol-7".to_owned(), capacity_bytes: Some(1 << 30), ..Provided::default() };
+    let provided = Provided {
+        external_id: "vol-7".to_owned(),
+        capacity_bytes: Some(1 << 30),
+        generation: 1,
+        ..Provided::default()
+    };
     let made = stage.look(&Since { provided: Some(&provided), ..Since::default() }).status;
     assert_eq!((made.phase, made.schedulable, &*made.external_id), (VolumePhase::Available, true, "vol-7"));
     assert_eq!(made.capacity, (1 << 30).to_string());
     stage.store(made.clone());
     assert_eq!(stage.look(&Since::default()).status.external_id, "vol-7", "it is made once");
+}
+
+#[test]
+fn a_volume_that_exists_is_confirmed_by_its_plugin_before_anybody_uses_it() {
+    let mut stage = Stage::new(AccessMode::SingleNodeWriter);
+    stage.change_status(|status| status.validated_generation = 0);
+    let asked = stage.look(&Since::default()).status;
+    assert_eq!((asked.phase, asked.schedulable), (VolumePhase::Pending, false));
+    assert_eq!(reason(&asked, Type::Schedulable), Some(Reason::Validating));
+    assert_eq!(reason(&asked, Type::Reconciling), Some(Reason::Validating));
+    let refused = stage.look(&Since { provider_error: "no block devices", ..Since::default() }).status;
+    let (_, why, message) = condition(&refused, Type::Stalled).expect("a condition");
+    assert_eq!(why, Reason::InvalidSpec);
+    assert!(message.contains("no block devices") && message.contains("correct externalID"), "{message}");
+    let provided = Provided { generation: 1, ..Provided::default() };
+    let confirmed = stage.look(&Since { provided: Some(&provided), ..Since::default() }).status;
+    assert_eq!((confirmed.phase, confirmed.schedulable), (VolumePhase::Available, true));
+    assert_eq!((confirmed.validated_generation, confirmed.external_id), (1, stage.status().external_id));
+}
+
+#[test]
+fn a_change_is_confirmed_while_the_volume_is_used_and_a_refused_one_is_given_to_nobody() {
+    let mut stage = Stage::new(AccessMode::SingleNodeWriter);
+    // The present generation is 1: this is what was confirmed before it.
+    stage.change_status(|status| status.validated_generation = 7);
+    assert!(stage.look(&Since::default()).status.schedulable, "it goes on as it was");
+    let refused = stage.look(&Since { provider_error: "not that mode", ..Since::default() }).status;
+    assert_eq!((refused.schedulable, reason(&refused, Type::Stalled)), (false, Some(Reason::InvalidSpec)));
+    for name in ["n-1", "n-2"] {
+        stage.put_node(plugin_node(name, |info| info.healthy = false));
+    }
+    let away = stage.look(&Since { provider_error: "no controller", ..Since::default() }).status;
+    assert_eq!(reason(&away, Type::Schedulable), Some(Reason::PluginMissing));
+    for name in ["n-1", "n-2"] {
+        stage.put_node(plugin_node(name, |info| info.requires_controller_plugin = false));
+    }
+    stage.change_status(|status| status.validated_generation = 0);
+    assert!(stage.look(&Since::default()).status.schedulable, "without a controller nobody is asked");
+}
+
+#[test]
+fn a_size_that_no_controller_can_make_is_told() {
+    let mut stage = Stage::new(AccessMode::SingleNodeWriter);
+    for name in ["n-1", "n-2"] {
+        stage.put_node(plugin_node(name, |info| info.capabilities = vec!["PUBLISH_UNPUBLISH_VOLUME".to_owned()]));
+    }
+    let capacity = Some(CapacityRange { min: "20Gi".to_owned(), max: String::new() });
+    let (spec, status) = (stage.spec(), stage.status());
+    stage.put_volume(
+        &v1(),
+        CSIVolumeSpec { capacity, ..spec },
+        CSIVolumeStatus { capacity: "10Gi".to_owned(), ..status },
+    );
+    let seen = stage.look(&Since::default()).status;
+    let (_, why, message) = condition(&seen, Type::Stalled).expect("a condition");
+    assert_eq!((why, seen.schedulable), (Reason::InvalidSpec, true), "it can be used as it is");
+    assert!(message.starts_with("spec.capacity.min: 20Gi is above the volume's size 10Gi"), "{message}");
+    assert_eq!(reason(&seen, Type::Ready), Some(Reason::InvalidSpec));
 }

@@ -8,6 +8,7 @@ mod plugin;
 mod properties;
 mod register;
 mod release;
+mod wait;
 mod watcher;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -110,7 +111,8 @@ impl Stage {
             capabilities: vec![capability(mode)],
             ..CSIVolumeSpec::default()
         };
-        let status = CSIVolumeStatus { phase: VolumePhase::Available, ..CSIVolumeStatus::default() };
+        let status =
+            CSIVolumeStatus { phase: VolumePhase::Available, validated_generation: 1, ..CSIVolumeStatus::default() };
         let status = refreshed(&status, stage.plugins.get("p"));
         stage.put_volume(&v1(), spec, status);
         stage
