@@ -51,7 +51,7 @@ impl Mandate {
     pub(super) async fn renewed(&mut self) {
         if self.renewed_at.changed().await.is_err() {
             // Nobody renews it any more; whoever waits is ended.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

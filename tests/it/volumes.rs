@@ -36,7 +36,7 @@ struct Disks {
 
 impl Disks {
     async fn start(name: &str, nodes: &[&str]) -> Self {
-        Self::start_with(name, nodes, |cluster| cluster.controller()).await
+        Self::start_with(name, nodes, Cluster::controller).await
     }
 
     async fn start_with(name: &str, nodes: &[&str], controller: impl FnOnce(&Cluster) -> Process) -> Self {

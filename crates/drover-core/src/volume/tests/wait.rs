@@ -25,7 +25,7 @@ fn a_claim_that_is_not_free_is_tried_again_ever_later_until_it_is() {
         tries.push(now.as_secs());
         waits.refused(&volume, now);
         let next = waits.wake_at().expect("it is tried again");
-        assert_eq!(waits.due(next - Duration::from_millis(1)), None);
+        assert_eq!(waits.due(next.saturating_sub(Duration::from_millis(1))), None);
         assert_eq!(waits.due(next).as_ref(), Some(&volume));
         now = next;
     }
