@@ -64,6 +64,12 @@ impl Process {
         self.signal(rustix::process::Signal::CONT);
     }
 
+    /// As a crash that says why: tasks go on, as with [`Process::abandon`].
+    pub(crate) fn abort(self) {
+        self.signal(rustix::process::Signal::ABORT);
+        self.abandon();
+    }
+
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
         rustix::process::kill_process(pid, signal).expect("signalled");

@@ -63,7 +63,7 @@ fn samples(text: &str) -> Vec<Sample> {
     text.lines().filter(|line| !line.starts_with('#')).map(of_line).collect()
 }
 
-async fn scrape(address: SocketAddr) -> String {
+pub(crate) async fn scrape(address: SocketAddr) -> String {
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: drover\r\nConnection: close\r\n\r\n").await.expect("asked");
     let mut answer = String::new();

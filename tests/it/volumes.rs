@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use xtask::control_plane::{AuditEvent, User};
 use xtask::progress::{Progress, print_note};
 
 use crate::cluster::{Cluster, Process, Settings, client_status};
+use crate::metrics::scrape;
 
 /// As the audit log calls Leases.
 const LEASES: &str = "leases.coordination.k8s.io";
@@ -439,4 +440,151 @@ async fn a_leader_that_leads_again_has_the_credentials_of_that_time() {
     }
     assert!(written.iter().all(|event| event.user != old), "{written:?}");
     assert_eq!((disks.n_done("NodeUnpublishVolume"), disks.n_done("ControllerUnpublishVolume")), (1, 1));
+}
+
+/// What nobody may read.
+const CANARY: &str = "canary-6f1c0a9e";
+/// The same after it was changed.
+const NEXT_CANARY: &str = "canary-b2d47e51";
+
+/// A volume with credentials.
+fn secret_volume(name: &str, external_id: Option<&str>, secret: &str) -> Value {
+    let mut volume = json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
+        "spec": { "pluginID": "hostdir", "secretsRef": { "name": secret },
+                  "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] },
+    });
+    if let Some(id) = external_id {
+        volume["spec"]["externalID"] = json!(id);
+    }
+    volume
+}
+
+/// The files below a folder that hold a text.
+fn holding(folder: &Path, text: &str, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a list") {
+        let path = entry.expect("an entry").path();
+        let kind = std::fs::symlink_metadata(&path).expect("a file").file_type();
+        if kind.is_dir() {
+            holding(&path, text, found);
+        } else if kind.is_file() {
+            let bytes = std::fs::read(&path).expect("a file");
+            if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+                found.push(path);
+            }
+        }
+    }
+}
+
+impl Disks {
+    /// Writes each state of the objects of a kind into a file, for as long as the value lives.
+    fn record(&self, kind: &str) -> Running {
+        let file = std::fs::File::create(self.cluster.path(&format!("seen-{kind}"))).expect("a file");
+        let command = Command::new(self.cluster.plane.binaries().kubectl())
+            .arg("--kubeconfig")
+            .arg(self.cluster.plane.kubeconfig(User::Admin))
+            .args(["get", kind, "-A", "--watch", "-o", "json", "--show-managed-fields"])
+            .stdin(Stdio::null())
+            .stdout(file)
+            .spawn();
+        Running(command.expect("kubectl"))
+    }
+
+    /// What the driver must be told from now on.
+    fn set_password(&self, password: &str) {
+        std::fs::create_dir_all(self.cluster.path("private")).expect("a folder");
+        std::fs::write(self.cluster.path("private/password"), password).expect("a password");
+    }
+
+    fn make_secret(&self, name: &str, password: &str) {
+        let literal = format!("--from-literal=password={password}");
+        self.cluster.kubectl(&["create", "secret", "generic", name, "-n", "shop", &literal]).expect("a Secret");
+    }
+
+    /// The canaries are nowhere but with etcd, which holds the Secrets, and with the provider.
+    fn nobody_has_seen_the_canaries(&self) {
+        for canary in [CANARY, NEXT_CANARY] {
+            let mut found = Vec::new();
+            holding(&self.cluster.path(""), canary, &mut found);
+            let is_secret_place =
+                |path: &Path| ["plane/etcd", "private"].iter().any(|place| path.starts_with(self.cluster.path(place)));
+            assert!(found.iter().any(|path| is_secret_place(path)), "the search finds nothing");
+            found.retain(|path| !is_secret_place(path));
+            assert!(found.is_empty(), "{canary}: {found:?}");
+        }
+    }
+}
+
+/// V-062: also what a driver repeats of it in its errors is not shown, and a new Secret replaces the old one.
+#[tokio::test]
+async fn a_secret_is_told_to_the_driver_and_to_nobody_else() {
+    let cluster = Cluster::start("vol-canary", Settings { lease: 15, ..Settings::default() }).await;
+    let (controller, controller_at) = cluster.scraped_controller().await;
+    let (agent, agent_at) = cluster.scraped_agent("n-1").await;
+    let mut disks = Disks { controller: Some(controller), agents: vec![agent], cluster };
+    disks.cluster.namespace("shop").await;
+    let kinds = ["csivol", "cnode", "alloc", "djob", "ddep", "djv", "events", "cm"];
+    let _recorded = kinds.map(|kind| disks.record(kind));
+    disks.set_password(CANARY);
+    disks.make_secret("login", CANARY);
+    let password = disks.cluster.path("private/password").to_string_lossy().into_owned();
+    disks.cluster.apply("shop", &disks.plugin_job(&["--password-file".to_owned(), password]));
+    // Each call with secrets fails once, and repeats them in its error.
+    let calls = [
+        "CreateVolume",
+        "ValidateVolumeCapabilities",
+        "ControllerPublishVolume",
+        "NodeStageVolume",
+        "NodePublishVolume",
+        "ControllerUnpublishVolume",
+        "DeleteVolume",
+    ];
+    disks.fail(&calls.map(|call| format!("{call} tell 1\n")).concat());
+    disks.cluster.apply("shop", &secret_volume("made", None, "login"));
+    let made = disks.until("made", "made", |it| it.status.as_ref().is_some_and(|it| it.schedulable)).await;
+    let external_id = made.status.expect("a status").external_id;
+    disks.cluster.apply("shop", &secret_volume("known", Some(&external_id), "login"));
+    disks.until("known", "confirmed", |it| it.status.as_ref().is_some_and(|it| it.schedulable)).await;
+    let mut job = ledger("made", 1);
+    let quick = json!({ "delay": "5s", "delayFunction": "constant", "unlimited": true });
+    job["spec"]["groups"][0]["reschedule"] = quick;
+    disks.cluster.apply("shop", &job);
+    // Three of its allocations fail first, each at another call.
+    disks.cluster.eventually("it runs", async || disks.running("ledger", 0).await.is_some()).await;
+
+    // The agent ends while it has the Secret in its hands, as a crash with a message would end it.
+    disks.fail("NodePublishVolume hang 1\nDeleteVolume tell 1\n");
+    let n_asked = || disks.calls("NodePublishVolume ").iter().filter(|line| line.ends_with(" hang")).count();
+    disks.cluster.apply("shop", &ledger("made", 2));
+    disks.cluster.eventually("it publishes", async || n_asked() == 1).await;
+    std::fs::write(disks.cluster.path("metrics of the agent"), scrape(agent_at).await).expect("a file");
+    disks.agents.remove(0).abort();
+    disks.agents.push(disks.cluster.agent_unready("n-1"));
+    disks.cluster.eventually("it runs again", async || disks.running("ledger", 1).await.is_some()).await;
+
+    // The provider's password is changed, and with it the Secret.
+    disks.set_password(NEXT_CANARY);
+    disks.make_secret("next-login", NEXT_CANARY);
+    let change = r#"{"spec":{"secretsRef":{"name":"next-login"}}}"#;
+    disks.cluster.kubectl(&["patch", "csivol", "made", "-n", "shop", "--type=merge", "-p", change]).expect("patched");
+    let is_confirmed = |it: &CSIVolume| {
+        it.status.as_ref().is_some_and(|status| Some(status.validated_generation) == it.metadata.generation)
+    };
+    disks.until("made", "confirmed with the new Secret", is_confirmed).await;
+    disks.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop"]).expect("deleted");
+    disks.is_free("made").await;
+    let shown = disks.cluster.kubectl(&["get", "csivol,cnode,alloc,events", "-A", "-o", "yaml"]).expect("objects");
+    std::fs::write(disks.cluster.path("shown"), shown).expect("a file");
+    let annotate = ["annotate", "csivol", "made", "-n", "shop", "drover.dev/delete-data=true"];
+    disks.cluster.kubectl(&annotate).expect("annotated");
+    disks.cluster.kubectl(&["delete", "csivol", "made", "-n", "shop", "--timeout=60s"]).expect("deleted");
+
+    let told: Vec<String> = disks.calls("").into_iter().filter(|line| line.ends_with(" tell")).collect();
+    assert_eq!(told.len(), calls.len(), "{told:?}");
+    for call in calls {
+        assert!(disks.n_done(call) > 0, "{call}: {:?}", disks.calls(call));
+    }
+    std::fs::write(disks.cluster.path("metrics of the controller"), scrape(controller_at).await).expect("a file");
+    assert!(disks.cluster.log("controller").contains("[REDACTED]"), "an error that was cleaned is shown");
+    disks.nobody_has_seen_the_canaries();
 }
