@@ -55,7 +55,7 @@ const CONFLICT_TRIES: usize = 4;
 /// What gives way to tasks that are being started, and to reports that cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GiveWay {
-    /// Nothing: there are none.
+    /// Nothing.
     No,
     /// What can wait leaves a second later.
     Gather,

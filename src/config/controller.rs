@@ -158,6 +158,10 @@ impl Default for Garbage {
     }
 }
 
+fn signed(duration: GoDuration) -> SignedDuration {
+    SignedDuration::try_from(duration.to_std()).unwrap_or(SignedDuration::MAX)
+}
+
 impl Garbage {
     /// How often it is looked.
     pub fn interval(self) -> Duration {
@@ -171,12 +175,11 @@ impl Garbage {
 
     /// How long ago such a volume must have changed.
     pub fn claim_threshold(self) -> SignedDuration {
-        SignedDuration::try_from(self.claim_threshold.to_std()).unwrap_or(SignedDuration::MAX)
+        signed(self.claim_threshold)
     }
 
     /// How old what goes must be.
     pub fn thresholds(self) -> Thresholds {
-        let signed = |duration: GoDuration| SignedDuration::try_from(duration.to_std()).unwrap_or(SignedDuration::MAX);
         Thresholds {
             alloc: signed(self.alloc_threshold),
             batch_alloc: signed(self.batch_alloc_threshold),

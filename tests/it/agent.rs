@@ -270,15 +270,18 @@ impl Drop for Node<'_> {
     }
 }
 
-pub(crate) fn one_task() -> AllocatedResources {
-    let resources = TaskResources { cpu: 100, memory_mb: 32, ..TaskResources::default() };
+fn task_of(cpu: i64, memory_mb: i64) -> AllocatedResources {
+    let resources = TaskResources { cpu, memory_mb, ..TaskResources::default() };
     AllocatedResources { tasks: [("t".to_owned(), resources)].into(), ..AllocatedResources::default() }
+}
+
+pub(crate) fn one_task() -> AllocatedResources {
+    task_of(100, 32)
 }
 
 /// So little that a node has room for hundreds.
 pub(crate) fn small_task() -> AllocatedResources {
-    let resources = TaskResources { cpu: 1, memory_mb: 10, ..TaskResources::default() };
-    AllocatedResources { tasks: [("t".to_owned(), resources)].into(), ..AllocatedResources::default() }
+    task_of(1, 10)
 }
 
 fn with_port(value: i64) -> AllocatedResources {

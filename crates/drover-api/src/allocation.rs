@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::duration::GoDuration;
 use crate::job::EvalTrigger;
-use crate::metric::AllocMetric;
+use crate::metric::{AllocMetric, is_zero};
 use crate::string_enum::string_enum;
 
 string_enum! {
@@ -366,11 +366,6 @@ pub struct TaskResources {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub devices: Vec<AllocatedDevice>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(value: &i64) -> bool {
-    *value == 0
 }
 
 /// Device instances of a task.

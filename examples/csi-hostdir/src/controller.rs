@@ -91,9 +91,8 @@ impl Controller for Driver {
         request: Request<csi::ControllerPublishVolumeRequest>,
     ) -> Answer<csi::ControllerPublishVolumeResponse> {
         let asked = request.into_inner();
-        self.faults
-            .enter_with("ControllerPublishVolume", &format!("{} {}", asked.volume_id, asked.node_id), &asked.secrets)
-            .await?;
+        let about = format!("{} {}", asked.volume_id, asked.node_id);
+        self.faults.enter_with("ControllerPublishVolume", &about, &asked.secrets).await?;
         needed("volume_id", &asked.volume_id)?;
         needed("node_id", &asked.node_id)?;
         files_only(asked.volume_capability.as_ref())?;
@@ -123,9 +122,8 @@ impl Controller for Driver {
         request: Request<csi::ControllerUnpublishVolumeRequest>,
     ) -> Answer<csi::ControllerUnpublishVolumeResponse> {
         let asked = request.into_inner();
-        self.faults
-            .enter_with("ControllerUnpublishVolume", &format!("{} {}", asked.volume_id, asked.node_id), &asked.secrets)
-            .await?;
+        let about = format!("{} {}", asked.volume_id, asked.node_id);
+        self.faults.enter_with("ControllerUnpublishVolume", &about, &asked.secrets).await?;
         needed("volume_id", &asked.volume_id)?;
         self.store.detach(&asked.volume_id, &asked.node_id).map_err(|error| internal(&error))?;
         Ok(Response::new(csi::ControllerUnpublishVolumeResponse {}))

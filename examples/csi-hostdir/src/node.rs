@@ -44,13 +44,8 @@ impl Node for Driver {
         request: Request<NodeStageVolumeRequest>,
     ) -> Result<Response<NodeStageVolumeResponse>, Status> {
         let asked = request.into_inner();
-        self.faults
-            .enter_with(
-                "NodeStageVolume",
-                &format!("{} {}", asked.volume_id, asked.staging_target_path),
-                &asked.secrets,
-            )
-            .await?;
+        let about = format!("{} {}", asked.volume_id, asked.staging_target_path);
+        self.faults.enter_with("NodeStageVolume", &about, &asked.secrets).await?;
         needed("staging_target_path", &asked.staging_target_path)?;
         files_only(asked.volume_capability.as_ref())?;
         self.attached(&asked.volume_id)?;
@@ -78,13 +73,8 @@ impl Node for Driver {
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
         let asked = request.into_inner();
         let mode = if asked.readonly { "ro" } else { "rw" };
-        self.faults
-            .enter_with(
-                "NodePublishVolume",
-                &format!("{} {} {mode}", asked.volume_id, asked.target_path),
-                &asked.secrets,
-            )
-            .await?;
+        let about = format!("{} {} {mode}", asked.volume_id, asked.target_path);
+        self.faults.enter_with("NodePublishVolume", &about, &asked.secrets).await?;
         needed("target_path", &asked.target_path)?;
         files_only(asked.volume_capability.as_ref())?;
         self.attached(&asked.volume_id)?;

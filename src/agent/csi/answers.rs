@@ -102,8 +102,7 @@ fn retryable(reason: String) -> PluginError {
 
 /// The attachment that is asked for; what the request does not say stands in the volume's object.
 async fn attachment(csi: &Csi, request: &CsiRequest) -> Result<Attachment, PluginError> {
-    let found = csi.0.objects.get(request.namespace.clone(), request.volume.clone()).await;
-    let object = found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))?;
+    let object = stored(csi, request).await?;
     let spec = object.as_ref().map(|object| object.spec.clone()).unwrap_or_default();
     let status = object.and_then(|object| object.status).unwrap_or_default();
     let secrets = secrets(csi, request, &spec).await?;
@@ -167,10 +166,15 @@ async fn known_volume(csi: &Csi, request: &CsiRequest) -> Result<KnownVolume, Pl
     Ok(KnownVolume { external_id, context, capabilities, parameters: spec.parameters, secrets })
 }
 
-/// The object of the volume.
-async fn present(csi: &Csi, request: &CsiRequest) -> Result<CSIVolume, PluginError> {
+/// The object of the volume, if there is one.
+async fn stored(csi: &Csi, request: &CsiRequest) -> Result<Option<CSIVolume>, PluginError> {
     let found = csi.0.objects.get(request.namespace.clone(), request.volume.clone()).await;
-    let object = found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))?;
+    found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))
+}
+
+/// The object of a volume that must be there.
+async fn present(csi: &Csi, request: &CsiRequest) -> Result<CSIVolume, PluginError> {
+    let object = stored(csi, request).await?;
     object.ok_or_else(|| PluginError { reason: format!("volume {} is gone", request.volume), kind: ErrorKind::Final })
 }
 
@@ -199,8 +203,7 @@ fn offered(spec: &CSIVolumeSpec) -> Vec<How> {
 
 /// The id of the volume; that of its object where there is none any more.
 async fn volume_id(csi: &Csi, request: &CsiRequest) -> Result<String, PluginError> {
-    let found = csi.0.objects.get(request.namespace.clone(), request.volume.clone()).await;
-    let object = found.map_err(|error| retryable(format!("volume {} cannot be read: {error}", request.volume)))?;
+    let object = stored(csi, request).await?;
     let id = object.map(|object| object.spec.id).filter(|id| !id.is_empty());
     Ok(id.unwrap_or_else(|| request.volume.clone()))
 }

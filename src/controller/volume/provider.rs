@@ -1,5 +1,5 @@
-//! What is asked of a volume's provider for the volume itself: to make it, to confirm it, to make it larger, to delete it. Of each volume one such
-//! call is under way at a time, and it waits for its turn among the others of the plugin.
+//! What is asked of a volume's provider for the volume itself: to make it, to confirm it, to make it larger, to delete it. Of each
+//! volume one such call is under way at a time; what changes anything waits for its turn among the others of the plugin.
 
 use std::sync::Arc;
 
@@ -45,20 +45,23 @@ impl<S: Store> Term<S> {
     fn provider_wish(&self, id: &ObjectKey, object: &CSIVolume) -> Option<(CsiCall, Option<Expand>)> {
         let status = object.status.clone().unwrap_or_default();
         let plugin = self.claims.plugins.get(&object.spec.plugin_id);
-        let is_known = self.claims.provided.contains_key(id);
         if object.metadata.deletion_timestamp.is_some() {
             let wish = object.metadata.annotations.as_ref().and_then(|all| all.get(annotation::DELETE_DATA));
             let is_wanted = wish.is_some_and(|wish| wish == "true") && status.claims.is_empty();
             return (is_wanted && !self.claims.deleted.contains(id)).then_some((CsiCall::DeleteVolume, None));
         }
-        if !is_known && is_to_be_made(&object.spec, &status, plugin) {
+        // What was answered last is not stored yet.
+        if self.claims.provided.contains_key(id) {
+            return None;
+        }
+        if is_to_be_made(&object.spec, &status, plugin) {
             return Some((CsiCall::CreateVolume, None));
         }
         let generation = object.metadata.generation.unwrap_or(0);
-        if !is_known && is_to_be_validated(&object.spec, &status, generation, plugin) {
+        if is_to_be_validated(&object.spec, &status, generation, plugin) {
             return Some((CsiCall::ValidateVolume, None));
         }
-        let expand = is_to_grow(&object.spec, &status, plugin).filter(|_| !is_known)?;
+        let expand = is_to_grow(&object.spec, &status, plugin)?;
         Some((CsiCall::ControllerExpand, Some(expand)))
     }
 
