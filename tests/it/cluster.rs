@@ -16,7 +16,7 @@ use xtask::control_plane::{Binaries, ControlPlane, Options, User};
 use xtask::progress::Progress;
 
 /// How long a test waits for what must happen.
-pub(crate) const LONG: Duration = Duration::from_mins(1);
+pub(crate) const LONG: Duration = Duration::from_mins(3);
 
 /// A control plane with CRDs, and the processes of drover that were started on it.
 pub(crate) struct Cluster {
@@ -130,6 +130,11 @@ impl Cluster {
     }
 
     fn spawn_by(&self, name: &str, role: &str, config: &str, kubeconfig: &Path, more: &[&str]) -> Child {
+        self.daemon(name, role, config, kubeconfig, more).spawn().expect("a process of drover")
+    }
+
+    /// The command that is a process of drover.
+    fn daemon(&self, name: &str, role: &str, config: &str, kubeconfig: &Path, more: &[&str]) -> Command {
         let file = self.path(&format!("{name}.yaml"));
         std::fs::write(&file, config).expect("a configuration");
         let log = std::fs::OpenOptions::new()
@@ -137,16 +142,10 @@ impl Cluster {
             .append(true)
             .open(self.path(&format!("{name}.log")))
             .expect("a log");
-        Command::new(env!("CARGO_BIN_EXE_droverd"))
-            .args(["--log", "drover=debug", role, "--config"])
-            .arg(file)
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(more)
-            .stdin(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("a process of drover")
+        let mut command = Command::new(env!("CARGO_BIN_EXE_droverd"));
+        command.args(["--log", "drover=debug", role, "--config"]).arg(file).arg("--kubeconfig").arg(kubeconfig);
+        command.args(more).stdin(Stdio::null()).stderr(log);
+        command
     }
 
     /// Starts a controller.
@@ -233,16 +232,35 @@ impl Cluster {
     }
 
     fn agent_with(&self, node: &str, kubeconfig: &Path, more: &[&str]) -> Process {
-        let state = self.path(&format!("{node}/state"));
-        let config = format!(
+        let child = self.spawn_by(node, "agent", &self.agent_config(node), kubeconfig, more);
+        Process { child, supervisor_pid: Some(self.supervisor_pid(node)) }
+    }
+
+    /// Starts the agent of a node as root with these capabilities and no others, and returns where it answers probes.
+    pub(crate) async fn agent_with_capabilities(&self, node: &str, names: &[String]) -> (Process, SocketAddr) {
+        let kubeconfig = self.plane.kubeconfig(User::Admin);
+        let daemon = self.daemon(node, "agent", &self.agent_config(node), &kubeconfig, &["--listen", "127.0.0.1:0"]);
+        let wanted = names.iter().fold(String::new(), |all, name| all + ",+" + &name.to_lowercase());
+        let log = std::fs::File::create(self.path(&format!("{node}.log"))).expect("a log");
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--bounding-set=-all{wanted}")).arg(daemon.get_program()).args(daemon.get_args());
+        let child = command.stdin(Stdio::null()).stderr(log).spawn().expect("a process of drover");
+        let process = Process { child, supervisor_pid: Some(self.supervisor_pid(node)) };
+        (process, self.listens(node).await)
+    }
+
+    fn supervisor_pid(&self, node: &str) -> PathBuf {
+        self.path(&format!("{node}/state/supervisor.pid"))
+    }
+
+    fn agent_config(&self, node: &str) -> String {
+        format!(
             "nodeName: {node}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}}}\n\
              resources: {{cpu: 100000, memoryMB: 200000, diskMB: 1000000, cores: 8}}\nheartbeat: {{ttl: {}s}}\n",
-            state.display(),
+            self.path(&format!("{node}/state")).display(),
             self.path(&format!("{node}/allocs")).display(),
             self.settings.ttl_and_grace,
-        );
-        let pid = state.join("supervisor.pid");
-        Process { child: self.spawn_by(node, "agent", &config, kubeconfig, more), supervisor_pid: Some(pid) }
+        )
     }
 
     /// What a process of drover logged.
@@ -264,7 +282,7 @@ impl Cluster {
                 tail("controller"),
                 tail("n-1")
             );
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
@@ -408,6 +426,18 @@ impl Drop for Background {
     }
 }
 
+/// A client whose connections live on the runtime that this is called on, whoever asks: else the end of the test that opened a
+/// connection would break the request that another test sends over it.
+fn driven_here(client: Client) -> Client {
+    let here = tokio::runtime::Handle::current();
+    let service = tower::service_fn(move |request| {
+        let client = client.clone();
+        let answer = here.spawn(async move { client.send(request).await });
+        async move { answer.await.expect("a runtime that outlives its users") }
+    });
+    Client::new(service, "default")
+}
+
 /// The shared cluster. It ends with the last test that holds it, so that nothing outlives the test binary.
 pub(crate) fn shared() -> Arc<Shared> {
     static SHARED: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
@@ -419,7 +449,8 @@ pub(crate) fn shared() -> Arc<Shared> {
     let made = std::thread::spawn(|| {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let (cluster, controller, agent) = runtime.block_on(async {
-            let cluster = Cluster::start("shared", Settings::default()).await;
+            let mut cluster = Cluster::start("shared", Settings::default()).await;
+            cluster.client = driven_here(cluster.client);
             let controller = cluster.controller();
             let agent = cluster.agent("n-1").await;
             (cluster, controller, agent)
