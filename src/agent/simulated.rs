@@ -135,9 +135,9 @@ impl Machine {
         }
     }
 
-    /// The same with CSI plugins. `observer` hears of every mount.
+    /// The same with CSI plugins. `observer` hears of every call and every mount.
     #[must_use]
-    pub fn with_plugins(mut self, specs: Vec<PluginSpec>, cloud: &Cloud, observer: &MountObserver) -> Self {
+    pub fn with_plugins(mut self, specs: Vec<PluginSpec>, cloud: &Cloud, observer: &PluginObserver) -> Self {
         let plugin = |spec| SimulatedPlugin {
             spec,
             cloud: cloud.clone(),
@@ -260,6 +260,6 @@ mod plugin;
 #[cfg(test)]
 mod tests;
 
-pub use plugin::{Cloud, MountChange, MountObserver, MountRun, PluginSpec};
+pub use plugin::{Cloud, MountChange, MountRun, PluginCall, PluginNews, PluginObserver, PluginSpec};
 
 use plugin::SimulatedPlugin;

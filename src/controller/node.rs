@@ -102,6 +102,7 @@ impl<S: Store> Term<S> {
                 self.ledger.forget(&name);
                 self.heard.remove(&name);
                 self.held.remove(&name);
+                self.suspects.remove(&name);
                 self.is_drain_due |= self.drains.remove(&name).is_some();
                 self.evaluate_around(&name);
                 self.settle_node(&name);
@@ -154,7 +155,7 @@ impl<S: Store> Term<S> {
         if node.phase == NodePhase::Disconnected && is_back {
             node.phase = NodePhase::Initializing;
         }
-        node.is_eligible &= !self.held.contains_key(name);
+        node.is_eligible &= !self.held.contains_key(name) && !self.suspects.contains(name);
         let before = self.view.node(name).cloned();
         self.view.put_node(node.clone());
         (before, node)
@@ -257,7 +258,8 @@ impl<S: Store> Term<S> {
         }
     }
 
-    /// Notes which silent nodes are marked later, because most of their pool fell silent at once: nothing new is placed on them.
+    /// Notes which silent nodes are marked later, because most of their pool fell silent at once, and which are late beside nodes that
+    /// are marked: nothing new is placed on them.
     fn hold(&mut self, expired: &Expired) {
         let mut held = BTreeMap::new();
         for pool in &expired.slowed {
@@ -273,19 +275,23 @@ impl<S: Store> Term<S> {
             }
             held.extend(pool.held.iter().map(|node| (node.clone(), Arc::clone(&why))));
         }
-        let before = std::mem::replace(&mut self.held, held);
-        let begun: Vec<NodeName> = self.held.keys().filter(|node| !before.contains_key(*node)).cloned().collect();
-        for node in begun {
-            self.put_node_again(&node);
+        let before = self.avoided();
+        self.held = held;
+        self.suspects.clone_from(&expired.suspects);
+        let now = self.avoided();
+        for node in now.difference(&before) {
+            self.put_node_again(node);
         }
         // What is marked now stays as it is until its new phase is stored.
-        let marked: BTreeSet<&NodeName> = expired.nodes.iter().collect();
-        for node in before.keys().filter(|node| !marked.contains(*node)) {
-            if !self.held.contains_key(node) {
-                self.put_node_again(node);
-                self.evaluate_around(node);
-            }
+        for node in before.difference(&now).filter(|node| !expired.nodes.contains(node)) {
+            self.put_node_again(node);
+            self.evaluate_around(node);
         }
+    }
+
+    /// The nodes that are silent and not marked, on which nothing new is placed.
+    fn avoided(&self) -> BTreeSet<NodeName> {
+        self.held.keys().chain(&self.suspects).cloned().collect()
     }
 
     fn report_slowed(&mut self, pool: &Slowed) {

@@ -104,6 +104,13 @@ impl Numbers {
         });
     }
 
+    /// A step of a claim's release was done after this time.
+    pub(super) fn reaped(&self, step: &'static str, took: Duration) {
+        if let Some(metrics) = &self.metrics {
+            metrics.reaped(step, took);
+        }
+    }
+
     /// A job is new, changed or gone.
     pub(super) fn job(&self, seen: &Seen<Job>) {
         let Some(metrics) = self.metrics.as_ref().filter(|_| self.per_job) else { return };
@@ -218,6 +225,9 @@ impl<S: Store> Term<S> {
         metrics.evals("ready", self.broker.n_ready());
         metrics.evals("blocked", self.blocked.n_waiting());
         metrics.evals("delayed", self.broker.n_delayed());
+        for (state, n) in self.claims.under_way() {
+            metrics.volume_tasks(state, n);
+        }
     }
 
     /// A plan was made: the nodes that it looked at, and what found none.

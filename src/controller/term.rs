@@ -119,6 +119,8 @@ pub(super) struct Term<S> {
     pub(super) heard: HashSet<NodeName>,
     /// Silent nodes that are marked later, with what is told of their pool.
     pub(super) held: BTreeMap<NodeName, Arc<str>>,
+    /// Nodes that are late beside nodes that were marked.
+    pub(super) suspects: BTreeSet<NodeName>,
     pub(super) published_ttl: Option<Duration>,
     /// The drains under way.
     pub(super) drains: BTreeMap<NodeName, Leaving>,
@@ -226,6 +228,7 @@ impl<S: Store> Term<S> {
             ledger: Ledger::new(allowed, renew_period * 2),
             heard: HashSet::new(),
             held: BTreeMap::new(),
+            suspects: BTreeSet::new(),
             published_ttl: None,
             drains: BTreeMap::new(),
             is_drain_due: false,

@@ -44,6 +44,8 @@ pub struct Metrics {
     deployments: Family<PhaseLabels, Gauge>,
     deployment_steps: Family<CauseLabels, Counter>,
     volume_claims: Family<StateLabels, Gauge>,
+    volume_reaps: Family<StepLabels, Histogram>,
+    volume_tasks: Family<StateLabels, Gauge>,
     heartbeats_missed: Family<PoolLabels, Counter>,
     jobs: Family<JobLabels, Gauge>,
     /// The pools that have their own label.
@@ -69,6 +71,11 @@ struct StateLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StageLabels {
     stage: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StepLabels {
+    step: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -162,6 +169,8 @@ impl Default for Metrics {
             deployments: Family::default(),
             deployment_steps: Family::default(),
             volume_claims: Family::default(),
+            volume_reaps: Family::new_with_constructor(reap_times),
+            volume_tasks: Family::default(),
             heartbeats_missed: Family::default(),
             jobs: Family::default(),
             pools: Arc::default(),
@@ -199,6 +208,11 @@ impl Metrics {
         let help = "Steps of deployments, by what caused them";
         all.register("deployment_steps", help, self.deployment_steps.clone());
         all.register("volume_claims", "Claims of volumes, as the leader knows them", self.volume_claims.clone());
+        let help = "Time that a step of a claim's release took, its failures and waits included: off the node, off the \
+                    controller, out of the volume's list";
+        all.register_with_unit("volume_reap", help, Unit::Seconds, self.volume_reaps.clone());
+        let help = "What the leader keeps of volumes to which something happens: 0 while nothing does";
+        all.register("volume_tasks", help, self.volume_tasks.clone());
         let help = "Nodes whose heartbeat did not come in time";
         all.register("heartbeats_missed", help, self.heartbeats_missed.clone());
         all.register("job_info", "1 for each job, where metrics.perJob asks for it", self.jobs.clone());
@@ -310,6 +324,16 @@ impl Metrics {
         self.volume_claims.get_or_create(&StateLabels { state }).inc_by(more);
     }
 
+    /// A step of a claim's release was done after this time.
+    pub(crate) fn reaped(&self, step: &'static str, took: Duration) {
+        self.volume_reaps.get_or_create(&StepLabels { step }).observe(took.as_secs_f64());
+    }
+
+    /// So much is kept of volumes in a state.
+    pub(crate) fn volume_tasks(&self, state: &'static str, n: usize) {
+        self.volume_tasks.get_or_create(&StateLabels { state }).set(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
     /// A job is there.
     pub(crate) fn job_there(&self, namespace: &str, job: &str, r#type: &'static str) {
         self.jobs.get_or_create(&JobLabels::of(namespace, job, r#type)).set(1);
@@ -327,6 +351,7 @@ impl Metrics {
         self.deployments.clear();
         self.evals.clear();
         self.volume_claims.clear();
+        self.volume_tasks.clear();
         self.jobs.clear();
     }
 
@@ -359,6 +384,11 @@ impl Metrics {
 /// Buckets of times that the controller takes: 0.1 ms to 6.5 s.
 fn times() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 4.0, 9))
+}
+
+/// Buckets of times that the release of a volume takes: 10 ms to 11 min.
+fn reap_times() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 4.0, 9))
 }
 
 #[cfg(test)]
@@ -424,6 +454,7 @@ mod tests {
         metrics.nodes_considered("filtered", 7);
         metrics.deployment_stepped("promoted");
         metrics.heartbeat_missed("gpu");
+        metrics.reaped("node", Duration::from_millis(2));
         metrics.placed("service", "made", 3);
         metrics.conflicted(1);
         metrics.leads(true);
@@ -435,6 +466,7 @@ mod tests {
             "drover_eval_wait_seconds_count{type=\"service\"} 1\n",
             "drover_nodes_considered_total{stage=\"filtered\"} 7\n",
             "drover_deployment_steps_total{cause=\"promoted\"} 1\n",
+            "drover_volume_reap_seconds_count{step=\"node\"} 1\n",
             "drover_heartbeats_missed_total{pool=\"gpu\"} 1\n",
             "drover_eval_process_seconds_count{type=\"service\"} 1\n",
             "drover_placements_total{type=\"service\",result=\"made\"} 3\n",

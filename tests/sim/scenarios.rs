@@ -1,5 +1,6 @@
 //! Each scenario passes, the same seed gives the same bytes, and what is wrong with a scenario is said.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -115,6 +116,7 @@ scenarios! {
     volume_node_deleted: "volume-node-deleted",
     volume_per_allocation: "volume-per-allocation",
     volume_plugin_faults: "volume-plugin-faults",
+    volume_provider_faults: "volume-provider-faults",
     volume_shared_node_death: "volume-shared-node-death",
     volume_two_jobs: "volume-two-jobs",
     volume_two_leaders: "volume-two-leaders",
@@ -180,12 +182,42 @@ fn a_second_writer_of_a_volume_is_found() {
     assert!(text.contains("I2: volume vol-v1 is published on n-2 and on n-0"), "{text}");
 }
 
-/// The controller crashes after each of its writes in turn, and every run ends as the one without a crash. The same is asked of all
-/// scenarios of `crashed.txt` by `drover simulate --crash-at-write all $(cat tests/sim/crashed.txt)`.
+/// What a plugin does not do, or does without saying so, is tried with each of its calls; no seed meets all of them.
 #[test]
-fn a_crash_between_any_two_writes_changes_no_end() {
-    for name in ["drain-force", "stop-and-purge"] {
-        let output = simulate(&[&path(name), "--crash-at-write", "all"]);
+fn every_call_of_a_plugin_is_made_to_fail() {
+    let mut faulted = BTreeSet::new();
+    for seed in ["1", "2", "3", "4"] {
+        let files = ["volume-plugin-faults", "volume-provider-faults"].map(path);
+        let output = simulate(&[&files[0], &files[1], "--seed", seed, "-o", "json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+        let runs = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
+        let calls = runs.flat_map(|run| run.expect("JSON")["pluginCalls"].as_array().cloned().expect("calls"));
+        let failed = calls.filter(|call| call["faults"].as_u64() > Some(0));
+        faulted.extend(failed.map(|call| call["call"].as_str().expect("a name").to_owned()));
+    }
+    let wanted = [
+        "ControllerExpandVolume",
+        "ControllerPublishVolume",
+        "ControllerUnpublishVolume",
+        "CreateVolume",
+        "DeleteVolume",
+        "NodeExpandVolume",
+        "NodePublishVolume",
+        "NodeStageVolume",
+        "NodeUnpublishVolume",
+        "NodeUnstageVolume",
+        "ValidateVolumeCapabilities",
+    ];
+    assert_eq!(faulted, wanted.map(str::to_owned).into());
+}
+
+/// The controller crashes after each of its writes, and at each moment of a call to a storage plugin, in turn, and every run ends as the
+/// one without a crash. The same is asked of all scenarios of `crashed.txt` by
+/// `drover simulate --crash-at-write all --crash-at-call all $(cat tests/sim/crashed.txt)`.
+#[test]
+fn a_crash_between_any_two_writes_and_calls_changes_no_end() {
+    for name in ["drain-force", "stop-and-purge", "volume-per-allocation"] {
+        let output = simulate(&[&path(name), "--crash-at-write", "all", "--crash-at-call", "all"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{text}");
         assert!(text.contains("crashes end as the run without one"), "{text}");

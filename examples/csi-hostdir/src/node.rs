@@ -127,6 +127,8 @@ impl Node for Driver {
         request: Request<NodeExpandVolumeRequest>,
     ) -> Result<Response<NodeExpandVolumeResponse>, Status> {
         let asked = request.into_inner();
+        let about = format!("{} {}", asked.volume_id, asked.volume_path);
+        self.faults.enter_with("NodeExpandVolume", &about, &asked.secrets).await?;
         needed("volume_id", &asked.volume_id)?;
         needed("volume_path", &asked.volume_path)?;
         let volume = self.store.volume(&asked.volume_id);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::agent::csi::{
-    Attachment, ErrorKind, Failure, Instance, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts,
-    Tries, VolumeUse,
+    Attachment, ErrorKind, Failure, Grown, Instance, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError,
+    PluginFacts, Tries, VolumeUse,
 };
 use crate::agent::disk::MemoryDisk;
 use crate::agent::random::Random;
@@ -22,12 +21,63 @@ use crate::agent::random::Random;
 /// What became of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountChange {
-    /// An allocation can write to it.
+    /// It is attached to the node.
+    Attached,
+    /// It is mounted on the node.
+    Staged,
+    /// An allocation can use it.
     Published,
     /// It cannot any more.
     Unpublished,
-    /// Nothing on the node can.
+    /// It is not mounted on the node any more.
+    Unstaged,
+    /// Nothing on the node can use it.
     Detached,
+    /// It is gone, with its data.
+    Deleted,
+}
+
+/// A call of a driver, as CSI names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub enum PluginCall {
+    /// Make it larger.
+    ControllerExpandVolume,
+    /// Attach it.
+    ControllerPublishVolume,
+    /// Detach it.
+    ControllerUnpublishVolume,
+    /// Make it.
+    CreateVolume,
+    /// Delete it.
+    DeleteVolume,
+    /// Have its mount follow when it is larger.
+    NodeExpandVolume,
+    /// Mount it for an allocation.
+    NodePublishVolume,
+    /// Mount it on the node.
+    NodeStageVolume,
+    /// Take the allocation's mount away.
+    NodeUnpublishVolume,
+    /// Take the node's mount away.
+    NodeUnstageVolume,
+    /// Confirm how it can be used.
+    ValidateVolumeCapabilities,
+}
+
+/// What happens to a driver.
+#[derive(Clone, Debug)]
+pub enum PluginNews {
+    /// It is called.
+    Called(PluginCall),
+    /// It has answered, or broke off.
+    Answered {
+        /// The call.
+        call: PluginCall,
+        /// The answer is a fault of the driver that a scenario asks for.
+        is_fault: bool,
+    },
+    /// Something has become of a volume.
+    Mount(MountRun, MountChange),
 }
 
 /// A use of a volume.
@@ -39,12 +89,14 @@ pub struct MountRun {
     pub node: String,
     /// The uid of the allocation; empty where it is about the whole node.
     pub allocation: String,
-    /// Whether the volume is for one writer.
+    /// Whether the allocation writes, and nobody else may.
     pub is_single_writer: bool,
+    /// Whether the volume has to be attached before it is used.
+    pub needs_attachment: bool,
 }
 
-/// Hears of every change of a volume's use.
-pub type MountObserver = Arc<dyn Fn(MountRun, MountChange) + Send + Sync>;
+/// Hears of everything that happens to drivers.
+pub type PluginObserver = Arc<dyn Fn(PluginNews) + Send + Sync>;
 
 /// Where volumes are attached: by the provider's id of the volume, the nodes and whether they share it.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +122,7 @@ pub(super) struct SimulatedPlugin {
     pub(super) cloud: Cloud,
     pub(super) disk: MemoryDisk,
     pub(super) random: Random,
-    pub(super) observer: MountObserver,
+    pub(super) observer: PluginObserver,
 }
 
 impl fmt::Debug for SimulatedPlugin {
@@ -82,16 +134,24 @@ impl fmt::Debug for SimulatedPlugin {
 impl SimulatedPlugin {
     /// The driver as it runs.
     pub(super) fn instance(self) -> Instance {
-        let node = vec!["STAGE_UNSTAGE_VOLUME".to_owned()];
+        let node = ["STAGE_UNSTAGE_VOLUME", "EXPAND_VOLUME"].map(str::to_owned).to_vec();
         let facts = PluginFacts { node, ..PluginFacts::default() };
         Instance { info: self.spec.info.clone(), plugin: Arc::new(self), facts }
     }
 
     /// Has a call carried out, again where the driver does not answer; then it may have been carried out all the same.
-    async fn call<T>(&self, work: impl Fn() -> Result<T, PluginError> + Send + Sync) -> Result<T, PluginError> {
+    async fn call<T>(
+        &self,
+        call: PluginCall,
+        work: impl Fn() -> Result<T, PluginError> + Send + Sync,
+    ) -> Result<T, PluginError> {
         let mut tries = Tries::default();
         loop {
-            match self.attempt(&work).await {
+            (self.observer)(PluginNews::Called(call));
+            let answer = self.attempt(&work).await;
+            let is_fault = matches!(answer, Err(Failure::Temporary(_)));
+            (self.observer)(PluginNews::Answered { call, is_fault });
+            match answer {
                 Ok(done) => return Ok(done),
                 Err(failure) => tries.again(failure).await?,
             }
@@ -117,16 +177,30 @@ impl SimulatedPlugin {
         cloud.get(volume).is_some_and(|nodes| nodes.contains_key(&self.spec.info.node_id))
     }
 
-    fn tell(&self, volume: &str, node: &str, target: Option<&Path>, mode: Option<AccessMode>, change: MountChange) {
-        // The folder of a target: the allocation's uid, the volume, how it is used.
-        let uid = target.and_then(|target| target.iter().rev().nth(2));
+    /// Tells of a change on a node as a whole.
+    fn tell(&self, volume: &str, node: &str, change: MountChange) {
         let run = MountRun {
             volume: volume.to_owned(),
             node: node.to_owned(),
-            allocation: uid.map(|uid| uid.to_string_lossy().into_owned()).unwrap_or_default(),
-            is_single_writer: mode == Some(AccessMode::SingleNodeWriter),
+            allocation: String::new(),
+            is_single_writer: false,
+            needs_attachment: self.spec.info.requires_controller_plugin,
         };
-        (self.observer)(run, change);
+        (self.observer)(PluginNews::Mount(run, change));
+    }
+
+    /// Tells of a change for one allocation on this node.
+    fn tell_of(&self, volume: &VolumeUse, change: MountChange) {
+        // The folder of a target: the allocation's uid, the volume, how it is used.
+        let uid = volume.target.iter().rev().nth(2);
+        let run = MountRun {
+            volume: volume.external_id.clone(),
+            node: self.spec.info.node_id.clone(),
+            allocation: uid.map(|uid| uid.to_string_lossy().into_owned()).unwrap_or_default(),
+            is_single_writer: volume.how.access_mode == Some(AccessMode::SingleNodeWriter) && !volume.how.is_read_only,
+            needs_attachment: self.spec.info.requires_controller_plugin,
+        };
+        (self.observer)(PluginNews::Mount(run, change));
     }
 }
 
@@ -136,50 +210,48 @@ impl Plugin for SimulatedPlugin {
     }
 
     fn stage<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
-        self.call(|| {
+        self.call(PluginCall::NodeStageVolume, || {
             let is_missing = self.spec.info.requires_controller_plugin && !self.is_attached(&volume.external_id);
             if is_missing {
                 let reason = format!("volume {} is not attached to {}", volume.external_id, self.spec.info.node_id);
                 return Err(PluginError { reason, kind: ErrorKind::Final });
             }
             self.disk.set_mount(&volume.staging, true);
+            self.tell(&volume.external_id, &self.spec.info.node_id, MountChange::Staged);
             Ok(())
         })
         .boxed()
     }
 
     fn unstage<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
-        self.call(|| {
+        self.call(PluginCall::NodeUnstageVolume, || {
             self.disk.set_mount(&volume.staging, false);
+            self.tell(&volume.external_id, &self.spec.info.node_id, MountChange::Unstaged);
             Ok(())
         })
         .boxed()
     }
 
     fn publish<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
-        self.call(|| {
+        self.call(PluginCall::NodePublishVolume, || {
             self.disk.set_mount(&volume.target, true);
-            if !volume.how.is_read_only {
-                let (id, node, mode) = (&volume.external_id, &self.spec.info.node_id, volume.how.access_mode);
-                self.tell(id, node, Some(&volume.target), mode, MountChange::Published);
-            }
+            self.tell_of(volume, MountChange::Published);
             Ok(())
         })
         .boxed()
     }
 
     fn unpublish<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
-        self.call(|| {
+        self.call(PluginCall::NodeUnpublishVolume, || {
             self.disk.set_mount(&volume.target, false);
-            let (id, node, mode) = (&volume.external_id, &self.spec.info.node_id, volume.how.access_mode);
-            self.tell(id, node, Some(&volume.target), mode, MountChange::Unpublished);
+            self.tell_of(volume, MountChange::Unpublished);
             Ok(())
         })
         .boxed()
     }
 
     fn attach<'a>(&'a self, to: &'a Attachment) -> BoxFuture<'a, Result<BTreeMap<String, String>, PluginError>> {
-        self.call(|| {
+        self.call(PluginCall::ControllerPublishVolume, || {
             let is_shared = !matches!(
                 to.volume.how.access_mode,
                 Some(AccessMode::SingleNodeWriter | AccessMode::SingleNodeReaderOnly)
@@ -192,19 +264,21 @@ impl Plugin for SimulatedPlugin {
                 return Err(PluginError { reason, kind: ErrorKind::Retryable });
             }
             nodes.insert(to.node_id.clone(), is_shared);
+            drop(cloud);
+            self.tell(&to.volume.external_id, &to.node_id, MountChange::Attached);
             Ok(BTreeMap::from([("attachedTo".to_owned(), to.node_id.clone())]))
         })
         .boxed()
     }
 
     fn detach<'a>(&'a self, from: &'a Attachment) -> BoxFuture<'a, Result<(), PluginError>> {
-        self.call(|| {
+        self.call(PluginCall::ControllerUnpublishVolume, || {
             let mut cloud = self.cloud.0.lock().unwrap_or_else(PoisonError::into_inner);
             let nodes = cloud.get_mut(&from.volume.external_id);
             let was_there = nodes.is_some_and(|nodes| nodes.remove(&from.node_id).is_some());
             drop(cloud);
             if was_there {
-                self.tell(&from.volume.external_id, &from.node_id, None, None, MountChange::Detached);
+                self.tell(&from.volume.external_id, &from.node_id, MountChange::Detached);
             }
             Ok(())
         })
@@ -212,24 +286,35 @@ impl Plugin for SimulatedPlugin {
     }
 
     fn create<'a>(&'a self, volume: &'a NewVolume) -> BoxFuture<'a, Result<MadeVolume, PluginError>> {
-        self.call(|| Ok(MadeVolume { external_id: volume.name.clone(), ..MadeVolume::default() })).boxed()
+        self.call(PluginCall::CreateVolume, || {
+            let (external_id, capacity_bytes) = (volume.name.clone(), volume.required_bytes);
+            Ok(MadeVolume { external_id, capacity_bytes, ..MadeVolume::default() })
+        })
+        .boxed()
     }
 
     fn validate<'a>(&'a self, volume: &'a KnownVolume) -> BoxFuture<'a, Result<(), PluginError>> {
         tracing::debug!(volume = volume.external_id, "a simulated volume is confirmed");
-        self.call(|| Ok(())).boxed()
+        self.call(PluginCall::ValidateVolumeCapabilities, || Ok(())).boxed()
     }
 
     fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
-        self.call(|| {
+        self.call(PluginCall::DeleteVolume, || {
             self.cloud.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&volume.external_id);
+            self.tell(&volume.external_id, "", MountChange::Deleted);
             Ok(())
         })
         .boxed()
     }
 
-    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<i64, PluginError>> {
+    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<Grown, PluginError>> {
         tracing::debug!(volume = volume.external_id, "a simulated volume grows");
-        self.call(move || Ok(to.0)).boxed()
+        let grown = Grown { capacity_bytes: to.0, needs_nodes: true };
+        self.call(PluginCall::ControllerExpandVolume, move || Ok(grown)).boxed()
+    }
+
+    fn expand_mount<'a>(&'a self, volume: &'a VolumeUse, _: (i64, i64)) -> BoxFuture<'a, Result<(), PluginError>> {
+        tracing::debug!(volume = volume.external_id, "a simulated mount grows");
+        self.call(PluginCall::NodeExpandVolume, || Ok(())).boxed()
     }
 }

@@ -186,6 +186,7 @@ fn check_volume(world: &World, wanted: &VolumeAssertion, found: &mut Vec<String>
     let Some(stored) = present(&what, None, stored, found) else { return };
     let status = &stored.value["status"];
     same(&format!("{what}: schedulable"), wanted.schedulable.as_ref(), &status["schedulable"], found);
+    same(&format!("{what}: capacity"), wanted.capacity.as_ref(), &status["capacity"], found);
     let Some(counts) = wanted.claims else { return };
     let claims: Vec<&Value> = status["claims"].as_array().into_iter().flatten().collect();
     let is_taken = |claim: &&&Value| claim["state"] == "taken";

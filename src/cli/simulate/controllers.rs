@@ -44,6 +44,7 @@ impl Controllers {
     pub(super) fn start(&mut self) {
         if self.first.is_none() {
             self.first = Some(self.spawn(false));
+            self.world.note_controller(self.n_lives);
         }
     }
 

@@ -13,6 +13,7 @@ use super::invariants::Invariants;
 use super::link::Client;
 use super::scenario::AllocFilter;
 use super::seam::Verb;
+use crate::agent::simulated::PluginCall;
 
 /// Failures that one run keeps.
 const KEPT_FAILURES: usize = 50;
@@ -56,6 +57,8 @@ pub(super) struct Log {
     keeps_timeline: bool,
     timeline: Vec<(Duration, Change)>,
     writes: BTreeMap<&'static str, Counted>,
+    /// Of each call of a driver: how often it was made, and how often it was made to fail.
+    calls: BTreeMap<PluginCall, (u64, u64)>,
     peaks: Vec<Peak>,
     pub(super) invariants: Invariants,
     pub(super) failures: Vec<Failure>,
@@ -69,6 +72,7 @@ impl Log {
             keeps_timeline,
             timeline: Vec::new(),
             writes: BTreeMap::new(),
+            calls: BTreeMap::new(),
             peaks: never.into_iter().map(peak).collect(),
             invariants,
             failures: Vec::new(),
@@ -86,6 +90,13 @@ impl Log {
             Verb::Patch => counted.patch += 1,
             Verb::Delete => counted.delete += 1,
         }
+    }
+
+    /// Counts a call of a driver.
+    pub(super) fn count_call(&mut self, call: PluginCall, is_fault: bool) {
+        let (n_made, n_faults) = self.calls.entry(call).or_default();
+        *n_made += 1;
+        *n_faults += u64::from(is_fault);
     }
 
     /// Takes in a change of an object.
@@ -144,6 +155,12 @@ impl Log {
     pub(super) fn writes_json(&self) -> Value {
         let one = |counted: &Counted| json!({ "create": counted.create, "update": counted.update, "patch": counted.patch, "delete": counted.delete });
         self.writes.iter().map(|(kind, counted)| ((*kind).to_owned(), one(counted))).collect::<Map<_, _>>().into()
+    }
+
+    /// How often drivers were called, and made to fail, by call.
+    pub(super) fn calls_json(&self) -> Value {
+        let one = |(call, (made, faults)): (&PluginCall, &(u64, u64))| json!({ "call": call, "made": made, "faults": faults });
+        self.calls.iter().map(one).collect()
     }
 
     /// Every change of an object but Leases and Events, with what is new.

@@ -26,13 +26,14 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 
 use self::many::{Tally, Verdict, Work};
 use self::report::Title;
 use self::run::{Outcome, Settings};
 use self::scenario::Scenario;
+use self::world::CrashPoint;
 use super::{answer, complain, read_input};
 use crate::telemetry::{self, LogFormat};
 
@@ -49,7 +50,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
     seeds: Option<RangeInclusive<u64>>,
     /// Makes each run twice and fails where the second one does not give the same bytes.
-    #[arg(long, conflicts_with_all = ["seeds", "crash_at_write", "wall_clock"])]
+    #[arg(long, conflicts_with_all = ["seeds", "crash_at_write", "crash_at_call", "wall_clock"])]
     twice: bool,
     /// Ends with the first seed that fails.
     #[arg(long, requires = "seeds")]
@@ -58,6 +59,10 @@ pub(super) struct Args {
     /// with that of a run without a crash.
     #[arg(long, value_name = "N|all", conflicts_with = "seeds")]
     crash_at_write: Option<CrashAt>,
+    /// Lets the controller crash at the Nth moment in the lives of calls to storage plugins: a plugin is called, it has answered, or
+    /// its node's agent has told so. `all` tries every N as above; both options may ask for all.
+    #[arg(long, value_name = "N|all", conflicts_with = "seeds")]
+    crash_at_call: Option<CrashAt>,
     /// How the outcome is printed.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -79,7 +84,7 @@ enum Output {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CrashAt {
-    Write(u64),
+    Number(u64),
     All,
 }
 
@@ -89,7 +94,7 @@ impl std::str::FromStr for CrashAt {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "all" => Ok(Self::All),
-            _ => text.parse().map(Self::Write).map_err(|_| "give the number of a write, or `all`".to_owned()),
+            _ => text.parse().map(Self::Number).map_err(|_| "give a number, or `all`".to_owned()),
         }
     }
 }
@@ -110,21 +115,48 @@ pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
     // What is mistyped in the last one is said before the first one runs.
     let files: Vec<File> = args.files.iter().map(|path| File::read(path)).collect::<anyhow::Result<_>>()?;
     let mut has_failed = false;
-    match (&args.seeds, args.crash_at_write) {
+    match (&args.seeds, args.crashes()?) {
         (Some(seeds), _) => {
             for file in &files {
                 has_failed |= run_seeds(file, seeds.clone(), args.until_failure)?;
             }
         }
-        (None, Some(CrashAt::All)) => {
+        (None, Crashes::Every { writes, calls }) => {
             for file in &files {
-                has_failed |= run_crashes(file, args.seed)?;
+                has_failed |= run_crashes(file, args.seed, writes, calls)?;
             }
         }
-        (None, Some(CrashAt::Write(write))) => has_failed = run_each(&files, args, Some(write))?,
-        (None, None) => has_failed = run_each(&files, args, None)?,
+        (None, Crashes::One(crash_at)) => has_failed = run_each(&files, args, Some(crash_at))?,
+        (None, Crashes::None) => has_failed = run_each(&files, args, None)?,
     }
     Ok(u8::from(has_failed))
+}
+
+/// The crashes of the controller that are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crashes {
+    None,
+    One(CrashPoint),
+    /// A run for each write, each moment of a call, or each of both.
+    Every {
+        writes: bool,
+        calls: bool,
+    },
+}
+
+impl Args {
+    fn crashes(&self) -> anyhow::Result<Crashes> {
+        use CrashAt::{All, Number};
+        Ok(match (self.crash_at_write, self.crash_at_call) {
+            (None, None) => Crashes::None,
+            (Some(Number(write)), None) => Crashes::One(CrashPoint::Write(write)),
+            (None, Some(Number(call))) => Crashes::One(CrashPoint::Call(call)),
+            (Some(Number(_)), Some(_)) | (Some(_), Some(Number(_))) => {
+                bail!("--crash-at-write and --crash-at-call: one run has one crash; give one number, or `all` to both")
+            }
+            (writes, calls) => Crashes::Every { writes: writes == Some(All), calls: calls == Some(All) },
+        })
+    }
 }
 
 /// A scenario and where it stands.
@@ -148,7 +180,7 @@ impl File {
 }
 
 /// Runs each scenario once, and says all about it.
-fn run_each(files: &[File], args: &Args, crash_at: Option<u64>) -> anyhow::Result<bool> {
+fn run_each(files: &[File], args: &Args, crash_at: Option<CrashPoint>) -> anyhow::Result<bool> {
     // What several log at once cannot be told apart, and what runs beside another takes longer.
     let n_threads = if args.log.is_some() || args.wall_clock { 1 } else { many::cores() };
     let work = Work { name: "simulation", unit: "scenarios", n: files.len(), n_threads };
@@ -207,20 +239,22 @@ fn run_seeds(file: &File, seeds: RangeInclusive<u64>, until_failure: bool) -> an
     Ok(n_wrong > 0)
 }
 
-/// Lets the controller crash after each of its writes in turn, and compares the ends. What a scenario expects on its way is not asked:
-/// a new leader takes its time.
-fn run_crashes(file: &File, seed: u64) -> anyhow::Result<bool> {
+/// Lets the controller crash after each of its writes, and at each moment of a plugin call, in turn, and compares the ends. What a
+/// scenario expects on its way is not asked: a new leader takes its time.
+fn run_crashes(file: &File, seed: u64, writes: bool, calls: bool) -> anyhow::Result<bool> {
     let File { name, scenario } = file;
     let plain = run::run(scenario, Settings { seed, ..Settings::default() })?;
     ensure!(plain.failures.is_empty(), "{name}: the run without a crash fails already: {}", plain.failures[0].what);
-    let runs = (1..=plain.durable_writes).map(|write| Settings { seed, crash_at: Some(write), keeps_timeline: false });
-    let tally = run_many(file, "crashes", &runs.collect::<Vec<_>>(), Verdict::Wrong, |settings, outcome| {
+    let at_writes = (1..=plain.durable_writes).filter(|_| writes).map(CrashPoint::Write);
+    let at_calls = (1..=plain.call_moments).filter(|_| calls).map(CrashPoint::Call);
+    let crashing = |crash_at| Settings { seed, crash_at: Some(crash_at), keeps_timeline: false };
+    let runs: Vec<Settings> = at_writes.chain(at_calls).map(crashing).collect();
+    let tally = run_many(file, "crashes", &runs, Verdict::Wrong, |settings, outcome| {
         let what = match outcome.failures.iter().find(|failure| failure.counts_after_a_crash(scenario.last_step())) {
             Some(failure) => format!("at {}: {}", log::at_text(failure.at), failure.what),
             None => format!("the end differs: {}", state::first_difference(&plain.end_state, &outcome.end_state)?),
         };
-        let (write, replay) = (settings.crash_at.unwrap_or(0), file.title(settings).replay());
-        Some(format!("crash after write {write}: {what}; replay: {replay}"))
+        Some(format!("{what}; replay: {}", file.title(settings).replay()))
     })?;
     let Tally { n_done, n_wrong } = tally;
     let n_same = n_done - n_wrong;

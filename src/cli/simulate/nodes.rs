@@ -14,7 +14,7 @@ use super::run::stream_seed;
 use super::scenario::NodeSpec;
 use super::seam::Seam;
 use super::world::World;
-use crate::agent::simulated::{Cloud, Life, Machine, MountObserver, PluginSpec};
+use crate::agent::simulated::{Cloud, Life, Machine, PluginObserver, PluginSpec};
 use crate::config::agent::AgentConfig;
 
 /// The nodes of a run.
@@ -41,13 +41,13 @@ impl Nodes {
     pub(super) fn start(world: &Arc<World>, seed: u64, specs: &[NodeSpec]) -> anyhow::Result<Self> {
         let mut nodes = Self { world: Arc::clone(world), seed, known: BTreeMap::new(), lives: JoinSet::new() };
         let observer = Arc::clone(world);
-        let mounts: MountObserver = Arc::new(move |run, change| observer.observe_mount(&run, change));
+        let drivers: PluginObserver = Arc::new(move |news| observer.observe_plugin(&news));
         let cloud = Cloud::default();
         for (number, spec) in specs.iter().enumerate() {
             let number = u32::try_from(number).context("too many nodes")?;
             let (observer, name) = (Arc::clone(world), spec.name.clone());
             let machine = Machine::new(&spec.name, move |run, change| observer.observe_task(&name, &run, change));
-            let machine = machine.with_plugins(plugins(spec, specs), &cloud, &mounts);
+            let machine = machine.with_plugins(plugins(spec, specs), &cloud, &drivers);
             let node = Node { number, spec: spec.clone(), machine, agent: None, n_lives: 0 };
             let earlier = nodes.known.insert(spec.name.clone(), node);
             anyhow::ensure!(

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::log::{Failure, at_text};
 use super::run::Outcome;
+use super::world::CrashPoint;
 
 /// What a run is called.
 #[derive(Clone, Copy, Debug)]
@@ -16,13 +17,17 @@ pub(super) struct Title<'a> {
     /// Its file, for the command that runs it again.
     pub(super) file: &'a str,
     pub(super) seed: u64,
-    pub(super) crash_at: Option<u64>,
+    pub(super) crash_at: Option<CrashPoint>,
 }
 
 impl Title<'_> {
     /// The command that makes the same run again.
     pub(super) fn replay(&self) -> String {
-        let crash = self.crash_at.map_or_else(String::new, |write| format!(" --crash-at-write {write}"));
+        let crash = match self.crash_at {
+            None => String::new(),
+            Some(CrashPoint::Write(number)) => format!(" --crash-at-write {number}"),
+            Some(CrashPoint::Call(number)) => format!(" --crash-at-call {number}"),
+        };
         format!("drover simulate {} --seed {}{crash}", self.file, self.seed)
     }
 }
@@ -38,6 +43,7 @@ pub(super) fn json(title: &Title<'_>, outcome: &Outcome, wall: Duration) -> Valu
         "timeline": outcome.timeline,
         "dumps": outcome.dumps,
         "writes": outcome.writes,
+        "pluginCalls": outcome.calls,
         "virtualSeconds": outcome.virtual_time.as_secs_f64(),
         "wallSeconds": wall.as_secs_f64(),
     })

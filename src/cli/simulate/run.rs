@@ -24,7 +24,7 @@ use super::scenario::{
     Action, ApiAction, ApiStep, ControllerAction, ControllerStep, NodeAction, NodeStep, Scenario, Step,
 };
 use super::state;
-use super::world::World;
+use super::world::{CrashPoint, World};
 use crate::config::controller::ControllerConfig;
 
 /// How long a crashed controller is away where nobody says.
@@ -35,8 +35,8 @@ const CRASH: Duration = Duration::from_secs(1);
 pub(super) struct Settings {
     /// Of all chances.
     pub(super) seed: u64,
-    /// The durable write of the controller after which it crashes.
-    pub(super) crash_at: Option<u64>,
+    /// When the controller crashes.
+    pub(super) crash_at: Option<CrashPoint>,
     /// Whether every change is kept.
     pub(super) keeps_timeline: bool,
 }
@@ -48,9 +48,13 @@ pub(super) struct Outcome {
     pub(super) timeline: Vec<Value>,
     pub(super) dumps: BTreeMap<String, Value>,
     pub(super) writes: Value,
+    /// How often drivers were called, and made to fail.
+    pub(super) calls: Value,
     pub(super) virtual_time: Duration,
     /// How many durable writes the controller made.
     pub(super) durable_writes: u64,
+    /// How many moments of plugin calls there were at which it can crash.
+    pub(super) call_moments: u64,
     /// What is there at the end, without names that differ from run to run.
     pub(super) end_state: Value,
 }
@@ -90,8 +94,10 @@ async fn drive(scenario: &Scenario, settings: Settings) -> anyhow::Result<Outcom
         timeline: log.timeline_json(),
         dumps: std::mem::take(&mut run.dumps),
         writes: log.writes_json(),
+        calls: log.calls_json(),
         virtual_time: scenario.duration,
         durable_writes: run.world.durable_writes(),
+        call_moments: run.world.call_moments(),
         end_state: state::end_state(&run.world.store),
     })
 }

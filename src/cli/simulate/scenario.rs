@@ -640,6 +640,8 @@ pub(super) struct VolumeAssertion {
     pub(super) claims: Option<ClaimCounts>,
     #[serde(default)]
     pub(super) schedulable: Option<bool>,
+    #[serde(default)]
+    pub(super) capacity: Option<String>,
 }
 
 /// Claims of a volume, counted.

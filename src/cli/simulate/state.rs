@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use drover_api::{Allocation, Deployment};
 use drover_sim::{Selection, Store, Stored};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::world::World;
 
@@ -48,7 +48,7 @@ pub(super) fn newest_deployment(
     Ok(all(store, "Deployment").into_iter().filter(is_of_job).max_by_key(|stored| age(stored)))
 }
 
-/// What is there, without what differs from run to run: names, uids, times, nodes of allocations.
+/// What is there, without what differs from run to run: names, uids, times, nodes of allocations, and what was lost with those.
 pub(super) fn end_state(store: &Store) -> Value {
     let mut slots: BTreeMap<String, usize> = BTreeMap::new();
     for stored in all(store, "Allocation") {
@@ -69,7 +69,14 @@ pub(super) fn end_state(store: &Store) -> Value {
         .iter()
         .map(|stored| {
             let status = &stored.value["status"];
-            (stored.key.to_string(), json!([status["phase"], status["version"], status["summary"]]))
+            let mut summary = status["summary"].clone();
+            // How many were lost depends on where they happened to be when a node was.
+            for counts in summary.as_object_mut().into_iter().flat_map(Map::values_mut) {
+                if let Some(counts) = counts.as_object_mut() {
+                    counts.remove("lost");
+                }
+            }
+            (stored.key.to_string(), json!([status["phase"], status["version"], summary]))
         })
         .collect();
     let nodes: BTreeMap<String, Value> = all(store, "ClientNode")
@@ -87,7 +94,19 @@ pub(super) fn end_state(store: &Store) -> Value {
         }
     }
     let deployments: BTreeMap<String, Value> = newest.into_iter().map(|(job, (_, end))| (job, end)).collect();
-    json!({ "allocations": slots, "deployments": deployments, "jobs": jobs, "nodes": nodes })
+    let volumes: BTreeMap<String, Value> =
+        all(store, "CSIVolume").iter().map(|stored| (stored.key.to_string(), volume(&stored.value))).collect();
+    json!({ "allocations": slots, "deployments": deployments, "jobs": jobs, "nodes": nodes, "volumes": volumes })
+}
+
+/// What of a volume is the same whoever holds it.
+fn volume(stored: &Value) -> Value {
+    let status = &stored["status"];
+    let claims = status["claims"].as_array().into_iter().flatten();
+    let mut claims: Vec<String> =
+        claims.map(|claim| format!("{} {} {}", claim["mode"], claim["state"], claim["attach"])).collect();
+    claims.sort();
+    json!([stored["spec"], status["phase"], status["schedulable"], status["accessMode"], status["capacity"], claims])
 }
 
 /// The first place in which two states differ, with both values; none where they are the same.

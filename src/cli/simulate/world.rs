@@ -1,6 +1,6 @@
 //! The world of one run: the store, time, links and chances that all processes share, and the observer that sees every write.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,15 +9,24 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
 
 use super::clock::VirtualClock;
-use super::link::{Client, Links};
+use super::link::{Client, Links, Reach};
 use super::log::Log;
 use super::scenario::{Faults, Scenario};
 use super::seam::Verb;
-use crate::agent::simulated::{MountChange, MountRun, TaskChange, TaskRun};
+use crate::agent::simulated::{PluginNews, TaskChange, TaskRun};
 use crate::clock::Clock;
 
 /// How long garbage collection takes to notice.
 const SWEEP_AFTER: Duration = Duration::from_millis(50);
+
+/// When the controller crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CrashPoint {
+    /// Right after its durable write of this number.
+    Write(u64),
+    /// At this moment of those in the lives of plugin calls: a driver is called, has answered, or its agent has told so.
+    Call(u64),
+}
 
 /// The world of one run.
 #[derive(Debug)]
@@ -28,9 +37,11 @@ pub(super) struct World {
     faults: Faults,
     /// When nothing goes wrong by chance any more.
     pub(super) faults_until: Duration,
-    /// The durable write of the controller after which it crashes.
-    crash_at: Option<u64>,
+    crash_at: Option<CrashPoint>,
     durable_writes: AtomicU64,
+    call_moments: AtomicU64,
+    /// The life of the controller that runs; 0 for none yet.
+    controller: AtomicU32,
     crashes: mpsc::UnboundedSender<Client>,
     garbage: Notify,
     log: Mutex<Log>,
@@ -38,7 +49,11 @@ pub(super) struct World {
 
 impl World {
     /// An empty world. Must be made within the runtime. The receiver hears which processes crash.
-    pub(super) fn new(scenario: &Scenario, crash_at: Option<u64>, log: Log) -> (Self, mpsc::UnboundedReceiver<Client>) {
+    pub(super) fn new(
+        scenario: &Scenario,
+        crash_at: Option<CrashPoint>,
+        log: Log,
+    ) -> (Self, mpsc::UnboundedReceiver<Client>) {
         let (crashes, reports) = mpsc::unbounded_channel();
         let world = Self {
             store: drover_sim::Store::default(),
@@ -48,6 +63,8 @@ impl World {
             faults_until: scenario.faults_until(),
             crash_at,
             durable_writes: AtomicU64::new(0),
+            call_moments: AtomicU64::new(0),
+            controller: AtomicU32::new(0),
             crashes,
             garbage: Notify::new(),
             log: Mutex::new(log),
@@ -68,7 +85,28 @@ impl World {
     /// Counts a durable write of the controller, and says whether it is the one after which it crashes.
     pub(super) fn is_crash_due(&self) -> bool {
         let number = self.durable_writes.fetch_add(1, Ordering::Relaxed) + 1;
-        self.crash_at == Some(number)
+        self.crash_at == Some(CrashPoint::Write(number))
+    }
+
+    /// A life of the controller begins.
+    pub(super) fn note_controller(&self, life: u32) {
+        self.controller.store(life, Ordering::Relaxed);
+    }
+
+    /// A moment in the life of a plugin call: the controller crashes there if it is the one.
+    fn pass_call_moment(&self) {
+        let number = self.call_moments.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.crash_at == Some(CrashPoint::Call(number)) {
+            let controller = Client::Controller(self.controller.load(Ordering::Relaxed));
+            // What it would still do before it is gone does not happen.
+            self.links.set_reach(controller, Reach::Frozen);
+            self.crash(controller);
+        }
+    }
+
+    /// How many moments of plugin calls there were.
+    pub(super) fn call_moments(&self) -> u64 {
+        self.call_moments.load(Ordering::Relaxed)
     }
 
     /// How many durable writes the controller has made.
@@ -95,6 +133,9 @@ impl World {
         if let Some(change) = change {
             log.take(at, Some(client), &change);
             drop(log);
+            if matches!(client, Client::Node(_)) && tells_of_calls(&change) {
+                self.pass_call_moment();
+            }
             if self.store.has_garbage() {
                 self.garbage.notify_one();
             }
@@ -110,13 +151,22 @@ impl World {
         }
     }
 
-    /// Shows a change of a volume's use to the observer.
-    pub(super) fn observe_mount(&self, run: &MountRun, change: MountChange) {
+    /// Shows to the observer what happens to a driver.
+    pub(super) fn observe_plugin(&self, news: &PluginNews) {
         let at = self.clock.elapsed();
         let mut log = self.log();
-        for what in log.invariants.observe_mount(at, run, change) {
-            log.fail(at, what);
+        match news {
+            PluginNews::Called(_) => {}
+            PluginNews::Answered { call, is_fault } => log.count_call(*call, *is_fault),
+            PluginNews::Mount(run, change) => {
+                for what in log.invariants.observe_mount(at, run, *change) {
+                    log.fail(at, what);
+                }
+                return;
+            }
         }
+        drop(log);
+        self.pass_call_moment();
     }
 
     /// Shows to the observer that all tasks of a node have ended.
@@ -149,4 +199,16 @@ impl World {
             anyhow::anyhow!("the simulator has no kind {name:?}; it has Job, Deployment, Allocation, CSIVolume, ClientNode, JobVersion, Namespace, ConfigMap, Lease, Event")
         })
     }
+}
+
+/// Whether an agent tells with a write what a driver has answered: the controller, or what was to be mounted.
+fn tells_of_calls(change: &Change) -> bool {
+    let part = match change.object().kind.name.as_str() {
+        "ClientNode" => "/status/fingerprint/csiAnswers",
+        "Allocation" => "/status/volumes",
+        _ => return false,
+    };
+    let [before, after] =
+        [&change.before, &change.after].map(|stored| stored.as_ref().and_then(|it| it.value.pointer(part)));
+    before != after
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use drover_api::client_node::{CsiAnswer, CsiCall, CsiRequest, NodePhase};
-use drover_api::csi_volume::{AttachState, Claim, ClaimMode};
+use drover_api::csi_volume::{AttachState, Claim, ClaimMode, ClaimState};
 use drover_api::{CSIVolume, ClientNode};
 use drover_core::ids::NodeName;
 use drover_core::volume::claim::Attachment;
@@ -73,8 +73,8 @@ impl Asked {
     fn takes_turns(&self) -> bool {
         match self {
             Self::Publish(_) | Self::Unpublish(_) => true,
-            // What changes nothing waits for nobody.
-            Self::Provider(call) => call.call != CsiCall::ValidateVolume,
+            // What changes nothing at the provider waits for nobody.
+            Self::Provider(call) => !matches!(call.call, CsiCall::ValidateVolume | CsiCall::NodeExpand),
             Self::Node(_) => false,
         }
     }
@@ -176,7 +176,7 @@ impl<S: Store> Term<S> {
                     (false, false) => ControllerAnswer::Failed(answer.error.clone()),
                 });
                 match answered {
-                    Ok(Answered::Checkpoint(state)) => self.reach(caller, state),
+                    Ok(Answered::Checkpoint(state)) => self.go_on_from(caller, state),
                     Ok(Answered::Next(skipped)) => self.try_next(caller, skipped),
                     Err(error) => self.fail(caller, &claim, &error),
                 }
@@ -185,7 +185,7 @@ impl<S: Store> Term<S> {
                 let is_done = answer.error.is_empty();
                 let said = if is_done { NodeAnswer::Done } else { NodeAnswer::Failed(answer.error.clone()) };
                 match asked.answered(said) {
-                    Ok(state) => self.reach(caller, state),
+                    Ok(state) => self.go_on_from(caller, state),
                     Err(error) => self.fail(caller, &claim, &error),
                 }
             }
@@ -214,9 +214,10 @@ impl<S: Store> Term<S> {
         self.end_work(caller);
     }
 
-    fn reach(&mut self, caller: &Caller, state: drover_api::csi_volume::ClaimState) {
+    /// An agent did what it was asked for: earlier failures do not count any more.
+    fn go_on_from(&mut self, caller: &Caller, state: ClaimState) {
+        self.reach(caller, state);
         if let Some(work) = self.claims.work.get_mut(caller) {
-            work.reached = Some(state);
             work.n_failed = 0;
         }
     }
@@ -238,7 +239,9 @@ impl<S: Store> Term<S> {
             let Some(Call { asked, .. }) = self.claims.calls.get(&name) else { continue };
             let known = self.view.node(node);
             let is_lost = match asked {
-                Asked::Node(_) => known.is_none_or(|known| known.phase == NodePhase::Down),
+                Asked::Provider(ProviderCall { call: CsiCall::NodeExpand, .. }) | Asked::Node(_) => {
+                    known.is_none_or(|known| known.phase == NodePhase::Down)
+                }
                 Asked::Publish(_) | Asked::Unpublish(_) | Asked::Provider(_) => {
                     let runs_it = |known: &&Arc<drover_core::model::Node>| {
                         let plugin = known.csi.get(asked.plugin());

@@ -129,6 +129,17 @@ impl Volumes {
         self.requests.get(node).is_some_and(|wanted| there != Some(wanted))
     }
 
+    /// How much is kept for volumes to which something happens: those that are watched, claims that wait for others, claims that are being
+    /// attached or released, and calls that agents were asked for.
+    pub(super) fn under_way(&self) -> [(&'static str, usize); 4] {
+        [
+            ("watched", self.watcher.n_active()),
+            ("waiting", self.waiting.values().map(BTreeMap::len).sum()),
+            ("moving", self.work.len()),
+            ("called", self.calls.len()),
+        ]
+    }
+
     /// When there is something to do next, as time since the term began and as a moment.
     fn wake_at(&self, began: Instant) -> Option<Instant> {
         if !self.dirty.is_empty() || !self.ready.is_empty() {

@@ -1,13 +1,14 @@
 //! What is asked of a volume's provider for the volume itself: to make it, to confirm it, to make it larger, to delete it. Of each
 //! volume one such call is under way at a time; what changes anything waits for its turn among the others of the plugin.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use drover_api::client_node::{CsiAnswer, CsiCall};
+use drover_api::client_node::{CsiAnswer, CsiCall, NodePhase};
 use drover_api::{CSIVolume, annotation};
 use drover_core::ids::{NodeName, ObjectKey};
 use drover_core::volume::current::{Provided, is_to_be_made, is_to_be_validated, is_to_grow};
-use drover_core::volume::expand::Expand;
+use drover_core::volume::expand::{Expand, Expanded, Mount, expanded};
 use drover_core::volume::plugin::Skipped;
 use drover_core::volume::release::external_id;
 use drover_core::volume::turn::Caller;
@@ -20,7 +21,7 @@ use crate::store::Store;
 #[derive(Clone, Debug)]
 pub(super) struct ProviderCall {
     pub(super) call: CsiCall,
-    /// The node whose controller is asked.
+    /// The node whose controller, or whose mount, is asked.
     pub(super) controller: NodeName,
     pub(super) plugin: String,
     /// The provider's id of the volume, once it has one.
@@ -29,6 +30,15 @@ pub(super) struct ProviderCall {
     pub(super) expand: Option<Expand>,
     /// The generation of the spec that it is about.
     pub(super) generation: i64,
+}
+
+/// Mounts that have to follow a volume which was made larger. Another leader has it made as large again, and finds them again.
+#[derive(Debug)]
+pub(super) struct Following {
+    provided: Provided,
+    expand: Expand,
+    /// The first one is asked for now.
+    mounts: VecDeque<Mount>,
 }
 
 impl<S: Store> Term<S> {
@@ -66,6 +76,9 @@ impl<S: Store> Term<S> {
     }
 
     pub(super) fn take_provider_step(&mut self, caller: &Caller, object: &Arc<CSIVolume>) {
+        if self.follow(caller, object) {
+            return;
+        }
         let Some((call, expand)) = self.provider_wish(&caller.0, object) else { return self.end_work(caller) };
         let plugin = object.spec.plugin_id.clone();
         let tried = self.claims.work.get(caller).map(|work| work.tried.clone()).unwrap_or_default();
@@ -90,10 +103,43 @@ impl<S: Store> Term<S> {
         }
     }
 
+    /// Has the next mount follow; false where none has to. Where a node is down the volume is mounted anew before anybody uses it there.
+    fn follow(&mut self, caller: &Caller, object: &Arc<CSIVolume>) -> bool {
+        let Some(following) = self.claims.work.get_mut(caller).and_then(|work| work.following.as_mut()) else {
+            return false;
+        };
+        let claims = object.status.as_ref().map(|status| &status.claims[..]).unwrap_or_default();
+        let view = &self.view;
+        let next = loop {
+            let Some(mount) = following.mounts.front() else { break None };
+            let is_up = view.node(&mount.node).is_some_and(|node| node.phase != NodePhase::Down);
+            match claims.iter().find(|claim| claim.alloc_id == mount.alloc_id).filter(|_| is_up) {
+                Some(claim) => break Some((mount.node.clone(), claim)),
+                None => drop(following.mounts.pop_front()),
+            }
+        };
+        let expand = Some(following.expand);
+        let Some((controller, claim)) = next else {
+            let following = self.claims.work.get_mut(caller).and_then(|work| work.following.take());
+            if let Some(following) = following {
+                self.claims.provided.insert(caller.0.clone(), following.provided);
+                self.claims.dirty.insert(caller.0.clone());
+            }
+            return false;
+        };
+        let status = object.status.clone().unwrap_or_default();
+        let (call, plugin) = (CsiCall::NodeExpand, object.spec.plugin_id.clone());
+        let external_id = external_id(&caller.0, &object.spec, &status).to_owned();
+        let asked = ProviderCall { call, controller, plugin, external_id, expand, generation: 0 };
+        self.ask(caller, object, Some(claim), Asked::Provider(asked));
+        true
+    }
+
     /// Takes in what a provider has answered.
     pub(super) fn take_provided(&mut self, caller: &Caller, asked: &ProviderCall, answer: &CsiAnswer) {
         if !answer.error.is_empty() {
-            if answer.retryable {
+            // Of a mount there is nobody else to ask.
+            if answer.retryable && asked.call != CsiCall::NodeExpand {
                 let reason = answer.error.clone();
                 return self.try_next(caller, Skipped { node: asked.controller.clone(), reason });
             }
@@ -101,6 +147,11 @@ impl<S: Store> Term<S> {
         }
         let id = caller.0.clone();
         self.claims.provider_errors.remove(&id);
+        if asked.call == CsiCall::NodeExpand {
+            let following = self.claims.work.get_mut(caller).and_then(|work| work.following.as_mut());
+            drop(following.and_then(|following| following.mounts.pop_front()));
+            return;
+        }
         if asked.call == CsiCall::DeleteVolume {
             self.claims.deleted.insert(id.clone());
         } else {
@@ -113,9 +164,30 @@ impl<S: Store> Term<S> {
                 capacity_bytes: answer.capacity_bytes,
                 topologies: answer.topologies.clone(),
             };
+            if let Some(following) = self.following(&id, asked, answer, &provided) {
+                if let Some(work) = self.claims.work.get_mut(caller) {
+                    work.following = Some(following);
+                }
+                return;
+            }
             self.claims.provided.insert(id.clone(), provided);
         }
         self.claims.dirty.insert(id);
+    }
+
+    /// The mounts that have to follow on a provider's answer, if there are any.
+    fn following(
+        &self,
+        id: &ObjectKey,
+        asked: &ProviderCall,
+        answer: &CsiAnswer,
+        provided: &Provided,
+    ) -> Option<Following> {
+        let grown = Expanded { capacity_bytes: answer.capacity_bytes?, needs_nodes: answer.node_expansion_required };
+        let object = self.stored_volume(id)?;
+        let (_, mounts) = expanded(object.status.as_ref()?, grown, self.clock.now());
+        let expand = asked.expand.filter(|_| !mounts.is_empty())?;
+        Some(Following { provided: provided.clone(), expand, mounts: mounts.into() })
     }
 
     /// Tells people why a provider has not done what is wanted, and tries again later.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drover_api::csi_volume::CSIVolumeStatus;
+use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimState};
 use drover_api::{CSIVolume, annotation, field_manager, finalizer};
 use drover_core::ids::{NodeName, ObjectKey};
 use drover_core::volume::claim::{self, Attachment, ClaimError, Request, Update};
@@ -195,6 +195,7 @@ impl<S: Store> Term<S> {
             }
             self.advance_claim(&caller);
         }
+        self.begin_attaching(id);
         self.look_at_provider(id);
         let held = claim::read(&self.view, id).map(|status| status.claims).unwrap_or_default();
         let is_taken = |request: &Request| held.iter().any(|claim| claim.alloc_id == request.alloc_id.as_str());
@@ -203,6 +204,19 @@ impl<S: Store> Term<S> {
             if waiting.is_empty() {
                 self.claims.waiting.remove(id);
             }
+        }
+    }
+
+    /// What was just taken is attached now: the watcher's pace is that of releases.
+    fn begin_attaching(&mut self, id: &ObjectKey) {
+        let Some(object) = self.stored_volume(id) else { return };
+        let is_new = |claim: &Claim| {
+            claim.state == ClaimState::Taken
+                && claim.attach == AttachState::Pending
+                && !self.claims.work.contains_key(&(id.clone(), claim.alloc_id.clone()))
+        };
+        if object.status.iter().flat_map(|status| &status.claims).any(is_new) {
+            self.claims.ready.insert(id.clone());
         }
     }
 

@@ -15,6 +15,7 @@ use drover_core::volume::wait;
 use tokio::time::Instant;
 
 use super::call::Asked;
+use super::provider::Following;
 use crate::controller::apply::key_of;
 use crate::controller::term::Term;
 use crate::events::{Happening, Severity};
@@ -32,12 +33,16 @@ pub(super) struct Work {
     pub(super) is_told: bool,
     /// How far it has come without its being written.
     pub(super) reached: Option<ClaimState>,
+    /// Since when this leader has been at the step of its release that is due.
+    pub(super) step_began: Option<Instant>,
     pub(super) n_failed: u32,
     pub(super) retry_at: Option<Instant>,
     /// The request that an agent carries out.
     pub(super) call: Option<String>,
     /// The plugin whose turn it has or waits for.
     pub(super) turn: Option<String>,
+    /// The volume was made larger, and mounts have to follow before it counts as that.
+    pub(super) following: Option<Following>,
 }
 
 impl<S: Store> Term<S> {
@@ -108,6 +113,9 @@ impl<S: Store> Term<S> {
 
     pub(super) fn end_work(&mut self, caller: &Caller) {
         let Some(work) = self.claims.work.remove(caller) else { return };
+        if let Some(began) = work.step_began.filter(|_| work.reached == Some(ClaimState::ReadyToFree)) {
+            self.numbers.reaped("free", began.elapsed());
+        }
         if let Some(at) = work.retry_at {
             self.claims.retries.remove(&(at, caller.clone()));
         }
@@ -186,6 +194,9 @@ impl<S: Store> Term<S> {
 
     fn release(&mut self, caller: &Caller, object: &Arc<CSIVolume>, mut status: CSIVolumeStatus, claim: &Claim) {
         let now = self.clock.now();
+        if let Some(work) = self.claims.work.get_mut(caller) {
+            work.step_began.get_or_insert_with(Instant::now);
+        }
         loop {
             let reached = self.claims.work.get(caller).and_then(|work| work.reached);
             if let Some(state) = reached {
@@ -196,11 +207,7 @@ impl<S: Store> Term<S> {
                 return self.tell(caller, String::new());
             }
             match self.release_step(caller, object, &status, claim) {
-                Ok(Step::Checkpoint(state)) => {
-                    if let Some(work) = self.claims.work.get_mut(caller) {
-                        work.reached = Some(state);
-                    }
-                }
+                Ok(Step::Checkpoint(state)) => self.reach(caller, state),
                 Ok(Step::Node(_) | Step::Controller(_)) if reached.is_some() => {
                     return self.tell(caller, String::new());
                 }
@@ -214,6 +221,20 @@ impl<S: Store> Term<S> {
                 Ok(Step::Freed | Step::InUse) => return self.end_work(caller),
                 Err(error) => return self.fail(caller, claim, &error),
             }
+        }
+    }
+
+    /// A release has come this far.
+    pub(super) fn reach(&mut self, caller: &Caller, state: ClaimState) {
+        let Some(work) = self.claims.work.get_mut(caller) else { return };
+        work.reached = Some(state);
+        let step = match state {
+            ClaimState::Taken | ClaimState::Unpublishing => return,
+            ClaimState::NodeDetached => "node",
+            ClaimState::ControllerDetached | ClaimState::ReadyToFree => "controller",
+        };
+        if let Some(began) = work.step_began.replace(Instant::now()) {
+            self.numbers.reaped(step, began.elapsed());
         }
     }
 

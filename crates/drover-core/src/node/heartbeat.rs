@@ -37,6 +37,8 @@ pub struct Ledger {
     nodes: BTreeMap<NodeName, Heard>,
     /// Nodes that were marked not long ago, or while marking is slowed.
     marked: BTreeMap<NodeName, Mark>,
+    /// Nodes whose heartbeat was missing when another one was marked, and that were not heard of since.
+    suspects: BTreeSet<NodeName>,
     /// Until when marking is slow in a pool.
     slow_until: BTreeMap<String, Duration>,
     /// When a node of a pool was marked last, where that was not long ago.
@@ -80,6 +82,9 @@ pub struct Expired {
     pub nodes: Vec<NodeName>,
     /// Pools in which others are left for later.
     pub slowed: Vec<Slowed>,
+    /// Nodes that are late beside nodes that were marked: what took those may have taken them too, so that what is placed on them would
+    /// soon be lost again. Their own deadline is still to come.
+    pub suspects: BTreeSet<NodeName>,
 }
 
 /// A pool whose nodes are marked one after the other.
@@ -127,6 +132,7 @@ impl Ledger {
             last_proof: None,
             nodes: BTreeMap::new(),
             marked: BTreeMap::new(),
+            suspects: BTreeSet::new(),
             slow_until: BTreeMap::new(),
             last_marks: BTreeMap::new(),
         }
@@ -145,6 +151,7 @@ impl Ledger {
     /// A node was heard of.
     pub fn beat(&mut self, node: NodeName, now: Duration) {
         self.marked.remove(&node);
+        self.suspects.remove(&node);
         self.nodes.insert(node, Heard { since: now, deadline: now + self.allowed.sum() });
     }
 
@@ -152,6 +159,7 @@ impl Ledger {
     pub fn forget(&mut self, node: &NodeName) {
         self.nodes.remove(node);
         self.marked.remove(node);
+        self.suspects.remove(node);
     }
 
     /// The leader saw its own renewal in the watch. After a gap every node has a fresh start.
@@ -167,6 +175,7 @@ impl Ledger {
         for heard in self.nodes.values_mut() {
             *heard = Heard { since: now, deadline: heard.deadline.max(now + FRESH_START) };
         }
+        self.suspects.clear();
         self.last_proof = Some(now);
     }
 
@@ -184,6 +193,7 @@ impl Ledger {
         self.last_marks.retain(|_, at| *at + SLOW_PAUSE > proof);
         let mut expired = Expired::default();
         if silent.is_empty() {
+            expired.suspects.clone_from(&self.suspects);
             return expired;
         }
         let tallies = self.tally(&silent.keys().copied().flatten().collect(), &pool_of, proof);
@@ -206,7 +216,23 @@ impl Ledger {
             }
         }
         expired.slowed.retain(|slowed| !slowed.held.is_empty());
+        if !expired.nodes.is_empty() {
+            self.suspect_late(proof);
+        }
+        expired.suspects.clone_from(&self.suspects);
         expired
+    }
+
+    /// Suspects all whose heartbeat is missing and not merely on its way.
+    fn suspect_late(&mut self, proof: Duration) {
+        let late_after = self.allowed.ttl + self.on_its_way();
+        let late = self.nodes.iter().filter(|(_, heard)| heard.since + late_after < proof);
+        self.suspects.extend(late.map(|(node, _)| node.clone()));
+    }
+
+    /// How late a heartbeat may be without being missing.
+    fn on_its_way(&self) -> Duration {
+        self.allowed.grace / 5
     }
 
     /// Whether marking is slow in a pool: most of it is missing, or was not long ago.
@@ -218,6 +244,7 @@ impl Ledger {
     }
 
     fn mark(&mut self, node: &NodeName, pool: Option<&str>, proof: Duration) {
+        self.suspects.remove(node);
         let Some(heard) = self.nodes.remove(node) else { return };
         if let Some(pool) = pool {
             let due = heard.since + self.allowed.ttl;
@@ -234,8 +261,7 @@ impl Ledger {
         proof: Duration,
     ) -> BTreeMap<&'a str, Tally> {
         let mut tallies: BTreeMap<&str, Tally> = pools.iter().map(|pool| (*pool, Tally::default())).collect();
-        // One that is merely on its way is no missing one.
-        let on_its_way = self.allowed.grace / 5;
+        let on_its_way = self.on_its_way();
         for (node, heard) in &self.nodes {
             let Some(tally) = pool_of(node).and_then(|pool| tallies.get_mut(pool)) else { continue };
             tally.n_nodes += 1;
@@ -340,6 +366,30 @@ mod tests {
         }
         ledger.prove_live(s(32));
         assert_eq!(names(&mut ledger), ["a"]);
+    }
+
+    #[test]
+    fn who_is_late_when_another_node_is_marked_is_suspected_until_it_is_heard_of_or_marked_itself() {
+        let mut ledger = ledger(10, 10, 4);
+        let mut suspects_at = |second: u64, beats: &[&str]| {
+            for node in beats {
+                ledger.beat(NodeName::from(*node), s(second));
+            }
+            ledger.prove_live(s(second));
+            let expired = ledger.expire(|_| Some("default"));
+            let names = |nodes: Vec<NodeName>| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            (names(expired.nodes), names(expired.suspects.into_iter().collect()))
+        };
+        let seen = |marked: &str, suspects: &str| (marked.to_owned(), suspects.to_owned());
+        assert_eq!(suspects_at(0, &["a"]), seen("", ""));
+        assert_eq!(suspects_at(3, &["b", "c"]), seen("", ""));
+        for second in (6..=18).step_by(3) {
+            let beats: &[&str] = if second == 12 { &["d"] } else { &[] };
+            assert_eq!(suspects_at(second, beats), seen("", ""), "late alone means nothing, after {second} s");
+        }
+        assert_eq!(suspects_at(21, &[]), seen("a", "b,c"), "d is not late");
+        assert_eq!(suspects_at(22, &["c"]), seen("", "b"));
+        assert_eq!(suspects_at(25, &[]), seen("b", "d"));
     }
 
     #[test]

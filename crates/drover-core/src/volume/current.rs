@@ -123,8 +123,8 @@ pub fn current(facts: &Facts<'_>, now: Timestamp) -> Current {
         }
     }
     attach_what_needs_no_controller(facts, &mut status);
-    let mut status = shown(&status);
     status.conditions = merged(&facts.stored.conditions, conditions(facts, &status, provider), facts.generation, now);
+    let mut status = shown(&status);
     if differs(facts.stored, &status) {
         status.modified_at = Some(now);
     }

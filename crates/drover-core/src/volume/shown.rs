@@ -1,6 +1,7 @@
 //! What people see of a volume at a glance: its phase and the columns of `kubectl get csivol`.
 
-use drover_api::csi_volume::{AccessMode, CSIVolumeStatus, VolumeColumns, VolumePhase};
+use drover_api::condition::ConditionStatus;
+use drover_api::csi_volume::{AccessMode, CSIVolumeStatus, VolumeColumns, VolumeConditionType as Type, VolumePhase};
 
 use super::access::Held;
 use super::claim;
@@ -24,6 +25,15 @@ pub fn shown(status: &CSIVolumeStatus) -> CSIVolumeStatus {
         schedulable: status.schedulable.to_string(),
         claims: format!("{}/{}/{n_past}", held.readers, held.writers),
         capacity: if status.capacity.is_empty() { "-".to_owned() } else { status.capacity.clone() },
+        reason: reason(&status).to_owned(),
     };
     status
+}
+
+/// The reason that matters most: what needs a person, else what is being done, else why it cannot be used.
+fn reason(status: &CSIVolumeStatus) -> &'static str {
+    let of = |kind| status.conditions.iter().find(|condition| condition.r#type == kind);
+    let is_unwell = |ready: &&drover_api::csi_volume::VolumeCondition| ready.status != ConditionStatus::True;
+    let found = of(Type::Stalled).or_else(|| of(Type::Reconciling)).or_else(|| of(Type::Ready).filter(is_unwell));
+    found.map_or("-", |condition| condition.reason.as_str())
 }

@@ -61,7 +61,10 @@ impl Invariants {
                 self.tasks.observe_alloc(change, &self.definitions);
             }
             "CSIVolume" => self.volumes.observe_volume(change, &mut found),
-            "ClientNode" => self.room.observe_node(change),
+            "ClientNode" => {
+                self.room.observe_node(change);
+                self.volumes.observe_node(change);
+            }
             "Deployment" => self.rollout.observe_deployment(at, change, &mut found),
             _ => {}
         }
@@ -98,7 +101,7 @@ impl Invariants {
     pub(super) fn observe_mount(&mut self, at: Duration, run: &MountRun, change: MountChange) -> Vec<String> {
         let mut found = Vec::new();
         self.rest.disturb(at);
-        self.volumes.observe(run, change, &mut found);
+        self.volumes.observe(run, change, |uid| self.tasks.has_any(uid), &mut found);
         found
     }
 

@@ -89,6 +89,11 @@ impl Tasks {
         }
     }
 
+    /// Whether tasks of an allocation run.
+    pub(super) fn has_any(&self, uid: &str) -> bool {
+        self.runs.keys().any(|(of, _)| of == uid)
+    }
+
     pub(super) fn lose_power(&mut self, node: &str) {
         self.runs.retain(|_, (_, there)| there != node);
     }

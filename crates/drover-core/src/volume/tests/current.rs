@@ -65,7 +65,8 @@ fn of_two_that_wait_the_first_one_takes_the_claim_and_the_other_one_is_told() {
     assert_eq!((refused.alloc_id.as_str(), error.is_retryable()), ("a2", true));
     assert_eq!(seen.status.claims[0].attach, AttachState::Pending, "the controller has to attach it first");
     assert_eq!(reason(&seen.status, Type::Reconciling), Some(Reason::Attaching));
-    assert_eq!((seen.status.phase, &*seen.status.columns.claims), (VolumePhase::Claimed, "0/1/0"));
+    let columns = &seen.status.columns;
+    assert_eq!((seen.status.phase, &*columns.claims, &*columns.reason), (VolumePhase::Claimed, "0/1/0", "Attaching"));
 }
 
 #[test]
