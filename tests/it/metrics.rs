@@ -3,17 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 
-use drover_api::CSIVolume;
+use drover_api::allocation::DesiredStatus;
 use drover_api::job::JobConditionType;
+use drover_api::{Allocation, CSIVolume, field_manager};
+use expect_test::expect;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use xtask::progress::Progress;
 
 use crate::cluster::{Cluster, Settings, job};
+use crate::helm::{helm, run, said};
 
-/// The table: names with their labels. `drover_volume_reap_seconds` comes with the release of claims.
+/// The table: names with their labels.
 const TABLE: &[(&str, &[&str])] = &[
     ("drover_reconcile_total", &["controller", "result"]),
     ("drover_reconcile_duration_seconds", &["controller", "result"]),
@@ -26,6 +31,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("drover_deployments", &["phase"]),
     ("drover_deployment_steps_total", &["cause"]),
     ("drover_volume_claims", &["state"]),
+    ("drover_volume_reap_seconds", &["step"]),
+    ("drover_volume_tasks", &["state"]),
     ("drover_nodes", &["phase", "pool"]),
     ("drover_heartbeats_missed_total", &["pool"]),
     ("drover_allocations", &["client_status"]),
@@ -64,13 +71,20 @@ fn samples(text: &str) -> Vec<Sample> {
 }
 
 pub(crate) async fn scrape(address: SocketAddr) -> String {
+    let (head, text) = ask(address, "/metrics").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    text
+}
+
+/// Asks a process of drover; its answer's head and body.
+pub(crate) async fn ask(address: SocketAddr, path: &str) -> (String, String) {
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: drover\r\nConnection: close\r\n\r\n").await.expect("asked");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: drover\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("asked");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.expect("an answer");
     let (head, text) = answer.split_once("\r\n\r\n").expect("a body");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    text.to_owned()
+    (head.to_owned(), text.to_owned())
 }
 
 /// Waits until a scrape has a series that begins so, with a value above 0.
@@ -84,20 +98,37 @@ async fn shows(cluster: &Cluster, address: SocketAddr, series: &str) {
 }
 
 /// A volume that an allocation holds.
-async fn claimed_volume(cluster: &Cluster, ns: &str) {
+async fn claimed_volume(cluster: &Cluster, ns: &str, name: &str, holder: &Value) {
     let volumes: Api<CSIVolume> = Api::namespaced(cluster.client.clone(), ns);
     let volume = json!({
-        "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": "data" },
+        "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
         "spec": { "pluginID": "p", "externalID": "e",
             "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] },
     });
     volumes.create(&PostParams::default(), &serde_json::from_value(volume).expect("a volume")).await.expect("created");
-    let claims = json!({ "status": { "claims": [{ "allocID": "a", "mode": "write", "state": "taken" }] } });
-    volumes.patch_status("data", &PatchParams::default(), &Patch::Merge(claims)).await.expect("claimed");
+    let mut claim =
+        json!({ "mode": "write", "accessMode": "single-node-writer", "state": "taken", "attach": "attached" });
+    claim.as_object_mut().expect("an object").extend(holder.as_object().expect("an object").clone());
+    let claims = json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
+        "status": { "claims": [claim] },
+    });
+    // As an earlier leader has left it: what another manager owns, the controller could not take out of the list.
+    let earlier = PatchParams::apply(field_manager::CONTROLLER_VOLUME).force();
+    volumes.patch_status(name, &earlier, &Patch::Apply(claims)).await.expect("claimed");
+}
+
+/// What was scraped of a cluster, as its targets answered.
+struct Scrapes {
+    /// Of the controller while all was well.
+    calm: String,
+    /// And when the node was lost.
+    controller: String,
+    agent: String,
 }
 
 /// Does to a cluster what moves every metric, and returns what the controller and the agent say.
-async fn busy_life(cluster: &Cluster, ns: &str) -> (String, String) {
+async fn busy_life(cluster: &Cluster, ns: &str) -> Scrapes {
     let (_controller, controller) = cluster.scraped_controller().await;
     let (agent_process, agent) = cluster.scraped_agent("n-1").await;
     cluster.namespace(ns).await;
@@ -108,14 +139,21 @@ async fn busy_life(cluster: &Cluster, ns: &str) -> (String, String) {
     cluster.condition(ns, "website", JobConditionType::Ready, "True").await;
     let nowhere = json!({ "constraints": [{ "lTarget": "${attr.kernel.name}", "operand": "=", "rTarget": "plan9" }] });
     cluster.apply(ns, &job("nowhere", 1, &nowhere, "exec sleep 1000"));
-    claimed_volume(cluster, ns).await;
+    let is_current = |alloc: &Allocation| alloc.spec.desired_status == DesiredStatus::Run;
+    let holder = cluster.allocs(ns).await.into_iter().find(is_current).expect("an allocation").metadata;
+    let holder = json!({ "allocID": holder.uid, "allocation": holder.name, "nodeName": "n-1" });
+    claimed_volume(cluster, ns, "held", &holder).await;
+    claimed_volume(cluster, ns, "left", &json!({ "allocID": "gone", "allocation": "gone" })).await;
     for series in [
         "drover_evals{state=\"blocked\"}",
         "drover_placements_total{type=\"service\",result=\"made\"}",
         "drover_placements_total{type=\"service\",result=\"unplaced\"}",
         "drover_nodes_considered_total{stage=\"evaluated\"}",
         "drover_nodes_considered_total{stage=\"filtered\"}",
-        "drover_volume_claims{state=\"taken\"}",
+        "drover_volume_claims{state=\"taken\"} 1",
+        "drover_volume_reap_seconds_count{step=\"node\"} 1",
+        "drover_volume_reap_seconds_count{step=\"controller\"} 1",
+        "drover_volume_reap_seconds_count{step=\"free\"} 1",
         "drover_deployment_steps_total{cause=\"progress\"}",
         "drover_deployments{phase=\"successful\"}",
         "drover_allocations{client_status=\"running\"}",
@@ -136,18 +174,19 @@ async fn busy_life(cluster: &Cluster, ns: &str) -> (String, String) {
     ] {
         shows(cluster, agent, series).await;
     }
-    let of_agent = scrape(agent).await;
+    let (calm, agent) = (scrape(controller).await, scrape(agent).await);
     agent_process.kill();
     shows(cluster, controller, "drover_heartbeats_missed_total{pool=\"default\"}").await;
-    (scrape(controller).await, of_agent)
+    shows(cluster, controller, "drover_nodes{pool=\"default\",phase=\"down\"} 1").await;
+    Scrapes { calm, controller: scrape(controller).await, agent }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_of_the_table_is_there_with_its_labels_and_no_name_is_one() {
     let cluster = Cluster::start("metrics", Settings { ttl_and_grace: 2, lease: 2 }).await;
     let ns = "shop";
-    let (controller, agent) = busy_life(&cluster, ns).await;
-    let all: Vec<Sample> = samples(&controller).into_iter().chain(samples(&agent)).collect();
+    let scrapes = busy_life(&cluster, ns).await;
+    let all: Vec<Sample> = samples(&scrapes.controller).into_iter().chain(samples(&scrapes.agent)).collect();
     assert!(all.iter().all(|sample| sample.value >= 0.0), "{all:?}");
 
     let found: BTreeMap<&str, BTreeSet<&str>> = all
@@ -167,6 +206,33 @@ async fn every_metric_of_the_table_is_there_with_its_labels_and_no_name_is_one()
         assert_eq!(shown, None, "{sample:?}");
     }
     names_shown_to_operators_exist(&found.into_keys().collect());
+    alerts_fire_on(&cluster, &scrapes).await;
+}
+
+/// Prometheus reads what the chart renders as rules and what was scraped, and raises the alerts that are called for, no others.
+async fn alerts_fire_on(cluster: &Cluster, scrapes: &Scrapes) {
+    let chart = crate::chart::chart();
+    let render = ["template", "drover", &chart, "--set", "metrics.prometheusRule.enabled=true"];
+    let rendered = said(&run(helm(cluster, "drover-system", &render)).await, true);
+    let rules = rendered.split("\n---\n").find(|object| object.contains("kind: PrometheusRule\n")).expect("rules");
+    let rules: Value = serde_saphyr::from_str(rules).expect("an object");
+    let file = |name: &str, text: &str| {
+        std::fs::write(cluster.path(name), text).expect("a file");
+        cluster.path(name).display().to_string()
+    };
+    let [calm, broken, agent] = [("calm", &scrapes.calm), ("broken", &scrapes.controller), ("agent", &scrapes.agent)]
+        .map(|(name, text)| file(name, text));
+    let program = tokio::task::spawn_blocking(|| xtask::alerts::find_or_build(&Progress::silent()));
+    let mut alerts = Command::new(program.await.expect("an end").expect("tools/alerts"));
+    alerts.arg(file("rules", &rules["spec"].to_string()));
+    alerts.args([format!("{calm},{agent}=20m"), format!("{broken},{agent}=20m"), format!("{agent}=20m")]);
+    let firing = said(&run(alerts).await, true);
+    expect![[r#"
+        []
+        [{"alert":"DroverNodesDown","labels":{"pool":"default"}}]
+        [{"alert":"DroverHasNoLeader","labels":{}}]
+    "#]]
+    .assert_eq(&firing);
 }
 
 /// What the dashboard and the alerts of the chart ask for is what there is.

@@ -588,3 +588,30 @@ async fn a_secret_is_told_to_the_driver_and_to_nobody_else() {
     assert!(disks.cluster.log("controller").contains("[REDACTED]"), "an error that was cleaned is shown");
     disks.nobody_has_seen_the_canaries();
 }
+
+/// V-066: the driver's controller makes it larger, then the node that has it mounted.
+#[tokio::test]
+async fn a_volume_that_is_in_use_grows_and_its_mount_with_it() {
+    let disks = Disks::start("vol-grow", &["n-1"]).await;
+    let mut volume = secret_volume("v1", None, "none");
+    volume["spec"]["secretsRef"] = Value::Null;
+    volume["spec"]["capacity"] = json!({ "min": "1Gi", "max": "8Gi" });
+    disks.cluster.apply("shop", &volume);
+    let has_size = |size: u64| {
+        move |it: &CSIVolume| it.status.as_ref().is_some_and(|it| it.schedulable && it.capacity == size.to_string())
+    };
+    disks.until("v1", "made", has_size(1 << 30)).await;
+    disks.cluster.apply("shop", &ledger("v1", 1));
+    disks.cluster.eventually("it runs", async || disks.running("ledger", 0).await.is_some()).await;
+    // The first try of the node fails: the volume counts as larger when all of it is.
+    disks.fail("NodeExpandVolume Internal 1\n");
+    let change = r#"{"spec":{"capacity":{"min":"4Gi"}}}"#;
+    disks.cluster.kubectl(&["patch", "csivol", "v1", "-n", "shop", "--type=merge", "-p", change]).expect("patched");
+    disks.until("v1", "larger", has_size(4 << 30)).await;
+    assert_eq!(
+        (disks.n_done("ControllerExpandVolume"), disks.n_done("NodeExpandVolume")),
+        (1, 1),
+        "{:?}",
+        disks.calls("")
+    );
+}

@@ -521,6 +521,8 @@ string_enum! {
         DeleteVolume = "delete-volume",
         /// Its controller half makes a volume larger.
         ControllerExpand = "controller-expand",
+        /// Its node half makes a mount follow a volume that was made larger.
+        NodeExpand = "node-expand",
         /// Its controller half says whether a volume can be used as its spec says.
         ValidateVolume = "validate-volume",
     }
@@ -593,6 +595,9 @@ pub struct CsiAnswer {
     /// The made or expanded volume's size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<i64>,
+    /// Whether the nodes that have the expanded volume mounted have to follow.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub node_expansion_required: bool,
     /// Where the made volume can be reached from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]

@@ -170,6 +170,7 @@ pub type VolumeCondition = Condition<VolumeConditionType, VolumeReason>;
     printcolumn(name = "Claims", type_ = "string", json_path = ".status.columns.claims"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Capacity", type_ = "string", json_path = ".status.columns.capacity", priority = 1),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.columns.reason", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -376,12 +377,14 @@ pub struct VolumeColumns {
     pub claims: String,
     /// Actual size.
     pub capacity: String,
+    /// Why it cannot be used, or what is being done with it.
+    pub reason: String,
 }
 
 impl Default for VolumeColumns {
     fn default() -> Self {
         let dash = || "-".to_owned();
-        Self { access: dash(), schedulable: dash(), claims: "0/0/0".to_owned(), capacity: dash() }
+        Self { access: dash(), schedulable: dash(), claims: "0/0/0".to_owned(), capacity: dash(), reason: dash() }
     }
 }
 

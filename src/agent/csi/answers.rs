@@ -1,6 +1,8 @@
 //! Carries out what the controller asks this node's plugins for, and says what came of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::client_node::{CsiAnswer, CsiCall, CsiRequest};
 use drover_api::csi_volume::{Topology, VolumeCapability};
@@ -8,10 +10,12 @@ use drover_api::{CSIVolume, CSIVolumeSpec};
 use drover_core::volume::quantity::bytes;
 
 use super::mounts::Csi;
-use super::plugin::{Attachment, ErrorKind, How, KnownVolume, NewVolume, PluginError, VolumeUse};
+use super::plugin::{Attachment, ErrorKind, How, KnownVolume, NewVolume, Plugin, PluginError, VolumeUse};
 
 /// The longest text of an answer.
 const LONGEST: usize = 1024;
+/// How long a controller that is not up is waited for: then the leader may ask another one.
+const CONTROLLER_WAIT: Duration = Duration::from_secs(5);
 
 /// Carries out a request. It may have been carried out before.
 pub(super) async fn answer(csi: &Csi, request: &CsiRequest) -> CsiAnswer {
@@ -40,14 +44,14 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             let lock = csi.controller_lock(&request.plugin_id);
             let _turn = lock.lock().await;
             let to = attachment(csi, request).await?;
-            let context = controller(csi, request)?.attach(&to).await?;
+            let context = controller(csi, request).await?.attach(&to).await?;
             Ok(CsiAnswer { context, ..CsiAnswer::default() })
         }
         CsiCall::ControllerUnpublish => {
             let lock = csi.controller_lock(&request.plugin_id);
             let _turn = lock.lock().await;
             let from = attachment(csi, request).await?;
-            match controller(csi, request)?.detach(&from).await {
+            match controller(csi, request).await?.detach(&from).await {
                 // It may have been detached before, and the answer lost.
                 Err(error) if error.kind == ErrorKind::NotFound => Ok(CsiAnswer::default()),
                 other => other.map(|()| CsiAnswer::default()),
@@ -56,7 +60,7 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         CsiCall::CreateVolume => {
             let lock = csi.controller_lock(&request.plugin_id);
             let _turn = lock.lock().await;
-            let made = controller(csi, request)?.create(&new_volume(csi, request).await?).await?;
+            let made = controller(csi, request).await?.create(&new_volume(csi, request).await?).await?;
             let topology = |segments| Topology { segments };
             Ok(CsiAnswer {
                 external_id: made.external_id,
@@ -70,7 +74,7 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             let lock = csi.controller_lock(&request.plugin_id);
             let _turn = lock.lock().await;
             let of = attachment(csi, request).await?;
-            match controller(csi, request)?.delete(&of.volume).await {
+            match controller(csi, request).await?.delete(&of.volume).await {
                 Err(error) if error.kind == ErrorKind::NotFound => Ok(CsiAnswer::default()),
                 other => other.map(|()| CsiAnswer::default()),
             }
@@ -80,18 +84,30 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             let _turn = lock.lock().await;
             let of = attachment(csi, request).await?;
             let to = (request.required_bytes.unwrap_or(0), request.limit_bytes.unwrap_or(0));
-            let size = controller(csi, request)?.expand(&of.volume, to).await?;
-            Ok(CsiAnswer { capacity_bytes: Some(size), ..CsiAnswer::default() })
+            let grown = controller(csi, request).await?.expand(&of.volume, to).await?;
+            Ok(CsiAnswer {
+                capacity_bytes: Some(grown.capacity_bytes),
+                node_expansion_required: grown.needs_nodes,
+                ..CsiAnswer::default()
+            })
+        }
+        CsiCall::NodeExpand => {
+            let object = present(csi, request).await?;
+            let secrets = secrets(csi, request, &object.spec).await?;
+            let volume_id = if object.spec.id.is_empty() { request.volume.clone() } else { object.spec.id };
+            csi.expand_mount(request, &volume_id, secrets).await?;
+            Ok(CsiAnswer::default())
         }
         CsiCall::ValidateVolume => {
-            controller(csi, request)?.validate(&known_volume(csi, request).await?).await?;
+            controller(csi, request).await?.validate(&known_volume(csi, request).await?).await?;
             Ok(CsiAnswer::default())
         }
     }
 }
 
-fn controller(csi: &Csi, request: &CsiRequest) -> Result<std::sync::Arc<dyn super::plugin::Plugin>, PluginError> {
-    let found = csi.find_plugin(&request.plugin_id, |info| info.controller);
+/// The controller half of a plugin; one that is being restarted, or that this life of the agent has not found yet, is waited for.
+async fn controller(csi: &Csi, request: &CsiRequest) -> Result<Arc<dyn Plugin>, PluginError> {
+    let found = csi.wait_for_half(&request.plugin_id, |info| info.controller, CONTROLLER_WAIT).await;
     let missing = || retryable(format!("the controller of plugin {} does not run on this node", request.plugin_id));
     found.map(|instance| instance.plugin).ok_or_else(missing)
 }

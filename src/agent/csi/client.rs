@@ -22,7 +22,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 use super::plugin::{
-    Attachment, ErrorKind, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
+    Attachment, ErrorKind, Grown, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };
 
 /// How long a call may take.
@@ -365,7 +365,7 @@ impl Plugin for SocketPlugin {
         async move { call.await.map(drop) }.boxed()
     }
 
-    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<i64, PluginError>> {
+    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<Grown, PluginError>> {
         let request = csi::ControllerExpandVolumeRequest {
             volume_id: volume.external_id.clone(),
             capacity_range: Some(csi::CapacityRange { required_bytes: to.0, limit_bytes: to.1 }),
@@ -376,7 +376,27 @@ impl Plugin for SocketPlugin {
             let request = request.clone();
             async move { ControllerClient::new(channel).controller_expand_volume(request).await }
         });
-        async move { call.await.map(|answer| answer.capacity_bytes) }.boxed()
+        let grown = |answer: csi::ControllerExpandVolumeResponse| Grown {
+            capacity_bytes: answer.capacity_bytes,
+            needs_nodes: answer.node_expansion_required,
+        };
+        async move { call.await.map(grown) }.boxed()
+    }
+
+    fn expand_mount<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<(), PluginError>> {
+        let request = csi::NodeExpandVolumeRequest {
+            volume_id: volume.external_id.clone(),
+            volume_path: text(&volume.target),
+            capacity_range: Some(csi::CapacityRange { required_bytes: to.0, limit_bytes: to.1 }),
+            staging_target_path: text(&volume.staging),
+            volume_capability: Some(capability(&volume.how)),
+            secrets: map(&volume.secrets),
+        };
+        let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { NodeClient::new(channel).node_expand_volume(request).await }
+        });
+        async move { call.await.map(drop) }.boxed()
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) use client::{Failure, Tries};
 pub(crate) use mounts::{Csi, CsiParts, Mounts};
 pub(crate) use objects::StoredVolumes;
 pub(crate) use plugin::{
-    Attachment, ErrorKind, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
+    Attachment, ErrorKind, Grown, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };
 pub(crate) use tasks::{Instance, endpoint};
 #[cfg(test)]

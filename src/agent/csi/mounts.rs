@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::allocation::{VolumeState, VolumeStatus};
-use drover_api::client_node::{CsiAnswer, CsiRequest};
+use drover_api::client_node::{CsiAnswer, CsiInfo, CsiRequest};
 use drover_api::csi_volume::{AccessMode, AttachmentMode};
 use drover_api::names;
 use drover_api::volume_request::VolumeRequest;
@@ -369,6 +369,14 @@ impl Csi {
         mounts.values().filter(|mount| mount.is_over && !mount.is_busy).filter_map(|mount| mount.retry_at).min()
     }
 
+    /// A plugin is there again: what it is to unmount waits no longer.
+    pub(super) fn unmount_now(&self, plugin: &str) {
+        for mount in lock_mounts(&self.0).values_mut().filter(|mount| mount.record.plugin == plugin) {
+            mount.retry_at = None;
+        }
+        self.wake();
+    }
+
     async fn note_unmount(&self, key: &MountKey, result: Result<(), String>) {
         let is_done = result.is_ok();
         if let Some(mount) = lock_mounts(&self.0).get_mut(key) {
@@ -386,11 +394,8 @@ impl Csi {
                 mount.error.clone_from(error);
             }
         }
-        if is_done {
-            lock_mounts(&self.0).remove(key);
-            if let Err(error) = self.keep().await {
-                tracing::error!(error, allocation = key.0, "an unmounted volume is still in the state file");
-            }
+        if is_done && let Err(error) = self.keep().await {
+            tracing::error!(error, allocation = key.0, "an unmounted volume is still in the state file");
         }
         self.tell();
     }
@@ -406,6 +411,7 @@ impl Csi {
         let is_staged = !is_shared && self.0.disk.is_mount(&volume.staging);
         let Some(plugin) = plugin else {
             if !is_mounted && !is_staged && !record.is_mounted {
+                lock_mounts(&self.0).remove(key);
                 return Ok(());
             }
             return Err(format!("plugin {} does not run on this node; run its job here again", record.plugin));
@@ -416,7 +422,36 @@ impl Csi {
             unless_not_there(plugin.plugin.unstage(&volume).await)?;
             self.0.disk.remove(&volume.staging).map_err(|error| format!("{}: {error}", volume.staging.display()))?;
         }
+        // Before another one's turn, which would leave the stage to this one.
+        lock_mounts(&self.0).remove(key);
         Ok(())
+    }
+
+    /// Makes the mount of an allocation follow its volume, which was made larger. What is not mounted need not follow.
+    pub(super) async fn expand_mount(
+        &self,
+        request: &CsiRequest,
+        volume_id: &str,
+        secrets: BTreeMap<String, String>,
+    ) -> Result<(), PluginError> {
+        let record = {
+            let mounts = lock_mounts(&self.0);
+            let is_it = |(key, mount): &(&MountKey, &Mount)| {
+                key.0 == request.alloc_id && mount.record.volume_id == volume_id && mount.record.is_mounted
+            };
+            mounts.iter().find(is_it).map(|(_, mount)| mount.record.clone())
+        };
+        let Some(record) = record else { return Ok(()) };
+        let missing = |reason| PluginError { reason, kind: ErrorKind::Retryable };
+        let plugin = self.wait_for_plugin(&record.plugin).await.map_err(missing)?;
+        if !plugin.facts.expands() {
+            return Ok(());
+        }
+        let lock = self.volume_lock(&record);
+        let _turn = lock.lock().await;
+        let volume = VolumeUse { secrets, ..self.volume_use(&record, &request.alloc_id) };
+        let to = (request.required_bytes.unwrap_or(0), request.limit_bytes.unwrap_or(0));
+        plugin.plugin.expand_mount(&volume, to).await
     }
 
     /// Unmounts what an allocation has left of which nobody here knows any more.
@@ -499,20 +534,30 @@ impl Csi {
     }
 
     async fn wait_for_plugin(&self, id: &str) -> Result<Instance, String> {
+        let in_time = self.wait_for_half(id, |info| info.node, PLUGIN_WAIT).await;
+        in_time
+            .ok_or_else(|| format!("plugin {id} is not healthy on this node within {PLUGIN_WAIT:?}; look at its job"))
+    }
+
+    /// A healthy plugin with the half that is asked for, once there is one.
+    pub(super) async fn wait_for_half(
+        &self,
+        id: &str,
+        has_half: impl Fn(&CsiInfo) -> bool,
+        longest: Duration,
+    ) -> Option<Instance> {
         let found = async {
             let mut changed = self.0.plugins_changed.subscribe();
             changed.mark_changed();
             while changed.changed().await.is_ok() {
-                let plugin = self.find_plugin(id, |info| info.node);
+                let plugin = self.find_plugin(id, &has_half);
                 if let Some(plugin) = plugin.filter(|plugin| plugin.info.healthy) {
                     return Some(plugin);
                 }
             }
             None
         };
-        let in_time = tokio::time::timeout(PLUGIN_WAIT, found).await.ok().flatten();
-        in_time
-            .ok_or_else(|| format!("plugin {id} is not healthy on this node within {PLUGIN_WAIT:?}; look at its job"))
+        tokio::time::timeout(longest, found).await.ok().flatten()
     }
 
     async fn keep(&self) -> Result<(), String> {
@@ -551,11 +596,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Csi {
     /// A plugin that runs here with the half that is asked for.
-    pub(super) fn find_plugin(
-        &self,
-        id: &str,
-        has_half: impl Fn(&drover_api::client_node::CsiInfo) -> bool,
-    ) -> Option<Instance> {
+    pub(super) fn find_plugin(&self, id: &str, has_half: impl Fn(&CsiInfo) -> bool) -> Option<Instance> {
         let plugins = lock(&self.0.plugins);
         plugins
             .iter()

@@ -81,7 +81,7 @@ impl<S: Store> VolumeObjects for StoredVolumes<S> {
                 }
                 Ok(None) => Err(format!("Secret {key} does not exist; create it, or correct secretsRef")),
                 Err(StoreError::Forbidden(_)) => Err(format!(
-                    "this agent may not read Secret {key}; give the agents' service account `get` on it by a Role in that namespace"
+                    "this agent may not read Secret {key}; name it in the chart's agent.volumeSecrets, or give the agents' service account `get` on it by a Role in that namespace"
                 )),
                 Err(error) => Err(format!("Secret {key} cannot be read: {error}")),
             }

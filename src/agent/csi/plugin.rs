@@ -33,6 +33,11 @@ impl PluginFacts {
     pub(crate) fn stages(&self) -> bool {
         self.node.iter().any(|capability| capability == "STAGE_UNSTAGE_VOLUME")
     }
+
+    /// Whether its mounts can follow a volume that was made larger.
+    pub(crate) fn expands(&self) -> bool {
+        self.node.iter().any(|capability| capability == "EXPAND_VOLUME")
+    }
 }
 
 /// A volume as its user wants it. What is secret in it is never shown.
@@ -131,6 +136,14 @@ pub(crate) struct MadeVolume {
     pub(crate) topologies: Vec<BTreeMap<String, String>>,
 }
 
+/// What became of a volume that was to be larger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Grown {
+    pub(crate) capacity_bytes: i64,
+    /// The nodes that have it mounted have to follow.
+    pub(crate) needs_nodes: bool,
+}
+
 /// Why a plugin did not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -215,6 +228,8 @@ pub(crate) trait Plugin: fmt::Debug + Send + Sync {
     fn validate<'a>(&'a self, volume: &'a KnownVolume) -> BoxFuture<'a, Result<(), PluginError>>;
     /// Deletes a volume with its data.
     fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>>;
-    /// Makes a volume larger: to at least, and at most, so many bytes. Returns how large it is.
-    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<i64, PluginError>>;
+    /// Makes a volume larger: to at least, and at most, so many bytes.
+    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<Grown, PluginError>>;
+    /// Makes a mount of this node follow.
+    fn expand_mount<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<(), PluginError>>;
 }

@@ -138,8 +138,12 @@ impl Csi {
 
     /// A plugin is there, or says something new.
     pub(crate) fn put_plugin(&self, id: &str, uid: &str, instance: Instance) {
-        lock(&self.0.plugins).insert((id.to_owned(), uid.to_owned()), instance);
+        let is_healthy = instance.info.healthy;
+        let before = lock(&self.0.plugins).insert((id.to_owned(), uid.to_owned()), instance);
         self.publish_plugins();
+        if is_healthy && before.is_none_or(|before| !before.info.healthy) {
+            self.unmount_now(id);
+        }
     }
 
     /// Of a plugin whose halves run in two tasks the node says what both are together.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use drover_api::allocation::VolumeState;
 use drover_api::client_node::{CsiCall, CsiInfo, CsiRequest};
@@ -18,7 +19,7 @@ use super::Granted;
 use super::mounts::{Csi, CsiParts};
 use super::objects::VolumeObjects;
 use super::plugin::{
-    Attachment, ErrorKind, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
+    Attachment, ErrorKind, Grown, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };
 use super::tasks::Instance;
 use crate::agent::disk::MemoryDisk;
@@ -143,13 +144,19 @@ impl Plugin for Noted {
         std::future::ready(self.call("delete", Path::new(&volume.external_id))).boxed()
     }
 
-    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<i64, PluginError>> {
-        std::future::ready(self.call("expand", Path::new(&volume.external_id)).map(|()| to.0)).boxed()
+    fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<Grown, PluginError>> {
+        let grown = Grown { capacity_bytes: to.0, needs_nodes: true };
+        std::future::ready(self.call("expand", Path::new(&volume.external_id)).map(|()| grown)).boxed()
+    }
+
+    fn expand_mount<'a>(&'a self, volume: &'a VolumeUse, _: (i64, i64)) -> BoxFuture<'a, Result<(), PluginError>> {
+        std::future::ready(self.call("expand_mount", &volume.target)).boxed()
     }
 }
 
 fn facts() -> PluginFacts {
-    PluginFacts { node: vec!["STAGE_UNSTAGE_VOLUME".to_owned()], ..PluginFacts::default() }
+    let node = ["STAGE_UNSTAGE_VOLUME", "EXPAND_VOLUME"].map(str::to_owned).to_vec();
+    PluginFacts { node, ..PluginFacts::default() }
 }
 
 /// A node with plugin `p`.
@@ -168,11 +175,17 @@ impl Stage {
     /// An agent's life over what an earlier one has left.
     fn begin(plugin: &Noted, state: &MemoryState) -> Self {
         let csi = csi(state.store(), plugin.disk.clone(), state.saved().mounts);
-        let info = CsiInfo { controller: true, node: true, healthy: true, ..CsiInfo::default() };
-        csi.put_plugin("p", "", Instance { plugin: Arc::new(plugin.clone()), info, facts: facts() });
         let mut running = JoinSet::new();
         running.spawn(csi.clone().run());
-        Self { csi, plugin: plugin.clone(), state: state.clone(), _running: running }
+        let life = Self { csi, plugin: plugin.clone(), state: state.clone(), _running: running };
+        life.set_healthy(true);
+        life
+    }
+
+    /// The plugin works, or is being restarted.
+    fn set_healthy(&self, healthy: bool) {
+        let info = CsiInfo { controller: true, node: true, healthy, ..CsiInfo::default() };
+        self.csi.put_plugin("p", "", Instance { plugin: Arc::new(self.plugin.clone()), info, facts: facts() });
     }
 
     async fn mount(&self, uid: &str, volume: &str, is_read_only: bool) -> Result<(), String> {
@@ -215,6 +228,18 @@ async fn v_076_two_allocations_share_a_stage_until_the_second_one_stops() {
     assert_eq!(stage.plugin.counts(), [1, 2, 2, 1]);
 }
 
+/// V-076
+#[tokio::test(start_paused = true)]
+async fn of_two_allocations_that_stop_at_once_one_takes_the_stage_away() {
+    let stage = Stage::new();
+    stage.mount("a1", "v1", false).await.expect("mounted");
+    stage.mount("a2", "v1", false).await.expect("mounted");
+    stage.csi.release_all_but(|_| false);
+    stage.csi.cleared("a1").await;
+    stage.csi.cleared("a2").await;
+    assert_eq!(stage.plugin.counts(), [1, 2, 2, 1]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn v_077_read_only_and_writing_users_have_stages_of_their_own() {
     let stage = Stage::new();
@@ -250,7 +275,7 @@ async fn v_079_an_unmount_that_fails_is_tried_again_and_again() {
     }
     let began = Instant::now();
     stage.csi.release("a1");
-    let patience = std::time::Duration::from_secs(1);
+    let patience = Duration::from_secs(1);
     assert!(tokio::time::timeout(patience, stage.csi.cleared("a1")).await.is_err(), "who waits may stop waiting");
     let shown = stage.csi.status("a1", "data").expect("it is mounted still");
     assert_eq!((shown.state, &*shown.error), (VolumeState::UnmountFailed, "unpublish is made to fail"));
@@ -279,10 +304,8 @@ async fn v_075_mounts_of_an_earlier_life_are_kept_and_what_vanished_is_mounted_a
     assert_eq!(plugin.counts(), [2, 3, 1, 1]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_the_controller_asks_for_is_answered_once_and_the_answer_goes_with_the_request() {
-    let stage = Stage::new();
-    let request = |call| CsiRequest {
+fn request(call: CsiCall) -> CsiRequest {
+    CsiRequest {
         call,
         plugin_id: "p".to_owned(),
         namespace: "shop".to_owned(),
@@ -295,7 +318,59 @@ async fn what_the_controller_asks_for_is_answered_once_and_the_answer_goes_with_
         attachment_mode: None,
         required_bytes: None,
         limit_bytes: None,
-    };
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_plugin_goes_on_as_soon_as_it_is_there_again() {
+    let stage = Stage::new();
+    stage.mount("a1", "v1", false).await.expect("mounted");
+    stage.plugin.fail("unpublish", ErrorKind::Retryable);
+    stage.set_healthy(false);
+    let began = Instant::now();
+    stage.csi.release("a1");
+    let patience = Duration::from_millis(300);
+    assert!(tokio::time::timeout(patience, stage.csi.cleared("a1")).await.is_err(), "it is tried again later");
+    stage.set_healthy(true);
+    stage.csi.cleared("a1").await;
+    assert_eq!(began.elapsed(), patience);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_being_restarted_is_waited_for_a_while() {
+    let stage = Stage::new();
+    let mut print = stage.csi.print();
+    let began = Instant::now();
+    for (name, is_back_after) in [("r1", Some(Duration::from_secs(3))), ("r2", None)] {
+        stage.set_healthy(false);
+        stage.csi.take_requests(&[(name.to_owned(), request(CsiCall::ControllerPublish))].into());
+        if let Some(after) = is_back_after {
+            tokio::time::sleep(after).await;
+            assert!(!print.borrow().answers.contains_key(name), "it waits");
+            stage.set_healthy(true);
+        }
+        let answers =
+            print.wait_for(|print| print.answers.contains_key(name)).await.expect("an answer").answers.clone();
+        assert_eq!(answers[name].retryable, is_back_after.is_none(), "{answers:?}");
+    }
+    assert_eq!(began.elapsed(), Duration::from_secs(3 + 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mount_follows_its_volume_that_is_larger_and_what_is_not_mounted_need_not() {
+    let stage = Stage::new();
+    stage.mount("a1", "v1", false).await.expect("mounted");
+    let of = |alloc_id: &str| CsiRequest { alloc_id: alloc_id.to_owned(), ..request(CsiCall::NodeExpand) };
+    let mut print = stage.csi.print();
+    stage.csi.take_requests(&[("r1".to_owned(), of("a1")), ("r2".to_owned(), of("a2"))].into());
+    let answers = print.wait_for(|print| print.answers.len() == 2).await.expect("answers").answers.clone();
+    assert!(answers.values().all(|answer| answer.error.is_empty()), "{answers:?}");
+    assert_eq!(stage.plugin.n("expand_mount"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_controller_asks_for_is_answered_once_and_the_answer_goes_with_the_request() {
+    let stage = Stage::new();
     let wanted: BTreeMap<String, CsiRequest> = [
         ("r1".to_owned(), request(CsiCall::ControllerPublish)),
         ("r2".to_owned(), request(CsiCall::ControllerUnpublish)),

@@ -93,6 +93,10 @@ fn finished(crd: CustomResourceDefinition, status: &Value) -> CustomResourceDefi
         slot["default"] = status.clone();
         if columns {
             slot["properties"]["columns"]["default"] = status["columns"].clone();
+            // An object that was stored before a column came has a text there too.
+            for (name, text) in status["columns"].as_object().into_iter().flatten() {
+                slot["properties"]["columns"]["properties"][name]["default"] = text.clone();
+            }
         }
     }
     for rule in rules::RULES.iter().filter(|rule| rule.kind == kind) {
