@@ -49,7 +49,10 @@ pub(crate) fn enter_node() -> anyhow::Result<Pod> {
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWCGROUP;
     setns(&first, spaces)
-        .context("entering the node's namespaces: the pod needs hostPID: true and securityContext.privileged: true")?;
+        .context(
+            "entering the node's namespaces: the pod needs hostPID: true and securityContext.privileged: true, or at least the \
+             capabilities SYS_ADMIN, SYS_CHROOT and SYS_PTRACE",
+        )?;
     std::env::set_current_dir("/").context("going to the node's root")?;
     Ok(Pod { api, _account: account })
 }

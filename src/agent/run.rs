@@ -18,7 +18,7 @@ use super::alloc_runner::TaskRunners;
 use super::devices::{Devices, FileDevices};
 use super::directory::Directory;
 use super::disk::HostDisk;
-use super::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings};
+use super::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, missing_rights};
 use super::environment;
 use super::facts::{Keeper, Manager, MetaHandle, watch_drivers};
 use super::fingerprint;
@@ -134,11 +134,15 @@ impl Monitor {
     ) {
         let Some(address) = self.listen else { return };
         let health = Health::of(&["contact"]);
-        if config.drivers.exec.enabled
-            && config.driver.permits("exec")
-            && let Some(reason) = crate::supervisor::missing_cgroups()
-        {
-            health.ill("control groups", format!("driver exec needs them: {reason}"));
+        let exec = &config.drivers.exec;
+        if exec.enabled && config.driver.permits("exec") {
+            if let Some(reason) = crate::supervisor::missing_cgroups() {
+                health.ill("control groups", format!("driver exec needs them: {reason}"));
+            }
+            let is_root = rustix::process::geteuid().is_root();
+            if let Some(reason) = missing_rights(&exec.allow_caps).filter(|_| is_root) {
+                health.ill("rights", format!("driver exec needs them: {reason}"));
+            }
         }
         let mut contacted = contacted;
         let seen = health.clone();
@@ -309,7 +313,7 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
         rootfs_dirs: exec.rootfs_dirs.clone(),
         total_mhz,
         cores,
-        no_cgroups: crate::supervisor::missing_cgroups(),
+        unfit: crate::supervisor::missing_cgroups().or_else(|| missing_rights(&exec.allow_caps)),
     }
 }
 

@@ -25,7 +25,7 @@ mod upgrade;
 pub(crate) use cgroup::{Usage, entrances, missing as missing_cgroups, usage};
 pub(crate) use launch::short_path;
 pub(crate) use mounts::{is_mount_point, unmount_below};
-pub(crate) use sandbox::{CAPABILITIES, EnterPlan, Word, is_limit};
+pub(crate) use sandbox::{CAPABILITIES, EnterPlan, Word, held_capabilities, is_limit};
 pub(crate) use sys::watch_terminal;
 
 pub use launch::{LaunchError, Launcher, detach};

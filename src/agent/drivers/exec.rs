@@ -48,8 +48,8 @@ pub(crate) struct ExecSettings {
     pub(crate) total_mhz: u64,
     /// Cores.
     pub(crate) cores: u64,
-    /// Why there can be no limits; none: there can.
-    pub(crate) no_cgroups: Option<String>,
+    /// Why there can be no limits or no sandboxes; none: there can.
+    pub(crate) unfit: Option<String>,
 }
 
 /// The driver.
@@ -146,7 +146,7 @@ impl Exec {
         if !self.settings.enabled {
             return Some("driver exec is disabled on this node: set drivers.exec.enabled".to_owned());
         }
-        self.settings.no_cgroups.clone()
+        self.settings.unfit.clone()
     }
 
     async fn start_task(&self, request: StartRequest) -> Result<Running, StartError> {

@@ -28,7 +28,7 @@ mod resources;
 pub(crate) use exec::{Exec, ExecSettings};
 pub(crate) use mock::{Mock, MockChange};
 pub(crate) use raw_exec::{RawExec, RawExecSettings};
-pub(crate) use resources::DEFAULT_CAPABILITIES;
+pub(crate) use resources::{DEFAULT_CAPABILITIES, missing_rights};
 
 /// How far a driver separates a task's files from the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

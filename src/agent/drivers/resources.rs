@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use drover_api::allocation::TaskResources;
 
-use crate::supervisor::CAPABILITIES;
+use crate::supervisor::{CAPABILITIES, held_capabilities};
 
 const MEBIBYTE: u64 = 1 << 20;
 /// The range of CPU shares.
@@ -27,6 +27,22 @@ pub(crate) const DEFAULT_CAPABILITIES: [&str; 13] = [
     "SETPCAP",
     "SETUID",
     "SYS_CHROOT",
+];
+
+/// What makes and ends a sandbox, beside what the tasks in it may have: namespaces and mounts, a network of its own, the files and
+/// the user of the task, signals to it, and a look at its processes.
+const FOR_SANDBOXES: [&str; 11] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "KILL",
+    "NET_ADMIN",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_ADMIN",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
 ];
 
 /// Limits of memory in bytes.
@@ -91,9 +107,42 @@ pub(crate) fn capabilities(allowed: &[String], add: &[String], drop: &[String]) 
     Ok(kept.chain(add.iter().cloned()).collect())
 }
 
+/// Why this process cannot give tasks a sandbox with the capabilities that the node allows; none: it can. Of `all` those count that
+/// there are.
+pub(crate) fn missing_rights(allowed: &[String]) -> Option<String> {
+    let held = match held_capabilities() {
+        Ok(held) => held,
+        Err(error) => return Some(format!("the capabilities of the agent's process are unknown: {error}")),
+    };
+    let lacking = lacking(&held, allowed);
+    (!lacking.is_empty()).then(|| {
+        format!(
+            "the agent's process lacks the capabilities {}: add them to its container, make that privileged (agent.privileged of the \
+             chart), or take them from drivers.exec.allowCaps",
+            lacking.join(", ")
+        )
+    })
+}
+
+fn lacking(held: &BTreeSet<&str>, allowed: &[String]) -> Vec<String> {
+    let allowed = allowed.iter().map(|name| capability(name)).filter(|name| CAPABILITIES.contains(&name.as_str()));
+    let needed: BTreeSet<String> = FOR_SANDBOXES.iter().map(|name| (*name).to_owned()).chain(allowed).collect();
+    needed.into_iter().filter(|name| !held.contains(name.as_str())).map(|name| name.to_lowercase()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_lacks_what_sandboxes_need_and_what_tasks_may_have() {
+        let all: BTreeSet<&str> = CAPABILITIES.into_iter().collect();
+        let without = |names: &[&str]| all.iter().copied().filter(|name| !names.contains(name)).collect();
+        assert_eq!(lacking(&all, &names(&["all"])), [""; 0]);
+        assert_eq!(lacking(&without(&["SYS_ADMIN", "NET_RAW"]), &names(&["chown"])), ["sys_admin"]);
+        assert_eq!(lacking(&without(&["SYS_ADMIN", "NET_RAW"]), &names(&["CAP_NET_RAW"])), ["net_raw", "sys_admin"]);
+        assert_eq!(lacking(&without(&["SYS_RESOURCE"]), &names(&["all"])), [""; 0]);
+    }
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()

@@ -30,7 +30,7 @@ mod view;
 
 pub(crate) use enter::EnterPlan;
 pub use enter::enter;
-pub(crate) use rights::CAPABILITIES;
+pub(crate) use rights::{CAPABILITIES, held as held_capabilities};
 
 /// Whether there is a limit of processes of this name.
 pub(crate) fn is_limit(name: &str) -> bool {

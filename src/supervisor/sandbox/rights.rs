@@ -1,5 +1,6 @@
 //! What a sandboxed task may: its user, its capabilities, its limits, and no way to more.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use nix::unistd::{Gid, Uid};
@@ -52,6 +53,14 @@ pub(crate) const CAPABILITIES: [&str; 41] = [
     "BPF",
     "CHECKPOINT_RESTORE",
 ];
+
+/// The capabilities that this thread has.
+pub(crate) fn held() -> io::Result<BTreeSet<&'static str>> {
+    let held = rustix::thread::capabilities(None)?.permitted;
+    let numbered = CAPABILITIES.iter().enumerate();
+    let is_held = |number: usize| held.contains(CapabilitySet::from_bits_retain(1 << number));
+    Ok(numbered.filter(|(number, _)| is_held(*number)).map(|(_, name)| *name).collect())
+}
 
 fn set_of(names: &[String]) -> io::Result<CapabilitySet> {
     names.iter().try_fold(CapabilitySet::empty(), |set, name| {
