@@ -1,8 +1,8 @@
 //! `cargo xtask image`: drover's container image as an OCI archive, without a container daemon.
 //!
-//! One layer with one static program, `droverd`, which every role runs, the supervisor too. The same commit gives the same bytes:
-//! times come from `SOURCE_DATE_EPOCH` or the commit, paths of this machine are mapped away, entries have a fixed order and owner.
-//! Must never know how the image is run.
+//! One layer with one static program, `droverd`, which every role runs, the supervisor too; for several architectures one image of each
+//! under one name. The same commit gives the same bytes: times come from `SOURCE_DATE_EPOCH` or the commit, paths of this machine are
+//! mapped away, entries have a fixed order and owner. Must never know how the image is run.
 
 use std::fs;
 use std::io::Write;
@@ -24,32 +24,60 @@ pub const REPOSITORY: &str = "drover.dev/droverd";
 /// Who runs in the image unless a pod says otherwise: nobody in particular, and not root.
 const USER: &str = "65532:65532";
 
-/// What the image is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Platform {
+/// The processors that the image is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Arch {
     /// 64-bit x86.
     Amd64,
+    /// 64-bit ARM.
+    Arm64,
 }
 
-impl Platform {
+impl Arch {
     /// The name in image manifests.
     pub fn name(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
         }
     }
 
     fn target(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-unknown-linux-musl",
+            Self::Arm64 => "aarch64-unknown-linux-musl",
         }
+    }
+
+    /// The name in this language and in the names of C compilers.
+    fn processor(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64",
+            Self::Arm64 => "aarch64",
+        }
+    }
+
+    fn is_of_this_machine(self) -> bool {
+        std::env::consts::ARCH == self.processor()
+    }
+
+    /// The C compiler that makes code for it, and where Debian has that from.
+    fn compiler(self) -> (String, &'static str) {
+        if self.is_of_this_machine() {
+            return (std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()), "gcc libc6-dev");
+        }
+        let packages = match self {
+            Self::Amd64 => "gcc-x86-64-linux-gnu libc6-dev-amd64-cross",
+            Self::Arm64 => "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+        };
+        (format!("{}-linux-gnu-gcc", self.processor()), packages)
     }
 }
 
 /// What `image` is told.
 #[derive(Debug, Clone, Args)]
 pub struct ImageArgs {
-    /// The archive to write [default: target/image/droverd-PLATFORM.tar]
+    /// The archive to write [default: target/image/droverd-ARCH.tar]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// The full name without a tag
@@ -58,9 +86,9 @@ pub struct ImageArgs {
     /// The tag
     #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
     pub tag: String,
-    /// What it is for
-    #[arg(long, value_enum, default_value = "amd64")]
-    pub platform: Platform,
+    /// What it is for, repeatable
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "amd64")]
+    pub arch: Vec<Arch>,
     /// How droverd is built
     #[arg(long, value_enum, default_value = "release")]
     pub profile: Profile,
@@ -69,49 +97,57 @@ pub struct ImageArgs {
 /// `cargo xtask image`: returns the path of the archive.
 ///
 /// # Errors
-/// When the target is not installed, droverd does not build, or the archive cannot be written.
+/// When a compiler or target is not installed, droverd does not build, or the archive cannot be written.
 pub fn run(args: &ImageArgs, progress: &Progress) -> Result<PathBuf> {
-    let program = build(args.platform, args.profile, progress)?;
+    let mut wanted = args.arch.clone();
+    wanted.sort();
+    wanted.dedup();
+    let mut programs = Vec::new();
+    for arch in &wanted {
+        let program = build(*arch, args.profile, progress)?;
+        programs.push((*arch, fs::read(&program).with_context(|| format!("reading {}", program.display()))?));
+    }
     let step = progress.step("writing the image");
-    let default = || workspace::root().join(format!("target/image/droverd-{}.tar", args.platform.name()));
+    let names: Vec<&str> = wanted.iter().map(|arch| arch.name()).collect();
+    let default = || workspace::root().join(format!("target/image/droverd-{}.tar", names.join("-")));
     let output = args.output.clone().unwrap_or_else(default);
     let name = format!("{}:{}", args.repository, args.tag);
-    let content = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
-    let archive = of_program(&name, args.platform, "droverd", &content)?;
+    let archive = of_programs(&name, "droverd", &programs)?;
     let folder = output.parent().with_context(|| format!("{} has no folder", output.display()))?;
     fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     workspace::write_with_mode(&output, &archive, 0o644)?;
     let digest = workspace::hex(&Sha256::digest(&archive)[..8]);
-    step.done(format!("{name}, {} KiB, {digest}", archive.len() / 1024));
+    step.done(format!("{name} for {}, {} KiB, {digest}", names.join(" and "), archive.len() / 1024));
     Ok(output)
 }
 
-/// The archive of an image that holds one static program and runs it.
+/// The archive of an image that holds one static program and runs it, built for each of these.
 ///
 /// # Errors
 /// When the time of the commit is unknown.
-pub fn of_program(name: &str, platform: Platform, program: &str, content: &[u8]) -> Result<Vec<u8>> {
+pub fn of_programs(name: &str, program: &str, built: &[(Arch, Vec<u8>)]) -> Result<Vec<u8>> {
     let (seconds, revision) = (source_date()?, workspace::commit());
-    let image = Image { name: name.to_owned(), platform, program: program.to_owned(), seconds, revision };
-    image.archive(content)
+    let image = Image { name: name.to_owned(), program: program.to_owned(), seconds, revision };
+    image.archive(built)
 }
 
 /// Builds the static program.
-fn build(platform: Platform, profile: Profile, progress: &Progress) -> Result<PathBuf> {
-    let step = progress.step(format!("building droverd for {}", platform.target()));
-    install_target(platform, &step)?;
-    let mut args = vec!["build", "--package", "drover", "--bin", "droverd", "--target", platform.target()];
+fn build(arch: Arch, profile: Profile, progress: &Progress) -> Result<PathBuf> {
+    let step = progress.step(format!("building droverd for {}", arch.target()));
+    let environment = environment(arch)?;
+    install_target(arch, &step)?;
+    let mut args = vec!["build", "--package", "drover", "--bin", "droverd", "--target", arch.target()];
     if profile == Profile::Release {
         args.push("--release");
     }
-    let built = cargo::build_with(&args, &environment(platform)?, &step)?;
+    let built = cargo::build_with(&args, &environment, &step)?;
     let droverd = built.into_iter().find(|built| built.target == "droverd").context("cargo built no droverd")?;
     step.done("");
     Ok(droverd.executable)
 }
 
-fn install_target(platform: Platform, step: &Step) -> Result<()> {
-    let target = platform.target();
+fn install_target(arch: Arch, step: &Step) -> Result<()> {
+    let target = arch.target();
     let rustup = |args: &[&str]| {
         let mut command = std::process::Command::new("rustup");
         command.args(args).current_dir(workspace::root()).output()
@@ -130,18 +166,27 @@ fn install_target(platform: Platform, step: &Step) -> Result<()> {
     Ok(())
 }
 
-/// The C compiler of the machine makes code for the same processor; it uses nothing of its own library in ours.
-fn environment(platform: Platform) -> Result<Vec<(String, String)>> {
-    let target = platform.target();
-    let under = target.replace('-', "_");
+/// How cargo and the C compiler make code for these processors; the compiler uses nothing of its own library in ours.
+fn environment(arch: Arch) -> Result<Vec<(String, String)>> {
+    let (compiler, packages) = arch.compiler();
+    if !compiler.contains('/') && workspace::find_on_path(&compiler).is_none() {
+        bail!(
+            "{compiler} is missing, which makes the parts of droverd that are written in C for {}: `apt-get install {packages}`",
+            arch.name()
+        );
+    }
+    let under = arch.target().replace('-', "_");
     let mut flags = vec![remap(&workspace::root(), "/drover")];
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let home = named("HOME").context("HOME is not set: cargo needs it")?;
     flags.push(remap(&named("CARGO_HOME").unwrap_or_else(|| home.join(".cargo")), "/cargo"));
-    Ok(vec![
-        (format!("CC_{under}"), std::env::var("CC").unwrap_or_else(|_| "cc".to_owned())),
-        (format!("CARGO_TARGET_{}_RUSTFLAGS", under.to_uppercase()), flags.join(" ")),
-    ])
+    let of_target = |setting: &str| format!("CARGO_TARGET_{}_{setting}", under.to_uppercase());
+    let mut environment = vec![(of_target("RUSTFLAGS"), flags.join(" "))];
+    if !arch.is_of_this_machine() {
+        environment.push((of_target("LINKER"), compiler.clone()));
+    }
+    environment.push((format!("CC_{under}"), compiler));
+    Ok(environment)
 }
 
 fn remap(from: &Path, to: &str) -> String {
@@ -164,7 +209,6 @@ fn source_date() -> Result<u64> {
 /// What is said of the program in the image.
 struct Image {
     name: String,
-    platform: Platform,
     program: String,
     seconds: u64,
     revision: String,
@@ -186,33 +230,34 @@ impl Blob {
     }
 }
 
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
 impl Image {
-    /// The bytes of an OCI layout in a tar archive.
-    fn archive(&self, program: &[u8]) -> Result<Vec<u8>> {
-        let tree = self.layer(program)?;
-        let diff_id = workspace::hex(&Sha256::digest(&tree));
-        let layer = Blob { media_type: "application/vnd.oci.image.layer.v1.tar+gzip", content: compress(&tree)? };
-        let config =
-            Blob { media_type: "application/vnd.oci.image.config.v1+json", content: bytes(&self.config(&diff_id)?)? };
-        let manifest = json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": config.descriptor(),
-            "layers": [layer.descriptor()],
-        });
-        let manifest = Blob { media_type: "application/vnd.oci.image.manifest.v1+json", content: bytes(&manifest)? };
-        let mut named = manifest.descriptor();
-        named["platform"] = json!({ "architecture": self.platform.name(), "os": "linux" });
+    /// The bytes of an OCI layout in a tar archive. What is for one architecture is named itself; for several, a list of theirs is.
+    fn archive(&self, built: &[(Arch, Vec<u8>)]) -> Result<Vec<u8>> {
+        let mut blobs = Vec::new();
+        let mut manifests = Vec::new();
+        for (arch, program) in built {
+            manifests.push(self.manifest(*arch, program, &mut blobs)?);
+        }
+        let mut named = match &manifests[..] {
+            [only] => only.clone(),
+            several => {
+                let list = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": several });
+                let list = Blob { media_type: INDEX, content: bytes(&list)? };
+                let descriptor = list.descriptor();
+                blobs.push(list);
+                descriptor
+            }
+        };
         let tag = self.name.rsplit(':').next().unwrap_or_default();
         named["annotations"] =
             json!({ "io.containerd.image.name": self.name, "org.opencontainers.image.ref.name": tag });
-        let index = json!({
-            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [named]
-        });
+        let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [named] });
         let mut tar = Tar::new(self.seconds);
         tar.file("oci-layout", 0o644, &bytes(&json!({ "imageLayoutVersion": "1.0.0" }))?)?;
         tar.file("index.json", 0o644, &bytes(&index)?)?;
-        let mut blobs = [layer, config, manifest];
         blobs.sort_by_key(Blob::digest);
         for folder in ["blobs/", "blobs/sha256/"] {
             tar.folder(folder)?;
@@ -221,6 +266,26 @@ impl Image {
             tar.file(&format!("blobs/sha256/{}", blob.digest()), 0o644, &blob.content)?;
         }
         tar.finish()
+    }
+
+    /// Describes the image for one architecture, whose parts are added to `blobs`.
+    fn manifest(&self, arch: Arch, program: &[u8], blobs: &mut Vec<Blob>) -> Result<Value> {
+        let tree = self.layer(program)?;
+        let diff_id = workspace::hex(&Sha256::digest(&tree));
+        let layer = Blob { media_type: "application/vnd.oci.image.layer.v1.tar+gzip", content: compress(&tree)? };
+        let config = bytes(&self.config(arch, &diff_id)?)?;
+        let config = Blob { media_type: "application/vnd.oci.image.config.v1+json", content: config };
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": config.descriptor(),
+            "layers": [layer.descriptor()],
+        });
+        let manifest = Blob { media_type: MANIFEST, content: bytes(&manifest)? };
+        let mut descriptor = manifest.descriptor();
+        descriptor["platform"] = json!({ "architecture": arch.name(), "os": "linux" });
+        blobs.extend([layer, config, manifest]);
+        Ok(descriptor)
     }
 
     fn layer(&self, program: &[u8]) -> Result<Vec<u8>> {
@@ -232,11 +297,11 @@ impl Image {
         tar.finish()
     }
 
-    fn config(&self, diff_id: &str) -> Result<Value> {
+    fn config(&self, arch: Arch, diff_id: &str) -> Result<Value> {
         let created = time(self.seconds)?;
         Ok(json!({
             "created": created,
-            "architecture": self.platform.name(),
+            "architecture": arch.name(),
             "os": "linux",
             "config": {
                 "User": USER,
@@ -314,13 +379,12 @@ mod tests {
 
     fn image() -> Image {
         let name = "example.org/drover/droverd:1.2.3".to_owned();
-        Image {
-            name,
-            platform: Platform::Amd64,
-            program: "droverd".to_owned(),
-            seconds: 1_700_000_000,
-            revision: "abc".to_owned(),
-        }
+        Image { name, program: "droverd".to_owned(), seconds: 1_700_000_000, revision: "abc".to_owned() }
+    }
+
+    fn archive(built: &[(Arch, &str)]) -> Vec<u8> {
+        let built: Vec<_> = built.iter().map(|(arch, program)| (*arch, program.as_bytes().to_vec())).collect();
+        image().archive(&built).unwrap()
     }
 
     fn files(archive: &[u8]) -> BTreeMap<String, (u32, u64, Vec<u8>)> {
@@ -337,9 +401,9 @@ mod tests {
 
     #[test]
     fn the_same_program_gives_the_same_bytes_and_each_part_is_named_by_its_content() {
-        let archive = image().archive(b"program").unwrap();
-        assert_eq!(archive, image().archive(b"program").unwrap());
-        assert_ne!(archive, image().archive(b"another").unwrap());
+        let archive = archive(&[(Arch::Amd64, "program"), (Arch::Arm64, "program")]);
+        assert_eq!(archive, self::archive(&[(Arch::Amd64, "program"), (Arch::Arm64, "program")]));
+        assert_ne!(archive, self::archive(&[(Arch::Amd64, "program"), (Arch::Arm64, "another")]));
         let files = files(&archive);
         for (path, (_, mtime, content)) in &files {
             assert_eq!(*mtime, 1_700_000_000, "{path}");
@@ -351,7 +415,7 @@ mod tests {
 
     #[test]
     fn the_archive_tells_containerd_its_full_name_and_holds_the_program() {
-        let files = files(&image().archive(b"program").unwrap());
+        let files = files(&archive(&[(Arch::Amd64, "program")]));
         let read = |path: &str| -> Value { serde_json::from_slice(&files[path].2).unwrap() };
         let blob = |descriptor: &Value| format!("blobs/{}", descriptor["digest"].as_str().unwrap().replace(':', "/"));
         let index = read("index.json");
@@ -366,5 +430,45 @@ mod tests {
         assert_eq!(config["rootfs"]["diff_ids"], json!([diff_id]));
         let inside = self::files(&tree);
         assert_eq!(inside["usr/bin/droverd"], (0o755, 1_700_000_000, b"program".to_vec()));
+    }
+
+    #[test]
+    fn an_image_for_several_architectures_is_one_name_with_a_program_of_each() {
+        let files = files(&archive(&[(Arch::Amd64, "for amd64"), (Arch::Arm64, "for arm64")]));
+        let read = |path: &str| -> Value { serde_json::from_slice(&files[path].2).unwrap() };
+        let blob = |descriptor: &Value| format!("blobs/{}", descriptor["digest"].as_str().unwrap().replace(':', "/"));
+        let index = read("index.json");
+        assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            index["manifests"][0]["annotations"]["io.containerd.image.name"],
+            "example.org/drover/droverd:1.2.3"
+        );
+        let list = read(&blob(&index["manifests"][0]));
+        let found: Vec<(String, String)> = list["manifests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|named| {
+                let manifest = read(&blob(named));
+                let arch = read(&blob(&manifest["config"]))["architecture"].as_str().unwrap().to_owned();
+                assert_eq!(named["platform"]["architecture"], arch);
+                let mut tree = Vec::new();
+                flate2::read::GzDecoder::new(&files[&blob(&manifest["layers"][0])].2[..])
+                    .read_to_end(&mut tree)
+                    .unwrap();
+                (arch, String::from_utf8(self::files(&tree)["usr/bin/droverd"].2.clone()).unwrap())
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [("amd64", "for amd64"), ("arm64", "for arm64")].map(|(arch, text)| (arch.to_owned(), text.to_owned()))
+        );
+    }
+
+    /// Without a tag of its own the chart asks for the image of its appVersion.
+    #[test]
+    fn the_chart_asks_for_the_tag_that_the_image_gets() {
+        let chart = fs::read_to_string(workspace::root().join("charts/drover/Chart.yaml")).unwrap();
+        assert!(chart.contains(&format!("appVersion: \"{}\"\n", env!("CARGO_PKG_VERSION"))), "{chart}");
     }
 }

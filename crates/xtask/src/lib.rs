@@ -4,6 +4,7 @@
 //! `cargo xtask up`. The rest turns the tree into files (`crds`), a running system (`up`, `down`, `status`) or a verdict (`test`,
 //! `bench`, `ci`). Nothing here decides anything about jobs: it must never know what a scheduler does.
 
+pub mod alerts;
 pub mod bench;
 pub mod cargo;
 pub mod ci;
@@ -21,6 +22,7 @@ pub mod test_runner;
 pub mod up;
 pub mod workspace;
 
+mod detach;
 mod programs;
 mod spawner;
 mod sys;

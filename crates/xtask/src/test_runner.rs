@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Deserialize;
 
+use crate::alerts;
 use crate::cargo::{self, Built};
 use crate::control_plane::Binaries;
 use crate::csi_sanity;
@@ -72,6 +73,7 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     Binaries::find_or_build(progress)?;
     helm::find_or_build(progress)?;
     csi_sanity::find_or_build(progress)?;
+    alerts::find_or_build(progress)?;
     let step = progress.step("building the tests");
     let mut built = cargo::build(&["test", "--no-run", "--workspace"], &step)?;
     step.done("");

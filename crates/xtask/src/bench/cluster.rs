@@ -173,7 +173,7 @@ fn job(name: &str, count: usize) -> Result<DynamicObject> {
                     "name": "sleep",
                     "driver": "raw_exec",
                     "config": {"command": "/bin/sleep", "args": ["100000"]},
-                    "resources": {"cpu": 5, "memoryMB": 10},
+                    "resources": {"cpu": 1, "memoryMB": 10},
                     "logs": {"maxFiles": 1, "maxFileSizeMB": 1},
                 }],
             }],

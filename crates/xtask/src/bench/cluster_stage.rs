@@ -11,6 +11,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
 use super::BenchArgs;
@@ -110,6 +111,8 @@ impl Stage {
                 &self.plane.kubeconfig(User::Admin).display().to_string(),
                 "--identity",
                 &identity(number),
+                "--listen",
+                "127.0.0.1:0",
             ]
             .map(str::to_owned)
             .to_vec(),
@@ -150,6 +153,25 @@ impl Stage {
     pub(super) fn log(&self, number: usize) -> Result<String> {
         let path = self.log_path(number);
         fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// The sum of all series of a metric of the newest controller.
+    pub(super) async fn sum_of(&self, metric: &str) -> Result<f64> {
+        let log = self.log(self.newest())?;
+        let line = log.lines().find(|line| line.contains("probes and scrapes are answered"));
+        let address = line.and_then(|line| line.split_once("127.0.0.1:")).map(|(_, rest)| rest).unwrap_or_default();
+        let port: String = address.chars().take_while(char::is_ascii_digit).collect();
+        let mut stream = tokio::net::TcpStream::connect(format!("127.0.0.1:{port}")).await.context("scraping")?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: drover\r\nConnection: close\r\n\r\n")
+            .await
+            .context("scraping")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.context("scraping")?;
+        let series = text.lines().filter(|line| line.starts_with(metric));
+        let values: Vec<f64> = series.filter_map(|line| line.rsplit_once(' ')?.1.parse().ok()).collect();
+        ensure!(!values.is_empty(), "the controller says nothing of {metric}");
+        Ok(values.iter().sum())
     }
 
     /// Waits until a controller leads; returns when that was seen.
@@ -233,9 +255,19 @@ impl Stage {
 
     /// Makes nodes that are ready, as far as objects say.
     pub(super) async fn make_nodes(&self, range: std::ops::Range<usize>, progress: &Progress) -> Result<()> {
+        self.make_nodes_with(range, 8192, progress).await
+    }
+
+    /// The same with so much memory.
+    pub(super) async fn make_nodes_with(
+        &self,
+        range: std::ops::Range<usize>,
+        memory: i64,
+        progress: &Progress,
+    ) -> Result<()> {
         let step = progress.step(format!("making {} nodes", range.len()));
         stream::iter(range)
-            .map(|number| self.make_node(node_name(number), "load", 8192))
+            .map(|number| self.make_node(node_name(number), "load", memory))
             .buffer_unordered(CLIENTS)
             .try_collect::<Vec<()>>()
             .await?;

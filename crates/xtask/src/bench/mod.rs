@@ -13,6 +13,7 @@ mod report;
 mod scheduler;
 mod start;
 mod status;
+mod volumes;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,8 @@ pub enum Name {
     Deployments,
     /// How long `drover job status` takes on a job of 10,000 allocations, and how often it lists them
     Status,
+    /// 1,000 and 10,000 volumes of five claims each, a tenth of the nodes lost: time and writes until their claims are free
+    Volumes,
     /// Single evaluations in memory, over nodes, allocations, racks and spread; median of at least five runs
     Scheduler,
     /// Single evaluations in memory of the shapes that cost most; median of at least five runs
@@ -112,6 +115,7 @@ async fn measure(args: &BenchArgs, progress: &Progress) -> Result<report::Report
             Name::Status => vec![status::run(args, progress).await?],
             Name::Cluster => vec![cluster_load::run(args, progress).await?],
             Name::Deployments => deployments::run(args, progress).await?,
+            Name::Volumes => volumes::run(args, progress).await?,
             Name::Agent | Name::Scheduler | Name::SchedulerHard => agent::run(args, progress).await?,
         });
     }

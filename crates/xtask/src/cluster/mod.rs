@@ -26,7 +26,7 @@ use crate::up::Profile;
 /// What to do with clusters.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ClusterCommand {
-    /// Starts a cluster with drover's image on its nodes, prints how to use it, and ends it on Ctrl-C
+    /// Starts a cluster with drover's image on its nodes, prints how to use it, and ends it on Ctrl-C; with --detach it goes on
     Up(ClusterUpArgs),
     /// Ends the cluster of a data folder
     Down {
@@ -47,6 +47,9 @@ pub enum ClusterCommand {
 /// What `cluster up` is told.
 #[derive(Debug, Clone, Args)]
 pub struct ClusterUpArgs {
+    /// Go on in the background once everything is ready
+    #[arg(long)]
+    pub detach: bool,
     /// How many nodes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
     pub nodes: u8,
@@ -59,6 +62,9 @@ pub struct ClusterUpArgs {
     /// How droverd is built
     #[arg(long, value_enum, default_value = "release")]
     pub profile: Profile,
+    /// Set by `--detach` for the process that it starts
+    #[arg(long, hide = true)]
+    in_background: bool,
 }
 
 /// A node's own processes; started by `cluster up`.

@@ -22,7 +22,7 @@ use crate::control_plane::{
     Account, Binaries, Component, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User,
 };
 use crate::helm;
-use crate::image::{self, Platform};
+use crate::image::{self, Arch};
 use crate::process::ProcessId;
 use crate::progress::Progress;
 use crate::workspace::last_lines;
@@ -383,7 +383,7 @@ fn is_ready(node: &Node) -> bool {
 fn pause_image(data_dir: &Path, programs: &Path) -> Result<PathBuf> {
     let program = programs.join("pause");
     let content = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
-    let archive = image::of_program(settings::PAUSE_IMAGE, Platform::Amd64, "pause", &content)?;
+    let archive = image::of_programs(settings::PAUSE_IMAGE, "pause", &[(Arch::Amd64, content)])?;
     let path = data_dir.join("pause.tar");
     fs::write(&path, archive).with_context(|| format!("writing {}", path.display()))?;
     Ok(path)

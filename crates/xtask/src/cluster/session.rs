@@ -12,9 +12,10 @@ use super::network::succeed;
 use super::running::{Cluster, ClusterOptions};
 use super::{ClusterCommand, ClusterUpArgs};
 use crate::cargo;
-use crate::image::{self, ImageArgs, Platform};
+use crate::detach;
+use crate::image::{self, Arch, ImageArgs};
 use crate::process::{ProcessId, Signal};
-use crate::progress::{Progress, print_line};
+use crate::progress::{Event, Progress, print_line};
 use crate::spawner::spawn_bound_to_this_process;
 use crate::up::Profile;
 use crate::workspace;
@@ -29,17 +30,31 @@ const DOWN_TIMEOUT: Duration = Duration::from_mins(1);
 pub async fn run(command: ClusterCommand) -> Result<ExitCode> {
     let progress = Progress::for_people();
     match command {
-        ClusterCommand::Up(args) => up(&args, &progress).await,
+        ClusterCommand::Up(args) => up(&args).await,
         ClusterCommand::Down { data } => down(&data.unwrap_or_else(default_data_dir), &progress).await,
         ClusterCommand::Test { filters, profile } => test(&filters, profile, &progress),
     }
 }
 
-async fn up(args: &ClusterUpArgs, progress: &Progress) -> Result<ExitCode> {
+async fn up(args: &ClusterUpArgs) -> Result<ExitCode> {
     let data_dir = args.data.clone().unwrap_or_else(default_data_dir);
+    if args.detach && !args.in_background {
+        let folder = data_dir.parent().with_context(|| format!("{} has no folder", data_dir.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        return detach::run(&session_log(&data_dir)).await;
+    }
+    if args.in_background {
+        detach::leave_terminal()?;
+        return run_here(args, &data_dir, &Progress::for_parent()).await;
+    }
+    run_here(args, &data_dir, &Progress::for_people()).await
+}
+
+/// Starts a cluster and stays until it is told to end.
+async fn run_here(args: &ClusterUpArgs, data_dir: &Path, progress: &Progress) -> Result<ExitCode> {
     let mut interrupted = signal(SignalKind::interrupt()).context("listening for Ctrl-C")?;
     let mut terminated = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    if let Some(id) = owner(&data_dir) {
+    if let Some(id) = owner(data_dir) {
         bail!(
             "a cluster runs already in {} (process {}): `cargo xtask cluster down` ends it",
             data_dir.display(),
@@ -49,13 +64,13 @@ async fn up(args: &ClusterUpArgs, progress: &Progress) -> Result<ExitCode> {
     let mut cluster = None;
     let start = async {
         let image = build(args.profile, progress).await?;
-        reset(&data_dir)?;
-        let started = Cluster::start(options(&data_dir, args.nodes, image)?, progress).await?;
+        reset(data_dir)?;
+        let started = Cluster::start(options(data_dir, args.nodes, image)?, progress).await?;
         let started = cluster.insert(started);
         if args.install {
             install(started, progress).await?;
         }
-        print_line(&how_to_go_on(started, &data_dir));
+        progress.show(Event::Finished { text: how_to_go_on(started, args, data_dir) });
         started.watch().await
     };
     let result = tokio::select! {
@@ -65,7 +80,9 @@ async fn up(args: &ClusterUpArgs, progress: &Progress) -> Result<ExitCode> {
         broken = start => broken.map(|()| ExitCode::FAILURE),
     };
     if let Some(cluster) = cluster {
-        let step = progress.step("ending the cluster");
+        // The process that waited in the foreground has gone away; what happens later is in the log.
+        let later = if args.in_background { Progress::for_people() } else { progress.clone() };
+        let step = later.step("ending the cluster");
         cluster.stop().await?;
         step.done("");
     }
@@ -83,7 +100,7 @@ fn image_args(profile: Profile) -> ImageArgs {
         output: None,
         repository: image::REPOSITORY.to_owned(),
         tag: env!("CARGO_PKG_VERSION").to_owned(),
-        platform: Platform::Amd64,
+        arch: vec![Arch::Amd64],
         profile,
     }
 }
@@ -102,7 +119,7 @@ fn options(data_dir: &Path, nodes: u8, image: PathBuf) -> Result<ClusterOptions>
 fn example_programs(bin: &Path) -> Result<()> {
     fs::create_dir_all(bin).with_context(|| format!("creating {}", bin.display()))?;
     let step = Progress::silent().step("building the examples");
-    for built in cargo::build(&["build", "--package", "drover", "--example", "drover-example-web"], &step)? {
+    for built in cargo::build(&["build", "--workspace", "--example", "drover-example-web"], &step)? {
         let content = fs::read(&built.executable).with_context(|| format!("reading {}", built.executable.display()))?;
         workspace::write_with_mode(&bin.join(&built.target), &content, 0o755)?;
     }
@@ -150,12 +167,14 @@ async fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-fn how_to_go_on(cluster: &Cluster, data_dir: &Path) -> String {
+fn how_to_go_on(cluster: &Cluster, args: &ClusterUpArgs, data_dir: &Path) -> String {
+    let data = args.data.as_ref().map(|_| format!(" --data {}", data_dir.display())).unwrap_or_default();
+    let ctrl_c = if args.in_background { "" } else { "Ctrl-C, or " };
     [
         "the cluster is up:".to_owned(),
         format!("  export KUBECONFIG={}", cluster.kubeconfig().display()),
         format!("  {} get nodes", cluster.plane().binaries().kubectl().display()),
-        format!("Logs are below {}. To end everything: Ctrl-C, or cargo xtask cluster down", data_dir.display()),
+        format!("Logs are below {}. To end everything: {ctrl_c}cargo xtask cluster down{data}", data_dir.display()),
     ]
     .join("\n")
 }
@@ -180,7 +199,8 @@ fn test(filters: &[String], profile: Profile, progress: &Progress) -> Result<Exi
     let bin = workspace::root().join("target/image/bin");
     example_programs(&bin)?;
     let step = progress.step("building the end-to-end tests");
-    let built = cargo::build(&["test", "--no-run", "--package", "drover", "--test", "e2e"], &step)?;
+    // As the other tests are built, so that they share what both need.
+    let built = cargo::build(&["test", "--no-run", "--workspace", "--test", "e2e"], &step)?;
     let binary = built.into_iter().find(|built| built.target == "e2e").context("cargo built no end-to-end tests")?;
     step.done("");
     let mut command = Command::new(&binary.executable);
@@ -190,6 +210,11 @@ fn test(filters: &[String], profile: Profile, progress: &Progress) -> Result<Exi
     command.stdin(Stdio::null());
     let status = spawn_bound_to_this_process(command).context("starting the tests")?.wait().context("the tests")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The log of a cluster in the background. It lies beside the data folder, which is emptied at the start.
+fn session_log(data_dir: &Path) -> PathBuf {
+    data_dir.with_added_extension("log")
 }
 
 fn default_data_dir() -> PathBuf {

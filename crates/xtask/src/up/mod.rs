@@ -5,7 +5,6 @@
 //! that `down` and `status` work from anywhere and never touch a stranger. The folder's layout is [`Layout`]'s.
 
 mod build;
-mod detach;
 mod down;
 mod earlier;
 mod examples;

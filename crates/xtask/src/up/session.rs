@@ -14,8 +14,9 @@ use super::layout::Layout;
 use super::services::{self, Phase, Restart, Services};
 use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
-use super::{UpArgs, build, detach, examples, rights, settings};
+use super::{UpArgs, build, examples, rights, settings};
 use crate::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Place, Role, User};
+use crate::detach;
 use crate::manifests;
 use crate::process::ProcessId;
 use crate::progress::{Event, Progress};
@@ -46,11 +47,12 @@ pub async fn up(args: UpArgs) -> Result<ExitCode> {
         examples::manifest(name)?;
     }
     if args.detach && !args.in_background {
-        return detach::run(&args).await;
+        let layout = args.layout()?;
+        layout.create()?;
+        return detach::run(&layout.session_log()).await;
     }
     if args.in_background {
-        // Out of the terminal's reach: its Ctrl-C and its end are not meant for us.
-        rustix::process::setsid().context("leaving the terminal's session")?;
+        detach::leave_terminal()?;
     }
     let progress = if args.in_background { Progress::for_parent() } else { Progress::for_people() };
     let Some(session) = Session::open(args)? else { return Ok(ExitCode::SUCCESS) };

@@ -1,12 +1,12 @@
-//! `up --detach`: starts the session as a background process and shows what it reports until it is healthy.
+//! `--detach`: runs the same command as a background process, and shows what that reports until it is healthy.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::UpArgs;
 use crate::process::{ProcessId, Signal};
 use crate::progress::{Event, Progress, print_line};
 use crate::workspace::last_lines;
@@ -19,11 +19,12 @@ enum Outcome {
     Silent,
 }
 
-pub(super) async fn run(args: &UpArgs) -> Result<ExitCode> {
-    let layout = args.layout()?;
-    layout.create()?;
-    let log = layout.session_log();
-    let mut child = session_command(&log)?.spawn().context("starting the session in the background")?;
+/// Starts this command again with `--in-background`, with its stderr in a log.
+///
+/// # Errors
+/// When it cannot be started, or ends without a word; with the end of its log then.
+pub(crate) async fn run(log: &Path) -> Result<ExitCode> {
+    let mut child = session_command(log)?.spawn().context("starting the session in the background")?;
     let session = i32::try_from(child.id()).ok().and_then(ProcessId::of);
     let stdout = child.stdout.take().context("the session has no output")?;
     let progress = Progress::for_people();
@@ -51,12 +52,20 @@ pub(super) async fn run(args: &UpArgs) -> Result<ExitCode> {
             if status.success() {
                 return Ok(ExitCode::SUCCESS);
             }
-            bail!("the session ended with {status}; the end of its log {}:\n{}", log.display(), last_lines(&log, 15))
+            bail!("the session ended with {status}; the end of its log {}:\n{}", log.display(), last_lines(log, 15))
         }
     }
 }
 
-fn session_command(log: &std::path::Path) -> Result<Command> {
+/// Takes this process, which was started by [`run`], out of the terminal's reach: its Ctrl-C and its end are not meant for it.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn leave_terminal() -> Result<()> {
+    rustix::process::setsid().context("leaving the terminal's session").map(drop)
+}
+
+fn session_command(log: &Path) -> Result<Command> {
     let log =
         OpenOptions::new().create(true).append(true).open(log).with_context(|| format!("opening {}", log.display()))?;
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
