@@ -23,9 +23,10 @@ pub(crate) fn pods_and_tasks_move(ground: &Ground) -> Result<String> {
     }
     let pods_moved = started.elapsed();
 
-    let patch = r#"{"spec":{"drain":{"deadline":"2m"}}}"#;
-    ground.kubectl(&["patch", "cnode", node, "--type=merge", "-p", patch])?;
+    let drained = Instant::now();
+    ground.drover(&["node", "drain", node, "--deadline", "2m"])?;
     ground.eventually("all tasks run on the other node", || Ok((on(node)? == 0 && on(other)? == 3).then_some(())))?;
+    let tasks_moved = drained.elapsed();
     ground.kubectl(&["wait", "--for=condition=Ready", "djob/web", "--timeout", "60s"])?;
     ground.eventually("the drain is over", || {
         let object = ground.read(&["cnode", node])?;
@@ -35,9 +36,10 @@ pub(crate) fn pods_and_tasks_move(ground: &Ground) -> Result<String> {
     let stays = agents.iter().any(|pod| text(pod, "/spec/nodeName") == node);
     ensure!(stays, "the agent of {node} is gone");
     ground.kubectl(&["uncordon", node]).context("uncordoning")?;
+    ground.drover(&["node", "eligibility", node, "--enable"])?;
     Ok(format!(
-        "pods moved in {:.1} s, {here} tasks in {:.1} s",
+        "kubectl drain moved the pods in {:.1} s and no task, drover node drain {here} tasks in {:.1} s",
         pods_moved.as_secs_f64(),
-        started.elapsed().as_secs_f64()
+        tasks_moved.as_secs_f64()
     ))
 }

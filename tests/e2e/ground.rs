@@ -16,6 +16,15 @@ use xtask::progress::Progress;
 
 /// drover's namespace.
 pub(crate) const SYSTEM: &str = "drover-system";
+/// drover's kinds, as the API server names them.
+pub(crate) const KINDS: &[&str] = &[
+    "jobs.drover.dev",
+    "jobversions.drover.dev",
+    "allocations.drover.dev",
+    "deployments.drover.dev",
+    "clientnodes.drover.dev",
+    "csivolumes.drover.dev",
+];
 /// What the tasks of examples/web.yaml execute.
 const PROGRAM: &str = "drover-example-web";
 /// How long anything may take on a busy machine.
@@ -64,20 +73,47 @@ impl Ground {
         serde_json::from_str(&text).context("reading what kubectl says")
     }
 
+    /// Runs drover's command line and returns what it says.
+    pub(crate) fn drover(&self, args: &[&str]) -> Result<String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
+        command.args(args).env("KUBECONFIG", self.cluster.kubeconfig());
+        said(command, args)
+    }
+
     /// Installs the chart, unless a case before has.
     pub(crate) fn installed(&self) -> Result<()> {
         if !self.is_installed.replace(true) {
-            let install = ["install", "drover", &chart(), "-n", SYSTEM, "--create-namespace"];
-            self.helm(
-                &[&install[..], &["--set", "agent.drivers.rawExec=true", "--wait", "--timeout", "180s"]].concat(),
-            )?;
+            self.install(&chart(), &[])?;
         }
         Ok(())
     }
 
-    /// After an uninstall.
+    /// Installs a chart with more values.
+    pub(crate) fn install(&self, chart: &str, values: &[&str]) -> Result<()> {
+        let install = ["install", "drover", chart, "-n", SYSTEM, "--create-namespace", "--wait", "--timeout", "180s"];
+        let values = ["agent.drivers.rawExec=true"].iter().chain(values).flat_map(|value| ["--set", value]);
+        self.helm(&install.into_iter().chain(values).collect::<Vec<_>>())?;
+        self.is_installed.set(true);
+        Ok(())
+    }
+
+    /// Uninstalls the release and waits until its pods are gone.
+    pub(crate) fn uninstall(&self) -> Result<()> {
+        self.helm(&["uninstall", "drover", "-n", SYSTEM, "--wait", "--timeout", "180s"])?;
+        self.is_installed.set(false);
+        Ok(())
+    }
+
+    /// After the release went away with something else.
     pub(crate) fn forget_install(&self) {
         self.is_installed.set(false);
+    }
+
+    /// Applies what a text says.
+    pub(crate) fn apply(&self, text: &str) -> Result<()> {
+        let file = tempfile::NamedTempFile::new().context("a file to apply")?;
+        fs::write(file.path(), text).context("writing what is applied")?;
+        self.kubectl(&["apply", "-f", &file.path().display().to_string()]).map(drop)
     }
 
     /// Applies examples/web.yaml, unless it is there, and waits until it is healthy.
@@ -97,6 +133,16 @@ impl Ground {
             ensure!(Instant::now() < deadline, "not within {} s: {what}", PATIENCE.as_secs());
             self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
         }
+    }
+
+    /// Looks each second for as long as that.
+    pub(crate) fn through(&self, time: Duration, mut look: impl FnMut() -> Result<()>) -> Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            look()?;
+            self.runtime.block_on(async { tokio::time::sleep(Duration::from_secs(1)).await });
+        }
+        Ok(())
     }
 
     /// The processes of examples/web.yaml on the first node, by their allocation's id.

@@ -4,9 +4,11 @@
 
 mod drain;
 mod ground;
+mod idle;
 mod install;
 mod pods;
 mod releases;
+mod removals;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -23,9 +25,14 @@ const CASES: &[Case] = &[
     ("row_2_rolling_the_agents_image_touches_no_task", pods::rolling_the_agents_image),
     ("row_2_an_agent_out_of_memory_touches_no_task", pods::an_agent_out_of_memory),
     ("row_3_a_dying_leader_in_a_roll_out_duplicates_nothing", pods::a_dying_leader_in_a_roll_out),
-    ("row_5_upgrade_and_rollback_restart_no_task", releases::upgrade_and_rollback),
+    ("row_5_an_upgrade_from_the_previous_chart_and_back_restarts_no_task", releases::from_the_previous_chart_and_back),
     ("row_6_readiness_turns_false_without_the_policy", install::readiness_without_the_policy),
-    ("row_7_an_uninstalled_drover_is_taken_over_by_the_next", releases::uninstall_and_install),
+    ("row_7_an_uninstalled_drover_is_taken_over_by_the_next", removals::uninstall_and_install),
+    ("row_7_jobs_and_namespaces_go_while_the_controller_lives", removals::with_the_controller_alive),
+    ("row_7_what_is_deleted_after_the_uninstall_waits_until_it_is_freed", removals::deleted_after_the_uninstall),
+    ("row_7_an_uninstall_that_drains_leaves_no_task", removals::drained_by_the_uninstall),
+    ("row_7_drovers_own_namespace_goes_first", removals::own_namespace_deleted_first),
+    ("row_7_the_kinds_go_after_the_uninstall", removals::kinds_deleted_after_the_uninstall),
     ("row_8_every_render_is_valid_to_the_api_server", install::every_render_is_valid),
     ("row_11_metrics_are_there_with_bounded_labels", install::metrics),
 ];
@@ -33,13 +40,17 @@ const CASES: &[Case] = &[
 /// On two.
 const TWO_NODES: &[Case] = &[("row_4_a_drain_moves_pods_and_tasks", drain::pods_and_tasks_move)];
 
+/// On one node, and only when named: each takes more than ten minutes.
+const LONG: &[Case] = &[("row_12_a_controller_without_work_costs_little", idle::a_controller_without_work)];
+
 fn main() -> ExitCode {
     let args = std::env::args().skip(1);
     let filters: Vec<String> = args.filter(|arg| !arg.starts_with('-') && arg.parse::<u8>().is_err()).collect();
-    let wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
+    let named = |name: &str| filters.iter().any(|filter| name.contains(filter));
     let mut n_failed = 0;
-    for (nodes, cases) in [(1, CASES), (2, TWO_NODES)] {
-        let cases: Vec<Case> = cases.iter().copied().filter(|(name, _)| wanted(name)).collect();
+    for (nodes, cases, is_long) in [(1, CASES, false), (2, TWO_NODES, false), (1, LONG, true)] {
+        let is_wanted = |(name, _): &Case| named(name) || (filters.is_empty() && !is_long);
+        let cases: Vec<Case> = cases.iter().copied().filter(is_wanted).collect();
         if cases.is_empty() {
             continue;
         }

@@ -1,18 +1,27 @@
 //! What happens to tasks when drover's own pods come and go: nothing.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use xtask::process::{ProcessId, Signal};
+use xtask::process::ProcessId;
 
 use crate::ground::{Ground, SYSTEM, is_ready, text};
+
+/// A task that writes a growing number, so that what its log lacks or repeats can be seen.
+const COUNTER: &str = r#"{"apiVersion":"drover.dev/v1alpha1","kind":"Job","metadata":{"name":"counter"},"spec":{"groups":[{
+  "name":"g","tasks":[{"name":"t","driver":"raw_exec","resources":{"cpu":20,"memoryMB":16},
+    "config":{"command":"/bin/sh","args":["-c","i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done"]}}]}]}}"#;
 
 /// Tasks before something is done to their agent, and what must be true of them after it.
 struct Watched {
     tasks: BTreeMap<String, ProcessId>,
     agent: String,
+    /// The id of the counter's allocation.
+    counter: String,
 }
 
 impl Watched {
@@ -20,8 +29,37 @@ impl Watched {
         ground.web()?;
         let tasks = ground.tasks()?;
         ensure!(tasks.len() == 3, "{} tasks run instead of 3", tasks.len());
+        ground.apply(COUNTER)?;
+        ground.kubectl(&["wait", "--for=condition=Ready", "djob/counter", "--timeout", "120s"])?;
+        let allocations = ground.read(&["alloc", "-l", "drover.dev/job=counter"])?;
         let agent = agent(ground)?;
-        Ok(Self { tasks, agent: identity(&agent) })
+        let counter = text(&allocations, "/items/0/metadata/uid").to_owned();
+        Ok(Self { tasks, agent: identity(&agent), counter })
+    }
+
+    /// Ends the counter, which no other case knows.
+    fn done(ground: &Ground) -> Result<()> {
+        ground.kubectl(&["delete", "djob/counter", "--wait=true", "--timeout", "60s"]).map(drop)
+    }
+
+    /// How many lines the counter has written, none of which is missing or there twice.
+    fn lines(&self, ground: &Ground) -> Result<usize> {
+        let log = format!("/var/lib/drover/alloc/{}/alloc/logs/t.stdout.0", self.counter);
+        let output = ground.cluster.on_node("n1", &["cat", &log])?;
+        ensure!(output.status.success(), "reading {log}: {}", String::from_utf8_lossy(&output.stderr));
+        let written = String::from_utf8_lossy(&output.stdout);
+        // The last line may be under way.
+        let whole = &written[..written.rfind('\n').unwrap_or(0)];
+        for (number, line) in (1..).zip(whole.lines()) {
+            ensure!(line == number.to_string(), "line {number} of the log is {line:?}");
+        }
+        Ok(whole.lines().count())
+    }
+
+    /// Waits until the counter has written more than now.
+    fn counts_on(&self, ground: &Ground) -> Result<()> {
+        let now = self.lines(ground)?;
+        ground.eventually("the log goes on", || Ok((self.lines(ground)? > now).then_some(())))
     }
 
     /// Waits for the next agent: ready, after the one before. Returns how long after its start it was.
@@ -42,13 +80,15 @@ impl Watched {
     fn unchanged(&self, ground: &Ground) -> Result<()> {
         let now = ground.tasks()?;
         ensure!(now == self.tasks, "the tasks' processes were {:?} and are {now:?}", self.tasks);
+        self.counts_on(ground)?;
         let list = ground.read(&["alloc"])?;
         let items = list["items"].as_array().context("allocations")?;
-        ensure!(items.len() == 3, "{} allocations instead of 3", items.len());
+        ensure!(items.len() == 4, "{} allocations instead of 4", items.len());
         for item in items {
             let status = text(item, "/status/clientStatus");
             ensure!(status == "running", "{} is {status}", text(item, "/metadata/name"));
-            let restarts = item.pointer("/status/taskStates/server/restarts").and_then(Value::as_i64).unwrap_or(0);
+            let tasks = item.pointer("/status/taskStates").and_then(Value::as_object).context("task states")?;
+            let restarts = tasks.values().filter_map(|task| task["restarts"].as_i64()).sum::<i64>();
             ensure!(restarts == 0, "{} was restarted", text(item, "/metadata/name"));
         }
         Ok(())
@@ -79,6 +119,7 @@ pub(crate) fn deleting_the_agents_pod(ground: &Ground) -> Result<String> {
     let ready = before.next_agent(ground)?;
     before.unchanged(ground)?;
     ensure!(ready <= Duration::from_secs(5), "the new agent was ready {ready:?} after its start");
+    Watched::done(ground)?;
     Ok(format!(
         "pod gone after {:.1} s, the next ready {ready:?} after its start; 3 tasks with the same processes",
         gone.as_secs_f64()
@@ -99,28 +140,88 @@ pub(crate) fn rolling_the_agents_image(ground: &Ground) -> Result<String> {
     before.unchanged(ground)?;
     roll("drover.dev/droverd:0.1.0")?;
     before.unchanged(ground)?;
+    ensure!(ready <= Duration::from_secs(5), "the new agent was ready {ready:?} after its start");
+    Watched::done(ground)?;
     Ok(format!("the next agent ready {ready:?} after its start; 3 tasks with the same processes"))
 }
 
+/// The memory of the agent's container fills up with a file in memory, which no process is to blame for; of all that runs in it the
+/// kernel then takes the greediest, the agent.
 pub(crate) fn an_agent_out_of_memory(ground: &Ground) -> Result<String> {
+    let limits = |op: &str, value: &str| -> Result<()> {
+        let limits = "/spec/template/spec/containers/0/resources/limits";
+        let change = format!(r#"[{{"op":"{op}","path":"{limits}","value":{value}}}]"#);
+        ground.kubectl(&["patch", "ds/drover-agent", "-n", SYSTEM, "--type=json", "-p", &change])?;
+        ground.kubectl(&["rollout", "status", "ds/drover-agent", "-n", SYSTEM, "--timeout", "120s"]).map(drop)
+    };
+    // More than the request for memory, which is a limit's lowest value.
+    limits("add", r#"{"memory":"1100Mi"}"#)?;
     let before = Watched::begin(ground)?;
-    let agent = ground
-        .cluster
-        .processes("n1")?
-        .into_iter()
-        .find(|id| {
-            let command = std::fs::read(format!("/proc/{}/cmdline", id.pid)).unwrap_or_default();
-            let words: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
-            words.get(1) == Some(&&b"agent"[..]) && words[0].ends_with(b"droverd")
-        })
-        .context("the agent's process")?;
-    // What the kernel does to the greediest process of a group that is out of memory.
-    agent.signal(Signal::KILL)?;
+    let process = agent_process(ground)?;
+    // The node's agents are protected, but nothing else here can be taken.
+    let score = format!("/proc/{}/oom_score_adj", process.pid);
+    std::fs::write(&score, "1000").with_context(|| format!("writing {score}"))?;
+    let mut filler = fill_memory_beside(process)?;
+    let taken = ground.eventually("the kernel takes the agent", || Ok((!process.is_alive()).then_some(())));
+    // The next life has room again: what fills the pod's group goes.
+    filler.stop()?;
+    taken?;
     let ready = before.next_agent(ground)?;
     before.unchanged(ground)?;
+    let why = text(&agent(ground)?, "/status/containerStatuses/0/lastState/terminated/reason").to_owned();
+    ensure!(why == "OOMKilled", "the kubelet says that the agent ended for {why:?}");
+    limits("remove", "null")?;
+    before.unchanged(ground)?;
+    ensure!(ready <= Duration::from_secs(5), "the next life was ready {ready:?} after its start");
+    Watched::done(ground)?;
     Ok(format!(
-        "killed as for want of memory; the next life ready {ready:?} after its start; 3 tasks with the same processes"
+        "OOMKilled by the kernel; the next life ready {ready:?} after its start; 3 tasks with the same processes"
     ))
+}
+
+fn agent_process(ground: &Ground) -> Result<ProcessId> {
+    let is_agent = |id: &ProcessId| {
+        let command = std::fs::read(format!("/proc/{}/cmdline", id.pid)).unwrap_or_default();
+        let words: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
+        words.get(1) == Some(&&b"agent"[..]) && words[0].ends_with(b"droverd")
+    };
+    ground.cluster.processes("n1")?.into_iter().find(is_agent).context("the agent's process")
+}
+
+/// A program that fills a file in memory; the file goes with this value.
+struct Filler {
+    program: Child,
+    file: tempfile::NamedTempFile,
+}
+
+impl Filler {
+    fn stop(&mut self) -> Result<()> {
+        // It may have been taken too.
+        self.program.kill().and_then(|()| self.program.wait()).context("ending the program that fills memory")?;
+        self.file.as_file().set_len(0).context("giving the memory back")
+    }
+}
+
+/// Writes more than the agent's container may have, in its control group.
+fn fill_memory_beside(process: ProcessId) -> Result<Filler> {
+    let file = tempfile::NamedTempFile::new_in("/dev/shm").context("a file in memory")?;
+    let script = r#"echo $$ > "$1/cgroup.procs" && exec dd if=/dev/zero of="$2" bs=1M count=1200"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(memory_group(process)?).arg(file.path()).stderr(Stdio::null());
+    Ok(Filler { program: command.spawn().context("starting a program that fills memory")?, file })
+}
+
+/// The control group that bounds a process's memory.
+fn memory_group(process: ProcessId) -> Result<PathBuf> {
+    let path = format!("/proc/{}/cgroup", process.pid);
+    let groups = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+    let of = |kind: &str| {
+        let mut rows = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+        rows.find(|(controllers, _)| controllers.split(',').any(|name| name == kind)).map(|(_, group)| group)
+    };
+    let root = Path::new("/sys/fs/cgroup");
+    let group = of("memory").map(|group| root.join("memory").join(group.trim_start_matches('/')));
+    group.or_else(|| of("").map(|group| root.join(group.trim_start_matches('/')))).context("its control group")
 }
 
 pub(crate) fn a_dying_leader_in_a_roll_out(ground: &Ground) -> Result<String> {
@@ -133,11 +234,11 @@ pub(crate) fn a_dying_leader_in_a_roll_out(ground: &Ground) -> Result<String> {
     let uids = |list: &Value| -> Vec<String> {
         list["items"].as_array().into_iter().flatten().map(|item| text(item, "/metadata/uid").to_owned()).collect()
     };
-    let before = uids(&ground.read(&["alloc"])?);
+    let before = uids(&ground.read(&["alloc", "-l", "drover.dev/job=web"])?);
     let patch = r#"[{"op":"add","path":"/spec/groups/0/tasks/0/env","value":{"RELEASE":"2"}}]"#;
     ground.kubectl(&["patch", "djob/web", "--type=json", "-p", patch])?;
     ground.eventually("the roll-out has begun", || {
-        let list = ground.read(&["alloc"])?;
+        let list = ground.read(&["alloc", "-l", "drover.dev/job=web"])?;
         Ok(uids(&list).iter().any(|uid| !before.contains(uid)).then_some(()))
     })?;
     let started = Instant::now();
@@ -154,7 +255,7 @@ pub(crate) fn a_dying_leader_in_a_roll_out(ground: &Ground) -> Result<String> {
     })?;
     let tasks = ground.tasks()?;
     ensure!(tasks.len() == 3, "{} tasks run instead of 3", tasks.len());
-    let list = ground.read(&["alloc"])?;
+    let list = ground.read(&["alloc", "-l", "drover.dev/job=web"])?;
     let mut slots = BTreeMap::new();
     for item in list["items"].as_array().into_iter().flatten() {
         if text(item, "/status/clientStatus") == "running" {

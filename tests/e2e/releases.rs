@@ -1,47 +1,46 @@
-//! What tasks notice of upgrades, rollbacks and uninstalls: nothing.
+//! What tasks notice of upgrades and rollbacks: nothing.
+
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use crate::ground::{Ground, SYSTEM, chart};
+use crate::ground::{Ground, KINDS, SYSTEM, chart};
 
-pub(crate) fn upgrade_and_rollback(ground: &Ground) -> Result<String> {
+/// The chart of the version before, as it was packed.
+const PREVIOUS: &str = "tests/it/chart/drover-0.1.0.tgz";
+
+pub(crate) fn from_the_previous_chart_and_back(ground: &Ground) -> Result<String> {
+    ground.installed()?;
+    ground.uninstall()?;
+    let previous = Path::new(env!("CARGO_MANIFEST_DIR")).join(PREVIOUS);
+    ground.install(&previous.display().to_string(), &[])?;
     ground.web()?;
-    let before = ground.tasks()?;
-    let upgrade = ["upgrade", "drover", &chart(), "-n", SYSTEM, "--reuse-values", "--wait", "--timeout", "180s"];
-    ground.helm(&[&upgrade[..], &["--set", "agent.logLevel=debug", "--set", "controller.logLevel=debug"]].concat())?;
-    ensure!(ground.tasks()? == before, "the upgrade touched tasks");
+    let (before, kinds) = (ground.tasks()?, kinds(ground)?);
+    let untouched = |what: &str| -> Result<()> {
+        let now = ground.tasks()?;
+        ensure!(now == before, "{what}: the tasks' processes were {before:?} and are {now:?}");
+        // Objects of one version are the other's too.
+        ground.kubectl(&["get", "djob,alloc,ddep,djv,cnode,csivol", "-o", "yaml"])?;
+        ground.kubectl(&["wait", "--for=condition=Ready", "djob/web", "--timeout", "60s"]).map(drop)
+    };
+
+    let upgrade = ["upgrade", "drover", &chart(), "-n", SYSTEM, "--reset-then-reuse-values", "--wait"];
+    // Agents and controllers are started anew in any case.
+    let values = ["--timeout", "180s", "--set", "agent.logLevel=debug", "--set", "controller.logLevel=debug"];
+    ground.helm(&[&upgrade[..], &values].concat())?;
+    untouched("after the upgrade")?;
+    ensure!(self::kinds(ground)? != kinds, "the upgrade has changed no kind");
+
     ground.helm(&["rollback", "drover", "1", "-n", SYSTEM, "--wait", "--timeout", "180s"])?;
-    ensure!(ground.tasks()? == before, "the rollback touched tasks");
-    ground.kubectl(&["wait", "--for=condition=Ready", "djob/web", "--timeout", "60s"])?;
-    Ok(format!("{} tasks with the same processes after an upgrade and after a rollback", before.len()))
+    untouched("after the rollback")?;
+    ensure!(self::kinds(ground)? == kinds, "the rollback has left other kinds");
+    ground.uninstall()?;
+    ground.installed()?;
+    untouched("after a new installation")?;
+    Ok(format!("{} tasks with the same processes after an upgrade and after a rollback, kinds too", before.len()))
 }
 
-pub(crate) fn uninstall_and_install(ground: &Ground) -> Result<String> {
-    ground.web()?;
-    let before = ground.tasks()?;
-    let uid = ground.kubectl(&["get", "djob/web", "-o", "jsonpath={.metadata.uid}"])?;
-    ground.helm(&["uninstall", "drover", "-n", SYSTEM, "--wait", "--timeout", "120s"])?;
-    ensure!(ground.tasks()? == before, "the uninstall touched tasks");
-    let after = ground.kubectl(&["get", "djob/web", "-o", "jsonpath={.metadata.uid}"])?;
-    ensure!(uid == after, "the job was {uid} and is {after}");
-    ground.forget_install();
-    ground.installed()?;
-    ground.kubectl(&["wait", "--for=condition=Ready", "djob/web", "--timeout", "120s"])?;
-    ensure!(ground.tasks()? == before, "the new install touched tasks");
-    ground.eventually("all nodes are ready again", || {
-        let phase = ground.kubectl(&["get", "cnode", "n1", "-o", "jsonpath={.status.phase}"])?;
-        Ok((phase == "ready").then_some(()))
-    })?;
-    // With the controller alive, a namespace with jobs goes away with their tasks.
-    ground.kubectl(&["delete", "djob/web", "--wait=true", "--timeout", "60s"])?;
-    ensure!(ground.tasks()?.is_empty(), "tasks of a deleted job run");
-    ground.kubectl(&["create", "namespace", "shop"])?;
-    ground.kubectl(&["apply", "-n", "shop", "-f", &crate::ground::example("web.yaml")])?;
-    ground.kubectl(&["wait", "-n", "shop", "--for=condition=Ready", "djob/web", "--timeout", "120s"])?;
-    ground.kubectl(&["delete", "namespace", "shop", "--wait=true", "--timeout", "90s"])?;
-    ensure!(ground.tasks()?.is_empty(), "tasks of a deleted namespace run");
-    Ok(format!(
-        "{} tasks untouched by uninstall and install; a deleted job and a deleted namespace leave none",
-        before.len()
-    ))
+/// What the API server knows of drover's kinds.
+fn kinds(ground: &Ground) -> Result<String> {
+    ground.kubectl(&[&["get", "-o", "jsonpath={.items[*].spec}", "crd"], KINDS].concat())
 }

@@ -16,7 +16,7 @@ pub(crate) const SYSTEM: &str = "drover-system";
 /// Stands in a Secret, and must be seen nowhere else.
 const CANARY: &str = "s3cr3t-canary-7f21";
 
-fn chart() -> String {
+pub(crate) fn chart() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover").display().to_string()
 }
 
@@ -85,6 +85,12 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
         ),
         ("nameOverride=orch", "app.kubernetes.io/name: orch\n", "app.kubernetes.io/name: drover\n"),
         ("agent.drainOnUninstall=true", "helm.sh/hook: pre-delete\n", ""),
+        ("agent.privileged=false", "drop: [ALL]\n            add:\n", "privileged: true\n"),
+        (
+            "agent.volumeSecrets[0].namespace=shop,agent.volumeSecrets[0].names[0]=login",
+            "resourceNames: [\"login\"]\n  verbs: [get]\n",
+            "",
+        ),
     ] {
         let text = said(&render(&[value]).await, true);
         // A value that only adds takes nothing away.
@@ -102,7 +108,9 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
         ("controller.replicas=0", "/controller/replicas"),
         ("agent.hostStatePath=here", "/agent/hostStatePath"),
         ("agent.drainOnUninstall=please", "/agent/drainOnUninstall"),
+        ("agent.privileged=1", "/agent/privileged"),
         ("agent.drainDeadlineSeconds=0", "/agent/drainDeadlineSeconds"),
+        ("agent.volumeSecrets[0].namespace=shop", "/agent/volumeSecrets/0"),
         ("metrics.perJob=3", "/metrics/perJob"),
         ("grafanaDashboard.enable=true", "enable"),
         ("nameOverride=Orch", "/nameOverride"),

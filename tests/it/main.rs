@@ -3,6 +3,7 @@
 mod agent;
 mod agent_exec;
 mod agent_local;
+mod agent_rights;
 mod agent_survive;
 mod canary;
 mod chart;
@@ -22,4 +23,5 @@ mod schema;
 mod supervisor;
 mod uninstall;
 mod unplaceable;
+mod upgrade;
 mod volumes;
