@@ -145,6 +145,16 @@ impl Ground {
         Ok(())
     }
 
+    /// The processes of droverd on the first node that do this part of its work, for example `agent`.
+    pub(crate) fn processes(&self, part: &str) -> Result<Vec<ProcessId>> {
+        let does = |id: &ProcessId| {
+            let command = fs::read(format!("/proc/{}/cmdline", id.pid)).unwrap_or_default();
+            let mut words = command.split(|byte| *byte == 0);
+            words.next().is_some_and(|program| program.ends_with(b"droverd")) && words.next() == Some(part.as_bytes())
+        };
+        Ok(self.cluster.processes("n1")?.into_iter().filter(does).collect())
+    }
+
     /// The processes of examples/web.yaml on the first node, by their allocation's id.
     pub(crate) fn tasks(&self) -> Result<BTreeMap<String, ProcessId>> {
         self.tasks_on("n1")

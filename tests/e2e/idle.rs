@@ -1,11 +1,9 @@
 //! What a controller costs that has nothing to do.
 
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use xtask::process::ProcessId;
 
 use crate::ground::{Ground, chart};
 
@@ -25,7 +23,7 @@ pub(crate) fn a_controller_without_work(ground: &Ground) -> Result<String> {
     ground.apply(&list.to_string())?;
     ground.kubectl(&["wait", "--for=condition=Ready", "djob", "--all", "--timeout", "600s"])?;
 
-    let controllers: Vec<ProcessId> = ground.cluster.processes("n1")?.into_iter().filter(is_controller).collect();
+    let controllers = ground.processes("controller")?;
     ensure!(controllers.len() == 2, "{} controllers run instead of 2", controllers.len());
     let before: Vec<Duration> = controllers.iter().map(|id| id.cpu_time()).collect();
     let mut most_rss = vec![0; controllers.len()];
@@ -57,10 +55,4 @@ fn job(number: usize) -> serde_json::Value {
         "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": format!("idle-{number}") },
         "spec": { "groups": [group] },
     })
-}
-
-fn is_controller(id: &ProcessId) -> bool {
-    let command = fs::read(format!("/proc/{}/cmdline", id.pid)).unwrap_or_default();
-    let words: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
-    words.get(1) == Some(&&b"controller"[..]) && words[0].ends_with(b"droverd")
 }

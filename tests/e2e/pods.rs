@@ -180,12 +180,7 @@ pub(crate) fn an_agent_out_of_memory(ground: &Ground) -> Result<String> {
 }
 
 fn agent_process(ground: &Ground) -> Result<ProcessId> {
-    let is_agent = |id: &ProcessId| {
-        let command = std::fs::read(format!("/proc/{}/cmdline", id.pid)).unwrap_or_default();
-        let words: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
-        words.get(1) == Some(&&b"agent"[..]) && words[0].ends_with(b"droverd")
-    };
-    ground.cluster.processes("n1")?.into_iter().find(is_agent).context("the agent's process")
+    ground.processes("agent")?.pop().context("the agent's process")
 }
 
 /// A program that fills a file in memory; the file goes with this value.

@@ -6,11 +6,11 @@ use drover_api::client_node::DriverInfo;
 use drover_api::job::JobConditionType;
 use kube::Api;
 use serde_json::{Value, json};
+use xtask::probe;
 
 use crate::chart::{SYSTEM, chart};
 use crate::cluster::{Cluster, Settings, job};
 use crate::helm::{helm, run, said};
-use crate::metrics::ask;
 
 /// The capabilities in the chart's list.
 async fn listed(cluster: &Cluster) -> Vec<String> {
@@ -41,8 +41,8 @@ async fn root_runs_sandboxes_with_the_charts_capabilities_and_an_agent_that_lack
     let (lesser, at) = cluster.agent_with_capabilities("n-0", &lesser).await;
     let exec = exec_of(&cluster, "n-0").await;
     assert!(!exec.healthy && exec.description.contains("lacks the capabilities sys_admin:"), "{exec:?}");
-    let (head, text) = ask(at, "/readyz").await;
-    assert!(head.starts_with("HTTP/1.1 503") && text.contains("rights: driver exec needs them"), "{head}\n{text}");
+    let (status, text) = probe::get(at, "/readyz").await.expect("an answer");
+    assert!(status == 503 && text.contains("rights: driver exec needs them"), "{status}: {text}");
     lesser.kill();
 
     let (_agent, at) = cluster.agent_with_capabilities("n-1", &all).await;
@@ -53,7 +53,7 @@ async fn root_runs_sandboxes_with_the_charts_capabilities_and_an_agent_that_lack
     sandboxed["spec"]["groups"][0]["tasks"][0]["driver"] = json!("exec");
     cluster.apply("shop", &sandboxed);
     cluster.condition("shop", "sandboxed", JobConditionType::Ready, "True").await;
-    let (head, text) = ask(at, "/readyz").await;
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{text}");
+    let (status, text) = probe::get(at, "/readyz").await.expect("an answer");
+    assert!(status == 200, "{status}: {text}");
     cluster.kubectl(&["delete", "djob", "sandboxed", "-n", "shop", "--timeout=30s"]).expect("deleted");
 }

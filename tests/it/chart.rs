@@ -11,6 +11,7 @@ use xtask::control_plane::User;
 
 use crate::cluster::{Cluster, Settings, shared};
 use crate::helm::{helm, run, said};
+use crate::kubeconform;
 
 pub(crate) const SYSTEM: &str = "drover-system";
 /// Stands in a Secret, and must be seen nowhere else.
@@ -46,6 +47,7 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
     said(&run(helm(&cluster, SYSTEM, &["lint", "--strict", &chart()])).await, true);
     let whole = said(&render(&[]).await, true);
     assert_eq!(whole, said(&render(&[]).await, true));
+    let mut renders = vec![("0".to_owned(), whole.clone())];
     for (value, there, gone) in [
         ("crds.enabled=false", "kind: ClusterRole\n", "kind: CustomResourceDefinition\n"),
         ("crds.keep=false", "kind: CustomResourceDefinition\n", "helm.sh/resource-policy"),
@@ -97,7 +99,11 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
         assert!(gone.is_empty() || whole.contains(gone) && !text.contains(gone), "{value}: {gone:?}");
         assert!(text.contains(there), "{value}: {there:?}");
         assert_ne!(text, whole, "{value}");
+        renders.push((renders.len().to_string(), text));
     }
+    let folder = tempfile::tempdir().expect("a folder");
+    let summary = kubeconform::conform(&cluster.client, folder.path(), &renders).await;
+    assert!(summary.contains("Invalid: 0, Errors: 0"), "{summary}");
     assert!(said(&render(&["commonLabels.team=core"]).await, true).contains("team: core"));
     let patient = said(&render(&["agent.drainOnUninstall=true", "agent.drainDeadlineSeconds=60"]).await, true);
     assert!(patient.contains("--deadline=60s") && patient.contains("activeDeadlineSeconds: 120\n"), "{patient}");

@@ -13,6 +13,7 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use xtask::control_plane::{Binaries, ControlPlane, Options, User};
+use xtask::probe;
 use xtask::progress::Progress;
 
 /// How long a test waits for what must happen.
@@ -137,14 +138,9 @@ impl Cluster {
     fn daemon(&self, name: &str, role: &str, config: &str, kubeconfig: &Path, more: &[&str]) -> Command {
         let file = self.path(&format!("{name}.yaml"));
         std::fs::write(&file, config).expect("a configuration");
-        let log = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.path(&format!("{name}.log")))
-            .expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_droverd"));
         command.args(["--log", "drover=debug", role, "--config"]).arg(file).arg("--kubeconfig").arg(kubeconfig);
-        command.args(more).stdin(Stdio::null()).stderr(log);
+        command.args(more).stdin(Stdio::null()).stderr(self.log_file(name));
         command
     }
 
@@ -177,13 +173,7 @@ impl Cluster {
 
     /// Where a process of drover answers scrapes.
     async fn listens(&self, name: &str) -> SocketAddr {
-        let found = || {
-            let log = self.log(name);
-            let line = log.lines().find(|line| line.contains("probes and scrapes are answered"))?;
-            let (_, rest) = line.split_once("127.0.0.1:")?;
-            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
-            port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
-        };
+        let found = || probe::address_in(&self.log(name));
         self.eventually(&format!("{name} listens"), async || found().is_some()).await;
         found().expect("an address")
     }
@@ -241,10 +231,9 @@ impl Cluster {
         let kubeconfig = self.plane.kubeconfig(User::Admin);
         let daemon = self.daemon(node, "agent", &self.agent_config(node), &kubeconfig, &["--listen", "127.0.0.1:0"]);
         let wanted = names.iter().fold(String::new(), |all, name| all + ",+" + &name.to_lowercase());
-        let log = std::fs::File::create(self.path(&format!("{node}.log"))).expect("a log");
         let mut command = Command::new("setpriv");
         command.arg(format!("--bounding-set=-all{wanted}")).arg(daemon.get_program()).args(daemon.get_args());
-        let child = command.stdin(Stdio::null()).stderr(log).spawn().expect("a process of drover");
+        let child = command.stdin(Stdio::null()).stderr(self.log_file(node)).spawn().expect("a process of drover");
         let process = Process { child, supervisor_pid: Some(self.supervisor_pid(node)) };
         (process, self.listens(node).await)
     }
@@ -261,6 +250,11 @@ impl Cluster {
             self.path(&format!("{node}/allocs")).display(),
             self.settings.ttl_and_grace,
         )
+    }
+
+    fn log_file(&self, name: &str) -> std::fs::File {
+        let path = self.path(&format!("{name}.log"));
+        std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a log")
     }
 
     /// What a process of drover logged.

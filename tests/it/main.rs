@@ -16,6 +16,7 @@ mod faults;
 mod gitops;
 mod helm;
 mod jobs;
+mod kubeconform;
 mod metrics;
 mod release;
 mod rollouts;

@@ -12,7 +12,7 @@ use expect_test::expect;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use xtask::probe;
 use xtask::progress::Progress;
 
 use crate::cluster::{Cluster, Settings, job};
@@ -71,20 +71,9 @@ fn samples(text: &str) -> Vec<Sample> {
 }
 
 pub(crate) async fn scrape(address: SocketAddr) -> String {
-    let (head, text) = ask(address, "/metrics").await;
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let (status, text) = probe::get(address, "/metrics").await.expect("an answer");
+    assert!(status.is_success(), "{status}: {text}");
     text
-}
-
-/// Asks a process of drover; its answer's head and body.
-pub(crate) async fn ask(address: SocketAddr, path: &str) -> (String, String) {
-    let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: drover\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.expect("asked");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("an answer");
-    let (head, text) = answer.split_once("\r\n\r\n").expect("a body");
-    (head.to_owned(), text.to_owned())
 }
 
 /// Waits until a scrape has a series that begins so, with a value above 0.

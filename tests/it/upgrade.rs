@@ -1,7 +1,7 @@
 //! The chart of the version before and the present one, after each other on a real API server: what is written under either can be
 //! read and written under the other.
 
-use drover_api::CSIVolume;
+use drover_api::{CSIVolume, field_manager};
 use kube::Api;
 use serde_json::{Value, json};
 
@@ -70,8 +70,8 @@ fn volume() -> (Value, Value) {
 
 /// A status as the controller writes it.
 fn apply_status(cluster: &Cluster, object: &Value) -> Result<String, String> {
-    let manager = "--field-manager=drover-controller/volume";
-    let args = ["apply", "--server-side", "--force-conflicts", "--subresource=status", manager, "-f", "-"];
+    let manager = format!("--field-manager={}", field_manager::CONTROLLER_VOLUME);
+    let args = ["apply", "--server-side", "--force-conflicts", "--subresource=status", &manager, "-f", "-"];
     cluster.kubectl_with(&args, Some(&object.to_string()))
 }
 

@@ -31,7 +31,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("clippy", |_| cargo_check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     // No test run builds them, so that nothing else would see them rot.
     ("clippy of the cluster's tests", |_| {
-        cargo_check(&["clippy", "--package", "drover", "--test", "e2e", "--", "-D", "warnings"])
+        cargo_check(&["clippy", "--workspace", "--test", "e2e", "--", "-D", "warnings"])
     }),
     ("documentation", |_| documentation()),
     ("dependencies", deny),

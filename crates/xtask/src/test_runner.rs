@@ -19,6 +19,7 @@ use crate::cargo::{self, Built};
 use crate::control_plane::Binaries;
 use crate::csi_sanity;
 use crate::helm;
+use crate::kubeconform;
 use crate::progress::{Progress, Step, print_line, print_note};
 use crate::spawner::spawn_bound_to_this_process;
 
@@ -74,6 +75,7 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     helm::find_or_build(progress)?;
     csi_sanity::find_or_build(progress)?;
     alerts::find_or_build(progress)?;
+    kubeconform::find_or_build(progress)?;
     let step = progress.step("building the tests");
     let mut built = cargo::build(&["test", "--no-run", "--workspace"], &step)?;
     step.done("");

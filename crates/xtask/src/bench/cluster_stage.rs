@@ -11,7 +11,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
 use super::BenchArgs;
@@ -24,7 +23,7 @@ use crate::process::ProcessId;
 use crate::progress::Progress;
 use crate::up::Profile;
 use crate::workspace;
-use crate::{crds, manifests};
+use crate::{crds, manifests, probe};
 
 /// Requests of ours that are under way at the same time.
 pub(super) const CLIENTS: usize = 32;
@@ -157,17 +156,9 @@ impl Stage {
 
     /// The sum of all series of a metric of the newest controller.
     pub(super) async fn sum_of(&self, metric: &str) -> Result<f64> {
-        let log = self.log(self.newest())?;
-        let line = log.lines().find(|line| line.contains("probes and scrapes are answered"));
-        let address = line.and_then(|line| line.split_once("127.0.0.1:")).map(|(_, rest)| rest).unwrap_or_default();
-        let port: String = address.chars().take_while(char::is_ascii_digit).collect();
-        let mut stream = tokio::net::TcpStream::connect(format!("127.0.0.1:{port}")).await.context("scraping")?;
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: drover\r\nConnection: close\r\n\r\n")
-            .await
-            .context("scraping")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await.context("scraping")?;
+        let address = probe::address_in(&self.log(self.newest())?).context("the controller answers no scrapes yet")?;
+        let (status, text) = probe::get(address, "/metrics").await?;
+        ensure!(status.is_success(), "a scrape of the controller is answered with {status}");
         let series = text.lines().filter(|line| line.starts_with(metric));
         let values: Vec<f64> = series.filter_map(|line| line.rsplit_once(' ')?.1.parse().ok()).collect();
         ensure!(!values.is_empty(), "the controller says nothing of {metric}");
