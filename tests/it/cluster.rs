@@ -257,6 +257,35 @@ impl Cluster {
         std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a log")
     }
 
+    /// Takes the power of a node away: its agent, its supervisor and its tasks end at once, and nothing is mounted any more.
+    pub(crate) fn power_off(&self, node: &str, agent: Process) {
+        let text = std::fs::read_to_string(self.supervisor_pid(node)).expect("the pid of a supervisor");
+        let mut pids: Vec<i32> = vec![text.trim().parse().expect("a pid")];
+        let mut next = 0;
+        while let Some(parent) = pids.get(next) {
+            let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+            let children = threads.filter_map(|it| std::fs::read_to_string(it.path().join("children")).ok());
+            let found: Vec<i32> = children
+                .flat_map(|it| it.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+                .filter_map(|pid| pid.parse().ok())
+                .collect();
+            pids.extend(found);
+            next += 1;
+        }
+        agent.kill();
+        for pid in pids.into_iter().filter_map(rustix::process::Pid::from_raw) {
+            // The end of the one before may have taken it along.
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
+        }
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a table");
+        let of_node = self.path(node);
+        let places =
+            mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|it| Path::new(it).starts_with(&of_node));
+        for place in places.collect::<Vec<_>>().into_iter().rev() {
+            rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+        }
+    }
+
     /// What a process of drover logged.
     pub(crate) fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()

@@ -18,6 +18,7 @@ mod helm;
 mod jobs;
 mod kubeconform;
 mod metrics;
+mod power_off;
 mod release;
 mod rollouts;
 mod schema;

@@ -1,7 +1,7 @@
 //! Volumes on a real API server, with a real driver that makes real mounts: `examples/csi-hostdir`, run by drover as a job.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -28,11 +28,11 @@ fn driver() -> PathBuf {
 }
 
 /// A cluster with the driver on its nodes.
-struct Disks {
+pub(crate) struct Disks {
     // Dropped in this order: drover first, then what it talks to.
     controller: Option<Process>,
-    agents: Vec<Process>,
-    cluster: Cluster,
+    pub(crate) agents: BTreeMap<String, Process>,
+    pub(crate) cluster: Cluster,
 }
 
 impl Disks {
@@ -42,14 +42,19 @@ impl Disks {
 
     async fn start_with(name: &str, nodes: &[&str], controller: impl FnOnce(&Cluster) -> Process) -> Self {
         let cluster = Cluster::start(name, Settings::default()).await;
-        let controller = Some(controller(&cluster));
-        let mut agents = Vec::new();
+        let controller = controller(&cluster);
+        Self::on(cluster, controller, nodes, &[]).await
+    }
+
+    /// Adds nodes with the driver, which gets these arguments more.
+    pub(crate) async fn on(cluster: Cluster, controller: Process, nodes: &[&str], driver: &[String]) -> Self {
+        let mut agents = BTreeMap::new();
         for node in nodes {
-            agents.push(cluster.agent(node).await);
+            agents.insert((*node).to_owned(), cluster.agent(node).await);
         }
-        let disks = Self { controller, agents, cluster };
+        let disks = Self { controller: Some(controller), agents, cluster };
         disks.cluster.namespace("shop").await;
-        disks.cluster.apply("shop", &disks.plugin_job(&[]));
+        disks.cluster.apply("shop", &disks.plugin_job(driver));
         disks
     }
 
@@ -81,7 +86,7 @@ impl Disks {
     }
 
     /// A volume that exists at the driver and in the cluster.
-    fn volume(&self, name: &str, access_mode: &str) {
+    pub(crate) fn volume(&self, name: &str, access_mode: &str) {
         let folder = self.cluster.path(&format!("disks/volumes/vol-{name}"));
         std::fs::create_dir_all(folder.join("attached")).expect("a directory");
         std::fs::create_dir_all(folder.join("data")).expect("a directory");
@@ -97,13 +102,13 @@ impl Disks {
         self.cluster.apply("shop", &volume);
     }
 
-    async fn stored(&self, name: &str) -> CSIVolume {
+    pub(crate) async fn stored(&self, name: &str) -> CSIVolume {
         let api: Api<CSIVolume> = Api::namespaced(self.cluster.client.clone(), "shop");
         api.get(name).await.expect("a volume")
     }
 
     /// Waits until a volume looks like this.
-    async fn until(&self, name: &str, what: &str, seen: impl Fn(&CSIVolume) -> bool) -> CSIVolume {
+    pub(crate) async fn until(&self, name: &str, what: &str, seen: impl Fn(&CSIVolume) -> bool) -> CSIVolume {
         self.cluster.eventually(&format!("volume {name} is {what}"), async || seen(&self.stored(name).await)).await;
         self.stored(name).await
     }
@@ -145,27 +150,27 @@ impl Disks {
         self.until(name, &format!("at {state}"), is_there).await
     }
 
-    async fn is_free(&self, name: &str) -> CSIVolume {
+    pub(crate) async fn is_free(&self, name: &str) -> CSIVolume {
         self.until(name, "free", |it| it.status.as_ref().is_some_and(|it| it.claims.is_empty())).await
     }
 
     /// How often a call of the driver succeeded.
-    fn n_done(&self, call: &str) -> usize {
+    pub(crate) fn n_done(&self, call: &str) -> usize {
         self.calls(&format!("{call} ")).iter().filter(|line| line.ends_with(" ok")).count()
     }
 
-    fn calls(&self, prefix: &str) -> Vec<String> {
+    pub(crate) fn calls(&self, prefix: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.cluster.path("calls")).unwrap_or_default();
         text.lines().filter(|line| line.starts_with(prefix)).map(str::to_owned).collect()
     }
 
     /// What tasks have written into a volume.
-    fn written(&self, name: &str) -> String {
+    pub(crate) fn written(&self, name: &str) -> String {
         std::fs::read_to_string(self.cluster.path(&format!("disks/volumes/vol-{name}/data/log"))).unwrap_or_default()
     }
 
     /// The allocation of a job that runs, in this version.
-    async fn running(&self, job: &str, version: i64) -> Option<Allocation> {
+    pub(crate) async fn running(&self, job: &str, version: i64) -> Option<Allocation> {
         let allocs = self.cluster.allocs("shop").await;
         allocs.into_iter().find(|alloc| {
             alloc.spec.job_name == job
@@ -175,7 +180,7 @@ impl Disks {
     }
 }
 
-fn claims(volume: &CSIVolume) -> Vec<Claim> {
+pub(crate) fn claims(volume: &CSIVolume) -> Vec<Claim> {
     volume.status.as_ref().map(|status| status.claims.clone()).unwrap_or_default()
 }
 
@@ -270,8 +275,8 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
         // Whoever is killed is in the middle of the hand-over.
         match version % 3 {
             1 => {
-                disks.agents.remove(0).abandon();
-                disks.agents.push(disks.cluster.agent_unready("n-1"));
+                disks.agents.remove("n-1").expect("it runs").abandon();
+                disks.agents.insert("n-1".to_owned(), disks.cluster.agent_unready("n-1"));
             }
             2 => {
                 disks.controller.take().expect("it runs").kill();
@@ -521,7 +526,8 @@ async fn a_secret_is_told_to_the_driver_and_to_nobody_else() {
     let cluster = Cluster::start("vol-canary", Settings { lease: 15, ..Settings::default() }).await;
     let (controller, controller_at) = cluster.scraped_controller().await;
     let (agent, agent_at) = cluster.scraped_agent("n-1").await;
-    let mut disks = Disks { controller: Some(controller), agents: vec![agent], cluster };
+    let mut disks =
+        Disks { controller: Some(controller), agents: BTreeMap::from([("n-1".to_owned(), agent)]), cluster };
     disks.cluster.namespace("shop").await;
     let kinds = ["csivol", "cnode", "alloc", "djob", "ddep", "djv", "events", "cm"];
     let _recorded = kinds.map(|kind| disks.record(kind));
@@ -558,8 +564,8 @@ async fn a_secret_is_told_to_the_driver_and_to_nobody_else() {
     disks.cluster.apply("shop", &ledger("made", 2));
     disks.cluster.eventually("it publishes", async || n_asked() == 1).await;
     std::fs::write(disks.cluster.path("metrics of the agent"), scrape(agent_at).await).expect("a file");
-    disks.agents.remove(0).abort();
-    disks.agents.push(disks.cluster.agent_unready("n-1"));
+    disks.agents.remove("n-1").expect("it runs").abort();
+    disks.agents.insert("n-1".to_owned(), disks.cluster.agent_unready("n-1"));
     disks.cluster.eventually("it runs again", async || disks.running("ledger", 1).await.is_some()).await;
 
     // The provider's password is changed, and with it the Secret.

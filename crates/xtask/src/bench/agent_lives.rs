@@ -14,8 +14,10 @@ use super::report::percentile;
 use crate::control_plane::{AuditEvent, AuditLog};
 use crate::progress::Progress;
 
-/// Jobs, one each second.
-const JOBS: usize = 10;
+/// Jobs, which come evenly.
+const JOBS: usize = 100;
+/// The time from one job to the next.
+const BETWEEN: Duration = Duration::from_millis(100);
 /// How long a task runs before it is healthy: the default of `update.minHealthyTime`.
 const MIN_HEALTHY: Duration = Duration::from_secs(10);
 /// After the last verdict nothing more may be written; this long it is watched.
@@ -30,11 +32,11 @@ async fn measure(cluster: &Cluster<'_>, args: &BenchArgs, progress: &Progress) -
     let n_lives = per_job * JOBS;
     let mut log = AuditLog::at_end(&cluster.session.layout().audit_log())?;
     let mut allocations = cluster.watch_allocations().await?;
-    let step = progress.step(format!("{n_lives} allocations begin over {JOBS} s"));
+    let step = progress.step(format!("{n_lives} allocations of {JOBS} jobs begin, one job each {BETWEEN:?}"));
     let begin = async {
-        let mut each_second = tokio::time::interval(Duration::from_secs(1));
+        let mut turns = tokio::time::interval(BETWEEN);
         for job in 0..JOBS {
-            each_second.tick().await;
+            turns.tick().await;
             cluster.create_job(&format!("lives-{job}"), per_job).await?;
         }
         Ok(())
