@@ -92,12 +92,15 @@ impl Disk for HostDisk {
 
     /// A disk that cannot be asked counts as empty.
     fn usage(&self, alloc_dir: &Path) -> NodeUsage {
-        let percent =
-            |free: u64, all: u64| if all == 0 { 0 } else { all.saturating_sub(free).saturating_mul(100).div_ceil(all) };
+        // As df reckons: what only root may still take counts neither as used nor as room.
+        let percent = |used: u64, room: u64| match used.saturating_add(room) {
+            0 => 0,
+            all => used.saturating_mul(100).div_ceil(all),
+        };
         match rustix::fs::statvfs(alloc_dir) {
             Ok(found) => NodeUsage {
-                disk_percent: percent(found.f_bavail, found.f_blocks),
-                inode_percent: percent(found.f_favail, found.f_files),
+                disk_percent: percent(found.f_blocks.saturating_sub(found.f_bfree), found.f_bavail),
+                inode_percent: percent(found.f_files.saturating_sub(found.f_ffree), found.f_favail),
                 live: 0,
             },
             Err(error) => {

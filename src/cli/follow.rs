@@ -27,7 +27,9 @@ pub(super) const ENDED_BADLY: u8 = 2;
 /// The time was over.
 pub(super) const TIMED_OUT: u8 = 3;
 /// Ctrl-C.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
+/// How long is looked when nobody says how long.
+pub(super) const FOREVER: Duration = Duration::from_hours(24 * 365);
 /// How often the live tree is drawn again although nothing changed: ages and the deadline count.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -76,7 +78,7 @@ pub(super) async fn follow(client: Client, follow: &Follow<'_>) -> anyhow::Resul
         store.watch::<Allocation>(of_job()).map(Seen::Alloc).boxed(),
     ]);
     let (mut known, mut screen) = (Known::default(), Screen::new());
-    let deadline = tokio::time::Instant::now() + follow.timeout.unwrap_or(Duration::from_hours(24 * 365));
+    let deadline = tokio::time::Instant::now() + follow.timeout.unwrap_or(FOREVER);
     let mut tick = tokio::time::interval(TICK);
     loop {
         tokio::select! {

@@ -3,15 +3,21 @@
 //! Input: a node's name and a wish. Output: one write of the node's spec; the controller does what it says. Must never touch
 //! allocations.
 
+use std::pin::pin;
+
 use anyhow::{Context, anyhow, bail};
 use drover_api::client_node::{Drain, DrainStatus, Eligibility};
 use drover_api::{ClientNode, GoDuration};
+use futures::StreamExt as _;
 use kube::api::ListParams;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::watch_object;
 use serde_json::{Value, json};
 
 use super::complain;
 use super::completion::cluster_names;
 use super::connect::{ConnectArgs, block_on};
+use super::follow::{ENDED_BADLY, FOREVER, INTERRUPTED, TIMED_OUT};
 use super::objects::{Objects, named, starting};
 use super::output::{self, Output};
 use super::table::Table;
@@ -73,8 +79,14 @@ pub(super) struct DrainArgs {
     #[arg(long)]
     ignore_system_jobs: bool,
     /// Takes the drain back; the node stays ineligible.
-    #[arg(long, conflicts_with_all = ["deadline", "no_deadline", "force", "ignore_system_jobs"])]
+    #[arg(long, conflicts_with_all = ["deadline", "no_deadline", "force", "ignore_system_jobs", "watch"])]
     cancel: bool,
+    /// Looks on until all have left: exit code 0; or the drain is taken back: 2.
+    #[arg(short, long)]
+    watch: bool,
+    /// With -w: how long to look, as 10m; then exit code 3.
+    #[arg(long, requires = "watch")]
+    timeout: Option<GoDuration>,
     /// With --cancel: new allocations may be placed on it again.
     #[arg(long, requires = "cancel")]
     mark_eligible: bool,
@@ -159,7 +171,8 @@ async fn drain(args: &DrainArgs) -> anyhow::Result<u8> {
             }
             Ok(spec)
         })
-        .await;
+        .await
+        .map(|_| 0);
     }
     let deadline = if args.no_deadline { Some(GoDuration::ZERO) } else { args.deadline };
     let wish = Drain { deadline, force: args.force, ignore_system_jobs: args.ignore_system_jobs };
@@ -168,7 +181,63 @@ async fn drain(args: &DrainArgs) -> anyhow::Result<u8> {
     if let (Value::Object(all), Value::Object(given)) = (&mut spec, json!(wish)) {
         all.extend(given);
     }
-    change(&args.target, "drain", |_| Ok(json!({ "drain": spec, "eligibility": Eligibility::Ineligible }))).await
+    let wish = |_: &ClientNode| Ok(json!({ "drain": spec, "eligibility": Eligibility::Ineligible }));
+    let (nodes, node) = change(&args.target, "drain", wish).await?;
+    if !args.watch {
+        return Ok(0);
+    }
+    let patience = args.timeout.map_or(FOREVER, GoDuration::to_std);
+    let again = format!("drover node drain {} -w", node.metadata.name.as_deref().unwrap_or_default());
+    tokio::select! {
+        biased;
+        signal = tokio::signal::ctrl_c() => {
+            signal.context("listening for Ctrl-C")?;
+            complain(&format!("detached: the drain goes on; look again with `{again}`"));
+            Ok(INTERRUPTED)
+        }
+        over = tokio::time::timeout(patience, until_drained(nodes, &node)) => over.unwrap_or_else(|_| {
+            complain(&format!("timed out: the drain is not over yet; look again with `{again}`"));
+            Ok(TIMED_OUT)
+        }),
+    }
+}
+
+/// Tells how many are left until the drain of this very node is over.
+async fn until_drained(nodes: Objects<ClientNode>, drained: &ClientNode) -> anyhow::Result<u8> {
+    let name = drained.metadata.name.as_deref().unwrap_or_default();
+    let mut changes = pin!(watch_object(nodes.api, name).default_backoff());
+    let mut told = None;
+    while let Some(change) = changes.next().await {
+        let node = match change {
+            Ok(Some(node)) if node.metadata.uid == drained.metadata.uid => node,
+            Ok(_) => {
+                complain(&format!("cnode/{name} was deleted"));
+                return Ok(ENDED_BADLY);
+            }
+            Err(why) => {
+                complain(&format!("the watch broke and begins anew: {why}"));
+                continue;
+            }
+        };
+        let status = node.status.filter(|status| Some(status.observed_generation) >= drained.metadata.generation);
+        let Some(drain) = status.and_then(|status| status.drain) else { continue };
+        match drain.status {
+            DrainStatus::Complete => {
+                complain(&format!("cnode/{name} is drained: all allocations that were to leave have left"));
+                return Ok(0);
+            }
+            DrainStatus::Canceled => {
+                complain(&format!("cnode/{name}: the drain was taken back with {} left", drain.remaining));
+                return Ok(ENDED_BADLY);
+            }
+            DrainStatus::Draining if told != Some(drain.remaining) => {
+                complain(&format!("cnode/{name}: {} left", drain.remaining));
+                told = Some(drain.remaining);
+            }
+            DrainStatus::Draining => {}
+        }
+    }
+    bail!("the watch of cnode/{name} has ended")
 }
 
 async fn eligibility(args: &EligibilityArgs) -> anyhow::Result<u8> {
@@ -180,6 +249,7 @@ async fn eligibility(args: &EligibilityArgs) -> anyhow::Result<u8> {
         Ok(json!({ "eligibility": wanted }))
     })
     .await
+    .map(|_| 0)
 }
 
 /// Writes a change of a node's spec, unless somebody else wrote since it was looked at.
@@ -187,7 +257,7 @@ async fn change(
     args: &TargetArgs,
     verb: &'static str,
     wish: impl FnOnce(&ClientNode) -> anyhow::Result<Value>,
-) -> anyhow::Result<u8> {
+) -> anyhow::Result<(Objects<ClientNode>, ClientNode)> {
     let nodes = args.connect.connect().await?.cluster_objects::<ClientNode>();
     let found = find(&nodes, &args.name).await?;
     let name = found.metadata.name.clone().unwrap_or_default();
@@ -199,7 +269,7 @@ async fn change(
         "cnode/{name} is {} and {drains}; watch it with `kubectl get cnode {name} -w`",
         changed.spec.eligibility
     ));
-    Ok(0)
+    Ok((nodes, changed))
 }
 
 /// The node of that name, or the only one whose name starts so.

@@ -209,13 +209,12 @@ async fn a_node_is_drained_one_allocation_at_a_time_and_made_eligible_again_by_c
     let refused = run(&cluster, &["node", "eligibility", &drained, "--enable"]);
     let is_over = node(&cluster, &drained).await.spec.drain.is_none();
     assert!(refused.code == 1 || is_over, "{}", refused.err);
-    cluster
-        .eventually("the drain is over", async || {
-            let node = node(&cluster, &drained).await;
-            let state = node.status.and_then(|status| status.drain).map(|drain| drain.status);
-            node.spec.drain.is_none() && state == Some(drover_api::client_node::DrainStatus::Complete)
-        })
-        .await;
+    let watched = ["node", "drain", &drained, "--deadline", "5m", "-w", "--timeout", "3m"];
+    let watched = tokio::task::block_in_place(|| run(&cluster, &watched));
+    assert!(watched.code == 0 && watched.err.contains("is drained"), "{}", watched.err);
+    let over = node(&cluster, &drained).await;
+    let state = over.status.and_then(|status| status.drain).map(|drain| drain.status);
+    assert_eq!((over.spec.drain, state), (None, Some(drover_api::client_node::DrainStatus::Complete)));
     let after: Vec<Allocation> = cluster.allocs(NS).await;
     let live = after.iter().filter(|alloc| {
         alloc.spec.desired_status == DesiredStatus::Run && client_status(alloc) == ClientStatus::Running

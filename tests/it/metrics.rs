@@ -167,6 +167,10 @@ async fn busy_life(cluster: &Cluster, ns: &str) -> Scrapes {
     agent_process.kill();
     shows(cluster, controller, "drover_heartbeats_missed_total{pool=\"default\"}").await;
     shows(cluster, controller, "drover_nodes{pool=\"default\",phase=\"down\"} 1").await;
+    // Its writer may still write, and nobody can answer for it.
+    let lost = json!({ "allocID": "lost", "allocation": "lost", "nodeName": "n-1" });
+    claimed_volume(cluster, ns, "stuck", &lost).await;
+    shows(cluster, controller, "drover_volume_claims{state=\"node-detached\"} 1").await;
     Scrapes { calm, controller: scrape(controller).await, agent }
 }
 
@@ -218,7 +222,7 @@ async fn alerts_fire_on(cluster: &Cluster, scrapes: &Scrapes) {
     let firing = said(&run(alerts).await, true);
     expect![[r#"
         []
-        [{"alert":"DroverNodesDown","labels":{"pool":"default"}}]
+        [{"alert":"DroverNodesDown","labels":{"pool":"default"}},{"alert":"DroverClaimsStuck","labels":{}}]
         [{"alert":"DroverHasNoLeader","labels":{}}]
     "#]]
     .assert_eq(&firing);
