@@ -222,7 +222,7 @@ async fn alerts_fire_on(cluster: &Cluster, scrapes: &Scrapes) {
     let firing = said(&run(alerts).await, true);
     expect![[r#"
         []
-        [{"alert":"DroverNodesDown","labels":{"pool":"default"}},{"alert":"DroverClaimsStuck","labels":{}}]
+        [{"alert":"DroverClaimsStuck","labels":{}},{"alert":"DroverNodesDown","labels":{"pool":"default"}}]
         [{"alert":"DroverHasNoLeader","labels":{}}]
     "#]]
     .assert_eq(&firing);
