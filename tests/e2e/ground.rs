@@ -97,6 +97,15 @@ impl Ground {
         Ok(())
     }
 
+    /// Upgrades the release to this tree's chart with these values.
+    pub(crate) fn upgrade(&self, values: &[&str]) -> Result<()> {
+        let chart = chart();
+        let upgrade =
+            ["upgrade", "drover", &chart, "-n", SYSTEM, "--reset-then-reuse-values", "--wait", "--timeout", "180s"];
+        let values = values.iter().flat_map(|value| ["--set", value]);
+        self.helm(&upgrade.into_iter().chain(values).collect::<Vec<_>>()).map(drop)
+    }
+
     /// Uninstalls the release and waits until its pods are gone.
     pub(crate) fn uninstall(&self) -> Result<()> {
         self.helm(&["uninstall", "drover", "-n", SYSTEM, "--wait", "--timeout", "180s"])?;

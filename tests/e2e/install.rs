@@ -45,6 +45,33 @@ pub(crate) fn readiness_without_the_policy(ground: &Ground) -> Result<String> {
     ))
 }
 
+/// A job whose task has namespaces and a root of its own.
+const SANDBOXED: &str = "
+apiVersion: drover.dev/v1alpha1
+kind: Job
+metadata: {name: sandboxed}
+spec:
+  groups:
+  - name: g
+    tasks:
+    - {name: t, driver: exec, config: {command: /bin/sleep, args: [infinity]}, killTimeout: 1s}
+";
+
+pub(crate) fn an_agent_without_privileges(ground: &Ground) -> Result<String> {
+    ground.web()?;
+    let before = ground.tasks()?;
+    ground.upgrade(&["agent.privileged=false"])?;
+    let agents = ground.pods("agent")?;
+    let privileged = agents.iter().map(|pod| &pod["spec"]["containers"][0]["securityContext"]["privileged"]);
+    ensure!(privileged.eq([false]), "the agent's pods: {agents:?}");
+    ground.apply(SANDBOXED)?;
+    ground.kubectl(&["wait", "--for=condition=Ready", "djob/sandboxed", "--timeout", "120s"])?;
+    ensure!(ground.tasks()? == before, "a task was touched");
+    ground.kubectl(&["delete", "djob", "sandboxed", "--timeout", "60s"])?;
+    ground.upgrade(&["agent.privileged=true"])?;
+    Ok("a sandbox is started and ended by an agent with the capabilities of the chart's list alone".to_owned())
+}
+
 /// Values that change what is rendered; each alone.
 const VALUES: &[&str] = &[
     "crds.keep=false",
@@ -59,6 +86,7 @@ const VALUES: &[&str] = &[
     "agent.updateStrategy.maxUnavailable=1",
     "agent.drivers.mock=true",
     "agent.meta.rack=r1",
+    "agent.privileged=false",
     "agent.nodeSelector.disk=ssd",
     "metrics.enabled=false",
     "networkPolicy.enabled=false",

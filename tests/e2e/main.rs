@@ -26,6 +26,7 @@ const CASES: &[Case] = &[
     ("row_2_an_agent_out_of_memory_touches_no_task", pods::an_agent_out_of_memory),
     ("row_3_a_dying_leader_in_a_roll_out_duplicates_nothing", pods::a_dying_leader_in_a_roll_out),
     ("row_5_an_upgrade_from_the_previous_chart_and_back_restarts_no_task", releases::from_the_previous_chart_and_back),
+    ("an_agent_without_privileges_runs_sandboxes", install::an_agent_without_privileges),
     ("row_6_readiness_turns_false_without_the_policy", install::readiness_without_the_policy),
     ("row_7_an_uninstalled_drover_is_taken_over_by_the_next", removals::uninstall_and_install),
     ("row_7_jobs_and_namespaces_go_while_the_controller_lives", removals::with_the_controller_alive),

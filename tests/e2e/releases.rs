@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use crate::ground::{Ground, KINDS, SYSTEM, chart};
+use crate::ground::{Ground, KINDS, SYSTEM};
 
 /// The chart of the version before, as it was packed.
 const PREVIOUS: &str = "tests/it/chart/drover-0.1.0.tgz";
@@ -24,10 +24,8 @@ pub(crate) fn from_the_previous_chart_and_back(ground: &Ground) -> Result<String
         ground.kubectl(&["wait", "--for=condition=Ready", "djob/web", "--timeout", "60s"]).map(drop)
     };
 
-    let upgrade = ["upgrade", "drover", &chart(), "-n", SYSTEM, "--reset-then-reuse-values", "--wait"];
     // Agents and controllers are started anew in any case.
-    let values = ["--timeout", "180s", "--set", "agent.logLevel=debug", "--set", "controller.logLevel=debug"];
-    ground.helm(&[&upgrade[..], &values].concat())?;
+    ground.upgrade(&["agent.logLevel=debug", "controller.logLevel=debug"])?;
     untouched("after the upgrade")?;
     ensure!(self::kinds(ground)? != kinds, "the upgrade has changed no kind");
 

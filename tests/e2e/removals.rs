@@ -88,8 +88,7 @@ pub(crate) fn deleted_after_the_uninstall(ground: &Ground) -> Result<String> {
 
 pub(crate) fn drained_by_the_uninstall(ground: &Ground) -> Result<String> {
     ground.web()?;
-    let upgrade = ["upgrade", "drover", &crate::ground::chart(), "-n", SYSTEM, "--reuse-values", "--wait"];
-    ground.helm(&[&upgrade[..], &["--timeout", "180s", "--set", "agent.drainOnUninstall=true"]].concat())?;
+    ground.upgrade(&["agent.drainOnUninstall=true"])?;
     ground.uninstall()?;
     ensure!(ground.tasks()?.is_empty(), "tasks run after an uninstall that drains");
     ground.installed()?;
