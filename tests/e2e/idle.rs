@@ -48,7 +48,7 @@ pub(crate) fn a_controller_without_work(ground: &Ground) -> Result<String> {
 fn job(number: usize) -> serde_json::Value {
     let task = json!({
         "name": "t", "driver": "raw_exec", "config": { "command": "sleep", "args": ["infinity"] },
-        "resources": { "cpu": 1, "memoryMB": 10 },
+        "resources": { "cpu": 1, "memoryMB": 10 }, "logs": { "maxFiles": 1, "maxFileSizeMB": 1 },
     });
     let group = json!({ "name": "g", "count": COUNT, "ephemeralDisk": { "sizeMB": 10 }, "tasks": [task] });
     json!({
