@@ -156,12 +156,22 @@ impl Ground {
 
     /// The processes of droverd on the first node that do this part of its work, for example `agent`.
     pub(crate) fn processes(&self, part: &str) -> Result<Vec<ProcessId>> {
-        let does = |id: &ProcessId| {
+        self.programs("droverd", |mut args| args.next() == Some(part))
+    }
+
+    /// The processes of a program on the first node whose arguments are like that.
+    pub(crate) fn programs(
+        &self,
+        program: &str,
+        is_meant: impl Fn(std::str::Split<'_, char>) -> bool,
+    ) -> Result<Vec<ProcessId>> {
+        let is_it = |id: &ProcessId| {
             let command = fs::read(format!("/proc/{}/cmdline", id.pid)).unwrap_or_default();
-            let mut words = command.split(|byte| *byte == 0);
-            words.next().is_some_and(|program| program.ends_with(b"droverd")) && words.next() == Some(part.as_bytes())
+            let command = String::from_utf8_lossy(&command);
+            let mut words = command.split('\0');
+            words.next().is_some_and(|path| path.ends_with(program)) && is_meant(words)
         };
-        Ok(self.cluster.processes("n1")?.into_iter().filter(does).collect())
+        Ok(self.cluster.processes("n1")?.into_iter().filter(is_it).collect())
     }
 
     /// The processes of examples/web.yaml on the first node, by their allocation's id.

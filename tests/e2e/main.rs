@@ -3,6 +3,7 @@
 //! Each case prints what it measured. `cargo xtask cluster test NAME` runs those whose name contains NAME.
 
 mod drain;
+mod drivers;
 mod ground;
 mod idle;
 mod install;
@@ -38,6 +39,9 @@ const CASES: &[Case] = &[
     ("row_11_metrics_are_there_with_bounded_labels", install::metrics),
 ];
 
+/// On one node: a driver that the cluster runs, with the attacher of the CSI project.
+const WITH_DRIVER: &[Case] = &[("volumes_row_4_a_pod_and_a_job_use_one_driver_of_the_cluster", drivers::side_by_side)];
+
 /// On two.
 const TWO_NODES: &[Case] = &[("row_4_a_drain_moves_pods_and_tasks", drain::pods_and_tasks_move)];
 
@@ -49,7 +53,8 @@ fn main() -> ExitCode {
     let filters: Vec<String> = args.filter(|arg| !arg.starts_with('-') && arg.parse::<u8>().is_err()).collect();
     let named = |name: &str| filters.iter().any(|filter| name.contains(filter));
     let mut n_failed = 0;
-    for (nodes, cases, is_long) in [(1, CASES, false), (2, TWO_NODES, false), (1, LONG, true)] {
+    for (nodes, cases, is_long) in [(1, CASES, false), (1, WITH_DRIVER, false), (2, TWO_NODES, false), (1, LONG, true)]
+    {
         let is_wanted = |(name, _): &Case| named(name) || (filters.is_empty() && !is_long);
         let cases: Vec<Case> = cases.iter().copied().filter(is_wanted).collect();
         if cases.is_empty() {

@@ -14,6 +14,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use xtask::control_plane::{Binaries, ControlPlane, Options, User};
 use xtask::probe;
+use xtask::process::{ProcessId, Signal};
 use xtask::progress::Progress;
 
 /// How long a test waits for what must happen.
@@ -262,22 +263,12 @@ impl Cluster {
     /// Takes the power of a node away: its agent, its supervisor and its tasks end at once, and nothing is mounted any more.
     pub(crate) fn power_off(&self, node: &str, agent: Process) {
         let text = std::fs::read_to_string(self.supervisor_pid(node)).expect("the pid of a supervisor");
-        let mut pids: Vec<i32> = vec![text.trim().parse().expect("a pid")];
-        let mut next = 0;
-        while let Some(parent) = pids.get(next) {
-            let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-            let children = threads.filter_map(|it| std::fs::read_to_string(it.path().join("children")).ok());
-            let found: Vec<i32> = children
-                .flat_map(|it| it.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-                .filter_map(|pid| pid.parse().ok())
-                .collect();
-            pids.extend(found);
-            next += 1;
-        }
+        let supervisor = text.trim().parse().ok().and_then(ProcessId::of).expect("a supervisor");
+        let tasks = supervisor.descendants();
         agent.kill();
-        for pid in pids.into_iter().filter_map(rustix::process::Pid::from_raw) {
+        for process in [supervisor].into_iter().chain(tasks) {
             // The end of the one before may have taken it along.
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
+            process.signal(Signal::KILL).expect("signalled");
         }
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a table");
         let of_node = self.path(node);

@@ -104,7 +104,7 @@ pub fn run(args: &ImageArgs, progress: &Progress) -> Result<PathBuf> {
     wanted.dedup();
     let mut programs = Vec::new();
     for arch in &wanted {
-        let program = build(*arch, args.profile, progress)?;
+        let program = build("drover", "droverd", *arch, args.profile, progress)?;
         programs.push((*arch, fs::read(&program).with_context(|| format!("reading {}", program.display()))?));
     }
     let step = progress.step("writing the image");
@@ -131,19 +131,22 @@ pub fn of_programs(name: &str, program: &str, built: &[(Arch, Vec<u8>)]) -> Resu
     image.archive(built)
 }
 
-/// Builds the static program.
-fn build(arch: Arch, profile: Profile, progress: &Progress) -> Result<PathBuf> {
-    let step = progress.step(format!("building droverd for {}", arch.target()));
+/// Builds a program of this workspace that needs no libraries where it runs.
+///
+/// # Errors
+/// When a compiler or target is not installed, or the program does not build.
+pub fn build(package: &str, program: &str, arch: Arch, profile: Profile, progress: &Progress) -> Result<PathBuf> {
+    let step = progress.step(format!("building {program} for {}", arch.target()));
     let environment = environment(arch)?;
     install_target(arch, &step)?;
-    let mut args = vec!["build", "--package", "drover", "--bin", "droverd", "--target", arch.target()];
+    let mut args = vec!["build", "--package", package, "--bin", program, "--target", arch.target()];
     if profile == Profile::Release {
         args.push("--release");
     }
     let built = cargo::build_with(&args, &environment, &step)?;
-    let droverd = built.into_iter().find(|built| built.target == "droverd").context("cargo built no droverd")?;
+    let built = built.into_iter().find(|built| built.target == program);
     step.done("");
-    Ok(droverd.executable)
+    Ok(built.with_context(|| format!("cargo built no {program}"))?.executable)
 }
 
 fn install_target(arch: Arch, step: &Step) -> Result<()> {

@@ -110,6 +110,22 @@ impl ProcessId {
     }
 
     /// Opens a handle on this very process; none when it has ended.
+    /// The processes that it started, those that they started, and so on, whatever namespaces they are in. One that begins meanwhile
+    /// may be left out.
+    pub fn descendants(self) -> Vec<Self> {
+        let mut found = Vec::new();
+        let mut parents = vec![self.pid];
+        while let Some(parent) = parents.pop() {
+            let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+            for children in threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok()) {
+                let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+                parents.extend(pids.clone());
+                found.extend(pids.filter_map(Self::of));
+            }
+        }
+        found
+    }
+
     fn pidfd(self) -> io::Result<Option<OwnedFd>> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
         match pidfd_open(pid, PidfdFlags::empty()) {

@@ -9,6 +9,12 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
+/// `libc` lacks it for ARM with musl: its number in the kernel's `asm-generic/unistd.h`, which ARM uses.
+#[cfg(target_arch = "aarch64")]
+const KEXEC_FILE_LOAD: libc::c_long = 294;
+#[cfg(not(target_arch = "aarch64"))]
+const KEXEC_FILE_LOAD: libc::c_long = libc::SYS_kexec_file_load;
+
 /// Refused with EPERM, whatever their arguments.
 const DENIED: &[libc::c_long] = &[
     libc::SYS_acct,
@@ -29,7 +35,7 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
     libc::SYS_kcmp,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_kexec_load,
     libc::SYS_keyctl,
     libc::SYS_lookup_dcookie,

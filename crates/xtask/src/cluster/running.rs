@@ -276,16 +276,12 @@ impl Cluster {
         command.output().context("running nsenter (package util-linux)")
     }
 
-    /// The processes of a node, as this machine sees them.
+    /// The processes of a node and of its containers, as this machine sees them.
     ///
     /// # Errors
     /// When the node is gone.
     pub fn processes(&self, name: &str) -> Result<Vec<ProcessId>> {
-        let space = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let own = space(self.first_process(name)?.pid).context("the node has ended")?;
-        let entries = fs::read_dir("/proc").context("reading /proc")?;
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        Ok(pids.filter(|pid| space(*pid).as_ref() == Some(&own)).filter_map(ProcessId::of).collect())
+        Ok(self.first_process(name)?.descendants())
     }
 
     /// Cuts a node off from the others and the control plane, or connects it again.
