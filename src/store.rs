@@ -18,6 +18,7 @@ use futures::{StreamExt, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectMeta, Request};
 use kube::runtime::utils::StreamBackoff;
@@ -57,7 +58,7 @@ macro_rules! objects {
         })+
     };
 }
-objects!(namespaced: Job, JobVersion, Deployment, Allocation, CSIVolume, Lease, ConfigMap, Secret, Event; cluster: ClientNode, Namespace);
+objects!(namespaced: Job, JobVersion, Deployment, Allocation, CSIVolume, Lease, ConfigMap, Secret, Event; cluster: ClientNode, Namespace, VolumeAttachment, CSIDriver);
 
 /// Name of an object within its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +97,8 @@ pub struct Selection {
     pub namespace: Option<String>,
     /// Only those that this field selector matches, as `spec.nodeName=n-1`.
     pub fields: Option<String>,
+    /// Only those that this label selector matches, as `app.kubernetes.io/managed-by=drover`.
+    pub labels: Option<String>,
 }
 
 /// What must hold for a write to happen; absent parts are not checked.
@@ -333,7 +336,11 @@ impl Store for KubeStore {
     }
 
     async fn list<K: Object>(&self, selection: &Selection) -> Result<Vec<K>, StoreError> {
-        let params = ListParams { field_selector: selection.fields.clone(), ..ListParams::default() };
+        let params = ListParams {
+            field_selector: selection.fields.clone(),
+            label_selector: selection.labels.clone(),
+            ..ListParams::default()
+        };
         let api = K::lean_api(self.client.clone(), selection.namespace.as_deref());
         let _permit = self.turn::<K>().await;
         let listed = tokio::time::timeout(self.timeout, api.list(&params)).await;
@@ -346,6 +353,9 @@ impl Store for KubeStore {
         let mut config = watcher::Config::default().streaming_lists();
         if let Some(fields) = &selection.fields {
             config = config.fields(fields);
+        }
+        if let Some(labels) = &selection.labels {
+            config = config.labels(labels);
         }
         StreamBackoff::new(watcher(api, config), Pauses(WATCH_PAUSE.0)).into_stream().map(change).boxed()
     }

@@ -205,7 +205,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
     /// Follows the watch until the agent ends, and then joins all runners.
     pub(crate) async fn run(mut self) {
         let fields = Some(format!("spec.nodeName={}", self.node_name));
-        let mut changes = self.store.watch::<Allocation>(Selection { namespace: None, fields });
+        let mut changes = self.store.watch::<Allocation>(Selection { fields, ..Selection::default() });
         let mut listed = BTreeSet::new();
         let (shutdown, garbage) = (self.shutdown.clone(), Arc::clone(&self.env.garbage));
         let mut last_ok = self.last_ok.clone();
@@ -796,7 +796,7 @@ async fn elsewhere_end<S: Store>(store: S, key: Key, env: Arc<RunnerEnv>) {
         }
     }
     let fields = Some(format!("metadata.name={}", key.name));
-    let mut changes = store.watch::<Allocation>(Selection { namespace: key.namespace, fields });
+    let mut changes = store.watch::<Allocation>(Selection { namespace: key.namespace, fields, labels: None });
     let mut is_there = false;
     while let Some(change) = changes.next().await {
         match change {

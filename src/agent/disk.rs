@@ -38,6 +38,8 @@ pub(crate) trait Disk: Debug + Send + Sync {
     fn is_mount(&self, path: &Path) -> bool;
     /// Makes a directory of the agent's own, with those above it.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes a directory that only the agent's user enters, with those above it.
+    fn make_private_dir(&self, path: &Path) -> io::Result<()>;
     /// Takes an empty directory, or a file, of the agent's own away, if it is there.
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
@@ -122,6 +124,10 @@ impl Disk for HostDisk {
 
     fn make_dir(&self, path: &Path) -> io::Result<()> {
         std::fs::DirBuilder::new().recursive(true).mode(0o711).create(path)
+    }
+
+    fn make_private_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o750).create(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -244,6 +250,10 @@ impl Disk for MemoryDisk {
     }
 
     fn make_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn make_private_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
 

@@ -135,7 +135,7 @@ fn retry_pause(ttl: Duration, since: Option<Duration>, unit: f64) -> Duration {
 /// Follows the time to live that the controller publishes. Runs for ever.
 pub(crate) async fn follow_ttl<S: Store>(store: S, namespace: String, ttl: watch::Sender<Duration>) {
     let fields = Some(format!("metadata.name={CONFIG_MAP}"));
-    let mut changes = store.watch::<ConfigMap>(Selection { namespace: Some(namespace), fields });
+    let mut changes = store.watch::<ConfigMap>(Selection { namespace: Some(namespace), fields, labels: None });
     while let Some(change) = changes.next().await {
         match change {
             Change::Present(map) => match published(&map) {

@@ -117,7 +117,7 @@ impl<S: Store> Node<S> {
         }
         let mut write_at: Option<Instant> = self.plugins_known_at;
         let fields = Some(format!("metadata.name={}", self.name));
-        let mut changes = self.store.watch::<ClientNode>(Selection { namespace: None, fields });
+        let mut changes = self.store.watch::<ClientNode>(Selection { fields, ..Selection::default() });
         let mut seen = Seen::default();
         loop {
             tokio::select! {

@@ -235,6 +235,7 @@ async fn serve<S: Store>(
         stop.clone(),
         end_strangers(supervisor, recovered, state.clone(), is_state_lost, numbers.clone()),
     ));
+    let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
     run_node(NodeParts {
         store,
         runners: TaskRunners,
@@ -257,6 +258,7 @@ async fn serve<S: Store>(
         contacted,
         numbers,
         plugins: Vec::new(),
+        kubelet_dir,
         stop,
     })
     .await;

@@ -5,6 +5,7 @@
 //! randomness, and nothing runs beside tokio's tasks.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use drover_api::client_node::Fingerprint;
@@ -74,6 +75,8 @@ pub(crate) struct NodeParts<S, R> {
     pub(crate) numbers: Numbers,
     /// CSI plugins that are there without a task, by id.
     pub(crate) plugins: Vec<(String, Instance)>,
+    /// The kubelet's folder, where the drivers are found that the cluster runs; none: there are none.
+    pub(crate) kubelet_dir: Option<PathBuf>,
     /// Ends the agent; tasks go on.
     pub(crate) stop: CancellationToken,
 }
@@ -179,6 +182,7 @@ fn csi<S: Store, R>(parts: &mut NodeParts<S, R>) -> Csi {
         disk: Arc::clone(&parts.disk),
         objects: Arc::new(StoredVolumes(parts.store.clone())),
         saved: std::mem::take(&mut parts.saved.mounts),
+        kubelet_dir: parts.kubelet_dir.take(),
     });
     for (id, instance) in std::mem::take(&mut parts.plugins) {
         csi.put_plugin(&id, "", instance);

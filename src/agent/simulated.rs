@@ -189,6 +189,7 @@ impl Machine {
             contacted: watch::Sender::new(false),
             numbers: Numbers::default(),
             plugins,
+            kubelet_dir: None,
             stop: life.stop,
         };
         Box::pin(run_node(parts)).await;

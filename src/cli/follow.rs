@@ -70,7 +70,8 @@ enum End {
 /// Follows, and says with which code the command ends.
 pub(super) async fn follow(client: Client, follow: &Follow<'_>) -> anyhow::Result<u8> {
     let store = KubeStore::new(client, Duration::from_secs(30));
-    let selection = |fields: String| Selection { namespace: Some(follow.namespace.to_owned()), fields: Some(fields) };
+    let selection =
+        |fields: String| Selection { namespace: Some(follow.namespace.to_owned()), fields: Some(fields), labels: None };
     let of_job = || selection(format!("spec.jobName={}", follow.job));
     let mut changes = select_all([
         store.watch::<Job>(selection(format!("metadata.name={}", follow.job))).map(Seen::Job).boxed(),

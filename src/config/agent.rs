@@ -104,6 +104,9 @@ pub struct AgentConfig {
     /// When ended allocations are given up.
     #[serde(default)]
     pub gc: GcConfig,
+    /// CSI drivers.
+    #[serde(default)]
+    pub csi: CsiConfig,
     /// Whether a new node takes allocations only after an operator has made it eligible.
     #[serde(default)]
     pub default_ineligible: bool,
@@ -272,6 +275,27 @@ impl Default for HeartbeatConfig {
     }
 }
 
+/// Where CSI drivers are found that the cluster runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct CsiConfig {
+    /// The kubelet's folder; empty: drivers of the cluster are not used. One that is not there has no drivers.
+    pub kubelet_dir: PathBuf,
+}
+
+impl Default for CsiConfig {
+    fn default() -> Self {
+        Self { kubelet_dir: PathBuf::from("/var/lib/kubelet") }
+    }
+}
+
+impl CsiConfig {
+    /// The kubelet's folder, if drivers of the cluster are used.
+    pub fn kubelet_dir(&self) -> Option<&Path> {
+        Some(self.kubelet_dir.as_path()).filter(|dir| !dir.as_os_str().is_empty())
+    }
+}
+
 /// Names to take and to leave.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -315,6 +339,10 @@ impl AgentConfig {
             if !dir.is_absolute() {
                 return Err((field, format!("{} is relative: give an absolute path", dir.display())));
             }
+        }
+        if let Some(dir) = self.csi.kubelet_dir().filter(|dir| !dir.is_absolute()) {
+            let reason = format!("{} is relative: give an absolute path, or \"\" for none", dir.display());
+            return Err(("csi.kubeletDir", reason));
         }
         for (field, value) in [("heartbeat.ttl", self.heartbeat.ttl), ("maxKillTimeout", self.max_kill_timeout)] {
             if value.is_zero() {
@@ -391,6 +419,7 @@ mod tests {
         assert_eq!((config.namespace.as_str(), config.datacenter.as_str()), ("drover-system", "dc1"));
         assert_eq!((config.heartbeat.ttl, config.max_kill_timeout), (Duration::from_secs(10), Duration::from_secs(30)));
         assert!(!config.drivers.raw_exec.enabled, "raw exec is off unless configured");
+        assert_eq!(config.csi.kubelet_dir(), Some(Path::new("/var/lib/kubelet")));
     }
 
     #[test]
@@ -412,6 +441,10 @@ mod tests {
         assert!(unknown.contains("stateDirr"), "{unknown}");
         let relative = parse("stateDir: s\nallocDir: /a\n").expect_err("refused");
         assert!(relative.contains("stateDir") && relative.contains("absolute"), "{relative}");
+        let relative = parse("stateDir: /s\nallocDir: /a\ncsi: {kubeletDir: kubelet}\n").expect_err("refused");
+        assert!(relative.contains("csi.kubeletDir") && relative.contains("absolute"), "{relative}");
+        let off = parse("stateDir: /s\nallocDir: /a\ncsi: {kubeletDir: \"\"}\n").expect("a configuration");
+        assert_eq!(off.csi.kubelet_dir(), None);
         let zero = parse("stateDir: /s\nallocDir: /a\nheartbeat: {ttl: 0s}\n").expect_err("refused");
         assert!(zero.contains("heartbeat.ttl"), "{zero}");
         let duration = parse("stateDir: /s\nallocDir: /a\nmaxKillTimeout: soon\n").expect_err("refused");

@@ -10,6 +10,7 @@ use drover_api::metric::{AllocMetric, NodeScore};
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 
 use crate::store::{Change, Key, Object};
 
@@ -27,6 +28,8 @@ impl Kept for CSIVolume {}
 impl Kept for Lease {}
 impl Kept for Namespace {}
 impl Kept for ConfigMap {}
+impl Kept for CSIDriver {}
+impl Kept for VolumeAttachment {}
 
 impl Kept for Allocation {
     /// How it came to its node is told to people; only its best score is weighed again.

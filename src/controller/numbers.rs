@@ -150,6 +150,8 @@ fn outcome(done: &Done) -> (&'static str, Option<&StoreError>) {
         Done::NodeStatus(_, result) | Done::NodeSpec(_, result) => ("node", failed(result)),
         Done::VolumeStatus(_, result) => ("volume", failed(result)),
         Done::VolumeKept(_, result) => ("volume", failed(result)),
+        Done::AttachmentMade(_, _, result) => ("volume", failed(result)),
+        Done::AttachmentDeleted(_, _, result) => ("volume", failed(result)),
         Done::DeploymentStatus(_, _, result) => ("deployment", failed(result)),
         Done::DeploymentActed(_, acted) => ("deployment", acted.error()),
         Done::Launched(_, _, result) => ("periodic", failed(result)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::job::EvalTrigger;
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion, label};
 use drover_core::broker::blocked::Blocked;
 use drover_core::broker::queue::Broker;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
@@ -16,11 +16,13 @@ use drover_core::node::drain::Leaving;
 use drover_core::node::heartbeat::{Allowed, Ledger};
 use drover_core::scheduler;
 use drover_core::snapshot::ClusterView;
+use drover_core::volume::turn::Caller;
 use futures::stream::{BoxStream, select_all};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +62,8 @@ pub(super) enum Input {
     Deployment(Change<Deployment>),
     Volume(Change<CSIVolume>),
     Config(Change<ConfigMap>),
+    Attachment(Change<VolumeAttachment>),
+    Driver(Change<CSIDriver>),
 }
 
 /// A write that ended.
@@ -79,6 +83,8 @@ pub(super) enum Done {
     VolumeStatus(ObjectKey, Box<Result<CSIVolume, StoreError>>),
     VolumeKept(ObjectKey, Box<Result<Option<CSIVolume>, StoreError>>),
     NodeSpec(NodeName, Box<Result<ClientNode, StoreError>>),
+    AttachmentMade(Caller, String, Box<Result<VolumeAttachment, StoreError>>),
+    AttachmentDeleted(Option<Caller>, String, Result<(), StoreError>),
     Other(&'static str, Result<(), StoreError>),
 }
 
@@ -103,6 +109,9 @@ pub(super) struct Term<S> {
     pub(super) namespaces: Cache<Namespace>,
     pub(super) deployments: Cache<Deployment>,
     pub(super) volumes: Cache<CSIVolume>,
+    /// Those of drover. Nothing but volumes of drivers of the cluster waits for them, and for the drivers.
+    pub(super) attachments: Cache<VolumeAttachment>,
+    pub(super) drivers: Cache<CSIDriver>,
     /// Who holds them, and what is done for it.
     pub(super) claims: Volumes,
     pub(super) view: ClusterView,
@@ -169,6 +178,7 @@ pub(super) enum Wake {
     DeploymentWindow,
     Settle(AllocKey),
     Volume(ObjectKey),
+    Attachment(String),
     ClaimGc,
     FreeJob(JobKey),
     NodeGone(NodeName),
@@ -217,6 +227,8 @@ impl<S: Store> Term<S> {
             namespaces: Cache::default(),
             deployments: Cache::default(),
             volumes: Cache::default(),
+            attachments: Cache::default(),
+            drivers: Cache::default(),
             claims: Volumes::default(),
             view,
             broker: Broker::default(),
@@ -291,8 +303,9 @@ impl<S: Store> Term<S> {
 
     fn inputs(&self) -> futures::stream::SelectAll<BoxStream<'static, Input>> {
         let all = Selection::default;
-        let own = Selection { namespace: Some(self.config.namespace.clone()), fields: None };
+        let own = Selection { namespace: Some(self.config.namespace.clone()), ..Selection::default() };
         let config = Selection { fields: Some(format!("metadata.name={}", SCHEDULER_CONFIG.0)), ..own.clone() };
+        let ours = Selection { labels: Some(format!("{}={}", label::MANAGED_BY, label::DROVER)), ..all() };
         select_all([
             self.store.watch::<Job>(all()).map(Input::Job).boxed(),
             self.store.watch::<JobVersion>(all()).map(Input::Version).boxed(),
@@ -303,6 +316,8 @@ impl<S: Store> Term<S> {
             self.store.watch::<Deployment>(all()).map(Input::Deployment).boxed(),
             self.store.watch::<CSIVolume>(all()).map(Input::Volume).boxed(),
             self.store.watch::<ConfigMap>(config).map(Input::Config).boxed(),
+            self.store.watch::<VolumeAttachment>(ours).map(Input::Attachment).boxed(),
+            self.store.watch::<CSIDriver>(all()).map(Input::Driver).boxed(),
         ])
     }
 
@@ -349,6 +364,8 @@ impl<S: Store> Term<S> {
                     self.on_volume(seen);
                 }
             }
+            Input::Attachment(change) => self.on_attachment_change(change),
+            Input::Driver(change) => self.on_driver_change(change),
         }
     }
 
@@ -372,6 +389,10 @@ impl<S: Store> Term<S> {
             Ok(Done::VolumeStatus(volume, result)) => self.on_volume_status(&volume, *result),
             Ok(Done::VolumeKept(volume, result)) => self.on_volume_kept(&volume, *result),
             Ok(Done::NodeSpec(node, result)) => self.on_node_spec(&node, *result),
+            Ok(Done::AttachmentMade(caller, name, result)) => self.on_attachment_made(&caller, &name, *result),
+            Ok(Done::AttachmentDeleted(caller, name, result)) => {
+                self.on_attachment_deleted(caller.as_ref(), &name, result);
+            }
             Ok(Done::Other(_, Ok(()) | Err(StoreError::AlreadyExists(_) | StoreError::NotFound(_)))) => {}
             Ok(Done::Other(what, Err(error))) => tracing::warn!(what, %error, "a write did not happen"),
             Err(error) => tracing::error!(%error, "a write ended by a panic"),
@@ -472,6 +493,7 @@ impl<S: Store> Term<S> {
         for alloc in allocs {
             self.settle(&alloc);
         }
+        self.look_for_attachments_for_nobody();
         self.publish_ttl();
         self.plan_garbage();
         self.plan_claim_gc();
@@ -519,6 +541,7 @@ impl<S: Store> Term<S> {
                 Wake::DeploymentWindow => self.commit_window(),
                 Wake::Settle(alloc) => self.settle(&alloc),
                 Wake::Volume(volume) => self.look_at_volume_again(&volume),
+                Wake::Attachment(name) => self.delete_if_for_nobody(&name),
                 Wake::ClaimGc => self.collect_claims(),
                 Wake::FreeJob(job) => self.free_job(&job),
                 Wake::NodeGone(node) => self.settle_node(&node),

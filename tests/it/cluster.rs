@@ -248,10 +248,13 @@ impl Cluster {
             // How full the disk of whoever runs the tests is must not take ended allocations away.
             "nodeName: {node}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}}}\n\
              gc: {{diskUsagePercent: 100, inodeUsagePercent: 100}}\n\
-             resources: {{cpu: 100000, memoryMB: 200000, diskMB: 1000000, cores: 8}}\nheartbeat: {{ttl: {}s}}\n",
+             resources: {{cpu: 100000, memoryMB: 200000, diskMB: 1000000, cores: 8}}\nheartbeat: {{ttl: {}s}}\n\
+             csi: {{kubeletDir: {}}}\n",
             self.path(&format!("{node}/state")).display(),
             self.path(&format!("{node}/allocs")).display(),
             self.settings.ttl_and_grace,
+            // Not that of the machine on which tests run.
+            self.path(&format!("{node}/kubelet")).display(),
         )
     }
 

@@ -9,6 +9,7 @@ mod canary;
 mod chart;
 mod cli;
 mod cluster;
+mod cluster_drivers;
 mod cluster_dynamics;
 mod cluster_templates;
 mod contract;

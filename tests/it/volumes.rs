@@ -22,7 +22,7 @@ use crate::metrics::scrape;
 const LEASES: &str = "leases.coordination.k8s.io";
 
 /// The driver, built once for all tests.
-fn driver() -> PathBuf {
+pub(crate) fn driver() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| xtask::csi_sanity::build_driver(&Progress::silent()).expect("csi-hostdir")).clone()
 }
@@ -185,7 +185,7 @@ pub(crate) fn claims(volume: &CSIVolume) -> Vec<Claim> {
 }
 
 /// A job that appends to a volume, and holds a lock in it while it runs.
-fn ledger(volume: &str, release: u32) -> Value {
+pub(crate) fn ledger(volume: &str, release: u32) -> Value {
     let script = format!(
         "if ! mkdir /data/lock; then echo two >> /data/log; fi; echo began {release} >> /data/log; \
          trap 'echo ended {release} >> /data/log; rmdir /data/lock; exit 0' TERM; while :; do sleep 0.05; done"
@@ -326,7 +326,7 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
 }
 
 /// A process that ends with this value.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
-use crate::csi_volume::{AccessMode, AttachmentMode};
+use crate::csi_volume::{AccessMode, AttachmentMode, PluginSource};
 use crate::duration::GoDuration;
 use crate::string_enum::string_enum;
 
@@ -459,6 +459,10 @@ pub struct PortRange {
     pub max: i64,
 }
 
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// A CSI plugin on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -477,6 +481,9 @@ pub struct CsiInfo {
     /// Whether its volumes need a controller.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub requires_controller_plugin: bool,
+    /// Who runs it; absent for a task of a drover job.
+    #[serde(skip_serializing_if = "is_default")]
+    pub source: PluginSource,
     /// The allocation that runs it; empty for a driver of the cluster.
     #[serde(rename = "allocID", skip_serializing_if = "String::is_empty")]
     pub alloc_id: String,

@@ -53,6 +53,16 @@ string_enum! {
 }
 
 string_enum! {
+    /// Who runs a CSI plugin.
+    pub enum PluginSource default Job {
+        /// A task of a drover job.
+        Job = "job",
+        /// The cluster: the driver has registered with the node's kubelet.
+        Kubelet = "kubelet",
+    }
+}
+
+string_enum! {
     /// Where a volume stands.
     pub enum VolumePhase default Pending {
         /// Being made or checked.

@@ -108,6 +108,9 @@ pub mod annotation {
     pub const DEREGISTER: &str = "drover.dev/deregister";
     /// On a CSIVolume that is being deleted: `true` has its provider delete it with all its data first.
     pub const DELETE_DATA: &str = "drover.dev/delete-data";
+
+    /// On a VolumeAttachment of drover's: namespace and name of the CSIVolume that it attaches, as `shop/data`. Nobody takes it away.
+    pub const VOLUME: &str = "drover.dev/volume";
 }
 
 /// Labels on the objects that the controller creates.
@@ -118,4 +121,8 @@ pub mod label {
     pub const GROUP: &str = "drover.dev/group";
     /// Name of the periodic or parameterized Job that a Job was made from.
     pub const PARENT: &str = "drover.dev/parent";
+    /// Who made an object of a kind that others make too.
+    pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+    /// The value of [`MANAGED_BY`] on what drover made.
+    pub const DROVER: &str = "drover";
 }

@@ -64,6 +64,11 @@ pub fn child_name(parent: &str, suffix: &str) -> String {
     object_name(&format!("{parent}-{suffix}"))
 }
 
+/// The name of the VolumeAttachment of a CSIVolume (by its metadata.uid) to a node: there is one for both, however many use it.
+pub fn attachment_name(volume_uid: &str, node: &str) -> String {
+    format!("drover-{}", hash_hex(&[volume_uid, node], 16))
+}
+
 /// What makes an allocation's slot: two leaders that fill the same slot meet in one name.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'a> {
@@ -143,6 +148,15 @@ mod tests {
         let long = child_name(&"x".repeat(60), "periodic-1700000000");
         assert!(long.len() == 63 && is_dns_label(&long), "{long}");
         assert_ne!(long, child_name(&"x".repeat(60), "periodic-1700000060"));
+    }
+
+    #[test]
+    fn a_volume_has_one_attachment_to_a_node() {
+        let name = attachment_name("u", "n-1");
+        assert_eq!((name.len(), attachment_name("u", "n-1")), (39, name.clone()));
+        assert!(is_dns_label(&name) && name.starts_with("drover-"), "{name}");
+        assert_ne!(name, attachment_name("u", "n-2"));
+        assert_ne!(name, attachment_name("un", "-1"));
     }
 
     #[test]

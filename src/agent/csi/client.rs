@@ -12,6 +12,8 @@ use drover_csi as csi;
 use drover_csi::controller_client::ControllerClient;
 use drover_csi::identity_client::IdentityClient;
 use drover_csi::node_client::NodeClient;
+use drover_csi::registration::registration_client::RegistrationClient;
+use drover_csi::registration::{InfoRequest, PluginInfo};
 use drover_csi::volume_capability::access_mode::Mode;
 use drover_csi::volume_capability::{AccessMode as Access, AccessType, BlockVolume, MountVolume};
 use futures::FutureExt;
@@ -132,6 +134,15 @@ impl SocketPlugin {
             };
             tries.again(failure).await?;
         }
+    }
+
+    /// What is registered with the kubelet at this socket. Whether the kubelet takes it is nothing that is said here.
+    pub(super) async fn registered(&self) -> Result<PluginInfo, PluginError> {
+        self.call(
+            PROBE_TIMEOUT,
+            |channel| async move { RegistrationClient::new(channel).get_info(InfoRequest {}).await },
+        )
+        .await
     }
 
     async fn facts(&self) -> Result<PluginFacts, PluginError> {

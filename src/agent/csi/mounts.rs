@@ -3,14 +3,14 @@
 //! Volumes are mounted by the runners of their allocations, one operation of a volume at a time. They are unmounted here, again and
 //! again until it works, whether or not a runner is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::allocation::{VolumeState, VolumeStatus};
 use drover_api::client_node::{CsiAnswer, CsiInfo, CsiRequest};
-use drover_api::csi_volume::{AccessMode, AttachmentMode};
+use drover_api::csi_volume::{AccessMode, AttachmentMode, PluginSource};
 use drover_api::names;
 use drover_api::volume_request::VolumeRequest;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::claim::{self, Granted};
+use super::kubelet;
 use super::objects::VolumeObjects;
 use super::plugin::{ErrorKind, How, PluginError, VolumeUse};
 use super::tasks::{Instance, PluginTask};
@@ -46,6 +47,9 @@ pub(crate) struct MountRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     access_mode: Option<AccessMode>,
     attachment_mode: AttachmentMode,
+    /// Where stage and target lie, for a driver that does not see the agent's own folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    root: Option<PathBuf>,
     /// All of it was done.
     is_mounted: bool,
 }
@@ -89,6 +93,8 @@ pub(crate) struct CsiParts {
     pub(crate) objects: Arc<dyn VolumeObjects>,
     /// What an earlier life has mounted.
     pub(crate) saved: Mounts,
+    /// The kubelet's folder, if drivers of the cluster are used.
+    pub(crate) kubelet_dir: Option<PathBuf>,
 }
 
 /// The volumes of this node; clones share them.
@@ -113,6 +119,9 @@ pub(super) struct Shared {
     print: watch::Sender<CsiPrint>,
     requests: watch::Sender<BTreeMap<String, CsiRequest>>,
     wake: Notify,
+    kubelet_dir: Option<PathBuf>,
+    /// Plugins of the cluster beside which a task runs the same; people were told.
+    pub(super) doubled: Mutex<BTreeSet<String>>,
 }
 
 /// Something that was under way.
@@ -142,6 +151,8 @@ impl Csi {
             print: watch::Sender::new(CsiPrint::default()),
             requests: watch::Sender::new(BTreeMap::new()),
             wake: Notify::new(),
+            kubelet_dir: parts.kubelet_dir,
+            doubled: Mutex::default(),
         }))
     }
 
@@ -179,7 +190,14 @@ impl Csi {
         let mut under_way = JoinSet::new();
         let mut requests = self.0.requests.subscribe();
         requests.mark_changed();
-        let mut answering = std::collections::BTreeSet::new();
+        let mut answering = BTreeSet::new();
+        if let Some(dir) = self.0.kubelet_dir.clone() {
+            let csi = self.clone();
+            under_way.spawn(async move {
+                csi.follow_kubelet(&dir).await;
+                Done::Followed
+            });
+        }
         loop {
             self.start_unmounts(&mut under_way);
             for task in std::mem::take(&mut *lock(&self.0.begun)) {
@@ -244,6 +262,9 @@ impl Csi {
 
     /// Mounts a volume for an allocation; returns where.
     pub(crate) async fn mount(&self, uid: &str, name: &str, granted: &Granted) -> Result<PathBuf, String> {
+        let plugin = self.wait_for_plugin(&granted.plugin).await?;
+        // What an earlier try has begun elsewhere is ended there.
+        let root = self.record(uid, name).map_or_else(|| self.root_for(&plugin), |known| known.root);
         let record = MountRecord {
             namespace: granted.namespace.clone(),
             volume_id: granted.volume_id.clone(),
@@ -252,9 +273,9 @@ impl Csi {
             read_only: granted.how.is_read_only,
             access_mode: granted.how.access_mode,
             attachment_mode: granted.how.attachment_mode,
+            root,
             is_mounted: false,
         };
-        let plugin = self.wait_for_plugin(&granted.plugin).await?;
         let secrets = match &granted.secret {
             Some(secret) => self.0.objects.secret(granted.namespace.clone(), secret.clone()).await?,
             None => BTreeMap::new(),
@@ -271,7 +292,7 @@ impl Csi {
             secrets,
             ..self.volume_use(&record, uid)
         };
-        self.stage_and_publish(&plugin, &volume).await.map_err(|error| error.to_string())?;
+        self.stage_and_publish(&plugin, &record, &volume).await.map_err(|error| error.to_string())?;
         if let Some(mount) = lock_mounts(&self.0).get_mut(&key) {
             mount.record.is_mounted = true;
         }
@@ -280,26 +301,57 @@ impl Csi {
         Ok(volume.target)
     }
 
-    async fn stage_and_publish(&self, plugin: &Instance, volume: &VolumeUse) -> Result<(), PluginError> {
+    async fn stage_and_publish(
+        &self,
+        plugin: &Instance,
+        record: &MountRecord,
+        volume: &VolumeUse,
+    ) -> Result<(), PluginError> {
         if plugin.facts.stages() && !self.0.disk.is_mount(&volume.staging) {
-            self.make_dir(&volume.staging)?;
+            self.make_dir(record, &volume.staging)?;
             plugin.plugin.stage(volume).await?;
         }
         if !self.0.disk.is_mount(&volume.target) {
             if let Some(parent) = volume.target.parent() {
-                self.make_dir(parent)?;
+                self.make_dir(record, parent)?;
             }
             plugin.plugin.publish(volume).await?;
+        }
+        // A driver in a pod may mount where nobody else sees it, and the task would write into an empty directory.
+        let is_seen = record.attachment_mode == AttachmentMode::BlockDevice || self.0.disk.is_mount(&volume.target);
+        if record.root.is_some() && !is_seen {
+            let reason = format!(
+                "driver {} says that the volume is published, and nothing is mounted at {}; its pod must have the kubelet's folder plugins mounted with mountPropagation Bidirectional",
+                record.plugin,
+                volume.target.display()
+            );
+            return Err(PluginError { reason, kind: ErrorKind::Final });
         }
         Ok(())
     }
 
-    fn make_dir(&self, path: &Path) -> Result<(), PluginError> {
+    fn make_dir(&self, record: &MountRecord, path: &Path) -> Result<(), PluginError> {
         let failed = |error: std::io::Error| PluginError {
             reason: format!("{} cannot be made: {error}", path.display()),
             kind: ErrorKind::Retryable,
         };
-        self.0.disk.make_dir(path).map_err(failed)
+        let disk = &self.0.disk;
+        if record.root.is_some() { disk.make_private_dir(path) } else { disk.make_dir(path) }.map_err(failed)
+    }
+
+    /// Where a plugin's stages and targets lie, if not in the agent's own folder.
+    fn root_for(&self, plugin: &Instance) -> Option<PathBuf> {
+        match plugin.info.source {
+            PluginSource::Job => None,
+            PluginSource::Kubelet => self.0.kubelet_dir.as_deref().map(kubelet::root),
+        }
+    }
+
+    /// The plugin that has mounted what a record is about, else one with the same id.
+    fn plugin_of(&self, record: &MountRecord) -> Option<Instance> {
+        let source = if record.root.is_some() { PluginSource::Kubelet } else { PluginSource::Job };
+        let same = self.find_plugin(&record.plugin, |info| info.node && info.source == source);
+        same.or_else(|| self.find_plugin(&record.plugin, |info| info.node))
     }
 
     /// Nothing of the allocation uses its volumes any more.
@@ -402,7 +454,7 @@ impl Csi {
 
     /// Unpublishes, and unstages what nobody else on this node uses in the same way.
     async fn unmount(&self, key: &MountKey, record: &MountRecord) -> Result<(), String> {
-        let plugin = self.find_plugin(&record.plugin, |info| info.node);
+        let plugin = self.plugin_of(record);
         let lock = self.volume_lock(record);
         let _turn = lock.lock().await;
         let volume = self.volume_use(record, &key.0);
@@ -414,7 +466,10 @@ impl Csi {
                 lock_mounts(&self.0).remove(key);
                 return Ok(());
             }
-            return Err(format!("plugin {} does not run on this node; run its job here again", record.plugin));
+            return Err(format!(
+                "plugin {} does not run on this node; run its job, or the cluster's driver of this name, here again",
+                record.plugin
+            ));
         };
         unless_not_there(plugin.plugin.unpublish(&volume).await)?;
         self.0.disk.remove(&volume.target).map_err(|error| format!("{}: {error}", volume.target.display()))?;
@@ -479,9 +534,22 @@ impl Csi {
             read_only: request.read_only,
             access_mode: request.access_mode,
             attachment_mode: request.attachment_mode.unwrap_or_default(),
+            root: None,
             is_mounted: false,
         };
+        let record = self.where_it_is(record, uid);
         self.unmount(&(uid.to_owned(), String::new()), &record).await
+    }
+
+    /// The record of what nobody remembers, with the place where it is: that of its plugin, or where something is mounted.
+    fn where_it_is(&self, record: MountRecord, uid: &str) -> MountRecord {
+        let root = self.0.kubelet_dir.as_deref().map(kubelet::root);
+        let at_kubelet = MountRecord { root, ..record.clone() };
+        let is_there = match self.find_plugin(&record.plugin, |info| info.node) {
+            Some(plugin) => plugin.info.source == PluginSource::Kubelet,
+            None => self.0.disk.is_mount(&self.target(&at_kubelet, uid)),
+        };
+        if is_there { at_kubelet } else { record }
     }
 
     /// Whether another allocation here uses the same volume in the same way.
@@ -506,13 +574,17 @@ impl Csi {
         }
     }
 
+    fn plugin_root(&self, record: &MountRecord) -> PathBuf {
+        record.root.as_ref().unwrap_or(&self.0.root).join(names::object_name(&record.plugin))
+    }
+
     fn staging(&self, record: &MountRecord) -> PathBuf {
-        let root = self.0.root.join(names::object_name(&record.plugin)).join("staging").join(&record.namespace);
+        let root = self.plugin_root(record).join("staging").join(&record.namespace);
         root.join(names::object_name(&record.volume_id)).join(usage(record))
     }
 
     fn target(&self, record: &MountRecord, uid: &str) -> PathBuf {
-        let root = self.0.root.join(names::object_name(&record.plugin)).join("per-alloc").join(uid);
+        let root = self.plugin_root(record).join("per-alloc").join(uid);
         root.join(names::object_name(&record.volume_id)).join(usage(record))
     }
 
@@ -535,8 +607,11 @@ impl Csi {
 
     async fn wait_for_plugin(&self, id: &str) -> Result<Instance, String> {
         let in_time = self.wait_for_half(id, |info| info.node, PLUGIN_WAIT).await;
-        in_time
-            .ok_or_else(|| format!("plugin {id} is not healthy on this node within {PLUGIN_WAIT:?}; look at its job"))
+        in_time.ok_or_else(|| {
+            format!(
+                "plugin {id} is not healthy on this node within {PLUGIN_WAIT:?}; look at its job, or at the cluster's driver of this name"
+            )
+        })
     }
 
     /// A healthy plugin with the half that is asked for, once there is one.
@@ -595,14 +670,15 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Csi {
-    /// A plugin that runs here with the half that is asked for.
+    /// A plugin that runs here with the half that is asked for: a task's before one of the cluster, and of those one that works.
     pub(super) fn find_plugin(&self, id: &str, has_half: impl Fn(&CsiInfo) -> bool) -> Option<Instance> {
         let plugins = lock(&self.0.plugins);
         plugins
             .iter()
             .filter(|((of, _), _)| of == id)
             .map(|(_, instance)| instance)
-            .find(|it| has_half(&it.info))
+            .filter(|it| has_half(&it.info))
+            .min_by_key(|it| (it.info.source, it.info.source == PluginSource::Kubelet && !it.info.healthy))
             .cloned()
     }
 }

@@ -38,7 +38,7 @@ impl<S: Store> VolumeObjects for StoredVolumes<S> {
         async move {
             let name = find(&store, &namespace, &id).await;
             let fields = Some(format!("metadata.name={name}"));
-            let changes = store.watch::<CSIVolume>(Selection { namespace: Some(namespace), fields });
+            let changes = store.watch::<CSIVolume>(Selection { namespace: Some(namespace), fields, labels: None });
             let mut is_there = false;
             changes.filter_map(move |change| {
                 let seen = match change {
@@ -101,7 +101,7 @@ async fn find<S: Store>(store: &S, namespace: &str, id: &str) -> String {
     if matches!(&named, Ok(Some(volume)) if has_id(volume)) {
         return derived;
     }
-    let all = Selection { namespace: Some(namespace.to_owned()), fields: None };
+    let all = Selection { namespace: Some(namespace.to_owned()), ..Selection::default() };
     match store.list::<CSIVolume>(&all).await {
         Ok(volumes) => {
             let found = volumes.into_iter().find(has_id).and_then(|volume| volume.metadata.name);

@@ -1,4 +1,4 @@
-//! Tasks that are CSI plugins: found by their sockets, asked again and again how they fare.
+//! Tasks that are CSI plugins: found by their sockets, asked again and again how they fare. What the node says of all plugins.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::client_node::CsiInfo;
-use drover_api::csi_volume::PluginType;
+use drover_api::csi_volume::{PluginSource, PluginType};
 use drover_api::names;
 use drover_api::task::CsiPlugin;
 use tokio::time::Instant;
@@ -80,7 +80,12 @@ impl Csi {
             () = self.probe_for_ever(&task) => {}
         }
         tracing::info!(plugin = task.plugin.id, allocation = task.uid, "a CSI plugin has ended");
-        lock(&self.0.plugins).remove(&(task.plugin.id.clone(), task.uid.clone()));
+        self.drop_plugin(&task.plugin.id, &task.uid);
+    }
+
+    /// A plugin is gone.
+    pub(super) fn drop_plugin(&self, id: &str, uid: &str) {
+        lock(&self.0.plugins).remove(&(id.to_owned(), uid.to_owned()));
         self.publish_plugins();
     }
 
@@ -146,18 +151,41 @@ impl Csi {
         }
     }
 
-    /// Of a plugin whose halves run in two tasks the node says what both are together.
+    /// Of a plugin whose halves run in two tasks the node says what both are together. One that a task runs hides that of the cluster; of
+    /// two drivers that the kubelet knows by one name, as while the one follows the other, one that works counts.
     fn publish_plugins(&self) {
         let mut all: BTreeMap<String, CsiInfo> = BTreeMap::new();
-        for ((id, _), instance) in &*lock(&self.0.plugins) {
+        let plugins = lock(&self.0.plugins).clone();
+        let of = |source: PluginSource| plugins.iter().filter(move |(_, instance)| instance.info.source == source);
+        for ((id, _), instance) in of(PluginSource::Job) {
             let info = instance.info.clone();
             match all.get_mut(id) {
                 None => drop(all.insert(id.clone(), info)),
                 Some(known) => join(known, info),
             }
         }
+        for ((id, _), instance) in of(PluginSource::Kubelet) {
+            match all.get_mut(id) {
+                None => drop(all.insert(id.clone(), instance.info.clone())),
+                Some(known) if known.source == PluginSource::Job => self.tell_of_two(id),
+                Some(known) if !known.healthy => known.clone_from(&instance.info),
+                Some(_) => {}
+            }
+        }
         self.publish(|print| print.plugins = all);
         self.0.plugins_changed.send_modify(|n| *n += 1);
+    }
+}
+
+impl Csi {
+    /// Says once of a plugin that a task runs what the cluster runs too.
+    fn tell_of_two(&self, id: &str) {
+        if lock(&self.0.doubled).insert(id.to_owned()) {
+            tracing::warn!(
+                plugin = id,
+                "a job's task and the cluster both run this CSI driver here; the task is used, stop its job to use the cluster's"
+            );
+        }
     }
 }
 
@@ -179,7 +207,7 @@ fn join(known: &mut CsiInfo, other: CsiInfo) {
 }
 
 /// What the node says of a plugin.
-fn info(facts: &PluginFacts, halves: Halves, uid: &str) -> CsiInfo {
+pub(super) fn info(facts: &PluginFacts, halves: Halves, uid: &str) -> CsiInfo {
     // Both halves have an EXPAND_VOLUME.
     let of_node = facts.node.iter().map(|capability| format!("NODE_{capability}"));
     CsiInfo {
@@ -188,6 +216,7 @@ fn info(facts: &PluginFacts, halves: Halves, uid: &str) -> CsiInfo {
         healthy: true,
         description: String::new(),
         requires_controller_plugin: facts.needs_controller,
+        source: PluginSource::Job,
         alloc_id: uid.to_owned(),
         max_volumes: facts.max_volumes,
         node_id: facts.node_id.clone(),

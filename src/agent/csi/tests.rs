@@ -1,13 +1,13 @@
 //! Mounting and unmounting with a plugin that notes what it is asked, on a disk without files.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drover_api::allocation::VolumeState;
 use drover_api::client_node::{CsiCall, CsiInfo, CsiRequest};
-use drover_api::csi_volume::{AccessMode, AttachmentMode};
+use drover_api::csi_volume::{AccessMode, AttachmentMode, PluginSource};
 use drover_api::{CSIVolume, CSIVolumeSpec};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -22,17 +22,18 @@ use super::plugin::{
     Attachment, ErrorKind, Grown, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };
 use super::tasks::Instance;
-use crate::agent::disk::MemoryDisk;
+use crate::agent::disk::{Disk, MemoryDisk};
 use crate::agent::state::{MemoryState, StateStore};
 use crate::store::StoreError;
 
 /// For tests of what has nothing to do with volumes.
 pub(crate) fn without_volumes(state: StateStore) -> Csi {
-    csi(state, MemoryDisk::default(), super::Mounts::new())
+    csi(state, MemoryDisk::default(), super::Mounts::new(), None)
 }
 
-fn csi(state: StateStore, disk: MemoryDisk, saved: super::Mounts) -> Csi {
-    Csi::new(CsiParts { root: "/csi".into(), state, disk: Arc::new(disk), objects: Arc::new(OneVolume), saved })
+fn csi(state: StateStore, disk: MemoryDisk, saved: super::Mounts, kubelet_dir: Option<PathBuf>) -> Csi {
+    let (disk, objects) = (Arc::new(disk), Arc::new(OneVolume));
+    Csi::new(CsiParts { root: "/csi".into(), state, disk, objects, saved, kubelet_dir })
 }
 
 /// There is one volume, `v1`.
@@ -174,7 +175,8 @@ impl Stage {
 
     /// An agent's life over what an earlier one has left.
     fn begin(plugin: &Noted, state: &MemoryState) -> Self {
-        let csi = csi(state.store(), plugin.disk.clone(), state.saved().mounts);
+        let kubelet_dir = Some(PathBuf::from("/none/kubelet"));
+        let csi = csi(state.store(), plugin.disk.clone(), state.saved().mounts, kubelet_dir);
         let mut running = JoinSet::new();
         running.spawn(csi.clone().run());
         let life = Self { csi, plugin: plugin.clone(), state: state.clone(), _running: running };
@@ -186,6 +188,12 @@ impl Stage {
     fn set_healthy(&self, healthy: bool) {
         let info = CsiInfo { controller: true, node: true, healthy, ..CsiInfo::default() };
         self.csi.put_plugin("p", "", Instance { plugin: Arc::new(self.plugin.clone()), info, facts: facts() });
+    }
+
+    /// The kubelet knows the plugin too, or instead of a task.
+    fn register(&self) {
+        let info = CsiInfo { source: PluginSource::Kubelet, node: true, healthy: true, ..CsiInfo::default() };
+        self.csi.put_plugin("p", "/reg.sock", Instance { plugin: Arc::new(self.plugin.clone()), info, facts: facts() });
     }
 
     async fn mount(&self, uid: &str, volume: &str, is_read_only: bool) -> Result<(), String> {
@@ -393,4 +401,58 @@ async fn what_the_controller_asks_for_is_answered_once_and_the_answer_goes_with_
     let answers = print.wait_for(|print| print.answers.contains_key("r4")).await.expect("an answer").answers.clone();
     assert_eq!(answers.keys().collect::<Vec<_>>(), ["r4"], "answers go with their requests");
     assert_eq!(answers["r4"].context["device"], "sdb");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_driver_of_the_cluster_mounts_lies_in_the_kubelets_folder_and_ends_there() {
+    let (plugin, state) = (Noted::default(), MemoryState::default());
+    let first = Stage::begin(&plugin, &state);
+    first.csi.drop_plugin("p", "");
+    first.register();
+    let path = first.csi.mount("a1", "data", &granted("v1", false)).await.expect("mounted");
+    assert!(path.starts_with("/none/kubelet/plugins/drover.dev/csi/p/per-alloc/a1/v1"), "{}", path.display());
+    drop(first);
+    // The next life has a task that is the same driver; what is mounted stays where it is.
+    let next = Stage::begin(&plugin, &state);
+    assert_eq!(next.csi.mounted("a1", "data"), Some(path.clone()));
+    next.register();
+    next.unmount("a1").await;
+    assert_eq!((plugin.counts(), plugin.disk.is_mount(&path)), ([1, 1, 1, 1], false));
+    let own = next.csi.mount("a2", "data", &granted("v1", false)).await.expect("mounted");
+    assert!(own.starts_with("/csi/p/per-alloc/a2"), "a task is used first: {}", own.display());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_driver_of_the_cluster_mounts_where_nobody_sees_it_is_not_given_to_a_task() {
+    let stage = Stage::new();
+    stage.csi.drop_plugin("p", "");
+    let hidden = Noted { disk: MemoryDisk::default(), ..stage.plugin.clone() };
+    let info = CsiInfo { source: PluginSource::Kubelet, node: true, healthy: true, ..CsiInfo::default() };
+    stage.csi.put_plugin("p", "/reg.sock", Instance { plugin: Arc::new(hidden), info, facts: facts() });
+    let error = stage.mount("a1", "v1", false).await.expect_err("refused");
+    assert!(error.contains("mountPropagation Bidirectional"), "{error}");
+    stage.unmount("a1").await;
+    assert_eq!(stage.plugin.counts(), [1, 1, 1, 1], "it is taken back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_hides_the_clusters_driver_and_of_two_of_the_clusters_one_that_works_counts() {
+    let stage = Stage::new();
+    let print = stage.csi.print();
+    let said = || print.borrow().plugins.get("p").map(|info| (info.source, info.healthy));
+    stage.register();
+    assert_eq!(said(), Some((PluginSource::Job, true)));
+    stage.set_healthy(false);
+    assert_eq!(said(), Some((PluginSource::Job, false)), "it does not go to and fro");
+    stage.csi.drop_plugin("p", "");
+    assert_eq!(said(), Some((PluginSource::Kubelet, true)));
+    let info = CsiInfo { source: PluginSource::Kubelet, node: true, ..CsiInfo::default() };
+    let before = Instance { plugin: Arc::new(stage.plugin.clone()), info, facts: facts() };
+    stage.csi.put_plugin("p", "/earlier.sock", before);
+    assert_eq!(said(), Some((PluginSource::Kubelet, true)));
+    stage.mount("a1", "v1", false).await.expect("by the one that works");
+    stage.csi.drop_plugin("p", "/reg.sock");
+    assert_eq!(said(), Some((PluginSource::Kubelet, false)));
+    stage.csi.drop_plugin("p", "/earlier.sock");
+    assert_eq!(said(), None);
 }

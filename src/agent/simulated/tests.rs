@@ -494,6 +494,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
         host_env: BTreeMap::new(),
         numbers: crate::agent::numbers::Numbers::default(),
         plugins: Vec::new(),
+        kubelet_dir: None,
         stop: CancellationToken::new(),
     };
     (parts, print)

@@ -52,7 +52,11 @@ pub(in super::super) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
         }
         let store = KubeStore::new(connection.client.clone(), Duration::from_secs(30));
         let fields = Some(format!("spec.jobName={name}"));
-        let mut watch = store.watch::<Allocation>(Selection { namespace: Some(connection.namespace.clone()), fields });
+        let mut watch = store.watch::<Allocation>(Selection {
+            namespace: Some(connection.namespace.clone()),
+            fields,
+            labels: None,
+        });
         let mut known = BTreeMap::new();
         while let Some(change) = watch.next().await {
             if take(&mut known, change) {

@@ -264,6 +264,9 @@ fn precondition(precondition: &Precondition) -> drover_sim::Precondition {
 
 /// A selection as the store understands it.
 pub(super) fn selection(kind: &Kind, selection: &Selection) -> Result<drover_sim::Selection, StoreError> {
+    if selection.labels.is_some() {
+        return Err(StoreError::Invalid("the simulator selects by fields alone".to_owned()));
+    }
     drover_sim::Selection::parse(kind, selection.namespace.as_deref(), selection.fields.as_deref())
         .map_err(StoreError::Invalid)
 }

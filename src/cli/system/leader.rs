@@ -31,7 +31,7 @@ type Held = BTreeMap<Key, Lease>;
 /// When a controller leads, with its name; or when nobody can tell.
 pub(super) async fn refuse_beside_leader(connection: &Connection) -> anyhow::Result<()> {
     let store = KubeStore::new(connection.client.clone(), REQUEST_TIMEOUT);
-    let selection = Selection { namespace: None, fields: Some(format!("metadata.name={LEASE_NAME}")) };
+    let selection = Selection { fields: Some(format!("metadata.name={LEASE_NAME}")), ..Selection::default() };
     let held = held(&store, &selection).await?;
     if held.is_empty() {
         return Ok(());

@@ -4,10 +4,12 @@
 //! whole by this leader alone, and what agents are asked for, in the status of their `ClientNode`s. Every decision is
 //! `drover_core::volume`'s. Nothing is kept of a volume to which nothing happens.
 //!
-//! `work` carries claims from step to step, `call` asks agents and takes their answers, `provider` has volumes made, enlarged and
+//! `work` carries claims from step to step, `call` asks agents and takes their answers, `cluster` has volumes of the cluster's own drivers
+//! attached by `VolumeAttachment`s, `provider` has volumes made, enlarged and
 //! deleted, `status` writes.
 
 mod call;
+mod cluster;
 mod provider;
 mod status;
 mod work;
@@ -38,6 +40,7 @@ use crate::convert;
 use crate::store::Store;
 
 use call::Call;
+use cluster::Objects;
 use status::UnderWay;
 use work::Work;
 
@@ -76,6 +79,8 @@ pub(super) struct Volumes {
     provider_errors: BTreeMap<ObjectKey, String>,
     /// Volumes that their providers have deleted.
     deleted: BTreeSet<ObjectKey>,
+    /// Objects that are being made, and those that were deleted and may be shown as if they were not.
+    objects: Objects,
     by_plugin: HashMap<String, BTreeSet<ObjectKey>>,
     /// Volumes with claims of allocations on a node.
     by_node: HashMap<NodeName, BTreeSet<ObjectKey>>,
@@ -111,6 +116,7 @@ impl Default for Volumes {
             provided: BTreeMap::new(),
             provider_errors: BTreeMap::new(),
             deleted: BTreeSet::new(),
+            objects: Objects::default(),
             by_plugin: HashMap::new(),
             by_node: HashMap::new(),
         }
@@ -193,10 +199,14 @@ fn unindex<K: std::hash::Hash + Eq + Clone>(index: &mut HashMap<K, BTreeSet<Obje
 }
 
 /// What volumes ask of their plugin.
-type Fitness = (bool, bool, i64);
+type Fitness = (bool, bool, bool, i64);
 
 fn fitness(plugin: Option<&Plugin>) -> Option<Fitness> {
-    plugin.map(|plugin| (plugin.is_schedulable(), plugin.is_controller_required(), plugin.controllers_healthy()))
+    let fitness = |plugin: &Plugin| {
+        let (needs_controller, is_of_cluster) = (plugin.is_controller_required(), plugin.is_of_cluster());
+        (plugin.is_schedulable(), needs_controller, is_of_cluster, plugin.controllers_healthy())
+    };
+    plugin.map(fitness)
 }
 
 impl<S: Store> Term<S> {
@@ -211,6 +221,7 @@ impl<S: Store> Term<S> {
                 self.claims.watcher.changed(&id, elapsed);
                 self.claims.dirty.insert(id.clone());
                 self.end_work_of_freed(&id, &object);
+                self.note_left_nodes(before.as_deref(), Some(&object));
                 // What is being written is assumed until the answer.
                 if !self.claims.writing.contains_key(&id) {
                     self.view.put_volume(id.clone(), object);
@@ -222,6 +233,7 @@ impl<S: Store> Term<S> {
                 self.view.remove_volume(&id);
                 self.claims.forget(&id, &object);
                 self.end_work_of(&id);
+                self.note_left_nodes(Some(&object), None);
                 id
             }
         };

@@ -9,7 +9,7 @@ use drover_api::{CSIVolume, annotation};
 use drover_core::ids::{NodeName, ObjectKey};
 use drover_core::volume::current::{Provided, is_to_be_made, is_to_be_validated, is_to_grow};
 use drover_core::volume::expand::{Expand, Expanded, Mount, expanded};
-use drover_core::volume::plugin::Skipped;
+use drover_core::volume::plugin::{Plugin, Skipped};
 use drover_core::volume::release::external_id;
 use drover_core::volume::turn::Caller;
 
@@ -81,6 +81,14 @@ impl<S: Store> Term<S> {
         }
         let Some((call, expand)) = self.provider_wish(&caller.0, object) else { return self.end_work(caller) };
         let plugin = object.spec.plugin_id.clone();
+        if self.claims.plugins.get(&plugin).is_some_and(Plugin::is_of_cluster) {
+            // Of such a plugin nothing else is wished for.
+            let why = format!(
+                "plugin {plugin} is a driver of the cluster, by which drover deletes nothing; delete the data at the provider, or with the PersistentVolume that it belongs to, and take the annotation {} away",
+                annotation::DELETE_DATA
+            );
+            return self.note_provider_error(caller, &why);
+        }
         let tried = self.claims.work.get(caller).map(|work| work.tried.clone()).unwrap_or_default();
         let known = self.claims.plugins.get(&plugin);
         let found = known.map_or_else(|| Err(Vec::new()), |known| known.controller(&self.view, &tried));

@@ -41,6 +41,8 @@ pub(super) struct Work {
     pub(super) call: Option<String>,
     /// The plugin whose turn it has or waits for.
     pub(super) turn: Option<String>,
+    /// Since when the cluster's attacher is waited for.
+    pub(super) attacher_asked: Option<Instant>,
     /// The volume was made larger, and mounts have to follow before it counts as that.
     pub(super) following: Option<Following>,
 }
@@ -173,6 +175,7 @@ impl<S: Store> Term<S> {
                 self.end_work(caller);
             }
             attach::Step::Controller(call) => self.ask(caller, object, Some(claim), Asked::Publish(call)),
+            attach::Step::Cluster => self.attach_by_cluster(caller, object, status, claim),
             attach::Step::Wait(why) => self.note_attachment(caller, claim, &why),
         }
     }
@@ -208,7 +211,7 @@ impl<S: Store> Term<S> {
             }
             match self.release_step(caller, object, &status, claim) {
                 Ok(Step::Checkpoint(state)) => self.reach(caller, state),
-                Ok(Step::Node(_) | Step::Controller(_)) if reached.is_some() => {
+                Ok(Step::Node(_) | Step::Controller(_) | Step::Cluster) if reached.is_some() => {
                     return self.tell(caller, String::new());
                 }
                 // Its agent unmounts what its allocation has used, and tells so.
@@ -217,6 +220,12 @@ impl<S: Store> Term<S> {
                 }
                 Ok(Step::Node(call)) => return self.ask(caller, object, Some(claim), Asked::Node(call)),
                 Ok(Step::Controller(call)) => return self.ask(caller, object, Some(claim), Asked::Unpublish(call)),
+                Ok(Step::Cluster) => {
+                    if !self.is_detached_by_cluster(caller, object, claim) {
+                        return;
+                    }
+                    self.reach(caller, ClaimState::ReadyToFree);
+                }
                 Ok(Step::Wait(fence)) => return self.wait(caller, claim, &fence.to_string()),
                 Ok(Step::Freed | Step::InUse) => return self.end_work(caller),
                 Err(error) => return self.fail(caller, claim, &error),
@@ -257,6 +266,7 @@ impl<S: Store> Term<S> {
             unmount: if is_unmounted { Unmount::Reported } else { Unmount::Unknown },
             force: if is_forced(object, &claim.node_name) { Force::ByPerson } else { Force::No },
             tried: self.claims.work.get(caller).map_or(&[][..], |work| &work.tried[..]),
+            attached: self.attached_by(object, &claim.node_name),
         })
     }
 
@@ -308,6 +318,12 @@ impl<S: Store> Term<S> {
         let Some(work) = self.claims.work.get_mut(caller) else { return };
         work.tried.clear();
         let at = Instant::now() + wait::pause(work.n_failed);
+        self.retry_at(caller, at);
+    }
+
+    /// Tries again then, unless something happens before.
+    pub(super) fn retry_at(&mut self, caller: &Caller, at: Instant) {
+        let Some(work) = self.claims.work.get_mut(caller) else { return };
         if let Some(before) = work.retry_at.replace(at) {
             self.claims.retries.remove(&(before, caller.clone()));
         }

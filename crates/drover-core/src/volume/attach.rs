@@ -34,6 +34,8 @@ pub enum Step {
     Attached,
     /// Have a controller attach it to the claim's node.
     Controller(ControllerCall),
+    /// Have the cluster attach it to the claim's node.
+    Cluster,
     /// Nothing now; why.
     Wait(String),
     /// Nothing at all: it is attached, being released, or cannot be attached.
@@ -56,6 +58,9 @@ pub fn step(facts: &Facts<'_>, claim: &Claim) -> Step {
     };
     if plugin.can(Capability::AttachDetach) == Some(false) {
         return Step::Attached;
+    }
+    if plugin.is_of_cluster() {
+        return Step::Cluster;
     }
     let node = NodeName::from(claim.node_name.as_str());
     let External::Known(external_node_id) = external_node_id(facts.view, facts.spec, facts.status, claim) else {

@@ -99,7 +99,9 @@ pub fn current(facts: &Facts<'_>, now: Timestamp) -> Current {
     }
     let provider = provider_part(facts, &status);
     status.schedulable &= is_valid && !facts.is_deleting && provider == ProviderPart::Done;
-    if matches!(provider, ProviderPart::Make | ProviderPart::Confirm) && status.claims.is_empty() {
+    if matches!(provider, ProviderPart::Make | ProviderPart::MakeElsewhere | ProviderPart::Confirm)
+        && status.claims.is_empty()
+    {
         status.phase = VolumePhase::Pending;
     } else if status.phase == VolumePhase::Pending {
         status.phase = VolumePhase::Available;
@@ -153,7 +155,7 @@ pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Opt
 }
 
 /// Whether the plugin is asked whether the provider's volume can be used as the spec says: its controller has not confirmed this
-/// generation. (Without a controller nobody can be asked.)
+/// generation. (Without a controller of drover's nobody can be asked.)
 pub fn is_to_be_validated(
     spec: &CSIVolumeSpec,
     status: &CSIVolumeStatus,
@@ -161,7 +163,14 @@ pub fn is_to_be_validated(
     plugin: Option<&Plugin>,
 ) -> bool {
     let is_known = !is_to_be_made(spec, status, plugin);
-    is_known && status.validated_generation != generation && plugin.is_some_and(Plugin::is_controller_required)
+    is_known && status.validated_generation != generation && plugin.is_some_and(Plugin::needs_controller)
+}
+
+/// Whether the volume would have to be made, and its plugin is a driver of the cluster, which makes volumes for the cluster's own claims
+/// alone. (drover's own id is no provider's.)
+fn is_for_others_to_make(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
+    let is_nameless = spec.external_id.is_empty() && status.external_id.is_empty() && status.claims.is_empty();
+    is_nameless && plugin.is_some_and(Plugin::is_of_cluster)
 }
 
 /// What is missing from the provider before a volume is given to anybody.
@@ -171,6 +180,8 @@ enum ProviderPart {
     Done,
     /// It has to make the volume.
     Make,
+    /// Others have to have it made.
+    MakeElsewhere,
     /// It has to confirm what the spec says.
     Confirm,
     /// It does not confirm a change of the spec.
@@ -181,6 +192,9 @@ enum ProviderPart {
 fn provider_part(facts: &Facts<'_>, status: &CSIVolumeStatus) -> ProviderPart {
     if is_to_be_made(facts.spec, status, facts.plugin) {
         return ProviderPart::Make;
+    }
+    if is_for_others_to_make(facts.spec, status, facts.plugin) {
+        return ProviderPart::MakeElsewhere;
     }
     let is_asked = is_to_be_validated(facts.spec, status, facts.generation, facts.plugin);
     match (is_asked, status.validated_generation, facts.provider_error.is_empty()) {
@@ -266,7 +280,9 @@ fn schedulable(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPa
         return Wanted::yes(Type::Schedulable, Reason::PluginHealthy, format!("plugin {plugin} is healthy"));
     }
     if facts.is_deleting {
-        return Wanted::no(Type::Schedulable, Reason::Reaping, "it is being deleted and is given to nobody");
+        let why = if error.is_empty() { String::new() } else { format!(": {error}") };
+        let text = format!("it is being deleted and is given to nobody{why}");
+        return Wanted::no(Type::Schedulable, Reason::Reaping, text);
     }
     let faults = violations(facts.volume, facts.spec);
     if !faults.is_empty() {
@@ -274,7 +290,7 @@ fn schedulable(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPa
         return Wanted::no(Type::Schedulable, Reason::InvalidSpec, text.join("; "));
     }
     let missing = format!(
-        "no healthy instance of plugin {plugin} is known that can serve it; look at the job that runs it (its task has csiPlugin.id {plugin})"
+        "no healthy instance of plugin {plugin} is known that can serve it; look at the job that runs it (its task has csiPlugin.id {plugin}), or at the cluster's driver of this name"
     );
     if provider != ProviderPart::Make && !facts.plugin.is_some_and(Plugin::is_schedulable) {
         return Wanted::no(Type::Schedulable, Reason::PluginMissing, missing);
@@ -282,6 +298,12 @@ fn schedulable(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPa
     let (reason, text) = match (provider, error.is_empty()) {
         (ProviderPart::Make, true) => (Reason::Creating, format!("plugin {plugin} makes it")),
         (ProviderPart::Make, false) => (Reason::CreateFailed, format!("plugin {plugin} cannot make it: {error}")),
+        (ProviderPart::MakeElsewhere, _) => (
+            Reason::CreateFailed,
+            format!(
+                "spec.externalID is empty, and plugin {plugin} is a driver of the cluster, by which drover makes, copies and enlarges nothing; make the volume with a PersistentVolumeClaim or at the provider, and name its volumeHandle in spec.externalID"
+            ),
+        ),
         (ProviderPart::Confirm, true) => {
             (Reason::Validating, format!("plugin {plugin} is asked whether its volume can be used as spec says"))
         }

@@ -7,6 +7,7 @@ pub mod access;
 pub mod attach;
 pub mod batch;
 pub mod claim;
+pub mod cluster;
 pub mod current;
 pub mod expand;
 pub mod merge;

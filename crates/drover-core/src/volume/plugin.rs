@@ -1,5 +1,6 @@
 //! What is known of CSI plugins as a whole (`spec/volumes.md` 2): their instances, from the fingerprints of nodes, and how many are
-//! expected, from the jobs that run them.
+//! expected, from the jobs that run them. A plugin that only kubelets have registered is a driver of the cluster: it has no controller that
+//! drover could ask, and volumes are attached by the cluster's own means (`cluster`).
 //!
 //! Input: nodes, ends of allocations and jobs as they change; each costs what it changes. Output: counts, whether volumes can be used,
 //! and which controller is asked. A plugin is here while it has an instance or a job that runs one, so that nothing is left to
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use drover_api::client_node::{CsiInfo, NodePhase};
-use drover_api::csi_volume::{CSIVolumeStatus, PluginType};
+use drover_api::csi_volume::{CSIVolumeStatus, PluginSource, PluginType};
 use drover_api::job::{GroupSummary, JobType};
 
 use crate::ids::{JobKey, NodeName};
@@ -43,6 +44,7 @@ impl Capability {
 struct Instance {
     /// The allocation that runs it; empty for a driver of the cluster.
     alloc_id: String,
+    source: PluginSource,
     is_healthy: bool,
     /// What it can do, as CSI names it.
     capabilities: BTreeSet<String>,
@@ -63,6 +65,8 @@ pub struct Plugin {
     said_by_nodes: BTreeSet<NodeName>,
     controller_jobs: BTreeMap<JobKey, i64>,
     node_jobs: BTreeMap<JobKey, i64>,
+    /// Its `CSIDriver` says that its volumes need not be attached.
+    is_unattached: bool,
 }
 
 /// The instances of one half of a plugin, by node, and how many of them work.
@@ -70,18 +74,22 @@ pub struct Plugin {
 struct Half {
     instances: BTreeMap<NodeName, Instance>,
     n_healthy: i64,
+    /// Those that a job runs.
+    n_of_jobs: usize,
 }
 
 impl Half {
     fn put(&mut self, node: &NodeName, instance: Instance) {
         self.remove(node);
         self.n_healthy += i64::from(instance.is_healthy);
+        self.n_of_jobs += usize::from(instance.source == PluginSource::Job);
         self.instances.insert(node.clone(), instance);
     }
 
     fn remove(&mut self, node: &NodeName) {
         if let Some(gone) = self.instances.remove(node) {
             self.n_healthy -= i64::from(gone.is_healthy);
+            self.n_of_jobs -= usize::from(gone.source == PluginSource::Job);
         }
     }
 
@@ -106,8 +114,19 @@ impl fmt::Display for Skipped {
 }
 
 impl Plugin {
-    /// Whether its volumes need a controller: as its last controller said, or, before there is one, as any of its nodes says.
+    /// Whether the cluster runs it and nobody else: where a job runs any of it, or is to, the job's is used.
+    pub fn is_of_cluster(&self) -> bool {
+        let has_jobs = !self.controller_jobs.is_empty() || !self.node_jobs.is_empty();
+        let n_of_jobs = self.controllers.n_of_jobs + self.nodes.n_of_jobs;
+        !has_jobs && n_of_jobs == 0 && !self.nodes.instances.is_empty()
+    }
+
+    /// Whether its volumes need a controller: as its last controller said, or, before there is one, as any of its nodes says. Of a driver
+    /// of the cluster, whether they are attached.
     pub fn is_controller_required(&self) -> bool {
+        if self.is_of_cluster() {
+            return !self.is_unattached;
+        }
         self.said_by_controller.unwrap_or(!self.said_by_nodes.is_empty())
     }
 
@@ -126,18 +145,30 @@ impl Plugin {
         total(self.controller_jobs.values().copied())
     }
 
-    /// Node halves that jobs are to run.
+    /// Node halves that jobs are to run; of a driver of the cluster, those that are registered.
     pub fn nodes_expected(&self) -> i64 {
+        if self.is_of_cluster() {
+            return i64::try_from(self.nodes.instances.len()).unwrap_or(i64::MAX);
+        }
         total(self.node_jobs.values().copied())
     }
 
-    /// Whether volumes of it can be used now.
+    /// Whether volumes of it can be used now. How the controller of a driver of the cluster fares nobody says.
     pub fn is_schedulable(&self) -> bool {
-        self.nodes_healthy() > 0 && (!self.is_controller_required() || self.controllers_healthy() > 0)
+        self.nodes_healthy() > 0 && (!self.needs_controller() || self.controllers_healthy() > 0)
     }
 
-    /// Whether its controllers, which are alike, can do something; none while no controller is known.
+    /// Whether volumes of it need a controller that drover asks: that of a driver of the cluster the cluster asks.
+    pub fn needs_controller(&self) -> bool {
+        self.is_controller_required() && !self.is_of_cluster()
+    }
+
+    /// Whether its controllers, which are alike, can do something; none while no controller is known. That of a driver of the cluster
+    /// attaches, and does nothing else for drover.
     pub fn can(&self, capability: Capability) -> Option<bool> {
+        if self.is_of_cluster() {
+            return Some(capability == Capability::AttachDetach && !self.is_unattached);
+        }
         self.controllers.instances.values().next().map(|instance| instance.capabilities.contains(capability.as_str()))
     }
 
@@ -176,12 +207,36 @@ pub struct Plugins {
     /// The plugins that a job runs, so that what it no longer runs is found.
     by_job: BTreeMap<JobKey, BTreeSet<String>>,
     by_node: BTreeMap<NodeName, BTreeSet<String>>,
+    /// Drivers of the cluster whose volumes need not be attached.
+    unattached: BTreeSet<String>,
 }
 
 impl Plugins {
     /// A plugin.
     pub fn get(&self, id: &str) -> Option<&Plugin> {
         self.known.get(id)
+    }
+
+    /// The cluster says of a driver that its volumes need not be attached to a node.
+    pub fn forgo_attaching(&mut self, driver: &str) {
+        self.unattached.insert(driver.to_owned());
+        if let Some(plugin) = self.known.get_mut(driver) {
+            plugin.is_unattached = true;
+        }
+    }
+
+    /// The cluster says of a driver that its volumes are attached to a node first, or says nothing of it any more.
+    pub fn need_attaching(&mut self, driver: &str) {
+        self.unattached.remove(driver);
+        if let Some(plugin) = self.known.get_mut(driver) {
+            plugin.is_unattached = false;
+        }
+    }
+
+    /// A plugin, made known if it is not.
+    fn known_mut(&mut self, id: &str) -> &mut Plugin {
+        let is_unattached = self.unattached.contains(id);
+        self.known.entry(id.to_owned()).or_insert_with(|| Plugin { is_unattached, ..Plugin::default() })
     }
 
     /// Takes in what a node says of its plugins. An unhealthy half that was not known is ignored until it works once.
@@ -246,7 +301,7 @@ impl Plugins {
         let ids: BTreeSet<String> = expected.keys().map(|id| (*id).to_owned()).collect();
         self.forget_jobs_part(&job.key, &ids);
         for (id, (controllers, nodes)) in expected {
-            let plugin = self.known.entry(id.to_owned()).or_default();
+            let plugin = self.known_mut(id);
             plugin.controller_jobs.remove(&job.key);
             plugin.node_jobs.remove(&job.key);
             plugin.controller_jobs.extend(controllers.map(|n| (job.key.clone(), n)));
@@ -294,11 +349,12 @@ impl Plugins {
         if !info.healthy && !is_known {
             return;
         }
-        let plugin = self.known.entry(id.to_owned()).or_default();
+        let plugin = self.known_mut(id);
         plugin.provider.clone_from(&info.provider);
         plugin.provider_version.clone_from(&info.provider_version);
         let instance = Instance {
             alloc_id: info.alloc_id.clone(),
+            source: info.source,
             is_healthy: info.healthy,
             capabilities: info.capabilities.iter().cloned().collect(),
         };

@@ -137,7 +137,7 @@ fn plugin_violations(wish: Registration<'_>) -> Vec<Violation> {
     let message = format_args!("{id} is not known; run a job with this csiPlugin, or correct the id");
     found.when(is_unknown, "PluginUnknown", format_args!("spec.pluginID"), message);
     let lacks_controller =
-        wish.plugin.is_some_and(|plugin| plugin.is_controller_required() && plugin.controllers_healthy() == 0);
+        wish.plugin.is_some_and(|plugin| plugin.needs_controller() && plugin.controllers_healthy() == 0);
     let message = format_args!("{id} needs a controller, and none is healthy; look at the job that runs it");
     found.when(lacks_controller, "NoController", format_args!("spec.pluginID"), message);
     found.finish()

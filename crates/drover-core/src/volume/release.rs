@@ -54,6 +54,17 @@ pub struct Facts<'a> {
     pub force: Force,
     /// The controllers that were asked in this round and let others try.
     pub tried: &'a [Skipped],
+    /// Who attached the volume to the claim's node.
+    pub attached: AttachedBy,
+}
+
+/// Who attached a volume to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachedBy {
+    /// The cluster: there is an object that says so.
+    Cluster,
+    /// The plugin's controller, or nobody.
+    Plugin,
 }
 
 /// What a release needs next.
@@ -65,6 +76,8 @@ pub enum Step {
     Node(NodeCall),
     /// Have a controller detach the volume.
     Controller(ControllerCall),
+    /// Have the cluster detach the volume from the claim's node.
+    Cluster,
     /// Nothing, until what is waited for has happened.
     Wait(Fence),
     /// Nothing: it was released before.
@@ -219,6 +232,22 @@ pub enum ReleaseError {
         /// The node.
         node: NodeName,
     },
+    /// The cluster's attacher could not, or does not answer.
+    #[error(
+        "could not detach from node {node}: VolumeAttachment {attachment} of volume {volume}: {reason}; it is tried again; look at the external-attacher of driver {driver}"
+    )]
+    Attacher {
+        /// The volume.
+        volume: ObjectKey,
+        /// The object.
+        attachment: String,
+        /// The driver.
+        driver: String,
+        /// The node from which it is detached.
+        node: NodeName,
+        /// What it answered.
+        reason: String,
+    },
     /// No controller can be asked.
     #[error(
         "could not detach from controller: no controller of plugin {plugin} can be asked for volume {volume} on node {node} ({}); make one healthy on a ready node",
@@ -288,6 +317,10 @@ fn node_step(facts: &Facts<'_>, claim: &Claim) -> Step {
 fn controller_step(facts: &Facts<'_>, claim: &Claim) -> Result<Step, ReleaseError> {
     let (volume, id) = (facts.volume.clone(), facts.spec.plugin_id.clone());
     let node = NodeName::from(claim.node_name.as_str());
+    // Whoever runs the plugin by now: what the cluster has attached it detaches.
+    if facts.attached == AttachedBy::Cluster {
+        return Ok(if is_shared_on_node(facts, claim) { free(facts, claim) } else { Step::Cluster });
+    }
     if !facts.plugin.map_or(facts.status.controller_required, Plugin::is_controller_required) {
         return Ok(free(facts, claim));
     }
@@ -297,6 +330,10 @@ fn controller_step(facts: &Facts<'_>, claim: &Claim) -> Result<Step, ReleaseErro
     // While no controller is known nobody can say that it need not be asked.
     if plugin.can(Capability::AttachDetach) == Some(false) || is_shared_on_node(facts, claim) {
         return Ok(free(facts, claim));
+    }
+    // Nothing is attached: this says so to whoever asks a second time.
+    if plugin.is_of_cluster() {
+        return Ok(Step::Cluster);
     }
     let external_node_id = match external_node_id(facts.view, facts.spec, facts.status, claim) {
         External::Known(known) => known.to_owned(),

@@ -2,6 +2,7 @@
 //! answers by a script.
 
 mod claim;
+mod cluster;
 mod current;
 mod operator;
 mod plugin;
@@ -24,7 +25,7 @@ use drover_api::csi_volume::{
 
 use super::claim::{ClaimError, Request, Update, take, updated};
 use super::plugin::{Plugins, Skipped, refreshed};
-use super::release::{Answered, ControllerAnswer, Facts, Force, NodeAnswer, Step, Unmount, step};
+use super::release::{Answered, AttachedBy, ControllerAnswer, Facts, Force, NodeAnswer, Step, Unmount, step};
 use crate::ids::{AllocKey, NodeName, ObjectKey};
 use crate::model::{Alloc, Node};
 use crate::scheduler::tests::{World, node, now, spec};
@@ -37,6 +38,7 @@ struct Script {
     controller: VecDeque<ControllerAnswer>,
     unmount: Unmount,
     force: Force,
+    attached: AttachedBy,
     /// Calls and checkpoints.
     log: Vec<String>,
 }
@@ -48,6 +50,7 @@ impl Default for Script {
             controller: VecDeque::new(),
             unmount: Unmount::Unknown,
             force: Force::No,
+            attached: AttachedBy::Plugin,
             log: Vec::new(),
         }
     }
@@ -240,6 +243,7 @@ impl Stage {
             unmount: script.unmount,
             force: script.force,
             tried,
+            attached: script.attached,
         };
         let reached = match step(&facts).map_err(|error| error.to_string())? {
             Step::Checkpoint(state) => state,
@@ -260,6 +264,11 @@ impl Stage {
                         return Ok(true);
                     }
                 }
+            }
+            Step::Cluster => {
+                script.log.push("cluster".to_owned());
+                script.attached = AttachedBy::Plugin;
+                ClaimState::ReadyToFree
             }
             Step::Wait(fence) => return Err(fence.to_string()),
             Step::Freed | Step::InUse => return Ok(false),

@@ -207,11 +207,12 @@ fn many_claims_that_end_together_are_few_writes() {
                 unmount: Unmount::Unknown,
                 force: Force::No,
                 tried: &[],
+                attached: AttachedBy::Plugin,
             };
             let reached = match step(&facts).expect("a step") {
                 Step::Checkpoint(reached) => reached,
                 Step::Node(call) => call.answered(NodeAnswer::Done).expect("a state"),
-                Step::Controller(_) => ClaimState::ReadyToFree,
+                Step::Controller(_) | Step::Cluster => ClaimState::ReadyToFree,
                 Step::Freed => continue,
                 Step::Wait(_) | Step::InUse => panic!("{name} is not released"),
             };

@@ -1,0 +1,345 @@
+//! Volumes of a driver that the cluster runs: `examples/csi-hostdir` registers as with a kubelet and makes real mounts, and a small attacher
+//! of the test carries out `VolumeAttachment`s in the place of `external-attacher`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use drover_api::allocation::ClientStatus;
+use drover_api::csi_volume::{ClaimState, PluginSource, VolumeReason};
+use drover_api::{CSIVolume, ClientNode, annotation, label};
+use drover_csi::controller_client::ControllerClient;
+use drover_csi::volume_capability::{AccessMode, AccessType, MountVolume, access_mode};
+use drover_csi::{ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, VolumeCapability};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::cluster::{Cluster, Process, Settings, client_status};
+use crate::volumes::{Running, claims, driver, ledger};
+
+/// The driver's name.
+const DRIVER: &str = "hostdir.csi.drover.dev";
+/// Holds an object until the volume is detached.
+const FINALIZER: &str = "external-attacher/hostdir-csi-drover-dev";
+
+/// A cluster whose node `n-1` has the driver.
+struct Drivers {
+    // Dropped in this order: drover first, then what it talks to.
+    controller: Option<Process>,
+    _agent: Process,
+    attacher: JoinSet<()>,
+    driver: Option<Running>,
+    cluster: Cluster,
+}
+
+impl Drivers {
+    /// Prepares the cluster, and starts all but the attacher; volumes are attached, or not.
+    async fn start(name: &str, is_attached: bool, prepare: impl AsyncFnOnce(&Cluster)) -> Self {
+        let cluster = Cluster::start(name, Settings::default()).await;
+        let object = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": { "name": DRIVER },
+                             "spec": { "attachRequired": is_attached } });
+        cluster.kubectl_with(&["apply", "-f", "-"], Some(&object.to_string())).expect("a CSIDriver");
+        cluster.namespace("shop").await;
+        prepare(&cluster).await;
+        let controller = Some(cluster.controller());
+        let agent = cluster.agent("n-1").await;
+        let mut drivers = Self { controller, _agent: agent, attacher: JoinSet::new(), driver: None, cluster };
+        drivers.run_driver(is_attached);
+        drivers.cluster.eventually("the driver is found", async || drivers.is_healthy().await == Some(true)).await;
+        drivers
+    }
+
+    fn run_driver(&mut self, is_attached: bool) {
+        let text = |path: &str| self.cluster.path(path).to_string_lossy().into_owned();
+        for folder in ["n-1/kubelet/plugins/hostdir", "n-1/kubelet/plugins_registry"] {
+            std::fs::create_dir_all(self.cluster.path(folder)).expect("a directory");
+        }
+        let mut command = Command::new(driver());
+        command.args(["--endpoint", &format!("unix://{}", text("n-1/kubelet/plugins/hostdir/csi.sock"))]);
+        command.args(["--data-dir", &text("disks"), "--node-id", "i-n-1", "--calls", &text("calls")]);
+        command.args(["--faults", &text("faults"), "--kubelet-registration", &text("n-1/kubelet/plugins_registry")]);
+        if !is_attached {
+            command.arg("--no-attach");
+        }
+        self.driver = Some(Running(command.spawn().expect("the driver")));
+    }
+
+    /// Starts what carries out `VolumeAttachment`s.
+    fn run_attacher(&mut self) {
+        let client = self.cluster.client.clone();
+        let socket = self.cluster.path("n-1/kubelet/plugins/hostdir/csi.sock");
+        self.attacher.spawn(attacher(client, socket));
+    }
+
+    /// Whether the node says that the driver works; none where it says nothing of it.
+    async fn is_healthy(&self) -> Option<bool> {
+        let api: Api<ClientNode> = Api::all(self.cluster.client.clone());
+        let print = api.get("n-1").await.expect("a node").status?.fingerprint?;
+        let known = print.csi.get(DRIVER)?;
+        assert_eq!((known.source, known.node, known.controller), (PluginSource::Kubelet, true, false));
+        assert_eq!((&*known.node_id, &*known.alloc_id), ("i-n-1", ""));
+        Some(known.healthy)
+    }
+
+    /// A volume that exists at the driver and in the cluster.
+    fn volume(&self, name: &str, external_id: &str) {
+        let folder = self.cluster.path(&format!("disks/volumes/vol-{name}"));
+        std::fs::create_dir_all(folder.join("attached")).expect("a directory");
+        std::fs::create_dir_all(folder.join("data")).expect("a directory");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder.join("data"), open).expect("permissions");
+        let known = json!({ "id": format!("vol-{name}"), "name": name, "capacity": 1 << 30, "source": null });
+        std::fs::write(folder.join("volume.json"), known.to_string()).expect("a file");
+        let mut volume = json!({
+            "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
+            "spec": { "pluginID": DRIVER, "context": { "share": "b" },
+                      "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] },
+        });
+        if !external_id.is_empty() {
+            volume["spec"]["externalID"] = json!(external_id);
+        }
+        self.cluster.apply("shop", &volume);
+    }
+
+    async fn stored(&self, name: &str) -> CSIVolume {
+        let api: Api<CSIVolume> = Api::namespaced(self.cluster.client.clone(), "shop");
+        api.get(name).await.expect("a volume")
+    }
+
+    async fn attachments(&self) -> Vec<VolumeAttachment> {
+        let api: Api<VolumeAttachment> = Api::all(self.cluster.client.clone());
+        api.list(&ListParams::default()).await.expect("a list").items
+    }
+
+    async fn is_running(&self, version: i64) -> bool {
+        let allocs = self.cluster.allocs("shop").await;
+        allocs.iter().any(|alloc| alloc.spec.job_version == version && client_status(alloc) == ClientStatus::Running)
+    }
+
+    async fn runs(&self, version: i64) {
+        self.cluster.eventually(&format!("version {version} runs"), async || self.is_running(version).await).await;
+    }
+
+    async fn is_free(&self, name: &str) {
+        let is_it = async || self.stored(name).await.status.is_some_and(|status| status.claims.is_empty());
+        self.cluster.eventually(&format!("volume {name} is free"), is_it).await;
+    }
+
+    fn calls(&self, prefix: &str) -> usize {
+        let text = std::fs::read_to_string(self.cluster.path("calls")).unwrap_or_default();
+        text.lines().filter(|line| line.starts_with(prefix) && line.ends_with(" ok")).count()
+    }
+
+    fn written(&self, name: &str) -> String {
+        std::fs::read_to_string(self.cluster.path(&format!("disks/volumes/vol-{name}/data/log"))).unwrap_or_default()
+    }
+
+    /// The mounts below the kubelet's folder.
+    fn mounts(&self) -> Vec<String> {
+        let folder = self.cluster.path("n-1/kubelet").to_string_lossy().into_owned();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a table");
+        mounts.lines().filter(|line| line.contains(&folder)).map(str::to_owned).collect()
+    }
+}
+
+/// Does what `external-attacher` does: attaches and detaches by the driver's controller, holds objects by a finalizer, says how it went.
+async fn attacher(client: Client, socket: PathBuf) {
+    let api: Api<VolumeAttachment> = Api::all(client);
+    loop {
+        for object in api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
+            let is_ours = object.spec.attacher == DRIVER && object.spec.source.inline_volume_spec.is_some();
+            // What went wrong is tried again, as it does.
+            if is_ours && let Err(error) = carry_out(&api, &object, &socket).await {
+                let which = if object.metadata.deletion_timestamp.is_some() { "detachError" } else { "attachError" };
+                patch(&api, &object, Some("status"), &json!({ "status": { which: { "message": error } } })).await.ok();
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn carry_out(api: &Api<VolumeAttachment>, object: &VolumeAttachment, socket: &Path) -> Result<(), String> {
+    let source = object.spec.source.inline_volume_spec.as_ref().and_then(|spec| spec.csi.clone()).ok_or("no volume")?;
+    let (volume_id, node_id) = (source.volume_handle, format!("i-{}", object.spec.node_name));
+    let is_held = object.metadata.finalizers.iter().flatten().any(|one| one == FINALIZER);
+    let is_attached = object.status.as_ref().is_some_and(|status| status.attached);
+    if object.metadata.deletion_timestamp.is_some() {
+        if is_held {
+            let secrets = BTreeMap::new().into_iter().collect();
+            let request = ControllerUnpublishVolumeRequest { volume_id, node_id, secrets };
+            let mut controller = ControllerClient::new(connect(socket).await?);
+            controller.controller_unpublish_volume(request).await.map_err(|status| status.to_string())?;
+            patch(api, object, Some("status"), &json!({ "status": { "attached": false } })).await?;
+            patch(api, object, None, &json!({ "metadata": { "finalizers": null } })).await?;
+        }
+        return Ok(());
+    }
+    if is_attached {
+        return Ok(());
+    }
+    if !is_held {
+        patch(api, object, None, &json!({ "metadata": { "finalizers": [FINALIZER] } })).await?;
+    }
+    let mode = AccessMode { mode: access_mode::Mode::SingleNodeWriter.into() };
+    let request = ControllerPublishVolumeRequest {
+        volume_id,
+        node_id,
+        volume_capability: Some(VolumeCapability {
+            access_mode: Some(mode),
+            access_type: Some(AccessType::Mount(MountVolume::default())),
+        }),
+        ..ControllerPublishVolumeRequest::default()
+    };
+    let mut controller = ControllerClient::new(connect(socket).await?);
+    let answer = controller.controller_publish_volume(request).await.map_err(|status| status.to_string())?;
+    let metadata: BTreeMap<String, String> = answer.into_inner().publish_context.into_iter().collect();
+    let status = json!({ "attached": true, "attachmentMetadata": metadata, "attachError": null });
+    patch(api, object, Some("status"), &json!({ "status": status })).await
+}
+
+async fn patch(
+    api: &Api<VolumeAttachment>,
+    object: &VolumeAttachment,
+    part: Option<&str>,
+    body: &Value,
+) -> Result<(), String> {
+    let (name, params) = (object.metadata.name.as_deref().unwrap_or_default(), PatchParams::default());
+    let done = match part {
+        Some(_) => api.patch_status(name, &params, &Patch::Merge(body)).await,
+        None => api.patch(name, &params, &Patch::Merge(body)).await,
+    };
+    done.map(drop).map_err(|error| error.to_string())
+}
+
+async fn connect(socket: &Path) -> Result<Channel, String> {
+    let socket = socket.to_owned();
+    let connector = tower::service_fn(move |_| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(&socket).await.map(TokioIo::new) }
+    });
+    let connected = Endpoint::from_static("http://csi.sock").connect_with_connector(connector).await;
+    connected.map_err(|error| error.to_string())
+}
+
+/// An object as a leader of drover's makes it, and one of somebody else.
+async fn leftovers(cluster: &Cluster) {
+    for (name, labels) in [("drover-left", json!({ label::MANAGED_BY: label::DROVER })), ("csi-others", json!({}))] {
+        let object = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": { "name": name, "labels": labels, "annotations": { annotation::VOLUME: "shop/gone" } },
+            "spec": { "attacher": "other.example.com", "nodeName": "n-1",
+                      "source": { "persistentVolumeName": "pv-gone" } },
+        });
+        cluster.kubectl_with(&["create", "-f", "-"], Some(&object.to_string())).expect("an attachment");
+    }
+}
+
+#[tokio::test]
+async fn a_driver_of_the_cluster_is_found_attached_to_written_by_and_left_as_it_was() {
+    let mut drivers = Drivers::start("drv-hand-over", true, leftovers).await;
+    drivers.volume("v1", "vol-v1");
+    drivers.cluster.apply("shop", &ledger("v1", 1));
+    // Without an attacher the claim waits, and one object says for what.
+    let is_asked = async || drivers.attachments().await.iter().any(|one| one.spec.attacher == DRIVER);
+    drivers.cluster.eventually("the cluster is asked", is_asked).await;
+    let asked = drivers.attachments().await.into_iter().find(|one| one.spec.attacher == DRIVER).expect("an object");
+    let inline = asked.spec.source.inline_volume_spec.expect("a volume");
+    let source = inline.csi.expect("a driver's");
+    assert_eq!((&*source.driver, &*source.volume_handle), (DRIVER, "vol-v1"));
+    assert_eq!(source.volume_attributes.expect("a context")["share"], "b");
+    assert_eq!((inline.access_modes, &*asked.spec.node_name), (Some(vec!["ReadWriteOnce".to_owned()]), "n-1"));
+    assert_eq!(asked.metadata.annotations.expect("annotations")[annotation::VOLUME], "shop/v1");
+    assert!(!drivers.is_running(0).await);
+
+    // A new leader finds what the one before has asked for.
+    drivers.controller.take().expect("it runs").kill();
+    drivers.controller = Some(drivers.cluster.controller());
+    drivers.run_attacher();
+    drivers.runs(0).await;
+    let claimed = drivers.stored("v1").await;
+    let held = claims(&claimed);
+    assert_eq!((held.len(), held[0].state, &*held[0].node_name), (1, ClaimState::Taken, "n-1"));
+    assert_eq!(held[0].publish_context["attachedTo"], "i-n-1");
+    let status = claimed.status.expect("a status");
+    assert_eq!((status.schedulable, status.controller_required, status.nodes_healthy), (true, true, 1));
+    let ours = async || drivers.attachments().await.iter().filter(|one| one.spec.attacher == DRIVER).count();
+    assert_eq!(ours().await, 1);
+    let root = drivers.cluster.path("n-1/kubelet/plugins/drover.dev/csi").to_string_lossy().into_owned();
+    let mounts = drivers.mounts();
+    assert!(mounts.len() >= 2 && mounts.iter().all(|line| line.contains(&root)), "{mounts:?}");
+
+    drivers.cluster.apply("shop", &ledger("v1", 2));
+    drivers.runs(1).await;
+    drivers.cluster.eventually("it has written", async || drivers.written("v1").contains("began 2")).await;
+    assert_eq!(drivers.written("v1"), "began 1\nended 1\nbegan 2\n", "one writer after the other");
+
+    drivers.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop"]).expect("deleted");
+    drivers.is_free("v1").await;
+    assert_eq!(ours().await, 0, "the last one has it detached");
+    assert_eq!((drivers.calls("ControllerPublishVolume"), drivers.calls("ControllerUnpublishVolume")), (2, 2));
+    assert_eq!(drivers.calls("ValidateVolumeCapabilities"), 0);
+    assert_eq!((drivers.calls("NodePublishVolume"), drivers.calls("NodeUnpublishVolume")), (2, 2));
+    assert_eq!(drivers.mounts(), Vec::<String>::new());
+
+    // What is for nobody goes, if it is drover's.
+    let names = async || -> Vec<String> {
+        drivers.attachments().await.into_iter().filter_map(|one| one.metadata.name).collect()
+    };
+    drivers.cluster.eventually("what was left is deleted", async || names().await == ["csi-others"]).await;
+}
+
+#[tokio::test]
+async fn what_the_driver_says_is_told_and_a_driver_that_goes_and_comes_is_found_again() {
+    let mut drivers = Drivers::start("drv-faults", true, async |_| {}).await;
+    drivers.volume("v1", "vol-v1");
+    // A volume that nobody has made.
+    drivers.volume("v2", "");
+    let reason = async || {
+        let status = drivers.stored("v2").await.status?;
+        Some((status.schedulable, status.conditions.iter().any(|one| one.reason == VolumeReason::CreateFailed)))
+    };
+    drivers.cluster.eventually("v2 is to be made elsewhere", async || reason().await == Some((false, true))).await;
+    std::fs::write(drivers.cluster.path("faults"), "ControllerPublishVolume Internal").expect("faults");
+    drivers.run_attacher();
+    drivers.cluster.apply("shop", &ledger("v1", 1));
+    let is_told = async || claims(&drivers.stored("v1").await).iter().any(|one| one.error.contains("is made to fail"));
+    drivers.cluster.eventually("the attacher's error is told", is_told).await;
+    std::fs::write(drivers.cluster.path("faults"), "ControllerUnpublishVolume Internal").expect("faults");
+    drivers.runs(0).await;
+    assert!(claims(&drivers.stored("v1").await)[0].error.is_empty());
+    drivers.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop", "--wait=false"]).expect("deleted");
+    drivers.cluster.eventually("the attacher's error is told", is_told).await;
+    std::fs::write(drivers.cluster.path("faults"), "").expect("faults");
+    drivers.is_free("v1").await;
+
+    // Its pod goes, and comes back.
+    drivers.driver = None;
+    std::fs::remove_file(drivers.cluster.path(&format!("n-1/kubelet/plugins_registry/{DRIVER}-reg.sock")))
+        .expect("gone");
+    drivers.cluster.eventually("it is unhealthy", async || drivers.is_healthy().await == Some(false)).await;
+    let is_unschedulable = async || drivers.stored("v1").await.status.is_some_and(|status| !status.schedulable);
+    drivers.cluster.eventually("its volume cannot be used", is_unschedulable).await;
+    drivers.run_driver(true);
+    drivers.cluster.eventually("it is healthy", async || drivers.is_healthy().await == Some(true)).await;
+    let is_schedulable = async || drivers.stored("v1").await.status.is_some_and(|status| status.schedulable);
+    drivers.cluster.eventually("its volume can be used", is_schedulable).await;
+}
+
+#[tokio::test]
+async fn a_driver_that_attaches_nothing_needs_no_object() {
+    let drivers = Drivers::start("drv-unattached", false, async |_| {}).await;
+    drivers.volume("v1", "vol-v1");
+    drivers.cluster.apply("shop", &ledger("v1", 1));
+    drivers.runs(0).await;
+    assert_eq!(drivers.attachments().await, Vec::new());
+    drivers.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop"]).expect("deleted");
+    drivers.is_free("v1").await;
+    assert_eq!(drivers.mounts(), Vec::<String>::new());
+}
