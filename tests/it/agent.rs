@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use xtask::control_plane::{Binaries, ControlPlane, Options, Role, User};
 use xtask::progress::Progress;
 
-pub(crate) const LONG: Duration = Duration::from_secs(40);
+use crate::cluster::LONG;
 
 /// One control plane for all tests of this file; it ends with the test binary.
 pub(crate) fn shared_plane() -> &'static ControlPlane {

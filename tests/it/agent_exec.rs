@@ -10,6 +10,7 @@ use drover_api::job::JobType;
 use serde_json::{Value, json};
 
 use crate::agent::{Node, eventually, lives, messages, shared_plane, status};
+use crate::cluster::Running;
 
 fn exec(script: &str) -> Value {
     let config = json!({"command": "/bin/sh", "args": ["-c", script]});
@@ -248,6 +249,7 @@ const TOOLS: &str =
 async fn must_survive_thirty_escapes() {
     let node = Node::start(shared_plane(), "exec-escape").await;
     let victim = std::process::Command::new("tail").args(["-f", "/dev/null"]).spawn().expect("a process");
+    let victim = Running(victim);
     let mut script = format!(
         "for tool in {TOOLS}; do command -v $tool >/dev/null || echo MISSING $tool; done; python3 -c 'import ctypes' || echo MISSING ctypes\n"
     );
@@ -257,15 +259,13 @@ async fn must_survive_thirty_escapes() {
     }
     let mut task = exec(&script);
     task["env"] = json!({
-        "HOST_PID": victim.id().to_string(),
+        "HOST_PID": victim.0.id().to_string(),
         "STATE_DIR": node.path("state").display().to_string(),
         "ALLOCS_DIR": node.path("allocs").display().to_string(),
     });
     let before = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let ended = finish(&node, "escape", task, 128).await;
-    let mut victim = victim;
-    victim.kill().expect("killed");
-    victim.wait().expect("its end");
+    drop(victim);
     let log = node.log_of(&ended, "t.stdout.0");
     let escaped: Vec<&str> = log
         .lines()

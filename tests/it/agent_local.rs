@@ -9,7 +9,8 @@ use drover_api::allocation::TaskEventType as E;
 use drover_api::job::JobType;
 use serde_json::{Value, json};
 
-use crate::agent::{LONG, Node, events, eventually, lives, shared_plane, shell};
+use crate::agent::{Node, events, eventually, lives, shared_plane, shell};
+use crate::cluster::LONG;
 
 /// Everything that came back.
 #[derive(Debug, Default)]

@@ -139,7 +139,7 @@ async fn must_survive_a_secret_in_the_environment() {
     }
     let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(node.client.clone(), &node.name);
     let mut told = String::new();
-    let deadline = Instant::now() + crate::agent::LONG;
+    let deadline = Instant::now() + crate::cluster::LONG;
     while !(told.contains("TaskFailed") && told.contains("DriverError")) {
         assert!(Instant::now() < deadline, "no events: {told}");
         let found = events.list(&kube::api::ListParams::default()).await.expect("events").items;

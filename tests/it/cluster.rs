@@ -98,6 +98,17 @@ impl Drop for Process {
     }
 }
 
+/// A process that ends with this value.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // That it has ended already is fine.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 impl Cluster {
     /// A control plane of its own, for tests that take it away.
     pub(crate) async fn start(name: &str, settings: Settings) -> Self {

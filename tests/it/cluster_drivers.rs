@@ -21,8 +21,8 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::cluster::{Cluster, Process, Settings, client_status};
-use crate::volumes::{Running, claims, driver, ledger};
+use crate::cluster::{Cluster, Process, Running, Settings, client_status};
+use crate::volumes::{claims, driver, ledger};
 
 /// The driver's name.
 const DRIVER: &str = "hostdir.csi.drover.dev";

@@ -9,7 +9,10 @@ use drover::supervisor::protocol::{Exit, Handle, LogSpec, RefusalCode, StartSpec
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const LONG: Duration = Duration::from_secs(20);
+use crate::cluster::LONG;
+
+/// How long a stopped task may take.
+const KILL_AFTER: Duration = Duration::from_secs(20);
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -162,7 +165,7 @@ async fn a_097_a_process_that_ends_by_sigterm_exits_143() {
     let bench = Bench::new();
     let link = bench.connect();
     let (handle, ended) = link.client.start(bench.spec("t", "sleep 100")).await.expect("started");
-    link.client.stop(&handle.id, libc::SIGTERM, LONG).await.expect("stopped");
+    link.client.stop(&handle.id, libc::SIGTERM, KILL_AFTER).await.expect("stopped");
     assert_eq!(end(ended).await, Exit::signal(15));
     link.close().await;
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use xtask::control_plane::{AuditEvent, User};
 use xtask::progress::{Progress, print_note};
 
-use crate::cluster::{Cluster, Process, Settings, client_status};
+use crate::cluster::{Cluster, Process, Running, Settings, client_status};
 use crate::metrics::scrape;
 
 /// As the audit log calls Leases.
@@ -323,17 +323,6 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
         assert_eq!(turns, wanted, "{calls:?}");
     }
     disks.nothing_is_mounted();
-}
-
-/// A process that ends with this value.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // That it has ended already is fine.
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
 }
 
 #[test]
