@@ -161,16 +161,19 @@ async fn programs_get_whole_objects_and_nothing_else() {
         check(&format!("deployment {verb} web -o json"), "Deployment", "").await;
     }
     cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
+    let begins = async |version: i64| {
+        let check = async || {
+            let all = deployments.list(&ListParams::default()).await.expect("deployments").items;
+            all.iter().any(|one| one.spec.job_version == version)
+        };
+        cluster.eventually(&format!("version {version} is rolled out"), check).await;
+    };
     check("job revert web 0 --detach -o json", "Job", "").await;
+    begins(2).await;
     // It waits for somebody: what goes on by itself may be over before it is failed.
     let third = job("web", 1, &policy(1), "exec sleep 1002");
     check("job run - --detach -o json", "Job", &third.to_string()).await;
-    cluster
-        .eventually("the third roll-out has begun", async || {
-            let all = deployments.list(&ListParams::default()).await.expect("deployments").items;
-            all.iter().any(|one| one.spec.job_version == 3)
-        })
-        .await;
+    begins(3).await;
     check("deployment fail web -o json", "Deployment", "").await;
     check("job stop web -o json", "Job", "").await;
     check("node status -o json", "List", "").await;
