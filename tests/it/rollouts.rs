@@ -171,8 +171,10 @@ async fn programs_get_whole_objects_and_nothing_else() {
     check("job revert web 0 --detach -o json", "Job", "").await;
     begins(2).await;
     // It waits for somebody: what goes on by itself may be over before it is failed.
-    let third = job("web", 1, &policy(1), "exec sleep 1002");
-    check("job run - --detach -o json", "Job", &third.to_string()).await;
+    let third = job("web", 1, &policy(1), "exec sleep 1002").to_string();
+    let refused = person(&cluster, ns, "job run - --detach", third.clone()).await.err;
+    assert!(refused.contains(".spec.groups") && refused.contains("--force-conflicts"), "{refused}");
+    check("job run - --detach --force-conflicts -o json", "Job", &third).await;
     begins(3).await;
     check("deployment fail web -o json", "Deployment", "").await;
     check("job stop web -o json", "Job", "").await;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use drover_api::{Job, field_manager};
 use kube::api::{Patch, PatchParams};
 use serde_json::Value;
@@ -72,7 +72,14 @@ pub(in super::super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
             ..PatchParams::default()
         };
         let applied = jobs.api.patch(&name, &params, &Patch::Apply(&manifest)).await;
-        let applied = applied.map_err(|error| jobs.explain("apply", &name, error))?;
+        let applied = applied.map_err(|error| match error {
+            // The API server names the fields and who has set them.
+            kube::Error::Api(status) if status.code == 409 => anyhow!(
+                "cannot apply djob/{name}: {}; take these values over into the manifest, or give --force-conflicts to set them anew",
+                status.message
+            ),
+            error => jobs.explain("apply", &name, error),
+        })?;
         args.after.print(&applied)?;
         if args.dry_run.is_some() {
             complain(&format!("djob/{name} is valid; nothing was changed"));
