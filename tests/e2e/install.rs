@@ -57,6 +57,13 @@ spec:
     - {name: t, driver: exec, config: {command: /bin/sleep, args: [infinity]}, killTimeout: 1s}
 ";
 
+/// Runs that job until it is healthy, and ends it.
+fn run_sandboxed(ground: &Ground) -> Result<()> {
+    ground.apply(SANDBOXED)?;
+    ground.kubectl(&["wait", "--for=condition=Ready", "djob/sandboxed", "--timeout", "120s"])?;
+    ground.kubectl(&["delete", "djob", "sandboxed", "--timeout", "60s"]).map(drop)
+}
+
 pub(crate) fn an_agent_without_privileges(ground: &Ground) -> Result<String> {
     ground.web()?;
     let before = ground.tasks()?;
@@ -64,10 +71,8 @@ pub(crate) fn an_agent_without_privileges(ground: &Ground) -> Result<String> {
     let agents = ground.pods("agent")?;
     let privileged = agents.iter().map(|pod| &pod["spec"]["containers"][0]["securityContext"]["privileged"]);
     ensure!(privileged.eq([false]), "the agent's pods: {agents:?}");
-    ground.apply(SANDBOXED)?;
-    ground.kubectl(&["wait", "--for=condition=Ready", "djob/sandboxed", "--timeout", "120s"])?;
+    run_sandboxed(ground)?;
     ensure!(ground.tasks()? == before, "a task was touched");
-    ground.kubectl(&["delete", "djob", "sandboxed", "--timeout", "60s"])?;
     ground.upgrade(&["agent.privileged=true"])?;
     Ok("a sandbox is started and ended by an agent with the capabilities of the chart's list alone".to_owned())
 }
@@ -117,6 +122,8 @@ pub(crate) fn every_render_is_valid(ground: &Ground) -> Result<String> {
 
 pub(crate) fn metrics(ground: &Ground) -> Result<String> {
     ground.web()?;
+    // An agent that was started anew has started no task yet.
+    run_sandboxed(ground)?;
     let mut all = String::new();
     for (role, port) in [("controller", 8080), ("agent", 9465)] {
         for pod in ground.pods(role)? {
