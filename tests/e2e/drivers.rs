@@ -18,7 +18,7 @@ const DRIVER: &str = "hostdir.csi.drover.dev";
 const DATA: &str = "/var/lib/hostdir";
 const VERSIONS: usize = 20;
 
-/// The driver and its attacher in one pod of each node, the pod with the claim that uses it, and a volume of it for drover.
+/// The driver with its registrar (kubelets name a socket in a way that the driver's own library refuses) and its attacher in one pod of each node, the pod with the claim that uses it, and a volume of it for drover.
 const MANIFEST: &str = "
 apiVersion: v1
 kind: ServiceAccount
@@ -53,12 +53,21 @@ spec:
         - --data-dir=DATA
         - --node-id=n1
         - --endpoint=unix:///var/lib/kubelet/plugins/DRIVER/csi.sock
-        - --kubelet-registration=/var/lib/kubelet/plugins_registry
         securityContext: {privileged: true, runAsUser: 0}
         volumeMounts:
         - {name: kubelet, mountPath: /var/lib/kubelet, mountPropagation: Bidirectional}
         - {name: socket, mountPath: /var/lib/kubelet/plugins/DRIVER}
         - {name: data, mountPath: DATA}
+      - name: registrar
+        image: drover.dev/csi-registrar:test
+        imagePullPolicy: Never
+        args:
+        - DRIVER
+        - /var/lib/kubelet/plugins/DRIVER/csi.sock
+        - /registration
+        securityContext: {runAsUser: 0}
+        volumeMounts:
+        - {name: registration, mountPath: /registration}
       - name: attacher
         image: drover.dev/csi-attacher:test
         imagePullPolicy: Never
@@ -69,6 +78,8 @@ spec:
       volumes:
       - name: kubelet
         hostPath: {path: /var/lib/kubelet}
+      - name: registration
+        hostPath: {path: /var/lib/kubelet/plugins_registry, type: Directory}
       - name: socket
         hostPath: {path: /var/lib/kubelet/plugins/DRIVER, type: DirectoryOrCreate}
       - name: data
@@ -213,8 +224,9 @@ fn judge(ground: &Ground) -> Result<String> {
 fn bring_images(ground: &Ground) -> Result<()> {
     let progress = Progress::for_people();
     let driver = image::build("csi-hostdir", "csi-hostdir", Arch::Amd64, Profile::Dev, &progress)?;
-    let attacher = xtask::external_attacher::find_or_build(&progress)?;
-    for (name, program) in [("csi-hostdir", driver), ("csi-attacher", attacher)] {
+    let sidecars = xtask::csi_sidecars::find_or_build(&progress)?;
+    let sidecars = ["csi-attacher", "csi-registrar"].map(|name| (name, sidecars.join(name)));
+    for (name, program) in [("csi-hostdir", driver)].into_iter().chain(sidecars) {
         let content = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
         let archive = image::of_programs(&format!("drover.dev/{name}:test"), name, &[(Arch::Amd64, content)])?;
         let file = tempfile::NamedTempFile::new().context("a file for an image")?;

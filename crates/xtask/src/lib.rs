@@ -12,7 +12,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod crds;
 pub mod csi_sanity;
-pub mod external_attacher;
+pub mod csi_sidecars;
 pub mod helm;
 pub mod image;
 pub mod kubeconform;
