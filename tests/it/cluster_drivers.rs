@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use drover_api::allocation::ClientStatus;
 use drover_api::csi_volume::{ClaimState, PluginSource, VolumeReason};
-use drover_api::{CSIVolume, ClientNode, annotation, label};
+use drover_api::{ClientNode, annotation, label};
 use drover_csi::controller_client::ControllerClient;
 use drover_csi::volume_capability::{AccessMode, AccessType, MountVolume, access_mode};
 use drover_csi::{ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, VolumeCapability};
@@ -21,8 +20,8 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::cluster::{Cluster, Process, Running, Settings, client_status};
-use crate::volumes::{claims, driver, ledger};
+use crate::cluster::{Cluster, Running, Settings};
+use crate::volumes::{Disks, claims, driver, ledger};
 
 /// The driver's name.
 const DRIVER: &str = "hostdir.csi.drover.dev";
@@ -31,12 +30,17 @@ const FINALIZER: &str = "external-attacher/hostdir-csi-drover-dev";
 
 /// A cluster whose node `n-1` has the driver.
 struct Drivers {
-    // Dropped in this order: drover first, then what it talks to.
-    controller: Option<Process>,
-    _agent: Process,
+    disks: Disks,
     attacher: JoinSet<()>,
     driver: Option<Running>,
-    cluster: Cluster,
+}
+
+impl std::ops::Deref for Drivers {
+    type Target = Disks;
+
+    fn deref(&self) -> &Disks {
+        &self.disks
+    }
 }
 
 impl Drivers {
@@ -49,8 +53,9 @@ impl Drivers {
         cluster.namespace("shop").await;
         prepare(&cluster).await;
         let controller = Some(cluster.controller());
-        let agent = cluster.agent("n-1").await;
-        let mut drivers = Self { controller, _agent: agent, attacher: JoinSet::new(), driver: None, cluster };
+        let agents = BTreeMap::from([("n-1".to_owned(), cluster.agent("n-1").await)]);
+        let disks = Disks { controller, agents, cluster };
+        let mut drivers = Self { disks, attacher: JoinSet::new(), driver: None };
         drivers.run_driver(is_attached);
         drivers.cluster.eventually("the driver is found", async || drivers.is_healthy().await == Some(true)).await;
         drivers
@@ -90,13 +95,7 @@ impl Drivers {
 
     /// A volume that exists at the driver and in the cluster.
     fn volume(&self, name: &str, external_id: &str) {
-        let folder = self.cluster.path(&format!("disks/volumes/vol-{name}"));
-        std::fs::create_dir_all(folder.join("attached")).expect("a directory");
-        std::fs::create_dir_all(folder.join("data")).expect("a directory");
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(folder.join("data"), open).expect("permissions");
-        let known = json!({ "id": format!("vol-{name}"), "name": name, "capacity": 1 << 30, "source": null });
-        std::fs::write(folder.join("volume.json"), known.to_string()).expect("a file");
+        self.make_at_driver(name);
         let mut volume = json!({
             "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
             "spec": { "pluginID": DRIVER, "context": { "share": "b" },
@@ -108,37 +107,14 @@ impl Drivers {
         self.cluster.apply("shop", &volume);
     }
 
-    async fn stored(&self, name: &str) -> CSIVolume {
-        let api: Api<CSIVolume> = Api::namespaced(self.cluster.client.clone(), "shop");
-        api.get(name).await.expect("a volume")
-    }
-
     async fn attachments(&self) -> Vec<VolumeAttachment> {
         let api: Api<VolumeAttachment> = Api::all(self.cluster.client.clone());
         api.list(&ListParams::default()).await.expect("a list").items
     }
 
-    async fn is_running(&self, version: i64) -> bool {
-        let allocs = self.cluster.allocs("shop").await;
-        allocs.iter().any(|alloc| alloc.spec.job_version == version && client_status(alloc) == ClientStatus::Running)
-    }
-
     async fn runs(&self, version: i64) {
-        self.cluster.eventually(&format!("version {version} runs"), async || self.is_running(version).await).await;
-    }
-
-    async fn is_free(&self, name: &str) {
-        let is_it = async || self.stored(name).await.status.is_some_and(|status| status.claims.is_empty());
-        self.cluster.eventually(&format!("volume {name} is free"), is_it).await;
-    }
-
-    fn calls(&self, prefix: &str) -> usize {
-        let text = std::fs::read_to_string(self.cluster.path("calls")).unwrap_or_default();
-        text.lines().filter(|line| line.starts_with(prefix) && line.ends_with(" ok")).count()
-    }
-
-    fn written(&self, name: &str) -> String {
-        std::fs::read_to_string(self.cluster.path(&format!("disks/volumes/vol-{name}/data/log"))).unwrap_or_default()
+        let is_running = async || self.running("ledger", version).await.is_some();
+        self.cluster.eventually(&format!("version {version} runs"), is_running).await;
     }
 
     /// The mounts below the kubelet's folder.
@@ -256,11 +232,11 @@ async fn a_driver_of_the_cluster_is_found_attached_to_written_by_and_left_as_it_
     assert_eq!(source.volume_attributes.expect("a context")["share"], "b");
     assert_eq!((inline.access_modes, &*asked.spec.node_name), (Some(vec!["ReadWriteOnce".to_owned()]), "n-1"));
     assert_eq!(asked.metadata.annotations.expect("annotations")[annotation::VOLUME], "shop/v1");
-    assert!(!drivers.is_running(0).await);
+    assert!(drivers.running("ledger", 0).await.is_none());
 
     // A new leader finds what the one before has asked for.
-    drivers.controller.take().expect("it runs").kill();
-    drivers.controller = Some(drivers.cluster.controller());
+    drivers.disks.controller.take().expect("it runs").kill();
+    drivers.disks.controller = Some(drivers.cluster.controller());
     drivers.run_attacher();
     drivers.runs(0).await;
     let claimed = drivers.stored("v1").await;
@@ -283,9 +259,9 @@ async fn a_driver_of_the_cluster_is_found_attached_to_written_by_and_left_as_it_
     drivers.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop"]).expect("deleted");
     drivers.is_free("v1").await;
     assert_eq!(ours().await, 0, "the last one has it detached");
-    assert_eq!((drivers.calls("ControllerPublishVolume"), drivers.calls("ControllerUnpublishVolume")), (2, 2));
-    assert_eq!(drivers.calls("ValidateVolumeCapabilities"), 0);
-    assert_eq!((drivers.calls("NodePublishVolume"), drivers.calls("NodeUnpublishVolume")), (2, 2));
+    assert_eq!((drivers.n_done("ControllerPublishVolume"), drivers.n_done("ControllerUnpublishVolume")), (2, 2));
+    assert_eq!(drivers.n_done("ValidateVolumeCapabilities"), 0);
+    assert_eq!((drivers.n_done("NodePublishVolume"), drivers.n_done("NodeUnpublishVolume")), (2, 2));
     assert_eq!(drivers.mounts(), Vec::<String>::new());
 
     // What is for nobody goes, if it is drover's.
@@ -306,17 +282,17 @@ async fn what_the_driver_says_is_told_and_a_driver_that_goes_and_comes_is_found_
         Some((status.schedulable, status.conditions.iter().any(|one| one.reason == VolumeReason::CreateFailed)))
     };
     drivers.cluster.eventually("v2 is to be made elsewhere", async || reason().await == Some((false, true))).await;
-    std::fs::write(drivers.cluster.path("faults"), "ControllerPublishVolume Internal").expect("faults");
+    drivers.fail("ControllerPublishVolume Internal");
     drivers.run_attacher();
     drivers.cluster.apply("shop", &ledger("v1", 1));
     let is_told = async || claims(&drivers.stored("v1").await).iter().any(|one| one.error.contains("is made to fail"));
     drivers.cluster.eventually("the attacher's error is told", is_told).await;
-    std::fs::write(drivers.cluster.path("faults"), "ControllerUnpublishVolume Internal").expect("faults");
+    drivers.fail("ControllerUnpublishVolume Internal");
     drivers.runs(0).await;
     assert!(claims(&drivers.stored("v1").await)[0].error.is_empty());
     drivers.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop", "--wait=false"]).expect("deleted");
     drivers.cluster.eventually("the attacher's error is told", is_told).await;
-    std::fs::write(drivers.cluster.path("faults"), "").expect("faults");
+    drivers.fail("");
     drivers.is_free("v1").await;
 
     // Its pod goes, and comes back.

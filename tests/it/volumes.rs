@@ -30,7 +30,7 @@ pub(crate) fn driver() -> PathBuf {
 /// A cluster with the driver on its nodes.
 pub(crate) struct Disks {
     // Dropped in this order: drover first, then what it talks to.
-    controller: Option<Process>,
+    pub(crate) controller: Option<Process>,
     pub(crate) agents: BTreeMap<String, Process>,
     pub(crate) cluster: Cluster,
 }
@@ -85,8 +85,8 @@ impl Disks {
         })
     }
 
-    /// A volume that exists at the driver and in the cluster.
-    pub(crate) fn volume(&self, name: &str, access_mode: &str) {
+    /// A volume that exists at the driver.
+    pub(crate) fn make_at_driver(&self, name: &str) {
         let folder = self.cluster.path(&format!("disks/volumes/vol-{name}"));
         std::fs::create_dir_all(folder.join("attached")).expect("a directory");
         std::fs::create_dir_all(folder.join("data")).expect("a directory");
@@ -94,6 +94,11 @@ impl Disks {
         std::fs::set_permissions(folder.join("data"), open).expect("permissions");
         let known = json!({ "id": format!("vol-{name}"), "name": name, "capacity": 1 << 30, "source": null });
         std::fs::write(folder.join("volume.json"), known.to_string()).expect("a file");
+    }
+
+    /// A volume that exists at the driver and in the cluster.
+    pub(crate) fn volume(&self, name: &str, access_mode: &str) {
+        self.make_at_driver(name);
         let volume = json!({
             "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
             "spec": { "pluginID": "hostdir", "externalID": format!("vol-{name}"),
@@ -140,7 +145,7 @@ impl Disks {
     }
 
     /// Makes calls of the driver fail, as its README says; none when the text is empty.
-    fn fail(&self, faults: &str) {
+    pub(crate) fn fail(&self, faults: &str) {
         std::fs::write(self.cluster.path("faults"), faults).expect("faults");
     }
 

@@ -1,16 +1,14 @@
 //! Plugins that are drivers of the cluster, and volumes that it attaches.
 
-use std::collections::BTreeSet;
-
 use drover_api::csi_volume::{
     AttachState, PluginSource, SecretRef, VolumeConditionType as Type, VolumeReason as Reason,
 };
 use drover_api::csi_volume::{CapacityRange, MountOptions};
 
+use super::current::Since;
 use super::*;
 use crate::volume::attach;
 use crate::volume::cluster::{Access, Attaching, Detaching, Seen, attaching, detaching, is_for_somebody, wanted};
-use crate::volume::current::{Facts as Look, current};
 use crate::volume::plugin::Capability;
 
 /// A node on which the kubelet knows driver `p`.
@@ -35,23 +33,7 @@ fn of_cluster(mode: AccessMode) -> Stage {
 }
 
 fn status_of(stage: &Stage) -> CSIVolumeStatus {
-    let (spec, stored) = (stage.spec(), stage.status());
-    let facts = Look {
-        volume: &stage.volume,
-        spec: &spec,
-        stored: &stored,
-        generation: 1,
-        is_deleting: false,
-        view: &stage.world.view,
-        plugin: stage.plugins.get("p"),
-        updates: &[],
-        attachments: &[],
-        requests: &[],
-        provided: None,
-        provider_error: "",
-        stuck: &BTreeSet::new(),
-    };
-    current(&facts, now()).status
+    stage.look(&Since::default()).status
 }
 
 fn attach_step(stage: &Stage) -> attach::Step {

@@ -12,7 +12,7 @@ use crate::volume::current::{Current, Facts, Provided, current, differs};
 
 /// What happened since the last look.
 #[derive(Default)]
-struct Since<'a> {
+pub(super) struct Since<'a> {
     requests: Vec<Request>,
     updates: Vec<Update>,
     attachments: Vec<Attachment>,
@@ -23,7 +23,7 @@ struct Since<'a> {
 }
 
 impl Stage {
-    fn look(&self, since: &Since<'_>) -> Current {
+    pub(super) fn look(&self, since: &Since<'_>) -> Current {
         let (spec, stored) = (self.spec(), self.status());
         let facts = Facts {
             volume: &self.volume,
