@@ -9,6 +9,7 @@ mod dump;
 mod follow;
 mod job;
 mod jsonpath;
+mod manifest;
 mod node;
 mod objects;
 mod output;
@@ -19,6 +20,7 @@ mod system;
 mod table;
 mod tree;
 mod trouble;
+mod until;
 mod validate;
 mod volume;
 
@@ -56,7 +58,7 @@ enum Command {
     /// Looks at nodes, drains them, and keeps new allocations away.
     #[command(subcommand)]
     Node(node::NodeCommand),
-    /// Looks at CSI volumes and who holds them, detaches and deregisters them.
+    /// Registers, makes, copies and deletes CSI volumes, and shows who holds them.
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
     /// Shows an allocation, looks into those of this node, and acts on them.

@@ -3,24 +3,20 @@
 //! Input: a node's name and a wish. Output: one write of the node's spec; the controller does what it says. Must never touch
 //! allocations.
 
-use std::pin::pin;
-
 use anyhow::{Context, anyhow, bail};
 use drover_api::client_node::{Drain, DrainStatus, Eligibility};
 use drover_api::{ClientNode, GoDuration};
-use futures::StreamExt as _;
 use kube::api::ListParams;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::watch_object;
 use serde_json::{Value, json};
 
 use super::complain;
 use super::completion::cluster_names;
 use super::connect::{ConnectArgs, block_on};
-use super::follow::{ENDED_BADLY, FOREVER, INTERRUPTED, TIMED_OUT};
+use super::follow::ENDED_BADLY;
 use super::objects::{Objects, named, starting};
 use super::output::{self, Output};
 use super::table::Table;
+use super::until::Watching;
 use crate::clock::{Clock, SystemClock};
 
 /// What to do with nodes.
@@ -186,58 +182,36 @@ async fn drain(args: &DrainArgs) -> anyhow::Result<u8> {
     if !args.watch {
         return Ok(0);
     }
-    let patience = args.timeout.map_or(FOREVER, GoDuration::to_std);
-    let again = format!("drover node drain {} -w", node.metadata.name.as_deref().unwrap_or_default());
-    tokio::select! {
-        biased;
-        signal = tokio::signal::ctrl_c() => {
-            signal.context("listening for Ctrl-C")?;
-            complain(&format!("detached: the drain goes on; look again with `{again}`"));
-            Ok(INTERRUPTED)
-        }
-        over = tokio::time::timeout(patience, until_drained(nodes, &node)) => over.unwrap_or_else(|_| {
-            complain(&format!("timed out: the drain is not over yet; look again with `{again}`"));
-            Ok(TIMED_OUT)
-        }),
-    }
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let watching = Watching::new("the drain", format!("drover node drain {name} -w"), args.timeout);
+    let mut told = None;
+    watching.until(&nodes, &node, |now| Ok(drained(name, node.metadata.generation, now, &mut told))).await
 }
 
-/// Tells how many are left until the drain of this very node is over.
-async fn until_drained(nodes: Objects<ClientNode>, drained: &ClientNode) -> anyhow::Result<u8> {
-    let name = drained.metadata.name.as_deref().unwrap_or_default();
-    let mut changes = pin!(watch_object(nodes.api, name).default_backoff());
-    let mut told = None;
-    while let Some(change) = changes.next().await {
-        let node = match change {
-            Ok(Some(node)) if node.metadata.uid == drained.metadata.uid => node,
-            Ok(_) => {
-                complain(&format!("cnode/{name} was deleted"));
-                return Ok(ENDED_BADLY);
-            }
-            Err(why) => {
-                complain(&format!("the watch broke and begins anew: {why}"));
-                continue;
-            }
-        };
-        let status = node.status.filter(|status| Some(status.observed_generation) >= drained.metadata.generation);
-        let Some(drain) = status.and_then(|status| status.drain) else { continue };
-        match drain.status {
-            DrainStatus::Complete => {
-                complain(&format!("cnode/{name} is drained: all allocations that were to leave have left"));
-                return Ok(0);
-            }
-            DrainStatus::Canceled => {
-                complain(&format!("cnode/{name}: the drain was taken back with {} left", drain.remaining));
-                return Ok(ENDED_BADLY);
-            }
-            DrainStatus::Draining if told != Some(drain.remaining) => {
+/// Tells how many are left, until the drain that was asked for is over.
+fn drained(name: &str, generation: Option<i64>, now: Option<ClientNode>, told: &mut Option<i64>) -> Option<u8> {
+    let Some(node) = now else {
+        complain(&format!("cnode/{name} was deleted"));
+        return Some(ENDED_BADLY);
+    };
+    let status = node.status.filter(|status| Some(status.observed_generation) >= generation)?;
+    let drain = status.drain?;
+    match drain.status {
+        DrainStatus::Complete => {
+            complain(&format!("cnode/{name} is drained: all allocations that were to leave have left"));
+            Some(0)
+        }
+        DrainStatus::Canceled => {
+            complain(&format!("cnode/{name}: the drain was taken back with {} left", drain.remaining));
+            Some(ENDED_BADLY)
+        }
+        DrainStatus::Draining => {
+            if told.replace(drain.remaining) != Some(drain.remaining) {
                 complain(&format!("cnode/{name}: {} left", drain.remaining));
-                told = Some(drain.remaining);
             }
-            DrainStatus::Draining => {}
+            None
         }
     }
-    bail!("the watch of cnode/{name} has ended")
 }
 
 async fn eligibility(args: &EligibilityArgs) -> anyhow::Result<u8> {

@@ -13,7 +13,7 @@ use super::connect::Connection;
 use super::trouble::{About, explain};
 
 /// How often a change is written when each time a status was written before it; client-go's `retry.DefaultRetry` has 5 too.
-const CHANGE_TRIES: u32 = 5;
+pub(super) const CHANGE_TRIES: u32 = 5;
 
 /// The objects of a kind that a command is about.
 pub(super) struct Objects<K> {

@@ -150,7 +150,7 @@ async fn without_a_controller_half_a_writer_waits_for_its_node_its_deletion_or_a
     take_power(&mut disks, &third);
     is_fenced(&disks, &third).await;
     let kubeconfig = disks.cluster.plane.kubeconfig(User::Admin).display().to_string();
-    let detach = ["volume", "detach", "v1", "--node", &third, "-n", "shop", "--kubeconfig", &kubeconfig];
+    let detach = ["volume", "detach", "v1", &third, "-n", "shop", "--kubeconfig", &kubeconfig];
     let asked = drover(&detach, "");
     assert!(asked.code == 2 && asked.err.contains("--force"), "{}", asked.err);
     let forced = drover(&[&detach[..], &["--force"]].concat(), "");

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use xtask::control_plane::{AuditEvent, User};
 use xtask::progress::{Progress, print_note};
 
+use crate::cli::drover;
 use crate::cluster::{Cluster, Process, Running, Settings, client_status};
 use crate::metrics::scrape;
 
@@ -99,12 +100,7 @@ impl Disks {
     /// A volume that exists at the driver and in the cluster.
     pub(crate) fn volume(&self, name: &str, access_mode: &str) {
         self.make_at_driver(name);
-        let volume = json!({
-            "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
-            "spec": { "pluginID": "hostdir", "externalID": format!("vol-{name}"),
-                      "capabilities": [{ "accessMode": access_mode, "attachmentMode": "file-system" }] },
-        });
-        self.cluster.apply("shop", &volume);
+        self.cluster.apply("shop", &made_volume(name, access_mode));
     }
 
     pub(crate) async fn stored(&self, name: &str) -> CSIVolume {
@@ -183,6 +179,15 @@ impl Disks {
                 && client_status(alloc) == ClientStatus::Running
         })
     }
+}
+
+/// A volume that exists at the driver.
+fn made_volume(name: &str, access_mode: &str) -> Value {
+    json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
+        "spec": { "pluginID": "hostdir", "externalID": format!("vol-{name}"),
+                  "capabilities": [{ "accessMode": access_mode, "attachmentMode": "file-system" }] },
+    })
 }
 
 pub(crate) fn claims(volume: &CSIVolume) -> Vec<Claim> {
@@ -602,6 +607,70 @@ async fn a_secret_is_told_to_the_driver_and_to_nobody_else() {
     std::fs::write(disks.cluster.path("metrics of the controller"), scrape(controller_at).await).expect("a file");
     assert!(disks.cluster.log("controller").contains("[REDACTED]"), "an error that was cleaned is shown");
     disks.nobody_has_seen_the_canaries();
+}
+
+/// A volume's life by the CLI: its provider makes it, takes snapshots of it, makes another one from one of them, and deletes both.
+#[tokio::test]
+async fn a_volume_is_made_copied_and_deleted_and_a_call_that_fails_is_told_once() {
+    let disks = Disks::start("vol-snapshots", &["n-1"]).await;
+    let kubeconfig = disks.cluster.plane.kubeconfig(User::Admin).display().to_string();
+    let run = |args: &[&str], stdin: &str| {
+        let at = ["-n", "shop", "--kubeconfig", &kubeconfig];
+        drover(&[&["volume"][..], args, &at].concat(), stdin)
+    };
+    let manifest = |name: &str, snapshot: &str| {
+        let mut volume = secret_volume(name, None, "none");
+        volume["spec"]["secretsRef"] = Value::Null;
+        volume["spec"]["snapshotID"] = json!(snapshot);
+        volume.to_string()
+    };
+    disks.volume("known", "single-node-writer");
+    disks.until("known", "schedulable", |it| it.status.as_ref().is_some_and(|it| it.schedulable)).await;
+    let known = run(&["create", "-"], &made_volume("known", "single-node-writer").to_string());
+    assert!(known.code == 1 && known.err.contains("drover volume register"), "{}", known.err);
+    let registered =
+        run(&["register", "-", "--force-conflicts"], &made_volume("known", "single-node-writer").to_string());
+    assert_eq!(registered.code, 0, "{}", registered.err);
+
+    let made = run(&["create", "-"], &manifest("v1", ""));
+    assert!(made.code == 0 && made.err.contains("can be used"), "{}", made.err);
+    let folder = |id: &str| disks.cluster.path(&format!("disks/volumes/{id}/data/kept"));
+    let id = disks.stored("v1").await.status.expect("a status").external_id;
+    std::fs::write(folder(&id), "as it was").expect("a file");
+
+    disks.fail("CreateSnapshot Internal 1\n");
+    let failed = run(&["snapshot", "create", "v1", "nightly"], "");
+    assert!(failed.code == 1 && failed.err.contains("Internal"), "{}", failed.err);
+    assert_eq!(disks.n_done("CreateSnapshot"), 0, "a call that failed is not made again by itself");
+    let taken = run(&["snapshot", "create", "v1", "nightly"], "");
+    assert_eq!(taken.code, 0, "{}", taken.err);
+    let snapshot = taken.out.trim().to_owned();
+    let again = run(&["snapshot", "create", "v1", "nightly"], "");
+    assert_eq!(again.out.trim(), snapshot, "the same name is the same snapshot");
+    let second = run(&["snapshot", "create", "v1"], "");
+    let listed = run(&["snapshot", "list", "v1"], "");
+    assert!(listed.out.contains(&snapshot) && listed.out.contains(second.out.trim()), "{}", listed.out);
+    assert!(listed.out.contains("nightly"), "{}", listed.out);
+    std::fs::write(folder(&id), "changed").expect("a file");
+
+    let copied = run(&["create", "-"], &manifest("v2", &snapshot));
+    assert_eq!(copied.code, 0, "{}", copied.err);
+    let copy = disks.stored("v2").await.status.expect("a status").external_id;
+    assert_eq!(std::fs::read_to_string(folder(&copy)).expect("a file"), "as it was");
+
+    let gone = run(&["snapshot", "delete", "v1", &snapshot], "");
+    assert_eq!(gone.code, 0, "{}", gone.err);
+    let listed = run(&["snapshot", "list", "v1"], "");
+    assert!(!listed.out.contains(&snapshot) && listed.out.contains(second.out.trim()), "{}", listed.out);
+    let stored = disks.stored("v1").await;
+    let wishes: Vec<&String> = stored.metadata.annotations.iter().flatten().map(|(name, _)| name).collect();
+    assert!(wishes.iter().all(|name| !name.starts_with("drover.dev/")), "{wishes:?}");
+
+    let deleted = run(&["delete", "v2"], "");
+    assert!(deleted.code == 0 && !folder(&copy).exists(), "{}", deleted.err);
+    let of_plugin = run(&["status", "--plugin", "hostdir"], "").out;
+    assert!(of_plugin.contains("v1") && !of_plugin.contains("v2"), "{of_plugin}");
+    assert!(!run(&["status", "--node", "n-1"], "").out.contains("v1"), "nobody holds it there");
 }
 
 /// V-066: the driver's controller makes it larger, then the node that has it mounted.

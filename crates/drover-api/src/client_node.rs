@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
-use crate::csi_volume::{AccessMode, AttachmentMode, PluginSource};
+use crate::csi_volume::{AccessMode, AttachmentMode, MOST_SNAPSHOTS, PluginSource, VolumeSnapshot};
 use crate::duration::GoDuration;
 use crate::string_enum::string_enum;
 
@@ -532,6 +532,12 @@ string_enum! {
         NodeExpand = "node-expand",
         /// Its controller half says whether a volume can be used as its spec says.
         ValidateVolume = "validate-volume",
+        /// Its controller half takes a snapshot of a volume.
+        CreateSnapshot = "create-snapshot",
+        /// Its controller half deletes a snapshot.
+        DeleteSnapshot = "delete-snapshot",
+        /// Its controller half says which snapshots of a volume there are.
+        ListSnapshots = "list-snapshots",
     }
 }
 
@@ -578,6 +584,10 @@ pub struct CsiRequest {
     /// And at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<i64>,
+    /// The name of the snapshot to take, or the provider's id of the one to delete.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub snapshot: String,
 }
 
 /// Answer of a CSI plugin.
@@ -609,6 +619,10 @@ pub struct CsiAnswer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub topologies: Vec<crate::csi_volume::Topology>,
+    /// The snapshot that was taken, or the volume's snapshots.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MOST_SNAPSHOTS), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub snapshots: Vec<VolumeSnapshot>,
 }
 
 /// A drain under way, or the last one.

@@ -365,6 +365,14 @@ pub struct CSIVolumeStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["allocID"]))]
     pub claims: Vec<Claim>,
+    /// Its snapshots, as its provider answered when it was last asked about them. The provider may have others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MOST_SNAPSHOTS), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub snapshots: Vec<VolumeSnapshot>,
+    /// Why the last wish about its snapshots was not fulfilled; absent when it was.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub snapshot_error: String,
     /// When this status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified_at: Option<Timestamp>,
@@ -373,6 +381,30 @@ pub struct CSIVolumeStatus {
     /// The aspects of its state.
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<VolumeCondition>,
+}
+
+/// Most snapshots that a status or an answer holds.
+pub const MOST_SNAPSHOTS: usize = 100;
+
+/// A snapshot of a volume at its provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeSnapshot {
+    /// The provider's id of it, for `spec.snapshotID` of another volume.
+    #[schemars(length(min = 1, max = 256))]
+    pub id: String,
+    /// The name under which drover had it taken; absent where others did.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub name: String,
+    /// When it was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
+    /// What a volume made from it needs at least, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<i64>,
+    /// Whether volumes can be made from it; until then the provider is still at work.
+    pub ready_to_use: bool,
 }
 
 /// Texts for the columns of `kubectl get csivol`.

@@ -108,6 +108,12 @@ pub mod annotation {
     pub const DEREGISTER: &str = "drover.dev/deregister";
     /// On a CSIVolume that is being deleted: `true` has its provider delete it with all its data first.
     pub const DELETE_DATA: &str = "drover.dev/delete-data";
+    /// On a CSIVolume: the name of a snapshot that is to be taken of it.
+    pub const TAKE_SNAPSHOT: &str = "drover.dev/take-snapshot";
+    /// On a CSIVolume: the provider's id of a snapshot that is to be deleted.
+    pub const DELETE_SNAPSHOT: &str = "drover.dev/delete-snapshot";
+    /// On a CSIVolume: `true` has its provider asked for its snapshots.
+    pub const LIST_SNAPSHOTS: &str = "drover.dev/list-snapshots";
 
     /// On a VolumeAttachment of drover's: namespace and name of the CSIVolume that it attaches, as `shop/data`. Nobody takes it away.
     pub const VOLUME: &str = "drover.dev/volume";

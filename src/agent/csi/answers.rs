@@ -98,6 +98,27 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             csi.expand_mount(request, &volume_id, secrets).await?;
             Ok(CsiAnswer::default())
         }
+        CsiCall::CreateSnapshot => {
+            let lock = csi.controller_lock(&request.plugin_id);
+            let _turn = lock.lock().await;
+            let of = attachment(csi, request).await?;
+            let taken = controller(csi, request).await?.take_snapshot(&of.volume, &request.snapshot).await?;
+            Ok(CsiAnswer { snapshots: vec![taken], ..CsiAnswer::default() })
+        }
+        CsiCall::DeleteSnapshot => {
+            let lock = csi.controller_lock(&request.plugin_id);
+            let _turn = lock.lock().await;
+            let of = attachment(csi, request).await?;
+            match controller(csi, request).await?.delete_snapshot(&of.volume, &request.snapshot).await {
+                Err(error) if error.kind == ErrorKind::NotFound => Ok(CsiAnswer::default()),
+                other => other.map(|()| CsiAnswer::default()),
+            }
+        }
+        CsiCall::ListSnapshots => {
+            let of = attachment(csi, request).await?;
+            let snapshots = controller(csi, request).await?.list_snapshots(&of.volume).await?;
+            Ok(CsiAnswer { snapshots, ..CsiAnswer::default() })
+        }
         CsiCall::ValidateVolume => {
             controller(csi, request).await?.validate(&known_volume(csi, request).await?).await?;
             Ok(CsiAnswer::default())

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drover_api::csi_volume::{AccessMode, AttachmentMode};
+use drover_api::csi_volume::{AccessMode, AttachmentMode, MOST_SNAPSHOTS, VolumeSnapshot};
 use drover_csi as csi;
 use drover_csi::controller_client::ControllerClient;
 use drover_csi::identity_client::IdentityClient;
@@ -19,6 +19,7 @@ use drover_csi::volume_capability::{AccessMode as Access, AccessType, BlockVolum
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -394,6 +395,69 @@ impl Plugin for SocketPlugin {
         async move { call.await.map(grown) }.boxed()
     }
 
+    fn take_snapshot<'a>(
+        &'a self,
+        volume: &'a VolumeUse,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<VolumeSnapshot, PluginError>> {
+        let request = csi::CreateSnapshotRequest {
+            source_volume_id: volume.external_id.clone(),
+            name: name.to_owned(),
+            secrets: map(&volume.secrets),
+            parameters: HashMap::new(),
+            accessibility_requirements: None,
+        };
+        let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { ControllerClient::new(channel).create_snapshot(request).await }
+        });
+        async move {
+            call.await?.snapshot.map(snapshot).ok_or_else(|| PluginError {
+                reason: "the driver has answered without a snapshot".to_owned(),
+                kind: ErrorKind::Final,
+            })
+        }
+        .boxed()
+    }
+
+    fn delete_snapshot<'a>(&'a self, volume: &'a VolumeUse, id: &'a str) -> BoxFuture<'a, Result<(), PluginError>> {
+        let request = csi::DeleteSnapshotRequest { snapshot_id: id.to_owned(), secrets: map(&volume.secrets) };
+        let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
+            let request = request.clone();
+            async move { ControllerClient::new(channel).delete_snapshot(request).await }
+        });
+        async move { call.await.map(drop) }.boxed()
+    }
+
+    fn list_snapshots<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<Vec<VolumeSnapshot>, PluginError>> {
+        async move {
+            let (mut found, mut starting_token) = (Vec::new(), String::new());
+            loop {
+                let most = MOST_SNAPSHOTS - found.len();
+                let request = csi::ListSnapshotsRequest {
+                    max_entries: i32::try_from(most).unwrap_or(i32::MAX),
+                    starting_token,
+                    source_volume_id: volume.external_id.clone(),
+                    snapshot_id: String::new(),
+                    secrets: map(&volume.secrets),
+                };
+                let call = self.call_with(volume.confidential(), TIMEOUT, move |channel| {
+                    let request = request.clone();
+                    async move { ControllerClient::new(channel).list_snapshots(request).await }
+                });
+                let page = call.await?;
+                // A driver that gives more than it was asked for, or a page without anything on it, is not asked for ever.
+                let has_nothing = page.entries.is_empty();
+                found.extend(page.entries.into_iter().filter_map(|entry| entry.snapshot).map(snapshot).take(most));
+                if page.next_token.is_empty() || has_nothing || found.len() == MOST_SNAPSHOTS {
+                    return Ok(found);
+                }
+                starting_token = page.next_token;
+            }
+        }
+        .boxed()
+    }
+
     fn expand_mount<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<(), PluginError>> {
         let request = csi::NodeExpandVolumeRequest {
             volume_id: volume.external_id.clone(),
@@ -417,6 +481,17 @@ fn content(volume: &NewVolume) -> Option<csi::VolumeContentSource> {
     let of_volume = volume.clone_of.clone().map(|volume_id| Type::Volume(VolumeSource { volume_id }));
     let of_snapshot = || volume.snapshot.clone().map(|snapshot_id| Type::Snapshot(SnapshotSource { snapshot_id }));
     of_volume.or_else(of_snapshot).map(|source| csi::VolumeContentSource { r#type: Some(source) })
+}
+
+fn snapshot(told: csi::Snapshot) -> VolumeSnapshot {
+    let at = told.creation_time.and_then(|at| Timestamp::new(at.seconds, at.nanos).ok());
+    VolumeSnapshot {
+        id: told.snapshot_id,
+        name: String::new(),
+        created_at: at,
+        size_bytes: (told.size_bytes > 0).then_some(told.size_bytes),
+        ready_to_use: told.ready_to_use,
+    }
 }
 
 fn text(path: &Path) -> String {

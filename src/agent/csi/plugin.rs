@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use drover_api::csi_volume::{AccessMode, AttachmentMode, REDACTED};
+use drover_api::csi_volume::{AccessMode, AttachmentMode, REDACTED, VolumeSnapshot};
 use futures::future::BoxFuture;
 
 /// What a plugin says of itself.
@@ -230,6 +230,16 @@ pub(crate) trait Plugin: fmt::Debug + Send + Sync {
     fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>>;
     /// Makes a volume larger: to at least, and at most, so many bytes.
     fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<Grown, PluginError>>;
+    /// Takes a snapshot of a volume; the same name again means the same snapshot.
+    fn take_snapshot<'a>(
+        &'a self,
+        volume: &'a VolumeUse,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<VolumeSnapshot, PluginError>>;
+    /// Deletes a snapshot, with the credentials of the volume.
+    fn delete_snapshot<'a>(&'a self, volume: &'a VolumeUse, id: &'a str) -> BoxFuture<'a, Result<(), PluginError>>;
+    /// The snapshots of a volume, [`MOST_SNAPSHOTS`](drover_api::csi_volume::MOST_SNAPSHOTS) at most.
+    fn list_snapshots<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<Vec<VolumeSnapshot>, PluginError>>;
     /// Makes a mount of this node follow.
     fn expand_mount<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<(), PluginError>>;
 }

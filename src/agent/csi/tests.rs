@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drover_api::allocation::VolumeState;
 use drover_api::client_node::{CsiCall, CsiInfo, CsiRequest};
-use drover_api::csi_volume::{AccessMode, AttachmentMode, PluginSource};
+use drover_api::csi_volume::{AccessMode, AttachmentMode, PluginSource, VolumeSnapshot};
 use drover_api::{CSIVolume, CSIVolumeSpec};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -148,6 +148,23 @@ impl Plugin for Noted {
     fn expand<'a>(&'a self, volume: &'a VolumeUse, to: (i64, i64)) -> BoxFuture<'a, Result<Grown, PluginError>> {
         let grown = Grown { capacity_bytes: to.0, needs_nodes: true };
         std::future::ready(self.call("expand", Path::new(&volume.external_id)).map(|()| grown)).boxed()
+    }
+
+    fn take_snapshot<'a>(
+        &'a self,
+        volume: &'a VolumeUse,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<VolumeSnapshot, PluginError>> {
+        let taken = VolumeSnapshot { id: format!("{name}-of-{}", volume.external_id), ..VolumeSnapshot::default() };
+        std::future::ready(self.call("take_snapshot", Path::new(name)).map(|()| taken)).boxed()
+    }
+
+    fn delete_snapshot<'a>(&'a self, _: &'a VolumeUse, id: &'a str) -> BoxFuture<'a, Result<(), PluginError>> {
+        std::future::ready(self.call("delete_snapshot", Path::new(id))).boxed()
+    }
+
+    fn list_snapshots<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<Vec<VolumeSnapshot>, PluginError>> {
+        std::future::ready(self.call("list_snapshots", Path::new(&volume.external_id)).map(|()| Vec::new())).boxed()
     }
 
     fn expand_mount<'a>(&'a self, volume: &'a VolumeUse, _: (i64, i64)) -> BoxFuture<'a, Result<(), PluginError>> {
@@ -326,6 +343,7 @@ fn request(call: CsiCall) -> CsiRequest {
         attachment_mode: None,
         required_bytes: None,
         limit_bytes: None,
+        snapshot: "nightly".to_owned(),
     }
 }
 
@@ -374,6 +392,19 @@ async fn a_mount_follows_its_volume_that_is_larger_and_what_is_not_mounted_need_
     let answers = print.wait_for(|print| print.answers.len() == 2).await.expect("answers").answers.clone();
     assert!(answers.values().all(|answer| answer.error.is_empty()), "{answers:?}");
     assert_eq!(stage.plugin.n("expand_mount"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn snapshots_are_the_plugins_and_one_that_is_gone_is_deleted() {
+    let stage = Stage::new();
+    stage.plugin.fail("delete_snapshot", ErrorKind::NotFound);
+    let mut print = stage.csi.print();
+    let calls = [CsiCall::CreateSnapshot, CsiCall::DeleteSnapshot, CsiCall::ListSnapshots];
+    stage.csi.take_requests(&calls.map(|call| (call.to_string(), request(call))).into());
+    let answers = print.wait_for(|print| print.answers.len() == 3).await.expect("answers").answers.clone();
+    assert!(answers.values().all(|answer| answer.error.is_empty()), "{answers:?}");
+    let taken: Vec<&str> = answers["create-snapshot"].snapshots.iter().map(|one| &*one.id).collect();
+    assert_eq!(taken, ["nightly-of-vol-v1"]);
 }
 
 #[tokio::test(start_paused = true)]

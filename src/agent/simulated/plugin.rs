@@ -1,13 +1,13 @@
 //! A CSI driver without a disk, for agents on virtual time: it attaches in a cloud that all nodes of a run share, and mounts on a disk
 //! that remembers names alone. Calls take their time, and some fail, before or after they were carried out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::client_node::CsiInfo;
-use drover_api::csi_volume::AccessMode;
+use drover_api::csi_volume::{AccessMode, VolumeSnapshot};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -48,6 +48,12 @@ pub enum PluginCall {
     ControllerUnpublishVolume,
     /// Make it.
     CreateVolume,
+    /// Take a snapshot of it.
+    CreateSnapshot,
+    /// Delete a snapshot.
+    DeleteSnapshot,
+    /// Say which snapshots there are.
+    ListSnapshots,
     /// Delete it.
     DeleteVolume,
     /// Have its mount follow when it is larger.
@@ -98,9 +104,22 @@ pub struct MountRun {
 /// Hears of everything that happens to drivers.
 pub type PluginObserver = Arc<dyn Fn(PluginNews) + Send + Sync>;
 
-/// Where volumes are attached: by the provider's id of the volume, the nodes and whether they share it.
+/// What a provider knows of its volumes, by its ids of them.
 #[derive(Clone, Debug, Default)]
-pub struct Cloud(Arc<Mutex<BTreeMap<String, BTreeMap<String, bool>>>>);
+pub struct Cloud(Arc<Mutex<Provider>>);
+
+#[derive(Debug, Default)]
+struct Provider {
+    /// The nodes to which each is attached, and whether they share it.
+    attached: BTreeMap<String, BTreeMap<String, bool>>,
+    snapshots: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Cloud {
+    fn lock(&self) -> MutexGuard<'_, Provider> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// A driver on a node, as a scenario has it.
 #[derive(Clone, Debug)]
@@ -173,8 +192,7 @@ impl SimulatedPlugin {
     }
 
     fn is_attached(&self, volume: &str) -> bool {
-        let cloud = self.cloud.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cloud.get(volume).is_some_and(|nodes| nodes.contains_key(&self.spec.info.node_id))
+        self.cloud.lock().attached.get(volume).is_some_and(|nodes| nodes.contains_key(&self.spec.info.node_id))
     }
 
     /// Tells of a change on a node as a whole.
@@ -256,8 +274,8 @@ impl Plugin for SimulatedPlugin {
                 to.volume.how.access_mode,
                 Some(AccessMode::SingleNodeWriter | AccessMode::SingleNodeReaderOnly)
             );
-            let mut cloud = self.cloud.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let nodes = cloud.entry(to.volume.external_id.clone()).or_default();
+            let mut cloud = self.cloud.lock();
+            let nodes = cloud.attached.entry(to.volume.external_id.clone()).or_default();
             let other = nodes.iter().find(|(node, shares)| **node != to.node_id && !(**shares && is_shared));
             if let Some((other, _)) = other {
                 let reason = format!("FailedPrecondition: volume {} is attached to {other}", to.volume.external_id);
@@ -273,8 +291,8 @@ impl Plugin for SimulatedPlugin {
 
     fn detach<'a>(&'a self, from: &'a Attachment) -> BoxFuture<'a, Result<(), PluginError>> {
         self.call(PluginCall::ControllerUnpublishVolume, || {
-            let mut cloud = self.cloud.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let nodes = cloud.get_mut(&from.volume.external_id);
+            let mut cloud = self.cloud.lock();
+            let nodes = cloud.attached.get_mut(&from.volume.external_id);
             let was_there = nodes.is_some_and(|nodes| nodes.remove(&from.node_id).is_some());
             drop(cloud);
             if was_there {
@@ -300,7 +318,7 @@ impl Plugin for SimulatedPlugin {
 
     fn delete<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
         self.call(PluginCall::DeleteVolume, || {
-            self.cloud.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&volume.external_id);
+            self.cloud.lock().attached.remove(&volume.external_id);
             self.tell(&volume.external_id, "", MountChange::Deleted);
             Ok(())
         })
@@ -313,8 +331,41 @@ impl Plugin for SimulatedPlugin {
         self.call(PluginCall::ControllerExpandVolume, move || Ok(grown)).boxed()
     }
 
+    fn take_snapshot<'a>(
+        &'a self,
+        volume: &'a VolumeUse,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<VolumeSnapshot, PluginError>> {
+        self.call(PluginCall::CreateSnapshot, || {
+            self.cloud.lock().snapshots.entry(volume.external_id.clone()).or_default().insert(name.to_owned());
+            Ok(snapshot(name))
+        })
+        .boxed()
+    }
+
+    fn delete_snapshot<'a>(&'a self, _: &'a VolumeUse, id: &'a str) -> BoxFuture<'a, Result<(), PluginError>> {
+        self.call(PluginCall::DeleteSnapshot, || {
+            self.cloud.lock().snapshots.values_mut().for_each(|known| drop(known.take(id)));
+            Ok(())
+        })
+        .boxed()
+    }
+
+    fn list_snapshots<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<Vec<VolumeSnapshot>, PluginError>> {
+        self.call(PluginCall::ListSnapshots, || {
+            let cloud = self.cloud.lock();
+            Ok(cloud.snapshots.get(&volume.external_id).into_iter().flatten().map(|id| snapshot(id)).collect())
+        })
+        .boxed()
+    }
+
     fn expand_mount<'a>(&'a self, volume: &'a VolumeUse, _: (i64, i64)) -> BoxFuture<'a, Result<(), PluginError>> {
         tracing::debug!(volume = volume.external_id, "a simulated mount grows");
         self.call(PluginCall::NodeExpandVolume, || Ok(())).boxed()
     }
+}
+
+/// A snapshot that has its name for its id, and no time: it shows in no order but that of the names.
+fn snapshot(id: &str) -> VolumeSnapshot {
+    VolumeSnapshot { id: id.to_owned(), ready_to_use: true, ..VolumeSnapshot::default() }
 }

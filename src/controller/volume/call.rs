@@ -12,6 +12,7 @@ use drover_core::ids::NodeName;
 use drover_core::volume::claim::Attachment;
 use drover_core::volume::plugin::Skipped;
 use drover_core::volume::release::{Answered, ControllerAnswer, ControllerCall, NodeAnswer, NodeCall};
+use drover_core::volume::snapshot::Wish;
 use drover_core::volume::turn::Caller;
 
 use super::provider::ProviderCall;
@@ -30,7 +31,7 @@ pub(super) enum Asked {
     Unpublish(ControllerCall),
     /// Unmount what an allocation that is gone has left.
     Node(NodeCall),
-    /// Make it, confirm it, enlarge it, or delete it.
+    /// Make it, confirm it, enlarge it, see to its snapshots, or delete it.
     Provider(ProviderCall),
 }
 
@@ -74,7 +75,9 @@ impl Asked {
         match self {
             Self::Publish(_) | Self::Unpublish(_) => true,
             // What changes nothing at the provider waits for nobody.
-            Self::Provider(call) => !matches!(call.call, CsiCall::ValidateVolume | CsiCall::NodeExpand),
+            Self::Provider(call) => {
+                !matches!(call.call, CsiCall::ValidateVolume | CsiCall::NodeExpand | CsiCall::ListSnapshots)
+            }
             Self::Node(_) => false,
         }
     }
@@ -85,7 +88,15 @@ impl Asked {
             Self::Publish(call) | Self::Unpublish(call) => call.external_node_id.clone(),
             Self::Node(_) | Self::Provider(_) => String::new(),
         };
-        let expand = if let Self::Provider(call) = self { call.expand } else { None };
+        let (expand, wish) = match self {
+            Self::Provider(call) => (call.expand, call.wish.as_ref()),
+            Self::Publish(_) | Self::Unpublish(_) | Self::Node(_) => (None, None),
+        };
+        // The provider keeps one snapshot for each name, and other volumes have some of the same name.
+        let snapshot = wish.map(|wish| match wish {
+            Wish::Take(name) => format!("{name}-{}", volume.metadata.uid.as_deref().unwrap_or_default()),
+            Wish::Delete(_) | Wish::List => wish.snapshot().to_owned(),
+        });
         CsiRequest {
             call: self.call(),
             plugin_id: self.plugin().to_owned(),
@@ -99,6 +110,7 @@ impl Asked {
             attachment_mode: claim.and_then(|claim| claim.attachment_mode),
             required_bytes: expand.map(|expand| expand.required),
             limit_bytes: expand.and_then(|expand| expand.limit),
+            snapshot: snapshot.unwrap_or_default(),
         }
     }
 }

@@ -5,8 +5,8 @@
 //! `drover_core::volume`'s. Nothing is kept of a volume to which nothing happens.
 //!
 //! `work` carries claims from step to step, `call` asks agents and takes their answers, `cluster` has volumes of the cluster's own drivers
-//! attached by `VolumeAttachment`s, `provider` has volumes made, enlarged and
-//! deleted, `status` writes.
+//! attached by `VolumeAttachment`s, `provider` has volumes made, enlarged,
+//! copied to snapshots and deleted, `status` writes.
 
 mod call;
 mod cluster;
@@ -28,6 +28,7 @@ use drover_core::volume::claim::{self, Attachment, Request, Update};
 use drover_core::volume::current::Provided;
 use drover_core::volume::operator;
 use drover_core::volume::plugin::{Plugin, Plugins};
+use drover_core::volume::snapshot::{Outcome, Wish};
 use drover_core::volume::turn::{Caller, Turns};
 use drover_core::volume::wait::Waits;
 use drover_core::volume::watcher::{Pace, Watcher};
@@ -75,6 +76,8 @@ pub(super) struct Volumes {
     requests: HashMap<NodeName, BTreeMap<String, CsiRequest>>,
     /// What providers have made and nobody has stored yet.
     provided: BTreeMap<ObjectKey, Provided>,
+    /// What became of wishes about snapshots, until the wishes are taken away.
+    snapshots: BTreeMap<ObjectKey, Outcome>,
     /// Why providers have not done what is wanted.
     provider_errors: BTreeMap<ObjectKey, String>,
     /// Volumes that their providers have deleted.
@@ -114,6 +117,7 @@ impl Default for Volumes {
             n_calls: 0,
             requests: HashMap::new(),
             provided: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             provider_errors: BTreeMap::new(),
             deleted: BTreeSet::new(),
             objects: Objects::default(),
@@ -175,6 +179,7 @@ impl Volumes {
         self.batches.written(id);
         self.waits.settled(id);
         self.provided.remove(id);
+        self.snapshots.remove(id);
         self.provider_errors.remove(id);
         for set in [&mut self.dirty, &mut self.ready, &mut self.deleted] {
             set.remove(id);
@@ -221,6 +226,10 @@ impl<S: Store> Term<S> {
                 self.claims.watcher.changed(&id, elapsed);
                 self.claims.dirty.insert(id.clone());
                 self.end_work_of_freed(&id, &object);
+                let wish = Wish::of(object.metadata.annotations.as_ref());
+                if self.claims.snapshots.get(&id).is_some_and(|outcome| wish.as_ref() != Some(&outcome.wish)) {
+                    self.claims.snapshots.remove(&id);
+                }
                 self.note_left_nodes(before.as_deref(), Some(&object));
                 // What is being written is assumed until the answer.
                 if !self.claims.writing.contains_key(&id) {

@@ -99,6 +99,7 @@ impl<S: Store> Term<S> {
             provided: self.claims.provided.get(id),
             provider_error: self.claims.provider_errors.get(id).map_or("", String::as_str),
             stuck: &self.stuck_on(id),
+            snapshots: self.claims.snapshots.get(id),
         };
         current(&facts, self.clock.now())
     }
@@ -124,6 +125,11 @@ impl<S: Store> Term<S> {
         }
         let nodes = wish(annotation::FORCE_RELEASE)?;
         let is_over =
+        if let Some(outcome) = self.claims.snapshots.get(id)
+            && object.status.as_ref().is_some_and(|status| outcome.is_told_by(status))
+        {
+            return Some(json!({ "metadata": { "annotations": { outcome.wish.annotation(): null } } }));
+        }
             |node: &str| operator::detach(&self.view, id, &NodeName::from(node)).is_ok_and(|past| past.is_empty());
         let is_done = annotation::nodes(nodes).all(is_over);
         is_done.then(|| json!({ "metadata": { "annotations": { annotation::FORCE_RELEASE: null } } }))

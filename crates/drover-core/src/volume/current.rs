@@ -19,6 +19,7 @@ use super::plugin::{Capability, Plugin, refreshed};
 use super::quantity::bytes;
 use super::register::violations;
 use super::shown::shown;
+use super::snapshot::Outcome;
 use crate::ids::ObjectKey;
 use crate::snapshot::ClusterView;
 
@@ -47,6 +48,8 @@ pub struct Facts<'a> {
     pub requests: &'a [Request],
     /// What its provider has made of it since.
     pub provided: Option<&'a Provided>,
+    /// What became of a wish about its snapshots.
+    pub snapshots: Option<&'a Outcome>,
     /// Why its provider has not done what is wanted; empty where nothing is wrong.
     pub provider_error: &'a str,
     /// The ids of allocations whose claims could not be released for so often that a person is needed.
@@ -96,6 +99,9 @@ pub fn current(facts: &Facts<'_>, now: Timestamp) -> Current {
     let is_valid = violations(facts.volume, spec).is_empty();
     if let Some(provided) = facts.provided {
         take_in(&mut status, provided);
+    }
+    if let Some(outcome) = facts.snapshots {
+        outcome.tell(&mut status);
     }
     let provider = provider_part(facts, &status);
     status.schedulable &= is_valid && !facts.is_deleting && provider == ProviderPart::Done;
@@ -168,7 +174,7 @@ pub fn is_to_be_validated(
 
 /// Whether the volume would have to be made, and its plugin is a driver of the cluster, which makes volumes for the cluster's own claims
 /// alone. (drover's own id is no provider's.)
-fn is_for_others_to_make(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
+pub(super) fn is_for_others_to_make(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
     let is_nameless = spec.external_id.is_empty() && status.external_id.is_empty() && status.claims.is_empty();
     is_nameless && plugin.is_some_and(Plugin::is_of_cluster)
 }

@@ -27,14 +27,21 @@ pub enum Capability {
     AttachDetach,
     /// Make volumes larger.
     Expand,
+    /// Take and delete snapshots.
+    Snapshots,
+    /// Say which snapshots there are.
+    ListSnapshots,
 }
 
 impl Capability {
-    const fn as_str(self) -> &'static str {
+    /// As CSI names it.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::CreateDelete => "CREATE_DELETE_VOLUME",
             Self::AttachDetach => "PUBLISH_UNPUBLISH_VOLUME",
             Self::Expand => "EXPAND_VOLUME",
+            Self::Snapshots => "CREATE_DELETE_SNAPSHOT",
+            Self::ListSnapshots => "LIST_SNAPSHOTS",
         }
     }
 }

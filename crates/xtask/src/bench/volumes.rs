@@ -387,8 +387,9 @@ impl Agents {
 
     fn count(&self, requests: &BTreeMap<String, CsiRequest>) {
         let mut by_plugin: BTreeMap<&str, usize> = BTreeMap::new();
-        let is_serial =
-            |request: &&CsiRequest| !matches!(request.call, CsiCall::NodeUnpublish | CsiCall::ValidateVolume);
+        let is_serial = |request: &&CsiRequest| {
+            !matches!(request.call, CsiCall::NodeUnpublish | CsiCall::ValidateVolume | CsiCall::ListSnapshots)
+        };
         for request in requests.values().filter(is_serial) {
             *by_plugin.entry(&request.plugin_id).or_default() += 1;
         }

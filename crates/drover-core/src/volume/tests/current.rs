@@ -37,6 +37,7 @@ impl Stage {
             attachments: &since.attachments,
             requests: &since.requests,
             provided: since.provided,
+            snapshots: None,
             provider_error: since.provider_error,
             stuck: &since.stuck,
         };

@@ -9,6 +9,7 @@ mod plugin;
 mod properties;
 mod register;
 mod release;
+mod snapshot;
 mod wait;
 mod watcher;
 

@@ -1,19 +1,24 @@
-//! `drover volume …`: who holds a volume and what each claim waits for; and what a person can do when a release gets stuck.
+//! `drover volume …`: volumes are registered, made and deleted (`register`), copied (`snapshot`), and shown with who holds them and what
+//! each claim waits for; and a person helps where a release gets stuck.
 //!
-//! Input: a volume's name and a wish. Output: one annotation, or a deletion; the controller does what they say. Must never touch
-//! claims.
+//! Input: a manifest, or a volume's name and a wish. Output: the manifest applied, one annotation, or a deletion; the controller does what
+//! they say. Must never touch claims.
+
+mod register;
+mod snapshot;
 
 use anyhow::{Context, bail};
 use drover_api::csi_volume::{AttachState, Claim, ClaimMode, ClaimState};
-use drover_api::{CSIVolume, annotation, field_manager};
+use drover_api::{CSIVolume, ClientNode, annotation, field_manager};
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::complain;
-use super::completion::names;
+use super::completion::{cluster_names, names};
 use super::connect::{ConnectArgs, block_on};
-use super::objects::{Objects, named, starting};
+use super::objects::{CHANGE_TRIES, Objects, named, starting};
 use super::output::{self, Output};
 use super::table::Table;
 use crate::clock::{Clock, SystemClock};
@@ -27,6 +32,15 @@ pub(super) enum VolumeCommand {
     Detach(DetachArgs),
     /// Takes a volume out of the cluster; its data stays at the provider.
     Deregister(DeregisterArgs),
+    /// Makes a volume known that exists at its provider, or changes it.
+    Register(register::RegisterArgs),
+    /// Has its provider make a volume.
+    Create(register::RegisterArgs),
+    /// Has its provider delete a volume with all its data.
+    Delete(register::DeleteArgs),
+    /// Takes, lists and deletes snapshots of a volume.
+    #[command(subcommand)]
+    Snapshot(snapshot::SnapshotCommand),
 }
 
 /// Arguments of `drover volume status`.
@@ -38,6 +52,12 @@ pub(super) struct StatusArgs {
     /// Of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "name")]
     all_namespaces: bool,
+    /// Those of one plugin.
+    #[arg(long, conflicts_with = "name")]
+    plugin: Option<String>,
+    /// Those that allocations on one node hold.
+    #[arg(long, conflicts_with = "name")]
+    node: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
     /// How they are printed.
@@ -52,7 +72,7 @@ pub(super) struct DetachArgs {
     #[arg(add = names::<CSIVolume>())]
     name: String,
     /// The node.
-    #[arg(long)]
+    #[arg(add = cluster_names::<ClientNode>())]
     node: String,
     /// You answer for it that nothing on the node writes to the volume any more, for example because it is switched off.
     #[arg(long)]
@@ -81,6 +101,10 @@ pub(super) fn run(command: &VolumeCommand) -> anyhow::Result<u8> {
             VolumeCommand::Status(args) => status(args).await,
             VolumeCommand::Detach(args) => detach(args).await,
             VolumeCommand::Deregister(args) => deregister(args).await,
+            VolumeCommand::Register(args) => register::register(args).await,
+            VolumeCommand::Create(args) => register::create(args).await,
+            VolumeCommand::Delete(args) => register::delete(args).await,
+            VolumeCommand::Snapshot(command) => snapshot::run(command).await,
         }
     })
 }
@@ -88,7 +112,13 @@ pub(super) fn run(command: &VolumeCommand) -> anyhow::Result<u8> {
 async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
     let known = args.connect.connect().await?.objects_of::<CSIVolume>(args.all_namespaces);
     let Some(name) = &args.name else {
-        let volumes = known.list(&ListParams::default()).await?;
+        let of_plugin = args.plugin.as_ref().map(|id| format!("spec.pluginID={id}"));
+        let params = ListParams { field_selector: of_plugin, ..ListParams::default() };
+        let is_there = |claim: &Claim| args.node.as_ref().is_none_or(|node| claim.node_name == *node);
+        let mut volumes = known.list(&params).await?;
+        volumes.retain(|volume| {
+            args.node.is_none() || volume.status.iter().flat_map(|status| &status.claims).any(is_there)
+        });
         output::list(&volumes, &args.output, || rows(&volumes, args.all_namespaces))?;
         return Ok(0);
     };
@@ -220,9 +250,10 @@ async fn detach(args: &DetachArgs) -> anyhow::Result<u8> {
         ));
         return Ok(2);
     }
-    let before = volume.metadata.annotations.as_ref().and_then(|all| all.get(annotation::FORCE_RELEASE));
-    let nodes = annotation::with_node(before.map(String::as_str), &args.node);
-    annotate(&known, &volume, "detach", annotation::FORCE_RELEASE, &nodes).await?;
+    annotate(&known, volume, "detach", annotation::FORCE_RELEASE, |before| {
+        Ok(annotation::with_node(before, &args.node))
+    })
+    .await?;
     complain(&format!(
         "csivol/{} is released from node {}; watch it with `kubectl get csivol {0} -w`",
         args.name, args.node
@@ -232,37 +263,52 @@ async fn detach(args: &DetachArgs) -> anyhow::Result<u8> {
 
 async fn deregister(args: &DeregisterArgs) -> anyhow::Result<u8> {
     let known = args.connect.connect().await?.objects::<CSIVolume>();
-    let volume = known.get(&args.name).await?;
-    let holder = volume.status.as_ref().and_then(|status| status.claims.first());
-    if let Some(claim) = holder.filter(|_| !args.force) {
-        bail!(
-            "csivol/{} is in use by allocation {} on node {}; stop its job and wait for the release, or, where that is over and cannot be released, add --force",
-            args.name,
-            claim.allocation,
-            claim.node_name
-        );
-    }
+    let mut volume = known.get(&args.name).await?;
     if args.force {
-        annotate(&known, &volume, "deregister", annotation::DEREGISTER, "force").await?;
+        volume = annotate(&known, volume, "deregister", annotation::DEREGISTER, |_| Ok("force".to_owned())).await?;
+    } else {
+        refuse_in_use(&volume, ", or, where that is over and cannot be released, add --force")?;
     }
     known.delete(&volume).await?;
     complain(&format!("csivol/{} is taken out; its data stays at the provider", args.name));
     Ok(0)
 }
 
+/// A volume that somebody holds is not to go; `or` says what else there is to do.
+fn refuse_in_use(volume: &CSIVolume, or: &str) -> anyhow::Result<()> {
+    let Some(claim) = volume.status.as_ref().and_then(|status| status.claims.first()) else { return Ok(()) };
+    bail!(
+        "csivol/{} is in use by allocation {} on node {}; stop its job and wait for the release{or}",
+        volume.name_any(),
+        claim.allocation,
+        claim.node_name
+    )
+}
+
+/// Writes a wish to a volume's annotations, as it follows from what stands there. The controller writes the status all the time, so
+/// that what was read a moment before is read again where it has to be.
 async fn annotate(
     known: &Objects<CSIVolume>,
-    volume: &CSIVolume,
+    found: CSIVolume,
     verb: &'static str,
     name: &str,
-    value: &str,
-) -> anyhow::Result<()> {
-    let of = volume.metadata.name.as_deref().unwrap_or_default();
-    let meta = &volume.metadata;
-    let body = json!({
-        "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version, "annotations": { name: value } },
-    });
+    wish: impl Fn(Option<&str>) -> anyhow::Result<String>,
+) -> anyhow::Result<CSIVolume> {
+    let of = found.name_any();
     let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
-    let written = known.api.patch_metadata(of, &params, &Patch::Merge(&body)).await;
-    written.map(drop).map_err(|error| known.explain(verb, of, error))
+    let (uid, mut now, mut tries_left) = (found.metadata.uid.clone(), found, CHANGE_TRIES);
+    loop {
+        let value = wish(now.annotations().get(name).map(String::as_str))?;
+        let version = &now.metadata.resource_version;
+        let body = json!({ "metadata": { "uid": uid, "resourceVersion": version, "annotations": { name: value } } });
+        let error = match known.api.patch(&of, &params, &Patch::Merge(&body)).await {
+            Ok(written) => return Ok(written),
+            Err(error) => error,
+        };
+        tries_left -= 1;
+        if !matches!(&error, kube::Error::Api(status) if status.code == 409) || tries_left == 0 {
+            return Err(known.explain(verb, &of, error));
+        }
+        now = known.get(&of).await?;
+    }
 }
