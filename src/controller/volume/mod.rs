@@ -176,7 +176,7 @@ impl Volumes {
         unindex(&mut self.by_plugin, &volume.spec.plugin_id, id);
         nodes_of(volume).for_each(|node| unindex(&mut self.by_node, &node, id));
         self.watcher.gone(id);
-        self.batches.written(id);
+        self.batches.forget(id);
         self.waits.settled(id);
         self.provided.remove(id);
         self.snapshots.remove(id);
@@ -246,6 +246,11 @@ impl<S: Store> Term<S> {
                 id
             }
         };
+        self.free_volume(&id);
+    }
+
+    /// Jobs that wait for a volume are looked at again.
+    fn free_volume(&mut self, id: &ObjectKey) {
         self.free(Freed::Volume(format!("csi-volume:{}:{}", id.namespace, id.name)));
     }
 

@@ -71,6 +71,8 @@ impl<S: Store> Term<S> {
     fn write_volume_status(&mut self, id: &ObjectKey, object: &CSIVolume, mut status: CSIVolumeStatus) {
         status.modified_at = Some(self.clock.now());
         let body = status_body(json!(status));
+        // A node reads what is stored: nobody is placed for a volume that can be used from this write on before it is.
+        status.schedulable &= object.status.as_ref().is_some_and(|stored| stored.schedulable);
         self.view.put_volume(id.clone(), Arc::new(CSIVolume { status: Some(status), ..object.clone() }));
         let (store, id, key) = (self.store.clone(), id.clone(), object.key());
         let precondition = Precondition::unchanged(&object.metadata);
@@ -97,9 +99,9 @@ impl<S: Store> Term<S> {
             attachments: self.claims.attachments.get(id).map(Vec::as_slice).unwrap_or_default(),
             requests: &requests,
             provided: self.claims.provided.get(id),
+            snapshots: self.claims.snapshots.get(id),
             provider_error: self.claims.provider_errors.get(id).map_or("", String::as_str),
             stuck: &self.stuck_on(id),
-            snapshots: self.claims.snapshots.get(id),
         };
         current(&facts, self.clock.now())
     }
@@ -123,13 +125,13 @@ impl<S: Store> Term<S> {
             let body = json!({ "metadata": { "finalizers": finalizer::without(meta, finalizer::RELEASE_CLAIMS) } });
             return may_go.then_some(body);
         }
-        let nodes = wish(annotation::FORCE_RELEASE)?;
-        let is_over =
         if let Some(outcome) = self.claims.snapshots.get(id)
             && object.status.as_ref().is_some_and(|status| outcome.is_told_by(status))
         {
             return Some(json!({ "metadata": { "annotations": { outcome.wish.annotation(): null } } }));
         }
+        let nodes = wish(annotation::FORCE_RELEASE)?;
+        let is_over =
             |node: &str| operator::detach(&self.view, id, &NodeName::from(node)).is_ok_and(|past| past.is_empty());
         let is_done = annotation::nodes(nodes).all(is_over);
         is_done.then(|| json!({ "metadata": { "annotations": { annotation::FORCE_RELEASE: null } } }))
@@ -191,12 +193,23 @@ impl<S: Store> Term<S> {
     fn settle_volume(&mut self, id: &ObjectKey, told: &[Update]) {
         self.claims.batches.written(id);
         if let Some(object) = self.stored_volume(id) {
+            let is_usable = |volume: &CSIVolume| volume.status.as_ref().is_some_and(|status| status.schedulable);
+            let was_usable = self.view.volume(id).is_some_and(|volume| is_usable(volume));
+            let is_news = is_usable(&object) && !was_usable;
             self.view.put_volume(id.clone(), object);
+            if is_news {
+                self.free_volume(id);
+            }
         }
         for caller in self.callers_of(id) {
-            let is_told =
-                told.iter().any(|update| matches!(update, Update::Release { alloc_id, .. } if *alloc_id == caller.1));
-            if let Some(work) = self.claims.work.get_mut(&caller).filter(|_| is_told) {
+            let told = told.iter().find_map(|update| match update {
+                Update::Release { alloc_id, state, .. } => (*alloc_id == caller.1).then_some(*state),
+                Update::Touch => None,
+            });
+            // It may have come further while this was written.
+            if let Some(work) = self.claims.work.get_mut(&caller)
+                && told.is_some_and(|state| state >= work.reached.unwrap_or_default())
+            {
                 (work.is_told, work.reached) = (false, None);
             }
             self.advance_claim(&caller);

@@ -207,13 +207,19 @@ impl<S: Store> Term<S> {
                 status = claim::updated(&status, &[update], now);
             }
             if reached == Some(ClaimState::ReadyToFree) {
-                return self.tell(caller, String::new());
-            }
-            match self.release_step(caller, object, &status, claim) {
-                Ok(Step::Checkpoint(state)) => self.reach(caller, state),
-                Ok(Step::Node(_) | Step::Controller(_) | Step::Cluster) if reached.is_some() => {
-                    return self.tell(caller, String::new());
+                self.tell(caller, String::new());
+                // Whoever waits for the volume need not wait for releases that there are not.
+                if self.callers_of(&caller.0).len() == 1 {
+                    self.claims.batches.close(&caller.0);
                 }
+                return;
+            }
+            let step = self.release_step(caller, object, &status, claim);
+            if reached.is_some() && matches!(step, Ok(Step::Node(_) | Step::Controller(_) | Step::Cluster)) {
+                self.record(caller, String::new());
+            }
+            match step {
+                Ok(Step::Checkpoint(state)) => self.reach(caller, state),
                 // Its agent unmounts what its allocation has used, and tells so.
                 Ok(Step::Node(call)) if self.is_agents_own(&caller.0, claim) => {
                     return tracing::debug!(volume = %call.volume, alloc = call.alloc_id, node = %call.node, "the agent unmounts");
@@ -276,11 +282,19 @@ impl<S: Store> Term<S> {
         self.allocs.get(&key_of(&key)).is_some_and(|alloc| alloc.metadata.uid.as_deref() == Some(&*claim.alloc_id))
     }
 
-    /// Has it written how far a claim has come.
+    /// Has it written how far a claim has come; nothing further is done before.
     fn tell(&mut self, caller: &Caller, error: String) {
+        if let Some(work) = self.claims.work.get_mut(caller) {
+            work.is_told = true;
+            self.record(caller, error);
+        }
+    }
+
+    /// Has it written how far a claim has come, while the next step goes on: what comes of that soon is the same write. Until it is
+    /// written the claim counts as taken, and a new leader finds the same steps done that this one has found.
+    fn record(&mut self, caller: &Caller, error: String) {
         let elapsed = self.elapsed();
-        let Some(work) = self.claims.work.get_mut(caller) else { return };
-        work.is_told = true;
+        let Some(work) = self.claims.work.get(caller) else { return };
         let state = work.reached.unwrap_or_default();
         let update = Update::Release { alloc_id: caller.1.clone(), state, error };
         tracing::debug!(volume = %caller.0, alloc = caller.1, %state, "a release goes on");

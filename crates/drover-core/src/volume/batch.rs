@@ -4,7 +4,7 @@
 //! Time is that of one process's monotonic clock, as a duration since its start. One write of a volume is under way at a time: the next
 //! one needs its answer. What waits is bounded by the volume's claims. Must never know how a status is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_api::csi_volume::ClaimState;
@@ -21,6 +21,8 @@ pub const MOST_CHANGES: usize = 100;
 #[derive(Clone, Debug, Default)]
 pub struct Batches {
     waiting: BTreeMap<ObjectKey, Batch>,
+    /// Those that can be written, by the time at which they are.
+    due: BTreeSet<(Duration, ObjectKey)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,8 @@ struct Batch {
     since: Duration,
     is_writing: bool,
     is_touched: bool,
+    /// There is nothing to wait for.
+    is_whole: bool,
     /// By the allocation's id.
     claims: BTreeMap<String, (ClaimState, String)>,
 }
@@ -40,7 +44,8 @@ impl Batch {
 
     /// When it may be written.
     fn due(&self) -> Option<Duration> {
-        let at = if self.claims.len() >= MOST_CHANGES { self.since } else { self.since + WINDOW };
+        let is_full = self.is_whole || self.claims.len() >= MOST_CHANGES;
+        let at = if is_full { self.since } else { self.since + WINDOW };
         (!self.is_writing && !self.is_empty()).then_some(at)
     }
 
@@ -50,6 +55,7 @@ impl Batch {
             None => BTreeMap::new(),
         };
         let now = std::mem::replace(&mut self.claims, rest);
+        self.is_whole = false;
         let touch = std::mem::take(&mut self.is_touched).then_some(Update::Touch);
         let claims = now.into_iter().map(|(alloc_id, (state, error))| Update::Release { alloc_id, state, error });
         claims.chain(touch).collect()
@@ -59,43 +65,74 @@ impl Batch {
 impl Batches {
     /// Adds an update. Of one claim the furthest state is written.
     pub fn add(&mut self, volume: &ObjectKey, update: Update, now: Duration) {
-        let batch = self.waiting.entry(volume.clone()).or_default();
-        if batch.is_empty() {
-            batch.since = now;
-        }
-        match update {
-            Update::Touch => batch.is_touched = true,
-            Update::Release { alloc_id, state, error } => {
-                let known = batch.claims.entry(alloc_id).or_insert((state, String::new()));
-                *known = (known.0.max(state), error);
+        self.waiting.entry(volume.clone()).or_default();
+        self.change(volume, |batch| {
+            if batch.is_empty() {
+                batch.since = now;
             }
-        }
+            match update {
+                Update::Touch => batch.is_touched = true,
+                Update::Release { alloc_id, state, error } => {
+                    let known = batch.claims.entry(alloc_id).or_insert((state, String::new()));
+                    *known = (known.0.max(state), error);
+                }
+            }
+        });
+    }
+
+    /// Nothing else will come for a volume soon: its updates are due now.
+    pub fn close(&mut self, volume: &ObjectKey) {
+        self.change(volume, |batch| batch.is_whole = true);
     }
 
     /// The next write: a volume and its updates. It is under way until [`Batches::written`].
     pub fn next(&mut self, now: Duration) -> Option<(ObjectKey, Vec<Update>)> {
-        let is_due = |batch: &Batch| batch.due().is_some_and(|at| at <= now);
-        let (volume, batch) = self.waiting.iter_mut().find(|(_, batch)| is_due(batch))?;
-        batch.is_writing = true;
-        Some((volume.clone(), batch.take()))
+        let (_, volume) = self.due.first().filter(|(at, _)| *at <= now)?.clone();
+        let updates = self.change(&volume, |batch| {
+            batch.is_writing = true;
+            batch.take()
+        });
+        Some((volume, updates.unwrap_or_default()))
     }
 
     /// The write of a volume was answered.
     pub fn written(&mut self, volume: &ObjectKey) {
-        let Some(batch) = self.waiting.get_mut(volume) else { return };
-        batch.is_writing = false;
-        if batch.is_empty() {
+        let is_done = self.change(volume, |batch| {
+            batch.is_writing = false;
+            batch.is_empty()
+        });
+        if is_done == Some(true) {
             self.waiting.remove(volume);
+        }
+    }
+
+    /// A volume is gone, and with it what waits for it.
+    pub fn forget(&mut self, volume: &ObjectKey) {
+        if let Some(at) = self.waiting.remove(volume).and_then(|batch| batch.due()) {
+            self.due.remove(&(at, volume.clone()));
         }
     }
 
     /// When the next write is due.
     pub fn wake_at(&self) -> Option<Duration> {
-        self.waiting.values().filter_map(Batch::due).min()
+        self.due.first().map(|(at, _)| *at)
     }
 
     /// How many volumes have updates that wait, or a write under way.
     pub fn n_waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Changes what waits for a volume, and when it is due with it.
+    fn change<T>(&mut self, volume: &ObjectKey, change: impl FnOnce(&mut Batch) -> T) -> Option<T> {
+        let batch = self.waiting.get_mut(volume)?;
+        let before = batch.due();
+        let result = change(batch);
+        let after = batch.due();
+        if before != after {
+            before.map(|at| self.due.remove(&(at, volume.clone())));
+            after.map(|at| self.due.insert((at, volume.clone())));
+        }
+        Some(result)
     }
 }

@@ -253,5 +253,15 @@ fn updates_wait_a_quarter_of_a_second_for_others() {
     batches.written(&v1());
     assert_eq!(batches.next(ms(900)), Some((v1(), vec![Update::Touch])));
     batches.written(&v1());
-    assert_eq!(batches.n_waiting(), 0);
+    assert_eq!((batches.n_waiting(), batches.wake_at()), (0, None));
+    batches.close(&v1());
+    assert_eq!(batches.n_waiting(), 0, "of a volume for which nothing waits nothing is kept");
+    batches.add(&v1(), to("a1", ClaimState::ReadyToFree), ms(1000));
+    batches.close(&v1());
+    assert_eq!(batches.next(ms(1000)), Some((v1(), vec![to("a1", ClaimState::ReadyToFree)])), "nobody else comes");
+    batches.written(&v1());
+    batches.add(&v1(), Update::Touch, ms(2000));
+    assert_eq!(batches.wake_at(), Some(ms(2250)), "the next ones wait again");
+    batches.forget(&v1());
+    assert_eq!((batches.n_waiting(), batches.wake_at(), batches.next(ms(9000))), (0, None, None));
 }
