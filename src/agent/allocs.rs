@@ -26,8 +26,8 @@ use super::alloc_runner::{AllocPlan, PreviousEnd, Recovering, Runners, VolumeSou
 use super::directory::{Directory, Listed};
 use super::dirs::AllocDir;
 use super::report::{self, Report};
+use super::reports::Reports;
 use super::state::{AllocRecord, Pending, Saved, StateError};
-use super::sync::Reports;
 use super::task_runner::{RunnerEnv, TaskRecord};
 use super::watch;
 use crate::store::{Change, Key, Object, Selection, Store, StoreError};

@@ -28,6 +28,7 @@ mod numbers;
 mod pod;
 mod random;
 mod report;
+mod reports;
 mod run;
 mod run_node;
 pub mod simulated;

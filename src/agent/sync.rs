@@ -1,6 +1,6 @@
-//! Carries the runners' reports to the API server: the newest of each allocation, soon when it matters, together when not.
+//! Carries the runners' reports (`reports`) to the API server: the newest of each allocation, soon when it matters, together when not.
 //!
-//! Runners leave reports in a map and never wait. A report leaves at once when it is urgent and the last one of its allocation is
+//! Runners never wait for it. A report leaves at once when it is urgent and the last one of its allocation is
 //! 200 ms old, else within a second; whatever else is pending goes along. (Nomad spaces the sends of the whole agent, because one
 //! request carries them all. Here each allocation is a request of its own, so spacing them all would only make starts slow.)
 //! A few requests are under way at the same time, fewer for what can wait, and whenever one is answered the report leaves that
@@ -9,11 +9,9 @@
 //! Nothing is sent before the first list of allocations was applied, nor while the controller holds the node for
 //! silent: then the Lease is renewed first (`spec/agent.md` sections 3.4 and 3.5).
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::allocation::ClientStatus;
 use drover_api::{Allocation, field_manager};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -22,19 +20,15 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::node::NodeView;
-use super::numbers::Numbers;
 use super::random::Random;
-use super::report::{self, Priority, Report};
+use super::report::{self, Report};
+use super::reports::{GiveWay, Reports, Taken};
 use super::starts::Starts;
-use super::state::{AllocRecord, StateStore};
+use super::state::StateStore;
 use super::watch;
 use crate::clock::{SharedClock, sleep_until};
 use crate::store::{ErrorClass, Key, Object, Ownership, Part, Precondition, Store, StoreError};
 
-/// The shortest time between two sends of one allocation.
-const SEND_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a report without urgency may be gathered.
-const GATHER: Duration = Duration::from_secs(1);
 /// The pause after a failed send, doubled at random.
 const RETRY: Duration = Duration::from_secs(5);
 /// Requests at the same time.
@@ -43,259 +37,12 @@ const PARALLEL: usize = 8;
 const PARALLEL_CALM: usize = 3;
 /// Requests at the same time, from which on nothing that can wait is sent while tasks are being started.
 const PARALLEL_BESIDE_STARTS: usize = 1;
-/// So much later is the turn of a report that can wait, where many are due.
-const LESS_URGENT: Duration = Duration::from_secs(2);
 /// How long a write is tried again while the API server cannot be reached: while it is replaced, for a moment nobody listens.
 const HOLD: Duration = Duration::from_secs(5);
 /// The longest pause between two such tries.
 const HOLD_PAUSE: Duration = Duration::from_micros(5_000_000 / 16);
 /// How often one report is decided anew after a conflict before the others have their turn.
 const CONFLICT_TRIES: usize = 4;
-
-/// What gives way to tasks that are being started, and to reports that cannot wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GiveWay {
-    /// Nothing.
-    No,
-    /// What can wait leaves a second later.
-    Gather,
-    /// What can wait does not leave.
-    Hold,
-}
-
-#[derive(Debug)]
-struct Entry {
-    /// The object as last seen, by watch or by our own write.
-    seen: Arc<Allocation>,
-    acknowledged: Option<Report>,
-    pending: Option<Report>,
-    /// What is on its way to the API server.
-    sending: Option<Report>,
-    pending_since: Instant,
-    last_send: Option<Instant>,
-    /// When a report that was refused may be sent again.
-    not_before: Instant,
-    /// When what is pending has to leave: many look at it, few change it.
-    due: Option<Instant>,
-}
-
-impl Entry {
-    fn new(seen: Arc<Allocation>, acknowledged: Option<Report>) -> Self {
-        Self {
-            seen,
-            acknowledged,
-            pending: None,
-            sending: None,
-            pending_since: Instant::now(),
-            last_send: None,
-            not_before: Instant::now(),
-            due: None,
-        }
-    }
-
-    /// What is pending, or what it is compared with, has changed.
-    fn reckon(&mut self) {
-        let due = self.pending.as_ref().map(|report| match report::priority(report, self.acknowledged.as_ref()) {
-            Priority::Urgent => {
-                self.last_send.map_or(self.pending_since, |last| self.pending_since.max(last + SEND_INTERVAL))
-            }
-            Priority::Typical | Priority::None => self.pending_since + GATHER,
-        });
-        self.due = due.map(|due| due.max(self.not_before));
-    }
-
-    /// Whether what is pending only says that tasks are on their way, or run.
-    fn can_wait(&self) -> bool {
-        let judged = self.acknowledged.as_ref().and_then(|report| report.health.as_ref());
-        self.pending.as_ref().is_some_and(|report| {
-            matches!(report.client_status, ClientStatus::Pending | ClientStatus::Running)
-                && report.ended_at.is_none()
-                && (report.health.is_none() || report.health.as_ref() == judged)
-        })
-    }
-
-    /// When what is pending may leave. Of one allocation only one report is under way.
-    fn leaves_at(&self, give_way: GiveWay) -> Option<Instant> {
-        let due = self.due.filter(|_| self.sending.is_none())?;
-        match give_way {
-            GiveWay::Gather if self.can_wait() => Some(due.max(self.pending_since + GATHER)),
-            GiveWay::Hold if self.can_wait() => None,
-            GiveWay::No | GiveWay::Gather | GiveWay::Hold => Some(due),
-        }
-    }
-}
-
-/// A report whose turn has come.
-#[derive(Debug)]
-struct Taken {
-    uid: String,
-    report: Report,
-    can_wait: bool,
-}
-
-/// Where runners leave their reports; clones share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Reports {
-    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
-    wake: Arc<Notify>,
-    numbers: Numbers,
-}
-
-impl Reports {
-    /// Reports that are counted.
-    pub(crate) fn counting(numbers: Numbers) -> Self {
-        Self { numbers, ..Self::default() }
-    }
-
-    /// Takes in an allocation as the watch or the state file shows it.
-    pub(crate) fn observe(&self, uid: &str, seen: Arc<Allocation>) {
-        let mut entries = self.lock();
-        match entries.get_mut(uid) {
-            Some(entry) if is_older(&seen, &entry.seen) => {}
-            Some(entry) => {
-                // What was accepted before is not what the object says any more.
-                if seen.status.as_ref().is_some_and(|status| status.client_status == ClientStatus::Unknown) {
-                    entry.acknowledged = None;
-                    entry.reckon();
-                }
-                entry.seen = seen;
-            }
-            None => {
-                entries.insert(uid.to_owned(), Entry::new(seen, None));
-            }
-        }
-    }
-
-    /// Takes in what the API server accepted in an earlier life of the agent.
-    pub(crate) fn restore(&self, uid: &str, record: &AllocRecord) {
-        let entry = Entry::new(Arc::new(record.allocation.clone()), record.acknowledged.clone());
-        self.lock().insert(uid.to_owned(), entry);
-    }
-
-    /// What the state file keeps of the allocation.
-    pub(crate) fn record(&self, uid: &str) -> Option<AllocRecord> {
-        let entries = self.lock();
-        entries
-            .get(uid)
-            .map(|entry| AllocRecord { allocation: (*entry.seen).clone(), acknowledged: entry.acknowledged.clone() })
-    }
-
-    /// Leaves a report; a newer one takes the place of an older one. Never waits.
-    pub(crate) fn put(&self, uid: &str, report: Report) {
-        let mut entries = self.lock();
-        let Some(entry) = entries.get_mut(uid) else { return };
-        // What is under way will most likely be accepted; if not, it is put back.
-        let known = entry.sending.as_ref().or(entry.acknowledged.as_ref());
-        if entry.pending.is_some() {
-            self.numbers.report_coalesced();
-        }
-        if report::priority(&report, known) == Priority::None {
-            (entry.pending, entry.due) = (None, None);
-            return;
-        }
-        if entry.pending.is_none() {
-            entry.pending_since = Instant::now();
-        }
-        let before = entry.due;
-        entry.pending = Some(report);
-        entry.reckon();
-        let is_sooner = before.is_none_or(|before| entry.due.is_some_and(|due| due < before));
-        drop(entries);
-        if is_sooner {
-            self.wake.notify_one();
-        }
-    }
-
-    /// The allocations whose end the API server has accepted, with nothing left to tell.
-    pub(crate) fn ended(&self) -> Vec<(jiff::Timestamp, String)> {
-        let entries = self.lock();
-        let settled = entries.iter().filter(|(_, entry)| entry.pending.is_none());
-        settled.filter_map(|(uid, entry)| Some((entry.acknowledged.as_ref()?.ended_at?, uid.clone()))).collect()
-    }
-
-    /// Forgets an allocation.
-    pub(crate) fn forget(&self, uid: &str) {
-        self.lock().remove(uid);
-    }
-
-    /// The newest report of an allocation, sent or not.
-    pub(crate) fn latest(&self, uid: &str) -> Option<Report> {
-        let entries = self.lock();
-        let entry = entries.get(uid)?;
-        [&entry.pending, &entry.sending, &entry.acknowledged].into_iter().find_map(Clone::clone)
-    }
-
-    /// When the next send is due; none without a pending report.
-    fn due(&self, give_way: GiveWay) -> Option<Instant> {
-        self.lock().values().filter_map(|entry| entry.leaves_at(give_way)).min()
-    }
-
-    /// Takes the report whose turn it is. The others that are pending go along, unless tasks are being started: what a task that is
-    /// on its way has to tell will soon be told by something newer.
-    fn take(&self, give_way: GiveWay) -> Option<Taken> {
-        let now = Instant::now();
-        let mut entries = self.lock();
-        let turn = |(uid, entry): (&String, &Entry)| {
-            let due = entry.leaves_at(give_way).filter(|due| *due <= now)?;
-            Some((if entry.can_wait() { due + LESS_URGENT } else { due }, uid.clone()))
-        };
-        let (_, uid) = entries.iter().filter_map(turn).min()?;
-        if give_way == GiveWay::No {
-            for entry in entries.values_mut() {
-                entry.due = entry.due.map(|due| due.min(now.max(entry.not_before)));
-            }
-        }
-        let entry = entries.get_mut(&uid)?;
-        let can_wait = entry.can_wait();
-        let report = entry.pending.take()?;
-        entry.sending = Some(report.clone());
-        (entry.last_send, entry.due) = (Some(now), None);
-        Some(Taken { uid, report, can_wait })
-    }
-
-    /// Puts a report back that was not accepted, unless a newer one has come. It does not leave before that time.
-    fn put_back(&self, uid: &str, report: Report, not_before: Instant) {
-        if let Some(entry) = self.lock().get_mut(uid) {
-            entry.sending = None;
-            entry.not_before = not_before;
-            entry.pending.get_or_insert(report);
-            entry.reckon();
-        }
-    }
-
-    /// The controller does not want to hear of the allocation any more.
-    fn drop_sent(&self, uid: &str) {
-        if let Some(entry) = self.lock().get_mut(uid) {
-            entry.sending = None;
-        }
-    }
-
-    fn seen(&self, uid: &str) -> Option<Arc<Allocation>> {
-        self.lock().get(uid).map(|entry| Arc::clone(&entry.seen))
-    }
-
-    fn acknowledge(&self, uid: &str, seen: Allocation, report: Report) {
-        if let Some(entry) = self.lock().get_mut(uid) {
-            self.numbers.report_accepted(report::priority(&report, entry.acknowledged.as_ref()));
-            entry.seen = Arc::new(seen);
-            if entry.pending.as_ref().is_some_and(|newer| report::priority(newer, Some(&report)) == Priority::None) {
-                entry.pending = None;
-            }
-            (entry.acknowledged, entry.sending) = (Some(report), None);
-            entry.reckon();
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whether a watch event is behind what our own write has answered. Versions of one kind can be compared.
-fn is_older(seen: &Allocation, known: &Allocation) -> bool {
-    let version = |allocation: &Allocation| allocation.metadata.resource_version.as_ref()?.parse::<u64>().ok();
-    matches!((version(seen), version(known)), (Some(seen), Some(known)) if seen < known)
-}
 
 /// Sends reports.
 #[derive(Debug)]
@@ -365,7 +112,7 @@ impl<S: Store> Sync<S> {
                 }
                 () = this.reachable.notified(), if not_before > Instant::now() => not_before = Instant::now(),
                 // A more urgent report may have come.
-                () = this.reports.wake.notified() => {}
+                () = this.reports.changed() => {}
                 () = this.starts.over() => {}
                 Ok(()) = node.changed() => {}
             }
@@ -488,172 +235,14 @@ enum Next {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use drover_api::allocation::ClientStatus;
+
+    use super::super::reports::tests::{acknowledge, report, reports};
     use super::*;
     use crate::agent::state::MemoryState;
     use crate::store::{Change, Selection};
-    use drover_api::allocation::Health;
-
-    fn reports(uids: &[&str]) -> Reports {
-        let reports = Reports::default();
-        for uid in uids {
-            let allocation = Allocation::new(uid, drover_api::AllocationSpec::default());
-            reports.observe(uid, Arc::new(allocation));
-        }
-        reports
-    }
-
-    fn report(status: ClientStatus, description: &str) -> Report {
-        Report { client_status: status, description: description.to_owned(), ..Report::default() }
-    }
-
-    fn take_all(reports: &Reports, give_way: GiveWay) -> Vec<(String, Report)> {
-        std::iter::from_fn(|| reports.take(give_way)).map(|taken| (taken.uid, taken.report)).collect()
-    }
-
-    fn acknowledge(reports: &Reports, uid: &str, accepted: Report) {
-        reports.acknowledge(uid, Allocation::new(uid, drover_api::AllocationSpec::default()), accepted);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_accepted_and_what_a_newer_report_replaces_is_counted() {
-        let metrics = crate::monitor::Metrics::default();
-        let reports = Reports::counting(Numbers::of(metrics.agent.clone()));
-        reports.observe("a", Arc::new(Allocation::new("a", drover_api::AllocationSpec::default())));
-        for description in ["", "again", "and again"] {
-            reports.put("a", report(ClientStatus::Running, description));
-        }
-        acknowledge(&reports, "a", report(ClientStatus::Running, "and again"));
-        acknowledge(&reports, "a", report(ClientStatus::Running, "calmly"));
-        assert_eq!(metrics.agent.n_reports(), [1, 1, 2], "urgent, typical, replaced");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_032_what_is_not_urgent_leaves_within_a_second() {
-        let reports = reports(&["a"]);
-        let start = Instant::now();
-        reports.put("a", report(ClientStatus::Pending, ""));
-        tokio::time::advance(Duration::from_millis(300)).await;
-        reports.put("a", report(ClientStatus::Pending, "again"));
-        assert_eq!(reports.due(GiveWay::No), Some(start + GATHER), "a later report does not put it off");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_033_an_urgent_report_takes_the_others_along_at_once() {
-        let reports = reports(&["a", "b", "c"]);
-        for uid in ["a", "b"] {
-            reports.put(uid, report(ClientStatus::Pending, ""));
-        }
-        reports.put("c", report(ClientStatus::Failed, ""));
-        assert_eq!(reports.due(GiveWay::No), Some(Instant::now()));
-        assert_eq!(take_all(&reports, GiveWay::No).len(), 3);
-        assert_eq!(reports.due(GiveWay::No), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn while_tasks_are_started_that_others_run_is_told_a_second_later_and_one_by_one() {
-        let reports = reports(&["a", "b", "c"]);
-        for uid in ["a", "b"] {
-            reports.put(uid, report(ClientStatus::Running, ""));
-        }
-        assert_eq!(reports.due(GiveWay::Gather), Some(Instant::now() + GATHER));
-        reports.put("c", report(ClientStatus::Failed, ""));
-        assert_eq!(reports.take(GiveWay::Hold).map(|taken| taken.uid), Some("c".to_owned()), "a failure never waits");
-        tokio::time::advance(GATHER).await;
-        assert_eq!(take_all(&reports, GiveWay::Hold), []);
-        assert_eq!(reports.take(GiveWay::Gather).map(|taken| taken.uid), Some("a".to_owned()));
-        assert_eq!(reports.take(GiveWay::No).map(|taken| taken.uid), Some("b".to_owned()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_verdict_leaves_before_what_can_wait_and_nothing_waits_for_ever() {
-        let reports = reports(&["a", "b", "c"]);
-        for uid in ["b", "c"] {
-            acknowledge(&reports, uid, report(ClientStatus::Running, ""));
-        }
-        reports.put("a", report(ClientStatus::Running, ""));
-        let health = Health { healthy: true, timestamp: jiff::Timestamp::UNIX_EPOCH, deployment_name: String::new() };
-        let judged = Report { health: Some(health), ..report(ClientStatus::Running, "") };
-        tokio::time::advance(LESS_URGENT / 2).await;
-        reports.put("b", judged.clone());
-        assert_eq!(reports.take(GiveWay::No).map(|taken| taken.uid), Some("b".to_owned()));
-        tokio::time::advance(LESS_URGENT).await;
-        reports.put("c", judged);
-        assert_eq!(reports.take(GiveWay::No).map(|taken| taken.uid), Some("a".to_owned()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn of_one_allocation_only_one_report_is_under_way() {
-        let reports = reports(&["a"]);
-        reports.put("a", report(ClientStatus::Running, ""));
-        assert_eq!(take_all(&reports, GiveWay::No).len(), 1);
-        reports.put("a", report(ClientStatus::Failed, ""));
-        tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!((reports.due(GiveWay::No), take_all(&reports, GiveWay::No)), (None, Vec::new()));
-        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
-        assert_eq!(take_all(&reports, GiveWay::No).len(), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_on_its_way_is_still_the_latest() {
-        let reports = reports(&["a"]);
-        reports.put("a", report(ClientStatus::Running, "told"));
-        let taken = take_all(&reports, GiveWay::No);
-        assert_eq!(reports.latest("a").map(|report| report.description), Some("told".to_owned()));
-        acknowledge(&reports, "a", taken[0].1.clone());
-        assert_eq!(reports.latest("a").map(|report| report.client_status), Some(ClientStatus::Running));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_verdict_on_health_leaves_at_once() {
-        let reports = reports(&["a"]);
-        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
-        tokio::time::advance(Duration::from_secs(10)).await;
-        let health = Health { healthy: true, timestamp: jiff::Timestamp::UNIX_EPOCH, deployment_name: String::new() };
-        reports.put("a", Report { health: Some(health), ..report(ClientStatus::Running, "") });
-        assert_eq!(reports.due(GiveWay::No), Some(Instant::now()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_allocation_that_was_just_reported_waits_a_moment_and_others_do_not() {
-        let reports = reports(&["a", "b"]);
-        let start = Instant::now();
-        reports.put("a", report(ClientStatus::Running, ""));
-        assert_eq!(take_all(&reports, GiveWay::No).len(), 1);
-        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
-        reports.put("a", report(ClientStatus::Complete, ""));
-        assert_eq!(reports.due(GiveWay::No), Some(start + SEND_INTERVAL));
-        reports.put("b", report(ClientStatus::Failed, ""));
-        assert_eq!(reports.due(GiveWay::No), Some(start));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_030_equal_reports_are_dropped_and_newer_ones_stay() {
-        let reports = reports(&["a"]);
-        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
-        reports.put("a", report(ClientStatus::Running, ""));
-        assert_eq!(reports.due(GiveWay::No), None);
-        reports.put("a", report(ClientStatus::Running, "old"));
-        tokio::time::advance(GATHER).await;
-        let sent = take_all(&reports, GiveWay::No);
-        reports.put("a", report(ClientStatus::Running, "new"));
-        for (uid, report) in sent {
-            reports.put_back(&uid, report, Instant::now());
-        }
-        tokio::time::advance(GATHER).await;
-        assert_eq!(take_all(&reports, GiveWay::No)[0].1.description, "new");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_mark_of_the_controller_makes_the_same_report_news() {
-        let reports = reports(&["a"]);
-        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
-        let mut marked = Allocation::new("a", drover_api::AllocationSpec::default());
-        marked.status =
-            Some(drover_api::AllocationStatus { client_status: ClientStatus::Unknown, ..Default::default() });
-        reports.observe("a", Arc::new(marked));
-        reports.put("a", report(ClientStatus::Running, ""));
-        assert!(reports.due(GiveWay::No).is_some());
-    }
 
     /// An API server that accepts status writes, or not.
     #[derive(Clone, Debug, Default)]

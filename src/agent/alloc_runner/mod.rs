@@ -28,7 +28,7 @@ use super::admission::Admission;
 use super::dirs::AllocDir;
 use super::drivers::Vouches;
 use super::report;
-use super::sync::Reports;
+use super::reports::Reports;
 use super::task_runner::event;
 use super::task_runner::{
     KillOrder, Orders, RunnerEnv, TaskCommand, TaskEnd, TaskPlan, TaskRecord, TaskRunner, TaskUpdate, Wires,
