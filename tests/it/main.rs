@@ -13,6 +13,7 @@ mod cluster_drivers;
 mod cluster_dynamics;
 mod cluster_templates;
 mod contract;
+mod csi_mock;
 mod faults;
 mod gitops;
 mod helm;

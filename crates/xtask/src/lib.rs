@@ -11,6 +11,7 @@ pub mod ci;
 pub mod cluster;
 pub mod control_plane;
 pub mod crds;
+pub mod csi_mock;
 pub mod csi_sanity;
 pub mod csi_sidecars;
 pub mod helm;

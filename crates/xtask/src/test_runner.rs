@@ -17,6 +17,7 @@ use serde::Deserialize;
 use crate::alerts;
 use crate::cargo::{self, Built};
 use crate::control_plane::Binaries;
+use crate::csi_mock;
 use crate::csi_sanity;
 use crate::helm;
 use crate::kubeconform;
@@ -74,6 +75,7 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     Binaries::find_or_build(progress)?;
     helm::find_or_build(progress)?;
     csi_sanity::find_or_build(progress)?;
+    csi_mock::find_or_build(progress)?;
     alerts::find_or_build(progress)?;
     kubeconform::find_or_build(progress)?;
     let step = progress.step("building the tests");
