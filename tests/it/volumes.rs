@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use drover_api::allocation::ClientStatus;
 use drover_api::csi_volume::{Claim, ClaimState, VolumePhase};
-use drover_api::{Allocation, CSIVolume};
+use drover_api::{Allocation, CSIVolume, ClientNode};
 use kube::Api;
 use serde_json::{Value, json};
 use xtask::control_plane::{AuditEvent, User};
@@ -143,12 +143,6 @@ impl Disks {
     /// Makes calls of the driver fail, as its README says; none when the text is empty.
     pub(crate) fn fail(&self, faults: &str) {
         std::fs::write(self.cluster.path("faults"), faults).expect("faults");
-    }
-
-    /// Waits until the only claim of a volume has come this far.
-    async fn reaches(&self, name: &str, state: ClaimState) -> CSIVolume {
-        let is_there = |it: &CSIVolume| matches!(&claims(it)[..], [claim] if claim.state == state);
-        self.until(name, &format!("at {state}"), is_there).await
     }
 
     pub(crate) async fn is_free(&self, name: &str) -> CSIVolume {
@@ -403,7 +397,15 @@ async fn a_leader_that_stood_still_writes_nothing_and_the_next_one_goes_on_where
     let first = disks.controller.as_ref().expect("it runs");
     disks.fail("ControllerUnpublishVolume Internal");
     disks.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop", "--wait=false"]).expect("deleted");
-    disks.reaches("v1", ClaimState::NodeDetached).await;
+    // Nothing that it writes is under way when it stands still: it waits until it tries again.
+    let has_failed = |it: &CSIVolume| matches!(&claims(it)[..], [claim] if claim.state == ClaimState::NodeDetached && !claim.error.is_empty());
+    disks.until("v1", "not detached", has_failed).await;
+    let is_quiet = async || {
+        let node = Api::<ClientNode>::all(disks.cluster.client.clone()).get("n-1").await.expect("a node");
+        let events = disks.cluster.kubectl(&["get", "events", "-n", "shop"]).expect("events");
+        node.status.is_some_and(|status| status.csi_requests.is_empty()) && events.contains("DetachFailed")
+    };
+    disks.cluster.eventually("what failed is told", is_quiet).await;
     first.freeze();
     let _second = disks.cluster.controller_by("second", &disks.cluster.plane.kubeconfig(User::Admin), "");
     disks.cluster.eventually("another one leads", async || disks.cluster.log("second").contains("leading")).await;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::CSIVolume;
 use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimState};
 use drover_core::ids::{AllocKey, ObjectKey};
 use drover_core::volume::attach;
+use drover_core::volume::batch::{TOLD_WITHIN, WINDOW};
 use drover_core::volume::claim::{self, Attachment, Update};
 use drover_core::volume::plugin::Skipped;
 use drover_core::volume::release::{self, Force, ReleaseError, Step, Unmount};
@@ -210,13 +212,14 @@ impl<S: Store> Term<S> {
                 self.tell(caller, String::new());
                 // Whoever waits for the volume need not wait for releases that there are not.
                 if self.callers_of(&caller.0).len() == 1 {
-                    self.claims.batches.close(&caller.0);
+                    let elapsed = self.elapsed();
+                    self.claims.batches.close(&caller.0, elapsed);
                 }
                 return;
             }
             let step = self.release_step(caller, object, &status, claim);
-            if reached.is_some() && matches!(step, Ok(Step::Node(_) | Step::Controller(_) | Step::Cluster)) {
-                self.record(caller, String::new());
+            if reached.is_some() && matches!(step, Ok(Step::Node(_) | Step::Cluster)) {
+                self.record(caller, String::new(), WINDOW);
             }
             match step {
                 Ok(Step::Checkpoint(state)) => self.reach(caller, state),
@@ -225,7 +228,14 @@ impl<S: Store> Term<S> {
                     return tracing::debug!(volume = %call.volume, alloc = call.alloc_id, node = %call.node, "the agent unmounts");
                 }
                 Ok(Step::Node(call)) => return self.ask(caller, object, Some(claim), Asked::Node(call)),
-                Ok(Step::Controller(call)) => return self.ask(caller, object, Some(claim), Asked::Unpublish(call)),
+                Ok(Step::Controller(call)) => {
+                    self.ask(caller, object, Some(claim), Asked::Unpublish(call));
+                    let is_asked = self.claims.work.get(caller).is_some_and(|work| work.call.is_some());
+                    if reached.is_some() {
+                        self.record(caller, String::new(), if is_asked { WINDOW } else { TOLD_WITHIN });
+                    }
+                    return;
+                }
                 Ok(Step::Cluster) => {
                     if !self.is_detached_by_cluster(caller, object, claim) {
                         return;
@@ -286,19 +296,19 @@ impl<S: Store> Term<S> {
     fn tell(&mut self, caller: &Caller, error: String) {
         if let Some(work) = self.claims.work.get_mut(caller) {
             work.is_told = true;
-            self.record(caller, error);
+            self.record(caller, error, WINDOW);
         }
     }
 
     /// Has it written how far a claim has come, while the next step goes on: what comes of that soon is the same write. Until it is
     /// written the claim counts as taken, and a new leader finds the same steps done that this one has found.
-    fn record(&mut self, caller: &Caller, error: String) {
+    fn record(&mut self, caller: &Caller, error: String, within: Duration) {
         let elapsed = self.elapsed();
         let Some(work) = self.claims.work.get(caller) else { return };
         let state = work.reached.unwrap_or_default();
         let update = Update::Release { alloc_id: caller.1.clone(), state, error };
         tracing::debug!(volume = %caller.0, alloc = caller.1, %state, "a release goes on");
-        self.claims.batches.add(&caller.0, update, elapsed);
+        self.claims.batches.add_within(&caller.0, update, within, elapsed);
     }
 
     /// A release that waits for something else than time; what it waits for is written.

@@ -14,6 +14,8 @@ use crate::ids::ObjectKey;
 
 /// How long updates wait for others.
 pub const WINDOW: Duration = Duration::from_millis(250);
+/// How long people do not see that a release waits for its turn: most have theirs sooner, and are one write then.
+pub const TOLD_WITHIN: Duration = Duration::from_mins(1);
 /// Most claims that one write changes.
 pub const MOST_CHANGES: usize = 100;
 
@@ -27,12 +29,10 @@ pub struct Batches {
 
 #[derive(Clone, Debug, Default)]
 struct Batch {
-    /// When the oldest update came.
-    since: Duration,
+    /// When the first of its updates has to be written.
+    due_at: Duration,
     is_writing: bool,
     is_touched: bool,
-    /// There is nothing to wait for.
-    is_whole: bool,
     /// By the allocation's id.
     claims: BTreeMap<String, (ClaimState, String)>,
 }
@@ -44,9 +44,7 @@ impl Batch {
 
     /// When it may be written.
     fn due(&self) -> Option<Duration> {
-        let is_full = self.is_whole || self.claims.len() >= MOST_CHANGES;
-        let at = if is_full { self.since } else { self.since + WINDOW };
-        (!self.is_writing && !self.is_empty()).then_some(at)
+        (!self.is_writing && !self.is_empty()).then_some(self.due_at)
     }
 
     fn take(&mut self) -> Vec<Update> {
@@ -55,7 +53,6 @@ impl Batch {
             None => BTreeMap::new(),
         };
         let now = std::mem::replace(&mut self.claims, rest);
-        self.is_whole = false;
         let touch = std::mem::take(&mut self.is_touched).then_some(Update::Touch);
         let claims = now.into_iter().map(|(alloc_id, (state, error))| Update::Release { alloc_id, state, error });
         claims.chain(touch).collect()
@@ -63,13 +60,17 @@ impl Batch {
 }
 
 impl Batches {
-    /// Adds an update. Of one claim the furthest state is written.
+    /// Adds an update, to be written within [`WINDOW`]. Of one claim the furthest state is written.
     pub fn add(&mut self, volume: &ObjectKey, update: Update, now: Duration) {
+        self.add_within(volume, update, WINDOW, now);
+    }
+
+    /// Adds an update that may wait longer for others.
+    pub fn add_within(&mut self, volume: &ObjectKey, update: Update, within: Duration, now: Duration) {
         self.waiting.entry(volume.clone()).or_default();
         self.change(volume, |batch| {
-            if batch.is_empty() {
-                batch.since = now;
-            }
+            let due_at = now + within;
+            batch.due_at = if batch.is_empty() { due_at } else { batch.due_at.min(due_at) };
             match update {
                 Update::Touch => batch.is_touched = true,
                 Update::Release { alloc_id, state, error } => {
@@ -77,12 +78,15 @@ impl Batches {
                     *known = (known.0.max(state), error);
                 }
             }
+            if batch.claims.len() >= MOST_CHANGES {
+                batch.due_at = batch.due_at.min(now);
+            }
         });
     }
 
     /// Nothing else will come for a volume soon: its updates are due now.
-    pub fn close(&mut self, volume: &ObjectKey) {
-        self.change(volume, |batch| batch.is_whole = true);
+    pub fn close(&mut self, volume: &ObjectKey, now: Duration) {
+        self.change(volume, |batch| batch.due_at = batch.due_at.min(now));
     }
 
     /// The next write: a volume and its updates. It is under way until [`Batches::written`].

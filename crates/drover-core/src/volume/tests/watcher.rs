@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::volume::batch::{Batches, MOST_CHANGES, WINDOW};
+use crate::volume::batch::{Batches, MOST_CHANGES, TOLD_WITHIN, WINDOW};
 use crate::volume::claim::{past, read};
 use crate::volume::watcher::{Pace, Watcher};
 
@@ -254,14 +254,19 @@ fn updates_wait_a_quarter_of_a_second_for_others() {
     assert_eq!(batches.next(ms(900)), Some((v1(), vec![Update::Touch])));
     batches.written(&v1());
     assert_eq!((batches.n_waiting(), batches.wake_at()), (0, None));
-    batches.close(&v1());
+    batches.close(&v1(), ms(950));
     assert_eq!(batches.n_waiting(), 0, "of a volume for which nothing waits nothing is kept");
     batches.add(&v1(), to("a1", ClaimState::ReadyToFree), ms(1000));
-    batches.close(&v1());
+    batches.close(&v1(), ms(1000));
     assert_eq!(batches.next(ms(1000)), Some((v1(), vec![to("a1", ClaimState::ReadyToFree)])), "nobody else comes");
     batches.written(&v1());
     batches.add(&v1(), Update::Touch, ms(2000));
     assert_eq!(batches.wake_at(), Some(ms(2250)), "the next ones wait again");
+    batches.forget(&v1());
+    batches.add_within(&v1(), to("a1", ClaimState::NodeDetached), TOLD_WITHIN, ms(3000));
+    assert_eq!(batches.wake_at(), Some(ms(63_000)), "it waits for its turn");
+    batches.add(&v1(), to("a2", ClaimState::NodeDetached), ms(4000));
+    assert_eq!(batches.wake_at(), Some(ms(4250)), "and is told with what does not wait");
     batches.forget(&v1());
     assert_eq!((batches.n_waiting(), batches.wake_at(), batches.next(ms(9000))), (0, None, None));
 }
