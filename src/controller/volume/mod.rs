@@ -219,6 +219,11 @@ impl<S: Store> Term<S> {
     pub(super) fn on_volume(&mut self, seen: Seen<CSIVolume>) {
         self.numbers.volume(&seen);
         let elapsed = self.elapsed();
+        // Neither its finalizer nor what people note on it is what a job waits for.
+        let may_help = match &seen {
+            Seen::Now(now, Some(before)) => now.spec != before.spec || now.status != before.status,
+            Seen::Now(_, None) | Seen::Gone(_) => true,
+        };
         let id = match seen {
             Seen::Now(object, before) => {
                 let id = convert::volume_id(&object);
@@ -246,7 +251,9 @@ impl<S: Store> Term<S> {
                 id
             }
         };
-        self.free_volume(&id);
+        if may_help {
+            self.free_volume(&id);
+        }
     }
 
     /// Jobs that wait for a volume are looked at again.

@@ -3,7 +3,7 @@
 //! Input: what a plan could not place and why, and what became free since. Output: the jobs to evaluate again. Nothing here
 //! polls: a job that no change concerns is not looked at. Must never know how much is free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -42,6 +42,8 @@ pub struct Blocked {
     waiting: BTreeMap<JobKey, Waiting>,
     /// What became free last, by what it was: the index of the write, and when.
     freed: BTreeMap<Freed, (u64, Timestamp)>,
+    /// The same, by the index: what is forgotten, and what a plan has missed, are found without looking at the rest.
+    in_order: BTreeSet<(u64, Freed)>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +59,8 @@ impl Blocked {
         if self.waiting.get(job).is_some_and(|known| known.snapshot > snapshot) {
             return Verdict::Duplicate;
         }
-        let is_missed = self.freed.iter().any(|(what, (index, _))| snapshot < *index && waits.is_helped_by(what));
+        let first_missed = (snapshot.saturating_add(1), Freed::Class(String::new()));
+        let is_missed = self.in_order.range(first_missed..).any(|(_, what)| waits.is_helped_by(what));
         if is_missed {
             self.waiting.remove(job);
             return Verdict::Again;
@@ -84,8 +87,18 @@ impl Blocked {
             self.waiting.remove(job);
         }
         let oldest = now.saturating_sub(SignedDuration::try_from(REMEMBERED).unwrap_or_default()).unwrap_or(now);
-        self.freed.retain(|_, (_, at)| *at >= oldest);
-        self.freed.insert(what, (index, now));
+        while let Some(first) = self.in_order.first() {
+            if self.freed.get(&first.1).is_some_and(|(_, at)| *at >= oldest) {
+                break;
+            }
+            if let Some((_, forgotten)) = self.in_order.pop_first() {
+                self.freed.remove(&forgotten);
+            }
+        }
+        if let Some((before, _)) = self.freed.insert(what.clone(), (index, now)) {
+            self.in_order.remove(&(before, what.clone()));
+        }
+        self.in_order.insert((index, what));
         helped
     }
 
@@ -183,6 +196,15 @@ mod tests {
         blocked.free(Freed::Class("A".into()), 1000, at(0));
         blocked.free(Freed::Class("B".into()), 1001, at(16));
         assert_eq!(blocked.block(&job(), classes(&[("A", true), ("B", false)]), 900), Verdict::Waits);
+        // What became free again is as young as the last time.
+        blocked.free(Freed::Class("C".into()), 1002, at(20));
+        blocked.free(Freed::Class("B".into()), 1003, at(30));
+        blocked.free(Freed::Class("A".into()), 1004, at(36));
+        let known: Vec<&Freed> = blocked.freed.keys().collect();
+        assert_eq!(known, [&Freed::Class("A".into()), &Freed::Class("B".into())]);
+        assert_eq!(blocked.in_order.len(), 2);
+        assert_eq!(blocked.block(&job(), classes(&[("A", false), ("B", true)]), 1002), Verdict::Again);
+        assert_eq!(blocked.block(&job(), classes(&[("A", false), ("B", true)]), 1003), Verdict::Waits);
     }
 
     #[test]
