@@ -202,10 +202,12 @@ impl<S: Store> Term<S> {
             }
         }
         for caller in self.callers_of(id) {
-            let told = told.iter().find_map(|update| match update {
+            // After a write that was refused there may be several of one claim.
+            let states = told.iter().filter_map(|update| match update {
                 Update::Release { alloc_id, state, .. } => (*alloc_id == caller.1).then_some(*state),
                 Update::Touch => None,
             });
+            let told = states.max();
             // It may have come further while this was written.
             if let Some(work) = self.claims.work.get_mut(&caller)
                 && told.is_some_and(|state| state >= work.reached.unwrap_or_default())
