@@ -541,6 +541,23 @@ string_enum! {
     }
 }
 
+impl CsiCall {
+    /// Whether it is one that a plugin is asked for one at a time (`spec/volumes.md` 5). What its node half does, and what changes
+    /// nothing at the provider, waits for nobody.
+    pub const fn takes_turns(self) -> bool {
+        match self {
+            Self::ControllerPublish
+            | Self::ControllerUnpublish
+            | Self::CreateVolume
+            | Self::DeleteVolume
+            | Self::ControllerExpand
+            | Self::CreateSnapshot
+            | Self::DeleteSnapshot => true,
+            Self::NodeUnpublish | Self::NodeExpand | Self::ValidateVolume | Self::ListSnapshots => false,
+        }
+    }
+}
+
 /// A call of a CSI plugin that the controller wants made on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::message;
 use crate::string_enum::string_enum;
 
 string_enum! {
@@ -70,12 +71,9 @@ impl<T, R> Wanted<T, R> {
     }
 }
 
-/// The most characters a condition's message may have.
-pub const MESSAGE_LIMIT: usize = 1024;
-
 /// The new list of conditions: each wanted one, with `lastTransitionTime` kept where `status` did not change.
 ///
-/// Conditions that are not wanted any more are left out. Messages are cut to [`MESSAGE_LIMIT`] characters.
+/// Conditions that are not wanted any more are left out. Messages are cut to [`message::LIMIT`] characters.
 pub fn merged<T: Copy + PartialEq, R: Copy>(
     before: &[Condition<T, R>],
     wanted: Vec<Wanted<T, R>>,
@@ -92,19 +90,10 @@ pub fn merged<T: Copy + PartialEq, R: Copy>(
                 observed_generation: generation,
                 last_transition_time: same.map_or(now, |old| old.last_transition_time),
                 reason: want.reason,
-                message: cut(want.message),
+                message: message::cut(want.message),
             }
         })
         .collect()
-}
-
-fn cut(message: String) -> String {
-    if message.chars().count() <= MESSAGE_LIMIT {
-        return message;
-    }
-    let mut short: String = message.chars().take(MESSAGE_LIMIT - 1).collect();
-    short.push('…');
-    short
 }
 
 #[cfg(test)]
@@ -126,6 +115,6 @@ mod tests {
     #[test]
     fn a_long_message_is_cut() {
         let long = merged(&[], vec![Wanted::no(T::Ready, R::Placing, "é".repeat(3000))], 1, Timestamp::UNIX_EPOCH);
-        assert_eq!(long[0].message.chars().count(), MESSAGE_LIMIT);
+        assert_eq!(long[0].message.chars().count(), message::LIMIT);
     }
 }

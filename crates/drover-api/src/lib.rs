@@ -18,6 +18,7 @@ pub mod duration;
 pub mod group;
 pub mod job;
 pub mod job_version;
+pub mod message;
 pub mod metric;
 pub mod names;
 pub mod network;

@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use drover_api::client_node::{CsiAnswer, CsiCall, CsiRequest};
 use drover_api::csi_volume::{Topology, VolumeCapability};
-use drover_api::{CSIVolume, CSIVolumeSpec};
+use drover_api::{CSIVolume, CSIVolumeSpec, message};
 use drover_core::volume::quantity::bytes;
 
 use super::mounts::Csi;
 use super::plugin::{Attachment, ErrorKind, How, KnownVolume, NewVolume, Plugin, PluginError, VolumeUse};
 
-/// The longest text of an answer.
-const LONGEST: usize = 1024;
 /// How long a controller that is not up is waited for: then the leader may ask another one.
 const CONTROLLER_WAIT: Duration = Duration::from_secs(5);
 
@@ -25,7 +23,7 @@ pub(super) async fn answer(csi: &Csi, request: &CsiRequest) -> CsiAnswer {
         Err(error) => {
             tracing::warn!(call = %request.call, plugin = request.plugin_id, volume = request.volume, error = %error, "a plugin did not do what it was asked for");
             CsiAnswer {
-                error: error.reason.chars().take(LONGEST).collect(),
+                error: message::cut(error.reason),
                 retryable: error.kind == ErrorKind::Retryable,
                 ..CsiAnswer::default()
             }
@@ -34,6 +32,11 @@ pub(super) async fn answer(csi: &Csi, request: &CsiRequest) -> CsiAnswer {
 }
 
 async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginError> {
+    let _turn = if request.call.takes_turns() {
+        Some(csi.controller_lock(&request.plugin_id).lock_owned().await)
+    } else {
+        None
+    };
     match request.call {
         CsiCall::NodeUnpublish => {
             let volume_id = volume_id(csi, request).await?;
@@ -41,25 +44,15 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             Ok(CsiAnswer::default())
         }
         CsiCall::ControllerPublish => {
-            let lock = csi.controller_lock(&request.plugin_id);
-            let _turn = lock.lock().await;
             let to = attachment(csi, request).await?;
             let context = controller(csi, request).await?.attach(&to).await?;
             Ok(CsiAnswer { context, ..CsiAnswer::default() })
         }
         CsiCall::ControllerUnpublish => {
-            let lock = csi.controller_lock(&request.plugin_id);
-            let _turn = lock.lock().await;
             let from = attachment(csi, request).await?;
-            match controller(csi, request).await?.detach(&from).await {
-                // It may have been detached before, and the answer lost.
-                Err(error) if error.kind == ErrorKind::NotFound => Ok(CsiAnswer::default()),
-                other => other.map(|()| CsiAnswer::default()),
-            }
+            undone(controller(csi, request).await?.detach(&from).await)
         }
         CsiCall::CreateVolume => {
-            let lock = csi.controller_lock(&request.plugin_id);
-            let _turn = lock.lock().await;
             let made = controller(csi, request).await?.create(&new_volume(csi, request).await?).await?;
             let topology = |segments| Topology { segments };
             Ok(CsiAnswer {
@@ -71,17 +64,10 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             })
         }
         CsiCall::DeleteVolume => {
-            let lock = csi.controller_lock(&request.plugin_id);
-            let _turn = lock.lock().await;
             let of = attachment(csi, request).await?;
-            match controller(csi, request).await?.delete(&of.volume).await {
-                Err(error) if error.kind == ErrorKind::NotFound => Ok(CsiAnswer::default()),
-                other => other.map(|()| CsiAnswer::default()),
-            }
+            undone(controller(csi, request).await?.delete(&of.volume).await)
         }
         CsiCall::ControllerExpand => {
-            let lock = csi.controller_lock(&request.plugin_id);
-            let _turn = lock.lock().await;
             let of = attachment(csi, request).await?;
             let to = (request.required_bytes.unwrap_or(0), request.limit_bytes.unwrap_or(0));
             let grown = controller(csi, request).await?.expand(&of.volume, to).await?;
@@ -99,20 +85,13 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             Ok(CsiAnswer::default())
         }
         CsiCall::CreateSnapshot => {
-            let lock = csi.controller_lock(&request.plugin_id);
-            let _turn = lock.lock().await;
             let of = attachment(csi, request).await?;
             let taken = controller(csi, request).await?.take_snapshot(&of.volume, &request.snapshot).await?;
             Ok(CsiAnswer { snapshots: vec![taken], ..CsiAnswer::default() })
         }
         CsiCall::DeleteSnapshot => {
-            let lock = csi.controller_lock(&request.plugin_id);
-            let _turn = lock.lock().await;
             let of = attachment(csi, request).await?;
-            match controller(csi, request).await?.delete_snapshot(&of.volume, &request.snapshot).await {
-                Err(error) if error.kind == ErrorKind::NotFound => Ok(CsiAnswer::default()),
-                other => other.map(|()| CsiAnswer::default()),
-            }
+            undone(controller(csi, request).await?.delete_snapshot(&of.volume, &request.snapshot).await)
         }
         CsiCall::ListSnapshots => {
             let of = attachment(csi, request).await?;
@@ -123,6 +102,14 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             controller(csi, request).await?.validate(&known_volume(csi, request).await?).await?;
             Ok(CsiAnswer::default())
         }
+    }
+}
+
+/// What was to be undone is undone; it may have been before, and the answer lost.
+fn undone(answered: Result<(), PluginError>) -> Result<CsiAnswer, PluginError> {
+    match answered {
+        Err(error) if error.kind != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(CsiAnswer::default()),
     }
 }
 

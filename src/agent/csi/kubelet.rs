@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use drover_api::client_node::CsiInfo;
 use drover_api::csi_volume::PluginSource;
+use drover_api::message;
 use drover_csi::registration::PluginInfo;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -151,7 +152,7 @@ impl Csi {
             Ok(_) => said,
             Err(error) => {
                 tracing::warn!(plugin = driver.name, error = %error, "a CSI driver of the cluster is not well");
-                CsiInfo { healthy: false, description: error.reason.chars().take(1024).collect(), ..said }
+                CsiInfo { healthy: false, description: message::cut(&error.reason), ..said }
             }
         };
         let plugin: Arc<dyn Plugin> = Arc::clone(&driver.plugin) as _;

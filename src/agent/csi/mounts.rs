@@ -11,8 +11,8 @@ use std::time::Duration;
 use drover_api::allocation::{VolumeState, VolumeStatus};
 use drover_api::client_node::{CsiAnswer, CsiInfo, CsiRequest};
 use drover_api::csi_volume::{AccessMode, AttachmentMode, PluginSource};
-use drover_api::names;
 use drover_api::volume_request::VolumeRequest;
+use drover_api::{message, names};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -396,7 +396,7 @@ impl Csi {
             (true, true) => VolumeState::Mounted,
             (false, true) => VolumeState::Pending,
         };
-        let error = mount.error.chars().take(1024).collect();
+        let error = message::cut(&mount.error);
         Some(VolumeStatus { volume_id: mount.record.volume_id.clone(), state, error })
     }
 

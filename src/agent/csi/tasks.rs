@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use drover_api::client_node::CsiInfo;
 use drover_api::csi_volume::{PluginSource, PluginType};
-use drover_api::names;
 use drover_api::task::CsiPlugin;
+use drover_api::{message, names};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -124,7 +124,7 @@ impl Csi {
                     let facts = known.clone().unwrap_or_default();
                     let info = CsiInfo {
                         healthy: false,
-                        description: error.reason.chars().take(1024).collect(),
+                        description: message::cut(error.reason),
                         ..info(&facts, halves, &task.uid)
                     };
                     self.put_plugin(&task.plugin.id, &task.uid, Instance { plugin: Arc::clone(&plugin), info, facts });

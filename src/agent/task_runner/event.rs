@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use drover_api::allocation::{TaskEvent, TaskEventType as Type};
+use drover_api::message;
 use drover_core::lifecycle::{NotRestarting, RestartReason};
 use jiff::Timestamp;
 
 use crate::agent::drivers::ExitResult;
-
-/// The most characters of a message.
-const LIMIT: usize = 1024;
 
 /// The newest events that are kept of a task.
 const EVENT_LIMIT: usize = 10;
@@ -24,9 +22,15 @@ pub(crate) fn insert(events: &mut Vec<TaskEvent>, event: TaskEvent) {
 
 /// An event with this message.
 pub(crate) fn plain(r#type: Type, time: Timestamp, message: impl Into<String>) -> TaskEvent {
-    let message: String = message.into();
-    let message = if message.chars().count() > LIMIT { message.chars().take(LIMIT).collect() } else { message };
-    TaskEvent { r#type, time, message, exit_code: None, signal: None, oom_killed: false, delay: None }
+    TaskEvent {
+        r#type,
+        time,
+        message: message::cut(message),
+        exit_code: None,
+        signal: None,
+        oom_killed: false,
+        delay: None,
+    }
 }
 
 /// The agent accepted the task.

@@ -12,7 +12,6 @@ use drover_core::ids::NodeName;
 use drover_core::volume::claim::Attachment;
 use drover_core::volume::plugin::Skipped;
 use drover_core::volume::release::{Answered, ControllerAnswer, ControllerCall, NodeAnswer, NodeCall};
-use drover_core::volume::snapshot::Wish;
 use drover_core::volume::turn::Caller;
 
 use super::provider::ProviderCall;
@@ -70,18 +69,6 @@ impl Asked {
         }
     }
 
-    /// Whether it waits for its turn among the calls of its plugin's controllers.
-    fn takes_turns(&self) -> bool {
-        match self {
-            Self::Publish(_) | Self::Unpublish(_) => true,
-            // What changes nothing at the provider waits for nobody.
-            Self::Provider(call) => {
-                !matches!(call.call, CsiCall::ValidateVolume | CsiCall::NodeExpand | CsiCall::ListSnapshots)
-            }
-            Self::Node(_) => false,
-        }
-    }
-
     /// What the agent reads; `claim` is the one that it is about.
     fn request(&self, volume: &CSIVolume, claim: Option<&Claim>) -> CsiRequest {
         let node_id = match self {
@@ -92,11 +79,7 @@ impl Asked {
             Self::Provider(call) => (call.expand, call.wish.as_ref()),
             Self::Publish(_) | Self::Unpublish(_) | Self::Node(_) => (None, None),
         };
-        // The provider keeps one snapshot for each name, and other volumes have some of the same name.
-        let snapshot = wish.map(|wish| match wish {
-            Wish::Take(name) => format!("{name}-{}", volume.metadata.uid.as_deref().unwrap_or_default()),
-            Wish::Delete(_) | Wish::List => wish.snapshot().to_owned(),
-        });
+        let snapshot = wish.map(|wish| wish.snapshot(volume.metadata.uid.as_deref().unwrap_or_default()));
         CsiRequest {
             call: self.call(),
             plugin_id: self.plugin().to_owned(),
@@ -125,7 +108,7 @@ pub(super) struct Call {
 impl<S: Store> Term<S> {
     /// Asks an agent on behalf of a claim, or waits for the turn.
     pub(super) fn ask(&mut self, caller: &Caller, volume: &Arc<CSIVolume>, claim: Option<&Claim>, asked: Asked) {
-        if asked.takes_turns() {
+        if asked.call().takes_turns() {
             if let Some(work) = self.claims.work.get_mut(caller) {
                 work.turn = Some(asked.plugin().to_owned());
             }
@@ -288,7 +271,7 @@ impl<S: Store> Term<S> {
         if let Some(work) = self.claims.work.get_mut(&call.caller) {
             (work.call, work.turn) = (None, None);
         }
-        if call.asked.takes_turns() {
+        if call.asked.call().takes_turns() {
             let plugin = call.asked.plugin().to_owned();
             self.end_turn(&plugin, &call.caller);
         }

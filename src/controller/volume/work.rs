@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::CSIVolume;
 use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimState};
+use drover_api::{CSIVolume, message};
 use drover_core::ids::{AllocKey, ObjectKey};
 use drover_core::volume::attach;
 use drover_core::volume::batch::{TOLD_WITHIN, WINDOW};
@@ -86,9 +86,12 @@ impl<S: Store> Term<S> {
 
     /// The claims of a volume that are on their way.
     pub(super) fn callers_of(&self, volume: &ObjectKey) -> Vec<Caller> {
+        self.on_their_way(volume).cloned().collect()
+    }
+
+    fn on_their_way(&self, volume: &ObjectKey) -> impl Iterator<Item = &Caller> {
         let first = (volume.clone(), String::new());
-        let of_volume = self.claims.work.range(first..).take_while(|((of, _), _)| of == volume);
-        of_volume.map(|(caller, _)| caller.clone()).collect()
+        self.claims.work.range(first..).map(|(caller, _)| caller).take_while(move |(of, _)| of == volume)
     }
 
     /// The allocations whose claims on a volume could not be released for so often that a person is needed.
@@ -184,10 +187,10 @@ impl<S: Store> Term<S> {
 
     /// Notes why a volume is not attached yet, and tries again later.
     pub(super) fn note_attachment(&mut self, caller: &Caller, claim: &Claim, why: &str) {
-        if claim.error != short(why) {
+        if claim.error != message::cut(why) {
             let context = claim.publish_context.clone();
             let state = AttachState::Pending;
-            let said = Attachment { alloc_id: caller.1.clone(), state, context, error: short(why) };
+            let said = Attachment { alloc_id: caller.1.clone(), state, context, error: message::cut(why) };
             self.claims.attachments.entry(caller.0.clone()).or_default().push(said);
             self.claims.dirty.insert(caller.0.clone());
         }
@@ -211,7 +214,7 @@ impl<S: Store> Term<S> {
             if reached == Some(ClaimState::ReadyToFree) {
                 self.tell(caller, String::new());
                 // Whoever waits for the volume need not wait for releases that there are not.
-                if self.callers_of(&caller.0).len() == 1 {
+                if self.on_their_way(&caller.0).take(2).count() == 1 {
                     let elapsed = self.elapsed();
                     self.claims.batches.close(&caller.0, elapsed);
                 }
@@ -270,8 +273,7 @@ impl<S: Store> Term<S> {
         status: &CSIVolumeStatus,
         claim: &Claim,
     ) -> Result<Step, ReleaseError> {
-        let holder = claim::holder(&self.view, &caller.0, claim);
-        let is_unmounted = holder.is_some_and(|alloc| alloc.has_ended || alloc.unmounted.contains(&*caller.0.name));
+        let is_unmounted = claim::is_unmounted(&self.view, &caller.0, claim);
         release::step(&release::Facts {
             volume: &caller.0,
             spec: &object.spec,
@@ -314,8 +316,8 @@ impl<S: Store> Term<S> {
     /// A release that waits for something else than time; what it waits for is written.
     fn wait(&mut self, caller: &Caller, claim: &Claim, why: &str) {
         let has_moved = self.claims.work.get(caller).is_some_and(|work| work.reached.is_some());
-        if has_moved || claim.error != short(why) {
-            self.tell(caller, short(why));
+        if has_moved || claim.error != message::cut(why) {
+            self.tell(caller, message::cut(why));
             self.report_volume(&caller.0, "DetachFailed", "Release", why);
         }
     }
@@ -327,9 +329,9 @@ impl<S: Store> Term<S> {
         work.n_failed += 1;
         let is_stuck = work.n_failed == STUCK_AFTER + 1;
         tracing::warn!(volume = %caller.0, alloc = caller.1, node = claim.node_name, error = text, "a claim is not released");
-        if claim.error != short(&text) || work.reached.is_some() {
+        if claim.error != message::cut(&text) || work.reached.is_some() {
             self.report_volume(&caller.0, "DetachFailed", "Release", &text);
-            self.tell(caller, short(&text));
+            self.tell(caller, message::cut(&text));
         }
         if is_stuck {
             self.claims.dirty.insert(caller.0.clone());
@@ -368,9 +370,4 @@ fn is_forced(volume: &CSIVolume, node: &str) -> bool {
     let named =
         volume.metadata.annotations.iter().flatten().find(|(name, _)| *name == drover_api::annotation::FORCE_RELEASE);
     named.is_some_and(|(_, nodes)| drover_api::annotation::nodes(nodes).any(|named| named == node))
-}
-
-/// A text as long as a claim's error may be.
-fn short(text: &str) -> String {
-    text.chars().take(1024).collect()
 }

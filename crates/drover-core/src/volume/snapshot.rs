@@ -5,17 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::annotation;
 use drover_api::client_node::CsiCall;
 use drover_api::csi_volume::{CSIVolumeSpec, CSIVolumeStatus, MOST_SNAPSHOTS, VolumeSnapshot};
+use drover_api::{annotation, message};
 
 use super::current::{is_for_others_to_make, is_to_be_made};
 use super::plugin::{Capability, Plugin};
 
 /// The longest name of a snapshot, in bytes: CSI allows 128 for it and the uid of the volume together.
 const LONGEST_NAME: usize = 90;
-/// The longest text of an error in a status, in characters.
-const LONGEST_ERROR: usize = 1024;
 
 /// What is wished of a volume's snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,12 +54,13 @@ impl Wish {
         }
     }
 
-    /// The name or the id of the snapshot that it is about; empty for all.
-    pub fn snapshot(&self) -> &str {
+    /// The snapshot that it is about, as the provider knows it: the name of one to be taken, or the id of one that there is; empty for
+    /// all. The provider keeps one snapshot for each name, and other volumes have some of the same name.
+    pub fn snapshot(&self, volume_uid: &str) -> String {
         match self {
-            Self::Take(name) => name,
-            Self::Delete(id) => id,
-            Self::List => "",
+            Self::Take(name) => format!("{name}-{volume_uid}"),
+            Self::Delete(id) => id.clone(),
+            Self::List => String::new(),
         }
     }
 
@@ -123,7 +122,7 @@ impl Outcome {
         let answered = match &self.answer {
             Ok(answered) => answered,
             Err(why) => {
-                status.snapshot_error = why.chars().take(LONGEST_ERROR).collect();
+                status.snapshot_error = message::cut(why);
                 return;
             }
         };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use drover_api::client_node::{CsiCall, CsiRequest, NodePhase};
+use drover_api::client_node::{CsiRequest, NodePhase};
 use drover_api::{CSIVolume, ClientNode, finalizer};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
@@ -396,10 +396,7 @@ impl Agents {
 
     fn count(&self, requests: &BTreeMap<String, CsiRequest>) {
         let mut by_plugin: BTreeMap<&str, usize> = BTreeMap::new();
-        let is_serial = |request: &&CsiRequest| {
-            !matches!(request.call, CsiCall::NodeUnpublish | CsiCall::ValidateVolume | CsiCall::ListSnapshots)
-        };
-        for request in requests.values().filter(is_serial) {
+        for request in requests.values().filter(|request| request.call.takes_turns()) {
             *by_plugin.entry(&request.plugin_id).or_default() += 1;
         }
         let most = by_plugin.into_values().max().unwrap_or(0);
