@@ -105,6 +105,7 @@ scenarios! {
     two_leaders: "two-leaders",
     volume_agent_restart: "volume-agent-restart",
     volume_api_outage: "volume-api-outage",
+    volume_conflicts: "volume-conflicts",
     volume_deleted_in_use: "volume-deleted-in-use",
     volume_drain: "volume-drain",
     volume_fence: "volume-fence",

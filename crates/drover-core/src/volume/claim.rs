@@ -220,6 +220,11 @@ pub fn is_over(view: &ClusterView, volume: &ObjectKey, claim: &Claim) -> bool {
     holder(view, volume, claim).is_none_or(|alloc| alloc.is_client_terminal())
 }
 
+/// Whether the agent of a claim's node has said that its allocation uses the volume no longer.
+pub fn is_unmounted(view: &ClusterView, volume: &ObjectKey, claim: &Claim) -> bool {
+    holder(view, volume, claim).is_some_and(|alloc| alloc.has_ended || alloc.unmounted.contains(&*volume.name))
+}
+
 /// The status of a volume as it is now: claims are past whose allocation has ended or is gone, and their modes are complete. Every
 /// reader and writer of claims begins with it, so that all see the same past claims. None where there is no such volume. O(claims).
 pub fn read(view: &ClusterView, volume: &ObjectKey) -> Option<CSIVolumeStatus> {

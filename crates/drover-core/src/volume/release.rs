@@ -297,8 +297,7 @@ fn is_wanted(facts: &Facts<'_>, claim: &Claim) -> bool {
 /// The table of the node step.
 fn node_step(facts: &Facts<'_>, claim: &Claim) -> Step {
     let node = NodeName::from(claim.node_name.as_str());
-    let is_reachable = facts.view.node(&node).is_some_and(|known| known.phase != NodePhase::Down);
-    if !is_reachable || facts.unmount == Unmount::Reported {
+    if !is_reachable(facts, claim) || facts.unmount == Unmount::Reported {
         return Step::Checkpoint(ClaimState::NodeDetached);
     }
     Step::Node(NodeCall {
@@ -311,6 +310,12 @@ fn node_step(facts: &Facts<'_>, claim: &Claim) -> Step {
         access_mode: claim.access_mode.or(facts.status.access_mode),
         attachment_mode: claim.attachment_mode.or(facts.status.attachment_mode),
     })
+}
+
+/// Whether the claim's node can be asked to unmount.
+fn is_reachable(facts: &Facts<'_>, claim: &Claim) -> bool {
+    let node = facts.view.node(&NodeName::from(claim.node_name.as_str()));
+    node.is_some_and(|known| known.phase != NodePhase::Down)
 }
 
 /// The table of the controller step.
@@ -394,13 +399,19 @@ fn may_still_write(facts: &Facts<'_>, claim: &Claim) -> bool {
     }
 }
 
-/// Whether another allocation that has not ended holds the volume on the same node: the last one is detached for all. One that is only
-/// to stop counts, because its tasks may write until they end.
+/// Whether another allocation keeps the volume attached to the same node: the last one is detached for all. One that is only to stop
+/// does, because its tasks may write until they end; so does one that has ended for as long as the node has yet to unmount what it has
+/// left, because nothing may be detached from under a mount.
 fn is_shared_on_node(facts: &Facts<'_>, claim: &Claim) -> bool {
+    let is_mounted = |other: &Claim| {
+        other.state <= ClaimState::Unpublishing
+            && is_reachable(facts, other)
+            && !claim::is_unmounted(facts.view, facts.volume, other)
+    };
     let others = facts.status.claims.iter().filter(|other| other.alloc_id != claim.alloc_id);
     others
         .filter(|other| other.node_name == claim.node_name)
-        .any(|other| !claim::is_over(facts.view, facts.volume, other))
+        .any(|other| !claim::is_over(facts.view, facts.volume, other) || is_mounted(other))
 }
 
 /// How the provider calls a claim's node.

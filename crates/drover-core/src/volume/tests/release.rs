@@ -295,9 +295,19 @@ fn one_that_has_ended_does_not_keep_the_volume_attached() {
     for end in [ClientStatus::Complete, ClientStatus::Failed, ClientStatus::Lost] {
         let mut stage = ended(AccessMode::MultiNodeMultiWriter);
         stage.holder("a2", "n-1", ClaimMode::Write);
-        stage.change_alloc("a2", |alloc| alloc.client = end);
+        stage.change_alloc("a2", |alloc| (alloc.client, alloc.has_ended) = (end, true));
         assert_eq!(stage.release("a1").calls(), (1, 1), "{end}");
     }
+}
+
+/// Its node cannot unmount it yet, and the volume is detached when it has.
+#[test]
+fn one_that_has_ended_and_is_mounted_still_keeps_the_volume_attached() {
+    let mut stage = ended(AccessMode::MultiNodeMultiWriter);
+    stage.holder("a2", "n-1", ClaimMode::Write);
+    stage.end("a2");
+    assert_eq!(stage.release("a1").calls(), (1, 0));
+    assert_eq!(stage.release("a2").calls(), (1, 1));
 }
 
 #[test]
