@@ -43,13 +43,14 @@ name! {
     EvalId
 }
 
-/// A namespaced object, by namespace and name.
+/// A namespaced object, by namespace and name. Keys are ordered by name first: of two that are compared nearly always the names differ,
+/// and the namespaces need not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// Its namespace.
-    pub namespace: Arc<str>,
     /// Its name in the namespace.
     pub name: Arc<str>,
+    /// Its namespace.
+    pub namespace: Arc<str>,
 }
 
 impl ObjectKey {
