@@ -25,6 +25,7 @@ use k8s_openapi::api::storage::v1::{
 use kube::core::ObjectMeta;
 use tokio::time::Instant;
 
+use super::node_names;
 use crate::controller::cache::Seen;
 use crate::controller::term::{Done, Term, Wake};
 use crate::convert;
@@ -338,12 +339,10 @@ impl<S: Store> Term<S> {
 
     /// A volume has no claim any more on some of the nodes where it had.
     pub(super) fn note_left_nodes(&mut self, before: Option<&CSIVolume>, now: Option<&CSIVolume>) {
-        let claims = |volume: Option<&CSIVolume>| -> BTreeSet<String> {
-            let claims = volume.and_then(|volume| volume.status.as_ref()).map(|status| &status.claims[..]);
-            claims.unwrap_or_default().iter().map(|claim| claim.node_name.clone()).collect()
-        };
         let Some(before) = before else { return };
-        for node in claims(Some(before)).difference(&claims(now)) {
+        let here: BTreeSet<&str> = now.into_iter().flat_map(node_names).collect();
+        let left: BTreeSet<&str> = node_names(before).filter(|node| !here.contains(node)).collect();
+        for node in left {
             self.note_if_for_nobody(&attachment_of(before, node));
         }
     }

@@ -163,6 +163,10 @@ impl Volumes {
     /// Notes where a volume's claims and its plugin are.
     fn index(&mut self, id: &ObjectKey, volume: &CSIVolume, before: Option<&CSIVolume>) {
         if let Some(before) = before {
+            // Most changes leave a volume where it is.
+            if before.spec.plugin_id == volume.spec.plugin_id && node_names(before).eq(node_names(volume)) {
+                return;
+            }
             unindex(&mut self.by_plugin, &before.spec.plugin_id, id);
             nodes_of(before).for_each(|node| unindex(&mut self.by_node, &node, id));
         }
@@ -189,9 +193,14 @@ impl Volumes {
     }
 }
 
-fn nodes_of(volume: &CSIVolume) -> impl Iterator<Item = NodeName> {
+/// Where its claims are, by claim.
+fn node_names(volume: &CSIVolume) -> impl Iterator<Item = &str> {
     let claims = volume.status.iter().flat_map(|status| &status.claims);
-    claims.map(|claim| NodeName::from(claim.node_name.as_str()))
+    claims.map(|claim| claim.node_name.as_str())
+}
+
+fn nodes_of(volume: &CSIVolume) -> impl Iterator<Item = NodeName> {
+    node_names(volume).map(NodeName::from)
 }
 
 fn unindex<K: std::hash::Hash + Eq + Clone>(index: &mut HashMap<K, BTreeSet<ObjectKey>>, at: &K, id: &ObjectKey) {
