@@ -4,7 +4,7 @@ use anyhow::bail;
 use drover_api::{field_manager, finalizer};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
-use kube::{Api, Resource};
+use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::connect::Connection;
 use super::trouble::{About, explain};
 
 /// How often a change is written when each time a status was written before it; client-go's `retry.DefaultRetry` has 5 too.
-pub(super) const CHANGE_TRIES: u32 = 5;
+const CHANGE_TRIES: u32 = 5;
 
 /// The objects of a kind that a command is about.
 pub(super) struct Objects<K> {
@@ -74,29 +74,58 @@ where
     }
 
     /// Changes an object's spec, unless somebody else changed that spec since it was read.
+    pub(super) async fn change(&self, verb: &str, found: &K, spec: &Value) -> anyhow::Result<K> {
+        let is_same =
+            |now: &K| (&now.meta().uid, now.meta().generation) == (&found.meta().uid, found.meta().generation);
+        let body =
+            |now: &K| Ok(json!({ "metadata": { "resourceVersion": now.meta().resource_version }, "spec": spec }));
+        self.write(verb, found.clone(), is_same, body).await
+    }
+
+    /// Writes to an annotation what is wished, as it follows from what stands there.
+    pub(super) async fn annotate(
+        &self,
+        verb: &str,
+        found: K,
+        name: &str,
+        wish: impl Fn(Option<&str>) -> anyhow::Result<String>,
+    ) -> anyhow::Result<K> {
+        let uid = found.meta().uid.clone();
+        let body = |now: &K| {
+            let value = wish(now.annotations().get(name).map(String::as_str))?;
+            let version = &now.meta().resource_version;
+            Ok(json!({ "metadata": { "uid": uid, "resourceVersion": version, "annotations": { name: value } } }))
+        };
+        self.write(verb, found, |_| true, body).await
+    }
+
+    /// Writes what follows from an object as it was read, for as long as that is still to be done to what it is now.
     ///
     /// drover itself writes the status all the time, which makes the API server refuse what was read a moment before. A status
     /// is no one's wish, so such an object is read again and written again.
-    pub(super) async fn change(&self, verb: &str, found: &K, spec: &Value) -> anyhow::Result<K> {
-        let name = name_of(found);
+    async fn write(
+        &self,
+        verb: &str,
+        found: K,
+        is_to_be_done: impl Fn(&K) -> bool,
+        body: impl Fn(&K) -> anyhow::Result<Value>,
+    ) -> anyhow::Result<K> {
+        let name = found.name_any();
         let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
-        let mut version = found.meta().resource_version.clone();
-        let mut tries_left = CHANGE_TRIES;
+        let (mut now, mut tries_left) = (found, CHANGE_TRIES);
         loop {
-            let body = json!({ "metadata": { "resourceVersion": version }, "spec": spec });
-            let error = match self.api.patch(name, &params, &Patch::Merge(&body)).await {
-                Ok(changed) => return Ok(changed),
+            let error = match self.api.patch(&name, &params, &Patch::Merge(&body(&now)?)).await {
+                Ok(written) => return Ok(written),
                 Err(error) => error,
             };
             tries_left -= 1;
             if !matches!(&error, kube::Error::Api(status) if status.code == 409) || tries_left == 0 {
-                return Err(self.explain(verb, name, error));
+                return Err(self.explain(verb, &name, error));
             }
-            let now = self.get(name).await?;
-            if (&now.meta().uid, now.meta().generation) != (&found.meta().uid, found.meta().generation) {
-                return Err(self.explain(verb, name, error));
+            now = self.get(&name).await?;
+            if !is_to_be_done(&now) {
+                return Err(self.explain(verb, &name, error));
             }
-            version.clone_from(&now.meta().resource_version);
         }
     }
 

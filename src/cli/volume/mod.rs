@@ -9,16 +9,15 @@ mod snapshot;
 
 use anyhow::{Context, bail};
 use drover_api::csi_volume::{AttachState, Claim, ClaimMode, ClaimState};
-use drover_api::{CSIVolume, ClientNode, annotation, field_manager};
+use drover_api::{CSIVolume, ClientNode, annotation};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{ListParams, Patch, PatchParams};
-use serde_json::json;
+use kube::api::ListParams;
 
 use super::complain;
 use super::completion::{cluster_names, names};
 use super::connect::{ConnectArgs, block_on};
-use super::objects::{CHANGE_TRIES, Objects, named, starting};
+use super::objects::{named, starting};
 use super::output::{self, Output};
 use super::table::Table;
 use crate::clock::{Clock, SystemClock};
@@ -250,10 +249,9 @@ async fn detach(args: &DetachArgs) -> anyhow::Result<u8> {
         ));
         return Ok(2);
     }
-    annotate(&known, volume, "detach", annotation::FORCE_RELEASE, |before| {
-        Ok(annotation::with_node(before, &args.node))
-    })
-    .await?;
+    known
+        .annotate("detach", volume, annotation::FORCE_RELEASE, |before| Ok(annotation::with_node(before, &args.node)))
+        .await?;
     complain(&format!(
         "csivol/{} is released from node {}; watch it with `kubectl get csivol {0} -w`",
         args.name, args.node
@@ -265,7 +263,7 @@ async fn deregister(args: &DeregisterArgs) -> anyhow::Result<u8> {
     let known = args.connect.connect().await?.objects::<CSIVolume>();
     let mut volume = known.get(&args.name).await?;
     if args.force {
-        volume = annotate(&known, volume, "deregister", annotation::DEREGISTER, |_| Ok("force".to_owned())).await?;
+        volume = known.annotate("deregister", volume, annotation::DEREGISTER, |_| Ok("force".to_owned())).await?;
     } else {
         refuse_in_use(&volume, ", or, where that is over and cannot be released, add --force")?;
     }
@@ -283,32 +281,4 @@ fn refuse_in_use(volume: &CSIVolume, or: &str) -> anyhow::Result<()> {
         claim.allocation,
         claim.node_name
     )
-}
-
-/// Writes a wish to a volume's annotations, as it follows from what stands there. The controller writes the status all the time, so
-/// that what was read a moment before is read again where it has to be.
-async fn annotate(
-    known: &Objects<CSIVolume>,
-    found: CSIVolume,
-    verb: &'static str,
-    name: &str,
-    wish: impl Fn(Option<&str>) -> anyhow::Result<String>,
-) -> anyhow::Result<CSIVolume> {
-    let of = found.name_any();
-    let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
-    let (uid, mut now, mut tries_left) = (found.metadata.uid.clone(), found, CHANGE_TRIES);
-    loop {
-        let value = wish(now.annotations().get(name).map(String::as_str))?;
-        let version = &now.metadata.resource_version;
-        let body = json!({ "metadata": { "uid": uid, "resourceVersion": version, "annotations": { name: value } } });
-        let error = match known.api.patch(&of, &params, &Patch::Merge(&body)).await {
-            Ok(written) => return Ok(written),
-            Err(error) => error,
-        };
-        tries_left -= 1;
-        if !matches!(&error, kube::Error::Api(status) if status.code == 409) || tries_left == 0 {
-            return Err(known.explain(verb, &of, error));
-        }
-        now = known.get(&of).await?;
-    }
 }

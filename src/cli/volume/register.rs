@@ -15,7 +15,7 @@ use super::super::connect::ConnectArgs;
 use super::super::follow::ENDED_BADLY;
 use super::super::manifest::{Applying, Manifest};
 use super::super::until::Watching;
-use super::{annotate, refuse_in_use};
+use super::refuse_in_use;
 
 /// Arguments of `drover volume register` and `create`.
 #[derive(Debug, clap::Args)]
@@ -118,7 +118,7 @@ pub(super) async fn delete(args: &DeleteArgs) -> anyhow::Result<u8> {
     let known = connection.objects::<CSIVolume>();
     let volume = known.get(&args.name).await?;
     refuse_in_use(&volume, "")?;
-    let volume = annotate(&known, volume, "delete", annotation::DELETE_DATA, |_| Ok("true".to_owned())).await?;
+    let volume = known.annotate("delete", volume, annotation::DELETE_DATA, |_| Ok("true".to_owned())).await?;
     known.delete(&volume).await?;
     let name = &args.name;
     let again = format!("drover volume status {name} -n {}", connection.namespace);

@@ -11,7 +11,6 @@ use super::super::follow::ENDED_BADLY;
 use super::super::table::Table;
 use super::super::until::Watching;
 use super::super::{answer, complain};
-use super::annotate;
 use crate::clock::{Clock, SystemClock};
 
 /// What to do with the snapshots of a volume.
@@ -83,16 +82,17 @@ async fn ask(
     let connection = of.connect.connect().await?;
     let known = connection.objects::<CSIVolume>();
     let found = known.get(&of.volume).await?;
-    let volume = annotate(&known, found, "annotate", wish, |before| {
-        let name = &of.volume;
-        match before {
-            Some(other) if other != value => {
-                bail!("csivol/{name}: {wish}={other} is being carried out; try again when it is over")
+    let volume = known
+        .annotate("annotate", found, wish, |before| {
+            let name = &of.volume;
+            match before {
+                Some(other) if other != value => {
+                    bail!("csivol/{name}: {wish}={other} is being carried out; try again when it is over")
+                }
+                _ => Ok(value.to_owned()),
             }
-            _ => Ok(value.to_owned()),
-        }
-    })
-    .await?;
+        })
+        .await?;
     let again = format!("kubectl get csivol {} -n {} -o yaml", of.volume, connection.namespace);
     let watching = Watching::new("the provider's work", again, of.timeout);
     let judge = |now: Option<CSIVolume>| {
