@@ -195,18 +195,18 @@ pub(super) async fn create_version<S: Store>(store: &S, version: JobVersion) -> 
     }
 }
 
-/// Versions that nothing keeps any more: beyond the newest six, not tagged, not the newest stable one, named by no allocation.
+/// Versions that nothing keeps any more: beyond the newest six, of which tagged ones are none, and named by no allocation. Where the
+/// newest stable one is older it stays, and its neighbour goes in its place (`spec/scheduler.md` 1).
 pub(super) fn surplus(versions: &[Arc<JobVersion>], is_in_use: impl Fn(i64) -> bool) -> Vec<&Arc<JobVersion>> {
     let is_tagged = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.tag.is_some());
     let is_stable = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.stable);
     let newest_stable = versions.iter().rfind(|version| is_stable(version)).map(|version| version.spec.version);
+    let is_newest_stable = |version: &&Arc<JobVersion>| Some(version.spec.version) == newest_stable;
     let untagged: Vec<_> = versions.iter().filter(|version| !is_tagged(version)).collect();
     let over = untagged.len().saturating_sub(KEPT_VERSIONS);
-    untagged
-        .into_iter()
-        .filter(|version| Some(version.spec.version) != newest_stable && !is_in_use(version.spec.version))
-        .take(over)
-        .collect()
+    let over = over + usize::from(untagged[..over].iter().any(is_newest_stable));
+    let older = untagged.into_iter().take(over);
+    older.filter(|version| !is_newest_stable(version) && !is_in_use(version.spec.version)).collect()
 }
 
 #[cfg(test)]
@@ -261,10 +261,18 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_six_and_those_in_use_are_kept() {
-        let versions: Vec<_> =
+    fn the_newest_six_stay_and_besides_them_whatever_allocations_name() {
+        let mut versions: Vec<_> =
             (0..9).map(|number| Arc::new(new_version(&job("a"), number, Timestamp::UNIX_EPOCH))).collect();
-        let gone = surplus(&versions, |number| number == 1);
-        assert_eq!(gone.iter().map(|version| version.spec.version).collect::<Vec<_>>(), [0, 2, 3]);
+        let goes = |versions: &[Arc<JobVersion>], in_use: &[i64]| -> Vec<i64> {
+            surplus(versions, |number| in_use.contains(&number)).iter().map(|version| version.spec.version).collect()
+        };
+        assert_eq!(goes(&versions, &[]), [0, 1, 2]);
+        assert_eq!(goes(&versions, &[1, 8]), [0, 2]);
+        // The newest one, of which there is no allocation yet, is what the job's next allocations need.
+        assert!(goes(&versions[..7], &[0, 1, 2, 3, 4, 5]).is_empty());
+        let status = drover_api::job_version::JobVersionStatus { stable: true, ..Default::default() };
+        versions[0] = Arc::new(JobVersion { status: Some(status), ..JobVersion::clone(&versions[0]) });
+        assert_eq!(goes(&versions, &[]), [1, 2, 3], "its neighbour goes in the place of the newest stable one");
     }
 }
