@@ -10,7 +10,7 @@ use drover_api::{CSIVolume, CSIVolumeSpec, message};
 use drover_core::volume::quantity::bytes;
 
 use super::mounts::Csi;
-use super::plugin::{Attachment, ErrorKind, How, KnownVolume, NewVolume, Plugin, PluginError, VolumeUse};
+use super::plugin::{Attachment, ErrorKind, How, KnownVolume, NewVolume, Plugin, PluginError, VolumeUse, undone};
 
 /// How long a controller that is not up is waited for: then the leader may ask another one.
 const CONTROLLER_WAIT: Duration = Duration::from_secs(5);
@@ -18,7 +18,12 @@ const CONTROLLER_WAIT: Duration = Duration::from_secs(5);
 /// Carries out a request. It may have been carried out before.
 pub(super) async fn answer(csi: &Csi, request: &CsiRequest) -> CsiAnswer {
     tracing::debug!(call = %request.call, plugin = request.plugin_id, volume = request.volume, alloc = request.alloc_id, "the controller asks a plugin");
-    match carry_out(csi, request).await {
+    let asked = csi.find_plugin(&request.plugin_id, |info| info.controller);
+    let mut done = carry_out(csi, request).await;
+    if asked.is_some_and(|asked| csi.is_cut_off(&asked, &done)) {
+        done = carry_out(csi, request).await;
+    }
+    match done {
         Ok(answer) => answer,
         Err(error) => {
             tracing::warn!(call = %request.call, plugin = request.plugin_id, volume = request.volume, error = %error, "a plugin did not do what it was asked for");
@@ -50,7 +55,7 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         }
         CsiCall::ControllerUnpublish => {
             let from = attachment(csi, request).await?;
-            undone(controller(csi, request).await?.detach(&from).await)
+            undone(controller(csi, request).await?.detach(&from).await).map(|()| CsiAnswer::default())
         }
         CsiCall::CreateVolume => {
             let made = controller(csi, request).await?.create(&new_volume(csi, request).await?).await?;
@@ -65,7 +70,7 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         }
         CsiCall::DeleteVolume => {
             let of = attachment(csi, request).await?;
-            undone(controller(csi, request).await?.delete(&of.volume).await)
+            undone(controller(csi, request).await?.delete(&of.volume).await).map(|()| CsiAnswer::default())
         }
         CsiCall::ControllerExpand => {
             let of = attachment(csi, request).await?;
@@ -92,6 +97,7 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         CsiCall::DeleteSnapshot => {
             let of = attachment(csi, request).await?;
             undone(controller(csi, request).await?.delete_snapshot(&of.volume, &request.snapshot).await)
+                .map(|()| CsiAnswer::default())
         }
         CsiCall::ListSnapshots => {
             let of = attachment(csi, request).await?;
@@ -102,14 +108,6 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
             controller(csi, request).await?.validate(&known_volume(csi, request).await?).await?;
             Ok(CsiAnswer::default())
         }
-    }
-}
-
-/// What was to be undone is undone; it may have been before, and the answer lost.
-fn undone(answered: Result<(), PluginError>) -> Result<CsiAnswer, PluginError> {
-    match answered {
-        Err(error) if error.kind != ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(CsiAnswer::default()),
     }
 }
 

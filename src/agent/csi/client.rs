@@ -123,6 +123,7 @@ impl SocketPlugin {
             let made = async { Ok::<_, PluginError>(call(self.connect().await?).await) };
             let failure = match tokio::time::timeout(timeout, made).await {
                 Ok(Ok(Ok(answer))) => return Ok(answer.into_inner()),
+                Ok(Ok(Err(status))) if !is_answer(&status) => Failure::Temporary(cut_off(&self.socket, &status)),
                 Ok(Ok(Err(status))) if is_temporary(status.code()) => {
                     Failure::Temporary(told(&status).without(&confidential))
                 }
@@ -526,6 +527,17 @@ fn unavailable(socket: &Path, error: &dyn std::error::Error) -> PluginError {
     let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     let reason = format!("the driver's socket {} cannot be reached: {cause}", socket.display());
     PluginError { reason, kind: ErrorKind::Retryable }
+}
+
+fn cut_off(socket: &Path, status: &Status) -> PluginError {
+    let reason = format!("the connection to the driver's socket {} broke: {}", socket.display(), status.message());
+    PluginError { reason, kind: ErrorKind::Retryable }
+}
+
+/// Whether the driver has said this. Of a connection that broke, as when a driver is killed, `tonic` says `Unknown`, `Cancelled` or
+/// `Internal`, with what broke it as the source; gRPC's own clients say `Unavailable`.
+fn is_answer(status: &Status) -> bool {
+    std::error::Error::source(status).is_none()
 }
 
 /// Whether the same call may work a moment later.

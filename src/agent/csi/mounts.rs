@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::claim::{self, Granted};
 use super::kubelet;
 use super::objects::VolumeObjects;
-use super::plugin::{ErrorKind, How, PluginError, VolumeUse};
+use super::plugin::{ErrorKind, How, PluginError, VolumeUse, undone};
 use super::tasks::{Instance, PluginTask};
 use super::{CsiPrint, answers};
 use crate::agent::disk::Disk;
@@ -292,7 +292,12 @@ impl Csi {
             secrets,
             ..self.volume_use(&record, uid)
         };
-        self.stage_and_publish(&plugin, &record, &volume).await.map_err(|error| error.to_string())?;
+        let mut done = self.stage_and_publish(&plugin, &record, &volume).await;
+        if self.is_cut_off(&plugin, &done) {
+            let next = self.wait_for_plugin(&granted.plugin).await?;
+            done = self.stage_and_publish(&next, &record, &volume).await;
+        }
+        done.map_err(|error| error.to_string())?;
         if let Some(mount) = lock_mounts(&self.0).get_mut(&key) {
             mount.record.is_mounted = true;
         }
@@ -454,9 +459,22 @@ impl Csi {
 
     /// Unpublishes, and unstages what nobody else on this node uses in the same way.
     async fn unmount(&self, key: &MountKey, record: &MountRecord) -> Result<(), String> {
-        let plugin = self.plugin_of(record);
         let lock = self.volume_lock(record);
         let _turn = lock.lock().await;
+        let plugin = self.plugin_of(record);
+        let done = self.unmount_by(plugin.as_ref(), key, record).await;
+        let next = plugin.filter(|plugin| self.is_cut_off(plugin, &done)).and_then(|_| self.plugin_of(record));
+        let done = if next.is_some() { self.unmount_by(next.as_ref(), key, record).await } else { done };
+        done.map_err(|error| error.to_string())
+    }
+
+    async fn unmount_by(
+        &self,
+        plugin: Option<&Instance>,
+        key: &MountKey,
+        record: &MountRecord,
+    ) -> Result<(), PluginError> {
+        let failed = |reason| PluginError { reason, kind: ErrorKind::Retryable };
         let volume = self.volume_use(record, &key.0);
         let is_mounted = self.0.disk.is_mount(&volume.target);
         let is_shared = self.is_shared(key, record);
@@ -466,16 +484,18 @@ impl Csi {
                 lock_mounts(&self.0).remove(key);
                 return Ok(());
             }
-            return Err(format!(
+            return Err(failed(format!(
                 "plugin {} does not run on this node; run its job, or the cluster's driver of this name, here again",
                 record.plugin
-            ));
+            )));
         };
-        unless_not_there(plugin.plugin.unpublish(&volume).await)?;
-        self.0.disk.remove(&volume.target).map_err(|error| format!("{}: {error}", volume.target.display()))?;
+        let remove =
+            |path: &Path| self.0.disk.remove(path).map_err(|error| failed(format!("{}: {error}", path.display())));
+        undone(plugin.plugin.unpublish(&volume).await)?;
+        remove(&volume.target)?;
         if !is_shared && plugin.facts.stages() {
-            unless_not_there(plugin.plugin.unstage(&volume).await)?;
-            self.0.disk.remove(&volume.staging).map_err(|error| format!("{}: {error}", volume.staging.display()))?;
+            undone(plugin.plugin.unstage(&volume).await)?;
+            remove(&volume.staging)?;
         }
         // Before another one's turn, which would leave the stage to this one.
         lock_mounts(&self.0).remove(key);
@@ -605,6 +625,13 @@ impl Csi {
         Arc::clone(locks.entry(of).or_default())
     }
 
+    /// Whether a call was of no use because the driver ended in the middle of it. CSI lets every call be made again, and the next life
+    /// of the driver may be asked at once.
+    pub(super) fn is_cut_off<T>(&self, plugin: &Instance, done: &Result<T, PluginError>) -> bool {
+        let runs = || lock(&self.0.plugins).values().any(|known| Arc::ptr_eq(&known.plugin, &plugin.plugin));
+        done.as_ref().is_err_and(|error| error.kind == ErrorKind::Retryable) && !runs()
+    }
+
     async fn wait_for_plugin(&self, id: &str) -> Result<Instance, String> {
         let in_time = self.wait_for_half(id, |info| info.node, PLUGIN_WAIT).await;
         in_time.ok_or_else(|| {
@@ -651,14 +678,6 @@ impl Csi {
 fn usage(record: &MountRecord) -> String {
     let access = record.access_mode.map_or("any", AccessMode::as_str);
     format!("{}-{}-{access}", if record.read_only { "ro" } else { "rw" }, record.attachment_mode)
-}
-
-/// What is not there need not be taken away.
-fn unless_not_there(result: Result<(), PluginError>) -> Result<(), String> {
-    match result {
-        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-        other => other.map_err(|error| error.to_string()),
-    }
 }
 
 fn lock_mounts(shared: &Shared) -> MutexGuard<'_, BTreeMap<MountKey, Mount>> {

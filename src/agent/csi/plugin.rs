@@ -206,6 +206,14 @@ pub(crate) enum ErrorKind {
     Final,
 }
 
+/// What was to be undone is undone where there is nothing: it may have been before, and the answer lost.
+pub(super) fn undone(answer: Result<(), PluginError>) -> Result<(), PluginError> {
+    match answer {
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 /// A plugin that runs on this node. Every call may be made again.
 pub(crate) trait Plugin: fmt::Debug + Send + Sync {
     /// What it says of itself now.

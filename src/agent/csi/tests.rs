@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Granted;
+use super::client::{Halves, SocketPlugin};
 use super::mounts::{Csi, CsiParts};
 use super::objects::VolumeObjects;
 use super::plugin::{
@@ -59,6 +60,8 @@ impl VolumeObjects for OneVolume {
 struct Noted {
     log: Arc<Mutex<Vec<String>>>,
     failures: Arc<Mutex<VecDeque<(&'static str, ErrorKind)>>>,
+    /// Where it is known: there it is restarted in the middle of the calls that fail.
+    restarted_in: Arc<Mutex<Option<Csi>>>,
     disk: MemoryDisk,
 }
 
@@ -72,10 +75,20 @@ impl Noted {
             Some((of, kind)) if *of == what => {
                 let kind = *kind;
                 failures.pop_front();
+                if let Some(csi) = &*self.restarted_in.lock().expect("no panic") {
+                    csi.drop_plugin("p", "");
+                    self.begin(csi, true);
+                }
                 Err(PluginError { reason: format!("{what} is made to fail"), kind })
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// A life of it that works, or does not yet.
+    fn begin(&self, csi: &Csi, healthy: bool) {
+        let info = CsiInfo { controller: true, node: true, healthy, ..CsiInfo::default() };
+        csi.put_plugin("p", "", Instance { plugin: Arc::new(self.clone()), info, facts: facts() });
     }
 
     fn fail(&self, what: &'static str, kind: ErrorKind) {
@@ -203,8 +216,7 @@ impl Stage {
 
     /// The plugin works, or is being restarted.
     fn set_healthy(&self, healthy: bool) {
-        let info = CsiInfo { controller: true, node: true, healthy, ..CsiInfo::default() };
-        self.csi.put_plugin("p", "", Instance { plugin: Arc::new(self.plugin.clone()), info, facts: facts() });
+        self.plugin.begin(&self.csi, healthy);
     }
 
     /// The kubelet knows the plugin too, or instead of a task.
@@ -360,6 +372,52 @@ async fn what_waits_for_a_plugin_goes_on_as_soon_as_it_is_there_again() {
     stage.set_healthy(true);
     stage.csi.cleared("a1").await;
     assert_eq!(began.elapsed(), patience);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_is_restarted_in_the_middle_of_a_call_is_asked_again_at_once_and_once_only() {
+    let stage = Stage::new();
+    *stage.plugin.restarted_in.lock().expect("no panic") = Some(stage.csi.clone());
+    let began = Instant::now();
+    stage.plugin.fail("publish", ErrorKind::Retryable);
+    stage.mount("a1", "v1", false).await.expect("mounted");
+    stage.plugin.fail("unpublish", ErrorKind::Retryable);
+    stage.unmount("a1").await;
+    assert_eq!(stage.plugin.counts(), [1, 2, 2, 1]);
+    let mut print = stage.csi.print();
+    for (n_failures, n_asked) in [(1, 2), (2, 4)] {
+        (0..n_failures).for_each(|_| stage.plugin.fail("attach", ErrorKind::Retryable));
+        let name = format!("r{n_failures}");
+        stage.csi.take_requests(&[(name.clone(), request(CsiCall::ControllerPublish))].into());
+        let answered = print.wait_for(|print| print.answers.contains_key(&name)).await.expect("an answer");
+        let is_told = answered.answers[&name].retryable;
+        assert_eq!((is_told, stage.plugin.n("attach")), (n_failures > 1, n_asked));
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_in_the_middle_of_a_call_is_no_answer_of_the_driver() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("csi.sock");
+    let listener = tokio::net::UnixListener::bind(&socket).expect("a socket");
+    let n_calls = Arc::new(Mutex::new(0));
+    let mut running = JoinSet::new();
+    let seen = Arc::clone(&n_calls);
+    running.spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a call");
+            *seen.lock().expect("no panic") += 1;
+            // The greetings of HTTP/2, the call, and then the end.
+            tokio::io::AsyncWriteExt::write_all(&mut stream, &[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.expect("greeted");
+            while tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.is_ok_and(|n| n > 4000) {}
+        }
+    });
+    let driver = SocketPlugin::new(socket, Halves { controller: true, node: true });
+    let to = Attachment { volume: VolumeUse::default(), node_id: "i-1".to_owned() };
+    let error = driver.attach(&to).await.expect_err("nobody answers");
+    assert_eq!(error.kind, ErrorKind::Retryable, "{error}");
+    assert!(*n_calls.lock().expect("no panic") >= 4, "it is called three times more");
 }
 
 #[tokio::test(start_paused = true)]
