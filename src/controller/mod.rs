@@ -68,7 +68,8 @@ pub fn main(
     })
 }
 
-/// Host name and process id: no two processes of one machine, and no two machines, have the same.
+/// Host name and process id: no two processes of one machine, and no two machines, have the same. A container that is restarted in its
+/// pod has the same as before, its process id being 1 again, and goes on leading without waiting for its own Lease.
 fn default_identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}-{}", std::process::id())

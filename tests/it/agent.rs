@@ -82,6 +82,8 @@ impl<'a> Node<'a> {
         };
         node.start_agent();
         node.registered().await;
+        // Whoever turns the power off needs it.
+        eventually("a supervisor", || node.path("state/supervisor.pid").exists()).await;
         node
     }
 
