@@ -32,7 +32,7 @@ pub(super) struct Numbers {
 /// A look at an object that has begun.
 #[derive(Debug)]
 pub(super) struct Began {
-    at: Instant,
+    pub(super) at: Instant,
     n_writes: usize,
 }
 

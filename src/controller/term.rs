@@ -415,10 +415,11 @@ impl<S: Store> Term<S> {
         });
         self.advance_drains();
         self.advance_volumes();
-        while let Some(next) = self.broker.pop() {
+        while let Some(next) = self.broker.pop(self.elapsed()) {
             let began = self.begin_look();
             self.count_turn(&next);
             self.evaluate(&next);
+            self.broker.rest(&next.job, began.at.elapsed(), self.elapsed());
             self.count_evaluation(&next.job, &began);
         }
         for job in std::mem::take(&mut self.dirty_jobs) {
@@ -558,8 +559,9 @@ impl<S: Store> Term<S> {
         let far = Instant::now() + Duration::from_hours(1);
         let timer = self.wakes.keys().next().map_or(far, |(at, _)| *at);
         let due = self.broker.next_due().map_or(far, |at| self.instant_of(at));
+        let rested = self.broker.rested_at().map_or(far, |at| self.began + at);
         let volumes = self.volumes_wake_at().unwrap_or(far);
-        timer.min(due).min(volumes)
+        timer.min(due).min(rested).min(volumes)
     }
 
     /// The moment of a time of day on the monotonic clock, as far as can be told now.

@@ -1,7 +1,11 @@
 //! Which job is looked at next: at most one evaluation of a job at a time, higher priority first, delayed ones when due.
+//!
+//! An evaluation costs what its job has of allocations, and each change of one of them asks for one. A job whose evaluation was long
+//! rests before the next, which then sees all that has come meanwhile: else a large job that changes all the time would leave the leader
+//! no time for anything else.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use drover_api::allocation::FollowUp;
@@ -17,6 +21,8 @@ pub struct Broker {
     order: BTreeSet<(Reverse<i64>, u64, JobKey)>,
     under_way: HashSet<JobKey>,
     delayed: BTreeSet<(Timestamp, JobKey, EvalTrigger)>,
+    /// Jobs whose last evaluation was long, and until when they rest.
+    resting: BTreeMap<JobKey, Duration>,
     /// How often the evaluation of a job was given back since it last was carried out.
     given_back: HashMap<JobKey, u32>,
     counter: u64,
@@ -28,6 +34,13 @@ const DELIVERIES: u32 = 3;
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(20));
 /// When a failed evaluation is made again: at the earliest, and the span over which these are spread.
 const FOLLOW_UP: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(5));
+
+/// An evaluation that took less is followed by the next one at once.
+const LONG: Duration = Duration::from_millis(2);
+/// How much longer than its evaluation took a job rests: evaluations of one job leave four fifths of the time to others.
+const REST: u32 = 4;
+/// The longest rest.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// What becomes of an evaluation that was given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,12 +121,30 @@ impl Broker {
         self.delayed.first().map(|(at, _, _)| *at)
     }
 
-    /// The next evaluation; its job is under way until [`Broker::finish`].
-    pub fn pop(&mut self) -> Option<Next> {
-        let (_, _, job) = self.order.pop_first()?;
+    /// The next evaluation of a job that does not rest; its job is under way until [`Broker::finish`].
+    pub fn pop(&mut self, now: Duration) -> Option<Next> {
+        let rests = |job: &JobKey| self.resting.get(job).is_some_and(|until| *until > now);
+        let place = self.order.iter().find(|(_, _, job)| !rests(job)).cloned()?;
+        self.order.remove(&place);
+        let (_, _, job) = place;
+        self.resting.remove(&job);
         let waiting = self.waiting.remove(&job)?;
         self.under_way.insert(job.clone());
         Some(Next { job, trigger: waiting.trigger, wait_until: waiting.wait_until, number: waiting.number })
+    }
+
+    /// The evaluation of a job took so long, and has ended now: by one monotonic clock, as [`Broker::pop`] is told the time.
+    pub fn rest(&mut self, job: &JobKey, took: Duration, now: Duration) {
+        self.resting.retain(|_, until| *until > now);
+        if took >= LONG {
+            self.resting.insert(job.clone(), now + (took * REST).min(LONGEST_REST));
+        }
+    }
+
+    /// When the first job that waits has rested.
+    pub fn rested_at(&self) -> Option<Duration> {
+        let waits = |(job, _): &(&JobKey, &Duration)| self.waiting.contains_key(*job);
+        self.resting.iter().filter(waits).map(|(_, until)| *until).min()
     }
 
     /// The evaluation of a job is done; one that came meanwhile is next.
@@ -182,15 +213,15 @@ mod tests {
         let triggers =
             [EvalTrigger::JobRegister, EvalTrigger::NodeUpdate, EvalTrigger::AllocStop, EvalTrigger::JobScaling];
         broker.enqueue(&job("a"), triggers[0], 50);
-        assert_eq!(broker.pop().unwrap().trigger, triggers[0]);
+        assert_eq!(broker.pop(Duration::ZERO).unwrap().trigger, triggers[0]);
         for trigger in &triggers[1..] {
             broker.enqueue(&job("a"), *trigger, 50);
-            assert_eq!(broker.pop(), None, "one of the job is under way");
+            assert_eq!(broker.pop(Duration::ZERO), None, "one of the job is under way");
         }
         broker.finish(&job("a"));
-        assert_eq!(broker.pop().unwrap().trigger, triggers[3]);
+        assert_eq!(broker.pop(Duration::ZERO).unwrap().trigger, triggers[3]);
         broker.finish(&job("a"));
-        assert_eq!(broker.pop(), None, "the second and the third are not made any more");
+        assert_eq!(broker.pop(Duration::ZERO), None, "the second and the third are not made any more");
     }
 
     #[test]
@@ -221,7 +252,7 @@ mod tests {
         for namespace in ["one", "two"] {
             broker.enqueue(&JobKey::new(namespace, "a"), EvalTrigger::JobRegister, 50);
         }
-        assert!(broker.pop().is_some() && broker.pop().is_some());
+        assert!(broker.pop(Duration::ZERO).is_some() && broker.pop(Duration::ZERO).is_some());
     }
 
     #[test]
@@ -229,14 +260,40 @@ mod tests {
         let mut broker = Broker::default();
         broker.enqueue(&job("a"), EvalTrigger::JobRegister, 50);
         broker.enqueue(&job("a"), EvalTrigger::NodeUpdate, 50);
-        let first = broker.pop().unwrap();
+        let first = broker.pop(Duration::ZERO).unwrap();
         assert_eq!(first.trigger, EvalTrigger::NodeUpdate);
         broker.enqueue(&job("a"), EvalTrigger::AllocFailure, 50);
-        assert_eq!(broker.pop(), None);
+        assert_eq!(broker.pop(Duration::ZERO), None);
         broker.finish(&job("a"));
-        assert_eq!(broker.pop().unwrap().trigger, EvalTrigger::AllocFailure);
+        assert_eq!(broker.pop(Duration::ZERO).unwrap().trigger, EvalTrigger::AllocFailure);
         broker.finish(&job("a"));
         assert!(!broker.is_busy(&job("a")));
+    }
+
+    #[test]
+    fn a_job_whose_evaluation_was_long_rests_and_leaves_its_turn_to_others() {
+        let (mut broker, ms) = (Broker::default(), Duration::from_millis);
+        let turn = |broker: &mut Broker, at| broker.pop(at).map(|next| next.job.name.to_string());
+        let mut evaluate = |broker: &mut Broker, took: Duration, at: Duration| {
+            broker.enqueue(&job("a"), EvalTrigger::AllocFailure, 80);
+            assert_eq!(turn(broker, at).as_deref(), Some("a"));
+            broker.rest(&job("a"), took, at);
+            broker.finish(&job("a"));
+        };
+        evaluate(&mut broker, ms(1), ms(0));
+        evaluate(&mut broker, ms(25), ms(0));
+        assert_eq!(broker.rested_at(), None, "nothing waits for it");
+        for name in ["a", "b"] {
+            broker.enqueue(&job(name), EvalTrigger::AllocFailure, 50);
+        }
+        assert_eq!(turn(&mut broker, ms(99)).as_deref(), Some("b"));
+        assert_eq!((turn(&mut broker, ms(99)), broker.rested_at()), (None, Some(ms(100))));
+        assert!(broker.is_busy(&job("a")), "it waits");
+        assert_eq!((turn(&mut broker, ms(100)).as_deref(), broker.rested_at()), (Some("a"), None));
+        broker.finish(&job("a"));
+        evaluate(&mut broker, ms(5000), ms(200));
+        broker.enqueue(&job("a"), EvalTrigger::AllocFailure, 50);
+        assert_eq!(broker.rested_at(), Some(ms(1200)), "no rest is longer than a second");
     }
 
     #[test]
@@ -245,7 +302,8 @@ mod tests {
         for (name, priority) in [("low", 10), ("first", 50), ("second", 50), ("high", 80)] {
             broker.enqueue(&job(name), EvalTrigger::JobRegister, priority);
         }
-        let order: Vec<String> = std::iter::from_fn(|| broker.pop()).map(|next| next.job.name.to_string()).collect();
+        let order: Vec<String> =
+            std::iter::from_fn(|| broker.pop(Duration::ZERO)).map(|next| next.job.name.to_string()).collect();
         assert_eq!(order, ["high", "first", "second", "low"]);
     }
 
@@ -265,10 +323,10 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         broker.delay(&job("a"), &FollowUp { trigger: EvalTrigger::AllocReschedule, at: at(100) });
         broker.release_due(at(99), |_| 50);
-        assert_eq!(broker.pop(), None);
+        assert_eq!(broker.pop(Duration::ZERO), None);
         assert_eq!((broker.next_due(), broker.n_delayed(), broker.n_ready()), (Some(at(100)), 1, 0));
         broker.release_due(at(100), |_| 50);
         assert_eq!((broker.n_delayed(), broker.n_ready()), (0, 1));
-        assert_eq!(broker.pop().unwrap().trigger, EvalTrigger::AllocReschedule);
+        assert_eq!(broker.pop(Duration::ZERO).unwrap().trigger, EvalTrigger::AllocReschedule);
     }
 }
