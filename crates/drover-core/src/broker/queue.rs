@@ -141,9 +141,9 @@ impl Broker {
         }
     }
 
-    /// When the first job that waits has rested.
+    /// When the first job has rested that waits for nothing else.
     pub fn rested_at(&self) -> Option<Duration> {
-        let waits = |(job, _): &(&JobKey, &Duration)| self.waiting.contains_key(*job);
+        let waits = |(job, _): &(&JobKey, &Duration)| self.waiting.contains_key(*job) && !self.under_way.contains(*job);
         self.resting.iter().filter(waits).map(|(_, until)| *until).min()
     }
 
@@ -273,27 +273,25 @@ mod tests {
     #[test]
     fn a_job_whose_evaluation_was_long_rests_and_leaves_its_turn_to_others() {
         let (mut broker, ms) = (Broker::default(), Duration::from_millis);
-        let turn = |broker: &mut Broker, at| broker.pop(at).map(|next| next.job.name.to_string());
-        let mut evaluate = |broker: &mut Broker, took: Duration, at: Duration| {
-            broker.enqueue(&job("a"), EvalTrigger::AllocFailure, 80);
-            assert_eq!(turn(broker, at).as_deref(), Some("a"));
-            broker.rest(&job("a"), took, at);
+        let (ask, turn) = (
+            |broker: &mut Broker, name| broker.enqueue(&job(name), EvalTrigger::AllocFailure, 50),
+            |broker: &mut Broker, at| broker.pop(at).map(|next| next.job.name.to_string()),
+        );
+        ask(&mut broker, "a");
+        for (began, took, rested) in [(0, 1, 0), (0, 25, 100), (100, 5000, 1100)] {
+            assert_eq!(turn(&mut broker, ms(began)).as_deref(), Some("a"));
+            broker.rest(&job("a"), ms(took), ms(began));
+            ask(&mut broker, "a");
+            assert_eq!(broker.rested_at(), None, "its plan is under way");
             broker.finish(&job("a"));
-        };
-        evaluate(&mut broker, ms(1), ms(0));
-        evaluate(&mut broker, ms(25), ms(0));
-        assert_eq!(broker.rested_at(), None, "nothing waits for it");
-        for name in ["a", "b"] {
-            broker.enqueue(&job(name), EvalTrigger::AllocFailure, 50);
+            let waits = (rested > began).then(|| ms(rested));
+            assert_eq!(broker.rested_at(), waits, "a fifth of the time is its own, and a rest at most a second");
         }
-        assert_eq!(turn(&mut broker, ms(99)).as_deref(), Some("b"));
-        assert_eq!((turn(&mut broker, ms(99)), broker.rested_at()), (None, Some(ms(100))));
+        ask(&mut broker, "b");
+        assert_eq!(turn(&mut broker, ms(1099)).as_deref(), Some("b"));
+        assert_eq!(turn(&mut broker, ms(1099)), None);
         assert!(broker.is_busy(&job("a")), "it waits");
-        assert_eq!((turn(&mut broker, ms(100)).as_deref(), broker.rested_at()), (Some("a"), None));
-        broker.finish(&job("a"));
-        evaluate(&mut broker, ms(5000), ms(200));
-        broker.enqueue(&job("a"), EvalTrigger::AllocFailure, 50);
-        assert_eq!(broker.rested_at(), Some(ms(1200)), "no rest is longer than a second");
+        assert_eq!((turn(&mut broker, ms(1100)).as_deref(), broker.rested_at()), (Some("a"), None));
     }
 
     #[test]
