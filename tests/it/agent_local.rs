@@ -132,7 +132,7 @@ async fn a_125_and_a_126_output_is_read_over_rotated_files_and_followed_to_the_e
 #[tokio::test]
 async fn files_are_listed_described_and_read() {
     let node = Node::start(shared_plane(), "local-fs").await;
-    let script = "echo hello > local/note.txt; ln -s /etc local/out; sleep 1000";
+    let script = "ln -s /etc local/out; echo hello > local/note.txt; sleep 1000";
     let name = node.run("fs", JobType::Service, json!([shell(script)])).await;
     let uid = id(&node.running(&name).await);
     let written = node.path("allocs").join(&uid).join("t/local/note.txt");
