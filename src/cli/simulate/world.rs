@@ -157,7 +157,12 @@ impl World {
         let mut log = self.log();
         match news {
             PluginNews::Called(_) => {}
-            PluginNews::Answered { call, is_fault } => log.count_call(*call, *is_fault),
+            PluginNews::Answered { call, is_fault } => {
+                log.count_call(*call, *is_fault);
+                if *is_fault {
+                    log.invariants.note_fault(at);
+                }
+            }
             PluginNews::Mount(run, change) => {
                 for what in log.invariants.observe_mount(at, run, *change) {
                     log.fail(at, what);

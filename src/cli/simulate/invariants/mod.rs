@@ -110,6 +110,11 @@ impl Invariants {
         self.rest.disturb(at);
     }
 
+    /// A driver failed because the scenario has it fail.
+    pub(super) fn note_fault(&mut self, at: Duration) {
+        self.rest.note_fault(at);
+    }
+
     /// From now on two leaders may place at once.
     pub(super) fn expect_two_leaders(&mut self) {
         self.room.expect_two_leaders();

@@ -19,6 +19,8 @@ const QUIET: Duration = Duration::from_mins(1);
 const AFTER_TIMER: Duration = Duration::from_secs(30);
 /// How much earlier than a timer in an object says its reason may be seen.
 const BEFORE_TIMER: Duration = Duration::from_secs(1);
+/// Longest pause after which what a driver did not do is tried again.
+const RETRY: Duration = drover_core::volume::wait::LONGEST_PAUSE;
 /// How long all may take to come to rest.
 const SETTLE: Duration = Duration::from_mins(10);
 
@@ -39,6 +41,11 @@ pub(super) struct Rest {
 impl Rest {
     pub(super) fn disturb(&mut self, at: Duration) {
         self.disturbed = self.disturbed.max(at);
+    }
+
+    /// A driver did not do what it was asked for: that is tried again, and what comes of it is no unrest.
+    pub(super) fn note_fault(&mut self, at: Duration) {
+        self.timers.insert(at + RETRY);
     }
 
     /// Sets the time of day at the start, to which times in objects are compared.
