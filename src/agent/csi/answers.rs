@@ -55,7 +55,8 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         }
         CsiCall::ControllerUnpublish => {
             let from = attachment(csi, request).await?;
-            undone(controller(csi, request).await?.detach(&from).await).map(|()| CsiAnswer::default())
+            undone(controller(csi, request).await?.detach(&from).await)?;
+            Ok(CsiAnswer::default())
         }
         CsiCall::CreateVolume => {
             let made = controller(csi, request).await?.create(&new_volume(csi, request).await?).await?;
@@ -70,7 +71,8 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         }
         CsiCall::DeleteVolume => {
             let of = attachment(csi, request).await?;
-            undone(controller(csi, request).await?.delete(&of.volume).await).map(|()| CsiAnswer::default())
+            undone(controller(csi, request).await?.delete(&of.volume).await)?;
+            Ok(CsiAnswer::default())
         }
         CsiCall::ControllerExpand => {
             let of = attachment(csi, request).await?;
@@ -96,8 +98,8 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         }
         CsiCall::DeleteSnapshot => {
             let of = attachment(csi, request).await?;
-            undone(controller(csi, request).await?.delete_snapshot(&of.volume, &request.snapshot).await)
-                .map(|()| CsiAnswer::default())
+            undone(controller(csi, request).await?.delete_snapshot(&of.volume, &request.snapshot).await)?;
+            Ok(CsiAnswer::default())
         }
         CsiCall::ListSnapshots => {
             let of = attachment(csi, request).await?;

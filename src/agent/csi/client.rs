@@ -120,10 +120,9 @@ impl SocketPlugin {
     {
         let mut tries = Tries::default();
         loop {
-            let made = async { Ok::<_, PluginError>(call(self.connect().await?).await) };
+            let made = async { Ok::<_, PluginError>(call(self.connect().await?).await.map_err(as_clients_say)) };
             let failure = match tokio::time::timeout(timeout, made).await {
                 Ok(Ok(Ok(answer))) => return Ok(answer.into_inner()),
-                Ok(Ok(Err(status))) if !is_answer(&status) => Failure::Temporary(cut_off(&self.socket, &status)),
                 Ok(Ok(Err(status))) if is_temporary(status.code()) => {
                     Failure::Temporary(told(&status).without(&confidential))
                 }
@@ -529,15 +528,13 @@ fn unavailable(socket: &Path, error: &dyn std::error::Error) -> PluginError {
     PluginError { reason, kind: ErrorKind::Retryable }
 }
 
-fn cut_off(socket: &Path, status: &Status) -> PluginError {
-    let reason = format!("the connection to the driver's socket {} broke: {}", socket.display(), status.message());
-    PluginError { reason, kind: ErrorKind::Retryable }
-}
-
-/// Whether the driver has said this. Of a connection that broke, as when a driver is killed, `tonic` says `Unknown`, `Cancelled` or
-/// `Internal`, with what broke it as the source; gRPC's own clients say `Unavailable`.
-fn is_answer(status: &Status) -> bool {
-    std::error::Error::source(status).is_none()
+/// The status that gRPC's own clients have for this: of a connection that broke, as when a driver is killed, `tonic` says `Unknown`,
+/// `Cancelled` or `Internal`, with what broke it as the source, and they say `Unavailable`. It is no answer of the driver.
+fn as_clients_say(status: Status) -> Status {
+    if std::error::Error::source(&status).is_none() {
+        return status;
+    }
+    Status::unavailable(format!("the connection to the driver broke: {}", status.message()))
 }
 
 /// Whether the same call may work a moment later.
