@@ -150,7 +150,6 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     assert_eq!((created("Job"), created("Allocation"), created("ClientNode")), (1, 12, 4));
 }
 
-/// `drover simulate --twice examples/scenarios/*.yaml` asks it of all.
 /// A new leader whose list of jobs was stale recorded the old spec as a new version, and the newest spec as one more.
 #[test]
 fn a_stale_list_of_jobs_makes_no_version() {
@@ -158,6 +157,14 @@ fn a_stale_list_of_jobs_makes_no_version() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
+/// The node's driver fails for ten minutes on end, and meanwhile the collection of claims asks the controller to look at the volume again.
+#[test]
+fn the_collection_of_claims_is_no_unrest() {
+    let output = simulate(&[&path("volume-conflicts"), "--seed", "590"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// `drover simulate --twice examples/scenarios/*.yaml` asks it of all.
 #[test]
 fn a_second_run_of_a_seed_gives_the_same_bytes_under_faults_too() {
     let files =

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drover_api::allocation::DesiredStatus;
-use drover_api::{Allocation, Deployment, Job};
+use drover_api::csi_volume::{CSIVolumeStatus, ClaimState};
+use drover_api::{Allocation, CSIVolume, Deployment, Job};
 use drover_core::definition::Definition;
 use drover_sim::{Change, Selection, Store, Stored};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Definitions;
 use crate::cli::simulate::link::Client;
@@ -21,6 +22,8 @@ const AFTER_TIMER: Duration = Duration::from_secs(30);
 const BEFORE_TIMER: Duration = Duration::from_secs(1);
 /// Longest pause after which what a driver did not do is tried again.
 const RETRY: Duration = drover_core::volume::wait::LONGEST_PAUSE;
+/// How old a volume's last change is when the collection of claims looks at it, at the least.
+const CLAIM_GC: SignedDuration = SignedDuration::from_mins(5);
 /// How long all may take to come to rest.
 const SETTLE: Duration = Duration::from_mins(10);
 
@@ -62,7 +65,7 @@ impl Rest {
         found: &mut Vec<String>,
     ) {
         let object = change.object();
-        if matches!(object.kind.name.as_str(), "Lease" | "Event") {
+        if matches!(object.kind.name.as_str(), "Lease" | "Event") || is_claim_gc(change) {
             return;
         }
         if by == Some(Client::User) || by.is_none() {
@@ -140,6 +143,17 @@ impl Rest {
             }
         }
     }
+}
+
+/// Whether the collection of claims asks for another look at a volume whose release goes on: `modifiedAt` moves, as often as it may.
+fn is_claim_gc(change: &Change) -> bool {
+    let status = |stored: Option<&Stored>| stored?.typed::<CSIVolume>().ok()?.status.clone();
+    let Some(before) = status(change.before.as_deref()) else { return false };
+    let Some(after) = status(change.after.as_deref()) else { return false };
+    let is_released = after.claims.iter().any(|claim| claim.state != ClaimState::Taken);
+    let times = before.modified_at.zip(after.modified_at);
+    let is_time = times.is_some_and(|(before, after)| after.duration_since(before) >= CLAIM_GC);
+    is_released && is_time && CSIVolumeStatus { modified_at: after.modified_at, ..before } == after
 }
 
 /// Allocations that are to stop, whose node is well, and of which nothing says that they have stopped.
