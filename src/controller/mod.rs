@@ -62,7 +62,9 @@ pub fn main(
         let token = CancellationToken::new();
         let signals = shutdown::on_signal(token.clone()).context("listening to signals")?;
         let monitor = monitor(&config, client.clone(), listen, metrics.clone(), token.clone());
-        let work = run(&stores, config.clone(), identity, &metrics, token.clone());
+        // Until the token: follows, leads, and gives the leader's Lease back at the end.
+        let (clock, rng) = (Arc::new(SystemClock), fastrand::Rng::new());
+        let work = lead(&stores, config.clone(), identity, clock, rng, Some(&metrics), token.clone());
         let ((), monitored, ()) = tokio::join!(signals, monitor, work);
         monitored
     })
@@ -93,17 +95,6 @@ async fn monitor(
         served
     };
     tokio::join!(watch, serve).1
-}
-
-/// Runs until `shutdown`: follows, leads, and gives the leader's Lease back at the end.
-async fn run(
-    stores: &impl Stores,
-    config: ControllerConfig,
-    identity: String,
-    metrics: &Metrics,
-    shutdown: CancellationToken,
-) {
-    lead(stores, config, identity, Arc::new(SystemClock), fastrand::Rng::new(), Some(metrics), shutdown).await;
 }
 
 /// A request must end before the leader's Lease does: half of the renew deadline, at most 5 s.
