@@ -134,7 +134,7 @@ impl TaskRunner {
             max_files: u32::try_from(logs.max_files).unwrap_or(u32::MAX),
             max_file_bytes: u64::try_from(logs.max_file_size_mb).unwrap_or(1).saturating_mul(1024 * 1024),
         };
-        let mounts = plan.volumes.mounts(&plan.task)?;
+        let mounts = plan.volumes.mounts(&plan.task, |text| environment::interpolate(text, &env, &node))?;
         Ok(StartRequest {
             id: format!("{}/{}/{}", plan.uid, plan.task.name, self.env.random.tag()),
             task: plan.task.name.clone(),

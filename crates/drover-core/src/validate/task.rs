@@ -4,7 +4,7 @@ use drover_api::GoDuration;
 use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::placement::Operand;
-use drover_api::task::{LifecycleHook, Resources, Task};
+use drover_api::task::{LifecycleHook, PropagationMode, Resources, Task};
 
 use super::found::{At, Found, is_label, shown};
 
@@ -133,6 +133,13 @@ impl Found {
                 shown(&mount.volume)
             );
             self.when(!is_known, "VolumeMountRef", format_args!("{at}.volumeMounts[{n}].volume"), message);
+            let is_private = mount.propagation_mode.unwrap_or_default() == PropagationMode::Private;
+            let message = "is known and not acted on by this version of drover; remove it, mounts are private";
+            let field = format_args!("{at}.volumeMounts[{n}].propagationMode");
+            self.when(!is_private, "NotSupportedYet", field, message);
+            let message = "is known and not acted on by this version of drover; remove it";
+            let field = format_args!("{at}.volumeMounts[{n}].selinuxLabel");
+            self.when(!mount.selinux_label.is_empty(), "NotSupportedYet", field, message);
         }
     }
 }

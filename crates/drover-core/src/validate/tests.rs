@@ -262,6 +262,10 @@ fn network_and_volume_rows() -> Vec<Row> {
             not { "groups.0.count": 2, "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "single-node-writer", "attachmentMode": "file-system", "perAlloc": true }] };
         "CsiSingle": { "groups.0.count": 2, "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "multi-node-single-writer", "attachmentMode": "file-system" }] }
             not { "groups.0.count": 2, "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "multi-node-single-writer", "attachmentMode": "file-system", "readOnly": true }] };
+        "NotSupportedYet": { "groups.0.volumes": [{ "name": "v", "type": "host", "source": "s" }], "groups.0.tasks.0.volumeMounts": [{ "volume": "v", "destination": "/v", "propagationMode": "host-to-task" }] }
+            not { "groups.0.volumes": [{ "name": "v", "type": "host", "source": "s" }], "groups.0.tasks.0.volumeMounts": [{ "volume": "v", "destination": "/v", "propagationMode": "private" }] };
+        "NotSupportedYet": { "groups.0.volumes": [{ "name": "v", "type": "host", "source": "s" }], "groups.0.tasks.0.volumeMounts": [{ "volume": "v", "destination": "/v", "selinuxLabel": "z" }] }
+            not { "groups.0.volumes": [{ "name": "v", "type": "host", "source": "s" }], "groups.0.tasks.0.volumeMounts": [{ "volume": "v", "destination": "/v", "readOnly": true }] };
         "VolumeMountRef": { "groups.0.tasks.0.volumeMounts": [{ "volume": "v", "destination": "/v" }] }
             not { "groups.0.volumes": [{ "name": "v", "type": "host", "source": "s" }], "groups.0.tasks.0.volumeMounts": [{ "volume": "v", "destination": "/v" }] };
     }
