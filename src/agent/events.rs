@@ -13,7 +13,9 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::node::NodeView;
 use super::random::Random;
+use super::watch;
 use crate::clock::SharedClock;
 use crate::events::{self, Happening, Severity};
 use crate::store::Store;
@@ -33,6 +35,14 @@ pub(crate) enum Reason {
     RestartDelayed,
     DriverError,
     VolumeError,
+    /// About the node: a volume is mounted for an allocation.
+    VolumeMounted,
+    /// About the node: it is not, and why.
+    MountFailed,
+    /// About the node: it is mounted no more.
+    VolumeUnmounted,
+    /// About the node: it is mounted still, and why.
+    UnmountFailed,
     /// About the node: a driver is not well.
     DriverUnhealthy,
     /// About the node: what the agent knew of its tasks is lost.
@@ -47,6 +57,10 @@ impl Reason {
             Self::RestartDelayed => "RestartDelayed",
             Self::DriverError => "DriverError",
             Self::VolumeError => "VolumeError",
+            Self::VolumeMounted => "VolumeMounted",
+            Self::MountFailed => "MountFailed",
+            Self::VolumeUnmounted => "VolumeUnmounted",
+            Self::UnmountFailed => "UnmountFailed",
             Self::DriverUnhealthy => "DriverUnhealthy",
             Self::StateDamaged => "StateDamaged",
         }
@@ -54,11 +68,13 @@ impl Reason {
 
     fn severity(self) -> Severity {
         match self {
-            Self::TaskStarted => Severity::Normal,
+            Self::TaskStarted | Self::VolumeMounted | Self::VolumeUnmounted => Severity::Normal,
             Self::TaskFailed
             | Self::RestartDelayed
             | Self::DriverError
             | Self::VolumeError
+            | Self::MountFailed
+            | Self::UnmountFailed
             | Self::DriverUnhealthy
             | Self::StateDamaged => Severity::Warning,
         }
@@ -70,7 +86,8 @@ impl Reason {
             Self::TaskFailed => "Stop",
             Self::RestartDelayed => "Restart",
             Self::DriverError => "Launch",
-            Self::VolumeError => "Mount",
+            Self::VolumeError | Self::VolumeMounted | Self::MountFailed => "Mount",
+            Self::VolumeUnmounted | Self::UnmountFailed => "Unmount",
             Self::DriverUnhealthy => "Fingerprint",
             Self::StateDamaged => "Restore",
         }
@@ -129,20 +146,20 @@ impl EventSink {
     /// A sink that drops everything.
     #[cfg(test)]
     pub(crate) fn silent(clock: SharedClock) -> Self {
-        let ((warnings, _), (routine, _)) = (mpsc::channel(1), mpsc::channel(1));
-        Self { warnings, routine, clock, dropped: Arc::default() }
+        Self::kept(clock).0
+    }
+
+    /// A sink from which nothing is written.
+    #[cfg(test)]
+    pub(crate) fn kept(clock: SharedClock) -> (Self, Left) {
+        let ((warnings, warning_queue), (routine, routine_queue)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
+        let sink = Self { warnings, routine, clock, dropped: Arc::default() };
+        (sink, Left { warnings: warning_queue, routine: routine_queue })
     }
 
     /// Leaves an Event about an allocation.
     pub(crate) fn emit(&self, about: &Arc<Allocation>, reason: Reason, text: impl Into<String>) {
         self.leave(About::Allocation(Arc::clone(about)), reason, text.into());
-    }
-
-    /// Leaves an Event about this machine's node.
-    pub(crate) fn emit_of_node(&self, name: &str, uid: Option<&str>, reason: Reason, text: impl Into<String>) {
-        let mut node = ClientNode::new(name, ClientNodeSpec::default());
-        node.metadata.uid = uid.map(str::to_owned);
-        self.leave(About::Node(Box::new(node)), reason, text.into());
     }
 
     fn leave(&self, about: About, reason: Reason, text: String) {
@@ -155,6 +172,49 @@ impl EventSink {
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             tracing::debug!(dropped, "an event was dropped: the queue is full");
         }
+    }
+}
+
+/// Where Events about this machine's node are left; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeEvents {
+    sink: EventSink,
+    name: String,
+    view: watch::Receiver<NodeView>,
+}
+
+impl NodeEvents {
+    /// About the node of this name.
+    pub(crate) fn new(sink: EventSink, name: String, view: watch::Receiver<NodeView>) -> Self {
+        Self { sink, name, view }
+    }
+
+    /// Leaves an Event.
+    pub(crate) fn emit(&self, reason: Reason, text: impl Into<String>) {
+        let mut node = ClientNode::new(&self.name, ClientNodeSpec::default());
+        node.metadata.uid.clone_from(&self.view.borrow().uid);
+        self.sink.leave(About::Node(Box::new(node)), reason, text.into());
+    }
+}
+
+/// What was left in a sink.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Left {
+    warnings: mpsc::Receiver<Note>,
+    routine: mpsc::Receiver<Note>,
+}
+
+#[cfg(test)]
+impl Left {
+    /// What was left since the last question, warnings first.
+    pub(crate) fn take(&mut self) -> Vec<(Reason, String)> {
+        let queues = [&mut self.warnings, &mut self.routine];
+        queues
+            .into_iter()
+            .flat_map(|queue| std::iter::from_fn(|| queue.try_recv().ok()))
+            .map(|note| (note.reason, note.text))
+            .collect()
     }
 }
 

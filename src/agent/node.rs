@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::csi::Csi;
 use super::environment::NodeFacts;
-use super::events::{EventSink, Reason};
+use super::events::{NodeEvents, Reason};
 use super::facts::effective_meta;
 use super::random::Random;
 use super::watch;
@@ -77,7 +77,7 @@ pub(crate) struct Node<S> {
     /// Its CSI plugins.
     pub(crate) csi: Csi,
     pub(crate) news: mpsc::Receiver<NodeNews>,
-    pub(crate) events: EventSink,
+    pub(crate) events: NodeEvents,
     pub(crate) view: watch::Sender<NodeView>,
     /// Asks for a heartbeat at once.
     pub(crate) heartbeat: Arc<Notify>,
@@ -158,7 +158,6 @@ impl<S: Store> Node<S> {
     }
 
     fn tell(&self, news: NodeNews) {
-        let uid = self.view.borrow().uid.clone();
         let (reason, text) = match news {
             NodeNews::Driver(name, info) if !info.healthy && !info.description.is_empty() => {
                 (Reason::DriverUnhealthy, format!("driver {name}: {}", info.description))
@@ -169,7 +168,7 @@ impl<S: Store> Node<S> {
             }
             NodeNews::StateLost(why) => (Reason::StateDamaged, why),
         };
-        self.events.emit_of_node(&self.name, uid.as_deref(), reason, text);
+        self.events.emit(reason, text);
     }
 
     /// Makes the object where there is none, writes the fingerprint, and beats at once. Tries until it works; returns the object.

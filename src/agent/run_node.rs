@@ -23,7 +23,7 @@ use super::devices::Devices;
 use super::directory::Directory;
 use super::disk::Disk;
 use super::drivers::Drivers;
-use super::events::EventSink;
+use super::events::{EventSink, NodeEvents};
 use super::heartbeat::{self, Heartbeat};
 use super::node::{Node, NodeNews, NodeView};
 use super::numbers::Numbers;
@@ -116,10 +116,11 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
     let (events, write_events) =
         EventSink::new(parts.store.clone(), parts.name.clone(), Arc::clone(&parts.clock), parts.random.clone());
     services.spawn(until(stop_services.clone(), write_events));
-    let csi = csi(&mut parts);
+    let node_events = NodeEvents::new(events.clone(), parts.name.clone(), signals.view.subscribe());
+    let csi = csi(&mut parts, node_events.clone());
     services.spawn(until(stop_services.clone(), csi.clone().run()));
     let news = std::mem::replace(&mut parts.news, mpsc::channel(1).1);
-    spawn_registration(&parts, &signals, (news, events.clone()), &csi, &mut loops);
+    spawn_registration(&parts, &signals, (news, node_events), &csi, &mut loops);
     loops.spawn(until(parts.stop.clone(), sync(&parts, &signals).run()));
     let mut allocs = Allocs::new(AllocsPlan {
         store: parts.store,
@@ -176,12 +177,13 @@ fn sync<S: Store, R>(parts: &NodeParts<S, R>, signals: &Signals) -> Sync<S> {
     }
 }
 
-fn csi<S: Store, R>(parts: &mut NodeParts<S, R>) -> Csi {
+fn csi<S: Store, R>(parts: &mut NodeParts<S, R>, events: NodeEvents) -> Csi {
     let csi = Csi::new(CsiParts {
         root: parts.config.state_dir.join("csi"),
         state: parts.state.clone(),
         disk: Arc::clone(&parts.disk),
         objects: Arc::new(StoredVolumes(parts.store.clone())),
+        events,
         saved: std::mem::take(&mut parts.saved.mounts),
         kubelet_dir: parts.kubelet_dir.take(),
     });
@@ -195,7 +197,7 @@ fn csi<S: Store, R>(parts: &mut NodeParts<S, R>) -> Csi {
 fn spawn_registration<S: Store, R>(
     parts: &NodeParts<S, R>,
     signals: &Signals,
-    (news, events): (mpsc::Receiver<NodeNews>, EventSink),
+    (news, events): (mpsc::Receiver<NodeNews>, NodeEvents),
     csi: &Csi,
     loops: &mut JoinSet<()>,
 ) {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use xtask::control_plane::{Binaries, ControlPlane, Options, Role, User};
 use xtask::progress::Progress;
 
-use crate::cluster::LONG;
+use crate::cluster::{LONG, mounts_below};
 
 /// One control plane for all tests of this file; it ends with the test binary.
 pub(crate) fn shared_plane() -> &'static ControlPlane {
@@ -478,8 +478,8 @@ async fn after_a_power_off_the_same_allocations_run_again_in_place() {
     node.terminate_agent();
     node.power_off().await;
     assert!(!lives(pid));
-    let info = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-    assert!(!info.contains(&*node.path("allocs").to_string_lossy()), "a mount is left");
+    let left = mounts_below(&node.path("allocs"));
+    assert!(left.is_empty(), "{left:?}");
     node.start_agent();
     let is_restored = |it: &Allocation| {
         events(it, "t").contains(&E::FailedRestoringTask)

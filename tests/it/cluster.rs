@@ -285,11 +285,7 @@ impl Cluster {
             // The end of the one before may have taken it along.
             process.signal(Signal::KILL).expect("signalled");
         }
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a table");
-        let of_node = self.path(node);
-        let places =
-            mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|it| Path::new(it).starts_with(&of_node));
-        for place in places.collect::<Vec<_>>().into_iter().rev() {
+        for place in mounts_below(&self.path(node)).into_iter().rev() {
             rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
         }
     }
@@ -497,4 +493,11 @@ pub(crate) fn shared() -> Arc<Shared> {
 pub(crate) fn example(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
     std::fs::read_to_string(path).expect("an example")
+}
+
+/// Where something is mounted in a folder, in the order of mounting.
+pub(crate) fn mounts_below(folder: &Path) -> Vec<PathBuf> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("a table of mounts");
+    let places = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    places.filter(|place| place.starts_with(folder)).collect()
 }

@@ -20,7 +20,7 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::cluster::{Cluster, Running, Settings};
+use crate::cluster::{Cluster, Running, Settings, mounts_below};
 use crate::volumes::{Disks, claims, driver, ledger};
 
 /// The driver's name.
@@ -118,10 +118,8 @@ impl Drivers {
     }
 
     /// The mounts below the kubelet's folder.
-    fn mounts(&self) -> Vec<String> {
-        let folder = self.cluster.path("n-1/kubelet").to_string_lossy().into_owned();
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a table");
-        mounts.lines().filter(|line| line.contains(&folder)).map(str::to_owned).collect()
+    fn mounts(&self) -> Vec<PathBuf> {
+        mounts_below(&self.cluster.path("n-1/kubelet"))
     }
 }
 
@@ -247,9 +245,9 @@ async fn a_driver_of_the_cluster_is_found_attached_to_written_by_and_left_as_it_
     assert_eq!((status.schedulable, status.controller_required, status.nodes_healthy), (true, true, 1));
     let ours = async || drivers.attachments().await.iter().filter(|one| one.spec.attacher == DRIVER).count();
     assert_eq!(ours().await, 1);
-    let root = drivers.cluster.path("n-1/kubelet/plugins/drover.dev/csi").to_string_lossy().into_owned();
+    let root = drivers.cluster.path("n-1/kubelet/plugins/drover.dev/csi");
     let mounts = drivers.mounts();
-    assert!(mounts.len() >= 2 && mounts.iter().all(|line| line.contains(&root)), "{mounts:?}");
+    assert!(mounts.len() >= 2 && mounts.iter().all(|place| place.starts_with(&root)), "{mounts:?}");
 
     drivers.cluster.apply("shop", &ledger("v1", 2));
     drivers.runs(1).await;
@@ -262,7 +260,7 @@ async fn a_driver_of_the_cluster_is_found_attached_to_written_by_and_left_as_it_
     assert_eq!((drivers.n_done("ControllerPublishVolume"), drivers.n_done("ControllerUnpublishVolume")), (2, 2));
     assert_eq!(drivers.n_done("ValidateVolumeCapabilities"), 0);
     assert_eq!((drivers.n_done("NodePublishVolume"), drivers.n_done("NodeUnpublishVolume")), (2, 2));
-    assert_eq!(drivers.mounts(), Vec::<String>::new());
+    assert_eq!(drivers.mounts(), Vec::<PathBuf>::new());
 
     // What is for nobody goes, if it is drover's.
     let names = async || -> Vec<String> {
@@ -317,5 +315,5 @@ async fn a_driver_that_attaches_nothing_needs_no_object() {
     assert_eq!(drivers.attachments().await, Vec::new());
     drivers.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop"]).expect("deleted");
     drivers.is_free("v1").await;
-    assert_eq!(drivers.mounts(), Vec::<String>::new());
+    assert_eq!(drivers.mounts(), Vec::<PathBuf>::new());
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use drover_api::allocation::ClientStatus;
+use drover_api::allocation::{ClientStatus, TaskEventType};
 use drover_api::csi_volume::{Claim, ClaimState, VolumePhase};
 use drover_api::{Allocation, CSIVolume, ClientNode};
 use kube::Api;
@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use xtask::control_plane::{AuditEvent, User};
 use xtask::progress::{Progress, print_note};
 
+use crate::agent::events;
 use crate::cli::drover;
-use crate::cluster::{Cluster, Process, Running, Settings, client_status};
+use crate::cluster::{Cluster, Process, Running, Settings, client_status, mounts_below};
 use crate::metrics::scrape;
 
 /// As the audit log calls Leases.
@@ -134,9 +135,7 @@ impl Disks {
 
     /// Volumes of this cluster are mounted nowhere.
     fn nothing_is_mounted(&self) {
-        let csi = self.cluster.path("n-1/state/csi");
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("a table");
-        let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&*csi.to_string_lossy())).collect();
+        let left = mounts_below(&self.cluster.path("n-1/state/csi"));
         assert!(left.is_empty(), "{left:?}");
     }
 
@@ -162,6 +161,14 @@ impl Disks {
     /// What tasks have written into a volume.
     pub(crate) fn written(&self, name: &str) -> String {
         std::fs::read_to_string(self.cluster.path(&format!("disks/volumes/vol-{name}/data/log"))).unwrap_or_default()
+    }
+
+    /// What the driver's task says of the starts of its runs and of how they fare.
+    async fn said_of_plugin(&self) -> Vec<TaskEventType> {
+        self.cluster.eventually("the driver runs", async || self.running("hostdir", 0).await.is_some()).await;
+        let driver = self.running("hostdir", 0).await.expect("the driver runs");
+        let told = [TaskEventType::Started, TaskEventType::PluginHealthy, TaskEventType::PluginUnhealthy];
+        events(&driver, "driver").into_iter().filter(|said| told.contains(said)).collect()
     }
 
     /// The allocation of a job that runs, in this version.
@@ -243,6 +250,7 @@ async fn a_writer_claims_mounts_writes_and_hands_over_to_the_next_version() {
     assert_eq!((n("NodePublishVolume "), n("NodeUnpublishVolume ")), (2, 2), "{:?}", disks.calls(""));
     assert_eq!((n("ControllerPublishVolume "), n("ControllerUnpublishVolume ")), (2, 2), "{:?}", disks.calls(""));
     disks.nothing_is_mounted();
+    assert_eq!(disks.said_of_plugin().await, [TaskEventType::Started, TaskEventType::PluginHealthy]);
 }
 
 /// A job that counts on in a file, and says when it began.
@@ -329,6 +337,9 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
         assert_eq!(turns, wanted, "{calls:?}");
     }
     disks.nothing_is_mounted();
+    // An agent that finds the driver again does not say again that it is well.
+    let said = disks.said_of_plugin().await;
+    assert!(said.windows(2).all(|two| two[0] != two[1]), "{said:?}");
 }
 
 #[test]

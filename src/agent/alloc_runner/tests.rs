@@ -103,6 +103,8 @@ impl Node {
     fn env(&self) -> Arc<RunnerEnv> {
         let mut drivers = Drivers::default();
         drivers.add("mock", Arc::new(self.mock.clone()));
+        // Only with this one a task may be a CSI plugin.
+        drivers.add("raw_exec", Arc::new(self.mock.clone()));
         Arc::new(RunnerEnv {
             state: self.state.store(),
             drivers,
@@ -120,7 +122,7 @@ impl Node {
             garbage: Arc::new(Notify::new()),
             starts: Starts::default(),
             numbers: Numbers::default(),
-            csi: crate::agent::csi::without_volumes(self.state.store()),
+            csi: crate::agent::csi::without_volumes(self.state.store(), self.dir.path().join("csi")),
             fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
         })
     }
@@ -139,6 +141,8 @@ impl Node {
             is_cut_off: false,
             reconnects: 0,
         });
+        let mut csi = JoinSet::new();
+        csi.spawn(env.csi.clone().run());
         let (commands, queue) = mpsc::channel(8);
         let (shutdown, ended) = (CancellationToken::new(), watch::Sender::new(false));
         let runner = AllocRunner::new(AllocPlan {
@@ -160,7 +164,16 @@ impl Node {
         });
         let mut running = JoinSet::new();
         running.spawn(runner.run());
-        Life { reports: self.reports.clone(), wanted, commands, shutdown, ended, running, began: Instant::now() }
+        Life {
+            reports: self.reports.clone(),
+            wanted,
+            commands,
+            shutdown,
+            ended,
+            running,
+            _csi: csi,
+            began: Instant::now(),
+        }
     }
 
     fn run(&self, r#type: JobType, group: Value) -> Life {
@@ -181,6 +194,7 @@ struct Life {
     shutdown: CancellationToken,
     ended: watch::Sender<bool>,
     running: JoinSet<()>,
+    _csi: JoinSet<()>,
     began: Instant,
 }
 
@@ -886,6 +900,55 @@ async fn a_072_a_task_that_does_not_stay_up_is_unhealthy_and_says_so() {
     assert!(!life.report().health.expect("a verdict").healthy);
     assert!((20_000..20_100).contains(&life.millis()), "{}", life.millis());
     assert!(life.events("t").contains(&E::AllocUnhealthy));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_159_a_volume_that_does_not_exist_fails_the_allocation_at_once() {
+    let wants = |volume: Value| json!({"volumes": [volume], "tasks": [runs("t", "1000s")]});
+    let csi = json!({"name": "data", "type": "csi", "source": "vol", "accessMode": "single-node-writer",
+        "attachmentMode": "file-system"});
+    let host = json!({"name": "data", "type": "host", "source": "vol"});
+    for (volume, reason) in [(csi, "volume vol does not exist"), (host, "this node has no host volume vol")] {
+        let node = Node::new();
+        let life = node.run(JobType::Service, wants(volume));
+        let report = life.ended().await;
+        assert_eq!(report.client_status, ClientStatus::Failed);
+        let said = &report.task_states["t"].events[0].message;
+        assert!(said.contains(reason), "{said}");
+        assert!(life.millis() < 100 && node.starts().is_empty(), "{}", life.millis());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_160_a_volume_of_each_slots_own_is_named_after_the_slot() {
+    let csi = json!({"name": "data", "type": "csi", "source": "vol", "perAlloc": true,
+        "accessMode": "single-node-writer", "attachmentMode": "file-system"});
+    let host = json!({"name": "data", "type": "host", "source": "vol", "perAlloc": true});
+    for (volume, reason) in [(csi, "volume vol[3] does not exist"), (host, "this node has no host volume vol[3]")] {
+        let node = Node::new();
+        let job = job(JobType::Service, json!({"count": 4, "volumes": [volume], "tasks": [runs("t", "1000s")]}));
+        let mut fourth = allocation();
+        fourth.spec.index = 3;
+        let report = node.start(&job, &fourth, BTreeMap::new()).ended().await;
+        let said = &report.task_states["t"].events[0].message;
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_163_a_plugin_that_is_not_up_in_time_is_ended_and_counts_as_failed() {
+    let node = Node::new();
+    let restart = json!({"attempts": 1, "interval": "1h", "delay": "1s", "mode": "fail"});
+    let more = json!({"driver": "raw_exec", "restart": restart, "csiPlugin": {"id": "disks", "type": "node"}});
+    let silent = task("t", &json!({"runFor": "1000s"}), &more);
+    let life = node.run(JobType::Service, json!({"tasks": [silent]}));
+    assert_eq!(life.ended().await.client_status, ClientStatus::Failed);
+    let run = [E::Started, E::PluginUnhealthy, E::Terminated];
+    let all = [&[E::Received, E::TaskSetup][..], &run, &[E::Restarting], &run, &[E::NotRestarting]].concat();
+    assert_eq!(life.events("t"), all);
+    let said = &life.task("t").events[3].message;
+    assert!(said.contains("CSI_ENDPOINT"), "{said}");
+    assert!((61_000..63_000).contains(&life.millis()), "30 s for each run: {}", life.millis());
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use super::client::{Halves, SocketPlugin};
 use super::mounts::Csi;
 use super::plugin::{ErrorKind, Plugin, PluginError, PluginFacts};
-use super::tasks::{Instance, info};
+use super::registry::Instance;
+use super::tasks::info;
 
 /// How often the folder is looked at: a list of a few names. A watch of it would have to follow folders above it that come later, or are
 /// mounted over, and what matters most of a driver, whether it answers, no watch tells.

@@ -1,9 +1,9 @@
 //! CSI volumes on this node: plugins that run here, what is mounted for whom, and what the controller asks for.
 //!
 //! `plugin` is what is needed of a driver, `client` a driver behind its socket, `tasks` follows the tasks that are drivers, `kubelet` the
-//! drivers that the cluster runs. `objects`
-//! reads `CSIVolume`s, `claim` waits until an allocation may mount one, `mounts` mounts and unmounts and remembers both over restarts,
-//! `answers` carries out what the controller asks for. Must never know who else holds a volume, nor why.
+//! drivers that the cluster runs, `registry` knows which of them serves. `objects` reads `CSIVolume`s, `claim` waits until an allocation
+//! may mount one, `mounts` mounts and unmounts and remembers both over restarts, `answers` carries out what the controller asks for. Must
+//! never know who else holds a volume, nor why.
 
 mod answers;
 mod claim;
@@ -12,6 +12,7 @@ mod kubelet;
 mod mounts;
 mod objects;
 mod plugin;
+mod registry;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,8 @@ pub(crate) use objects::StoredVolumes;
 pub(crate) use plugin::{
     Attachment, ErrorKind, Grown, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };
-pub(crate) use tasks::{Instance, endpoint};
+pub(crate) use registry::Instance;
+pub(crate) use tasks::{PluginHealth, PluginRun, endpoint};
 #[cfg(test)]
 pub(crate) use tests::without_volumes;
 

@@ -22,9 +22,11 @@ use super::claim::{self, Granted};
 use super::kubelet;
 use super::objects::VolumeObjects;
 use super::plugin::{ErrorKind, How, PluginError, VolumeUse, undone};
-use super::tasks::{Instance, PluginTask};
+use super::registry::{Instance, Registry};
+use super::tasks::PluginTask;
 use super::{CsiPrint, answers};
 use crate::agent::disk::Disk;
+use crate::agent::events::{NodeEvents, Reason};
 use crate::agent::state::StateStore;
 use crate::agent::watch;
 use crate::clock::sleep_until;
@@ -91,6 +93,8 @@ pub(crate) struct CsiParts {
     pub(crate) state: StateStore,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) objects: Arc<dyn VolumeObjects>,
+    /// Where people are told of mounts.
+    pub(crate) events: NodeEvents,
     /// What an earlier life has mounted.
     pub(crate) saved: Mounts,
     /// The kubelet's folder, if drivers of the cluster are used.
@@ -107,10 +111,11 @@ pub(super) struct Shared {
     state: StateStore,
     disk: Arc<dyn Disk>,
     pub(super) objects: Arc<dyn VolumeObjects>,
+    events: NodeEvents,
     mounts: Mutex<BTreeMap<MountKey, Mount>>,
     /// Told when a mount has changed.
     changed: watch::Sender<u64>,
-    pub(super) plugins: Mutex<BTreeMap<(String, String), Instance>>,
+    pub(super) plugins: Mutex<Registry>,
     /// Told when a plugin comes, goes or changes its health.
     pub(super) plugins_changed: watch::Sender<u64>,
     /// Tasks that are plugins and are to be followed.
@@ -142,6 +147,7 @@ impl Csi {
             state: parts.state,
             disk: parts.disk,
             objects: parts.objects,
+            events: parts.events,
             mounts: Mutex::new(mounts.collect()),
             changed: watch::Sender::new(0),
             plugins: Mutex::default(),
@@ -262,6 +268,16 @@ impl Csi {
 
     /// Mounts a volume for an allocation; returns where.
     pub(crate) async fn mount(&self, uid: &str, name: &str, granted: &Granted) -> Result<PathBuf, String> {
+        let mounted = self.try_mount(uid, name, granted).await;
+        let of = format!("volume {}/{} for allocation {uid}", granted.namespace, granted.volume_id);
+        match &mounted {
+            Ok(_) => self.0.events.emit(Reason::VolumeMounted, format!("{of} is mounted")),
+            Err(error) => self.0.events.emit(Reason::MountFailed, format!("{of} is not mounted: {error}")),
+        }
+        mounted
+    }
+
+    async fn try_mount(&self, uid: &str, name: &str, granted: &Granted) -> Result<PathBuf, String> {
         let plugin = self.wait_for_plugin(&granted.plugin).await?;
         // What an earlier try has begun elsewhere is ended there.
         let root = self.record(uid, name).map_or_else(|| self.root_for(&plugin), |known| known.root);
@@ -465,7 +481,19 @@ impl Csi {
         let done = self.unmount_by(plugin.as_ref(), key, record).await;
         let next = plugin.filter(|plugin| self.is_cut_off(plugin, &done)).and_then(|_| self.plugin_of(record));
         let done = if next.is_some() { self.unmount_by(next.as_ref(), key, record).await } else { done };
-        done.map_err(|error| error.to_string())
+        let done = done.map_err(|error| error.to_string());
+        self.tell_of_unmount(key, record, &done);
+        done
+    }
+
+    /// Tells people how an unmount went; of one that fails again and again with the same words once.
+    fn tell_of_unmount(&self, (uid, name): &MountKey, record: &MountRecord, done: &Result<(), String>) {
+        let of = format!("volume {}/{} for allocation {uid}", record.namespace, record.volume_id);
+        match done {
+            Ok(()) => self.0.events.emit(Reason::VolumeUnmounted, format!("{of} is unmounted")),
+            Err(error) if self.status(uid, name).is_some_and(|known| known.error == *error) => {}
+            Err(error) => self.0.events.emit(Reason::UnmountFailed, format!("{of} is not unmounted yet: {error}")),
+        }
     }
 
     async fn unmount_by(
@@ -628,7 +656,7 @@ impl Csi {
     /// Whether a call was of no use because the driver ended in the middle of it. CSI lets every call be made again, and the next life
     /// of the driver may be asked at once.
     pub(super) fn is_cut_off<T>(&self, plugin: &Instance, done: &Result<T, PluginError>) -> bool {
-        let runs = || lock(&self.0.plugins).values().any(|known| Arc::ptr_eq(&known.plugin, &plugin.plugin));
+        let runs = || lock(&self.0.plugins).runs(&plugin.plugin);
         done.as_ref().is_err_and(|error| error.kind == ErrorKind::Retryable) && !runs()
     }
 
@@ -691,13 +719,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Csi {
     /// A plugin that runs here with the half that is asked for: a task's before one of the cluster, and of those one that works.
     pub(super) fn find_plugin(&self, id: &str, has_half: impl Fn(&CsiInfo) -> bool) -> Option<Instance> {
-        let plugins = lock(&self.0.plugins);
-        plugins
-            .iter()
-            .filter(|((of, _), _)| of == id)
-            .map(|(_, instance)| instance)
-            .filter(|it| has_half(&it.info))
-            .min_by_key(|it| (it.info.source, it.info.source == PluginSource::Kubelet && !it.info.healthy))
-            .cloned()
+        lock(&self.0.plugins).find(id, has_half).cloned()
     }
 }

@@ -1,6 +1,6 @@
 //! Tasks that are CSI plugins: found by their sockets, asked again and again how they fare. What the node says of all plugins.
 
-use std::collections::BTreeMap;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,34 +10,74 @@ use drover_api::csi_volume::{PluginSource, PluginType};
 use drover_api::task::CsiPlugin;
 use drover_api::{message, names};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::{Halves, SocketPlugin};
 use super::mounts::{Csi, lock};
-use super::plugin::{Plugin, PluginFacts};
+use super::plugin::{ErrorKind, Plugin, PluginError, PluginFacts};
+use super::registry::Instance;
+use crate::agent::watch;
 
-/// How often a plugin is asked how it fares, and how often until it has answered once.
+/// How often a plugin is asked how it fares: while it is well, until it has answered once, and while it is not well.
 const PROBE_EVERY: Duration = Duration::from_secs(30);
 const PROBE_FIRST: Duration = Duration::from_millis(250);
+const PROBE_ILL: Duration = Duration::from_secs(1);
 /// By when a plugin must have answered after its start, where it does not say.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
+/// What is wrong with one that does not listen.
+const NO_SOCKET: &str = "the task does not listen at the socket that CSI_ENDPOINT names; pass it to the driver";
 
-/// A plugin that runs here.
-#[derive(Clone, Debug)]
-pub(crate) struct Instance {
-    pub(crate) plugin: Arc<dyn Plugin>,
-    pub(crate) info: CsiInfo,
-    pub(crate) facts: PluginFacts,
+/// How a plugin's task fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PluginHealth {
+    /// It has not answered yet.
+    Starting,
+    /// It answers.
+    Healthy,
+    /// It answers no more, or says that it is not well; with its words.
+    Unhealthy(String),
+    /// It was not up in time, and that is how this run of the task ends; with what is wrong.
+    NeverUp(String),
+}
+
+/// A run of a task that is a plugin; it is over when this is dropped.
+#[derive(Debug)]
+pub(crate) struct PluginRun {
+    /// How it fares.
+    pub(crate) health: watch::Receiver<PluginHealth>,
+    _over: DropGuard,
 }
 
 /// A task that is a plugin.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct PluginTask {
     uid: String,
+    task: String,
     plugin: CsiPlugin,
     socket: PathBuf,
+    /// It has been up in this run, in an earlier life of the agent.
+    was_up: bool,
+    health: watch::Sender<PluginHealth>,
     /// Ends with the run of the task.
     over: CancellationToken,
+}
+
+impl PluginTask {
+    /// By what it is told from others of its name: the tasks of one allocation may be the two halves of a driver.
+    fn runner(&self) -> String {
+        format!("{}/{}", self.uid, self.task)
+    }
+
+    /// Tells how it fares. That its words differ from time to time is no news.
+    fn note(&self, health: PluginHealth) {
+        if mem::discriminant(&*self.health.borrow()) == mem::discriminant(&health) {
+            return;
+        }
+        if let PluginHealth::Unhealthy(error) | PluginHealth::NeverUp(error) = &health {
+            tracing::warn!(plugin = self.plugin.id, error, "a CSI plugin is not well");
+        }
+        self.health.send_replace(health);
+    }
 }
 
 /// The socket of a plugin's task: short, because the address of a socket has room for 108 bytes.
@@ -57,18 +97,21 @@ impl Csi {
         &self.0.root
     }
 
-    /// A run of a task that is a plugin has begun; it is over with what is returned.
-    pub(crate) fn begin_plugin(&self, uid: &str, task: &str, plugin: &CsiPlugin) -> tokio_util::sync::DropGuard {
+    /// A run of a task that is a plugin has begun, or goes on after an earlier life of the agent in which it `was_up`.
+    pub(crate) fn begin_plugin(&self, uid: &str, task: &str, plugin: &CsiPlugin, was_up: bool) -> PluginRun {
         let over = CancellationToken::new();
-        let socket = endpoint(&self.0.root, uid, task);
+        let (health, seen) = watch::channel(PluginHealth::Starting);
         lock(&self.0.begun).push(PluginTask {
             uid: uid.to_owned(),
+            task: task.to_owned(),
             plugin: plugin.clone(),
-            socket,
+            socket: endpoint(&self.0.root, uid, task),
+            was_up,
+            health,
             over: over.clone(),
         });
         self.wake();
-        over.drop_guard()
+        PluginRun { health: seen, _over: over.drop_guard() }
     }
 
     /// Asks a plugin how it fares until its task is over.
@@ -80,12 +123,12 @@ impl Csi {
             () = self.probe_for_ever(&task) => {}
         }
         tracing::info!(plugin = task.plugin.id, allocation = task.uid, "a CSI plugin has ended");
-        self.drop_plugin(&task.plugin.id, &task.uid);
+        self.drop_plugin(&task.plugin.id, &task.runner());
     }
 
     /// A plugin is gone.
-    pub(super) fn drop_plugin(&self, id: &str, uid: &str) {
-        lock(&self.0.plugins).remove(&(id.to_owned(), uid.to_owned()));
+    pub(super) fn drop_plugin(&self, id: &str, runner: &str) {
+        lock(&self.0.plugins).remove(id, runner);
         self.publish_plugins();
     }
 
@@ -99,10 +142,14 @@ impl Csi {
         let deadline = Instant::now() + patience;
         let mut known: Option<PluginFacts> = None;
         loop {
-            // Until it is up there is no socket, and nothing to say about that.
-            let probed = if known.is_none() && !task.socket.exists() { None } else { Some(plugin.probe().await) };
-            match probed {
-                Some(Ok(facts)) => {
+            let probed = if known.is_none() && !task.socket.exists() {
+                Err(PluginError { reason: NO_SOCKET.to_owned(), kind: ErrorKind::Retryable })
+            } else {
+                plugin.probe().await
+            };
+            let is_late = Instant::now() >= deadline;
+            let said = match probed {
+                Ok(facts) => {
                     if known.is_none() {
                         tracing::info!(
                             plugin = task.plugin.id,
@@ -112,72 +159,56 @@ impl Csi {
                         );
                     }
                     let info = info(&facts, halves, &task.uid);
-                    self.put_plugin(
-                        &task.plugin.id,
-                        &task.uid,
-                        Instance { plugin: Arc::clone(&plugin), info, facts: facts.clone() },
-                    );
-                    known = Some(facts);
+                    known = Some(facts.clone());
+                    Some((Instance { plugin: Arc::clone(&plugin), info, facts }, PluginHealth::Healthy))
                 }
-                Some(Err(error)) if known.is_some() || Instant::now() >= deadline => {
-                    tracing::warn!(plugin = task.plugin.id, error = %error, "a CSI plugin is not well");
+                Err(error) if known.is_some() || is_late => {
                     let facts = known.clone().unwrap_or_default();
-                    let info = CsiInfo {
-                        healthy: false,
-                        description: message::cut(error.reason),
-                        ..info(&facts, halves, &task.uid)
-                    };
-                    self.put_plugin(&task.plugin.id, &task.uid, Instance { plugin: Arc::clone(&plugin), info, facts });
+                    let description = message::cut(&error.reason);
+                    let info = CsiInfo { healthy: false, description, ..info(&facts, halves, &task.uid) };
+                    let has_been_up = known.is_some() || task.was_up;
+                    let health = if has_been_up { PluginHealth::Unhealthy } else { PluginHealth::NeverUp };
+                    Some((Instance { plugin: Arc::clone(&plugin), info, facts }, health(error.reason)))
                 }
-                Some(Err(error)) => {
+                Err(error) => {
                     tracing::debug!(plugin = task.plugin.id, error = %error, "a CSI plugin is not up yet");
+                    None
                 }
-                None => {}
+            };
+            let pause = match &said {
+                None => PROBE_FIRST,
+                Some((_, PluginHealth::Healthy)) => PROBE_EVERY,
+                Some(_) => PROBE_ILL,
+            };
+            if let Some((instance, health)) = said {
+                self.put_plugin(&task.plugin.id, &task.runner(), instance);
+                task.note(health);
             }
-            let is_healthy = lock(&self.0.plugins)
-                .get(&(task.plugin.id.clone(), task.uid.clone()))
-                .is_some_and(|instance| instance.info.healthy);
-            tokio::time::sleep(if is_healthy { PROBE_EVERY } else { PROBE_FIRST }).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
     /// A plugin is there, or says something new.
-    pub(crate) fn put_plugin(&self, id: &str, uid: &str, instance: Instance) {
-        let is_healthy = instance.info.healthy;
-        let before = lock(&self.0.plugins).insert((id.to_owned(), uid.to_owned()), instance);
+    pub(crate) fn put_plugin(&self, id: &str, runner: &str, instance: Instance) {
+        let works = lock(&self.0.plugins).put(id, runner, instance);
         self.publish_plugins();
-        if is_healthy && before.is_none_or(|before| !before.info.healthy) {
+        if works {
             self.unmount_now(id);
         }
     }
 
-    /// Of a plugin whose halves run in two tasks the node says what both are together. One that a task runs hides that of the cluster; of
-    /// two drivers that the kubelet knows by one name, as while the one follows the other, one that works counts.
     fn publish_plugins(&self) {
-        let mut all: BTreeMap<String, CsiInfo> = BTreeMap::new();
-        let plugins = lock(&self.0.plugins).clone();
-        let of = |source: PluginSource| plugins.iter().filter(move |(_, instance)| instance.info.source == source);
-        for ((id, _), instance) in of(PluginSource::Job) {
-            let info = instance.info.clone();
-            match all.get_mut(id) {
-                None => drop(all.insert(id.clone(), info)),
-                Some(known) => join(known, info),
-            }
+        let (said, doubled) = {
+            let plugins = lock(&self.0.plugins);
+            (plugins.said(), plugins.doubled().map(str::to_owned).collect::<Vec<_>>())
+        };
+        for id in &doubled {
+            self.tell_of_two(id);
         }
-        for ((id, _), instance) in of(PluginSource::Kubelet) {
-            match all.get_mut(id) {
-                None => drop(all.insert(id.clone(), instance.info.clone())),
-                Some(known) if known.source == PluginSource::Job => self.tell_of_two(id),
-                Some(known) if !known.healthy => known.clone_from(&instance.info),
-                Some(_) => {}
-            }
-        }
-        self.publish(|print| print.plugins = all);
+        self.publish(|print| print.plugins = said);
         self.0.plugins_changed.send_modify(|n| *n += 1);
     }
-}
 
-impl Csi {
     /// Says once of a plugin that a task runs what the cluster runs too.
     fn tell_of_two(&self, id: &str) {
         if lock(&self.0.doubled).insert(id.to_owned()) {
@@ -187,23 +218,6 @@ impl Csi {
             );
         }
     }
-}
-
-fn join(known: &mut CsiInfo, other: CsiInfo) {
-    known.controller |= other.controller;
-    known.node |= other.node;
-    known.healthy &= other.healthy;
-    known.requires_controller_plugin |= other.requires_controller_plugin;
-    known.max_volumes = known.max_volumes.max(other.max_volumes);
-    for (own, of_other) in [(&mut known.description, other.description), (&mut known.node_id, other.node_id)] {
-        if own.is_empty() {
-            *own = of_other;
-        }
-    }
-    known.topology.extend(other.topology);
-    known.capabilities.extend(other.capabilities);
-    known.capabilities.sort();
-    known.capabilities.dedup();
 }
 
 /// What the node says of a plugin.

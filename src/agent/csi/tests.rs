@@ -22,19 +22,25 @@ use super::objects::VolumeObjects;
 use super::plugin::{
     Attachment, ErrorKind, Grown, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };
-use super::tasks::Instance;
+use super::registry::Instance;
 use crate::agent::disk::{Disk, MemoryDisk};
+use crate::agent::events::{EventSink, Left, NodeEvents, Reason};
+use crate::agent::node::NodeView;
 use crate::agent::state::{MemoryState, StateStore};
+use crate::agent::watch;
+use crate::clock::SystemClock;
 use crate::store::StoreError;
 
 /// For tests of what has nothing to do with volumes.
-pub(crate) fn without_volumes(state: StateStore) -> Csi {
-    csi(state, MemoryDisk::default(), super::Mounts::new(), None)
+pub(crate) fn without_volumes(state: StateStore, root: PathBuf) -> Csi {
+    let (disk, objects) = (Arc::new(MemoryDisk::default()), Arc::new(OneVolume));
+    Csi::new(CsiParts { root, state, disk, objects, events: told().0, saved: super::Mounts::new(), kubelet_dir: None })
 }
 
-fn csi(state: StateStore, disk: MemoryDisk, saved: super::Mounts, kubelet_dir: Option<PathBuf>) -> Csi {
-    let (disk, objects) = (Arc::new(disk), Arc::new(OneVolume));
-    Csi::new(CsiParts { root: "/csi".into(), state, disk, objects, saved, kubelet_dir })
+/// What people are told of node `n-1`.
+fn told() -> (NodeEvents, Left) {
+    let (sink, left) = EventSink::kept(Arc::new(SystemClock));
+    (NodeEvents::new(sink, "n-1".to_owned(), watch::Sender::new(NodeView::default()).subscribe()), left)
 }
 
 /// There is one volume, `v1`.
@@ -42,8 +48,9 @@ fn csi(state: StateStore, disk: MemoryDisk, saved: super::Mounts, kubelet_dir: O
 struct OneVolume;
 
 impl VolumeObjects for OneVolume {
-    fn follow(&self, _: String, _: String) -> BoxStream<'static, Option<Arc<CSIVolume>>> {
-        futures::stream::pending().boxed()
+    fn follow(&self, _: String, name: String) -> BoxStream<'static, Option<Arc<CSIVolume>>> {
+        let seen = (name != "v1").then_some(None);
+        futures::stream::iter(seen).chain(futures::stream::pending()).boxed()
     }
 
     fn get(&self, _: String, name: String) -> BoxFuture<'static, Result<Option<CSIVolume>, StoreError>> {
@@ -87,8 +94,13 @@ impl Noted {
 
     /// A life of it that works, or does not yet.
     fn begin(&self, csi: &Csi, healthy: bool) {
-        let info = CsiInfo { controller: true, node: true, healthy, ..CsiInfo::default() };
-        csi.put_plugin("p", "", Instance { plugin: Arc::new(self.clone()), info, facts: facts() });
+        self.begin_as(csi, "", healthy);
+    }
+
+    /// The same, run by the allocation of this uid.
+    fn begin_as(&self, csi: &Csi, uid: &str, healthy: bool) {
+        let info = CsiInfo { controller: true, node: true, healthy, alloc_id: uid.to_owned(), ..CsiInfo::default() };
+        csi.put_plugin("p", uid, Instance { plugin: Arc::new(self.clone()), info, facts: facts() });
     }
 
     fn fail(&self, what: &'static str, kind: ErrorKind) {
@@ -195,6 +207,7 @@ struct Stage {
     csi: Csi,
     plugin: Noted,
     state: MemoryState,
+    told: Left,
     _running: JoinSet<()>,
 }
 
@@ -206,10 +219,14 @@ impl Stage {
     /// An agent's life over what an earlier one has left.
     fn begin(plugin: &Noted, state: &MemoryState) -> Self {
         let kubelet_dir = Some(PathBuf::from("/none/kubelet"));
-        let csi = csi(state.store(), plugin.disk.clone(), state.saved().mounts, kubelet_dir);
+        let (disk, objects) = (Arc::new(plugin.disk.clone()), Arc::new(OneVolume));
+        let (events, told) = told();
+        let (state_file, saved) = (state.store(), state.saved().mounts);
+        let parts = CsiParts { root: "/csi".into(), state: state_file, disk, objects, events, saved, kubelet_dir };
+        let csi = Csi::new(parts);
         let mut running = JoinSet::new();
         running.spawn(csi.clone().run());
-        let life = Self { csi, plugin: plugin.clone(), state: state.clone(), _running: running };
+        let life = Self { csi, plugin: plugin.clone(), state: state.clone(), told, _running: running };
         life.set_healthy(true);
         life
     }
@@ -253,6 +270,29 @@ fn granted(volume: &str, is_read_only: bool) -> Granted {
     }
 }
 
+/// As when a new version of a driver's job starts beside the old one.
+#[tokio::test(start_paused = true)]
+async fn of_two_tasks_that_run_one_driver_the_newer_one_serves_as_long_as_it_works() {
+    let stage = Stage::new();
+    let print = stage.csi.print();
+    let said = || print.borrow().plugins.get("p").map(|info| (info.alloc_id.clone(), info.healthy));
+    // Its uid is none that sorts before or after by chance.
+    let newer = ["a", "z"].map(|uid| (uid, Noted { disk: stage.plugin.disk.clone(), ..Noted::default() }));
+    for (n_older, (uid, newer)) in newer.iter().enumerate() {
+        newer.begin_as(&stage.csi, uid, false);
+        assert_eq!(said(), Some((String::new(), true)), "it is not up yet");
+        stage.mount(&format!("older-{uid}"), "v1", false).await.expect("mounted");
+        assert_eq!((stage.plugin.n("publish"), newer.n("publish")), (n_older + 1, 0));
+        newer.begin_as(&stage.csi, uid, true);
+        assert_eq!(said(), Some(((*uid).to_owned(), true)));
+        stage.mount(&format!("newer-{uid}"), "v1", false).await.expect("mounted");
+        assert_eq!((stage.plugin.n("publish"), newer.n("publish")), (n_older + 1, 1));
+        stage.csi.drop_plugin("p", uid);
+        assert_eq!(said(), Some((String::new(), true)), "the older one serves again");
+    }
+}
+
+///
 #[tokio::test(start_paused = true)]
 async fn v_076_two_allocations_share_a_stage_until_the_second_one_stops() {
     let stage = Stage::new();
@@ -294,18 +334,21 @@ async fn v_077_read_only_and_writing_users_have_stages_of_their_own() {
 
 #[tokio::test(start_paused = true)]
 async fn v_078_a_volume_that_is_not_published_is_taken_back() {
-    let stage = Stage::new();
+    let mut stage = Stage::new();
     stage.plugin.fail("publish", ErrorKind::Final);
     let error = stage.mount("a1", "v1", false).await.expect_err("refused");
     assert!(error.contains("publish"), "{error}");
+    let of = "volume shop/v1 for allocation a1";
+    assert_eq!(stage.told.take(), [(Reason::MountFailed, format!("{of} is not mounted: {error}"))]);
     stage.unmount("a1").await;
     assert_eq!(stage.plugin.counts(), [1, 1, 1, 1]);
+    assert_eq!(stage.told.take(), [(Reason::VolumeUnmounted, format!("{of} is unmounted"))]);
     assert!(stage.state.saved().mounts.is_empty(), "nothing is kept of it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn v_079_an_unmount_that_fails_is_tried_again_and_again() {
-    let stage = Stage::new();
+    let mut stage = Stage::new();
     stage.mount("a1", "v1", false).await.expect("mounted");
     for _ in 0..3 {
         stage.plugin.fail("unpublish", ErrorKind::Retryable);
@@ -319,6 +362,8 @@ async fn v_079_an_unmount_that_fails_is_tried_again_and_again() {
     stage.csi.cleared("a1").await;
     assert_eq!(stage.plugin.counts(), [1, 1, 4, 1]);
     assert_eq!(began.elapsed().as_secs(), 2 + 4 + 8, "pauses double");
+    let told: Vec<Reason> = stage.told.take().into_iter().map(|(reason, _)| reason).collect();
+    assert_eq!(told, [Reason::UnmountFailed, Reason::VolumeMounted, Reason::VolumeUnmounted], "each once");
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,14 +38,24 @@ impl TaskRunner {
     }
 
     /// Ends a run that another one is to follow.
-    pub(super) async fn end_for_restart(&mut self, mut running: Running) {
+    pub(super) async fn end_for_restart(&mut self, running: Running) {
         self.note_restart_request();
         self.tell().await;
-        let result = match self.driver.clone() {
+        let result = self.end(running).await;
+        self.note_end(&result);
+    }
+
+    /// Ends a run that is of no use: it counts as one that failed, and the restart policy says what follows.
+    pub(super) async fn end_for_failure(&mut self, running: Running) {
+        let result = self.end(running).await;
+        self.note_end_as(&result, false);
+    }
+
+    async fn end(&mut self, mut running: Running) -> ExitResult {
+        match self.driver.clone() {
             Some(driver) => self.stop(&*driver, &mut running).await,
             None => running.ended.await,
-        };
-        self.note_end(&result);
+        }
     }
 
     /// Sends a signal to the running task.

@@ -20,10 +20,10 @@ use drover_core::lifecycle::{Decision, ExitFacts, Gates, RestartCount, RestartTr
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use super::alloc_runner::VolumeSources;
-use super::csi::Csi;
+use super::csi::{Csi, PluginHealth, PluginRun};
 use super::devices::Devices;
 use super::dirs::AllocDir;
 use super::disk::Disk;
@@ -268,7 +268,7 @@ pub(crate) struct TaskRunner {
     counted: CountedTask,
     running: Option<Running>,
     /// Held while a run is a CSI plugin.
-    plugin: Option<DropGuard>,
+    plugin: Option<PluginRun>,
     /// What the driver says of the health of its run.
     vouches: Vouches,
     /// An ended run that the driver may forget once the record knows what follows on it.
@@ -420,6 +420,13 @@ impl TaskRunner {
                     }
                     TaskCommand::Locate { answer } => drop(answer.send(self.located(&running.handle))),
                 },
+                health = news_of(&mut self.plugin) => {
+                    self.note_health(&health).await;
+                    if let PluginHealth::NeverUp(_) = health {
+                        self.end_for_failure(running).await;
+                        return Left::Over;
+                    }
+                }
             }
         }
     }
@@ -444,10 +451,33 @@ impl TaskRunner {
         }
     }
 
-    /// Takes in the end of a run. It is written together with what follows on it: an agent that dies in between hears of the end
-    /// again, because the driver has not forgotten it.
+    /// Says how the plugin fares that the task is. What an earlier life of the agent has said of this run is not said again.
+    async fn note_health(&mut self, health: &PluginHealth) {
+        let id = self.plan.task.csi_plugin.as_ref().map(|plugin| &plugin.id);
+        let (r#type, message) = match (health, id) {
+            (PluginHealth::Healthy, Some(id)) => (TaskEventType::PluginHealthy, format!("plugin {id}")),
+            (PluginHealth::Unhealthy(error) | PluginHealth::NeverUp(error), Some(_)) => {
+                (TaskEventType::PluginUnhealthy, error.clone())
+            }
+            (PluginHealth::Starting, _) | (_, None) => return,
+        };
+        if event::of_this_run(&self.record.state.events).find(|said| event::is_of_plugin(*said)) != Some(r#type) {
+            let said = event::plain(r#type, self.env.clock.now(), message);
+            self.push(said);
+            self.keep().await;
+            self.tell().await;
+        }
+    }
+
+    /// Takes in the end of a run.
     fn note_end(&mut self, result: &ExitResult) {
-        self.tracker.observe_exit(ExitFacts { success: result.exit.is_success() && !result.oom_killed });
+        self.note_end_as(result, result.exit.is_success() && !result.oom_killed);
+    }
+
+    /// Takes in the end of a run, however its process ended. It is written together with what follows on it: an agent that dies in
+    /// between hears of the end again, because the driver has not forgotten it.
+    fn note_end_as(&mut self, result: &ExitResult, success: bool) {
+        self.tracker.observe_exit(ExitFacts { success });
         self.push(event::terminated(self.env.clock.now(), result));
         self.plugin = None;
         self.ended = self.record.handle.take().map(|handle| handle.id);
@@ -636,8 +666,9 @@ impl TaskRunner {
     /// The run is this runner's to see through.
     fn hold(&mut self, running: Running) {
         let task = &self.plan.task;
-        self.plugin =
-            task.csi_plugin.as_ref().map(|plugin| self.env.csi.begin_plugin(&self.plan.uid, &task.name, plugin));
+        let was_up = event::of_this_run(&self.record.state.events).any(|said| said == TaskEventType::PluginHealthy);
+        let begin = |plugin| self.env.csi.begin_plugin(&self.plan.uid, &task.name, plugin, was_up);
+        self.plugin = task.csi_plugin.as_ref().map(begin);
         self.vouches = running.vouches;
         self.running = Some(running);
     }
@@ -648,6 +679,16 @@ impl TaskRunner {
         state.started_at = Some(now);
         state.finished_at = None;
     }
+}
+
+/// Ready when there is news of the plugin that the task is.
+async fn news_of(plugin: &mut Option<PluginRun>) -> PluginHealth {
+    if let Some(run) = plugin
+        && run.health.changed().await.is_ok()
+    {
+        return run.health.borrow_and_update().clone();
+    }
+    std::future::pending().await
 }
 
 /// Ready when the task is to be killed or the agent ends.

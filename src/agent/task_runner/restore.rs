@@ -83,7 +83,6 @@ impl TaskRunner {
         if !is_known {
             self.record.handle = Some(running.handle.clone());
         }
-        self.hold(running);
         let is_told = self.record.state.state == TaskRunState::Running;
         if !is_told {
             let now = self.env.clock.now();
@@ -92,6 +91,7 @@ impl TaskRunner {
                 self.push(event::started(now));
             }
         }
+        self.hold(running);
         if !is_known {
             self.keep().await;
         }

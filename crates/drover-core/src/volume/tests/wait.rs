@@ -9,7 +9,7 @@ const fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// V-002
+/// V-002, A-158
 #[test]
 fn a_claim_that_is_not_free_is_tried_again_ever_later_until_it_is() {
     let mut stage = Stage::new(AccessMode::SingleNodeWriter);
