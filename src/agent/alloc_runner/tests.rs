@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AllocCommand, AllocPlan, AllocRunner, RestartScope, Wanted};
 use crate::agent::admission::Admission;
+use crate::agent::csi::{self, Csi};
 use crate::agent::devices::Devices;
 use crate::agent::dirs::AllocDir;
 use crate::agent::disk::HostDisk;
@@ -60,6 +61,8 @@ struct Node {
     reports: Reports,
     contacted: watch::Sender<bool>,
     max_kill_timeout: Duration,
+    /// Runs where a test lets it.
+    csi: Csi,
 }
 
 /// The directories for secrets are mounts, which would outlive the test and slow every namespace that is made after it.
@@ -84,12 +87,14 @@ impl Node {
                 starts.lock().expect("no panic while it was held").push(task);
             }
         });
+        let (dir, state) = (tempfile::tempdir().expect("a directory"), MemoryState::default());
         Self {
-            dir: tempfile::tempdir().expect("a directory"),
+            csi: csi::without_volumes(state.store(), dir.path().join("csi")),
+            dir,
             mock,
             started,
             clock: Arc::new(PausedClock { start: Instant::now() }),
-            state: MemoryState::default(),
+            state,
             reports: Reports::default(),
             contacted: watch::Sender::new(true),
             max_kill_timeout: Duration::from_secs(30),
@@ -122,7 +127,7 @@ impl Node {
             garbage: Arc::new(Notify::new()),
             starts: Starts::default(),
             numbers: Numbers::default(),
-            csi: crate::agent::csi::without_volumes(self.state.store(), self.dir.path().join("csi")),
+            csi: self.csi.clone(),
             fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
         })
     }
@@ -141,8 +146,6 @@ impl Node {
             is_cut_off: false,
             reconnects: 0,
         });
-        let mut csi = JoinSet::new();
-        csi.spawn(env.csi.clone().run());
         let (commands, queue) = mpsc::channel(8);
         let (shutdown, ended) = (CancellationToken::new(), watch::Sender::new(false));
         let runner = AllocRunner::new(AllocPlan {
@@ -164,16 +167,7 @@ impl Node {
         });
         let mut running = JoinSet::new();
         running.spawn(runner.run());
-        Life {
-            reports: self.reports.clone(),
-            wanted,
-            commands,
-            shutdown,
-            ended,
-            running,
-            _csi: csi,
-            began: Instant::now(),
-        }
+        Life { reports: self.reports.clone(), wanted, commands, shutdown, ended, running, began: Instant::now() }
     }
 
     fn run(&self, r#type: JobType, group: Value) -> Life {
@@ -194,7 +188,6 @@ struct Life {
     shutdown: CancellationToken,
     ended: watch::Sender<bool>,
     running: JoinSet<()>,
-    _csi: JoinSet<()>,
     began: Instant,
 }
 
@@ -941,6 +934,8 @@ async fn a_163_a_plugin_that_is_not_up_in_time_is_ended_and_counts_as_failed() {
     let restart = json!({"attempts": 1, "interval": "1h", "delay": "1s", "mode": "fail"});
     let more = json!({"driver": "raw_exec", "restart": restart, "csiPlugin": {"id": "disks", "type": "node"}});
     let silent = task("t", &json!({"runFor": "1000s"}), &more);
+    let mut probing = JoinSet::new();
+    probing.spawn(node.csi.clone().run());
     let life = node.run(JobType::Service, json!({"tasks": [silent]}));
     assert_eq!(life.ended().await.client_status, ClientStatus::Failed);
     let run = [E::Started, E::PluginUnhealthy, E::Terminated];
