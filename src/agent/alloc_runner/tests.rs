@@ -929,6 +929,19 @@ async fn a_160_a_volume_of_each_slots_own_is_named_after_the_slot() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_162_a_volume_that_is_mounted_still_is_neither_claimed_nor_mounted_again() {
+    let mut node = Node::new();
+    let (csi, counts) = csi::with_a_mount(&node.state, UID, "data").await;
+    node.csi = csi;
+    let volume = json!({"name": "data", "type": "csi", "source": "v1", "accessMode": "single-node-writer",
+        "attachmentMode": "file-system"});
+    let life = node.run(JobType::Service, json!({"volumes": [volume], "tasks": [runs("t", "1000s")]}));
+    // Nobody would ever grant a claim here.
+    life.running().await;
+    assert_eq!((counts(), life.millis() < 100), ([1, 1, 0, 0], true));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_163_a_plugin_that_is_not_up_in_time_is_ended_and_counts_as_failed() {
     let node = Node::new();
     let restart = json!({"attempts": 1, "interval": "1h", "delay": "1s", "mode": "fail"});

@@ -31,7 +31,7 @@ pub(crate) use plugin::{
 pub(crate) use registry::Instance;
 pub(crate) use tasks::{PluginHealth, PluginRun, endpoint};
 #[cfg(test)]
-pub(crate) use tests::without_volumes;
+pub(crate) use tests::{with_a_mount, without_volumes};
 
 /// What a node says of its CSI plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
