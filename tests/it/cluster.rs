@@ -110,6 +110,16 @@ impl Drop for Running {
     }
 }
 
+/// What a test leaves mounted would outlive it, and hold its directory.
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for place in mounts_below(self.dir.path()).into_iter().rev() {
+            // It may be gone: a driver that ends unmounts, too.
+            rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH).ok();
+        }
+    }
+}
+
 impl Cluster {
     /// A control plane of its own, for tests that take it away.
     pub(crate) async fn start(name: &str, settings: Settings) -> Self {
@@ -477,7 +487,7 @@ pub(crate) fn shared() -> Arc<Shared> {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let (cluster, controller, agent) = runtime.block_on(async {
             let mut cluster = Cluster::start("shared", Settings::default()).await;
-            cluster.client = driven_here(cluster.client);
+            cluster.client = driven_here(cluster.client.clone());
             let controller = cluster.controller();
             let agent = cluster.agent("n-1").await;
             (cluster, controller, agent)
