@@ -1,10 +1,11 @@
 //! Where a group's volumes are: what the hook that mounts them hands to the tasks.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_api::task::Task;
+use drover_core::validate::is_mount_destination;
 
 use crate::supervisor::protocol::BindMount;
 
@@ -33,8 +34,7 @@ impl VolumeSources {
             let (volume, target) = (interpolated(&mount.volume), interpolated(&mount.destination));
             let source = known.get(&volume);
             let source = source.ok_or_else(|| format!("volumeMounts: volume {volume} is not mounted on this node"))?;
-            let path = Path::new(&target);
-            if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+            if !is_mount_destination(&target) {
                 return Err(format!("volumeMounts: destination {target} must be an absolute path without .."));
             }
             let source_path = source.path.to_string_lossy().into_owned();

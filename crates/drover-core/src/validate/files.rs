@@ -22,7 +22,7 @@ impl Found {
         }
         for (n, mount) in task.volume_mounts.iter().enumerate() {
             let path = mount.destination.as_str();
-            let is_wrong = !path.starts_with('/') || goes_up(path);
+            let is_wrong = !is_mount_destination(path);
             let message = format_args!("{} must be an absolute path without ..; write it as in /data", shown(path));
             self.when(is_wrong, "MountDestination", format_args!("{at}.volumeMounts[{n}].destination"), message);
         }
@@ -44,6 +44,12 @@ impl Found {
         let message = format_args!("{} must be a relative path without ..; write it as in {example}", shown(path));
         self.when(is_wrong, code, field, message);
     }
+}
+
+/// Whether a volume can be mounted there in a task: absolute, and without `..`. A job is asked before its placement, and its task again
+/// when what it interpolates is known.
+pub fn is_mount_destination(path: &str) -> bool {
+    path.starts_with('/') && !goes_up(path)
 }
 
 fn goes_up(path: &str) -> bool {

@@ -19,6 +19,7 @@ mod volume;
 mod warning;
 
 pub use change::changes;
+pub use files::is_mount_destination;
 pub(crate) use found::Found;
 pub use found::Violation;
 pub use job::{JOB_MAX_COUNT, SPEC_LIMIT_BYTES, violations};
