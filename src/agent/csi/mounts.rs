@@ -717,7 +717,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Csi {
-    /// A plugin that runs here with the half that is asked for: a task's before one of the cluster, and of those one that works.
+    /// The plugin that serves here, of those with the half that is asked for.
     pub(super) fn find_plugin(&self, id: &str, has_half: impl Fn(&CsiInfo) -> bool) -> Option<Instance> {
         lock(&self.0.plugins).find(id, has_half).cloned()
     }

@@ -38,10 +38,14 @@ impl Registry {
         let key = (id.to_owned(), runner.to_owned());
         let before = self.known.remove(&key);
         let works = instance.info.healthy && before.as_ref().is_none_or(|before| !before.instance.info.healthy);
-        let nth = before.map_or(self.n_registered, |before| before.nth);
-        self.n_registered += 1;
+        let nth = before.map_or_else(|| self.next_place(), |before| before.nth);
         self.known.insert(key, Registered { instance, nth });
         works
+    }
+
+    fn next_place(&mut self) -> u64 {
+        self.n_registered += 1;
+        self.n_registered
     }
 
     pub(super) fn remove(&mut self, id: &str, runner: &str) {

@@ -29,10 +29,9 @@ impl TaskRunner {
         self.note_order(&order).await;
         let ended_meanwhile = self.delay(&order, &mut running).await;
         self.tracker.observe_kill();
-        let result = match (ended_meanwhile, self.driver.clone()) {
-            (Some(result), _) => result,
-            (None, Some(driver)) => self.stop(&*driver, &mut running).await,
-            (None, None) => running.ended.await,
+        let result = match ended_meanwhile {
+            Some(result) => result,
+            None => self.end(running).await,
         };
         self.note_end(&result);
     }
