@@ -18,5 +18,5 @@ fn main() -> ExitCode {
         libmimalloc_sys::mi_option_set(PURGE_DELAY, -1);
     }
     let args: Vec<_> = std::env::args_os().collect();
-    drover::cli::run(&args)
+    drover_cli::run::<drover_simulator::Commands>(&args)
 }

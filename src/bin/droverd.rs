@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use drover::agent::AgentStart;
-use drover::telemetry::{self, LogFormat};
+use drover_agent::AgentStart;
 use drover_api::GoDuration;
+use drover_daemon::telemetry::{self, LogFormat};
 
 /// A controller takes thousands of objects in at once and drops as many: what it gave back must be given back to the machine too.
 #[global_allocator]
@@ -125,9 +125,9 @@ fn main() -> ExitCode {
 fn run(role: Role) -> anyhow::Result<ExitCode> {
     match role {
         Role::Controller { config, kubeconfig, identity, listen } => {
-            drover::controller::main(&config, kubeconfig.as_deref(), identity, listen)?;
+            drover_controller::main(&config, kubeconfig.as_deref(), identity, listen)?;
         }
-        Role::Agent { config, kubeconfig, pod } => drover::agent::run(&AgentStart {
+        Role::Agent { config, kubeconfig, pod } => drover_agent::run(&AgentStart {
             config,
             kubeconfig,
             enter_node: pod.enter_node,
@@ -136,14 +136,14 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
             offered_memory_mb: pod.offer_memory_mb,
             listen: pod.listen,
         })?,
-        Role::StopAll { kubeconfig, deadline } => drover::uninstall::main(kubeconfig.as_deref(), deadline.to_std())?,
+        Role::StopAll { kubeconfig, deadline } => drover::stop_all::main(kubeconfig.as_deref(), deadline.to_std())?,
         Role::Supervisor { state_dir, alloc_dir, open_files, detach: true, .. } => {
-            drover::supervisor::detach(&state_dir, &alloc_dir, open_files)?;
+            drover_supervisor::detach(&state_dir, &alloc_dir, open_files)?;
         }
-        Role::Sandbox => drover::supervisor::sandbox()?,
-        Role::Enter => return drover::supervisor::enter(),
+        Role::Sandbox => drover_supervisor::sandbox()?,
+        Role::Enter => return drover_supervisor::enter(),
         Role::Supervisor { state_dir, alloc_dir, open_files, detach: false, resume } => {
-            drover::supervisor::run(&state_dir, &alloc_dir, open_files, resume)?;
+            drover_supervisor::run(&state_dir, &alloc_dir, open_files, resume)?;
         }
     }
     Ok(ExitCode::SUCCESS)

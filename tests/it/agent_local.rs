@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use drover::agent::local::client::{self, Exchange, Reply};
-use drover::agent::local::protocol::{Answer, FileInfo, Input, LogStream, Origin, Request, TtySize};
 use drover_api::Allocation;
 use drover_api::allocation::TaskEventType as E;
 use drover_api::job::JobType;
+use drover_socket::client::{self, Exchange, Reply};
+use drover_socket::protocol::{Answer, FileInfo, Input, LogStream, Origin, Request, TtySize};
 use serde_json::{Value, json};
 
 use crate::agent::{Node, events, eventually, lives, shared_plane, shell};

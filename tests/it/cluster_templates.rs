@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use drover::clock::{Clock, SystemClock};
 use drover_api::Job;
 use drover_api::job::{JobConditionType, JobPhase};
+use drover_clock::{Clock, SystemClock};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::ListParams;

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use drover::supervisor::Launcher;
-use drover::supervisor::client::{CallError, Client, Recovery};
-use drover::supervisor::protocol::{Exit, Handle, LogSpec, RefusalCode, StartSpec};
+use drover_supervisor::Launcher;
+use drover_supervisor::client::{CallError, Client, Recovery};
+use drover_supervisor::protocol::{Exit, Handle, LogSpec, RefusalCode, StartSpec};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use drover::clock::{Clock as _, SystemClock};
 use drover_api::client_node::NodePhase;
 use drover_api::job::JobConditionType;
 use drover_api::{CSIVolume, ClientNode, Job};
+use drover_clock::{Clock as _, SystemClock};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};

@@ -47,6 +47,9 @@ pub const API_VERSION: &str = "drover.dev/v1alpha1";
 /// The namespace of drover's own Leases and ConfigMaps unless configured otherwise.
 pub const SYSTEM_NAMESPACE: &str = "drover-system";
 
+/// The Lease that the leading controller holds.
+pub const LEADER_LEASE: &str = "drover-controller";
+
 /// Field managers, one per writer: a manager applies its whole set each time.
 pub mod field_manager {
     /// The controller, as writer of Job status.

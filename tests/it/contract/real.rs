@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_sim::Kind;
+use drover_store::memory::Kind;
 use futures::TryStreamExt;
 use http::Request;
 use kube::Client;
@@ -104,7 +104,7 @@ fn refused(error: &kube::Error, path: &str) -> Refused {
 }
 
 fn kind(name: &str) -> &'static Kind {
-    drover_sim::kind(name).expect("a kind of the simulator")
+    drover_store::memory::kind(name).expect("a kind of the simulator")
 }
 
 fn collection(kind: &Kind) -> String {

@@ -1,6 +1,7 @@
 //! The script's calls to the simulator's store.
 
-use drover_sim::{Event, Key, Kind, Precondition, Refusal, Selection, Store, Stored, Write};
+use drover_store::memory::{FieldSelection, Kind, MemoryStore, Refusal, Stored, WatchEvent, Write};
+use drover_store::{Key, Precondition};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use super::{Refused, Server};
 /// The simulator's store.
 #[derive(Default)]
 pub(super) struct InMemory {
-    store: Store,
+    store: MemoryStore,
 }
 
 impl Server for InMemory {
@@ -36,17 +37,17 @@ fn now() -> Timestamp {
 }
 
 fn kind(name: &str) -> &'static Kind {
-    drover_sim::kind(name).expect("a kind of the simulator")
+    drover_store::memory::kind(name).expect("a kind of the simulator")
 }
 
 fn key(kind: &Kind, name: &str) -> Key {
     Key { namespace: kind.is_namespaced.then(|| NS.to_owned()), name: name.to_owned() }
 }
 
-fn part(part: Part) -> drover_sim::Part {
+fn part(part: Part) -> drover_store::Part {
     match part {
-        Part::Spec => drover_sim::Part::Spec,
-        Part::Status => drover_sim::Part::Status,
+        Part::Spec => drover_store::Part::Spec,
+        Part::Status => drover_store::Part::Status,
     }
 }
 
@@ -56,19 +57,19 @@ fn precondition(meta: &Value) -> Precondition {
     Precondition { uid: text("uid"), resource_version: text("resourceVersion") }
 }
 
-fn selection(kind: &Kind, fields: &str) -> Result<Selection, Refusal> {
+fn selection(kind: &Kind, fields: &str) -> Result<FieldSelection, Refusal> {
     let namespace = kind.is_namespaced.then_some(NS);
-    Selection::parse(kind, namespace, Some(fields)).map_err(Refusal::BadRequest)
+    FieldSelection::parse(kind, namespace, Some(fields)).map_err(Refusal::BadRequest)
 }
 
 fn written(write: &Write) -> Value {
     write.object.value.clone()
 }
 
-fn event(event: &Event) -> Value {
+fn event(event: &WatchEvent) -> Value {
     match event {
-        Event::Put(object) => json!({ "type": "put", "object": object.value }),
-        Event::Gone(object) => json!({ "type": "gone", "object": object.value }),
+        WatchEvent::Put(object) => json!({ "type": "put", "object": object.value }),
+        WatchEvent::Gone(object) => json!({ "type": "gone", "object": object.value }),
     }
 }
 

@@ -102,7 +102,7 @@ impl Stage {
             program: self.droverd.clone(),
             args: [
                 "--log",
-                "drover=info,drover::controller::job=debug",
+                "drover=info,drover_controller::job=debug",
                 "controller",
                 "--config",
                 &config.display().to_string(),

@@ -1,0 +1,423 @@
+//! The agent's configuration file.
+//!
+//! Input: YAML. Output: a checked [`AgentConfig`]. Unknown keys, zero durations and relative folders are refused, each with its
+//! field and the remedy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drover_api::GoDuration;
+use drover_daemon::config::ConfigError;
+use serde::Deserialize;
+
+/// Everything the agent is told at its start.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentConfig {
+    /// The name of the ClientNode; default the host's name.
+    #[serde(default)]
+    pub node_name: Option<String>,
+    /// drover's own namespace, which holds the Leases and the heartbeat's `ConfigMap`.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// The folder of the state file, the supervisor and its binary.
+    pub state_dir: PathBuf,
+    /// The folder of the allocations' directories.
+    pub alloc_dir: PathBuf,
+    /// The node's datacenter.
+    #[serde(default = "default_datacenter")]
+    pub datacenter: String,
+    /// The node's pool.
+    #[serde(default = "default_pool")]
+    pub node_pool: String,
+    /// The node's class.
+    #[serde(default)]
+    pub node_class: String,
+    /// Static node metadata.
+    #[serde(default)]
+    pub meta: BTreeMap<String, String>,
+    /// The host address of the node's ports; default: the address of the default route.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// Which drivers may run and how.
+    #[serde(default)]
+    pub drivers: DriversConfig,
+    /// Totals that override what is detected.
+    #[serde(default)]
+    pub resources: ResourcesConfig,
+    /// What is not for allocations.
+    #[serde(default)]
+    pub reserved: ReservedConfig,
+    /// Folders of the host that allocations may mount.
+    #[serde(default)]
+    pub host_volumes: BTreeMap<String, HostVolumeConfig>,
+    /// Devices that allocations may get.
+    #[serde(default)]
+    pub devices: DevicesConfig,
+    /// The interface of the node's ports; default: that of the default route.
+    #[serde(default)]
+    pub network_interface: Option<String>,
+    /// Heartbeats until the controller has published a TTL.
+    #[serde(default)]
+    pub heartbeat: HeartbeatConfig,
+    /// The longest kill timeout of a task.
+    #[serde(default = "default_max_kill_timeout", deserialize_with = "duration")]
+    pub max_kill_timeout: Duration,
+    /// Fingerprints to take or leave.
+    #[serde(default)]
+    pub fingerprint: ListsConfig,
+    /// Drivers to load or leave.
+    #[serde(default)]
+    pub driver: ListsConfig,
+    /// When ended allocations are given up.
+    #[serde(default)]
+    pub gc: GcConfig,
+    /// CSI drivers.
+    #[serde(default)]
+    pub csi: CsiConfig,
+    /// Whether a new node takes allocations only after an operator has made it eligible.
+    #[serde(default)]
+    pub default_ineligible: bool,
+}
+
+/// The drivers' own settings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DriversConfig {
+    /// Processes without isolation.
+    pub raw_exec: RawExecConfig,
+    /// Processes in a sandbox.
+    pub exec: ExecConfig,
+    /// A driver for tests that runs nothing.
+    pub mock: MockConfig,
+}
+
+/// Settings of the `raw_exec` driver.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RawExecConfig {
+    /// Off unless set: its tasks have the rights of the agent's user.
+    pub enabled: bool,
+    /// Environment variables that tasks must not get; `*` matches any text.
+    pub denied_envvars: Vec<String>,
+}
+
+/// Settings of the `exec` driver.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ExecConfig {
+    /// On unless unset; it needs an agent that is root, and control groups.
+    pub enabled: bool,
+    /// Capabilities that tasks may have, with or without `CAP_`; `all` for all.
+    pub allow_caps: Vec<String>,
+    /// Paths of the host that tasks see read-only.
+    pub host_paths: Vec<PathBuf>,
+    /// The most processes and threads of a task.
+    pub pids_limit: u32,
+    /// Folders of the host beneath which the roots lie that tasks may ask for by `rootfs`.
+    pub rootfs_dirs: Vec<PathBuf>,
+}
+
+impl Default for ExecConfig {
+    fn default() -> Self {
+        let paths =
+            ["/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr"];
+        Self {
+            enabled: true,
+            allow_caps: crate::drivers::DEFAULT_CAPABILITIES.map(str::to_owned).to_vec(),
+            host_paths: paths.map(PathBuf::from).to_vec(),
+            pids_limit: 4096,
+            rootfs_dirs: Vec::new(),
+        }
+    }
+}
+
+/// Settings of the `mock` driver.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct MockConfig {
+    /// For tests only.
+    pub enabled: bool,
+}
+
+/// Totals that override detection.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ResourcesConfig {
+    /// MHz.
+    pub cpu: Option<u32>,
+    /// Mebibytes.
+    #[serde(rename = "memoryMB")]
+    pub memory_mb: Option<u32>,
+    /// Mebibytes.
+    #[serde(rename = "diskMB")]
+    pub disk_mb: Option<u32>,
+    /// Whole cores that can be reserved.
+    pub cores: Option<u32>,
+}
+
+/// What the node keeps for itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ReservedConfig {
+    /// MHz.
+    pub cpu: u32,
+    /// Mebibytes.
+    #[serde(rename = "memoryMB")]
+    pub memory_mb: u32,
+    /// Mebibytes.
+    #[serde(rename = "diskMB")]
+    pub disk_mb: u32,
+    /// Core numbers.
+    pub cores: Vec<u32>,
+    /// Ports and ranges, `22,8500-8600`.
+    pub ports: String,
+}
+
+/// A static host volume.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HostVolumeConfig {
+    /// An existing folder.
+    pub path: PathBuf,
+    /// Whether it is mounted read-only.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// The devices of the node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DevicesConfig {
+    /// Groups of files, special or plain.
+    pub files: Vec<FileDeviceConfig>,
+}
+
+/// Files that are devices alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FileDeviceConfig {
+    /// Who made them.
+    pub vendor: String,
+    /// What they are, as `gpu`.
+    pub r#type: String,
+    /// Their model.
+    pub name: String,
+    /// The files; each is an instance with its path as id.
+    pub paths: Vec<PathBuf>,
+    /// What jobs may ask for.
+    #[serde(default)]
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// The agent's part of the heartbeat settings.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct HeartbeatConfig {
+    /// The time to live of a heartbeat until the controller has published one.
+    #[serde(deserialize_with = "duration")]
+    pub ttl: Duration,
+}
+
+/// Limits above which the oldest ended allocations are given up.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GcConfig {
+    /// Allocations on the node, ended ones included.
+    pub max_allocs: usize,
+    /// Percent of the disk that holds their files.
+    pub disk_usage_percent: u8,
+    /// Percent of its inodes.
+    pub inode_usage_percent: u8,
+}
+
+impl Default for GcConfig {
+    fn default() -> Self {
+        Self { max_allocs: 50, disk_usage_percent: 80, inode_usage_percent: 70 }
+    }
+}
+
+impl Default for HeartbeatConfig {
+    fn default() -> Self {
+        Self { ttl: Duration::from_secs(10) }
+    }
+}
+
+/// Where CSI drivers are found that the cluster runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct CsiConfig {
+    /// The kubelet's folder; empty: drivers of the cluster are not used. One that is not there has no drivers.
+    pub kubelet_dir: PathBuf,
+}
+
+impl Default for CsiConfig {
+    fn default() -> Self {
+        Self { kubelet_dir: PathBuf::from("/var/lib/kubelet") }
+    }
+}
+
+impl CsiConfig {
+    /// The kubelet's folder, if drivers of the cluster are used.
+    pub fn kubelet_dir(&self) -> Option<&Path> {
+        Some(self.kubelet_dir.as_path()).filter(|dir| !dir.as_os_str().is_empty())
+    }
+}
+
+/// Names to take and to leave.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ListsConfig {
+    /// When not empty, only these.
+    pub allowlist: BTreeSet<String>,
+    /// Never these.
+    pub denylist: BTreeSet<String>,
+}
+
+impl ListsConfig {
+    /// Whether the name is taken.
+    pub fn permits(&self, name: &str) -> bool {
+        (self.allowlist.is_empty() || self.allowlist.contains(name)) && !self.denylist.contains(name)
+    }
+}
+
+impl AgentConfig {
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// When it cannot be read or a field is unknown, malformed or out of range.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads and checks the text of the file at `path`.
+    ///
+    /// # Errors
+    /// When a field is unknown, malformed or out of range.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let config: Self = serde_saphyr::from_str(text)
+            .map_err(|error| ConfigError::Parse { path: path.to_owned(), reason: error.to_string() })?;
+        config.check().map_err(|(field, reason)| ConfigError::Invalid { path: path.to_owned(), field, reason })?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        for (field, dir) in [("stateDir", &self.state_dir), ("allocDir", &self.alloc_dir)] {
+            if !dir.is_absolute() {
+                return Err((field, format!("{} is relative: give an absolute path", dir.display())));
+            }
+        }
+        if let Some(dir) = self.csi.kubelet_dir().filter(|dir| !dir.is_absolute()) {
+            let reason = format!("{} is relative: give an absolute path, or \"\" for none", dir.display());
+            return Err(("csi.kubeletDir", reason));
+        }
+        for (field, value) in [("heartbeat.ttl", self.heartbeat.ttl), ("maxKillTimeout", self.max_kill_timeout)] {
+            if value.is_zero() {
+                return Err((field, "must be longer than 0s".to_owned()));
+            }
+        }
+        for (field, percent) in
+            [("gc.diskUsagePercent", self.gc.disk_usage_percent), ("gc.inodeUsagePercent", self.gc.inode_usage_percent)]
+        {
+            if percent > 100 {
+                return Err((field, format!("{percent} is no percentage: give 0 to 100")));
+            }
+        }
+        let exec = &self.drivers.exec;
+        for (field, paths) in
+            [("drivers.exec.hostPaths", &exec.host_paths), ("drivers.exec.rootfsDirs", &exec.rootfs_dirs)]
+        {
+            if let Some(path) = paths.iter().find(|path| !path.is_absolute()) {
+                return Err((field, format!("{} is relative: give an absolute path", path.display())));
+            }
+        }
+        if let Some(address) = &self.address
+            && address.parse::<std::net::IpAddr>().is_err()
+        {
+            return Err(("address", format!("{address:?} is not an IP address")));
+        }
+        if let Some(name) = self.node_name.as_deref()
+            && name.trim().is_empty()
+        {
+            return Err(("nodeName", "is empty: give a name, or leave it out for the host's name".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn default_namespace() -> String {
+    "drover-system".to_owned()
+}
+
+fn default_datacenter() -> String {
+    "dc1".to_owned()
+}
+
+fn default_pool() -> String {
+    "default".to_owned()
+}
+
+fn default_max_kill_timeout() -> Duration {
+    Duration::from_secs(30)
+}
+
+/// A duration as in manifests: `300ms`, `10s`, `1m30s`, `1h`.
+fn duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    let duration: GoDuration = text.parse().map_err(serde::de::Error::custom)?;
+    if duration.is_negative() {
+        return Err(serde::de::Error::custom(format!("`{text}` is negative: give a span of time that lies ahead")));
+    }
+    Ok(duration.to_std())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<AgentConfig, String> {
+        AgentConfig::parse(text, Path::new("agent.yaml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_smallest_file_has_defaults() {
+        let config =
+            parse("stateDir: /var/lib/drover/state\nallocDir: /var/lib/drover/alloc\n").expect("a configuration");
+        assert_eq!((config.namespace.as_str(), config.datacenter.as_str()), ("drover-system", "dc1"));
+        assert_eq!((config.heartbeat.ttl, config.max_kill_timeout), (Duration::from_secs(10), Duration::from_secs(30)));
+        assert!(!config.drivers.raw_exec.enabled, "raw exec is off unless configured");
+        assert_eq!(config.csi.kubelet_dir(), Some(Path::new("/var/lib/kubelet")));
+    }
+
+    #[test]
+    fn all_fields_are_read() {
+        let text = "nodeName: n-1\nstateDir: /s\nallocDir: /a\naddress: 127.0.0.1\ndrivers: {rawExec: {enabled: true}}\n\
+                    resources: {cpu: 4000, memoryMB: 8192, diskMB: 1, cores: 4}\n\
+                    reserved: {cpu: 1, memoryMB: 2, diskMB: 3, cores: [0], ports: \"22\"}\n\
+                    hostVolumes: {certs: {path: /etc, readOnly: true}}\nheartbeat: {ttl: 2s}\nmaxKillTimeout: 1m30s\n";
+        let config = parse(text).expect("a configuration");
+        assert!(config.drivers.raw_exec.enabled);
+        assert_eq!(config.resources.memory_mb, Some(8192));
+        assert_eq!(config.reserved.ports, "22");
+        assert_eq!(config.max_kill_timeout, Duration::from_secs(90));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let unknown = parse("stateDir: /s\nallocDir: /a\nstateDirr: /x\n").expect_err("refused");
+        assert!(unknown.contains("stateDirr"), "{unknown}");
+        let relative = parse("stateDir: s\nallocDir: /a\n").expect_err("refused");
+        assert!(relative.contains("stateDir") && relative.contains("absolute"), "{relative}");
+        let relative = parse("stateDir: /s\nallocDir: /a\ncsi: {kubeletDir: kubelet}\n").expect_err("refused");
+        assert!(relative.contains("csi.kubeletDir") && relative.contains("absolute"), "{relative}");
+        let off = parse("stateDir: /s\nallocDir: /a\ncsi: {kubeletDir: \"\"}\n").expect("a configuration");
+        assert_eq!(off.csi.kubelet_dir(), None);
+        let zero = parse("stateDir: /s\nallocDir: /a\nheartbeat: {ttl: 0s}\n").expect_err("refused");
+        assert!(zero.contains("heartbeat.ttl"), "{zero}");
+        let duration = parse("stateDir: /s\nallocDir: /a\nmaxKillTimeout: soon\n").expect_err("refused");
+        assert!(duration.contains("soon"), "{duration}");
+    }
+}

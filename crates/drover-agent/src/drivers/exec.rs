@@ -1,0 +1,363 @@
+//! Driver `exec`: processes shut into a sandbox. They see their own directory as the root, some of the host's read-only, no process
+//! but their own, and get the memory, the CPU and the number of processes that were given to them.
+//!
+//! The task is process 1 of its PID namespace: a signal that it has no handler for is ignored, so a program without one ends only
+//! after its kill timeout. A user other than root has no capability that the task does not ask for by name.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drover_api::client_node::DriverInfo;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+
+use super::resources::{capabilities, cpu_quota_us, cpu_shares, memory_limits};
+use super::{
+    Driver, DriverError, FsIsolation, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, process,
+};
+use drover_supervisor::client::Client;
+use drover_supervisor::is_limit;
+use drover_supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec};
+
+/// Who runs tasks that name nobody.
+const DEFAULT_USER: &str = "nobody";
+/// Where a bare command name is looked for, after the task's own files.
+const SEARCH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+
+/// Sandboxes that are made at the same time on each core.
+const SANDBOXES_PER_CORE: usize = 3;
+
+/// The node's settings of the driver.
+#[derive(Clone, Debug)]
+pub(crate) struct ExecSettings {
+    /// Whether tasks may have it.
+    pub(crate) enabled: bool,
+    /// Capabilities that tasks may have.
+    pub(crate) allow_caps: Vec<String>,
+    /// Paths of the host that tasks see.
+    pub(crate) host_paths: Vec<String>,
+    /// The most processes and threads of a task that names no number.
+    pub(crate) pids_limit: u64,
+    /// Folders beneath which given roots lie.
+    pub(crate) rootfs_dirs: Vec<PathBuf>,
+    /// MHz of all cores together.
+    pub(crate) total_mhz: u64,
+    /// Cores.
+    pub(crate) cores: u64,
+    /// Why there can be no limits or no sandboxes; none: there can.
+    pub(crate) unfit: Option<String>,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub(crate) struct Exec {
+    settings: ExecSettings,
+    supervisor: Client,
+    /// Sandboxes that may be made at the same time: each computes, and more of them only make each other late.
+    turns: Semaphore,
+}
+
+/// Whether something is the task's own or the host's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    #[default]
+    Private,
+    Host,
+}
+
+/// A task's settings.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Config {
+    command: String,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    work_dir: Option<String>,
+    /// A directory of the host whose files it sees in place of the host's.
+    #[serde(default)]
+    rootfs: Option<PathBuf>,
+    #[serde(default)]
+    pid_mode: Mode,
+    #[serde(default)]
+    ipc_mode: Mode,
+    #[serde(default)]
+    cap_add: Vec<String>,
+    #[serde(default)]
+    cap_drop: Vec<String>,
+    #[serde(default)]
+    pids_limit: Option<u64>,
+    #[serde(default)]
+    cpu_hard_limit: bool,
+    /// Limits by name: `soft:hard` or one number for both.
+    #[serde(default)]
+    ulimit: BTreeMap<String, String>,
+}
+
+impl Config {
+    fn read(config: &Map<String, Value>) -> Result<Self, String> {
+        let config: Self =
+            serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))?;
+        if config.command.is_empty() {
+            return Err("config.command is empty: name a program".to_owned());
+        }
+        if let Some(dir) = &config.work_dir
+            && !Path::new(dir).is_absolute()
+        {
+            return Err(format!("config.workDir {dir:?} is relative: give an absolute path"));
+        }
+        if let Some(rootfs) = &config.rootfs
+            && !rootfs.is_absolute()
+        {
+            return Err(format!("config.rootfs {} is relative: give an absolute path", rootfs.display()));
+        }
+        config.limits().map(|_| config)
+    }
+
+    fn limits(&self) -> Result<Vec<(String, u64, u64)>, String> {
+        let number = |text: &str| if text == "-1" { Some(u64::MAX) } else { text.parse().ok() };
+        let read = |(name, value): (&String, &String)| {
+            let (soft, hard) = value.split_once(':').unwrap_or((value, value));
+            match (is_limit(name), number(soft), number(hard)) {
+                (true, Some(soft), Some(hard)) if soft <= hard => Ok((name.clone(), soft, hard)),
+                (false, _, _) => Err(format!("config.ulimit.{name}: there is no such limit")),
+                (true, _, _) => {
+                    Err(format!("config.ulimit.{name}: {value:?} is no limit: give a number, or SOFT:HARD"))
+                }
+            }
+        };
+        self.ulimit.iter().map(read).collect()
+    }
+}
+
+impl Exec {
+    /// The driver over this supervisor.
+    pub(crate) fn new(settings: ExecSettings, supervisor: Client) -> Self {
+        let turns = usize::try_from(settings.cores).unwrap_or(1).max(1) * SANDBOXES_PER_CORE;
+        Self { settings, supervisor, turns: Semaphore::new(turns) }
+    }
+
+    fn unusable(&self) -> Option<String> {
+        if !self.settings.enabled {
+            return Some("driver exec is disabled on this node: set drivers.exec.enabled".to_owned());
+        }
+        self.settings.unfit.clone()
+    }
+
+    async fn start_task(&self, request: StartRequest) -> Result<Running, StartError> {
+        if let Some(reason) = self.unusable() {
+            return Err(StartError::Invalid(reason));
+        }
+        let config = Config::read(&request.config).map_err(StartError::Invalid)?;
+        let spec = self.spec(&config, request)?;
+        // The semaphore is never closed.
+        let _turn = self.turns.acquire().await;
+        process::start(&self.supervisor, spec).await
+    }
+
+    fn spec(&self, config: &Config, request: StartRequest) -> Result<StartSpec, StartError> {
+        let caps =
+            capabilities(&self.settings.allow_caps, &config.cap_add, &config.cap_drop).map_err(StartError::Invalid)?;
+        let asked = capabilities(&self.settings.allow_caps, &config.cap_add, &["all".to_owned()])
+            .map_err(StartError::Invalid)?;
+        let shown = self.shown(config.rootfs.as_deref())?;
+        let command = shown.find_command(&config.command, &request.task_dir)?;
+        let logs = process::log_spec(&request)?;
+        let cgroup = self.cgroup(config, &request);
+        let name = if request.user.is_empty() { DEFAULT_USER } else { &request.user };
+        let mut env = request.env;
+        let user = process::become_user(name, &mut env)?;
+        let sandbox = SandboxSpec {
+            root: request.task_dir.to_string_lossy().into_owned(),
+            shared: request.alloc_dir.join("alloc").to_string_lossy().into_owned(),
+            host_paths: shown.paths,
+            rootfs: shown.rootfs.map(|rootfs| rootfs.to_string_lossy().into_owned()),
+            mounts: request.devices.iter().map(|path| process::device_mount(path)).chain(request.mounts).collect(),
+            private_pids: config.pid_mode == Mode::Private,
+            private_ipc: config.ipc_mode == Mode::Private,
+            private_network: request.private_network,
+            bounding: caps.into_iter().collect(),
+            ambient: asked.into_iter().collect(),
+            limits: config.limits().map_err(StartError::Invalid)?,
+        };
+        Ok(StartSpec {
+            id: request.id,
+            command: command.to_string_lossy().into_owned(),
+            args: config.args.clone(),
+            env: env.into_iter().collect(),
+            work_dir: config.work_dir.clone().unwrap_or_else(|| "/".to_owned()),
+            user: Some(user),
+            oom_score_adj: 0,
+            logs,
+            kill_timeout_ms: u64::try_from(request.kill_timeout.as_millis()).unwrap_or(u64::MAX),
+            cgroup: Some(cgroup),
+            sandbox: Some(sandbox),
+        })
+    }
+
+    fn cgroup(&self, config: &Config, request: &StartRequest) -> CgroupSpec {
+        let resources = &request.resources;
+        let memory = memory_limits(resources);
+        let mhz = u64::try_from(resources.cpu).unwrap_or(0);
+        let (total, cores) = (self.settings.total_mhz, self.settings.cores);
+        CgroupSpec {
+            cpu_shares: Some(cpu_shares(mhz, total)),
+            cpu_quota_us: config.cpu_hard_limit.then(|| cpu_quota_us(mhz, total, cores)),
+            memory_hard_bytes: memory.hard,
+            memory_soft_bytes: memory.soft,
+            cores: crate::environment::core_list(&resources.cores),
+            pids_max: Some(config.pids_limit.unwrap_or(self.settings.pids_limit).min(self.settings.pids_limit)),
+            restrict_devices: true,
+            devices: request.devices.iter().filter_map(|path| process::device_rule(path)).collect(),
+            ..process::counting_cgroup(request)
+        }
+    }
+
+    /// What a task sees read-only: the host's paths, or a root that it asks for and that lies where roots may lie.
+    fn shown(&self, rootfs: Option<&Path>) -> Result<Shown, StartError> {
+        let Some(rootfs) = rootfs else {
+            return Ok(Shown { rootfs: None, paths: self.settings.host_paths.clone() });
+        };
+        let refused = |reason: String| StartError::Invalid(format!("config.rootfs {}: {reason}", rootfs.display()));
+        // Links are followed here and once: what is mounted is what was checked.
+        let found = rootfs.canonicalize().map_err(|error| refused(error.to_string()))?;
+        let is_permitted = self
+            .settings
+            .rootfs_dirs
+            .iter()
+            .filter_map(|dir| dir.canonicalize().ok())
+            .any(|dir| found.starts_with(&dir) && found != dir);
+        if !is_permitted {
+            return Err(refused("it lies in none of the agent's drivers.exec.rootfsDirs: put it there".to_owned()));
+        }
+        let entries = std::fs::read_dir(&found).map_err(|error| refused(error.to_string()))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let paths = names.filter(|name| !OWN.contains(&name.as_str())).map(|name| format!("/{name}")).collect();
+        Ok(Shown { rootfs: Some(found), paths })
+    }
+}
+
+/// The top of a root is the task's own here, whatever the given one has.
+const OWN: [&str; 8] = ["alloc", "dev", "local", "private", "proc", "secrets", "sys", "tmp"];
+
+/// What a task sees read-only.
+#[derive(Debug)]
+struct Shown {
+    rootfs: Option<PathBuf>,
+    paths: Vec<String>,
+}
+
+impl Shown {
+    /// The command as the task will see it: among its own files, or among what it is shown.
+    fn find_command(&self, command: &str, task_dir: &Path) -> Result<PathBuf, StartError> {
+        let is_shown = |path: &Path| {
+            let beneath = self.paths.iter().any(|shown| path.starts_with(shown));
+            let relative = path.strip_prefix("/").unwrap_or(path);
+            // A link in a given root leads elsewhere than it would on the host.
+            beneath
+                && self
+                    .rootfs
+                    .as_ref()
+                    .map_or_else(|| path.is_file(), |it| it.join(relative).symlink_metadata().is_ok())
+        };
+        let inside = |path: &Path| task_dir.join(path.strip_prefix("/").unwrap_or(path)).is_file();
+        let mut candidates = vec![Path::new("/local").join(command), Path::new("/").join(command)];
+        if Path::new(command).is_absolute() {
+            candidates = vec![PathBuf::from(command)];
+        } else if !command.contains('/') {
+            candidates.extend(SEARCH.map(|dir| Path::new(dir).join(command)));
+        }
+        let found = candidates.into_iter().find(|path| inside(path) || is_shown(path));
+        found.ok_or_else(|| {
+            StartError::Invalid(format!(
+                "command {command:?} was not found in the task's directory, nor in what it sees of the node"
+            ))
+        })
+    }
+}
+
+impl Driver for Exec {
+    fn mounts_volumes(&self) -> bool {
+        true
+    }
+
+    fn fs_isolation(&self) -> FsIsolation {
+        FsIsolation::Chroot
+    }
+
+    fn fingerprint(&self) -> DriverInfo {
+        let is_root = rustix::process::geteuid().is_root();
+        let detected = self.settings.enabled && is_root;
+        let reason = if is_root { self.unusable() } else { Some("the agent is not root".to_owned()) };
+        DriverInfo {
+            detected,
+            healthy: detected && reason.is_none(),
+            description: reason.unwrap_or_default(),
+            attributes: BTreeMap::new(),
+        }
+    }
+
+    fn check(&self, config: &Map<String, Value>) -> Result<(), String> {
+        Config::read(config).map(drop)
+    }
+
+    fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>> {
+        self.start_task(request).boxed()
+    }
+
+    fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>> {
+        process::recover(&self.supervisor, handle).boxed()
+    }
+
+    fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {
+        process::find(&self.supervisor, id).boxed()
+    }
+
+    fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
+        self.supervisor.stop(id, signal, grace).map(process::carried).boxed()
+    }
+
+    fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>> {
+        self.supervisor.signal(id, signal).map(process::carried).boxed()
+    }
+
+    fn stats(&self, handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
+        process::usage(handle, every)
+    }
+
+    fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
+        self.supervisor.acknowledge(id).map(process::carried).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(config: &Value) -> Result<(), String> {
+        Config::read(config.as_object().expect("an object")).map(drop)
+    }
+
+    #[test]
+    fn wrong_settings_are_named() {
+        assert!(read(&json!({"command": "x", "pidMode": "host", "ulimit": {"nofile": "10:20", "core": "0"}})).is_ok());
+        for (config, wanted) in [
+            (json!({"command": ""}), "command"),
+            (json!({"command": "x", "workDir": "rel"}), "workDir"),
+            (json!({"command": "x", "rootfs": "rel"}), "rootfs"),
+            (json!({"command": "x", "pidMode": "shared"}), "shared"),
+            (json!({"command": "x", "ulimit": {"nofiles": "1"}}), "nofiles"),
+            (json!({"command": "x", "ulimit": {"nofile": "20:10"}}), "SOFT:HARD"),
+            (json!({"command": "x", "privileged": true}), "privileged"),
+        ] {
+            let error = read(&config).expect_err("refused");
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+}

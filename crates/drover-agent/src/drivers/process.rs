@@ -1,0 +1,162 @@
+//! What the drivers of plain processes share: talking to the supervisor, users, commands, output.
+
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use nix::unistd::{Gid, User};
+use tokio::sync::oneshot;
+
+use super::{DriverError, ExitResult, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, Vouches};
+
+use drover_supervisor::client::{CallError, Client, Recovery};
+use drover_supervisor::protocol::{BindMount, CgroupSpec, Credentials, Exit, Handle, LogSpec, RefusalCode, StartSpec};
+
+/// Starts a process. When this fails nothing is left of it.
+pub(super) async fn start(supervisor: &Client, spec: StartSpec) -> Result<Running, StartError> {
+    let id = spec.id.clone();
+    match supervisor.start(spec).await {
+        Ok((handle, ended)) => running(handle, ended),
+        Err(CallError::Refused(refusal)) if refusal.code == RefusalCode::Invalid => {
+            Err(StartError::Invalid(refusal.message))
+        }
+        Err(CallError::Refused(refusal)) => Err(StartError::Recoverable(refusal.message)),
+        Err(error @ (CallError::Disconnected | CallError::TimedOut | CallError::Closed)) => {
+            // It may have started all the same: nothing may be left of a start that failed.
+            if let Err(error) = supervisor.stop(&id, libc::SIGKILL, Duration::ZERO).await {
+                tracing::warn!(error = %error, task = id, "a start without answer could not be undone");
+            }
+            Err(StartError::Recoverable(error.to_string()))
+        }
+    }
+}
+
+/// Finds a process that an earlier agent started.
+pub(super) async fn recover(supervisor: &Client, handle: TaskHandle) -> Option<Running> {
+    let handle: Handle = match serde_json::from_value(handle.driver) {
+        Ok(handle) => handle,
+        Err(error) => {
+            tracing::error!(error = %error, task = handle.id, "a task handle cannot be read");
+            return None;
+        }
+    };
+    match supervisor.recover(handle.clone()).await {
+        Ok(Recovery::Running(ended)) => running(handle, ended).ok(),
+        Ok(Recovery::Gone) => None,
+        Err(error) => {
+            tracing::warn!(error = %error, task = handle.id, "a task was not found again");
+            None
+        }
+    }
+}
+
+/// Finds a process of which an earlier agent has no handle.
+pub(super) async fn find(supervisor: &Client, id: &str) -> Option<Running> {
+    match supervisor.find(id).await {
+        Ok(found) => found.and_then(|(handle, ended)| running(handle, ended).ok()),
+        Err(error) => {
+            tracing::warn!(error = %error, task = id, "a task was not looked for");
+            None
+        }
+    }
+}
+
+/// What the control group of a process uses, until it is gone with the run.
+pub(super) fn usage(handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
+    let handle: Handle = serde_json::from_value(handle.driver.clone())
+        .map_err(|error| StatsError::Unsupported(format!("its handle cannot be read: {error}")))?;
+    let Some(cgroup) = handle.cgroup else {
+        return Err(StatsError::Unsupported("it has no control group that would count".to_owned()));
+    };
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let samples = futures::stream::unfold((ticks, cgroup), async |(mut ticks, cgroup)| {
+        ticks.tick().await;
+        let used = drover_supervisor::usage(&cgroup)?;
+        Some((Ok(used), (ticks, cgroup)))
+    });
+    Ok(samples.boxed())
+}
+
+/// What the supervisor said, as a driver's error.
+pub(super) fn carried(result: Result<(), CallError>) -> Result<(), DriverError> {
+    result.map_err(|error| DriverError(error.to_string()))
+}
+
+/// Where the output goes.
+pub(super) fn log_spec(request: &StartRequest) -> Result<Option<LogSpec>, StartError> {
+    let Some(limits) = request.logs else { return Ok(None) };
+    make_fifo_dir(&request.fifo_dir).map_err(|error| {
+        StartError::Recoverable(format!("directory {} cannot be made: {error}", request.fifo_dir.display()))
+    })?;
+    Ok(Some(LogSpec {
+        alloc_dir: request.alloc_dir.to_string_lossy().into_owned(),
+        fifo_dir: request.fifo_dir.to_string_lossy().into_owned(),
+        task: request.task.clone(),
+        max_files: limits.max_files,
+        max_file_bytes: limits.max_file_bytes,
+    }))
+}
+
+/// A device of the host, at the same place in the task's view.
+pub(super) fn device_mount(path: &Path) -> BindMount {
+    let path = path.to_string_lossy().into_owned();
+    BindMount { source: path.clone(), target: path, read_only: false }
+}
+
+/// The rule by which a control group permits a device; none for a plain file, which needs none.
+pub(super) fn device_rule(path: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let kind = match metadata.file_type() {
+        kind if kind.is_char_device() => 'c',
+        kind if kind.is_block_device() => 'b',
+        _ => return None,
+    };
+    let device = metadata.rdev();
+    Some(format!("{kind} {}:{} rwm", rustix::fs::major(device), rustix::fs::minor(device)))
+}
+
+/// The control group of a task that is only counted and, at its end, emptied.
+pub(super) fn counting_cgroup(request: &StartRequest) -> CgroupSpec {
+    CgroupSpec { name: request.id.replace('/', "."), ..CgroupSpec::default() }
+}
+
+/// The user with its groups and home directory.
+pub(super) fn become_user(
+    name: &str,
+    env: &mut std::collections::BTreeMap<String, String>,
+) -> Result<Credentials, StartError> {
+    let (credentials, home) = find_user(name)?;
+    env.insert("USER".to_owned(), name.to_owned());
+    env.insert("LOGNAME".to_owned(), name.to_owned());
+    env.insert("HOME".to_owned(), home.to_string_lossy().into_owned());
+    Ok(credentials)
+}
+
+fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, StartError> {
+    let id = handle.id.clone();
+    let driver = serde_json::to_value(handle).map_err(|error| StartError::Recoverable(error.to_string()))?;
+    let ended = async move {
+        match ended.await {
+            Ok(exit) => ExitResult { oom_killed: exit.oom.is_some(), exit },
+            // The connection's task is gone, so the agent is ending: this run's end is the next agent's to see.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    Ok(Running { handle: TaskHandle { id, driver }, ended: ended.boxed(), vouches: Vouches::AtOnce })
+}
+
+fn make_fifo_dir(dir: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+fn find_user(name: &str) -> Result<(Credentials, PathBuf), StartError> {
+    let unknown = |reason: String| StartError::Invalid(format!("user {name:?}: {reason}"));
+    let user = User::from_name(name).map_err(|error| unknown(error.to_string()))?;
+    let user = user.ok_or_else(|| unknown("there is no such user on this node".to_owned()))?;
+    let login = std::ffi::CString::new(name).map_err(|error| unknown(error.to_string()))?;
+    let groups = nix::unistd::getgrouplist(&login, user.gid).map_err(|error| unknown(error.to_string()))?;
+    let groups = groups.into_iter().map(Gid::as_raw).collect();
+    Ok((Credentials { uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups }, user.dir))
+}

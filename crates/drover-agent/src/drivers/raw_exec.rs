@@ -1,0 +1,285 @@
+//! Driver `raw_exec`: plain processes under the supervisor, with the rights of their user and no isolation.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drover_api::client_node::DriverInfo;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    Driver, DriverError, FsIsolation, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, process,
+};
+use drover_supervisor::client::Client;
+use drover_supervisor::protocol::StartSpec;
+
+/// The node's settings of the driver.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawExecSettings {
+    /// Off unless the node's configuration allows it.
+    pub(crate) enabled: bool,
+    /// Variables that no task gets; `*` matches any text.
+    pub(crate) denied_envvars: Vec<String>,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub(crate) struct RawExec {
+    settings: RawExecSettings,
+    supervisor: Client,
+}
+
+/// A task's settings.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Config {
+    command: String,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    work_dir: Option<String>,
+    #[serde(default)]
+    oom_score_adj: i32,
+    #[serde(default)]
+    denied_envvars: Vec<String>,
+    #[serde(default, rename = "cgroupV1Override")]
+    cgroup_v1_override: Option<Value>,
+    #[serde(default, rename = "cgroupV2Override")]
+    cgroup_v2_override: Option<Value>,
+}
+
+impl Config {
+    fn read(config: &Map<String, Value>) -> Result<Self, String> {
+        let config: Self =
+            serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))?;
+        if config.command.is_empty() {
+            return Err("config.command is empty: name a program".to_owned());
+        }
+        if let Some(dir) = &config.work_dir
+            && !Path::new(dir).is_absolute()
+        {
+            return Err(format!("config.workDir {dir:?} is relative: give an absolute path"));
+        }
+        if config.oom_score_adj < 0 {
+            return Err(format!("config.oomScoreAdj {} is below 0, which tasks may not ask for", config.oom_score_adj));
+        }
+        match (&config.cgroup_v1_override, &config.cgroup_v2_override) {
+            (None, None) => Ok(config),
+            (Some(_), Some(_)) => {
+                Err("config.cgroupV1Override and cgroupV2Override exclude each other: give one".to_owned())
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                Err("config.cgroupV1Override and cgroupV2Override are not supported by this agent: leave them out"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+impl RawExec {
+    /// The driver over this supervisor.
+    pub(crate) fn new(settings: RawExecSettings, supervisor: Client) -> Self {
+        Self { settings, supervisor }
+    }
+
+    async fn start_task(&self, request: StartRequest) -> Result<Running, StartError> {
+        if !self.settings.enabled {
+            return Err(StartError::Invalid(DISABLED.to_owned()));
+        }
+        let config = Config::read(&request.config).map_err(StartError::Invalid)?;
+        let spec = self.spec(config, request)?;
+        process::start(&self.supervisor, spec).await
+    }
+
+    fn spec(&self, config: Config, request: StartRequest) -> Result<StartSpec, StartError> {
+        let command = find_command(&config.command, &request.task_dir, request.env.get("PATH").map(String::as_str))?;
+        let logs = process::log_spec(&request)?;
+        let cgroup = Some(process::counting_cgroup(&request));
+        let mut env = request.env;
+        let user = if request.user.is_empty() { None } else { Some(process::become_user(&request.user, &mut env)?) };
+        let denied = |name: &str| {
+            self.settings.denied_envvars.iter().chain(&config.denied_envvars).any(|pattern| matches_glob(pattern, name))
+        };
+        Ok(StartSpec {
+            id: request.id,
+            command: command.to_string_lossy().into_owned(),
+            args: config.args,
+            env: env.into_iter().filter(|(name, _)| !denied(name)).collect(),
+            work_dir: config.work_dir.unwrap_or_else(|| request.task_dir.to_string_lossy().into_owned()),
+            user,
+            oom_score_adj: config.oom_score_adj,
+            logs,
+            kill_timeout_ms: u64::try_from(request.kill_timeout.as_millis()).unwrap_or(u64::MAX),
+            cgroup,
+            sandbox: None,
+        })
+    }
+}
+
+const DISABLED: &str =
+    "driver raw_exec is disabled on this node: set drivers.rawExec.enabled in the agent's configuration";
+
+impl Driver for RawExec {
+    fn mounts_volumes(&self) -> bool {
+        false
+    }
+
+    fn fs_isolation(&self) -> FsIsolation {
+        FsIsolation::None
+    }
+
+    fn fingerprint(&self) -> DriverInfo {
+        let enabled = self.settings.enabled;
+        let description = if enabled { String::new() } else { "disabled".to_owned() };
+        DriverInfo { detected: enabled, healthy: enabled, description, attributes: BTreeMap::new() }
+    }
+
+    fn check(&self, config: &Map<String, Value>) -> Result<(), String> {
+        Config::read(config).map(drop)
+    }
+
+    fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>> {
+        self.start_task(request).boxed()
+    }
+
+    fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>> {
+        process::recover(&self.supervisor, handle).boxed()
+    }
+
+    fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {
+        process::find(&self.supervisor, id).boxed()
+    }
+
+    fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
+        self.supervisor.stop(id, signal, grace).map(process::carried).boxed()
+    }
+
+    fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>> {
+        self.supervisor.signal(id, signal).map(process::carried).boxed()
+    }
+
+    fn stats(&self, handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
+        process::usage(handle, every)
+    }
+
+    fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
+        self.supervisor.acknowledge(id).map(process::carried).boxed()
+    }
+}
+
+/// Looks in the task's `local/`, its directory, and for a bare name in `PATH`. Adds the right to execute where it lacks.
+fn find_command(command: &str, task_dir: &Path, path: Option<&str>) -> Result<PathBuf, StartError> {
+    let as_given = Path::new(command);
+    let mut candidates = vec![task_dir.join("local").join(command), task_dir.join(command)];
+    if as_given.is_absolute() {
+        candidates = vec![as_given.to_owned()];
+    } else if !command.contains('/') {
+        candidates.extend(
+            path.unwrap_or_default().split(':').filter(|dir| !dir.is_empty()).map(|dir| Path::new(dir).join(command)),
+        );
+    }
+    let Some(found) = candidates.into_iter().find(|candidate| candidate.is_file()) else {
+        let message = format!("command {command:?} was not found in the task's directory, nor on this node");
+        return Err(StartError::Invalid(message));
+    };
+    let mode = std::fs::metadata(&found).map(|metadata| metadata.permissions().mode());
+    if let Ok(mode) = mode
+        && mode & 0o111 == 0
+        && found.starts_with(task_dir)
+        && let Err(error) = std::fs::set_permissions(&found, std::fs::Permissions::from_mode(mode | 0o555))
+    {
+        tracing::debug!(error = %error, command, "the right to execute was not added");
+    }
+    Ok(found)
+}
+
+/// Matches `*` with any text.
+fn matches_glob(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|tail| {
+            (0..=tail.len()).filter(|n| tail.is_char_boundary(*n)).any(|n| matches_glob(rest, &tail[n..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(config: &Value) -> Result<(), String> {
+        Config::read(config.as_object().expect("an object")).map(drop)
+    }
+
+    #[test]
+    fn a_132_wrong_settings_are_named() {
+        assert!(read(&json!({"command": "x", "args": ["a"], "workDir": "/tmp"})).is_ok());
+        for (config, wanted) in [
+            (json!({}), "command"),
+            (json!({"command": "x", "workDir": "rel"}), "workDir"),
+            (json!({"command": "x", "oomScoreAdj": -1}), "oomScoreAdj"),
+            (json!({"command": "x", "cgroupV1Override": {}, "cgroupV2Override": "a"}), "exclude"),
+            (json!({"command": "x", "argz": []}), "argz"),
+        ] {
+            let error = read(&config).expect_err("refused");
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_133_a_disabled_driver_starts_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let launcher = drover_supervisor::Launcher::new(dir.path().into(), dir.path().into(), "/none".into());
+        let (supervisor, _) = Client::new(launcher, tokio_util::sync::CancellationToken::new());
+        let driver = RawExec::new(RawExecSettings::default(), supervisor);
+        let request = StartRequest {
+            id: "a/t/1".into(),
+            task: "t".into(),
+            job_version: 0,
+            config: json!({"command": "/bin/true"}).as_object().cloned().expect("an object"),
+            env: BTreeMap::new(),
+            alloc_dir: dir.path().into(),
+            task_dir: dir.path().into(),
+            fifo_dir: dir.path().into(),
+            user: String::new(),
+            logs: None,
+            kill_timeout: Duration::from_secs(1),
+            resources: drover_api::allocation::TaskResources::default(),
+            devices: Vec::new(),
+            private_network: false,
+            mounts: Vec::new(),
+        };
+        let error = driver.start(request).await.err().expect("refused");
+        assert!(matches!(&error, StartError::Invalid(reason) if reason.contains("disabled")), "{error}");
+    }
+
+    #[test]
+    fn globs_match_any_text() {
+        for (pattern, text, wanted) in [
+            ("AWS_*", "AWS_KEY", true),
+            ("*_TOKEN", "MY_TOKEN", true),
+            ("*A*B", "xAyB", true),
+            ("PATH", "PATHS", false),
+        ] {
+            assert_eq!(matches_glob(pattern, text), wanted, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_command_is_the_definitions_fault() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let error = find_command("no-such-program", dir.path(), Some("/bin:/usr/bin")).expect_err("not found");
+        assert!(matches!(error, StartError::Invalid(_)));
+        assert_eq!(find_command("sh", dir.path(), Some("/nowhere:/bin")).expect("found"), Path::new("/bin/sh"));
+        std::fs::create_dir(dir.path().join("local")).expect("a directory");
+        std::fs::write(dir.path().join("local/sh"), "#!/bin/true").expect("a file");
+        let own = find_command("sh", dir.path(), Some("/bin")).expect("found");
+        assert_eq!(own, dir.path().join("local/sh"), "the task's own files come first");
+        assert_eq!(own.metadata().expect("metadata").permissions().mode() & 0o111, 0o111);
+    }
+}

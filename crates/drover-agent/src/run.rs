@@ -1,0 +1,408 @@
+//! The agent's start and end on a real machine, in the order of `spec/agent.md` section 1.1: what [`run_node`] runs over.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::alloc_runner::TaskRunners;
+use super::devices::{Devices, FileDevices};
+use super::directory::Directory;
+use super::disk::HostDisk;
+use super::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, missing_rights};
+use super::environment;
+use super::facts::{Keeper, Manager, MetaHandle, watch_drivers};
+use super::fingerprint;
+use super::local::Server;
+use super::node::NodeNews;
+use super::numbers::Numbers;
+use super::pod;
+use super::random::Random;
+use super::reports::Reports;
+use super::run_node::{NodeParts, run_node, until};
+use super::state::{Flaws, Saved, StateStore};
+use super::volumes::Volumes;
+use super::watch;
+use crate::config::AgentConfig;
+use drover_clock::{Clock, SharedClock, SystemClock};
+use drover_daemon::monitor::{self, Health, Metrics};
+use drover_daemon::shutdown;
+use drover_store::{KubeStore, Store};
+use drover_supervisor::client::Client as Supervisor;
+use drover_supervisor::{Launcher, raise_open_files};
+
+/// How long one request to the API server may take: shorter than any Lease.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the first facts of plugins are waited for.
+const FIRST_FACTS: Duration = Duration::from_secs(55);
+/// What people are told of the node and waits for the API server.
+const NEWS: usize = 64;
+/// Worker threads: the agent waits far more than it computes.
+const WORKERS: usize = 2;
+
+/// What an agent is started with.
+#[derive(Clone, Debug, Default)]
+pub struct AgentStart {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// How to reach the API server; default: as a pod, or as kubectl does.
+    pub kubeconfig: Option<PathBuf>,
+    /// Whether to leave the pod that this is for the node below it.
+    pub enter_node: bool,
+    /// The node's name, where the configuration has none.
+    pub node_name: Option<String>,
+    /// What allocations get of the node, where the configuration says nothing: thousandths of a core.
+    pub offered_millicpu: Option<u32>,
+    /// And mebibytes.
+    pub offered_memory_mb: Option<u32>,
+    /// Where probes and scrapes are answered.
+    pub listen: Option<SocketAddr>,
+}
+
+impl AgentStart {
+    fn config(&self) -> anyhow::Result<AgentConfig> {
+        let mut config = AgentConfig::load(&self.config)?;
+        config.node_name = config.node_name.take().or_else(|| self.node_name.clone());
+        let resources = &mut config.resources;
+        resources.memory_mb = resources.memory_mb.or(self.offered_memory_mb);
+        if let (Some(offered), None) = (self.offered_millicpu, resources.cpu) {
+            let (machine_mhz, cores) = fingerprint::cpu(&config);
+            let mhz = u64::from(offered) * machine_mhz / (1000 * cores);
+            config.resources.cpu = Some(u32::try_from(mhz).context("the offered CPU")?);
+            config.resources.cores = config.resources.cores.or(Some(offered / 1000));
+        }
+        Ok(config)
+    }
+}
+
+/// Runs the agent until SIGTERM; its tasks go on.
+///
+/// # Errors
+/// When the configuration, the state file or a fingerprint does not let it start.
+pub fn run(start: &AgentStart) -> anyhow::Result<()> {
+    let config = start.config()?;
+    // While there is one thread: only then may a process move.
+    let pod = start.enter_node.then(pod::enter_node).transpose()?;
+    make_dirs(&config)?;
+    let state_path = config.state_dir.join("agent.redb");
+    let opened = StateStore::open(&state_path, SystemClock.now())?;
+    let (state_thread, state) = (opened.thread, (opened.store, opened.saved, opened.flaws));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    let result = runtime.block_on(async {
+        let metrics = Metrics::default();
+        let api = match &pod {
+            Some(pod) => pod.api.clone(),
+            None => drover_store::connect::config(start.kubeconfig.as_deref()).await?,
+        };
+        let store = KubeStore::new(drover_daemon::monitor::counting_client(api, &metrics)?, REQUEST_TIMEOUT);
+        Box::pin(serve(store, config, state, Monitor { listen: start.listen, metrics })).await
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    if state_thread.join().is_err() {
+        tracing::error!("the thread of the state file broke off");
+    }
+    result
+}
+
+/// What of the agent is seen from outside.
+struct Monitor {
+    listen: Option<SocketAddr>,
+    metrics: Metrics,
+}
+
+impl Monitor {
+    /// Answers probes and scrapes. The agent ends when it cannot: nobody would know how it fares.
+    fn watch(
+        self,
+        config: &AgentConfig,
+        contacted: watch::Receiver<bool>,
+        stop: CancellationToken,
+        loops: &mut JoinSet<()>,
+    ) {
+        let Some(address) = self.listen else { return };
+        let health = Health::of(&["contact"]);
+        let exec = &config.drivers.exec;
+        if exec.enabled && config.driver.permits("exec") {
+            if let Some(reason) = drover_supervisor::missing_cgroups() {
+                health.ill("control groups", format!("driver exec needs them: {reason}"));
+            }
+            let is_root = rustix::process::geteuid().is_root();
+            if let Some(reason) = missing_rights(&exec.allow_caps).filter(|_| is_root) {
+                health.ill("rights", format!("driver exec needs them: {reason}"));
+            }
+        }
+        let mut contacted = contacted;
+        let seen = health.clone();
+        loops.spawn(until(stop.clone(), async move {
+            if contacted.wait_for(|contacted| *contacted).await.is_ok() {
+                seen.well("contact");
+            }
+        }));
+        loops.spawn(async move {
+            if let Err(error) = monitor::serve(address, health, self.metrics, stop.clone()).await {
+                tracing::error!("{error:#}");
+                stop.cancel();
+            }
+        });
+    }
+}
+
+fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
+    let make = |path: &Path, mode: u32| {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(path)
+            .with_context(|| format!("creating {}", path.display()))
+    };
+    make(&config.state_dir, 0o700)?;
+    make(&config.alloc_dir, 0o711)?;
+    make_gateway_secret(&config.state_dir)
+}
+
+/// The secret between a gateway and this node: made once, never shown.
+fn make_gateway_secret(state_dir: &Path) -> anyhow::Result<()> {
+    let path = state_dir.join("gateway-secret");
+    let secret: String = (0..8).map(|_| Random::new().tag()).collect();
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    match made.and_then(|mut file| std::io::Write::write_all(&mut file, secret.as_bytes())) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("making {}", path.display())),
+    }
+}
+
+async fn serve<S: Store>(
+    store: S,
+    config: AgentConfig,
+    (state, saved, flaws): (StateStore, Saved, watch::Receiver<Flaws>),
+    monitor: Monitor,
+) -> anyhow::Result<()> {
+    let config = Arc::new(config);
+    let clock: SharedClock = Arc::new(SystemClock);
+    let stop = CancellationToken::new();
+    // Runners end before what they use: the supervisor's connection.
+    let stop_services = CancellationToken::new();
+    let (mut loops, mut services) = (JoinSet::new(), JoinSet::new());
+    loops.spawn(shutdown::on_signal(stop.clone()).context("listening for signals")?);
+
+    let contacted = watch::Sender::new(false);
+    let numbers = Numbers::of(monitor.metrics.agent.clone());
+    monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
+    let supervisor = supervisor(&config, &stop_services, &mut services);
+    let drivers = drivers(&config, &supervisor);
+    let (news, told) = mpsc::channel(NEWS);
+    if let Some(reason) = &flaws.borrow().lost {
+        news.try_send(NodeNews::StateLost(reason.clone())).context("telling of the lost state")?;
+    }
+    let is_state_lost = flaws.borrow().lost.is_some();
+    let (keeper, facts) =
+        Keeper::new(fingerprint::detect(&config, &drivers)?, [Manager::Devices, Manager::Drivers], news);
+    let meta = MetaHandle::new(config.meta.clone(), saved.dynamic_meta.clone(), state.clone(), facts.facts.clone());
+    let volumes = Volumes::new(config.state_dir.join("host-volumes"), state.clone(), facts.facts.clone());
+    loops.spawn(until(stop.clone(), keeper.run()));
+    volumes.restore(&saved.volumes).await;
+    meta.announce().await;
+    let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
+    loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
+    loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
+    wait_for_facts(facts.gathered).await;
+    let (directory, reports) = (Directory::default(), Reports::counting(numbers.clone()));
+    let server = Server {
+        directory: directory.clone(),
+        reports: reports.clone(),
+        clock: Arc::clone(&clock),
+        meta,
+        volumes,
+        stop: stop.clone(),
+    };
+    loops.spawn(server.run(config.state_dir.clone()));
+    let (recovering, recovered) = mpsc::channel(1);
+    loops.spawn(until(
+        stop.clone(),
+        end_strangers(supervisor, recovered, state.clone(), is_state_lost, numbers.clone()),
+    ));
+    let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
+    run_node(NodeParts {
+        store,
+        runners: TaskRunners,
+        name: node_name(&config),
+        config,
+        fingerprint: facts.print,
+        news: told,
+        drivers,
+        devices,
+        disk: Arc::new(HostDisk),
+        clock,
+        random: Random::new(),
+        state,
+        saved,
+        is_state_lost,
+        reports,
+        directory,
+        recovering,
+        host_env: host_environment(),
+        contacted,
+        numbers,
+        plugins: Vec::new(),
+        kubelet_dir,
+        stop,
+    })
+    .await;
+    while loops.join_next().await.is_some() {}
+    stop_services.cancel();
+    while services.join_next().await.is_some() {}
+    tracing::info!("agent has ended; its tasks go on");
+    Ok(())
+}
+
+/// Plugins that are slow do not hold the node up for ever.
+async fn wait_for_facts(mut gathered: watch::Receiver<bool>) {
+    if tokio::time::timeout(FIRST_FACTS, gathered.wait_for(|done| *done)).await.is_err() {
+        tracing::warn!("the first facts were not gathered in time");
+    }
+}
+
+fn supervisor(config: &AgentConfig, stop: &CancellationToken, services: &mut JoinSet<()>) -> Supervisor {
+    // Whatever has become of the file since, this name leads to the binary that runs.
+    let binary = PathBuf::from("/proc/self/exe");
+    let launcher = Launcher::new(config.state_dir.clone(), config.alloc_dir.clone(), binary);
+    // Of each task that runs the agent holds a descriptor.
+    let open_files = raise_open_files();
+    let launcher = launcher.with_slice(fingerprint::offered_slice(config)).with_open_files(open_files);
+    let (supervisor, connection) = Supervisor::new(launcher, stop.clone());
+    services.spawn(connection);
+    supervisor
+}
+
+fn drivers(config: &AgentConfig, supervisor: &Supervisor) -> Drivers {
+    let mut drivers = Drivers::default();
+    if config.driver.permits("raw_exec") {
+        let raw_exec = &config.drivers.raw_exec;
+        let settings = RawExecSettings { enabled: raw_exec.enabled, denied_envvars: raw_exec.denied_envvars.clone() };
+        drivers.add("raw_exec", Arc::new(RawExec::new(settings, supervisor.clone())));
+    }
+    if config.driver.permits("exec") {
+        drivers.add("exec", Arc::new(Exec::new(exec_settings(config), supervisor.clone())));
+    }
+    if config.drivers.mock.enabled && config.driver.permits("mock") {
+        drivers.add("mock", Arc::new(Mock::on_node(node_name(config))));
+    }
+    drivers
+}
+
+fn exec_settings(config: &AgentConfig) -> ExecSettings {
+    let exec = &config.drivers.exec;
+    let (total_mhz, cores) = fingerprint::cpu(config);
+    ExecSettings {
+        enabled: exec.enabled,
+        allow_caps: exec.allow_caps.clone(),
+        host_paths: exec.host_paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+        pids_limit: u64::from(exec.pids_limit),
+        rootfs_dirs: exec.rootfs_dirs.clone(),
+        total_mhz,
+        cores,
+        unfit: drover_supervisor::missing_cgroups().or_else(|| missing_rights(&exec.allow_caps)),
+    }
+}
+
+/// Ends tasks of which the state file knows nothing: the agent died between their start and their record.
+async fn end_strangers(
+    supervisor: Supervisor,
+    mut recovered: mpsc::Receiver<Infallible>,
+    state: StateStore,
+    is_state_lost: bool,
+    numbers: Numbers,
+) {
+    let began = Instant::now();
+    // Nothing is ever sent: the channel closes when every known task was found again or given up.
+    recovered.recv().await;
+    numbers.restored(began.elapsed());
+    tracing::info!("every task was found again or given up");
+    match supervisor.end_strangers().await {
+        Ok(0) => {}
+        Ok(n) => tracing::warn!(tasks = n, "tasks were ended of which the state file knows nothing"),
+        Err(error) => {
+            tracing::debug!(error = %error, "unknown tasks were not looked for");
+            return;
+        }
+    }
+    if is_state_lost && let Err(error) = state.note_rebuilt().await {
+        tracing::warn!(error = %error, "the next agent will look for its tasks once more");
+    }
+}
+
+fn node_name(config: &AgentConfig) -> String {
+    let name =
+        config.node_name.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    name.trim().to_lowercase()
+}
+
+fn host_environment() -> BTreeMap<String, String> {
+    std::env::vars().filter(|(name, _)| environment::is_host_variable_permitted(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn config(dir: &Path, more: &str) -> AgentConfig {
+        let text = format!("stateDir: {0}/state\nallocDir: {0}/allocs\n{more}", dir.display());
+        AgentConfig::parse(&text, Path::new("agent.yaml")).expect("a configuration")
+    }
+
+    #[test]
+    fn a_001_name_and_secret_stay_over_starts() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let config = config(dir.path(), "");
+        let secret = dir.path().join("state/gateway-secret");
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            make_dirs(&config).expect("made");
+            seen.push((node_name(&config), std::fs::read_to_string(&secret).expect("a secret")));
+        }
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!((seen[0].0.is_empty(), seen[0].1.len()), (false, 64));
+        assert_eq!(secret.metadata().expect("metadata").permissions().mode() & 0o777, 0o600);
+        let mode = |path: &str| dir.path().join(path).metadata().expect("metadata").permissions().mode() & 0o777;
+        assert_eq!((mode("state"), mode("allocs")), (0o700, 0o711));
+    }
+
+    #[test]
+    fn a_002_a_configured_name_is_in_lower_case() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(node_name(&config(dir.path(), "nodeName: Node-A\n")), "node-a");
+    }
+
+    #[test]
+    fn a_020_and_a_021_drivers_are_as_configured() {
+        // only the allowed ones are there at all.
+        let dir = tempfile::tempdir().expect("a directory");
+        let table = |more: &str| {
+            let config = config(dir.path(), more);
+            let launcher = Launcher::new(config.state_dir.clone(), config.alloc_dir.clone(), PathBuf::from("/none"));
+            let (supervisor, _) = Supervisor::new(launcher, CancellationToken::new());
+            make_dirs(&config).expect("made");
+            fingerprint::detect(&config, &drivers(&config, &supervisor)).expect("a fingerprint")
+        };
+        let found = table("");
+        assert!(!found.drivers["raw_exec"].detected && !found.attributes.contains_key("driver.raw_exec"));
+        assert_eq!(found.drivers["raw_exec"].description, "disabled");
+        let only = table("drivers: {mock: {enabled: true}}\ndriver: {allowlist: [mock]}\n");
+        assert_eq!(only.drivers.keys().collect::<Vec<_>>(), ["mock"]);
+    }
+}

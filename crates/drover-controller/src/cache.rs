@@ -1,0 +1,248 @@
+//! What the watches showed: the newest known state of every object of a kind.
+//!
+//! Answers to the leader's own writes enter like watch events; whichever is newer stays (resourceVersions of one etcd are
+//! ordered). Knows nothing of what the objects mean.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use drover_api::metric::{AllocMetric, NodeScore};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
+
+use drover_store::{Change, Key, Object};
+
+/// A kind that a leader knows all objects of.
+pub(super) trait Kept: Object {
+    /// Drops what a leader never asks for: there is one for every allocation of the cluster.
+    fn lighten(&mut self) {}
+}
+
+impl Kept for Job {}
+impl Kept for JobVersion {}
+impl Kept for ClientNode {}
+impl Kept for Deployment {}
+impl Kept for CSIVolume {}
+impl Kept for Lease {}
+impl Kept for Namespace {}
+impl Kept for ConfigMap {}
+impl Kept for CSIDriver {}
+impl Kept for VolumeAttachment {}
+
+impl Kept for Allocation {
+    /// How it came to its node is told to people; only its best score is weighed again.
+    fn lighten(&mut self) {
+        let Some(metrics) = &mut self.spec.metrics else { return };
+        let best = metrics.score_meta_data.first().map(|best| best.norm_score);
+        let best = best.map(|norm_score| NodeScore { norm_score, ..NodeScore::default() });
+        *metrics = AllocMetric { score_meta_data: best.into_iter().collect(), ..AllocMetric::default() };
+    }
+}
+
+/// The newest known objects of a kind.
+#[derive(Debug)]
+pub(super) struct Cache<K> {
+    objects: HashMap<Key, Entry<K>>,
+    /// Counts lists: an entry that the newest list did not bring is gone.
+    list: u64,
+    is_synced: bool,
+}
+
+#[derive(Debug)]
+struct Entry<K> {
+    object: Arc<K>,
+    seen_in: u64,
+}
+
+impl<K> Default for Cache<K> {
+    fn default() -> Self {
+        Self { objects: HashMap::new(), list: 0, is_synced: false }
+    }
+}
+
+/// What a change of a watch means.
+#[derive(Debug)]
+pub(super) enum Seen<K> {
+    /// An object is new or newer; with its last known state.
+    Now(Arc<K>, Option<Arc<K>>),
+    /// An object is gone; this was its last known state.
+    Gone(Arc<K>),
+}
+
+impl<K: Kept> Cache<K> {
+    /// Takes a change in, and says what is different now.
+    pub(super) fn take(&mut self, change: Change<K>) -> Vec<Seen<K>> {
+        match change {
+            Change::Restarted => {
+                self.list += 1;
+                Vec::new()
+            }
+            Change::Present(object) => self.observe(*object).into_iter().collect(),
+            Change::InSync => {
+                self.is_synced = true;
+                let current = self.list;
+                let mut stale: Vec<Key> = self
+                    .objects
+                    .iter()
+                    .filter(|(_, entry)| entry.seen_in < current)
+                    .map(|(key, _)| key.clone())
+                    .collect();
+                stale.sort();
+                stale.iter().filter_map(|key| self.objects.remove(key)).map(|entry| Seen::Gone(entry.object)).collect()
+            }
+            Change::Gone(object) => self.remove(&object).into_iter().collect(),
+            Change::Malformed(key, reason) => {
+                tracing::error!(kind = %K::kind(&()), %key, reason, "an object cannot be read and is left as it was; correct or delete it");
+                if let Some(entry) = self.objects.get_mut(&key) {
+                    entry.seen_in = self.list;
+                }
+                Vec::new()
+            }
+            Change::Interrupted(reason) => {
+                tracing::warn!(kind = %K::kind(&()), reason, "the watch broke and begins anew");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Takes an object in, from the watch or from the answer to a write, if it is newer than what is known.
+    pub(super) fn observe(&mut self, mut object: K) -> Option<Seen<K>> {
+        let key = object.key();
+        let (list, version) = (self.list, version(&object));
+        if let Some(entry) = self.objects.get_mut(&key) {
+            entry.seen_in = list;
+            if entry.object.meta().uid == object.meta().uid && self::version(&*entry.object) >= version {
+                return None;
+            }
+        }
+        object.lighten();
+        let object = Arc::new(object);
+        let before =
+            self.objects.insert(key, Entry { object: Arc::clone(&object), seen_in: list }).map(|entry| entry.object);
+        Some(Seen::Now(object, before))
+    }
+
+    /// Takes the answer to a change of an object in, if the object is still known. The answer to a write may come after the
+    /// watch showed the object's end; it must not bring it back.
+    pub(super) fn update(&mut self, object: K) -> Option<Seen<K>> {
+        let known = self.objects.get(&object.key())?;
+        let is_over =
+            object.meta().deletion_timestamp.is_some() && object.meta().finalizers.iter().flatten().next().is_none();
+        if is_over || known.object.meta().uid != object.meta().uid {
+            return None;
+        }
+        self.observe(object)
+    }
+
+    fn remove(&mut self, object: &K) -> Option<Seen<K>> {
+        let key = object.key();
+        let is_newer = self.objects.get(&key)?.object.meta().uid != object.meta().uid;
+        if is_newer {
+            return None;
+        }
+        self.objects.remove(&key).map(|entry| Seen::Gone(entry.object))
+    }
+
+    /// Forgets an object that a write found gone.
+    pub(super) fn forget(&mut self, key: &Key) -> Option<Arc<K>> {
+        self.objects.remove(key).map(|entry| entry.object)
+    }
+
+    /// An object.
+    pub(super) fn get(&self, key: &Key) -> Option<&Arc<K>> {
+        self.objects.get(key).map(|entry| &entry.object)
+    }
+
+    /// All objects, in no order.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.objects.values().map(|entry| &entry.object)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether a whole list has come since the start.
+    pub(super) fn is_synced(&self) -> bool {
+        self.is_synced
+    }
+}
+
+fn version<K: Object>(object: &K) -> u64 {
+    object.meta().resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_why_an_allocation_is_on_its_node_only_the_best_score_is_kept() {
+        let mut alloc = Allocation::new("web-g-0-00000000", drover_api::AllocationSpec::default());
+        let score = |node: &str, norm_score| NodeScore { node: node.to_owned(), norm_score, ..NodeScore::default() };
+        alloc.spec.metrics = Some(AllocMetric {
+            nodes_evaluated: 7,
+            score_meta_data: vec![score("n-1", 0.75), score("n-2", 0.5)],
+            ..AllocMetric::default()
+        });
+        let mut cache = Cache::default();
+        let Some(Seen::Now(kept, None)) = cache.observe(alloc) else { panic!("it is new") };
+        let kept = kept.spec.metrics.as_ref().expect("metrics");
+        assert_eq!(*kept, AllocMetric { score_meta_data: vec![score("", 0.75)], ..AllocMetric::default() });
+    }
+
+    fn node(name: &str, uid: &str, version: u64) -> ClientNode {
+        let mut node = ClientNode::new(name, drover_api::ClientNodeSpec::default());
+        node.metadata.uid = Some(uid.to_owned());
+        node.metadata.resource_version = Some(version.to_string());
+        node
+    }
+
+    fn present(name: &str, uid: &str, version: u64) -> Change<ClientNode> {
+        Change::Present(Box::new(node(name, uid, version)))
+    }
+
+    #[test]
+    fn an_older_state_of_the_same_object_changes_nothing() {
+        let mut cache = Cache::default();
+        assert_eq!(cache.take(present("a", "1", 10)).len(), 1);
+        assert_eq!(cache.take(present("a", "1", 9)).len(), 0);
+        assert_eq!(cache.take(present("a", "1", 11)).len(), 1);
+        assert_eq!(cache.take(present("a", "2", 5)).len(), 1, "another incarnation counts as newer");
+    }
+
+    #[test]
+    fn what_a_new_list_does_not_bring_is_gone() {
+        let mut cache = Cache::default();
+        drop(cache.take(Change::Restarted));
+        drop(cache.take(present("a", "1", 1)));
+        drop(cache.take(present("b", "2", 2)));
+        drop(cache.take(Change::InSync));
+        drop(cache.take(Change::Restarted));
+        drop(cache.take(present("b", "2", 2)));
+        let gone = cache.take(Change::InSync);
+        assert!(matches!(&gone[..], [Seen::Gone(node)] if node.metadata.name.as_deref() == Some("a")));
+    }
+
+    #[test]
+    fn the_answer_to_a_write_does_not_bring_back_what_is_gone() {
+        let mut cache = Cache::default();
+        drop(cache.take(present("a", "1", 5)));
+        assert!(cache.update(node("a", "1", 6)).is_some());
+        drop(cache.take(Change::Gone(Box::new(node("a", "1", 7)))));
+        assert!(cache.update(node("a", "1", 6)).is_none());
+        drop(cache.take(present("a", "2", 8)));
+        assert!(cache.update(node("a", "1", 9)).is_none(), "another incarnation");
+    }
+
+    #[test]
+    fn the_end_of_an_older_incarnation_does_not_remove_the_newer() {
+        let mut cache = Cache::default();
+        drop(cache.take(present("a", "2", 5)));
+        assert_eq!(cache.take(Change::Gone(Box::new(node("a", "1", 9)))).len(), 0);
+        assert_eq!(cache.len(), 1);
+    }
+}

@@ -1,0 +1,18 @@
+//! The one way in which shells reach the API server, and what they read there.
+//!
+//! [`Store`] is the trait: typed calls with preconditions, and watches. [`KubeStore`] is its side over HTTP; [`memory`] holds the objects
+//! of an in-memory store with the API server's semantics, for simulations and tests. [`convert`] turns objects into the scheduler's model.
+//! Must never know what a controller or an agent decides.
+
+pub mod connect;
+pub mod convert;
+pub mod events;
+mod kube_store;
+mod lean;
+pub mod memory;
+mod store;
+
+pub use kube_store::KubeStore;
+pub use store::{
+    Change, ErrorClass, Key, Object, Ownership, Part, Precondition, Selection, Store, StoreError, status_body,
+};
