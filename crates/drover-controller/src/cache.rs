@@ -3,7 +3,7 @@
 //! Answers to the leader's own writes enter like watch events; whichever is newer stays (resourceVersions of one etcd are
 //! ordered). Knows nothing of what the objects mean.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use drover_api::metric::{AllocMetric, NodeScore};
@@ -12,10 +12,13 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 
+use drover_core::ids::JobKey;
 use drover_store::{Change, Key, Object};
 
+use crate::jobs::ChildJobs;
+
 /// A kind that a leader knows all objects of.
-pub(super) trait Kept: Object {
+pub(crate) trait Kept: Object {
     /// Drops what a leader never asks for: there is one for every allocation of the cluster.
     fn lighten(&mut self) {}
 }
@@ -43,7 +46,7 @@ impl Kept for Allocation {
 
 /// The newest known objects of a kind.
 #[derive(Debug)]
-pub(super) struct Cache<K> {
+pub(crate) struct Cache<K> {
     objects: HashMap<Key, Entry<K>>,
     /// Counts lists: an entry that the newest list did not bring is gone.
     list: u64,
@@ -62,9 +65,45 @@ impl<K> Default for Cache<K> {
     }
 }
 
+/// What the watches showed, by kind.
+#[derive(Debug, Default)]
+pub(crate) struct Caches {
+    pub(crate) jobs: Cache<Job>,
+    pub(crate) versions: Cache<JobVersion>,
+    pub(crate) allocs: Cache<Allocation>,
+    pub(crate) nodes: Cache<ClientNode>,
+    pub(crate) leases: Cache<Lease>,
+    pub(crate) namespaces: Cache<Namespace>,
+    pub(crate) deployments: Cache<Deployment>,
+    pub(crate) volumes: Cache<CSIVolume>,
+    pub(crate) configs: Cache<ConfigMap>,
+    /// Those of drover. Nothing but volumes of drivers of the cluster waits for them, and for the drivers.
+    pub(crate) attachments: Cache<VolumeAttachment>,
+    pub(crate) drivers: Cache<CSIDriver>,
+    /// Names of the versions of each job.
+    pub(crate) version_keys: HashMap<JobKey, BTreeSet<Key>>,
+    /// Jobs that were made from others.
+    pub(crate) children: ChildJobs,
+}
+
+impl Caches {
+    /// Whether all objects that decisions need have come.
+    pub(crate) const fn are_synced(&self) -> bool {
+        self.jobs.is_synced()
+            && self.versions.is_synced()
+            && self.allocs.is_synced()
+            && self.nodes.is_synced()
+            && self.leases.is_synced()
+            && self.namespaces.is_synced()
+            && self.deployments.is_synced()
+            && self.volumes.is_synced()
+            && self.configs.is_synced()
+    }
+}
+
 /// What a change of a watch means.
 #[derive(Debug)]
-pub(super) enum Seen<K> {
+pub(crate) enum Observed<K> {
     /// An object is new or newer; with its last known state.
     Now(Arc<K>, Option<Arc<K>>),
     /// An object is gone; this was its last known state.
@@ -73,7 +112,7 @@ pub(super) enum Seen<K> {
 
 impl<K: Kept> Cache<K> {
     /// Takes a change in, and says what is different now.
-    pub(super) fn take(&mut self, change: Change<K>) -> Vec<Seen<K>> {
+    pub(crate) fn take(&mut self, change: Change<K>) -> Vec<Observed<K>> {
         match change {
             Change::Restarted => {
                 self.list += 1;
@@ -90,7 +129,11 @@ impl<K: Kept> Cache<K> {
                     .map(|(key, _)| key.clone())
                     .collect();
                 stale.sort();
-                stale.iter().filter_map(|key| self.objects.remove(key)).map(|entry| Seen::Gone(entry.object)).collect()
+                stale
+                    .iter()
+                    .filter_map(|key| self.objects.remove(key))
+                    .map(|entry| Observed::Gone(entry.object))
+                    .collect()
             }
             Change::Gone(object) => self.remove(&object).into_iter().collect(),
             Change::Malformed(key, reason) => {
@@ -108,7 +151,7 @@ impl<K: Kept> Cache<K> {
     }
 
     /// Takes an object in, from the watch or from the answer to a write, if it is newer than what is known.
-    pub(super) fn observe(&mut self, mut object: K) -> Option<Seen<K>> {
+    pub(crate) fn observe(&mut self, mut object: K) -> Option<Observed<K>> {
         let key = object.key();
         let (list, version) = (self.list, version(&object));
         if let Some(entry) = self.objects.get_mut(&key) {
@@ -121,12 +164,12 @@ impl<K: Kept> Cache<K> {
         let object = Arc::new(object);
         let before =
             self.objects.insert(key, Entry { object: Arc::clone(&object), seen_in: list }).map(|entry| entry.object);
-        Some(Seen::Now(object, before))
+        Some(Observed::Now(object, before))
     }
 
     /// Takes the answer to a change of an object in, if the object is still known. The answer to a write may come after the
     /// watch showed the object's end; it must not bring it back.
-    pub(super) fn update(&mut self, object: K) -> Option<Seen<K>> {
+    pub(crate) fn update(&mut self, object: K) -> Option<Observed<K>> {
         let known = self.objects.get(&object.key())?;
         let is_over =
             object.meta().deletion_timestamp.is_some() && object.meta().finalizers.iter().flatten().next().is_none();
@@ -136,37 +179,37 @@ impl<K: Kept> Cache<K> {
         self.observe(object)
     }
 
-    fn remove(&mut self, object: &K) -> Option<Seen<K>> {
+    fn remove(&mut self, object: &K) -> Option<Observed<K>> {
         let key = object.key();
         let is_newer = self.objects.get(&key)?.object.meta().uid != object.meta().uid;
         if is_newer {
             return None;
         }
-        self.objects.remove(&key).map(|entry| Seen::Gone(entry.object))
+        self.objects.remove(&key).map(|entry| Observed::Gone(entry.object))
     }
 
     /// Forgets an object that a write found gone.
-    pub(super) fn forget(&mut self, key: &Key) -> Option<Arc<K>> {
+    pub(crate) fn forget(&mut self, key: &Key) -> Option<Arc<K>> {
         self.objects.remove(key).map(|entry| entry.object)
     }
 
     /// An object.
-    pub(super) fn get(&self, key: &Key) -> Option<&Arc<K>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<K>> {
         self.objects.get(key).map(|entry| &entry.object)
     }
 
     /// All objects, in no order.
-    pub(super) fn values(&self) -> impl Iterator<Item = &Arc<K>> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<K>> {
         self.objects.values().map(|entry| &entry.object)
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.objects.len()
     }
 
     /// Whether a whole list has come since the start.
-    pub(super) fn is_synced(&self) -> bool {
+    pub(crate) const fn is_synced(&self) -> bool {
         self.is_synced
     }
 }
@@ -189,7 +232,7 @@ mod tests {
             ..AllocMetric::default()
         });
         let mut cache = Cache::default();
-        let Some(Seen::Now(kept, None)) = cache.observe(alloc) else { panic!("it is new") };
+        let Some(Observed::Now(kept, None)) = cache.observe(alloc) else { panic!("it is new") };
         let kept = kept.spec.metrics.as_ref().expect("metrics");
         assert_eq!(*kept, AllocMetric { score_meta_data: vec![score("", 0.75)], ..AllocMetric::default() });
     }
@@ -224,7 +267,7 @@ mod tests {
         drop(cache.take(Change::Restarted));
         drop(cache.take(present("b", "2", 2)));
         let gone = cache.take(Change::InSync);
-        assert!(matches!(&gone[..], [Seen::Gone(node)] if node.metadata.name.as_deref() == Some("a")));
+        assert!(matches!(&gone[..], [Observed::Gone(node)] if node.metadata.name.as_deref() == Some("a")));
     }
 
     #[test]

@@ -27,19 +27,19 @@ pub(super) struct Candidate<S> {
     identity: String,
     times: LeaderElection,
     renew_period: Duration,
-    seen: Option<Seen>,
+    seen: Option<SeenLease>,
     /// When the Lease was taken or renewed last.
     renewed_at: watch::Sender<Instant>,
 }
 
 /// What a leader may act on: its Lease, renewed a while ago at most, whatever happened to the process since.
 #[derive(Clone, Debug)]
-pub(super) struct Mandate {
+pub(super) struct LeaseGuard {
     renewed_at: watch::Receiver<Instant>,
     lasts: Duration,
 }
 
-impl Mandate {
+impl LeaseGuard {
     /// Whether the renew deadline has not passed.
     pub(super) fn holds(&self) -> bool {
         self.renewed_at.borrow().elapsed() < self.lasts
@@ -56,7 +56,7 @@ impl Mandate {
 
 /// The Lease as last seen, and when this process saw it change.
 #[derive(Debug)]
-struct Seen {
+struct SeenLease {
     holder: String,
     resource_version: Option<String>,
     changed_at: Instant,
@@ -79,8 +79,8 @@ impl<S: Store> Candidate<S> {
     }
 
     /// What the present term is led by.
-    pub(super) fn mandate(&self) -> Mandate {
-        Mandate { renewed_at: self.renewed_at.subscribe(), lasts: self.times.renew_deadline() }
+    pub(super) fn guard(&self) -> LeaseGuard {
+        LeaseGuard { renewed_at: self.renewed_at.subscribe(), lasts: self.times.renew_deadline() }
     }
 
     /// Waits until this process is the leader; none when `shutdown` came first.
@@ -139,7 +139,7 @@ impl<S: Store> Candidate<S> {
         let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
         let is_same = self.seen.as_ref().is_some_and(|seen| seen.resource_version == lease.metadata.resource_version);
         if !is_same {
-            self.seen = Some(Seen {
+            self.seen = Some(SeenLease {
                 holder: spec.holder_identity.unwrap_or_default(),
                 resource_version: lease.metadata.resource_version.clone(),
                 changed_at: Instant::now(),
@@ -190,7 +190,7 @@ impl<S: Store> Candidate<S> {
                 }
                 Err(error) => tracing::warn!(lease = %self.key, %error, "the leader's lease cannot be renewed"),
             }
-            if !self.mandate().holds() {
+            if !self.guard().holds() {
                 tracing::warn!(lease = %self.key, "the leader's lease was not renewed in time");
                 term.cancel();
                 return lease;

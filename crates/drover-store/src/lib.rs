@@ -14,5 +14,5 @@ mod store;
 
 pub use kube_store::KubeStore;
 pub use store::{
-    Change, ErrorClass, Key, Object, Ownership, Part, Precondition, Selection, Store, StoreError, status_body,
+    Change, ErrorClass, Key, Object, Ownership, Part, Precondition, Selection, Store, StoreError, found, status_body,
 };

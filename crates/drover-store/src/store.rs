@@ -185,6 +185,18 @@ impl StoreError {
     }
 }
 
+/// The object of an answer, or none where there is no such object.
+///
+/// # Errors
+/// With every other error.
+pub fn found<K>(result: Result<K, StoreError>) -> Result<Option<K>, StoreError> {
+    match result {
+        Ok(object) => Ok(Some(object)),
+        Err(StoreError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// What a watch says. After [`Change::Restarted`] every object there is comes as [`Change::Present`], then [`Change::InSync`]:
 /// what did not come is gone.
 #[derive(Clone, Debug)]

@@ -1,0 +1,7 @@
+//! Deployments: their status, what follows from it, and the writes of both.
+
+mod watcher;
+mod writes;
+
+pub(crate) use watcher::{Deployments, Pass};
+pub(crate) use writes::{Acted, DeploymentWrite, Restore, act, write_status, writes};

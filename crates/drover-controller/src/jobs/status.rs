@@ -1,0 +1,168 @@
+//! Job status: what the leader knows of a job besides its objects, and what its status says of that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_api::condition::merged;
+use drover_api::job::{BlockedEvaluation, EvaluationStatus, JobColumns, JobStatus, ScaleStatus};
+use drover_api::{Job, field_manager, label};
+use drover_core::definition::Definition;
+use drover_core::ids::JobKey;
+use drover_core::job_status::Verdict;
+use drover_core::model::Deployment;
+use drover_core::scheduler::attempts::Attempts;
+use drover_core::validate::{self, Violation};
+use drover_store::{Ownership, Part, Precondition, Store, StoreError, status_body};
+use jiff::Timestamp;
+use kube::Resource;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::keys::key_of;
+use crate::status_writes::Memo;
+
+/// Evaluations that a status shows.
+const SHOWN_EVALUATIONS: usize = 10;
+/// Largest status; explanations of older evaluations are left out to stay below.
+const SIZE_LIMIT: usize = 64 * 1024;
+
+/// What the leader knows of a job besides its objects.
+#[derive(Debug, Default)]
+pub(super) struct JobState {
+    /// The last evaluations, newest first.
+    pub(super) evaluations: Vec<EvaluationStatus>,
+    /// The evaluation that waits for room.
+    pub(super) blocked: Option<BlockedEvaluation>,
+    /// For each group: wanted and not placed.
+    pub(super) queued: BTreeMap<String, i64>,
+    /// The tries of an evaluation whose plan could not be written as it was.
+    pub(super) attempts: Option<Attempts>,
+    /// The status as last sent, and when.
+    pub(super) sent: Option<(Arc<Value>, Instant)>,
+    /// The status as it was wanted last, with its JSON: mostly it is wanted so again.
+    pub(super) wanted: Memo<JobStatus>,
+    /// Whether a write is under way.
+    pub(super) is_writing: bool,
+    /// The version that the stored status names, once it is known or known to be gone.
+    pub(super) fetched_version: Option<i64>,
+    /// Since when the status differs from the one sent.
+    pub(super) differs_since: Option<Instant>,
+    /// What was found of its spec when it was checked last.
+    pub(super) checked: Option<Checked>,
+}
+
+/// A spec with what is wrong with it.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    uid: Option<String>,
+    generation: Option<i64>,
+    /// The spec, complete.
+    pub(super) definition: Arc<Definition>,
+    /// What is wrong with it.
+    pub(super) violations: Arc<[Violation]>,
+}
+
+impl Checked {
+    /// Checks a job's spec.
+    pub(super) fn new(job: &Job, name: &str) -> Self {
+        let definition = Definition::new(&job.spec, name);
+        let violations = validate::violations(&definition).into();
+        let (uid, generation) = (job.metadata.uid.clone(), job.metadata.generation);
+        Self { uid, generation, definition, violations }
+    }
+}
+
+impl JobState {
+    /// The job's spec as it is checked; it is checked anew when it has changed.
+    pub(super) fn checked(&mut self, job: &Job, name: &str) -> &Checked {
+        let is_of =
+            |checked: &Checked| checked.uid == job.metadata.uid && checked.generation == job.metadata.generation;
+        let known = self.checked.take().filter(is_of);
+        self.checked.insert(known.unwrap_or_else(|| Checked::new(job, name)))
+    }
+
+    /// Adds an evaluation to the shown ones. One that is made again, because its plan was refused, stands there once: the list is
+    /// keyed by the id, and the API server refuses a status that names one twice.
+    pub(super) fn record(&mut self, evaluation: EvaluationStatus) {
+        self.evaluations.retain(|known| known.id != evaluation.id);
+        self.evaluations.insert(0, evaluation);
+        self.evaluations.truncate(SHOWN_EVALUATIONS);
+    }
+}
+
+/// The status of a job as it should be.
+pub(super) fn desired(
+    job: &Job,
+    version: Option<(i64, bool)>,
+    verdict: Verdict,
+    known: &JobState,
+    scaled: Option<(String, i64)>,
+    deployment: Option<&Deployment>,
+    now: Timestamp,
+) -> JobStatus {
+    let before = job.status.clone().unwrap_or_default();
+    let generation = job.meta().generation.unwrap_or(0);
+    let name = job.meta().name.clone().unwrap_or_default();
+    let dash = || "-".to_owned();
+    let mut status = JobStatus {
+        observed_generation: generation,
+        phase: verdict.phase,
+        version: version.map(|(version, _)| version),
+        stable: version.is_some_and(|(_, is_stable)| is_stable),
+        summary: verdict.summary,
+        evaluations: known.evaluations.clone(),
+        blocked: known.blocked.clone(),
+        scale: scaled.map(|(_, count)| ScaleStatus { count, selector: format!("{}={name}", label::JOB) }),
+        deployment: deployment.map(|deployment| deployment.key.name.to_string()).unwrap_or_default(),
+        columns: JobColumns {
+            running: verdict.running,
+            version: version.map_or_else(dash, |(version, _)| version.to_string()),
+            deployment: deployment.map_or_else(dash, |deployment| deployment.phase.to_string()),
+            reason: verdict.reason.map_or_else(dash, |reason| reason.to_string()),
+            next_launch: dash(),
+        },
+        conditions: merged(&before.conditions, verdict.conditions, generation, now),
+        ..JobStatus::default()
+    };
+    // Only explanations make a status long.
+    let is_long = |status: &JobStatus| serde_json::to_vec(status).map_or(0, |bytes| bytes.len()) > SIZE_LIMIT;
+    while status.evaluations.len() > 1 && is_explained(&status) && is_long(&status) {
+        status.evaluations.pop();
+    }
+    status
+}
+
+/// Whether it says why something found no place.
+fn is_explained(status: &JobStatus) -> bool {
+    status.blocked.is_some() || status.evaluations.iter().any(|evaluation| !evaluation.failed.is_empty())
+}
+
+/// Sends a status. The precondition is the object that it was decided from: a leader that is behind must not undo a newer one's.
+pub(crate) async fn write_status<S: Store>(
+    store: S,
+    key: JobKey,
+    precondition: Precondition,
+    status: Arc<Value>,
+) -> (JobKey, Result<Job, StoreError>) {
+    let (manager, body) = (field_manager::CONTROLLER_JOB, status_body(Value::clone(&status)));
+    let result = store.apply(&key_of(&key), Part::Status, manager, Ownership::Force, &precondition, body).await;
+    (key, result)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_evaluation_that_is_made_again_is_shown_once() {
+        let mut known = JobState::default();
+        for id in ["a", "b", "a", "c"] {
+            let one = json!({ "id": id, "trigger": "job-register", "status": "complete", "priority": 50, "time": "2026-01-01T00:00:00Z" });
+            known.record(serde_json::from_value(one).expect("an evaluation"));
+        }
+        let shown: Vec<&str> = known.evaluations.iter().map(|one| one.id.as_str()).collect();
+        assert_eq!(shown, ["c", "a", "b"]);
+    }
+}

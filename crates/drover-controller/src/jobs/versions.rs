@@ -1,0 +1,278 @@
+//! What a job needs before it is planned: its finalizer, and the version that its spec is.
+
+use std::sync::Arc;
+
+use drover_api::job_version::JobVersionSpec;
+use drover_api::{Job, JobVersion, finalizer, names};
+use drover_core::definition::{Definition, is_same_version, version_spec};
+use drover_core::ids::JobKey;
+use jiff::Timestamp;
+use kube::Resource;
+use kube::core::ObjectMeta;
+use serde_json::json;
+
+use drover_store::convert;
+use drover_store::{Key, Part, Precondition, Store, StoreError, status_body};
+
+/// Most versions that are kept without another reason.
+pub(crate) const KEPT_VERSIONS: usize = 6;
+
+/// What is missing before a job can be planned.
+#[derive(Debug)]
+pub(crate) struct Preparation {
+    /// The job.
+    pub(crate) job: JobKey,
+    object: Arc<Job>,
+    needs_finalizer: bool,
+    version: Option<JobVersion>,
+    /// Whether the version is stable because the one before is.
+    inherits: bool,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    /// The job as it is now.
+    pub(crate) job: Option<Job>,
+    /// The version that was made.
+    pub(crate) version: Option<JobVersion>,
+    /// What did not happen.
+    pub(crate) error: Option<StoreError>,
+}
+
+/// The version of a job that its spec is, or what must be written first.
+///
+/// `versions` are those of this incarnation, oldest first.
+pub(crate) fn prepare(
+    key: &JobKey,
+    object: &Arc<Job>,
+    versions: &[Arc<JobVersion>],
+    now: Timestamp,
+) -> Result<Arc<JobVersion>, Box<Preparation>> {
+    let needs_finalizer =
+        object.meta().deletion_timestamp.is_none() && !finalizer::is_held(object.meta(), finalizer::STOP_ALLOCATIONS);
+    let newest = versions.last();
+    let is_recorded = newest.is_some_and(|version| {
+        is_same_version(&version.spec.job, &object.spec) || stands_for(version, versions, object)
+    });
+    match newest {
+        Some(version) if is_recorded && !needs_finalizer => Ok(Arc::clone(version)),
+        _ => {
+            let number = newest.map_or(0, |version| version.spec.version + 1);
+            let version = (!is_recorded).then(|| new_version(object, number, now));
+            let inherits = newest.is_some_and(|newest| inherits(newest, object));
+            let object = Arc::clone(object);
+            Err(Box::new(Preparation { job: key.clone(), object, needs_finalizer, version, inherits }))
+        }
+    }
+}
+
+/// Whether the job is older than one of its versions: a list can be stale, and an earlier leader has recorded a newer spec since. Taken
+/// for what people want now, the old spec would become the newest version.
+pub(crate) fn is_behind(object: &Job, versions: &[Arc<JobVersion>]) -> bool {
+    versions.iter().any(|version| Some(version.spec.job_generation) > object.metadata.generation)
+}
+
+/// Whether a version that an automatic revert made is still the one to run: until the spec differs from the one that failed, which
+/// a re-apply of the same manifest does not make it do.
+pub(crate) fn stands_for(version: &JobVersion, versions: &[Arc<JobVersion>], object: &Job) -> bool {
+    if version.spec.intent.is_empty() {
+        return false;
+    }
+    let failed = versions.iter().rfind(|one| one.spec.version < version.spec.version);
+    let is_same = failed.is_some_and(|failed| is_same_version(&failed.spec.job, &object.spec));
+    is_same || Some(version.spec.job_generation) == object.metadata.generation
+}
+
+/// Whether a new version needs no deployment of its own, so that it is as stable as the one before: what nodes act on is the same.
+fn inherits(newest: &JobVersion, object: &Job) -> bool {
+    let is_stable = newest.status.as_ref().is_some_and(|status| status.stable);
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    is_stable && Definition::new(&newest.spec.job, name).is_same_work(&Definition::new(&object.spec, name))
+}
+
+/// The version that an automatic revert makes: the spec of a stable one under the next number.
+pub(crate) fn restored_version(
+    job: &Job,
+    stable: &JobVersion,
+    number: i64,
+    intent: &str,
+    now: Timestamp,
+) -> JobVersion {
+    let mut version = new_version(job, number, now);
+    version.spec = JobVersionSpec {
+        job: stable.spec.job.clone(),
+        group_names: stable.spec.group_names.clone(),
+        revert_of: Some(stable.spec.version),
+        intent: intent.to_owned(),
+        ..version.spec
+    };
+    version
+}
+
+/// Marks a version as deployed successfully.
+pub(crate) async fn mark_stable<S: Store>(store: &S, version: &JobVersion) -> Result<JobVersion, StoreError> {
+    let status = json!({
+        "observedGeneration": version.metadata.generation,
+        "stable": true,
+        "columns": { "stable": "true" },
+    });
+    let same = Precondition::same_object(&version.metadata);
+    let key = drover_store::Object::key(version);
+    store.merge::<JobVersion>(&key, Part::Status, &same, status_body(status)).await
+}
+
+fn new_version(job: &Job, number: i64, now: Timestamp) -> JobVersion {
+    let meta = job.meta();
+    let name = meta.name.clone().unwrap_or_default();
+    let groups: Vec<&str> = job.spec.groups.iter().map(|group| group.name.as_str()).collect();
+    let spec = JobVersionSpec {
+        job_name: name.clone(),
+        job_uid: meta.uid.clone().unwrap_or_default(),
+        version: number,
+        job_generation: meta.generation.unwrap_or(0),
+        group_names: groups.join(","),
+        job: version_spec(&job.spec),
+        submitted_at: now,
+        revert_of: None,
+        intent: String::new(),
+    };
+    let mut version = JobVersion::new(&names::job_version_name(&name, number), spec);
+    version.metadata = ObjectMeta {
+        name: version.metadata.name.take(),
+        namespace: meta.namespace.clone(),
+        owner_references: Some(vec![convert::owner(job)]),
+        ..ObjectMeta::default()
+    };
+    version
+}
+
+impl Preparation {
+    /// Writes the finalizer, then the version.
+    pub(crate) async fn write<S: Store>(self, store: S) -> (JobKey, Prepared) {
+        let mut done = Prepared::default();
+        let key = Key::namespaced(&*self.job.namespace, &*self.job.name);
+        if self.needs_finalizer {
+            let mut finalizers = self.object.meta().finalizers.clone().unwrap_or_default();
+            finalizers.push(finalizer::STOP_ALLOCATIONS.to_owned());
+            let body = json!({ "metadata": { "finalizers": finalizers } });
+            match store.merge::<Job>(&key, Part::Spec, &Precondition::unchanged(self.object.meta()), body).await {
+                Ok(job) => done.job = Some(job),
+                Err(error) => {
+                    done.error = Some(error);
+                    return (self.job, done);
+                }
+            }
+        }
+        if let Some(version) = self.version {
+            let made = match create_version(&store, version).await {
+                Ok(made) if self.inherits => mark_stable(&store, &made).await,
+                other => other,
+            };
+            match made {
+                Ok(version) => done.version = Some(version),
+                Err(error) => done.error = Some(error),
+            }
+        }
+        (self.job, done)
+    }
+}
+
+/// Creates a version. One of its name and incarnation that exists already is the answer; one of another incarnation is in the
+/// way and is deleted.
+pub(crate) async fn create_version<S: Store>(store: &S, version: JobVersion) -> Result<JobVersion, StoreError> {
+    match store.create(&version).await {
+        Err(StoreError::AlreadyExists(text)) => {
+            let key = drover_store::Object::key(&version);
+            let existing = store.get::<JobVersion>(&key).await?.ok_or(StoreError::Unavailable(text))?;
+            if existing.spec.job_uid == version.spec.job_uid {
+                return Ok(existing);
+            }
+            store.delete::<JobVersion>(&key, &Precondition::same_object(&existing.metadata)).await?;
+            Err(StoreError::Unavailable(format!("{key} belongs to an earlier job of this name and is being removed")))
+        }
+        other => other,
+    }
+}
+
+/// Versions that nothing keeps any more: beyond the newest six, of which tagged ones are none, and named by no allocation. Where the
+/// newest stable one is older it stays, and its neighbour goes in its place (`spec/scheduler.md` 1).
+pub(crate) fn surplus(versions: &[Arc<JobVersion>], is_in_use: impl Fn(i64) -> bool) -> Vec<&Arc<JobVersion>> {
+    let is_tagged = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.tag.is_some());
+    let is_stable = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.stable);
+    let newest_stable = versions.iter().rfind(|version| is_stable(version)).map(|version| version.spec.version);
+    let is_newest_stable = |version: &&Arc<JobVersion>| Some(version.spec.version) == newest_stable;
+    let untagged: Vec<_> = versions.iter().filter(|version| !is_tagged(version)).collect();
+    let over = untagged.len().saturating_sub(KEPT_VERSIONS);
+    let over = over + usize::from(untagged[..over].iter().any(is_newest_stable));
+    let older = untagged.into_iter().take(over);
+    older.filter(|version| !is_newest_stable(version) && !is_in_use(version.spec.version)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(image: &str) -> Arc<Job> {
+        let spec = serde_json::from_value(json!({ "groups": [{ "name": "g", "tasks": [
+            { "name": "t", "driver": "mock", "config": { "image": image } }] }] }));
+        let mut job = Job::new("web", spec.unwrap());
+        job.metadata.uid = Some("u".to_owned());
+        job.metadata.finalizers = Some(vec![finalizer::STOP_ALLOCATIONS.to_owned()]);
+        Arc::new(job)
+    }
+
+    fn key() -> JobKey {
+        JobKey::new("ns", "web")
+    }
+
+    #[test]
+    fn s_189_a_changed_spec_is_a_new_version_and_the_same_one_is_evaluated_in_the_old() {
+        let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
+        let zero = prepare(&key(), &first, &[], now).unwrap_err().version.unwrap();
+        assert_eq!(zero.metadata.name.as_deref(), Some("web-v0"));
+        let versions = [Arc::new(zero)];
+        assert_eq!(prepare(&key(), &first, &versions, now).unwrap().spec.version, 0);
+        let one = prepare(&key(), &job("b"), &versions, now).unwrap_err().version.unwrap();
+        assert_eq!(one.spec.version, 1);
+    }
+
+    #[test]
+    fn a_job_older_than_its_newest_version_is_a_stale_one() {
+        let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
+        let of = |generation: i64| {
+            let mut job = Job::clone(&first);
+            job.metadata.generation = Some(generation);
+            Arc::new(job)
+        };
+        let versions = [Arc::new(prepare(&key(), &of(2), &[], now).unwrap_err().version.unwrap())];
+        assert!(is_behind(&of(1), &versions));
+        assert!(!is_behind(&of(2), &versions) && !is_behind(&of(3), &versions) && !is_behind(&of(1), &[]));
+    }
+
+    #[test]
+    fn scaling_and_stopping_make_no_version() {
+        let (now, first) = (Timestamp::UNIX_EPOCH, job("a"));
+        let versions = [Arc::new(prepare(&key(), &first, &[], now).unwrap_err().version.unwrap())];
+        let mut scaled = (*first).clone();
+        scaled.spec.stop = true;
+        scaled.spec.scale = Some(drover_api::job::Scale { group: String::new(), count: Some(7) });
+        assert_eq!(prepare(&key(), &Arc::new(scaled), &versions, now).unwrap().spec.version, 0);
+    }
+
+    #[test]
+    fn the_newest_six_stay_and_besides_them_whatever_allocations_name() {
+        let mut versions: Vec<_> =
+            (0..9).map(|number| Arc::new(new_version(&job("a"), number, Timestamp::UNIX_EPOCH))).collect();
+        let goes = |versions: &[Arc<JobVersion>], in_use: &[i64]| -> Vec<i64> {
+            surplus(versions, |number| in_use.contains(&number)).iter().map(|version| version.spec.version).collect()
+        };
+        assert_eq!(goes(&versions, &[]), [0, 1, 2]);
+        assert_eq!(goes(&versions, &[1, 8]), [0, 2]);
+        // The newest one, of which there is no allocation yet, is what the job's next allocations need.
+        assert!(goes(&versions[..7], &[0, 1, 2, 3, 4, 5]).is_empty());
+        let status = drover_api::job_version::JobVersionStatus { stable: true, ..Default::default() };
+        versions[0] = Arc::new(JobVersion { status: Some(status), ..JobVersion::clone(&versions[0]) });
+        assert_eq!(goes(&versions, &[]), [1, 2, 3], "its neighbour goes in the place of the newest stable one");
+    }
+}

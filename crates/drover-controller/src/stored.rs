@@ -1,0 +1,35 @@
+//! What is stored of a job, for the writes of a plan.
+
+use std::sync::Arc;
+
+use drover_api::{Allocation, Deployment, Job, JobVersion};
+use drover_core::ids::{AllocKey, ObjectKey};
+use drover_core::model::Alloc;
+
+use crate::cache::Caches;
+use crate::keys::key_of;
+
+/// What is stored of a job whose plan is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored<'a> {
+    /// The job itself, where there is one.
+    pub(crate) job: Option<&'a Job>,
+    /// All of its allocations.
+    pub(crate) siblings: &'a [Arc<Alloc>],
+    /// Its versions, oldest first.
+    pub(crate) versions: &'a [Arc<JobVersion>],
+    /// Everything else.
+    pub(crate) caches: &'a Caches,
+}
+
+impl Stored<'_> {
+    /// An allocation.
+    pub(crate) fn allocation(&self, key: &AllocKey) -> Option<Arc<Allocation>> {
+        self.caches.allocs.get(&key_of(key)).cloned()
+    }
+
+    /// A deployment.
+    pub(crate) fn deployment(&self, key: &ObjectKey) -> Option<Arc<Deployment>> {
+        self.caches.deployments.get(&key_of(key)).cloned()
+    }
+}

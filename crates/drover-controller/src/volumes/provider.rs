@@ -1,0 +1,303 @@
+//! What is asked of a volume's provider for the volume itself: to make it, to confirm it, to make it larger, to take snapshots of it, to
+//! delete it. Of each volume one such call is under way at a time; what changes anything waits for its turn among the others of the plugin.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use drover_api::client_node::{CsiAnswer, CsiCall, NodePhase};
+use drover_api::csi_volume::VolumeSnapshot;
+use drover_api::{CSIVolume, annotation};
+use drover_core::ids::{NodeName, ObjectKey};
+use drover_core::volume::current::{Provided, is_to_be_made, is_to_be_validated, is_to_grow};
+use drover_core::volume::expand::{Expand, Expanded, Mount, expanded};
+use drover_core::volume::plugin::{Plugin, Skipped};
+use drover_core::volume::release::external_id;
+use drover_core::volume::snapshot::{Outcome, Wish};
+use drover_core::volume::turn::Caller;
+
+use super::Volumes;
+use super::call::Asked;
+use crate::shared::Shared;
+
+/// A call for a volume itself.
+#[derive(Clone, Debug)]
+pub(super) struct ProviderCall {
+    pub(super) call: CsiCall,
+    /// The node whose controller, or whose mount, is asked.
+    pub(super) controller: NodeName,
+    pub(super) plugin: String,
+    /// The provider's id of the volume, once it has one.
+    pub(super) external_id: String,
+    /// How large it is to become.
+    pub(super) expand: Option<Expand>,
+    /// What a person wishes of its snapshots.
+    pub(super) wish: Option<Wish>,
+    /// The generation of the spec that it is about.
+    pub(super) generation: i64,
+}
+
+/// What is to be asked of a provider next.
+#[derive(Clone, Debug)]
+struct Wanted {
+    call: CsiCall,
+    expand: Option<Expand>,
+    wish: Option<Wish>,
+}
+
+impl From<CsiCall> for Wanted {
+    fn from(call: CsiCall) -> Self {
+        Self { call, expand: None, wish: None }
+    }
+}
+
+/// Mounts that have to follow a volume which was made larger. Another leader has it made as large again, and finds them again.
+#[derive(Debug)]
+pub(super) struct Following {
+    provided: Provided,
+    expand: Expand,
+    /// The first one is asked for now.
+    mounts: VecDeque<Mount>,
+}
+
+/// What providers have answered, until it is stored.
+#[derive(Debug, Default)]
+pub(super) struct Providers {
+    /// What they have made and nobody has stored yet.
+    pub(super) provided: BTreeMap<ObjectKey, Provided>,
+    /// What became of requests about snapshots, until the requests are taken away.
+    pub(super) snapshots: BTreeMap<ObjectKey, Outcome>,
+    /// Why they have not done what is wanted.
+    pub(super) errors: BTreeMap<ObjectKey, String>,
+    /// Volumes that they have deleted.
+    pub(super) deleted: BTreeSet<ObjectKey>,
+}
+
+impl Providers {
+    /// A volume is gone.
+    pub(super) fn forget(&mut self, id: &ObjectKey) {
+        self.provided.remove(id);
+        self.snapshots.remove(id);
+        self.errors.remove(id);
+        self.deleted.remove(id);
+    }
+}
+
+impl Volumes {
+    /// Has a volume's provider asked, if there is something to ask for.
+    pub(super) fn look_at_provider(&mut self, shared: &mut Shared, id: &ObjectKey) {
+        let Some(object) = Self::stored_volume(shared, id) else { return };
+        if self.wanted_of_provider(id, &object).is_some() {
+            let caller = (id.clone(), String::new());
+            self.work.entry(caller.clone()).or_default();
+            self.advance_claim(shared, &caller);
+        }
+    }
+
+    fn wanted_of_provider(&self, id: &ObjectKey, object: &CSIVolume) -> Option<Wanted> {
+        let status = object.status.clone().unwrap_or_default();
+        let plugin = self.plugins.get(&object.spec.plugin_id);
+        if object.metadata.deletion_timestamp.is_some() {
+            let wish = object.metadata.annotations.as_ref().and_then(|all| all.get(annotation::DELETE_DATA));
+            let is_wanted = wish.is_some_and(|wish| wish == "true") && status.claims.is_empty();
+            return (is_wanted && !self.providers.deleted.contains(id)).then_some(CsiCall::DeleteVolume.into());
+        }
+        // What was answered last is not stored yet.
+        if self.providers.provided.contains_key(id) {
+            return None;
+        }
+        // Somebody waits for it, and it does not wait for the volume to come into order.
+        let wish = Wish::of(object.metadata.annotations.as_ref());
+        if let Some(wish) = wish.filter(|wish| self.providers.snapshots.get(id).is_none_or(|known| known.wish != *wish))
+        {
+            return Some(Wanted { wish: Some(wish.clone()), ..wish.call().into() });
+        }
+        if is_to_be_made(&object.spec, &status, plugin) {
+            return Some(CsiCall::CreateVolume.into());
+        }
+        let generation = object.metadata.generation.unwrap_or(0);
+        if is_to_be_validated(&object.spec, &status, generation, plugin) {
+            return Some(CsiCall::ValidateVolume.into());
+        }
+        let expand = is_to_grow(&object.spec, &status, plugin)?;
+        Some(Wanted { expand: Some(expand), ..CsiCall::ControllerExpand.into() })
+    }
+
+    pub(super) fn take_provider_step(&mut self, shared: &mut Shared, caller: &Caller, object: &Arc<CSIVolume>) {
+        if self.follow(shared, caller, object) {
+            return;
+        }
+        let Some(wanted) = self.wanted_of_provider(&caller.0, object) else { return self.end_work(shared, caller) };
+        let plugin = object.spec.plugin_id.clone();
+        if let Some(wish) = &wanted.wish {
+            let status = object.status.clone().unwrap_or_default();
+            if let Err(why) = wish.check(&object.spec, &status, self.plugins.get(&plugin)) {
+                return self.conclude(shared, caller, wish, Err(why));
+            }
+        } else if self.plugins.get(&plugin).is_some_and(Plugin::is_of_cluster) {
+            // Of such a plugin nothing else is wished for.
+            let why = format!(
+                "plugin {plugin} is a driver of the cluster, by which drover deletes nothing; delete the data at the provider, or with the PersistentVolume that it belongs to, and take the annotation {} away",
+                annotation::DELETE_DATA
+            );
+            return self.note_provider_error(shared, caller, &why);
+        }
+        let tried = self.work.get(caller).map(|work| work.tried.clone()).unwrap_or_default();
+        let known = self.plugins.get(&plugin);
+        let found = known.map_or_else(|| Err(Vec::new()), |known| known.controller(&shared.view, &tried));
+        match found {
+            Ok(controller) => {
+                let status = object.status.clone().unwrap_or_default();
+                // What has no id yet is named by its object.
+                let is_new = wanted.call == CsiCall::CreateVolume;
+                let external_id =
+                    if is_new { String::new() } else { external_id(&caller.0, &object.spec, &status).to_owned() };
+                let generation = object.metadata.generation.unwrap_or(0);
+                let Wanted { call, expand, wish } = wanted;
+                let asked = ProviderCall { call, controller, plugin, external_id, expand, wish, generation };
+                self.ask(shared, caller, object, None, Asked::Provider(asked));
+            }
+            Err(skipped) => {
+                let reasons: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+                let reasons = if reasons.is_empty() { "none is known".to_owned() } else { reasons.join(", ") };
+                let why = format!("no controller of plugin {plugin} can be asked ({reasons})");
+                match &wanted.wish {
+                    Some(wish) => self.conclude(shared, caller, wish, Err(why)),
+                    None => self.note_provider_error(shared, caller, &why),
+                }
+            }
+        }
+    }
+
+    /// Has the next mount follow; false where none has to. Where a node is down the volume is mounted anew before anybody uses it there.
+    fn follow(&mut self, shared: &mut Shared, caller: &Caller, object: &Arc<CSIVolume>) -> bool {
+        let Some(following) = self.work.get_mut(caller).and_then(|work| work.following.as_mut()) else {
+            return false;
+        };
+        let claims = object.status.as_ref().map(|status| &status.claims[..]).unwrap_or_default();
+        let view = &shared.view;
+        let next = loop {
+            let Some(mount) = following.mounts.front() else { break None };
+            let is_up = view.node(&mount.node).is_some_and(|node| node.phase != NodePhase::Down);
+            match claims.iter().find(|claim| claim.alloc_id == mount.alloc_id).filter(|_| is_up) {
+                Some(claim) => break Some((mount.node.clone(), claim)),
+                None => drop(following.mounts.pop_front()),
+            }
+        };
+        let expand = Some(following.expand);
+        let Some((controller, claim)) = next else {
+            let following = self.work.get_mut(caller).and_then(|work| work.following.take());
+            if let Some(following) = following {
+                self.providers.provided.insert(caller.0.clone(), following.provided);
+                shared.due.volumes.insert(caller.0.clone());
+            }
+            return false;
+        };
+        let status = object.status.clone().unwrap_or_default();
+        let (call, plugin) = (CsiCall::NodeExpand, object.spec.plugin_id.clone());
+        let external_id = external_id(&caller.0, &object.spec, &status).to_owned();
+        let asked = ProviderCall { call, controller, plugin, external_id, expand, wish: None, generation: 0 };
+        self.ask(shared, caller, object, Some(claim), Asked::Provider(asked));
+        true
+    }
+
+    /// Takes in what a provider has answered.
+    pub(super) fn take_provided(
+        &mut self,
+        shared: &mut Shared,
+        caller: &Caller,
+        asked: &ProviderCall,
+        answer: &CsiAnswer,
+    ) {
+        if !answer.error.is_empty() {
+            // Of a mount there is nobody else to ask.
+            if answer.retryable && asked.call != CsiCall::NodeExpand {
+                let reason = answer.error.clone();
+                return self.try_next(caller, Skipped { node: asked.controller.clone(), reason });
+            }
+            return match &asked.wish {
+                Some(wish) => self.conclude(shared, caller, wish, Err(answer.error.clone())),
+                None => self.note_provider_error(shared, caller, &answer.error),
+            };
+        }
+        if let Some(wish) = &asked.wish {
+            return self.conclude(shared, caller, wish, Ok(answer.snapshots.clone()));
+        }
+        let id = caller.0.clone();
+        self.providers.errors.remove(&id);
+        if asked.call == CsiCall::NodeExpand {
+            let following = self.work.get_mut(caller).and_then(|work| work.following.as_mut());
+            drop(following.and_then(|following| following.mounts.pop_front()));
+            return;
+        }
+        if asked.call == CsiCall::DeleteVolume {
+            self.providers.deleted.insert(id.clone());
+        } else {
+            // What was made, or confirmed, was so as a whole.
+            let is_whole = matches!(asked.call, CsiCall::CreateVolume | CsiCall::ValidateVolume);
+            let provided = Provided {
+                generation: if is_whole { asked.generation } else { 0 },
+                external_id: answer.external_id.clone(),
+                context: answer.context.clone(),
+                capacity_bytes: answer.capacity_bytes,
+                topologies: answer.topologies.clone(),
+            };
+            if let Some(following) = Self::following(shared, &id, asked, answer, &provided) {
+                if let Some(work) = self.work.get_mut(caller) {
+                    work.following = Some(following);
+                }
+                return;
+            }
+            self.providers.provided.insert(id.clone(), provided);
+        }
+        shared.due.volumes.insert(id);
+    }
+
+    /// The mounts that have to follow on a provider's answer, if there are any.
+    fn following(
+        shared: &Shared,
+        id: &ObjectKey,
+        asked: &ProviderCall,
+        answer: &CsiAnswer,
+        provided: &Provided,
+    ) -> Option<Following> {
+        let grown = Expanded { capacity_bytes: answer.capacity_bytes?, needs_nodes: answer.node_expansion_required };
+        let object = Self::stored_volume(shared, id)?;
+        let (_, mounts) = expanded(object.status.as_ref()?, grown, shared.clock.now());
+        let expand = asked.expand.filter(|_| !mounts.is_empty())?;
+        Some(Following { provided: provided.clone(), expand, mounts: mounts.into() })
+    }
+
+    /// A wish about snapshots is fulfilled, or is not; the status says which, and then the wish is taken away.
+    fn conclude(
+        &mut self,
+        shared: &mut Shared,
+        caller: &Caller,
+        wish: &Wish,
+        answer: Result<Vec<VolumeSnapshot>, String>,
+    ) {
+        let id = caller.0.clone();
+        self.end_work(shared, caller);
+        let object = Self::stored_volume(shared, &id);
+        if object.and_then(|object| Wish::of(object.metadata.annotations.as_ref())).as_ref() != Some(wish) {
+            return;
+        }
+        if let Err(why) = &answer {
+            tracing::warn!(volume = %id, call = %wish.call(), error = why, "a wish about snapshots is not fulfilled");
+            Self::report_volume(shared, &id, "SnapshotFailed", "Snapshot", why);
+        }
+        self.providers.snapshots.insert(id.clone(), Outcome { wish: wish.clone(), answer });
+        shared.due.volumes.insert(id);
+    }
+
+    /// Tells people why a provider has not done what is wanted, and tries again later.
+    fn note_provider_error(&mut self, shared: &mut Shared, caller: &Caller, why: &str) {
+        tracing::warn!(volume = %caller.0, error = why, "a provider has not done what is wanted");
+        if let Some(work) = self.work.get_mut(caller) {
+            work.n_failed += 1;
+        }
+        self.providers.errors.insert(caller.0.clone(), why.to_owned());
+        shared.due.volumes.insert(caller.0.clone());
+        Self::report_volume(shared, &caller.0, "ProviderFailed", "Provide", why);
+        self.pause(caller);
+    }
+}
