@@ -15,7 +15,7 @@ use drover_api::{Allocation, ClientNode};
 use futures::StreamExt;
 use serde_json::json;
 
-use drover_store::connect;
+use drover_connect;
 use drover_store::{Change, Key, KubeStore, Object, Part, Precondition, Selection, Store};
 
 /// How long one request may take.

@@ -105,7 +105,7 @@ pub fn run(start: &AgentStart) -> anyhow::Result<()> {
         let metrics = Metrics::default();
         let api = match &pod {
             Some(pod) => pod.api.clone(),
-            None => drover_store::connect::config(start.kubeconfig.as_deref()).await?,
+            None => drover_connect::config(start.kubeconfig.as_deref()).await?,
         };
         let store = KubeStore::new(drover_daemon::monitor::counting_client(api, &metrics)?, REQUEST_TIMEOUT);
         Box::pin(serve(store, config, state, Monitor { listen: start.listen, metrics })).await

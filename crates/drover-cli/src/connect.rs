@@ -59,7 +59,7 @@ impl ConnectArgs {
         config.connect_timeout = Some(patience);
         config.auth_info.impersonate.clone_from(&self.act_as);
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = drover_store::connect::client(config)?;
+        let client = drover_connect::client(config)?;
         Ok(Connection { client, namespace })
     }
 }

@@ -19,7 +19,7 @@ use crate::recorder::Recorder;
 use crate::shared::Shared;
 use drover_daemon::monitor::{self, Health, Metrics};
 use drover_daemon::shutdown;
-use drover_store::connect;
+use drover_connect;
 use drover_store::{KubeStore, Store};
 
 /// The controller as a process: until SIGTERM or SIGINT.

@@ -4,7 +4,6 @@
 //! of an in-memory store with the API server's semantics, for simulations and tests. [`convert`] turns objects into the scheduler's model.
 //! Must never know what a controller or an agent decides.
 
-pub mod connect;
 pub mod convert;
 pub mod events;
 mod kube_store;

@@ -18,7 +18,7 @@ use super::metrics::{RequestLabels, WatchBegin};
 /// # Errors
 /// When the configuration cannot be used.
 pub fn counting_client(config: Config, metrics: &Metrics) -> anyhow::Result<Client> {
-    Ok(drover_store::connect::builder(config)?.with_layer(&CountRequests::new(metrics.clone())).build())
+    Ok(drover_connect::builder(config)?.with_layer(&CountRequests::new(metrics.clone())).build())
 }
 
 /// Puts the counting below a client.

@@ -492,7 +492,7 @@ pub(crate) async fn client_of(kubeconfig: &Path) -> Result<kube::Client> {
         kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(read)?;
     // Everything is on this machine. A server that is being held must not hold up a request for ever.
     config.connect_timeout = Some(Duration::from_secs(5));
-    drover_store::connect::client(config).with_context(|| format!("making a client from {}", kubeconfig.display()))
+    drover_connect::client(config).with_context(|| format!("making a client from {}", kubeconfig.display()))
 }
 
 async fn is_ready(client: &kube::Client) -> Result<()> {
