@@ -11,6 +11,7 @@ use crate::cargo;
 use crate::crds;
 use crate::progress::{Progress, print_line};
 use crate::test_runner::{self, TestArgs};
+use crate::tidy;
 use crate::workspace;
 
 /// What `ci` is told.
@@ -25,7 +26,8 @@ type Check = fn(&Progress) -> Result<()>;
 
 const CHECKS: &[(&str, Check)] = &[
     ("format", |_| cargo_check(&["fmt", "--all", "--check"])),
-    ("module headers and test files", |_| tidy(&workspace::root())),
+    ("module headers and test files", |_| headers(&workspace::root())),
+    ("imports", |_| tidy::imports::check()),
     ("custom resource definitions", |_| crds::check()),
     ("pure crates build alone", |_| cargo_check(&["check", "--package", "drover-api", "--package", "drover-core"])),
     ("clippy", |_| cargo_check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
@@ -103,7 +105,7 @@ fn tree_changes() -> Result<String> {
 }
 
 /// Every Rust file begins with what it is for, and every file of a test binary is part of it.
-fn tidy(root: &Path) -> Result<()> {
+fn headers(root: &Path) -> Result<()> {
     let mut files = Vec::new();
     for folder in ["src", "crates", "tests", "examples"] {
         rust_files(&root.join(folder), &mut files)?;
@@ -174,7 +176,7 @@ mod tests {
         write("tests/it/used.rs", "//! Used.\n");
         write("tests/it/forgotten.rs", "//! Forgotten.\n");
         assert_eq!(
-            tidy(root.path()).unwrap_err().to_string(),
+            headers(root.path()).unwrap_err().to_string(),
             "src/bare.rs does not begin with a header (`//!`) that says what it decides or does\n\
              tests/it/forgotten.rs is in no module: add it to tests/it/main.rs"
         );

@@ -14,6 +14,7 @@ pub mod crds;
 pub mod csi_mock;
 pub mod csi_sanity;
 pub mod csi_sidecars;
+pub mod figures;
 pub mod helm;
 pub mod image;
 pub mod kubeconform;
@@ -23,6 +24,7 @@ pub mod probe;
 pub mod process;
 pub mod progress;
 pub mod test_runner;
+pub mod tidy;
 pub mod up;
 pub mod workspace;
 

@@ -9,6 +9,7 @@ use xtask::ci::{self, CiArgs};
 use xtask::cluster::{self, ClusterCommand, NodeArgs};
 use xtask::control_plane::Binaries;
 use xtask::crds;
+use xtask::figures::{self, FiguresArgs};
 use xtask::image::{self, ImageArgs};
 use xtask::planted::{self, PlantedArgs};
 use xtask::progress::{Progress, print_line, print_note};
@@ -49,6 +50,8 @@ enum Command {
     Planted(PlantedArgs),
     /// Runs the whole gate: format, lints, tests, documentation, generated files
     Ci(CiArgs),
+    /// Counts what is in the tree
+    Figures(FiguresArgs),
     /// Starts drover on this machine: control plane, controller, agent and an example job
     Up(UpArgs),
     /// Stops what `up` started
@@ -79,6 +82,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => return bench::run(&args).await,
         Command::Planted(args) => return planted::run(&args),
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
+        Command::Figures(args) => figures::run(&args)?,
         Command::Up(args) => return up::up(args).await,
         Command::Down(args) => up::down(&args).await?,
         Command::Status(args) => return up::status(&args),

@@ -1,0 +1,3 @@
+//! Rules of the tree that no compiler checks. `cargo xtask ci` runs them.
+
+pub mod imports;
