@@ -14,6 +14,7 @@ use xtask::image::{self, ImageArgs};
 use xtask::planted::{self, PlantedArgs};
 use xtask::progress::{Progress, print_line, print_note};
 use xtask::test_runner::{self, TestArgs};
+use xtask::tidy::{self, TidyArgs};
 use xtask::up::{self, DownArgs, StatusArgs, UpArgs};
 
 /// The project's own commands.
@@ -50,6 +51,8 @@ enum Command {
     Planted(PlantedArgs),
     /// Runs the whole gate: format, lints, tests, documentation, generated files
     Ci(CiArgs),
+    /// Looks for what breaks a rule that no compiler checks
+    Tidy(TidyArgs),
     /// Counts what is in the tree
     Figures(FiguresArgs),
     /// Starts drover on this machine: control plane, controller, agent and an example job
@@ -82,6 +85,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => return bench::run(&args).await,
         Command::Planted(args) => return planted::run(&args),
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
+        Command::Tidy(args) => tidy::run(&args)?,
         Command::Figures(args) => figures::run(&args)?,
         Command::Up(args) => return up::up(args).await,
         Command::Down(args) => up::down(&args).await?,

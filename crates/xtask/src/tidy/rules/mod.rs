@@ -1,0 +1,4 @@
+//! The rules, one per file: each takes the tree and returns the places that break it.
+
+pub(super) mod headers;
+pub(super) mod orphans;
