@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::fault::Fault;
-use super::rules::{headers, orphans};
+use super::rules::{headers, module_files, orphans};
 use super::tree::Tree;
 use crate::progress::print_line;
 use crate::workspace;
@@ -22,6 +22,7 @@ type Rule = fn(&Tree) -> Vec<Fault>;
 const RULES: &[(&str, Rule)] = &[
     ("headers", headers::check),
     ("orphans", orphans::check),
+    ("module-files", module_files::check),
 ];
 
 /// `cargo xtask tidy`.

@@ -1,4 +1,5 @@
 //! The rules, one per file: each takes the tree and returns the places that break it.
 
 pub(super) mod headers;
+pub(super) mod module_files;
 pub(super) mod orphans;
