@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::fault::Fault;
-use super::rules::{headers, module_files, orphans};
+use super::rules::{headers, large_structs, module_files, orphans};
 use super::tree::Tree;
 use crate::progress::print_line;
 use crate::workspace;
@@ -23,6 +23,7 @@ const RULES: &[(&str, Rule)] = &[
     ("headers", headers::check),
     ("orphans", orphans::check),
     ("module-files", module_files::check),
+    ("large-structs", large_structs::check),
 ];
 
 /// `cargo xtask tidy`.
