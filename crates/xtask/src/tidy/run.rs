@@ -1,10 +1,12 @@
-//! `cargo xtask tidy`: applies the rules.
+//! `cargo xtask tidy`: applies the rules, and repairs what can be repaired without thinking.
 
-use anyhow::{Result, bail};
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use super::fault::Fault;
-use super::rules::{headers, large_structs, module_files, orphans};
+use super::rules::{comment_width, headers, large_structs, module_files, orphans};
 use super::tree::Tree;
 use crate::progress::print_line;
 use crate::workspace;
@@ -15,6 +17,9 @@ pub struct TidyArgs {
     /// Apply this rule alone, repeatable
     #[arg(long = "rule", value_name = "NAME", value_parser = RULES.iter().map(|(name, _)| *name).collect::<Vec<_>>())]
     pub rules: Vec<String>,
+    /// Fill comments that are too wide anew
+    #[arg(long)]
+    pub fix: bool,
 }
 
 type Rule = fn(&Tree) -> Vec<Fault>;
@@ -24,6 +29,7 @@ const RULES: &[(&str, Rule)] = &[
     ("orphans", orphans::check),
     ("module-files", module_files::check),
     ("large-structs", large_structs::check),
+    ("comment-width", comment_width::check),
 ];
 
 /// `cargo xtask tidy`.
@@ -31,6 +37,9 @@ const RULES: &[(&str, Rule)] = &[
 /// # Errors
 /// When a place breaks a rule, after naming each.
 pub fn run(args: &TidyArgs) -> Result<()> {
+    if args.fix {
+        fill_comments()?;
+    }
     let faults = faults(args)?;
     for fault in &faults {
         print_line(&fault.to_string());
@@ -61,4 +70,17 @@ fn faults(args: &TidyArgs) -> Result<Vec<Fault>> {
     let mut faults: Vec<Fault> = rules.flat_map(|(_, rule)| rule(&tree)).collect();
     faults.sort();
     Ok(faults)
+}
+
+fn fill_comments() -> Result<()> {
+    let root = workspace::root();
+    for code in Tree::read(&root)?.code {
+        let filled = comment_width::fill(&code.file.text);
+        if filled != code.file.text {
+            let path = root.join(&code.file.path);
+            fs::write(&path, filled).with_context(|| format!("writing {}", path.display()))?;
+            print_line(&format!("filled comments of {}", code.file.path.display()));
+        }
+    }
+    Ok(())
 }
