@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use super::fault::Fault;
-use super::rules::{comment_width, headers, large_structs, module_files, orphans};
+use super::rules::{comment_width, headers, large_structs, module_files, orphans, words};
 use super::tree::Tree;
 use crate::progress::print_line;
 use crate::workspace;
@@ -30,6 +30,7 @@ const RULES: &[(&str, Rule)] = &[
     ("module-files", module_files::check),
     ("large-structs", large_structs::check),
     ("comment-width", comment_width::check),
+    ("words", words::check),
 ];
 
 /// `cargo xtask tidy`.

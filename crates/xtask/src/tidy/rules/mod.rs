@@ -5,3 +5,4 @@ pub(super) mod headers;
 pub(super) mod large_structs;
 pub(super) mod module_files;
 pub(super) mod orphans;
+pub(super) mod words;
