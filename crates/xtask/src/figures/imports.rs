@@ -1,39 +1,15 @@
-//! `cargo xtask figures`: what is in the tree, counted.
+//! `cargo xtask figures imports`: what is known about who uses whom, as people or programs read it.
 
 use anyhow::{Context as _, Result};
-use clap::{Args, Subcommand};
 
 use crate::progress::print_line;
 use crate::tidy::imports;
 
-/// What `figures` is told.
-#[derive(Debug, Clone, Args)]
-pub struct FiguresArgs {
-    #[command(subcommand)]
-    figure: Figure,
-}
-
-#[derive(Debug, Clone, Subcommand)]
-enum Figure {
-    /// Which files use which: circles of files, and dependencies against the order of the crates
-    Imports {
-        /// Print it for programs
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-/// `cargo xtask figures`.
+/// Prints a table and what is wrong, or JSON.
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn run(args: &FiguresArgs) -> Result<()> {
-    match &args.figure {
-        Figure::Imports { json } => print_imports(*json),
-    }
-}
-
-fn print_imports(as_json: bool) -> Result<()> {
+pub(super) fn print(as_json: bool) -> Result<()> {
     let figure = imports::Figure::of_workspace()?;
     if as_json {
         print_line(&serde_json::to_string(&figure).context("rendering the figure")?);

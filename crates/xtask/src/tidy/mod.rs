@@ -7,3 +7,6 @@ mod run;
 mod tree;
 
 pub use run::{TidyArgs, check, run};
+#[cfg(test)]
+pub(crate) use tree::tests::tree_of;
+pub(crate) use tree::{CodeFile, Tree};
