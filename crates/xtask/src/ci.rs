@@ -26,6 +26,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("format", |_| cargo_check(&["fmt", "--all", "--check"])),
     ("tidy", |_| tidy::check()),
     ("imports", |_| tidy::imports::check()),
+    ("production builds", |_| tidy::production::check()),
     ("custom resource definitions", |_| crds::check()),
     ("pure crates build alone", |_| cargo_check(&["check", "--package", "drover-api", "--package", "drover-core"])),
     ("clippy", |_| cargo_check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),

@@ -2,6 +2,7 @@
 
 mod fault;
 pub mod imports;
+pub mod production;
 mod rules;
 mod run;
 mod tree;
