@@ -5,11 +5,21 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
 use serde_json::Value;
 
 use crate::progress::Step;
 use crate::spawner::spawn_bound_to_this_process;
 use crate::workspace;
+
+/// How programs are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Profile {
+    /// As users run them.
+    Release,
+    /// Quicker to build, slower to run.
+    Dev,
+}
 
 /// A program that cargo built.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

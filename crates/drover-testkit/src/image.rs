@@ -14,9 +14,8 @@ use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::cargo;
+use crate::cargo::{self, Profile};
 use crate::progress::{Progress, Step};
-use crate::up::Profile;
 use crate::workspace;
 
 /// The image's name; a full one, because container runtimes complete short ones differently.

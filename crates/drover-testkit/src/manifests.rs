@@ -10,10 +10,17 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use kube::discovery::{Scope, pinned_kind};
 use tokio::time::Instant;
 
+use crate::workspace;
+
 /// Under whose name we apply.
 const FIELD_MANAGER: &str = "drover-xtask";
 /// How long the API server may take until it serves a new kind.
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Returns the folder of the custom resource definitions.
+pub fn crds_folder() -> PathBuf {
+    workspace::root().join("crds")
+}
 
 /// An object that was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]

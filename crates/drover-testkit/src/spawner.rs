@@ -13,7 +13,7 @@ use crate::sys;
 type Order = (Command, SyncSender<io::Result<Child>>);
 
 /// Spawns `command`, whose process gets SIGKILL when this process ends.
-pub(crate) fn spawn_bound_to_this_process(command: Command) -> io::Result<Child> {
+pub fn spawn_bound_to_this_process(command: Command) -> io::Result<Child> {
     static ORDERS: OnceLock<SyncSender<Order>> = OnceLock::new();
     let orders = ORDERS.get_or_init(|| {
         let (sender, receiver) = sync_channel::<Order>(1);

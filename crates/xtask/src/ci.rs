@@ -5,12 +5,12 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::cargo;
 use crate::crds;
-use crate::progress::{Progress, print_line};
 use crate::test_runner::{self, TestArgs};
 use crate::tidy;
-use crate::workspace;
+use drover_testkit::cargo;
+use drover_testkit::progress::{Progress, print_line};
+use drover_testkit::workspace;
 
 /// What `ci` is told.
 #[derive(Debug, Clone, Default, Args)]

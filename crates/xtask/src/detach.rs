@@ -7,9 +7,9 @@ use std::process::{ChildStdout, Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process::{ProcessId, Signal};
-use crate::progress::{Event, Progress, print_line};
-use crate::workspace::last_lines;
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Event, Progress, print_line};
+use drover_testkit::workspace::last_lines;
 
 /// How the start of the session ended.
 enum Outcome {

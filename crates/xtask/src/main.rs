@@ -4,15 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
+use drover_testkit::control_plane::Binaries;
+use drover_testkit::image::{self, ImageArgs};
+use drover_testkit::progress::{Progress, print_line, print_note};
 use xtask::bench::{self, BenchArgs};
 use xtask::ci::{self, CiArgs};
 use xtask::cluster::{self, ClusterCommand, NodeArgs};
-use xtask::control_plane::Binaries;
 use xtask::crds;
 use xtask::figures::{self, FiguresArgs};
-use xtask::image::{self, ImageArgs};
 use xtask::planted::{self, PlantedArgs};
-use xtask::progress::{Progress, print_line, print_note};
 use xtask::test_runner::{self, TestArgs};
 use xtask::tidy::{self, TidyArgs};
 use xtask::up::{self, DownArgs, StatusArgs, UpArgs};

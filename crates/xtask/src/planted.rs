@@ -13,9 +13,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use crate::cargo;
-use crate::progress::{Progress, print_line};
-use crate::workspace;
+use drover_testkit::cargo;
+use drover_testkit::progress::{Progress, print_line};
+use drover_testkit::workspace;
 
 /// The list of defects.
 const LIST: &str = "tests/sim/planted.yaml";

@@ -14,15 +14,15 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Deserialize;
 
-use crate::alerts;
-use crate::cargo::{self, Built};
-use crate::control_plane::Binaries;
-use crate::csi_mock;
-use crate::csi_sanity;
-use crate::helm;
-use crate::kubeconform;
-use crate::progress::{Progress, Step, print_line, print_note};
-use crate::spawner::spawn_bound_to_this_process;
+use drover_testkit::alerts;
+use drover_testkit::cargo::{self, Built};
+use drover_testkit::control_plane::Binaries;
+use drover_testkit::csi_mock;
+use drover_testkit::csi_sanity;
+use drover_testkit::helm;
+use drover_testkit::kubeconform;
+use drover_testkit::progress::{Progress, Step, print_line, print_note};
+use drover_testkit::spawner::spawn_bound_to_this_process;
 
 /// Nothing of ours takes that long; what does, hangs.
 const BINARY_TIMEOUT: Duration = Duration::from_mins(20);

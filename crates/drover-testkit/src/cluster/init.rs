@@ -24,7 +24,7 @@ use super::settings;
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Becomes `unshare`, which starts the node's process 1.
-pub(super) fn leave(plan_file: &Path) -> Result<()> {
+pub fn leave(plan_file: &Path) -> Result<()> {
     let plan = NodePlan::read(plan_file)?;
     cgroups::enter(&plan.cgroup)?;
     let own = std::env::current_exe().context("finding the own program")?;
@@ -40,7 +40,7 @@ pub(super) fn leave(plan_file: &Path) -> Result<()> {
 }
 
 /// Is the node's process 1 until the node ends.
-pub(super) fn run(plan_file: &Path) -> Result<()> {
+pub fn run(plan_file: &Path) -> Result<()> {
     let plan = NodePlan::read(plan_file)?;
     let hostname = plan.name.as_bytes();
     rustix::system::sethostname(hostname).context("naming the node")?;

@@ -92,7 +92,7 @@ fn address(index: u8, host: u8) -> Ipv4Addr {
 }
 
 /// Runs a command that says nothing when all is well.
-pub(super) fn succeed(mut command: Command, what: &str) -> Result<()> {
+pub fn succeed(mut command: Command, what: &str) -> Result<()> {
     let output = command.output().with_context(|| format!("running {what}"))?;
     if !output.status.success() {
         bail!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim());

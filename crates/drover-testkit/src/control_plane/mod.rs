@@ -15,5 +15,4 @@ pub use audit::{AuditEvent, AuditLog};
 pub use binaries::Binaries;
 pub use component::{Component, Launch, Lifetime, Role};
 pub use credentials::{Account, User};
-pub(crate) use plane::client_of;
-pub use plane::{ControlPlane, Durability, Options, Place};
+pub use plane::{ControlPlane, Durability, Options, Place, client_of};

@@ -485,7 +485,7 @@ impl ControlPlane {
 ///
 /// # Errors
 /// When the file cannot be read or names no server.
-pub(crate) async fn client_of(kubeconfig: &Path) -> Result<kube::Client> {
+pub async fn client_of(kubeconfig: &Path) -> Result<kube::Client> {
     let read = || format!("reading the kubeconfig {}", kubeconfig.display());
     let file = Kubeconfig::read_from(kubeconfig).with_context(read)?;
     let mut config =

@@ -20,9 +20,9 @@ use super::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::density::counts;
 use super::report::percentile;
-use crate::control_plane::{AuditLog, Role};
-use crate::process::{ProcessId, Signal};
-use crate::progress::{Progress, Step};
+use drover_testkit::control_plane::{AuditLog, Role};
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Progress, Step};
 
 /// The drivers, each with a row of its own.
 const DRIVERS: [&str; 2] = ["raw_exec", "exec"];

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::report::percentile;
-use crate::control_plane::{AuditEvent, AuditLog};
-use crate::progress::Progress;
+use drover_testkit::control_plane::{AuditEvent, AuditLog};
+use drover_testkit::progress::Progress;
 
 /// Jobs, which come evenly.
 const JOBS: usize = 100;

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
-use crate::progress::Progress;
-use crate::spawner::spawn_bound_to_this_process;
+use drover_testkit::progress::Progress;
+use drover_testkit::spawner::spawn_bound_to_this_process;
 
 /// Windows of which each state's figure is the median.
 const WINDOWS: usize = 15;

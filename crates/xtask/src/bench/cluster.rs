@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{BenchArgs, Name};
-use crate::progress::Progress;
 use crate::up::{Session, UpArgs};
-use crate::workspace;
+use drover_testkit::progress::Progress;
+use drover_testkit::workspace;
 
 /// The namespace of the jobs.
 pub(super) const NAMESPACE: &str = "default";

@@ -16,9 +16,9 @@ use super::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, since, until};
 use super::report::percentile;
-use crate::control_plane::Role;
-use crate::process::ProcessId;
-use crate::progress::Progress;
+use drover_testkit::control_plane::Role;
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
 
 /// Nodes while jobs are placed, and allocations of each job.
 const NODES: usize = 5000;
@@ -268,7 +268,7 @@ async fn replace_leader(stage: &mut Stage) -> Result<ProcessId> {
     let follower = stage.start_controller()?;
     // It follows once it has looked at the Lease.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    leader.signal(crate::process::Signal::KILL).context("killing the leader")?;
+    leader.signal(drover_testkit::process::Signal::KILL).context("killing the leader")?;
     Ok(follower)
 }
 

@@ -15,15 +15,15 @@ use tokio::time::Instant;
 
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
-use crate::cargo;
-use crate::control_plane::{
+use drover_testkit::cargo;
+use drover_testkit::cargo::Profile;
+use drover_testkit::control_plane::{
     Binaries, Component, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User,
 };
-use crate::process::ProcessId;
-use crate::progress::Progress;
-use crate::up::Profile;
-use crate::workspace;
-use crate::{crds, manifests, probe};
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
+use drover_testkit::workspace;
+use drover_testkit::{manifests, probe};
 
 /// Requests of ours that are under way at the same time.
 pub(super) const CLIENTS: usize = 32;
@@ -76,7 +76,7 @@ impl Stage {
         };
         let plane = ControlPlane::start(options).await?;
         let client = plane.client(User::Admin).await?;
-        manifests::apply_crds(&client, &crds::folder()).await?;
+        manifests::apply_crds(&client, &manifests::crds_folder()).await?;
         let stage = Self { client, droverd, controllers: Vec::new(), plane, dir };
         for namespace in [drover_api::SYSTEM_NAMESPACE, "bare"] {
             stage.make_namespace(namespace).await?;
@@ -128,7 +128,7 @@ impl Stage {
     /// Ends the controllers as a crash would.
     pub(super) async fn kill_controllers(&self) -> Result<()> {
         for id in self.controllers.iter().filter_map(Component::id) {
-            id.signal(crate::process::Signal::KILL).context("killing a controller")?;
+            id.signal(drover_testkit::process::Signal::KILL).context("killing a controller")?;
             ensure!(id.wait_gone(Duration::from_secs(10)).await?, "a killed controller does not end");
         }
         Ok(())

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::cluster::{Cluster, Seen, with_cluster};
 use super::{BenchArgs, Name};
-use crate::control_plane::{AuditEvent, AuditLog, Role};
-use crate::process::ProcessId;
-use crate::progress::Progress;
+use drover_testkit::control_plane::{AuditEvent, AuditLog, Role};
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
 
 /// All of drover that runs on the node and beside it.
 const ROLES: [Role; 3] = [Role::Controller, Role::Agent, Role::Supervisor];

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, PATIENCE, Stage, Writes, cpu_nanos, since, until};
-use crate::process::ProcessId;
-use crate::progress::Progress;
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
 
 /// How many roll-outs are under way in each row.
 const SIZES: [usize; 3] = [1000, 10_000, 30_000];

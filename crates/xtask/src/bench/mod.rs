@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use crate::progress::{Progress, print_note};
-use crate::up::Profile;
+use drover_testkit::cargo::Profile;
+use drover_testkit::progress::{Progress, print_note};
 
 /// A bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Name;
-use crate::progress::print_line;
-use crate::workspace;
+use drover_testkit::progress::print_line;
+use drover_testkit::workspace;
 
 /// A figure, and what it should be.
 type Target = (&'static str, Wanted);

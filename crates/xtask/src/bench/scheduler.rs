@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 
 use super::{BenchArgs, Name};
-use crate::cargo;
-use crate::progress::Progress;
-use crate::spawner::spawn_bound_to_this_process;
+use drover_testkit::cargo;
+use drover_testkit::progress::Progress;
+use drover_testkit::spawner::spawn_bound_to_this_process;
 
 /// Runs of which the median counts, unless more are asked for.
 const RUNS: usize = 5;

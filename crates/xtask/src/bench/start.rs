@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::report::percentile;
-use crate::progress::Progress;
+use drover_testkit::progress::Progress;
 
 pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
     let n_jobs = args.count.unwrap_or(50);

@@ -13,7 +13,7 @@ use tokio::process::Command;
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, build};
-use crate::progress::Progress;
+use drover_testkit::progress::Progress;
 
 /// Allocations of the job, unless `--count` says otherwise.
 const ALLOCATIONS: usize = 10_000;

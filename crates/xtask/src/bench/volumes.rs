@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, PATIENCE, Stage, cpu_nanos, node_name, since, until};
-use crate::progress::{Progress, Step};
+use drover_testkit::progress::{Progress, Step};
 
 /// How many volumes there are in each row.
 const SIZES: [usize; 2] = [1000, 10_000];

@@ -1,27 +1,18 @@
 //! `cargo xtask cluster`: a whole Kubernetes cluster on this machine, with real kubelets, and drover installed by Helm when asked.
 //!
-//! A node is a process 1 with namespaces of its own (network, mounts, processes, control groups, host name) and its own `/var/lib`,
-//! `/var/log` and `/run`; else it shows the machine's files. It ends with the command that started it. Must never know what drover
-//! does: it is the ground that `tests/e2e` stand on.
+//! The cluster itself is [`drover_testkit::cluster`]; this is how people start, use and end one.
 
-mod cgroups;
-mod init;
-mod network;
-mod plan;
-mod programs;
-mod running;
 mod session;
-mod settings;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
+use drover_testkit::cluster::init;
 
-pub use running::{Cluster, ClusterOptions};
 pub use session::run;
 
-use crate::up::Profile;
+use drover_testkit::cargo::Profile;
 
 /// What to do with clusters.
 #[derive(Debug, Clone, Subcommand)]

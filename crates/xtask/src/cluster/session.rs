@@ -8,17 +8,17 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::network::succeed;
-use super::running::{Cluster, ClusterOptions};
 use super::{ClusterCommand, ClusterUpArgs};
-use crate::cargo;
 use crate::detach;
-use crate::image::{self, Arch, ImageArgs};
-use crate::process::{ProcessId, Signal};
-use crate::progress::{Event, Progress, print_line};
-use crate::spawner::spawn_bound_to_this_process;
-use crate::up::Profile;
-use crate::workspace;
+use drover_testkit::cargo;
+use drover_testkit::cargo::Profile;
+use drover_testkit::cluster::network::succeed;
+use drover_testkit::cluster::{Cluster, ClusterOptions};
+use drover_testkit::image::{self, Arch, ImageArgs};
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Event, Progress, print_line};
+use drover_testkit::spawner::spawn_bound_to_this_process;
+use drover_testkit::workspace;
 
 /// How long the end of a cluster may take.
 const DOWN_TIMEOUT: Duration = Duration::from_mins(1);

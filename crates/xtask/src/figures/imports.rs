@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result};
 
-use crate::progress::print_line;
 use crate::tidy::imports;
+use drover_testkit::progress::print_line;
 
 /// Prints a table and what is wrong, or JSON.
 ///

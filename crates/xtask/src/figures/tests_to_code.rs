@@ -10,9 +10,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 
-use crate::progress::print_line;
 use crate::tidy::{CodeFile, Tree};
-use crate::workspace;
+use drover_testkit::progress::print_line;
+use drover_testkit::workspace;
 
 /// What a part must have at least: its crate, its component (none: the whole crate; `*`: each), lines of tests to one line of code.
 const MINIMA: &[(&str, Option<&str>, f64)] = &[

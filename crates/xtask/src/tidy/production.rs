@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::cargo;
+use drover_testkit::cargo;
 
 /// How `droverd` is built for users; `cargo xtask image` builds it so.
 pub const SELECTION: [&str; 3] = ["--package", "drover", "--no-default-features"];

@@ -8,8 +8,8 @@ use clap::Args;
 use super::fault::Fault;
 use super::rules::{comment_width, headers, large_structs, module_files, orphans, words};
 use super::tree::Tree;
-use crate::progress::print_line;
-use crate::workspace;
+use drover_testkit::progress::print_line;
+use drover_testkit::workspace;
 
 /// What `tidy` is told.
 #[derive(Debug, Clone, Default, Args)]

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result, bail};
 
 use super::Profile;
 use super::layout::Layout;
-use crate::cargo;
-use crate::progress::Progress;
-use crate::workspace;
+use drover_testkit::cargo;
+use drover_testkit::progress::Progress;
+use drover_testkit::workspace;
 
 /// What the agent's tasks find on their PATH.
 const EXAMPLE_PROGRAMS: &[&str] = &["drover-example-web"];

@@ -9,8 +9,8 @@ use clap::Args;
 use super::layout::Layout;
 use super::shutdown::{self, Tasks};
 use super::state::State;
-use crate::process::{ProcessId, Signal};
-use crate::progress::{Progress, print_line};
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Progress, print_line};
 
 /// The session ends everything in order; each part has its own limit, and these are all of them together.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(100);

@@ -13,7 +13,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::progress::Step;
+use drover_testkit::progress::Step;
 
 /// How often the API server is asked.
 const POLL: Duration = Duration::from_millis(50);

@@ -8,9 +8,9 @@ use kube::api::{Api, DynamicObject};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::manifests::{self, Applied};
-use crate::progress::{Progress, Step};
-use crate::workspace;
+use drover_testkit::manifests::{self, Applied};
+use drover_testkit::progress::{Progress, Step};
+use drover_testkit::workspace;
 
 /// How often a job's status is looked at; a person's eye is not faster.
 const POLL: Duration = Duration::from_millis(100);

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::control_plane::Role;
-use crate::workspace;
+use drover_testkit::control_plane::Role;
+use drover_testkit::workspace;
 
 /// Says that a folder is ours, to be deleted with `down --purge`.
 const MARKER: &str = ".drover-data";

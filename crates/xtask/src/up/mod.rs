@@ -19,21 +19,13 @@ mod status;
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use drover_testkit::cargo::Profile;
 
 pub use down::{DownArgs, down};
 pub use layout::Layout;
 pub use session::{Session, up};
 pub use status::{StatusArgs, status};
-
-/// How the daemons are built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Profile {
-    /// As users run them.
-    Release,
-    /// Quicker to build, slower to run.
-    Dev,
-}
 
 /// What `up` is told.
 #[derive(Debug, Clone, Args)]

@@ -9,9 +9,9 @@ use futures::future::{pending, select_all};
 
 use super::layout::Layout;
 use super::state::{Started, State};
-use crate::control_plane::{Component, Launch, Lifetime, Role};
-use crate::progress::Progress;
-use crate::workspace::last_lines;
+use drover_testkit::control_plane::{Component, Launch, Lifetime, Role};
+use drover_testkit::progress::Progress;
+use drover_testkit::workspace::last_lines;
 
 /// How long a process that died stays dead.
 const RESTART_DELAY: Duration = Duration::from_secs(1);

@@ -15,12 +15,12 @@ use super::services::{self, Phase, Restart, Services};
 use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
 use super::{UpArgs, build, examples, rights, settings};
-use crate::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Place, Role, User};
 use crate::detach;
-use crate::manifests;
-use crate::process::ProcessId;
-use crate::progress::{Event, Progress};
-use crate::workspace;
+use drover_testkit::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Place, Role, User};
+use drover_testkit::manifests;
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::{Event, Progress};
+use drover_testkit::workspace;
 
 /// How long the controller may take to lead, and then the agent to register.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -69,7 +69,7 @@ impl Session {
         layout.create()?;
         let Some(lock) = layout.lock()? else {
             let state = State::read(&layout)?.unwrap_or_default();
-            crate::progress::print_line(&already_runs(&layout, &state));
+            drover_testkit::progress::print_line(&already_runs(&layout, &state));
             return Ok(None);
         };
         if let Some(state) = State::read(&layout)? {
@@ -98,7 +98,7 @@ impl Session {
     /// # Errors
     /// When the kubeconfig cannot be read.
     pub async fn client(&self) -> Result<kube::Client> {
-        crate::control_plane::client_of(&self.state.kubeconfig).await
+        drover_testkit::control_plane::client_of(&self.state.kubeconfig).await
     }
 
     /// The process of a role, while it runs.
@@ -282,7 +282,7 @@ async fn install(client: &kube::Client, plane: Option<&ControlPlane>, progress: 
         }
         Ok(())
     };
-    let crds = crate::crds::folder();
+    let crds = manifests::crds_folder();
     let (n_kinds, ()) = try_join(manifests::apply_crds(client, &crds), roles).await?;
     if let Some(plane) = plane {
         rights::wait(&plane.client(User::Controller).await?, &rights::CONTROLLER).await?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::UpArgs;
 use super::layout::Layout;
-use crate::workspace;
+use drover_testkit::workspace;
 
 /// Writes `controller.yaml` and returns its path.
 pub(super) fn write_controller(layout: &Layout, args: &UpArgs) -> Result<PathBuf> {

@@ -12,9 +12,9 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::layout::Layout;
 use super::state::State;
-use crate::control_plane::Role;
-use crate::process::{ProcessId, Signal};
-use crate::progress::Progress;
+use drover_testkit::control_plane::Role;
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::Progress;
 
 /// What becomes of the tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use super::layout::Layout;
-use crate::control_plane::{Launch, Role};
-use crate::process::{ProcessId, boot_id};
-use crate::workspace::write_private;
+use drover_testkit::control_plane::{Launch, Role};
+use drover_testkit::process::{ProcessId, boot_id};
+use drover_testkit::workspace::write_private;
 
 /// The content of the file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

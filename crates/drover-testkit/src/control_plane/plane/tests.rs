@@ -4,7 +4,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 
 use super::*;
-use crate::crds;
 use crate::manifests;
 use crate::progress::Progress;
 
@@ -44,7 +43,7 @@ async fn a_control_plane_serves_survives_outages_keeps_its_objects_and_leaves_no
     assert!(Api::<ConfigMap>::namespaced(agent, "default").list(&ListParams::default()).await.is_err());
 
     // Our kinds are accepted.
-    assert_eq!(manifests::apply_crds(&client, &crds::folder()).await.unwrap(), 6);
+    assert_eq!(manifests::apply_crds(&client, &manifests::crds_folder()).await.unwrap(), 6);
 
     // Namespaces end: kube-controller-manager works.
     let namespaces: Api<Namespace> = Api::all(client.clone());

@@ -9,7 +9,7 @@ use super::arrows::{self, Arrows};
 use super::circles::{self, Circle};
 use super::order;
 use super::sources::{self, FileId, Sources};
-use crate::workspace;
+use drover_testkit::workspace;
 
 /// What is known about the imports of the workspace.
 #[derive(Debug, Clone, Serialize)]
