@@ -4,13 +4,13 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use drover_testkit::cargo;
+use drover_testkit::progress::{Progress, print_line};
+use drover_testkit::workspace;
 
 use crate::crds;
 use crate::test_runner::{self, TestArgs};
 use crate::tidy;
-use drover_testkit::cargo;
-use drover_testkit::progress::{Progress, print_line};
-use drover_testkit::workspace;
 
 /// What `ci` is told.
 #[derive(Debug, Clone, Default, Args)]

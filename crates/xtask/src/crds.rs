@@ -6,7 +6,6 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-
 use drover_testkit::workspace;
 
 const HEADER: &str = "# Written by `cargo xtask crds` from crates/drover-api. Do not edit.\n";

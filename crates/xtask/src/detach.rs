@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-
 use drover_testkit::process::{ProcessId, Signal};
 use drover_testkit::progress::{Event, Progress, print_line};
 use drover_testkit::workspace::last_lines;

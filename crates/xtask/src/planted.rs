@@ -11,11 +11,10 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
-
 use drover_testkit::cargo;
 use drover_testkit::progress::{Progress, print_line};
 use drover_testkit::workspace;
+use serde::Deserialize;
 
 /// The list of defects.
 const LIST: &str = "tests/sim/planted.yaml";

@@ -11,6 +11,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::{AuditLog, Role};
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Progress, Step};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use serde_json::{Map, Value, json};
@@ -20,9 +23,6 @@ use super::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::density::counts;
 use super::report::percentile;
-use drover_testkit::control_plane::{AuditLog, Role};
-use drover_testkit::process::{ProcessId, Signal};
-use drover_testkit::progress::{Progress, Step};
 
 /// The drivers, each with a row of its own.
 const DRIVERS: [&str; 2] = ["raw_exec", "exec"];

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::{AuditEvent, AuditLog};
+use drover_testkit::progress::Progress;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::report::percentile;
-use drover_testkit::control_plane::{AuditEvent, AuditLog};
-use drover_testkit::progress::Progress;
 
 /// Jobs, which come evenly.
 const JOBS: usize = 100;

@@ -10,14 +10,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use drover_testkit::progress::Progress;
+use drover_testkit::spawner::spawn_bound_to_this_process;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
-use drover_testkit::progress::Progress;
-use drover_testkit::spawner::spawn_bound_to_this_process;
 
 /// Windows of which each state's figure is the median.
 const WINDOWS: usize = 15;

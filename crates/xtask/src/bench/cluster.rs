@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::progress::Progress;
+use drover_testkit::workspace;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::jiff::Timestamp;
@@ -13,8 +15,6 @@ use tokio::time::Instant;
 
 use super::{BenchArgs, Name};
 use crate::up::{Session, UpArgs};
-use drover_testkit::progress::Progress;
-use drover_testkit::workspace;
 
 /// The namespace of the jobs.
 pub(super) const NAMESPACE: &str = "default";

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_api::Allocation;
+use drover_testkit::control_plane::Role;
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::PartialObjectMeta;
@@ -16,9 +19,6 @@ use super::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, since, until};
 use super::report::percentile;
-use drover_testkit::control_plane::Role;
-use drover_testkit::process::ProcessId;
-use drover_testkit::progress::Progress;
 
 /// Nodes while jobs are placed, and allocations of each job.
 const NODES: usize = 5000;

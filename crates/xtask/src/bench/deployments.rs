@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_api::Allocation;
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -15,8 +17,6 @@ use tokio::time::Instant;
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, PATIENCE, Stage, Writes, cpu_nanos, since, until};
-use drover_testkit::process::ProcessId;
-use drover_testkit::progress::Progress;
 
 /// How many roll-outs are under way in each row.
 const SIZES: [usize; 3] = [1000, 10_000, 30_000];

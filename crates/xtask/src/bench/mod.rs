@@ -19,7 +19,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-
 use drover_testkit::cargo::Profile;
 use drover_testkit::progress::{Progress, print_note};
 

@@ -4,12 +4,12 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
+use drover_testkit::progress::print_line;
+use drover_testkit::workspace;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Name;
-use drover_testkit::progress::print_line;
-use drover_testkit::workspace;
 
 /// A figure, and what it should be.
 type Target = (&'static str, Wanted);

@@ -5,12 +5,12 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::{Map, Value, json};
-
-use super::{BenchArgs, Name};
 use drover_testkit::cargo;
 use drover_testkit::progress::Progress;
 use drover_testkit::spawner::spawn_bound_to_this_process;
+use serde_json::{Map, Value, json};
+
+use super::{BenchArgs, Name};
 
 /// Runs of which the median counts, unless more are asked for.
 const RUNS: usize = 5;

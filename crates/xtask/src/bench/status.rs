@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use drover_testkit::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
@@ -13,7 +14,6 @@ use tokio::process::Command;
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, build};
-use drover_testkit::progress::Progress;
 
 /// Allocations of the job, unless `--count` says otherwise.
 const ALLOCATIONS: usize = 10_000;

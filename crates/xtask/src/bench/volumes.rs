@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_api::client_node::{CsiRequest, NodePhase};
 use drover_api::{CSIVolume, ClientNode, finalizer};
+use drover_testkit::progress::{Progress, Step};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Map, Value, json};
@@ -17,7 +18,6 @@ use tokio::time::Instant;
 use super::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, PATIENCE, Stage, cpu_nanos, node_name, since, until};
-use drover_testkit::progress::{Progress, Step};
 
 /// How many volumes there are in each row.
 const SIZES: [usize; 2] = [1000, 10_000];

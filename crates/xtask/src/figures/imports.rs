@@ -1,9 +1,9 @@
 //! `cargo xtask figures imports`: what is known about who uses whom, as people or programs read it.
 
 use anyhow::{Context as _, Result};
+use drover_testkit::progress::print_line;
 
 use crate::tidy::imports;
-use drover_testkit::progress::print_line;
 
 /// Prints a table and what is wrong, or JSON.
 ///

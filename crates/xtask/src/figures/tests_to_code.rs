@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::progress::print_line;
+use drover_testkit::workspace;
 use serde::Serialize;
 
 use crate::tidy::{CodeFile, Tree};
-use drover_testkit::progress::print_line;
-use drover_testkit::workspace;
 
 /// What a part must have at least: its crate, its component (none: the whole crate; `*`: each), lines of tests to one line of code.
 const MINIMA: &[(&str, Option<&str>, f64)] = &[

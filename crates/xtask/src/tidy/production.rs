@@ -4,7 +4,6 @@
 //! runs other people's work.
 
 use anyhow::{Context as _, Result, bail};
-
 use drover_testkit::cargo;
 
 /// How `droverd` is built for users; `cargo xtask image` builds it so.

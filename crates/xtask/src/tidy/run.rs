@@ -4,12 +4,12 @@ use std::fs;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use drover_testkit::progress::print_line;
+use drover_testkit::workspace;
 
 use super::fault::Fault;
 use super::rules::{comment_width, headers, large_structs, module_files, orphans, words};
 use super::tree::Tree;
-use drover_testkit::progress::print_line;
-use drover_testkit::workspace;
 
 /// What `tidy` is told.
 #[derive(Debug, Clone, Default, Args)]

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Progress, print_line};
 
 use super::layout::Layout;
 use super::shutdown::{self, Tasks};
 use super::state::State;
-use drover_testkit::process::{ProcessId, Signal};
-use drover_testkit::progress::{Progress, print_line};
 
 /// The session ends everything in order; each part has its own limit, and these are all of them together.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(100);

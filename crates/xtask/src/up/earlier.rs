@@ -7,13 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::progress::Step;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::Value;
 use tokio::time::Instant;
-
-use drover_testkit::progress::Step;
 
 /// How often the API server is asked.
 const POLL: Duration = Duration::from_millis(50);

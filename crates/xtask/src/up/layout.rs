@@ -8,10 +8,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::fs::{FlockOperation, flock};
-
 use drover_testkit::control_plane::Role;
 use drover_testkit::workspace;
+use rustix::fs::{FlockOperation, flock};
 
 /// Says that a folder is ours, to be deleted with `down --purge`.
 const MARKER: &str = ".drover-data";

@@ -6,6 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Place, Role, User};
+use drover_testkit::manifests;
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::{Event, Progress};
+use drover_testkit::workspace;
 use futures::future::try_join;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -16,11 +21,6 @@ use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
 use super::{UpArgs, build, examples, rights, settings};
 use crate::detach;
-use drover_testkit::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Place, Role, User};
-use drover_testkit::manifests;
-use drover_testkit::process::ProcessId;
-use drover_testkit::progress::{Event, Progress};
-use drover_testkit::workspace;
 
 /// How long the controller may take to lead, and then the agent to register.
 const START_TIMEOUT: Duration = Duration::from_mins(1);

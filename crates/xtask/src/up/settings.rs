@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use drover_testkit::workspace;
 use serde_json::{Value, json};
 
 use super::UpArgs;
 use super::layout::Layout;
-use drover_testkit::workspace;
 
 /// Writes `controller.yaml` and returns its path.
 pub(super) fn write_controller(layout: &Layout, args: &UpArgs) -> Result<PathBuf> {

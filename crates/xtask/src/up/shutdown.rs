@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::Role;
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::Progress;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::layout::Layout;
 use super::state::State;
-use drover_testkit::control_plane::Role;
-use drover_testkit::process::{ProcessId, Signal};
-use drover_testkit::progress::Progress;
 
 /// What becomes of the tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use serde::{Deserialize, Serialize};
-
-use super::layout::Layout;
 use drover_testkit::control_plane::{Launch, Role};
 use drover_testkit::process::{ProcessId, boot_id};
 use drover_testkit::workspace::write_private;
+use serde::{Deserialize, Serialize};
+
+use super::layout::Layout;
 
 /// The content of the file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

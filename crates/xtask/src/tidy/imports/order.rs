@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
-
 use drover_testkit::cargo;
+use serde::Deserialize;
 
 /// From the bottom to the top: a crate may use those of the layers below its own. Crates of one layer never meet.
 const LAYERS: &[&[&str]] = &[

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use drover_testkit::workspace;
 use serde::Serialize;
 
 use super::arrows::{self, Arrows};
 use super::circles::{self, Circle};
 use super::order;
 use super::sources::{self, FileId, Sources};
-use drover_testkit::workspace;
 
 /// What is known about the imports of the workspace.
 #[derive(Debug, Clone, Serialize)]
