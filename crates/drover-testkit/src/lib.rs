@@ -10,6 +10,7 @@ pub mod control_plane;
 pub mod csi_mock;
 pub mod csi_sanity;
 pub mod csi_sidecars;
+pub mod examples;
 pub mod helm;
 pub mod image;
 pub mod kubeconform;

@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use serde::Deserialize;
-
 use drover_testkit::alerts;
 use drover_testkit::cargo::{self, Built};
 use drover_testkit::control_plane::Binaries;
 use drover_testkit::csi_mock;
 use drover_testkit::csi_sanity;
+use drover_testkit::examples;
 use drover_testkit::helm;
 use drover_testkit::kubeconform;
 use drover_testkit::progress::{Progress, Step, print_line, print_note};
 use drover_testkit::spawner::spawn_bound_to_this_process;
+use serde::Deserialize;
 
 /// Nothing of ours takes that long; what does, hangs.
 const BINARY_TIMEOUT: Duration = Duration::from_mins(20);
@@ -83,6 +83,7 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     step.done("");
     // A test that had to build it would take the machine from those beside it.
     csi_sanity::build_driver(progress)?;
+    examples::build_web_server(progress)?;
     built.retain(|built| built.is_test && (args.binaries.is_empty() || args.binaries.contains(&built.target)));
     built.sort();
     let mut tally = Tally::default();
