@@ -138,7 +138,9 @@ pub fn build(package: &str, program: &str, arch: Arch, profile: Profile, progres
     let step = progress.step(format!("building {program} for {}", arch.target()));
     let environment = environment(arch)?;
     install_target(arch, &step)?;
-    let mut args = vec!["build", "--package", package, "--bin", program, "--target", arch.target()];
+    // droverd's default features hold the user's command with the simulator: neither has a place in its image.
+    let mut args =
+        vec!["build", "--package", package, "--no-default-features", "--bin", program, "--target", arch.target()];
     if profile == Profile::Release {
         args.push("--release");
     }

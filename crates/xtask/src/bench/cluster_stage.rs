@@ -6,15 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
-use tokio::time::Instant;
-
-use super::BenchArgs;
-use super::cluster::NAMESPACE;
 use drover_testkit::cargo;
 use drover_testkit::cargo::Profile;
 use drover_testkit::control_plane::{
@@ -24,6 +15,15 @@ use drover_testkit::process::ProcessId;
 use drover_testkit::progress::Progress;
 use drover_testkit::workspace;
 use drover_testkit::{manifests, probe};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::BenchArgs;
+use super::cluster::NAMESPACE;
 
 /// Requests of ours that are under way at the same time.
 pub(super) const CLIENTS: usize = 32;
@@ -471,6 +471,10 @@ pub(super) fn cpu_nanos(id: ProcessId) -> Result<u64> {
 pub(super) fn build(program: &str, args: &BenchArgs, progress: &Progress) -> Result<PathBuf> {
     let step = progress.step(format!("building {program}"));
     let mut flags = vec!["build", "--package", "drover", "--bin", program];
+    // As users run it. The user's command is a default feature.
+    if program == "droverd" {
+        flags.push("--no-default-features");
+    }
     if args.profile == Profile::Release {
         flags.push("--release");
     }
