@@ -24,7 +24,7 @@ fn xtask(args: &[&str], data: &Path) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {
         let step = Progress::silent().step("building xtask");
-        let built = cargo::build(&["build", "--package", "xtask", "--bin", "xtask"], &step).unwrap();
+        let built = cargo::build(&["build", "--bin", "xtask"], &step).unwrap();
         built.into_iter().find(|built| built.target == "xtask").unwrap().executable
     });
     let mut command = Command::new(program);

@@ -53,7 +53,7 @@ pub struct UpArgs {
     #[arg(long)]
     pub audit: bool,
     /// How controller and agent are built
-    #[arg(long, value_enum, default_value = "release")]
+    #[arg(long, value_enum, default_value = "dev")]
     pub profile: Profile,
     /// How long a job may take to become healthy
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
