@@ -19,7 +19,7 @@ use kube::api::{DynamicObject, ListParams, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::density::counts;
 use super::report::percentile;

@@ -10,7 +10,7 @@ use drover_testkit::progress::Progress;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::report::percentile;
 

@@ -16,7 +16,7 @@ use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 
 /// Windows of which each state's figure is the median.

@@ -13,7 +13,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, P
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{BenchArgs, Name};
+use super::args::{BenchArgs, Name};
 use crate::up::{Session, UpArgs};
 
 /// The namespace of the jobs.

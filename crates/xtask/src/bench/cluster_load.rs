@@ -15,7 +15,7 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, since, until};
 use super::report::percentile;

@@ -10,8 +10,8 @@ use drover_testkit::progress::Progress;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::args::{BenchArgs, Name};
 use super::cluster::{Cluster, Seen, with_cluster};
-use super::{BenchArgs, Name};
 
 /// All of drover that runs on the node and beside it.
 const ROLES: [Role; 3] = [Role::Controller, Role::Agent, Role::Supervisor];

@@ -9,7 +9,7 @@ use drover_testkit::workspace;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Name;
+use super::args::Name;
 
 /// A figure, and what it should be.
 type Target = (&'static str, Wanted);

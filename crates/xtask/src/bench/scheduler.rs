@@ -10,7 +10,7 @@ use drover_testkit::progress::Progress;
 use drover_testkit::spawner::spawn_bound_to_this_process;
 use serde_json::{Map, Value, json};
 
-use super::{BenchArgs, Name};
+use super::args::{BenchArgs, Name};
 
 /// Runs of which the median counts, unless more are asked for.
 const RUNS: usize = 5;

@@ -5,7 +5,7 @@ use drover_testkit::progress::Progress;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::report::percentile;
 

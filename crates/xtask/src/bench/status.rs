@@ -11,7 +11,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, build};
 

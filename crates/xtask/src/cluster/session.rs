@@ -18,7 +18,7 @@ use drover_testkit::spawner::spawn_bound_to_this_process;
 use drover_testkit::workspace;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{ClusterCommand, ClusterUpArgs};
+use super::args::{ClusterCommand, ClusterUpArgs};
 use crate::detach;
 
 /// How long the end of a cluster may take.

@@ -14,12 +14,13 @@ use drover_testkit::workspace;
 use futures::future::try_join;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::args::UpArgs;
 use super::earlier::Earlier;
 use super::layout::Layout;
 use super::services::{self, Phase, Restart, Services};
 use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
-use super::{UpArgs, build, examples, rights, settings};
+use super::{build, examples, rights, settings};
 use crate::detach;
 
 /// How long the controller may take to lead, and then the agent to register.

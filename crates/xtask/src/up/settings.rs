@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use drover_testkit::workspace;
 use serde_json::{Value, json};
 
-use super::UpArgs;
+use super::args::UpArgs;
 use super::layout::Layout;
 
 /// Writes `controller.yaml` and returns its path.
