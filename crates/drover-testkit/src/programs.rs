@@ -61,12 +61,20 @@ impl Programs {
     /// # Errors
     /// When Go is not installed, or a build fails.
     pub(crate) fn find_or_build(&self, progress: &Progress) -> Result<PathBuf> {
-        let cache = workspace::cache_dir()?.join(self.name);
-        let folder = cache.join(self.key(&workspace::root())?);
+        let folder = self.folder()?;
         if !folder.is_dir() {
-            self.build_once(&cache, &folder, progress)?;
+            self.build_once(&self.cache()?, &folder, progress)?;
         }
         Ok(folder)
+    }
+
+    /// Where the programs are once they are built.
+    pub(crate) fn folder(&self) -> Result<PathBuf> {
+        Ok(self.cache()?.join(self.key(&workspace::root())?))
+    }
+
+    fn cache(&self) -> Result<PathBuf> {
+        Ok(workspace::cache_dir()?.join(self.name))
     }
 
     /// Names a build by all that goes into it.

@@ -50,6 +50,12 @@ impl Binaries {
         Self::in_folder(PROGRAMS.find_or_build(progress)?)
     }
 
+    /// Says whether the programs are there without a build, as far as that can be told at once.
+    pub fn is_built() -> bool {
+        std::env::var_os("KUBEBUILDER_ASSETS").is_some_and(|folder| !folder.is_empty())
+            || PROGRAMS.folder().is_ok_and(|folder| folder.is_dir())
+    }
+
     /// Takes the programs of a folder.
     ///
     /// # Errors

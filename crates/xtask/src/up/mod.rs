@@ -10,6 +10,7 @@ mod down;
 mod earlier;
 mod examples;
 mod layout;
+mod outlook;
 mod rights;
 mod services;
 mod session;

@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::args::UpArgs;
 use super::earlier::Earlier;
 use super::layout::Layout;
+use super::outlook::{Outlook, Part};
 use super::services::{self, Phase, Restart, Services};
 use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
@@ -143,16 +144,18 @@ impl Session {
     /// When something does not start or does not become healthy. What was started still runs.
     pub async fn start(&mut self, progress: &Progress) -> Result<()> {
         let profile = self.args.profile;
+        let outlook = Outlook::open(&self.layout, self.args.kubeconfig.is_none(), progress);
         let (layout, shown) = (self.layout.clone(), progress.clone());
-        let daemons = async move {
-            tokio::task::spawn_blocking(move || build::daemons(&layout, profile, &shown))
-                .await
-                .context("building droverd")?
+        let daemons = async {
+            let build = tokio::task::spawn_blocking(move || build::daemons(&layout, profile, &shown));
+            let droverd = build.await.context("building droverd")??;
+            outlook.done(Part::Droverd);
+            anyhow::Ok(droverd)
         };
         if self.args.kubeconfig.is_some() {
             self.droverd = daemons.await?;
         } else {
-            let ground = start_plane(&self.layout, self.args.audit, progress);
+            let ground = start_plane(&self.layout, self.args.audit, &outlook, progress);
             // The control plane has ended when this fails in the build of the daemons: it is dropped then.
             let (plane, droverd) = try_join(ground, daemons).await?;
             for (launch, id) in plane.processes() {
@@ -246,11 +249,12 @@ impl Session {
     }
 }
 
-async fn start_plane(layout: &Layout, audit: bool, progress: &Progress) -> Result<ControlPlane> {
+async fn start_plane(layout: &Layout, audit: bool, outlook: &Outlook, progress: &Progress) -> Result<ControlPlane> {
     let shown = progress.clone();
     let binaries = tokio::task::spawn_blocking(move || Binaries::find_or_build(&shown))
         .await
         .context("building the control plane")??;
+    outlook.done(Part::ControlPlane);
     let step = progress.step("starting etcd and kube-apiserver");
     let options = Options {
         data_dir: layout.root.clone(),
