@@ -1,6 +1,7 @@
 //! `tools/alerts`, built once: Prometheus' own packages check alerting rules and evaluate them on scrapes.
 //!
-//! promtool would do that too, but links every service discovery of Prometheus, one of which needs a module that the Go proxy refuses.
+//! promtool would do that too, but links every service discovery of Prometheus, one of which needs a module that the Go
+//! proxy refuses.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! What stands beside a driver in its pod, built once: the CSI project's `csi-attacher` carries out what `VolumeAttachment`s ask for,
-//! `csi-registrar` registers the driver with the kubelet.
+//! What stands beside a driver in its pod, built once: the CSI project's `csi-attacher` carries out what
+//! `VolumeAttachment`s ask for, `csi-registrar` registers the driver with the kubelet.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,9 @@
 //! `cargo xtask image`: drover's container image as an OCI archive, without a container daemon.
 //!
-//! One layer with one static program, `droverd`, which every role runs, the supervisor too; for several architectures one image of each
-//! under one name. The same commit gives the same bytes: times come from `SOURCE_DATE_EPOCH` or the commit, paths of this machine are
-//! mapped away, entries have a fixed order and owner. Must never know how the image is run.
+//! One layer with one static program, `droverd`, which every role runs, the supervisor too; for several architectures
+//! one image of each under one name. The same commit gives the same bytes: times come from `SOURCE_DATE_EPOCH` or the
+//! commit, paths of this machine are mapped away, entries have a fixed order and owner. Must never know how the image
+//! is run.
 
 use std::fs;
 use std::io::Write;
@@ -238,7 +239,8 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 impl Image {
-    /// The bytes of an OCI layout in a tar archive. What is for one architecture is named itself; for several, a list of theirs is.
+    /// The bytes of an OCI layout in a tar archive. What is for one architecture is named itself; for several, a list
+    /// of theirs is.
     fn archive(&self, built: &[(Arch, Vec<u8>)]) -> Result<Vec<u8>> {
         let mut blobs = Vec::new();
         let mut manifests = Vec::new();

@@ -1,5 +1,5 @@
-//! Processes by identity: an id together with the time it was started, so that a number which the kernel gave to somebody else
-//! is never signalled.
+//! Processes by identity: an id together with the time it was started, so that a number which the kernel gave to
+//! somebody else is never signalled.
 
 use std::fs;
 use std::io;
@@ -34,7 +34,8 @@ impl ProcessId {
         (!stat.has_ended()).then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// Says whether this very process still runs. One that nobody has waited for yet has ended, once its last thread has.
+    /// Says whether this very process still runs. One that nobody has waited for yet has ended, once its last thread
+    /// has.
     pub fn is_alive(self) -> bool {
         Self::of(self.pid) == Some(self)
     }
@@ -97,7 +98,8 @@ impl ProcessId {
         self.memory_line("status", "VmRSS:")
     }
 
-    /// Returns the proportional memory of the process in bytes: shared pages count by their share. Zero when it has ended.
+    /// Returns the proportional memory of the process in bytes: shared pages count by their share. Zero when it has
+    /// ended.
     pub fn pss_bytes(self) -> u64 {
         self.memory_line("smaps_rollup", "Pss:")
     }
@@ -110,8 +112,8 @@ impl ProcessId {
     }
 
     /// Opens a handle on this very process; none when it has ended.
-    /// The processes that it started, those that they started, and so on, whatever namespaces they are in. One that begins meanwhile
-    /// may be left out.
+    /// The processes that it started, those that they started, and so on, whatever namespaces they are in. One that
+    /// begins meanwhile may be left out.
     pub fn descendants(self) -> Vec<Self> {
         let mut found = Vec::new();
         let mut parents = vec![self.pid];
@@ -160,7 +162,8 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The second field is the program's name in parentheses and may hold anything, so fields count from the last parenthesis.
+    /// The second field is the program's name in parentheses and may hold anything, so fields count from the last
+    /// parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
@@ -172,7 +175,8 @@ impl Stat {
         })
     }
 
-    /// The first thread is a zombie before the others have let go of the ports and locks of a killed process, so they count too.
+    /// The first thread is a zombie before the others have let go of the ports and locks of a killed process, so they
+    /// count too.
     fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && self.threads <= 1
     }

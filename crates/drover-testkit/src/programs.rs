@@ -1,7 +1,7 @@
 //! Programs of other projects, built once from the Go modules under `tools/`.
 //!
-//! A build lies in the user's cache folder under a name that follows from everything it depends on, appears there in one piece, and
-//! is never changed afterwards. Must never know what a program is for.
+//! A build lies in the user's cache folder under a name that follows from everything it depends on, appears there in
+//! one piece, and is never changed afterwards. Must never know what a program is for.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};

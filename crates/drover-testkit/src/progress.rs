@@ -1,8 +1,8 @@
 //! Shows people that something is going on: one line per long step, with the time that it takes.
 //!
-//! On a terminal each running step has a spinner or a bar. Elsewhere a step is one line when it starts and one when it ends. Steps
-//! are also plain data ([`Event`]), so that a background process can send them to the command that waits for it. What is shown goes
-//! to stderr: stdout belongs to results.
+//! On a terminal each running step has a spinner or a bar. Elsewhere a step is one line when it starts and one when it
+//! ends. Steps are also plain data ([`Event`]), so that a background process can send them to the command that waits
+//! for it. What is shown goes to stderr: stdout belongs to results.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};

@@ -1,7 +1,7 @@
 //! Starts child processes from one thread that lives as long as this process.
 //!
-//! A parent death signal follows the *thread* that forked. Test threads end with their test, so a child that should live as long as
-//! the test binary (and no longer, even if that is killed) must be forked by a thread that never ends.
+//! A parent death signal follows the *thread* that forked. Test threads end with their test, so a child that should
+//! live as long as the test binary (and no longer, even if that is killed) must be forked by a thread that never ends.
 
 use std::io;
 use std::process::{Child, Command};

@@ -13,8 +13,8 @@ use tokio::io::unix::AsyncFd;
 #[expect(unsafe_code, reason = "`pre_exec` is the only way to ask the kernel for a parent death signal")]
 pub(crate) fn die_with_spawning_thread(command: &mut Command) {
     let parent: Pid = getpid();
-    // SAFETY: the closure runs in the child after `fork`. It makes two system calls through rustix, which neither allocates nor
-    // locks, and builds errors from numbers only.
+    // SAFETY: the closure runs in the child after `fork`. It makes two system calls through rustix, which neither
+    // allocates nor locks, and builds errors from numbers only.
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;

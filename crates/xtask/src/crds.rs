@@ -1,5 +1,5 @@
-//! Writes `crds/*.yaml` from the types in `drover-api`, or says where they differ. The chart holds the same files: what lies outside its
-//! folder Helm cannot read.
+//! Writes `crds/*.yaml` from the types in `drover-api`, or says where they differ. The chart holds the same files: what
+//! lies outside its folder Helm cannot read.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -56,7 +56,8 @@ pub(crate) async fn run(log: &Path) -> Result<ExitCode> {
     }
 }
 
-/// Takes this process, which was started by [`run`], out of the terminal's reach: its Ctrl-C and its end are not meant for it.
+/// Takes this process, which was started by [`run`], out of the terminal's reach: its Ctrl-C and its end are not meant
+/// for it.
 ///
 /// # Errors
 /// When the kernel refuses.

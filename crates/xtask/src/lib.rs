@@ -1,7 +1,8 @@
 //! The project's own commands.
 //!
-//! They turn the tree into files (`crds`), a running system (`up`, `down`, `status`) or a verdict (`test`, `bench`, `tidy`, `ci`). What
-//! tests start too is in `drover-testkit`. Nothing here decides anything about jobs: it must never know what a scheduler does.
+//! They turn the tree into files (`crds`), a running system (`up`, `down`, `status`) or a verdict (`test`, `bench`,
+//! `tidy`, `ci`). What tests start too is in `drover-testkit`. Nothing here decides anything about jobs: it must never
+//! know what a scheduler does.
 
 pub mod bench;
 pub mod ci;

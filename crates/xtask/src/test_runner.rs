@@ -1,7 +1,7 @@
 //! `cargo xtask test`: builds all tests once, runs every test binary, and says what failed and what was slow.
 //!
-//! libtest gives times and plain data only behind an unstable flag. `RUSTC_BOOTSTRAP` opens it for the running of the binary; it is
-//! not set for any build.
+//! libtest gives times and plain data only behind an unstable flag. `RUSTC_BOOTSTRAP` opens it for the running of the
+//! binary; it is not set for any build.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -160,7 +160,8 @@ fn run_binary(binary: &Built, filters: &[String], progress: &Progress, tally: &m
 /// How many tests of a binary run at a time, where it is not one per core.
 fn threads(binary: &Built) -> Option<&'static str> {
     match binary.target.as_str() {
-        // These mostly wait for processes. With eight at a time two slow cores are never idle, and each waits for the others.
+        // These mostly wait for processes. With eight at a time two slow cores are never idle, and each waits for the
+        // others.
         "it" => Some("6"),
         // These look at the clock.
         "up" => Some("1"),

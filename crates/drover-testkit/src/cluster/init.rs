@@ -1,8 +1,8 @@
 //! What a node's own processes do: enter its control group, leave the machine's namespaces, and then be its process 1.
 //!
-//! Process 1 gives the node files of its own where programs write (`/var/lib`, `/var/log`, `/run`), starts containerd, brings the
-//! images in, starts the kubelet, and collects what ends. When it dies the kernel ends everything that the node has started, tasks
-//! and their supervisor too. Must never know what is run on the node.
+//! Process 1 gives the node files of its own where programs write (`/var/lib`, `/var/log`, `/run`), starts containerd,
+//! brings the images in, starts the kubelet, and collects what ends. When it dies the kernel ends everything that the
+//! node has started, tasks and their supervisor too. Must never know what is run on the node.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::net::UnixStream;

@@ -1,7 +1,7 @@
 //! Network namespaces, and the wires between them.
 //!
-//! A namespace lives as long as the descriptor that holds it and the processes in it, and its wires with it: nothing is left when
-//! this process dies, however it dies. Must never know what runs in a namespace.
+//! A namespace lives as long as the descriptor that holds it and the processes in it, and its wires with it: nothing is
+//! left when this process dies, however it dies. Must never know what runs in a namespace.
 
 use std::fs::File;
 use std::net::Ipv4Addr;

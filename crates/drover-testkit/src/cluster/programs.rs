@@ -1,4 +1,5 @@
-//! The programs of a node, built once: kubelet, scheduler, containerd, runc, network plugins, and the image that holds a pod open.
+//! The programs of a node, built once: kubelet, scheduler, containerd, runc, network plugins, and the image that holds
+//! a pod open.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,9 @@
 //! A whole Kubernetes cluster on this machine: a control plane and real nodes, each in namespaces of its own.
 //!
-//! Everything is a process below this one and ends with it, by the kernel's hand if need be. Networks: one namespace for the control
-//! plane, one for each node with a wire between them, and one wire to this machine, by which `kubectl` and Helm reach the API
-//! server. The Service address of the API server is an address of the control plane's own, so that no proxy has to translate it.
+//! Everything is a process below this one and ends with it, by the kernel's hand if need be. Networks: one namespace
+//! for the control plane, one for each node with a wire between them, and one wire to this machine, by which `kubectl`
+//! and Helm reach the API server. The Service address of the API server is an address of the control plane's own, so
+//! that no proxy has to translate it.
 
 use std::fs;
 use std::net::Ipv4Addr;

@@ -7,7 +7,8 @@ use super::plan::NodePlan;
 /// The image that holds a pod open.
 pub(super) const PAUSE_IMAGE: &str = "drover.dev/pause:1";
 
-/// containerd's: everything in the node's own folder, layers copied (no file system of the machine is asked for more), no registry.
+/// containerd's: everything in the node's own folder, layers copied (no file system of the machine is asked for more),
+/// no registry.
 pub(super) fn containerd(plan: &NodePlan) -> String {
     let (data, programs) = (plan.data.display(), plan.programs.display());
     format!(

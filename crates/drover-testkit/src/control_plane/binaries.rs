@@ -37,9 +37,11 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Takes the programs from `KUBEBUILDER_ASSETS` if that is set, else from the cache, where they are built when missing.
+    /// Takes the programs from `KUBEBUILDER_ASSETS` if that is set, else from the cache, where they are built when
+    /// missing.
     ///
-    /// Building takes about five minutes on two cores. Two builds at a time do not disturb each other: the second waits.
+    /// Building takes about five minutes on two cores. Two builds at a time do not disturb each other: the second
+    /// waits.
     ///
     /// # Errors
     /// When a program is missing from the named folder, Go is not installed, or a build fails.

@@ -100,7 +100,8 @@ struct Running {
 }
 
 impl Component {
-    /// Starts the process in a process group of its own, so that Ctrl-C in the terminal does not reach it before we decide.
+    /// Starts the process in a process group of its own, so that Ctrl-C in the terminal does not reach it before we
+    /// decide.
     ///
     /// # Errors
     /// When its program or log cannot be opened.
@@ -176,7 +177,8 @@ impl Component {
         Ok(())
     }
 
-    /// Collects the exit status of a process that has ended, so that no zombie stays. None while it runs or before it was started.
+    /// Collects the exit status of a process that has ended, so that no zombie stays. None while it runs or before it
+    /// was started.
     ///
     /// # Errors
     /// When the kernel does not know the child.

@@ -46,7 +46,8 @@ impl User {
 
     fn group(self) -> &'static str {
         match self {
-            // Without a service account for each of its controllers, the manager acts under its own name and needs all rights.
+            // Without a service account for each of its controllers, the manager acts under its own name and needs all
+            // rights.
             Self::Admin | Self::ControllerManager => "system:masters",
             Self::Controller | Self::Agent | Self::Developer => "drover:users",
         }

@@ -1,8 +1,9 @@
 //! A real control plane on loopback: etcd, kube-apiserver and kube-controller-manager under one data folder.
 //!
-//! Everything it writes lies in that folder; everything it starts ends with the [`ControlPlane`], and with the process that holds it
-//! when asked so ([`Lifetime`]). Started again on the same folder it serves the same objects. Each program can be ended, held and
-//! brought back on its own, because outages are what tests are about. It must never know what drover does with the API server.
+//! Everything it writes lies in that folder; everything it starts ends with the [`ControlPlane`], and with the process
+//! that holds it when asked so ([`Lifetime`]). Started again on the same folder it serves the same objects. Each
+//! program can be ended, held and brought back on its own, because outages are what tests are about. It must never know
+//! what drover does with the API server.
 
 mod audit;
 mod binaries;

@@ -21,10 +21,11 @@ use crate::workspace::{last_lines, write_private};
 
 /// How long a program may take until it serves, on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long a program may take to end by itself after SIGTERM: the API server waits for clients that keep their connections open, up
-/// to a minute, and etcd for the API server's watches. What they have answered is on disk by then.
+/// How long a program may take to end by itself after SIGTERM: the API server waits for clients that keep their
+/// connections open, up to a minute, and etcd for the API server's watches. What they have answered is on disk by then.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// The port of an API server with an address of its own: that of the Service `kubernetes`, so that nothing has to translate.
+/// The port of an API server with an address of its own: that of the Service `kubernetes`, so that nothing has to
+/// translate.
 const NAMESPACE_PORT: u16 = 443;
 /// How often a starting program is asked whether it serves.
 const POLL: Duration = Duration::from_millis(25);
@@ -273,7 +274,8 @@ impl ControlPlane {
         self.component(role)?.signal(Signal::STOP)
     }
 
-    /// Lets a held program go on (SIGCONT), and waits until it serves: what tried to reach it meanwhile fills its queue.
+    /// Lets a held program go on (SIGCONT), and waits until it serves: what tried to reach it meanwhile fills its
+    /// queue.
     ///
     /// # Errors
     /// When there is no such program, or it does not get ready.
@@ -352,7 +354,8 @@ impl ControlPlane {
     }
 
     fn etcd_serves(&self) -> bool {
-        // The path of a socket is limited to 107 bytes, so it is reached through an open folder where the data folder's is longer.
+        // The path of a socket is limited to 107 bytes, so it is reached through an open folder where the data folder's
+        // is longer.
         let Ok(folder) = fs::File::open(&self.options.data_dir) else { return false };
         let path = format!("/proc/self/fd/{}/etcd.sock", std::os::fd::AsRawFd::as_raw_fd(&folder));
         std::os::unix::net::UnixStream::connect(path).is_ok()
@@ -414,7 +417,8 @@ impl ControlPlane {
         Launch { role, program, args, env: Vec::new(), folder, log: self.log(role), lifetime: self.options.lifetime }
     }
 
-    /// etcd listens on a socket in the data folder: nobody but its owner reaches it, and no port can be taken by a stranger.
+    /// etcd listens on a socket in the data folder: nobody but its owner reaches it, and no port can be taken by a
+    /// stranger.
     fn etcd_launch(&self) -> Launch {
         let mut args = strings(&[
             "--name=drover",
@@ -475,7 +479,8 @@ impl ControlPlane {
         args.push(format!("--kubeconfig={}", self.kubeconfig(User::ControllerManager).display()));
         args.push(format!("--service-account-private-key-file={}", self.credentials.account_key.display()));
         args.push(format!("--controllers={}", self.options.place.manager_controllers()));
-        // Its own limit of 20 requests per second would let the objects of a large job linger for a quarter of a minute.
+        // Its own limit of 20 requests per second would let the objects of a large job linger for a quarter of a
+        // minute.
         args.extend(["--kube-api-qps=200".to_owned(), "--kube-api-burst=400".to_owned()]);
         Ok(self.new_launch(Role::KubeControllerManager, self.options.binaries.kube_controller_manager()?, args))
     }

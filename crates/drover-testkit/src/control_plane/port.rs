@@ -1,8 +1,9 @@
 //! A free loopback port that stays ours.
 //!
-//! A server that is taken away for a while must find its port free when it comes back. The kernel hands ports from its ephemeral
-//! range to anyone who connects, even to a client that connects to that very port, so ports are taken from below that range (and
-//! below drover's own 20000-29999), and claimed among ourselves by a name that vanishes with the process.
+//! A server that is taken away for a while must find its port free when it comes back. The kernel hands ports from its
+//! ephemeral range to anyone who connects, even to a client that connects to that very port, so ports are taken from
+//! below that range (and below drover's own 20000-29999), and claimed among ourselves by a name that vanishes with the
+//! process.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt as _;

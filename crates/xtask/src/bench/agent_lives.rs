@@ -1,5 +1,5 @@
-//! `bench agent-lives`: allocations that begin over ten seconds, each watched until it is healthy: what is written about it, and how
-//! long after its minimum time the API server shows its health.
+//! `bench agent-lives`: allocations that begin over ten seconds, each watched until it is healthy: what is written
+//! about it, and how long after its minimum time the API server shows its health.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! `bench agent-neighbours`: a sandboxed task on a core of its own measures how late it wakes and how long a fixed piece of work
-//! takes, alone and beside each kind of hog.
+//! `bench agent-neighbours`: a sandboxed task on a core of its own measures how late it wakes and how long a fixed
+//! piece of work takes, alone and beside each kind of hog.
 //!
-//! What is left to share when two programs have cores of their own (caches, interrupts, the kernel's own threads, the host of a
-//! virtual machine) no control group divides. So the other cores are also kept as busy without drover, by programs that are pinned to
-//! them by hand: what the neighbour pays then is the least that it can pay on this machine.
+//! What is left to share when two programs have cores of their own (caches, interrupts, the kernel's own threads, the
+//! host of a virtual machine) no control group divides. So the other cores are also kept as busy without drover, by
+//! programs that are pinned to them by hand: what the neighbour pays then is the least that it can pay on this machine.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

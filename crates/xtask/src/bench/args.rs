@@ -20,11 +20,13 @@ pub enum Name {
     AgentNeighbours,
     /// One controller in front of 5,000 and 10,000 nodes: placing, a new leader, heartbeats, jobs that wait for room
     Cluster,
-    /// 1,000, 10,000 and 30,000 roll-outs under way: CPU per change, memory of each, watches, and the writes of one to its end
+    /// 1,000, 10,000 and 30,000 roll-outs under way: CPU per change, memory of each, watches, and the writes of one to
+    /// its end
     Deployments,
     /// How long `drover job status` takes on a job of 10,000 allocations, and how often it lists them
     Status,
-    /// 1,000 and 10,000 volumes of five claims each, a tenth of the nodes lost: time and writes until their claims are free
+    /// 1,000 and 10,000 volumes of five claims each, a tenth of the nodes lost: time and writes until their claims are
+    /// free
     Volumes,
     /// Single evaluations in memory, over nodes, allocations, racks and spread; median of at least five runs
     Scheduler,

@@ -1,5 +1,5 @@
-//! `bench cluster`: a controller in front of thousands of nodes. How fast it places against a bare loop of creates, what a new
-//! leader costs, what heartbeats cost, and how soon freed room is used.
+//! `bench cluster`: a controller in front of thousands of nodes. How fast it places against a bare loop of creates,
+//! what a new leader costs, what heartbeats cost, and how soon freed room is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -29,7 +29,8 @@ use super::cluster::NAMESPACE;
 pub(super) const CLIENTS: usize = 32;
 /// The leader's Lease, in drover's namespace.
 const LEADER: &str = "drover-controller";
-/// Of the controllers: a busy machine renews Leases late, and nodes that are merely late must not be lost beside what is measured.
+/// Of the controllers: a busy machine renews Leases late, and nodes that are merely late must not be lost beside what
+/// is measured.
 const CONFIG: &str = "heartbeat: {grace: 60s}\n";
 /// Nothing is waited for longer than that.
 pub(super) const PATIENCE: Duration = Duration::from_mins(5);

@@ -1,5 +1,5 @@
-//! `bench deployments`: thousands of roll-outs under way at once. What a change of one costs, what one adds to the controller's
-//! memory, how many watches are open, and what a roll-out writes from its beginning to its end.
+//! `bench deployments`: thousands of roll-outs under way at once. What a change of one costs, what one adds to the
+//! controller's memory, how many watches are open, and what a roll-out writes from its beginning to its end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: figures of a whole drover on this machine, taken on a system of its own that `up` starts and that ends
-//! afterwards. What is printed for programs is described in the project's bench format: one JSON object on stdout.
+//! `cargo xtask bench`: figures of a whole drover on this machine, taken on a system of its own that `up` starts and
+//! that ends afterwards. What is printed for programs is described in the project's bench format: one JSON object on
+//! stdout.
 
 mod agent;
 mod agent_lives;

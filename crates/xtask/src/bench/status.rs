@@ -1,4 +1,5 @@
-//! `bench status`: how long `drover job status -o wide` takes on a job with 10,000 allocations, and what it asks the API server for.
+//! `bench status`: how long `drover job status -o wide` takes on a job with 10,000 allocations, and what it asks the
+//! API server for.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,5 +1,6 @@
-//! `bench volumes`: 1,000 and 10,000 volumes of five claims each, and a tenth of the nodes lost. How long until the claims of those are
-//! free, what each release writes, what a change of a volume costs, and what is left of it all when nothing happens any more.
+//! `bench volumes`: 1,000 and 10,000 volumes of five claims each, and a tenth of the nodes lost. How long until the
+//! claims of those are free, what each release writes, what a change of a volume costs, and what is left of it all when
+//! nothing happens any more.
 //!
 //! Nodes and drivers exist as objects only; the bench answers for them what the controller asks, at once.
 
@@ -232,8 +233,8 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Processor seconds that the change of a volume costs the controller: the median of spans with changes, less that of spans without. What
-/// the controller does from time to time, whatever happens, falls into few of them.
+/// Processor seconds that the change of a volume costs the controller: the median of spans with changes, less that of
+/// spans without. What the controller does from time to time, whatever happens, falls into few of them.
 async fn changes(stage: &Stage, size: usize, progress: &Progress) -> Result<f64> {
     let controller = stage.running().context("no controller runs")?;
     let step = progress.step(format!("changing {CHANGES_PER_SECOND} of {size} volumes each second"));

@@ -8,7 +8,8 @@ use drover_testkit::cargo::Profile;
 /// What to do with clusters.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ClusterCommand {
-    /// Starts a cluster with drover's image on its nodes, prints how to use it, and ends it on Ctrl-C; with --detach it goes on
+    /// Starts a cluster with drover's image on its nodes, prints how to use it, and ends it on Ctrl-C; with --detach it
+    /// goes on
     Up(ClusterUpArgs),
     /// Ends the cluster of a data folder
     Down {

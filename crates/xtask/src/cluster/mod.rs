@@ -1,4 +1,5 @@
-//! `cargo xtask cluster`: a whole Kubernetes cluster on this machine, with real kubelets, and drover installed by Helm when asked.
+//! `cargo xtask cluster`: a whole Kubernetes cluster on this machine, with real kubelets, and drover installed by Helm
+//! when asked.
 //!
 //! The cluster itself is [`drover_testkit::cluster`]; this is how people start, use and end one.
 

@@ -1,8 +1,9 @@
 //! Lines of tests to lines of code, for every crate and the folders in it.
 //!
-//! A line counts when it is neither blank nor comment. Tests are `#[cfg(test)]` items, files `tests.rs`, and folders `tests` of the
-//! crate. The integration tests in `tests/` of the root start real processes and cover several crates at once; they are shown by themselves
-//! and count for none, so that a component cannot live on tests that are minutes away from its code. Benches and examples are neither.
+//! A line counts when it is neither blank nor comment. Tests are `#[cfg(test)]` items, files `tests.rs`, and folders
+//! `tests` of the crate. The integration tests in `tests/` of the root start real processes and cover several crates at
+//! once; they are shown by themselves and count for none, so that a component cannot live on tests that are minutes
+//! away from its code. Benches and examples are neither.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +15,8 @@ use serde::Serialize;
 
 use crate::tidy::{CodeFile, Tree};
 
-/// What a part must have at least: its crate, its component (none: the whole crate; `*`: each), lines of tests to one line of code.
+/// What a part must have at least: its crate, its component (none: the whole crate; `*`: each), lines of tests to one
+/// line of code.
 const MINIMA: &[(&str, Option<&str>, f64)] = &[
     ("drover-core", None, 1.5),
     ("drover-core", Some("scheduler"), 2.0),

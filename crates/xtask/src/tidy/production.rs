@@ -1,7 +1,7 @@
 //! What must not be in `droverd` as users run it.
 //!
-//! Input: what cargo would build for it. A test's clock that can be moved, and the simulator that moves it, have no place in a program that
-//! runs other people's work.
+//! Input: what cargo would build for it. A test's clock that can be moved, and the simulator that moves it, have no
+//! place in a program that runs other people's work.
 
 use anyhow::{Context as _, Result, bail};
 use drover_testkit::cargo;

@@ -1,4 +1,5 @@
-//! Builds the daemons and the example programs, and puts copies into the data folder, where a later build does not change them.
+//! Builds the daemons and the example programs, and puts copies into the data folder, where a later build does not
+//! change them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,9 @@ pub(super) fn daemons(layout: &Layout, profile: Profile, progress: &Progress) ->
     let mut args = vec!["build", "--bin", "droverd"];
     match profile {
         Profile::Release => args.extend(production::SELECTION.into_iter().chain(["--release"])),
-        // No package is named: cargo then builds the dependencies with the same features for whatever is built, the tests and
-        // `cargo xtask` too, and each of them once. The default features hold the user's command, which nothing here runs.
+        // No package is named: cargo then builds the dependencies with the same features for whatever is built, the
+        // tests and `cargo xtask` too, and each of them once. The default features hold the user's command, which
+        // nothing here runs.
         Profile::Dev => args.push("--no-default-features"),
     }
     let built = cargo::build(&args, &step)?;

@@ -1,8 +1,9 @@
 //! `cargo xtask up`, `down` and `status`: a whole drover on this machine, under one data folder.
 //!
-//! One process, the *session*, is the parent of everything and stays: in the foreground, or in the background with `--detach`, where
-//! the command that was typed only shows what the session reports. What runs is written down as process ids with start times, so
-//! that `down` and `status` work from anywhere and never touch a stranger. The folder's layout is [`Layout`]'s.
+//! One process, the *session*, is the parent of everything and stays: in the foreground, or in the background with
+//! `--detach`, where the command that was typed only shows what the session reports. What runs is written down as
+//! process ids with start times, so that `down` and `status` work from anywhere and never touch a stranger. The
+//! folder's layout is [`Layout`]'s.
 
 mod args;
 mod build;

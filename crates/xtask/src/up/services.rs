@@ -91,7 +91,8 @@ impl Services {
                     if let Some(id) = component.id()
                         && id.ended().await.is_err()
                     {
-                        // Without a handle on the process nothing can be said about it; it is looked at by `status` and `down`.
+                        // Without a handle on the process nothing can be said about it; it is looked at by `status` and
+                        // `down`.
                         pending::<()>().await;
                     }
                     index

@@ -1,7 +1,7 @@
 //! Ends everything in order: who decides first, then who acts, then the tasks, then the ground they stand on.
 //!
-//! Nothing is reported to the API server on the way, as when a machine loses its power; the objects stay, and the next `up` starts
-//! the same allocations again.
+//! Nothing is reported to the API server on the way, as when a machine loses its power; the objects stay, and the next
+//! `up` starts the same allocations again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,8 @@ async fn stop(role: Role, id: ProcessId, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Ends tasks whose supervisor died before it could: whoever has an allocation folder of ours in its environment is one.
+/// Ends tasks whose supervisor died before it could: whoever has an allocation folder of ours in its environment is
+/// one.
 async fn end_leftover_tasks(layout: &Layout, progress: &Progress) -> Result<()> {
     let tasks = leftover_tasks(&layout.agent_alloc());
     if tasks.is_empty() {

@@ -88,7 +88,8 @@ impl State {
     }
 }
 
-/// Finds the supervisor by the file that the agent writes. Its command line tells it from a stranger under the same number.
+/// Finds the supervisor by the file that the agent writes. Its command line tells it from a stranger under the same
+/// number.
 pub(super) fn supervisor(layout: &Layout) -> Option<ProcessId> {
     let folder = layout.agent_state();
     let pid = fs::read_to_string(folder.join("supervisor.pid")).ok()?;

@@ -22,7 +22,8 @@ pub(super) enum Target {
 type Asked = BTreeSet<(ModuleId, String)>;
 
 impl Sources {
-    /// Everything in this crate that a path may mean, seen from a module. Empty for a local name, or a name of another crate.
+    /// Everything in this crate that a path may mean, seen from a module. Empty for a local name, or a name of another
+    /// crate.
     pub(super) fn resolve(&self, from: ModuleId, path: &[String]) -> Vec<Target> {
         self.resolve_unless_asked(from, path, &mut Asked::new())
     }

@@ -1,4 +1,5 @@
-//! Comments end at the column where code ends. `rustfmt` leaves them alone, so this rule also knows how to fill them anew.
+//! Comments end at the column where code ends. `rustfmt` leaves them alone, so this rule also knows how to fill them
+//! anew.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! No struct of many fields but plain data.
 //!
-//! Plain data is what is filled in once and read: its type has no method that takes `&mut self`, and no field holds a handle on
-//! something that lives (a channel, a lock, a task, a connection, an open file, a trait object). Anything else with many fields does several
-//! things at once.
+//! Plain data is what is filled in once and read: its type has no method that takes `&mut self`, and no field holds a
+//! handle on something that lives (a channel, a lock, a task, a connection, an open file, a trait object). Anything
+//! else with many fields does several things at once.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Plain words in what strangers read: documents, documentation of code, messages.
 //!
-//! The list is `tools/words.txt`. Documents under `docs/spec` come from elsewhere, and a quotation in `docs/decisions` is what was
-//! written then: neither is looked at. Tests may use any word.
+//! The list is `tools/words.txt`. Documents under `docs/spec` come from elsewhere, and a quotation in `docs/decisions`
+//! is what was written then: neither is looked at. Tests may use any word.
 
 use std::path::Path;
 
