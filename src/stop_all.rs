@@ -15,7 +15,6 @@ use drover_api::{Allocation, ClientNode};
 use futures::StreamExt;
 use serde_json::json;
 
-use drover_connect;
 use drover_store::{Change, Key, KubeStore, Object, Part, Precondition, Selection, Store};
 
 /// How long one request may take.
@@ -30,7 +29,7 @@ const MOST_NAMED: usize = 5;
 pub fn main(kubeconfig: Option<&Path>, patience: Duration) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
-        let store = KubeStore::new(connect::to(kubeconfig).await?, REQUEST_TIMEOUT);
+        let store = KubeStore::new(drover_connect::to(kubeconfig).await?, REQUEST_TIMEOUT);
         stop_all(&store, patience).await
     })
 }

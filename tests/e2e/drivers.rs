@@ -4,11 +4,11 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
+use drover_testkit::cargo::Profile;
+use drover_testkit::image::{self, Arch};
+use drover_testkit::process::Signal;
+use drover_testkit::progress::Progress;
 use serde_json::{Value, json};
-use xtask::image::{self, Arch};
-use xtask::process::Signal;
-use xtask::progress::Progress;
-use xtask::up::Profile;
 
 use crate::ground::{Ground, SYSTEM, text};
 
@@ -224,7 +224,7 @@ fn judge(ground: &Ground) -> Result<String> {
 fn bring_images(ground: &Ground) -> Result<()> {
     let progress = Progress::for_people();
     let driver = image::build("csi-hostdir", "csi-hostdir", Arch::Amd64, Profile::Dev, &progress)?;
-    let sidecars = xtask::csi_sidecars::find_or_build(&progress)?;
+    let sidecars = drover_testkit::csi_sidecars::find_or_build(&progress)?;
     let sidecars = ["csi-attacher", "csi-registrar"].map(|name| (name, sidecars.join(name)));
     for (name, program) in [("csi-hostdir", driver)].into_iter().chain(sidecars) {
         let content = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;

@@ -8,11 +8,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use drover_testkit::cluster::{Cluster, ClusterOptions};
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
 use serde_json::Value;
 use tokio::runtime::Runtime;
-use xtask::cluster::{Cluster, ClusterOptions};
-use xtask::process::ProcessId;
-use xtask::progress::Progress;
 
 /// drover's namespace.
 pub(crate) const SYSTEM: &str = "drover-system";

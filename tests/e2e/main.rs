@@ -14,8 +14,8 @@ mod removals;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use drover_testkit::progress::print_line;
 use ground::Ground;
-use xtask::progress::print_line;
 
 type Case = (&'static str, fn(&Ground) -> anyhow::Result<String>);
 

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use drover_testkit::process::ProcessId;
 use serde_json::Value;
-use xtask::process::ProcessId;
 
 use crate::ground::{Ground, SYSTEM, is_ready, text};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use xtask::process::ProcessId;
+use drover_testkit::process::ProcessId;
 
 use crate::ground::{Ground, KINDS, SYSTEM, example, text};
 

@@ -10,13 +10,13 @@ use drover_api::allocation::{
 };
 use drover_api::job::JobType;
 use drover_api::{Allocation, AllocationSpec, ClientNode, JobSpec, JobVersion, JobVersionSpec, names};
+use drover_testkit::control_plane::{Binaries, ControlPlane, Options, Role, User};
+use drover_testkit::progress::Progress;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use xtask::control_plane::{Binaries, ControlPlane, Options, Role, User};
-use xtask::progress::Progress;
 
 use crate::cluster::{LONG, mounts_below};
 
@@ -41,7 +41,7 @@ pub(crate) async fn start_plane(name: &str) -> ControlPlane {
     let binaries = Binaries::find_or_build(&Progress::silent()).expect("the programs of a control plane");
     let plane = ControlPlane::start(Options::for_tests(dir, binaries)).await.expect("a control plane");
     let client = plane.client(User::Admin).await.expect("a client");
-    xtask::manifests::apply_crds(&client, &xtask::crds::folder()).await.expect("CRDs");
+    drover_testkit::manifests::apply_crds(&client, &drover_testkit::manifests::crds_folder()).await.expect("CRDs");
     create_namespace(&client, "drover-system").await;
     plane
 }

@@ -4,9 +4,9 @@
 use drover_api::ClientNode;
 use drover_api::client_node::DriverInfo;
 use drover_api::job::JobConditionType;
+use drover_testkit::probe;
 use kube::Api;
 use serde_json::{Value, json};
-use xtask::probe;
 
 use crate::chart::{SYSTEM, chart};
 use crate::cluster::{Cluster, Settings, job};

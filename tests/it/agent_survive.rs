@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use drover_api::allocation::{ClientStatus, TaskEventType as E};
 use drover_api::job::JobType;
 use drover_api::{Allocation, AllocationSpec, JobVersion, JobVersionSpec, names};
+use drover_testkit::control_plane::Role;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
-use xtask::control_plane::Role;
 
 use crate::agent::{
     Node, events, eventually, lives, messages, one_task, shared_plane, shell, small_task, start_plane, status,

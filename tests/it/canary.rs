@@ -1,14 +1,16 @@
 //! `examples/canary` as its README tells it: a roll-out that no client notices, and one that fails and is taken back.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::deployment::{DeploymentDescription, DeploymentPhase};
 use drover_api::job::JobConditionType;
 use drover_api::{Allocation, Deployment};
+use drover_testkit::examples;
+use drover_testkit::progress::Progress;
 use futures::StreamExt;
 use kube::api::ListParams;
 use kube::runtime::watcher::{self, Event};
@@ -100,9 +102,9 @@ async fn get(port: i64) -> std::io::Result<String> {
 
 /// A manifest whose program is found wherever it was built.
 fn manifest(version: u8) -> String {
-    let program = Path::new(env!("CARGO_BIN_EXE_drover")).with_file_name("examples").join("drover-example-web");
-    assert!(program.is_file(), "{} is not built: run `cargo build --examples`", program.display());
-    example(&format!("canary/v{version}.yaml")).replace("drover-example-web}", &format!("{}}}", program.display()))
+    static PROGRAM: LazyLock<PathBuf> =
+        LazyLock::new(|| examples::build_web_server(&Progress::silent()).expect("the example's web server"));
+    example(&format!("canary/v{version}.yaml")).replace("drover-example-web}", &format!("{}}}", PROGRAM.display()))
 }
 
 async fn wait_for(cluster: &Cluster, version: i64, what: &str, check: impl Fn(&Deployment) -> bool) {

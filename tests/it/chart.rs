@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use drover_testkit::control_plane::User;
 use expect_test::expect_file;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use xtask::control_plane::User;
 
 use crate::cluster::{Cluster, Settings, shared};
 use crate::helm::{helm, run, said};

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use drover_api::job::JobConditionType;
+use drover_testkit::control_plane::User;
 use expect_test::expect;
 use serde_json::{Value, json};
-use xtask::control_plane::User;
 
 use crate::cluster::{Cluster, job, shared};
 

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::job::JobConditionType;
 use drover_api::{Allocation, ClientNode, Job, JobVersion};
+use drover_testkit::control_plane::{Binaries, ControlPlane, Options, User};
+use drover_testkit::probe;
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::Progress;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use xtask::control_plane::{Binaries, ControlPlane, Options, User};
-use xtask::probe;
-use xtask::process::{ProcessId, Signal};
-use xtask::progress::Progress;
 
 /// How long a test waits for what must happen. Where a busy machine lets the leader see nothing for a second, all nodes have a fresh
 /// start (five minutes, `heartbeat::FRESH_START`), and one that is gone is only then missed.
@@ -124,7 +124,9 @@ impl Cluster {
     /// A control plane of its own, for tests that take it away.
     pub(crate) async fn start(name: &str, settings: Settings) -> Self {
         let cluster = Self::bare(name, settings).await;
-        xtask::manifests::apply_crds(&cluster.client, &xtask::crds::folder()).await.expect("CRDs");
+        drover_testkit::manifests::apply_crds(&cluster.client, &drover_testkit::manifests::crds_folder())
+            .await
+            .expect("CRDs");
         cluster.namespace("drover-system").await;
         cluster
     }

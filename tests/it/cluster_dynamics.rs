@@ -8,12 +8,12 @@ use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::client_node::NodePhase;
 use drover_api::job::JobConditionType;
 use drover_api::{Allocation, ClientNode};
+use drover_testkit::control_plane::User;
 use kube::Api;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use xtask::control_plane::User;
 
 use crate::cli::{Answer, drover};
 use crate::cluster::{Cluster, Process, Settings, client_status, job, logged};

@@ -5,11 +5,11 @@ use std::time::Duration;
 use drover_api::Job;
 use drover_api::job::{JobConditionType, JobPhase};
 use drover_clock::{Clock, SystemClock};
+use drover_testkit::control_plane::User;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use xtask::control_plane::User;
 
 use crate::cli::{Answer, drover};
 use crate::cluster::{Cluster, Settings, condition, job, logged, shared};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use drover_testkit::control_plane::User;
+use drover_testkit::progress::Progress;
 use serde_json::json;
-use xtask::control_plane::User;
-use xtask::progress::Progress;
 
 use crate::cli::drover;
 use crate::cluster::{Cluster, Settings};
@@ -31,7 +31,7 @@ async fn a_driver_of_others_is_told_all_that_it_asks_for_and_its_failures_are_bo
     let disks = Disks { controller, agents, cluster };
     disks.cluster.namespace("shop").await;
     let text = |path: &str| disks.cluster.path(path).to_string_lossy().into_owned();
-    let program = xtask::csi_mock::find_or_build(&Progress::silent()).expect("the mock driver");
+    let program = drover_testkit::csi_mock::find_or_build(&Progress::silent()).expect("the mock driver");
     let plugin = json!({
         "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": "mock" },
         "spec": { "type": "system", "groups": [{ "name": "plugin", "ephemeralDisk": { "sizeMB": 110 }, "tasks": [{

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::job::JobConditionType;
 use drover_api::{Allocation, ClientNode};
+use drover_testkit::control_plane::Role;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
-use xtask::control_plane::Role;
 
 use crate::cluster::{Cluster, Settings, client_status, job, logged};
 

@@ -5,8 +5,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 
 use drover_api::job::JobConditionType;
-use xtask::control_plane::User;
-use xtask::progress::Progress;
+use drover_testkit::control_plane::User;
+use drover_testkit::progress::Progress;
 
 use crate::cli::person;
 use crate::cluster::{Cluster, shared};
@@ -16,8 +16,8 @@ const NS: &str = "helmed";
 /// Runs Helm as the administrator, with folders of its own.
 pub(crate) fn helm(cluster: &Cluster, namespace: &str, args: &[&str]) -> Command {
     static HELM: LazyLock<PathBuf> =
-        LazyLock::new(|| xtask::helm::find_or_build(&Progress::silent()).expect("a build of Helm"));
-    let mut command = xtask::helm::command(&HELM, &cluster.path("helm"));
+        LazyLock::new(|| drover_testkit::helm::find_or_build(&Progress::silent()).expect("a build of Helm"));
+    let mut command = drover_testkit::helm::command(&HELM, &cluster.path("helm"));
     command
         .args(["-n", namespace, "--kubeconfig"])
         .arg(cluster.plane.kubeconfig(User::Admin))

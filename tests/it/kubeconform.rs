@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use drover_testkit::progress::Progress;
 use kube::Client;
 use serde_json::{Value, json};
-use xtask::progress::Progress;
 
 use crate::helm::{run, said};
 
@@ -18,7 +18,7 @@ const PARTS: &str = "parts.json";
 /// Checks manifests, which may not have a field that the API server does not know, nor one twice.
 pub(crate) async fn conform(client: &Client, folder: &Path, manifests: &[(String, String)]) -> String {
     write(client, folder).await;
-    let program = tokio::task::spawn_blocking(|| xtask::kubeconform::find_or_build(&Progress::silent()));
+    let program = tokio::task::spawn_blocking(|| drover_testkit::kubeconform::find_or_build(&Progress::silent()));
     let mut kubeconform = Command::new(program.await.expect("an end").expect("kubeconform"));
     kubeconform.args(["-strict", "-summary", "-schema-location"]).arg(folder.join(LOCATION));
     // Of the operator of Prometheus, which is not there.

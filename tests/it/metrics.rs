@@ -8,12 +8,12 @@ use std::process::Command;
 use drover_api::allocation::DesiredStatus;
 use drover_api::job::JobConditionType;
 use drover_api::{Allocation, CSIVolume, field_manager};
+use drover_testkit::probe;
+use drover_testkit::progress::Progress;
 use expect_test::expect;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use xtask::probe;
-use xtask::progress::Progress;
 
 use crate::cluster::{Cluster, Settings, job};
 use crate::helm::{helm, run, said};
@@ -215,7 +215,7 @@ async fn alerts_fire_on(cluster: &Cluster, scrapes: &Scrapes) {
     };
     let [calm, broken, agent] = [("calm", &scrapes.calm), ("broken", &scrapes.controller), ("agent", &scrapes.agent)]
         .map(|(name, text)| file(name, text));
-    let program = tokio::task::spawn_blocking(|| xtask::alerts::find_or_build(&Progress::silent()));
+    let program = tokio::task::spawn_blocking(|| drover_testkit::alerts::find_or_build(&Progress::silent()));
     let mut alerts = Command::new(program.await.expect("an end").expect("tools/alerts"));
     alerts.arg(file("rules", &rules["spec"].to_string()));
     alerts.args([format!("{calm},{agent}=20m"), format!("{broken},{agent}=20m"), format!("{agent}=20m")]);

@@ -4,8 +4,8 @@
 use drover_api::Allocation;
 use drover_api::allocation::ClientStatus;
 use drover_api::csi_volume::ClaimState;
+use drover_testkit::control_plane::User;
 use serde_json::{Value, json};
-use xtask::control_plane::User;
 
 use crate::cli::drover;
 use crate::cluster::{Cluster, Settings, client_status};

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use drover_api::schema::rules::RULES;
+use drover_testkit::control_plane::User;
 use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
-use xtask::control_plane::User;
 
 use crate::agent::shared_plane;
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use drover_api::allocation::{ClientStatus, TaskEventType};
 use drover_api::csi_volume::{Claim, ClaimState, VolumePhase};
 use drover_api::{Allocation, CSIVolume, ClientNode};
+use drover_testkit::control_plane::{AuditEvent, User};
+use drover_testkit::progress::{Progress, print_note};
 use kube::Api;
 use serde_json::{Value, json};
-use xtask::control_plane::{AuditEvent, User};
-use xtask::progress::{Progress, print_note};
 
 use crate::agent::events;
 use crate::cli::drover;
@@ -26,7 +26,7 @@ const LEASES: &str = "leases.coordination.k8s.io";
 /// The driver, built once for all tests.
 pub(crate) fn driver() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| xtask::csi_sanity::build_driver(&Progress::silent()).expect("csi-hostdir")).clone()
+    BUILT.get_or_init(|| drover_testkit::csi_sanity::build_driver(&Progress::silent()).expect("csi-hostdir")).clone()
 }
 
 /// A cluster with the driver on its nodes.
@@ -344,7 +344,7 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
 
 #[test]
 fn the_driver_passes_the_csi_projects_own_tests() {
-    let sanity = xtask::csi_sanity::find_or_build(&Progress::silent()).expect("csi-sanity");
+    let sanity = drover_testkit::csi_sanity::find_or_build(&Progress::silent()).expect("csi-sanity");
     let dir = tempfile::Builder::new().prefix("csi-sanity").tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
     let endpoint = format!("unix://{}", path("csi.sock"));

@@ -11,10 +11,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use drover_testkit::cargo;
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::Progress;
 use serde_json::Value;
-use xtask::cargo;
-use xtask::process::{ProcessId, Signal};
-use xtask::progress::Progress;
 
 /// What a warm start may take, also right after a `down`.
 const WARM: Duration = Duration::from_secs(15);
@@ -24,7 +24,7 @@ fn xtask(args: &[&str], data: &Path) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {
         let step = Progress::silent().step("building xtask");
-        let built = cargo::build(&["build", "--package", "xtask", "--bin", "xtask"], &step).unwrap();
+        let built = cargo::build(&["build", "--bin", "xtask"], &step).unwrap();
         built.into_iter().find(|built| built.target == "xtask").unwrap().executable
     });
     let mut command = Command::new(program);
@@ -104,7 +104,7 @@ fn cgroups() -> BTreeSet<PathBuf> {
 }
 
 fn kubectl(data: &Path, args: &[&str]) -> String {
-    let binaries = xtask::control_plane::Binaries::find_or_build(&Progress::silent()).unwrap();
+    let binaries = drover_testkit::control_plane::Binaries::find_or_build(&Progress::silent()).unwrap();
     let output =
         Command::new(binaries.kubectl()).arg("--kubeconfig").arg(data.join("kubeconfig")).args(args).output().unwrap();
     succeeds(&output)
@@ -196,7 +196,7 @@ fn up_runs_the_examples_restarts_what_dies_and_down_leaves_nothing() {
 
     // The examples do what they say.
     assert_web_answers(&path);
-    let licence = fs::read_to_string(xtask::workspace::root().join("LICENSE")).unwrap();
+    let licence = fs::read_to_string(drover_testkit::workspace::root().join("LICENSE")).unwrap();
     let counted = stdout_of(&path, "wordcount", "count");
     assert!(counted.starts_with(&format!("words: {}\nthe: ", licence.split_whitespace().count())), "{counted}");
     let node = allocations(&path, "node-report")[0]["spec"]["nodeName"].as_str().unwrap().to_owned();

@@ -19,7 +19,6 @@ use crate::recorder::Recorder;
 use crate::shared::Shared;
 use drover_daemon::monitor::{self, Health, Metrics};
 use drover_daemon::shutdown;
-use drover_connect;
 use drover_store::{KubeStore, Store};
 
 /// The controller as a process: until SIGTERM or SIGINT.
@@ -122,7 +121,7 @@ struct KubeStores<'a> {
 
 impl KubeStores<'_> {
     async fn client(&self) -> anyhow::Result<Client> {
-        monitor::counting_client(connect::config(self.kubeconfig).await?, self.metrics)
+        monitor::counting_client(drover_connect::config(self.kubeconfig).await?, self.metrics)
     }
 }
 

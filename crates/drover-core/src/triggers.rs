@@ -141,7 +141,8 @@ mod tests {
     };
     const IS_EVICTED: Change = |spec, _| spec.desired_status = DesiredStatus::Evict;
     const IS_HEALTHY: Change = |_, status| {
-        status.health = Some(Health { healthy: true, timestamp: Timestamp::UNIX_EPOCH, deployment_name: String::new() })
+        status.health =
+            Some(Health { healthy: true, timestamp: Timestamp::UNIX_EPOCH, deployment_name: String::new() });
     };
 
     #[test]

@@ -1,17 +1,16 @@
 //! `cargo xtask ci`: the whole gate, the same on a laptop as in CI.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use drover_testkit::cargo;
+use drover_testkit::progress::{Progress, print_line};
+use drover_testkit::workspace;
 
-use crate::cargo;
 use crate::crds;
-use crate::progress::{Progress, print_line};
 use crate::test_runner::{self, TestArgs};
-use crate::workspace;
+use crate::tidy;
 
 /// What `ci` is told.
 #[derive(Debug, Clone, Default, Args)]
@@ -25,7 +24,9 @@ type Check = fn(&Progress) -> Result<()>;
 
 const CHECKS: &[(&str, Check)] = &[
     ("format", |_| cargo_check(&["fmt", "--all", "--check"])),
-    ("module headers and test files", |_| tidy(&workspace::root())),
+    ("tidy", |_| tidy::check()),
+    ("imports", |_| tidy::imports::check()),
+    ("production builds", |_| tidy::production::check()),
     ("custom resource definitions", |_| crds::check()),
     ("pure crates build alone", |_| cargo_check(&["check", "--package", "drover-api", "--package", "drover-core"])),
     ("clippy", |_| cargo_check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
@@ -100,83 +101,4 @@ fn tree_changes() -> Result<String> {
         .output()
         .context("starting git")?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Every Rust file begins with what it is for, and every file of a test binary is part of it.
-fn tidy(root: &Path) -> Result<()> {
-    let mut files = Vec::new();
-    for folder in ["src", "crates", "tests", "examples"] {
-        rust_files(&root.join(folder), &mut files)?;
-    }
-    let mut faults = Vec::new();
-    for file in &files {
-        let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-        let shown = file.strip_prefix(root).unwrap_or(file).display();
-        if !text.trim_start().starts_with("//!") {
-            faults.push(format!("{shown} does not begin with a header (`//!`) that says what it decides or does"));
-        }
-        if let Some(main) = main_without(file, &files)? {
-            faults.push(format!(
-                "{shown} is in no module: add it to {}",
-                main.strip_prefix(root).unwrap_or(&main).display()
-            ));
-        }
-    }
-    if faults.is_empty() { Ok(()) } else { bail!("{}", faults.join("\n")) }
-}
-
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    if !folder.is_dir() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
-        let path = entry.with_context(|| format!("reading {}", folder.display()))?.path();
-        if path.is_dir() {
-            rust_files(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(())
-}
-
-/// Returns the `main.rs` beside a file of a test binary when it does not name that file as a module.
-fn main_without(file: &Path, files: &[PathBuf]) -> Result<Option<PathBuf>> {
-    let (Some(folder), Some(name)) = (file.parent(), file.file_stem().and_then(|name| name.to_str())) else {
-        return Ok(None);
-    };
-    let main = folder.join("main.rs");
-    let is_test_folder = folder.parent().is_some_and(|parent| parent.ends_with("tests"));
-    if !is_test_folder || name == "main" || !files.contains(&main) {
-        return Ok(None);
-    }
-    let text = fs::read_to_string(&main).with_context(|| format!("reading {}", main.display()))?;
-    let is_named = text.lines().any(|line| line.trim() == format!("mod {name};"));
-    Ok((!is_named).then_some(main))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_without_header_and_tests_outside_of_their_binary_are_named() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("src/lib.rs", "//! Library.\n");
-        write("src/bare.rs", "fn f() {}\n");
-        write("tests/it/main.rs", "//! Tests.\nmod used;\n");
-        write("tests/it/used.rs", "//! Used.\n");
-        write("tests/it/forgotten.rs", "//! Forgotten.\n");
-        assert_eq!(
-            tidy(root.path()).unwrap_err().to_string(),
-            "src/bare.rs does not begin with a header (`//!`) that says what it decides or does\n\
-             tests/it/forgotten.rs is in no module: add it to tests/it/main.rs"
-        );
-    }
 }

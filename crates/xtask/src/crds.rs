@@ -1,20 +1,14 @@
-//! Writes `crds/*.yaml` from the types in `drover-api`, or says where they differ. The chart holds the same files: what lies outside its
-//! folder Helm cannot read.
+//! Writes `crds/*.yaml` from the types in `drover-api`, or says where they differ. The chart holds the same files: what
+//! lies outside its folder Helm cannot read.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-
-use crate::workspace;
+use drover_testkit::workspace;
 
 const HEADER: &str = "# Written by `cargo xtask crds` from crates/drover-api. Do not edit.\n";
-
-/// Returns the folder of the custom resource definitions.
-pub fn folder() -> PathBuf {
-    workspace::root().join(FOLDERS[0])
-}
 
 /// The folders that hold them, from the workspace's root: the one people apply, and the one of the chart.
 const FOLDERS: [&str; 2] = ["crds", "charts/drover/files/crds"];

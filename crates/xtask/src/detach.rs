@@ -6,10 +6,9 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-
-use crate::process::{ProcessId, Signal};
-use crate::progress::{Event, Progress, print_line};
-use crate::workspace::last_lines;
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Event, Progress, print_line};
+use drover_testkit::workspace::last_lines;
 
 /// How the start of the session ended.
 enum Outcome {
@@ -57,7 +56,8 @@ pub(crate) async fn run(log: &Path) -> Result<ExitCode> {
     }
 }
 
-/// Takes this process, which was started by [`run`], out of the terminal's reach: its Ctrl-C and its end are not meant for it.
+/// Takes this process, which was started by [`run`], out of the terminal's reach: its Ctrl-C and its end are not meant
+/// for it.
 ///
 /// # Errors
 /// When the kernel refuses.

@@ -4,15 +4,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
+use drover_testkit::control_plane::Binaries;
+use drover_testkit::image::{self, ImageArgs};
+use drover_testkit::progress::{Progress, print_line, print_note};
 use xtask::bench::{self, BenchArgs};
 use xtask::ci::{self, CiArgs};
 use xtask::cluster::{self, ClusterCommand, NodeArgs};
-use xtask::control_plane::Binaries;
 use xtask::crds;
-use xtask::image::{self, ImageArgs};
+use xtask::figures::{self, FiguresArgs};
 use xtask::planted::{self, PlantedArgs};
-use xtask::progress::{Progress, print_line, print_note};
 use xtask::test_runner::{self, TestArgs};
+use xtask::tidy::{self, TidyArgs};
 use xtask::up::{self, DownArgs, StatusArgs, UpArgs};
 
 /// The project's own commands.
@@ -49,6 +51,10 @@ enum Command {
     Planted(PlantedArgs),
     /// Runs the whole gate: format, lints, tests, documentation, generated files
     Ci(CiArgs),
+    /// Looks for what breaks a rule that no compiler checks
+    Tidy(TidyArgs),
+    /// Counts what is in the tree
+    Figures(FiguresArgs),
     /// Starts drover on this machine: control plane, controller, agent and an example job
     Up(UpArgs),
     /// Stops what `up` started
@@ -79,6 +85,8 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => return bench::run(&args).await,
         Command::Planted(args) => return planted::run(&args),
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
+        Command::Tidy(args) => tidy::run(&args)?,
+        Command::Figures(args) => figures::run(&args)?,
         Command::Up(args) => return up::up(args).await,
         Command::Down(args) => up::down(&args).await?,
         Command::Status(args) => return up::status(&args),

@@ -1,8 +1,8 @@
 //! `planted`: plants defects one at a time and says which of them the simulator finds.
 //!
-//! Input: `tests/sim/planted.yaml`, a list of edits, each made by text. Output: a table in Markdown. The edits go into a copy of the tracked
-//! files, where each is behind a switch, so that one build is enough for all; the tree itself has no switch. Must never know what
-//! a defect means: whether it is found is what `drover simulate` says.
+//! Input: `tests/sim/planted.yaml`, a list of edits, each made by text. Output: a table in Markdown. The edits go into
+//! a copy of the tracked files, where each is behind a switch, so that one build is enough for all; the tree itself has
+//! no switch. Must never know what a defect means: whether it is found is what `drover simulate` says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,11 +11,10 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use drover_testkit::cargo;
+use drover_testkit::progress::{Progress, print_line};
+use drover_testkit::workspace;
 use serde::Deserialize;
-
-use crate::cargo;
-use crate::progress::{Progress, print_line};
-use crate::workspace;
 
 /// The list of defects.
 const LIST: &str = "tests/sim/planted.yaml";

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: builds all tests once, runs every test binary, and says what failed and what was slow.
 //!
-//! libtest gives times and plain data only behind an unstable flag. `RUSTC_BOOTSTRAP` opens it for the running of the binary; it is
-//! not set for any build.
+//! libtest gives times and plain data only behind an unstable flag. `RUSTC_BOOTSTRAP` opens it for the running of the
+//! binary; it is not set for any build.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use drover_testkit::alerts;
+use drover_testkit::cargo::{self, Built};
+use drover_testkit::control_plane::Binaries;
+use drover_testkit::csi_mock;
+use drover_testkit::csi_sanity;
+use drover_testkit::examples;
+use drover_testkit::helm;
+use drover_testkit::kubeconform;
+use drover_testkit::progress::{Progress, Step, print_line, print_note};
+use drover_testkit::spawner::spawn_bound_to_this_process;
 use serde::Deserialize;
-
-use crate::alerts;
-use crate::cargo::{self, Built};
-use crate::control_plane::Binaries;
-use crate::csi_mock;
-use crate::csi_sanity;
-use crate::helm;
-use crate::kubeconform;
-use crate::progress::{Progress, Step, print_line, print_note};
-use crate::spawner::spawn_bound_to_this_process;
 
 /// Nothing of ours takes that long; what does, hangs.
 const BINARY_TIMEOUT: Duration = Duration::from_mins(20);
@@ -83,6 +83,7 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     step.done("");
     // A test that had to build it would take the machine from those beside it.
     csi_sanity::build_driver(progress)?;
+    examples::build_web_server(progress)?;
     built.retain(|built| built.is_test && (args.binaries.is_empty() || args.binaries.contains(&built.target)));
     built.sort();
     let mut tally = Tally::default();
@@ -159,7 +160,8 @@ fn run_binary(binary: &Built, filters: &[String], progress: &Progress, tally: &m
 /// How many tests of a binary run at a time, where it is not one per core.
 fn threads(binary: &Built) -> Option<&'static str> {
     match binary.target.as_str() {
-        // These mostly wait for processes. With eight at a time two slow cores are never idle, and each waits for the others.
+        // These mostly wait for processes. With eight at a time two slow cores are never idle, and each waits for the
+        // others.
         "it" => Some("6"),
         // These look at the clock.
         "up" => Some("1"),

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use drover_store::memory::Kind;
+use drover_testkit::control_plane::{ControlPlane, User};
 use futures::TryStreamExt;
 use http::Request;
 use kube::Client;
 use kube::core::WatchEvent;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use xtask::control_plane::{ControlPlane, User};
 
 use super::script::{Call, LAST, NS, Part};
 use super::{Refused, Server};

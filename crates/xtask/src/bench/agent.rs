@@ -1,7 +1,7 @@
 //! `bench agent`: what the agent adds to a task's start and costs while tasks run, for each driver of processes.
 //!
-//! A start is measured by the agent itself: from the event that it accepted the task to the time at which the process ran, as its
-//! status says. Single starts come one after the other; for the rate the agent finds all of them at once.
+//! A start is measured by the agent itself: from the event that it accepted the task to the time at which the process
+//! ran, as its status says. Single starts come one after the other; for the rate the agent finds all of them at once.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -11,18 +11,18 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::{AuditLog, Role};
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Progress, Step};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::density::counts;
 use super::report::percentile;
-use crate::control_plane::{AuditLog, Role};
-use crate::process::{ProcessId, Signal};
-use crate::progress::{Progress, Step};
 
 /// The drivers, each with a row of its own.
 const DRIVERS: [&str; 2] = ["raw_exec", "exec"];
@@ -107,8 +107,8 @@ async fn measure(
     row.as_object().cloned().context("a row")
 }
 
-/// Starts all tasks at once: the agent is held until all their allocations are there, for it is the agent's rate that counts, not
-/// that of the controller and the API server, which share the machine.
+/// Starts all tasks at once: the agent is held until all their allocations are there, for it is the agent's rate that
+/// counts, not that of the controller and the API server, which share the machine.
 async fn start_burst(
     cluster: &Cluster<'_>,
     allocations: &mut Allocations,
@@ -128,8 +128,8 @@ async fn start_burst(
     all_seen(allocations, "burst", n_tasks, |status| status == "running", Some((step, "running"))).await
 }
 
-/// Counts the status writes of allocations until nothing of drover's but Leases is written any more: health takes its minimum time,
-/// and Events of many starts are written one by one.
+/// Counts the status writes of allocations until nothing of drover's but Leases is written any more: health takes its
+/// minimum time, and Events of many starts are written one by one.
 async fn writes_until_quiet(log: &mut AuditLog) -> Result<usize> {
     let deadline = Instant::now() + QUIET_TIMEOUT;
     let (mut writes, mut quiet_since) = (0, Instant::now());

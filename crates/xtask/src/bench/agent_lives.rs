@@ -1,18 +1,18 @@
-//! `bench agent-lives`: allocations that begin over ten seconds, each watched until it is healthy: what is written about it, and how
-//! long after its minimum time the API server shows its health.
+//! `bench agent-lives`: allocations that begin over ten seconds, each watched until it is healthy: what is written
+//! about it, and how long after its minimum time the API server shows its health.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::{AuditEvent, AuditLog};
+use drover_testkit::progress::Progress;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::report::percentile;
-use crate::control_plane::{AuditEvent, AuditLog};
-use crate::progress::Progress;
 
 /// Jobs, which come evenly.
 const JOBS: usize = 100;

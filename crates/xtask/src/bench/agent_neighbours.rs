@@ -1,23 +1,23 @@
-//! `bench agent-neighbours`: a sandboxed task on a core of its own measures how late it wakes and how long a fixed piece of work
-//! takes, alone and beside each kind of hog.
+//! `bench agent-neighbours`: a sandboxed task on a core of its own measures how late it wakes and how long a fixed
+//! piece of work takes, alone and beside each kind of hog.
 //!
-//! What is left to share when two programs have cores of their own (caches, interrupts, the kernel's own threads, the host of a
-//! virtual machine) no control group divides. So the other cores are also kept as busy without drover, by programs that are pinned to
-//! them by hand: what the neighbour pays then is the least that it can pay on this machine.
+//! What is left to share when two programs have cores of their own (caches, interrupts, the kernel's own threads, the
+//! host of a virtual machine) no control group divides. So the other cores are also kept as busy without drover, by
+//! programs that are pinned to them by hand: what the neighbour pays then is the least that it can pay on this machine.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use drover_testkit::progress::Progress;
+use drover_testkit::spawner::spawn_bound_to_this_process;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
-use crate::progress::Progress;
-use crate::spawner::spawn_bound_to_this_process;
 
 /// Windows of which each state's figure is the median.
 const WINDOWS: usize = 15;

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::progress::Progress;
+use drover_testkit::workspace;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::jiff::Timestamp;
@@ -11,10 +13,8 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, P
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{BenchArgs, Name};
-use crate::progress::Progress;
+use super::args::{BenchArgs, Name};
 use crate::up::{Session, UpArgs};
-use crate::workspace;
 
 /// The namespace of the jobs.
 pub(super) const NAMESPACE: &str = "default";

@@ -1,24 +1,24 @@
-//! `bench cluster`: a controller in front of thousands of nodes. How fast it places against a bare loop of creates, what a new
-//! leader costs, what heartbeats cost, and how soon freed room is used.
+//! `bench cluster`: a controller in front of thousands of nodes. How fast it places against a bare loop of creates,
+//! what a new leader costs, what heartbeats cost, and how soon freed room is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_api::Allocation;
+use drover_testkit::control_plane::Role;
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::PartialObjectMeta;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, since, until};
 use super::report::percentile;
-use crate::control_plane::Role;
-use crate::process::ProcessId;
-use crate::progress::Progress;
 
 /// Nodes while jobs are placed, and allocations of each job.
 const NODES: usize = 5000;
@@ -268,7 +268,7 @@ async fn replace_leader(stage: &mut Stage) -> Result<ProcessId> {
     let follower = stage.start_controller()?;
     // It follows once it has looked at the Lease.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    leader.signal(crate::process::Signal::KILL).context("killing the leader")?;
+    leader.signal(drover_testkit::process::Signal::KILL).context("killing the leader")?;
     Ok(follower)
 }
 

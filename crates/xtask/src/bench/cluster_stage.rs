@@ -6,6 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use drover_testkit::cargo;
+use drover_testkit::cargo::Profile;
+use drover_testkit::control_plane::{
+    Binaries, Component, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User,
+};
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
+use drover_testkit::workspace;
+use drover_testkit::{manifests, probe};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
@@ -13,23 +22,15 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
-use crate::cargo;
-use crate::control_plane::{
-    Binaries, Component, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User,
-};
-use crate::process::ProcessId;
-use crate::progress::Progress;
-use crate::up::Profile;
-use crate::workspace;
-use crate::{crds, manifests, probe};
 
 /// Requests of ours that are under way at the same time.
 pub(super) const CLIENTS: usize = 32;
 /// The leader's Lease, in drover's namespace.
 const LEADER: &str = "drover-controller";
-/// Of the controllers: a busy machine renews Leases late, and nodes that are merely late must not be lost beside what is measured.
+/// Of the controllers: a busy machine renews Leases late, and nodes that are merely late must not be lost beside what
+/// is measured.
 const CONFIG: &str = "heartbeat: {grace: 60s}\n";
 /// Nothing is waited for longer than that.
 pub(super) const PATIENCE: Duration = Duration::from_mins(5);
@@ -76,7 +77,7 @@ impl Stage {
         };
         let plane = ControlPlane::start(options).await?;
         let client = plane.client(User::Admin).await?;
-        manifests::apply_crds(&client, &crds::folder()).await?;
+        manifests::apply_crds(&client, &manifests::crds_folder()).await?;
         let stage = Self { client, droverd, controllers: Vec::new(), plane, dir };
         for namespace in [drover_api::SYSTEM_NAMESPACE, "bare"] {
             stage.make_namespace(namespace).await?;
@@ -128,7 +129,7 @@ impl Stage {
     /// Ends the controllers as a crash would.
     pub(super) async fn kill_controllers(&self) -> Result<()> {
         for id in self.controllers.iter().filter_map(Component::id) {
-            id.signal(crate::process::Signal::KILL).context("killing a controller")?;
+            id.signal(drover_testkit::process::Signal::KILL).context("killing a controller")?;
             ensure!(id.wait_gone(Duration::from_secs(10)).await?, "a killed controller does not end");
         }
         Ok(())
@@ -471,6 +472,10 @@ pub(super) fn cpu_nanos(id: ProcessId) -> Result<u64> {
 pub(super) fn build(program: &str, args: &BenchArgs, progress: &Progress) -> Result<PathBuf> {
     let step = progress.step(format!("building {program}"));
     let mut flags = vec!["build", "--package", "drover", "--bin", program];
+    // As users run it. The user's command is a default feature.
+    if program == "droverd" {
+        flags.push("--no-default-features");
+    }
     if args.profile == Profile::Release {
         flags.push("--release");
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::{AuditEvent, AuditLog, Role};
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::args::{BenchArgs, Name};
 use super::cluster::{Cluster, Seen, with_cluster};
-use super::{BenchArgs, Name};
-use crate::control_plane::{AuditEvent, AuditLog, Role};
-use crate::process::ProcessId;
-use crate::progress::Progress;
 
 /// All of drover that runs on the node and beside it.
 const ROLES: [Role; 3] = [Role::Controller, Role::Agent, Role::Supervisor];

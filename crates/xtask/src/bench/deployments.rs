@@ -1,22 +1,22 @@
-//! `bench deployments`: thousands of roll-outs under way at once. What a change of one costs, what one adds to the controller's
-//! memory, how many watches are open, and what a roll-out writes from its beginning to its end.
+//! `bench deployments`: thousands of roll-outs under way at once. What a change of one costs, what one adds to the
+//! controller's memory, how many watches are open, and what a roll-out writes from its beginning to its end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_api::Allocation;
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, PATIENCE, Stage, Writes, cpu_nanos, since, until};
-use crate::process::ProcessId;
-use crate::progress::Progress;
 
 /// How many roll-outs are under way in each row.
 const SIZES: [usize; 3] = [1000, 10_000, 30_000];

@@ -4,12 +4,12 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
+use drover_testkit::progress::print_line;
+use drover_testkit::workspace;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Name;
-use crate::progress::print_line;
-use crate::workspace;
+use super::args::Name;
 
 /// A figure, and what it should be.
 type Target = (&'static str, Wanted);
@@ -168,7 +168,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Takes the median of each figure over the runs. Where rows have a `driver`, targets name a figure as `driver.figure`.
+    /// Takes the median of each figure over the runs. Where rows have a `driver`, targets name a figure as
+    /// `driver.figure`.
     pub(super) fn of_rows(name: Name, machine: Machine, runs: &[Vec<Map<String, Value>>]) -> Result<Self> {
         let n_rows = runs.first().map_or(0, Vec::len);
         let rows: Vec<Map<String, Value>> = (0..n_rows)

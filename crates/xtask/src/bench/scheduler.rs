@@ -1,22 +1,22 @@
-//! `bench scheduler` and `bench scheduler-hard`: single evaluations on large clusters, in memory. The rows are made by the bench
-//! of `drover-core`; here they are held against the peers' figures and the issue's.
+//! `bench scheduler` and `bench scheduler-hard`: single evaluations on large clusters, in memory. The rows are made by
+//! the bench of `drover-core`; here they are held against the peers' figures and the issue's.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::cargo;
+use drover_testkit::progress::Progress;
+use drover_testkit::spawner::spawn_bound_to_this_process;
 use serde_json::{Map, Value, json};
 
-use super::{BenchArgs, Name};
-use crate::cargo;
-use crate::progress::Progress;
-use crate::spawner::spawn_bound_to_this_process;
+use super::args::{BenchArgs, Name};
 
 /// Runs of which the median counts, unless more are asked for.
 const RUNS: usize = 5;
 
-/// The faster of the times that Nomad's scheduler took on such a machine: nodes, allocations, seconds without and with a spread, at
-/// 50 racks.
+/// The faster of the times that Nomad's scheduler took on such a machine: nodes, allocations, seconds without and with
+/// a spread, at 50 racks.
 const NOMAD: [(u64, u64, f64, f64); 9] = [
     (500, 300, 0.025, 1.13),
     (500, 1_200, 0.154, 1.86),
@@ -97,8 +97,8 @@ fn figures(rows: &[Map<String, Value>]) -> Option<Map<String, Value>> {
     figures.as_object().cloned()
 }
 
-/// The exponent by which time grows with a field, all others being equal: the mean, over all series of rows that differ in that
-/// field alone, of the slopes of the regression of log time on its log.
+/// The exponent by which time grows with a field, all others being equal: the mean, over all series of rows that differ
+/// in that field alone, of the slopes of the regression of log time on its log.
 fn slope(rows: &[Map<String, Value>], over: &str) -> Option<f64> {
     let mut series: std::collections::BTreeMap<String, Vec<(f64, f64)>> = std::collections::BTreeMap::new();
     for row in rows {

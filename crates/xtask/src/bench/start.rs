@@ -1,13 +1,13 @@
 //! `bench start`: how long one task takes from `kubectl` to running.
 
 use anyhow::{Result, bail};
+use drover_testkit::progress::Progress;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::{Allocations, Cluster, Seen, with_cluster};
 use super::report::percentile;
-use crate::progress::Progress;
 
 pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
     let n_jobs = args.count.unwrap_or(50);

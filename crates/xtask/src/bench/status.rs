@@ -1,19 +1,20 @@
-//! `bench status`: how long `drover job status -o wide` takes on a job with 10,000 allocations, and what it asks the API server for.
+//! `bench status`: how long `drover job status -o wide` takes on a job with 10,000 allocations, and what it asks the
+//! API server for.
 
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use drover_testkit::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, build};
-use crate::progress::Progress;
 
 /// Allocations of the job, unless `--count` says otherwise.
 const ALLOCATIONS: usize = 10_000;

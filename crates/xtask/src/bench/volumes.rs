@@ -1,5 +1,6 @@
-//! `bench volumes`: 1,000 and 10,000 volumes of five claims each, and a tenth of the nodes lost. How long until the claims of those are
-//! free, what each release writes, what a change of a volume costs, and what is left of it all when nothing happens any more.
+//! `bench volumes`: 1,000 and 10,000 volumes of five claims each, and a tenth of the nodes lost. How long until the
+//! claims of those are free, what each release writes, what a change of a volume costs, and what is left of it all when
+//! nothing happens any more.
 //!
 //! Nodes and drivers exist as objects only; the bench answers for them what the controller asks, at once.
 
@@ -9,15 +10,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use drover_api::client_node::{CsiRequest, NodePhase};
 use drover_api::{CSIVolume, ClientNode, finalizer};
+use drover_testkit::progress::{Progress, Step};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::BenchArgs;
+use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, PATIENCE, Stage, cpu_nanos, node_name, since, until};
-use crate::progress::{Progress, Step};
 
 /// How many volumes there are in each row.
 const SIZES: [usize; 2] = [1000, 10_000];
@@ -232,8 +233,8 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Processor seconds that the change of a volume costs the controller: the median of spans with changes, less that of spans without. What
-/// the controller does from time to time, whatever happens, falls into few of them.
+/// Processor seconds that the change of a volume costs the controller: the median of spans with changes, less that of
+/// spans without. What the controller does from time to time, whatever happens, falls into few of them.
 async fn changes(stage: &Stage, size: usize, progress: &Progress) -> Result<f64> {
     let controller = stage.running().context("no controller runs")?;
     let step = progress.step(format!("changing {CHANGES_PER_SECOND} of {size} volumes each second"));

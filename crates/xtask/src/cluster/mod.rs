@@ -1,98 +1,12 @@
-//! `cargo xtask cluster`: a whole Kubernetes cluster on this machine, with real kubelets, and drover installed by Helm when asked.
+//! `cargo xtask cluster`: a whole Kubernetes cluster on this machine, with real kubelets, and drover installed by Helm
+//! when asked.
 //!
-//! A node is a process 1 with namespaces of its own (network, mounts, processes, control groups, host name) and its own `/var/lib`,
-//! `/var/log` and `/run`; else it shows the machine's files. It ends with the command that started it. Must never know what drover
-//! does: it is the ground that `tests/e2e` stand on.
+//! The cluster itself is [`drover_testkit::cluster`]; this is how people start, use and end one.
 
-mod cgroups;
-mod init;
-mod network;
-mod plan;
-mod programs;
-mod running;
+mod args;
+mod node;
 mod session;
-mod settings;
 
-use std::path::PathBuf;
-
-use anyhow::Result;
-use clap::{Args, Subcommand, ValueEnum};
-
-pub use running::{Cluster, ClusterOptions};
+pub use args::{ClusterCommand, ClusterUpArgs};
+pub use node::{NodeArgs, node};
 pub use session::run;
-
-use crate::up::Profile;
-
-/// What to do with clusters.
-#[derive(Debug, Clone, Subcommand)]
-pub enum ClusterCommand {
-    /// Starts a cluster with drover's image on its nodes, prints how to use it, and ends it on Ctrl-C; with --detach it goes on
-    Up(ClusterUpArgs),
-    /// Ends the cluster of a data folder
-    Down {
-        /// The data folder [default: target/cluster in the checkout]
-        #[arg(long, value_name = "DIR")]
-        data: Option<PathBuf>,
-    },
-    /// Builds what the end-to-end tests need and runs them (tests/e2e)
-    Test {
-        /// Run only tests whose name contains one of these
-        filters: Vec<String>,
-        /// How droverd is built
-        #[arg(long, value_enum, default_value = "release")]
-        profile: Profile,
-    },
-}
-
-/// What `cluster up` is told.
-#[derive(Debug, Clone, Args)]
-pub struct ClusterUpArgs {
-    /// Go on in the background once everything is ready
-    #[arg(long)]
-    pub detach: bool,
-    /// How many nodes
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
-    pub nodes: u8,
-    /// The data folder [default: target/cluster in the checkout]; what is in it is deleted
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// Install drover's chart and wait until it is ready
-    #[arg(long)]
-    pub install: bool,
-    /// How droverd is built
-    #[arg(long, value_enum, default_value = "release")]
-    pub profile: Profile,
-    /// Set by `--detach` for the process that it starts
-    #[arg(long, hide = true)]
-    in_background: bool,
-}
-
-/// A node's own processes; started by `cluster up`.
-#[derive(Debug, Clone, Args)]
-pub struct NodeArgs {
-    /// The file that says what the node is
-    #[arg(long)]
-    plan: PathBuf,
-    /// What to become
-    #[arg(long, value_enum)]
-    stage: NodeStage,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum NodeStage {
-    /// Leave the machine's namespaces.
-    Leave,
-    /// Be the node's process 1.
-    First,
-}
-
-/// Becomes a node's process.
-///
-/// # Errors
-/// When the node cannot be made, or a program that it needs has ended.
-pub fn node(args: &NodeArgs) -> Result<()> {
-    match args.stage {
-        NodeStage::Leave => init::leave(&args.plan),
-        NodeStage::First => init::run(&args.plan),
-    }
-}

@@ -6,19 +6,20 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::cargo;
+use drover_testkit::cargo::Profile;
+use drover_testkit::cluster::network::succeed;
+use drover_testkit::cluster::{Cluster, ClusterOptions};
+use drover_testkit::examples;
+use drover_testkit::image::{self, Arch, ImageArgs};
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Event, Progress, print_line};
+use drover_testkit::spawner::spawn_bound_to_this_process;
+use drover_testkit::workspace;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::network::succeed;
-use super::running::{Cluster, ClusterOptions};
-use super::{ClusterCommand, ClusterUpArgs};
-use crate::cargo;
+use super::args::{ClusterCommand, ClusterUpArgs};
 use crate::detach;
-use crate::image::{self, Arch, ImageArgs};
-use crate::process::{ProcessId, Signal};
-use crate::progress::{Event, Progress, print_line};
-use crate::spawner::spawn_bound_to_this_process;
-use crate::up::Profile;
-use crate::workspace;
 
 /// How long the end of a cluster may take.
 const DOWN_TIMEOUT: Duration = Duration::from_mins(1);
@@ -118,13 +119,9 @@ fn options(data_dir: &Path, nodes: u8, image: PathBuf) -> Result<ClusterOptions>
 
 fn example_programs(bin: &Path) -> Result<()> {
     fs::create_dir_all(bin).with_context(|| format!("creating {}", bin.display()))?;
-    let step = Progress::silent().step("building the examples");
-    for built in cargo::build(&["build", "--workspace", "--example", "drover-example-web"], &step)? {
-        let content = fs::read(&built.executable).with_context(|| format!("reading {}", built.executable.display()))?;
-        workspace::write_with_mode(&bin.join(&built.target), &content, 0o755)?;
-    }
-    step.done("");
-    Ok(())
+    let program = examples::build_web_server(&Progress::silent())?;
+    let content = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
+    workspace::write_with_mode(&bin.join(examples::WEB_SERVER), &content, 0o755)
 }
 
 /// Empties the folder and notes that it is ours.

@@ -1,36 +1,36 @@
-//! Builds the daemons and the example programs, and puts copies into the data folder, where a later build does not change them.
+//! Builds the daemons and the example programs, and puts copies into the data folder, where a later build does not
+//! change them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use drover_testkit::cargo::{self, Profile};
+use drover_testkit::examples;
+use drover_testkit::progress::Progress;
+use drover_testkit::workspace;
 
-use super::Profile;
 use super::layout::Layout;
-use crate::cargo;
-use crate::progress::Progress;
-use crate::workspace;
-
-/// What the agent's tasks find on their PATH.
-const EXAMPLE_PROGRAMS: &[&str] = &["drover-example-web"];
+use crate::tidy::production;
 
 /// Builds everything; returns the path of `droverd`.
 pub(super) fn daemons(layout: &Layout, profile: Profile, progress: &Progress) -> Result<PathBuf> {
-    let step = progress.step("building droverd and the examples");
-    let mut args = vec!["build", "--package", "drover", "--bin", "droverd"];
-    args.extend(EXAMPLE_PROGRAMS.iter().flat_map(|&program| ["--example", program]));
-    if profile == Profile::Release {
-        args.push("--release");
+    // What the agent's tasks find on their PATH.
+    copy(&examples::build_web_server(progress)?, &layout.bin())?;
+    let step = progress.step("building droverd");
+    let mut args = vec!["build", "--bin", "droverd"];
+    match profile {
+        Profile::Release => args.extend(production::SELECTION.into_iter().chain(["--release"])),
+        // No package is named: cargo then builds the dependencies with the same features for whatever is built, the
+        // tests and `cargo xtask` too, and each of them once. The default features hold the user's command, which
+        // nothing here runs.
+        Profile::Dev => args.push("--no-default-features"),
     }
-    for built in cargo::build(&args, &step)? {
-        copy(&built.executable, &layout.bin())?;
-    }
-    let droverd = layout.bin().join("droverd");
-    if !droverd.is_file() {
-        bail!("cargo built no droverd");
-    }
+    let built = cargo::build(&args, &step)?;
+    let droverd = built.iter().find(|built| built.target == "droverd").context("cargo built no droverd")?;
+    copy(&droverd.executable, &layout.bin())?;
     step.done("");
-    Ok(droverd)
+    Ok(layout.bin().join("droverd"))
 }
 
 /// By a new file and a rename: the old one may be running.

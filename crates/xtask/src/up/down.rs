@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::{Progress, print_line};
 
 use super::layout::Layout;
 use super::shutdown::{self, Tasks};
 use super::state::State;
-use crate::process::{ProcessId, Signal};
-use crate::progress::{Progress, print_line};
 
 /// The session ends everything in order; each part has its own limit, and these are all of them together.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(100);
@@ -54,7 +54,8 @@ async fn stop(state: &State, layout: &Layout, progress: &Progress) -> Result<()>
     if let Some(session) = session {
         stop_session(session, state, layout, progress).await?;
     }
-    // Whatever an earlier session left behind, or this one could not end. Read anew: it may have started something meanwhile.
+    // Whatever an earlier session left behind, or this one could not end. Read anew: it may have started something
+    // meanwhile.
     let state = State::read(layout)?.unwrap_or_default();
     shutdown::stop_all(&state, layout, Tasks::End, progress).await?;
     let left = state.running(layout);

@@ -1,19 +1,18 @@
 //! What the API server still says of the session before this one.
 //!
-//! `down` is a power-off: nobody reports that node and tasks are gone, so their last status still says ready and running. Whoever
-//! waits for the system must not take that for the present.
+//! `down` is a power-off: nobody reports that node and tasks are gone, so their last status still says ready and
+//! running. Whoever waits for the system must not take that for the present.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::progress::Step;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::Value;
 use tokio::time::Instant;
-
-use crate::progress::Step;
 
 /// How often the API server is asked.
 const POLL: Duration = Duration::from_millis(50);
@@ -29,7 +28,8 @@ pub(super) struct Earlier {
     leader: Option<String>,
     /// When each node was heard of last.
     heartbeats: BTreeMap<String, String>,
-    /// The last report about each allocation that should run, by namespace and name. Empty when its tasks were kept running.
+    /// The last report about each allocation that should run, by namespace and name. Empty when its tasks were kept
+    /// running.
     reports: BTreeMap<(String, String), String>,
 }
 
@@ -42,8 +42,8 @@ impl Earlier {
         Ok(Self { leader, heartbeats, reports })
     }
 
-    /// Waits until a controller of this session leads and has told the nodes how often to beat, which it does when it knows all that is
-    /// stored. A node that registers before it is watched is believed only at its second heartbeat.
+    /// Waits until a controller of this session leads and has told the nodes how often to beat, which it does when it
+    /// knows all that is stored. A node that registers before it is watched is believed only at its second heartbeat.
     pub(super) async fn wait_for_leader(&self, client: &kube::Client, timeout: Duration) -> Result<()> {
         let settings: Api<ConfigMap> = Api::namespaced(client.clone(), drover_api::SYSTEM_NAMESPACE);
         let deadline = Instant::now() + timeout;

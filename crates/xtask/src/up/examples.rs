@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::manifests::{self, Applied};
+use drover_testkit::progress::{Progress, Step};
+use drover_testkit::workspace;
 use kube::api::{Api, DynamicObject};
 use serde_json::Value;
 use tokio::time::Instant;
-
-use crate::manifests::{self, Applied};
-use crate::progress::{Progress, Step};
-use crate::workspace;
 
 /// How often a job's status is looked at; a person's eye is not faster.
 const POLL: Duration = Duration::from_millis(100);

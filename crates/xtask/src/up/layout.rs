@@ -1,17 +1,16 @@
 //! The data folder: what lies where.
 //!
-//! `kubeconfig` (the administrator's), `kubeconfigs/` (controller, agent, developer), `logs/`, `etcd/`, `pki/`, `certs/`, `audit/`,
-//! `bin/` (the daemons and example programs of the last `up`), `controller.yaml`, `agent.yaml`, `agent/state` and `agent/alloc`,
-//! `state.json` (what runs), `lock` (held by the session).
+//! `kubeconfig` (the administrator's), `kubeconfigs/` (controller, agent, developer), `logs/`, `etcd/`, `pki/`,
+//! `certs/`, `audit/`, `bin/` (the daemons and example programs of the last `up`), `controller.yaml`, `agent.yaml`,
+//! `agent/state` and `agent/alloc`, `state.json` (what runs), `lock` (held by the session).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::Role;
+use drover_testkit::workspace;
 use rustix::fs::{FlockOperation, flock};
-
-use crate::control_plane::Role;
-use crate::workspace;
 
 /// Says that a folder is ours, to be deleted with `down --purge`.
 const MARKER: &str = ".drover-data";

@@ -1,5 +1,5 @@
-//! Waits until rights that were granted are in force: the API server learns of new roles and bindings a moment after it stored them,
-//! and a daemon that is refused at its start waits long before it asks again.
+//! Waits until rights that were granted are in force: the API server learns of new roles and bindings a moment after it
+//! stored them, and a daemon that is refused at its start waits long before it asks again.
 
 use std::time::Duration;
 

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use drover_testkit::control_plane::{Component, Launch, Lifetime, Role};
+use drover_testkit::progress::Progress;
+use drover_testkit::workspace::last_lines;
 use futures::FutureExt as _;
 use futures::future::{pending, select_all};
 
 use super::layout::Layout;
 use super::state::{Started, State};
-use crate::control_plane::{Component, Launch, Lifetime, Role};
-use crate::progress::Progress;
-use crate::workspace::last_lines;
 
 /// How long a process that died stays dead.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
@@ -91,7 +91,8 @@ impl Services {
                     if let Some(id) = component.id()
                         && id.ended().await.is_err()
                     {
-                        // Without a handle on the process nothing can be said about it; it is looked at by `status` and `down`.
+                        // Without a handle on the process nothing can be said about it; it is looked at by `status` and
+                        // `down`.
                         pending::<()>().await;
                     }
                     index

@@ -6,21 +6,23 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Place, Role, User};
+use drover_testkit::manifests;
+use drover_testkit::process::ProcessId;
+use drover_testkit::progress::{Event, Progress};
+use drover_testkit::workspace;
 use futures::future::try_join;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::args::UpArgs;
 use super::earlier::Earlier;
 use super::layout::Layout;
+use super::outlook::{Outlook, Part};
 use super::services::{self, Phase, Restart, Services};
 use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
-use super::{UpArgs, build, examples, rights, settings};
-use crate::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Place, Role, User};
+use super::{build, examples, rights, settings};
 use crate::detach;
-use crate::manifests;
-use crate::process::ProcessId;
-use crate::progress::{Event, Progress};
-use crate::workspace;
 
 /// How long the controller may take to lead, and then the agent to register.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -69,7 +71,7 @@ impl Session {
         layout.create()?;
         let Some(lock) = layout.lock()? else {
             let state = State::read(&layout)?.unwrap_or_default();
-            crate::progress::print_line(&already_runs(&layout, &state));
+            drover_testkit::progress::print_line(&already_runs(&layout, &state));
             return Ok(None);
         };
         if let Some(state) = State::read(&layout)? {
@@ -98,7 +100,7 @@ impl Session {
     /// # Errors
     /// When the kubeconfig cannot be read.
     pub async fn client(&self) -> Result<kube::Client> {
-        crate::control_plane::client_of(&self.state.kubeconfig).await
+        drover_testkit::control_plane::client_of(&self.state.kubeconfig).await
     }
 
     /// The process of a role, while it runs.
@@ -142,16 +144,18 @@ impl Session {
     /// When something does not start or does not become healthy. What was started still runs.
     pub async fn start(&mut self, progress: &Progress) -> Result<()> {
         let profile = self.args.profile;
+        let outlook = Outlook::open(&self.layout, self.args.kubeconfig.is_none(), progress);
         let (layout, shown) = (self.layout.clone(), progress.clone());
-        let daemons = async move {
-            tokio::task::spawn_blocking(move || build::daemons(&layout, profile, &shown))
-                .await
-                .context("building droverd")?
+        let daemons = async {
+            let build = tokio::task::spawn_blocking(move || build::daemons(&layout, profile, &shown));
+            let droverd = build.await.context("building droverd")??;
+            outlook.done(Part::Droverd);
+            anyhow::Ok(droverd)
         };
         if self.args.kubeconfig.is_some() {
             self.droverd = daemons.await?;
         } else {
-            let ground = start_plane(&self.layout, self.args.audit, progress);
+            let ground = start_plane(&self.layout, self.args.audit, &outlook, progress);
             // The control plane has ended when this fails in the build of the daemons: it is dropped then.
             let (plane, droverd) = try_join(ground, daemons).await?;
             for (launch, id) in plane.processes() {
@@ -245,11 +249,12 @@ impl Session {
     }
 }
 
-async fn start_plane(layout: &Layout, audit: bool, progress: &Progress) -> Result<ControlPlane> {
+async fn start_plane(layout: &Layout, audit: bool, outlook: &Outlook, progress: &Progress) -> Result<ControlPlane> {
     let shown = progress.clone();
     let binaries = tokio::task::spawn_blocking(move || Binaries::find_or_build(&shown))
         .await
         .context("building the control plane")??;
+    outlook.done(Part::ControlPlane);
     let step = progress.step("starting etcd and kube-apiserver");
     let options = Options {
         data_dir: layout.root.clone(),
@@ -282,7 +287,7 @@ async fn install(client: &kube::Client, plane: Option<&ControlPlane>, progress: 
         }
         Ok(())
     };
-    let crds = crate::crds::folder();
+    let crds = manifests::crds_folder();
     let (n_kinds, ()) = try_join(manifests::apply_crds(client, &crds), roles).await?;
     if let Some(plane) = plane {
         rights::wait(&plane.client(User::Controller).await?, &rights::CONTROLLER).await?;

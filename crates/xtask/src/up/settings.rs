@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use drover_testkit::workspace;
 use serde_json::{Value, json};
 
-use super::UpArgs;
+use super::args::UpArgs;
 use super::layout::Layout;
-use crate::workspace;
 
 /// Writes `controller.yaml` and returns its path.
 pub(super) fn write_controller(layout: &Layout, args: &UpArgs) -> Result<PathBuf> {
@@ -25,7 +25,8 @@ pub(super) fn write_agent(layout: &Layout, args: &UpArgs) -> Result<PathBuf> {
         "allocDir": layout.agent_alloc(),
         "address": "127.0.0.1",
         "meta": {"examples": workspace::root().join("examples")},
-        // Plain processes with the rights of who runs `up`: that is what people want to see first, on their own machine.
+        // Plain processes with the rights of who runs `up`: that is what people want to see first, on their own
+        // machine.
         "drivers": {"rawExec": {"enabled": true}},
         "heartbeat": {"ttl": args.heartbeat_ttl},
     });

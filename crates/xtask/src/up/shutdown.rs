@@ -1,20 +1,20 @@
 //! Ends everything in order: who decides first, then who acts, then the tasks, then the ground they stand on.
 //!
-//! Nothing is reported to the API server on the way, as when a machine loses its power; the objects stay, and the next `up` starts
-//! the same allocations again.
+//! Nothing is reported to the API server on the way, as when a machine loses its power; the objects stay, and the next
+//! `up` starts the same allocations again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use drover_testkit::control_plane::Role;
+use drover_testkit::process::{ProcessId, Signal};
+use drover_testkit::progress::Progress;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::layout::Layout;
 use super::state::State;
-use crate::control_plane::Role;
-use crate::process::{ProcessId, Signal};
-use crate::progress::Progress;
 
 /// What becomes of the tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,8 @@ async fn stop(role: Role, id: ProcessId, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Ends tasks whose supervisor died before it could: whoever has an allocation folder of ours in its environment is one.
+/// Ends tasks whose supervisor died before it could: whoever has an allocation folder of ours in its environment is
+/// one.
 async fn end_leftover_tasks(layout: &Layout, progress: &Progress) -> Result<()> {
     let tasks = leftover_tasks(&layout.agent_alloc());
     if tasks.is_empty() {

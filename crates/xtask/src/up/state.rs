@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use drover_testkit::control_plane::{Launch, Role};
+use drover_testkit::process::{ProcessId, boot_id};
+use drover_testkit::workspace::write_private;
 use serde::{Deserialize, Serialize};
 
 use super::layout::Layout;
-use crate::control_plane::{Launch, Role};
-use crate::process::{ProcessId, boot_id};
-use crate::workspace::write_private;
 
 /// The content of the file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -88,7 +88,8 @@ impl State {
     }
 }
 
-/// Finds the supervisor by the file that the agent writes. Its command line tells it from a stranger under the same number.
+/// Finds the supervisor by the file that the agent writes. Its command line tells it from a stranger under the same
+/// number.
 pub(super) fn supervisor(layout: &Layout) -> Option<ProcessId> {
     let folder = layout.agent_state();
     let pid = fs::read_to_string(folder.join("supervisor.pid")).ok()?;

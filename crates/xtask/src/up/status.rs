@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use drover_testkit::control_plane::Role;
+use drover_testkit::progress::print_line;
 use serde::Serialize;
 
 use super::layout::Layout;
 use super::state::State;
-use crate::control_plane::Role;
-use crate::progress::print_line;
 
 /// What `status` is told.
 #[derive(Debug, Clone, Args)]

@@ -1,0 +1,133 @@
+//! The programs of the control plane: found where the user says, or built once.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::programs::{GoModule, KUBERNETES_VERSION, Output, Programs};
+use crate::progress::Progress;
+
+const PROGRAMS: Programs = Programs {
+    name: "control-plane",
+    modules: &[
+        GoModule {
+            folder: "tools/etcd",
+            packages: &["go.etcd.io/etcd/server/v3"],
+            output: Output::File("etcd"),
+            ..GoModule::PLAIN
+        },
+        GoModule {
+            folder: "tools/kubernetes",
+            packages: &[
+                "k8s.io/kubernetes/cmd/kube-apiserver",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kubectl",
+            ],
+            links_version: true,
+            ..GoModule::PLAIN
+        },
+    ],
+    instead: "set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kube-controller-manager and kubectl (a build takes about 5 minutes)",
+};
+
+/// A folder with etcd, kube-apiserver, kubectl and, usually, kube-controller-manager.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binaries {
+    folder: PathBuf,
+}
+
+impl Binaries {
+    /// Takes the programs from `KUBEBUILDER_ASSETS` if that is set, else from the cache, where they are built when
+    /// missing.
+    ///
+    /// Building takes about five minutes on two cores. Two builds at a time do not disturb each other: the second
+    /// waits.
+    ///
+    /// # Errors
+    /// When a program is missing from the named folder, Go is not installed, or a build fails.
+    pub fn find_or_build(progress: &Progress) -> Result<Self> {
+        if let Some(folder) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()) {
+            return Self::in_folder(PathBuf::from(folder));
+        }
+        Self::in_folder(PROGRAMS.find_or_build(progress)?)
+    }
+
+    /// Says whether the programs are there without a build, as far as that can be told at once.
+    pub fn is_built() -> bool {
+        std::env::var_os("KUBEBUILDER_ASSETS").is_some_and(|folder| !folder.is_empty())
+            || PROGRAMS.folder().is_ok_and(|folder| folder.is_dir())
+    }
+
+    /// Takes the programs of a folder.
+    ///
+    /// # Errors
+    /// When one that is always needed is not there.
+    pub fn in_folder(folder: PathBuf) -> Result<Self> {
+        let binaries = Self { folder: std::path::absolute(&folder).unwrap_or(folder) };
+        for name in ["etcd", "kube-apiserver", "kubectl"] {
+            binaries.existing(name)?;
+        }
+        Ok(binaries)
+    }
+
+    /// The folder that holds the programs.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The path of etcd.
+    pub fn etcd(&self) -> PathBuf {
+        self.folder.join("etcd")
+    }
+
+    /// The path of kube-apiserver.
+    pub fn kube_apiserver(&self) -> PathBuf {
+        self.folder.join("kube-apiserver")
+    }
+
+    /// The path of kubectl.
+    pub fn kubectl(&self) -> PathBuf {
+        self.folder.join("kubectl")
+    }
+
+    /// The path of kube-controller-manager.
+    ///
+    /// # Errors
+    /// When the folder of `KUBEBUILDER_ASSETS` lacks it, as those of kubebuilder do.
+    pub fn kube_controller_manager(&self) -> Result<PathBuf> {
+        self.existing("kube-controller-manager")
+    }
+
+    fn existing(&self, name: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        if !path.is_file() {
+            bail!(
+                "{name} is not in {}: put one of Kubernetes {KUBERNETES_VERSION} there, or unset KUBEBUILDER_ASSETS to have all programs built",
+                self.folder.display()
+            );
+        }
+        Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_without_a_program_is_refused_with_its_name_and_what_helps() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("etcd"), "").unwrap();
+        let error = Binaries::in_folder(folder.path().to_path_buf()).unwrap_err().to_string();
+        assert!(error.starts_with("kube-apiserver is not in "), "{error}");
+        assert!(error.contains("unset KUBEBUILDER_ASSETS"), "{error}");
+        for name in ["kube-apiserver", "kubectl"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let binaries = Binaries::in_folder(folder.path().to_path_buf()).unwrap();
+        let error = binaries.kube_controller_manager().unwrap_err().to_string();
+        assert!(error.starts_with("kube-controller-manager is not in "), "{error}");
+    }
+}
