@@ -14,6 +14,8 @@ mod node;
 mod objects;
 mod output;
 mod plan;
+#[cfg(test)]
+mod reference;
 mod simulate;
 mod state;
 mod system;

@@ -27,6 +27,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("format", |_| cargo_check(&["fmt", "--all", "--check"])),
     ("module headers and test files", |_| tidy(&workspace::root())),
     ("custom resource definitions", |_| crds::check()),
+    ("documents", |_| documents()),
     ("pure crates build alone", |_| cargo_check(&["check", "--package", "drover-api", "--package", "drover-core"])),
     ("clippy", |_| cargo_check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     // No test run builds them, so that nothing else would see them rot.
@@ -72,6 +73,13 @@ fn cargo_check(args: &[&str]) -> Result<()> {
 fn documentation() -> Result<()> {
     let mut command = cargo::command();
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    succeed(command)
+}
+
+/// The parser of this program's commands is not in reach of a library, so the program itself is asked.
+fn documents() -> Result<()> {
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command.args(["docs", "--check"]);
     succeed(command)
 }
 

@@ -14,6 +14,7 @@ pub mod crds;
 pub mod csi_mock;
 pub mod csi_sanity;
 pub mod csi_sidecars;
+pub mod docs;
 pub mod helm;
 pub mod image;
 pub mod kubeconform;

@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use xtask::bench::{self, BenchArgs};
 use xtask::ci::{self, CiArgs};
 use xtask::cluster::{self, ClusterCommand, NodeArgs};
 use xtask::control_plane::Binaries;
 use xtask::crds;
+use xtask::docs::{self, DocsArgs};
 use xtask::image::{self, ImageArgs};
 use xtask::planted::{self, PlantedArgs};
 use xtask::progress::{Progress, print_line, print_note};
@@ -33,6 +34,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Writes the references in docs/ from the schema and the commands, and checks the documents
+    Docs(DocsArgs),
     /// Builds and runs all tests and names the slowest
     Test(TestArgs),
     /// Writes drover's container image as an OCI archive and prints its path
@@ -78,6 +81,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::ClusterNode(args) => cluster::node(&args)?,
         Command::Bench(args) => return bench::run(&args).await,
         Command::Planted(args) => return planted::run(&args),
+        Command::Docs(args) => docs::run(&args, &Cli::command(), &Progress::for_people())?,
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
         Command::Up(args) => return up::up(args).await,
         Command::Down(args) => up::down(&args).await?,
