@@ -1,6 +1,6 @@
 //! Whether each relative link of the documents leads to a file, and each anchor to a heading.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::documents::{Documents, Line, lines};
@@ -16,6 +16,20 @@ pub(super) fn dead(root: &Path, documents: &Documents) -> Vec<String> {
         }
     }
     findings
+}
+
+/// Documents of `docs/` that no other document links to: a reader would not find them.
+pub(super) fn orphans(documents: &Documents) -> Vec<String> {
+    let links = |(from, text)| targets(text).into_iter().map(move |(_, target)| (from, target));
+    let linked: BTreeSet<String> = documents
+        .iter()
+        .flat_map(links)
+        .map(|(from, target)| (from, resolved(from, target.split('#').next().unwrap_or_default())))
+        .filter(|(from, to)| from != to)
+        .map(|(_, to)| to)
+        .collect();
+    let lost = documents.iter().filter(|(path, _)| path.starts_with("docs/") && !linked.contains(*path));
+    lost.map(|(path, _)| format!("{path}: no document links to it")).collect()
 }
 
 fn fault(root: &Path, documents: &Documents, from: &str, target: &str) -> Option<String> {
@@ -125,6 +139,13 @@ mod tests {
     fn what_leads_somewhere_is_right() {
         let text = "# Here\n[a](a.md#one--two) [b](a.md#same-1) [c](../LICENSE) [d](#here) [e](https://example.org/x) [f](../docs)";
         assert_eq!(found(text), [""; 0]);
+    }
+
+    #[test]
+    fn a_document_that_nothing_links_to_is_named() {
+        let all = [("README.md", "[a](docs/a.md#x)"), ("docs/a.md", "[me](a.md) [b](sub/b.md)"), ("docs/sub/b.md", "")];
+        let documents: Documents = all.into_iter().chain([("docs/c.md", "[me](#c) [me](c.md)")]).collect();
+        assert_eq!(orphans(&documents), ["docs/c.md: no document links to it"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod documents;
 mod job_reference;
 mod links;
 mod run;
+mod runbooks;
 mod specs;
 
 pub use run::{DocsArgs, run};

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use super::documents::Documents;
-use super::{blocks, commands, job_reference, links, specs};
+use super::{blocks, commands, job_reference, links, runbooks, specs};
 use crate::cargo;
 use crate::progress::{Progress, print_note};
 use crate::workspace;
@@ -67,9 +67,11 @@ fn check(root: &Path, job_reference: &str, xtask: &clap::Command) -> Result<Vec<
     }
     let documents = Documents::read(root)?;
     findings.extend(links::dead(root, &documents));
+    findings.extend(links::orphans(&documents));
     findings.extend(blocks::unmarked(&documents));
     findings.extend(commands::undocumented(&documents, xtask));
     findings.extend(commands::unknown(&documents, documents.text(CLI_REFERENCE).unwrap_or_default(), xtask));
+    findings.extend(runbooks::missing(root, &documents)?);
     findings.extend(specs::differing(root)?);
     Ok(findings)
 }
