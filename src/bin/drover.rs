@@ -20,3 +20,23 @@ fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     drover_cli::run::<drover_simulator::Commands>(&args)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use drover_simulator::Commands;
+    use expect_test::expect_file;
+
+    #[test]
+    fn the_reference_names_every_command() {
+        let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli-reference.md");
+        expect_file![document].assert_eq(&drover_cli::reference::markdown(drover_cli::command::<Commands>()));
+    }
+
+    #[test]
+    fn exit_codes_are_of_commands_that_there_are() {
+        let superfluous = drover_cli::reference::superfluous_codes(drover_cli::command::<Commands>());
+        assert!(superfluous.is_empty(), "{superfluous:?}");
+    }
+}

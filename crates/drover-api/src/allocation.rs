@@ -54,7 +54,7 @@ impl ClientStatus {
 }
 
 string_enum! {
-    /// How a task fares.
+    /// State of a task.
     pub enum TaskRunState default Pending {
         /// Not started, or between restarts.
         Pending = "pending",
@@ -201,7 +201,7 @@ pub type AllocationCondition = Condition<AllocationConditionType, AllocationReas
     namespaced,
     status = "AllocationStatus",
     derive = "PartialEq",
-    doc = "One instance of a group on one node. Made by drover; delete it to have it replaced.",
+    doc = "One instance of a group on one node. Created by drover; delete it to have it replaced.",
     selectable = ".spec.nodeName",
     selectable = ".spec.jobName",
     selectable = ".spec.deploymentName",
@@ -246,14 +246,14 @@ pub struct AllocationSpec {
     /// Whether it runs beside the old version until promotion.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub canary: bool,
-    /// What is wanted of it: run, stop or evict.
+    /// What the controller wants of it: run, stop or evict.
     #[serde(default)]
     pub desired_status: DesiredStatus,
     /// Why, as a code: `NotNeeded`, `Migrating`, `Updating`, `Lost`, `Rescheduled`, …
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub desired_description: String,
-    /// What is to become of it next.
+    /// Requests for its next transition.
     #[serde(default, skip_serializing_if = "DesiredTransition::is_empty")]
     pub desired_transition: DesiredTransition,
     /// The allocation that it replaces.
@@ -277,11 +277,11 @@ pub struct AllocationSpec {
     /// The reschedules that led to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reschedule_tracker: Option<RescheduleTracker>,
-    /// Whom its tasks' tokens are for.
+    /// Audience of its tasks' tokens.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub identity_audience: String,
-    /// What the placement knew.
+    /// What the scheduler found when it placed the allocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<AllocMetric>,
 }
@@ -291,19 +291,19 @@ pub struct AllocationSpec {
 #[serde(rename_all = "camelCase", default)]
 #[expect(clippy::struct_excessive_bools, reason = "the wire shape: independent wishes")]
 pub struct DesiredTransition {
-    /// It leaves its node.
+    /// Move it off its node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub migrate: bool,
-    /// It may be replaced although its deployment is active.
+    /// Allow its replacement while its deployment is active.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reschedule: bool,
-    /// It is replaced whatever the policy says.
+    /// Replace it, whatever the reschedule policy allows.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub force_reschedule: bool,
-    /// It is stopped without a replacement.
+    /// Stop it without a replacement.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub migrate_disable_placement: bool,
-    /// Its shutdown delays are left out.
+    /// Skip its shutdown delays.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_shutdown_delay: bool,
 }
@@ -447,12 +447,12 @@ pub struct RescheduleEvent {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocationStatus {
-    /// The metadata.generation that this status is about; -1 before the first look.
+    /// The metadata.generation that this status is about; -1 before the first observation.
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
     /// pending, running, complete, failed, lost or unknown.
     pub client_status: ClientStatus,
-    /// Why, for people.
+    /// The reason, as a sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub client_description: String,
@@ -485,7 +485,7 @@ pub struct AllocationStatus {
     /// When a writer last changed this status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified_at: Option<Timestamp>,
-    /// When nothing of it was left on its node.
+    /// When the last of it was removed from its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Texts for the columns of `kubectl get`.
@@ -516,7 +516,7 @@ impl Default for AllocationColumns {
     }
 }
 
-/// How a task fares.
+/// State of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskState {
@@ -545,11 +545,11 @@ pub struct TaskState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskEvent {
-    /// What.
+    /// Type of the event.
     pub r#type: TaskEventType,
     /// When, by the node's clock.
     pub time: Timestamp,
-    /// For people.
+    /// The event, as a sentence.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub message: String,
@@ -644,7 +644,7 @@ pub struct CheckStatus {
     pub status: CheckResult,
     /// healthiness or readiness.
     pub mode: String,
-    /// What was answered.
+    /// The answer.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 3072))]
     pub output: String,
@@ -665,7 +665,7 @@ pub struct ServiceRegistration {
     pub id: String,
     /// Its name.
     pub service_name: String,
-    /// Its words.
+    /// Its tags.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub tags: Vec<String>,
@@ -699,7 +699,7 @@ pub struct VolumeStatus {
     /// The CSIVolume's id.
     #[serde(rename = "volumeID")]
     pub volume_id: String,
-    /// How it fares.
+    /// Its state.
     pub state: VolumeState,
     /// The last error.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -43,7 +43,7 @@ string_enum! {
         Draining = "draining",
         /// All have left.
         Complete = "complete",
-        /// A person ended it.
+        /// A user ended it.
         Canceled = "canceled",
     }
 }
@@ -101,7 +101,7 @@ string_enum! {
 /// A condition of a ClientNode.
 pub type NodeCondition = Condition<NodeConditionType, NodeReason>;
 
-/// A machine whose agent runs allocations. The agent makes it from its configuration; afterwards spec is the operator's.
+/// A machine whose agent runs allocations. The agent creates it from its configuration; afterwards its spec belongs to the operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "drover.dev",
@@ -113,7 +113,7 @@ pub type NodeCondition = Condition<NodeConditionType, NodeReason>;
     category = "drover",
     status = "ClientNodeStatus",
     derive = "PartialEq",
-    doc = "A machine whose agent runs allocations. The agent makes it; operators set eligibility, drain and meta.",
+    doc = "A machine whose agent runs allocations. The agent creates it; operators set eligibility, drain and meta.",
     selectable = ".spec.nodePool",
     selectable = ".status.phase",
     printcolumn(name = "Pool", type_ = "string", json_path = ".spec.nodePool"),
@@ -138,7 +138,7 @@ pub struct ClientNodeSpec {
     #[serde(default = "default_pool")]
     #[schemars(length(min = 1, max = 128))]
     pub node_pool: String,
-    /// A word for its kind, for constraints on `${node.class}`.
+    /// The class of the node, for constraints on `${node.class}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub node_class: String,
@@ -166,10 +166,10 @@ fn default_pool() -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Drain {
-    /// When those still there are stopped, from now; default 1h, 0 for never.
+    /// How long allocations may take to leave before they are stopped; default 1h, 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<GoDuration>,
-    /// true stops all at once.
+    /// true stops all allocations immediately.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// true leaves allocations of system jobs running.
@@ -177,11 +177,11 @@ pub struct Drain {
     pub ignore_system_jobs: bool,
 }
 
-/// What is known of a node.
+/// State of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientNodeStatus {
-    /// The metadata.generation that this status is about; -1 before the first look.
+    /// The metadata.generation that this status is about; -1 before the first observation.
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
     /// initializing, ready, down or disconnected.
@@ -189,10 +189,10 @@ pub struct ClientNodeStatus {
     /// When the phase last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_changed_at: Option<Timestamp>,
-    /// What the agent found on its machine; the agent's.
+    /// What the agent found on its machine; written by the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
-    /// What allocations can be given: resources less reserved.
+    /// What allocations can get: resources minus reserved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocatable: Option<NodeResources>,
     /// The drain under way, or the last one.
@@ -221,9 +221,9 @@ pub struct NodeColumns {
     pub drain: String,
     /// Allocations that are not terminal.
     pub allocs: String,
-    /// MHz in use and to give, as `300/4000`.
+    /// MHz in use and allocatable, as `300/4000`.
     pub cpu: String,
-    /// MiB in use and to give, as `300/8192`.
+    /// MiB in use and allocatable, as `300/8192`.
     pub memory: String,
     /// Healthy drivers.
     pub drivers: String,
@@ -351,7 +351,7 @@ pub struct ReservedResources {
     pub ports: String,
 }
 
-/// How a driver fares.
+/// State of a driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DriverInfo {
@@ -359,7 +359,7 @@ pub struct DriverInfo {
     pub detected: bool,
     /// Whether it works.
     pub healthy: bool,
-    /// Why not, for people.
+    /// Why not, as a sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub description: String,
@@ -474,7 +474,7 @@ pub struct CsiInfo {
     pub node: bool,
     /// Whether it works.
     pub healthy: bool,
-    /// Why not, for people.
+    /// Why not, as a sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub description: String,
@@ -507,7 +507,7 @@ pub struct CsiInfo {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(max = 64)), extend("x-kubernetes-list-type" = "set"))]
     pub capabilities: Vec<String>,
-    /// How volumes may be used; empty for all ways.
+    /// Access modes that volumes may have; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "set"))]
     pub access_modes: Vec<AccessMode>,
@@ -543,7 +543,7 @@ string_enum! {
 
 impl CsiCall {
     /// Whether it is one that a plugin is asked for one at a time (`spec/volumes.md` 5). What its node half does, and what changes
-    /// nothing at the provider, waits for nobody.
+    /// nothing at the provider, waits for no other call.
     pub const fn takes_turns(self) -> bool {
         match self {
             Self::ControllerPublish
@@ -558,7 +558,7 @@ impl CsiCall {
     }
 }
 
-/// A call of a CSI plugin that the controller wants made on a node.
+/// A call to a CSI plugin that the controller requests from a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CsiRequest {
@@ -568,7 +568,7 @@ pub struct CsiRequest {
     #[serde(rename = "pluginID")]
     #[schemars(length(min = 1, max = 63))]
     pub plugin_id: String,
-    /// Namespace of the volume's object, where the rest of what the call needs stands.
+    /// Namespace of the volume's object, which holds the rest of what the call needs.
     #[schemars(length(max = 63))]
     pub namespace: String,
     /// Name of the volume's object.
@@ -595,10 +595,10 @@ pub struct CsiRequest {
     /// What it sees of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment_mode: Option<AttachmentMode>,
-    /// How large the volume is to be at least, in bytes.
+    /// Lower limit of the size, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_bytes: Option<i64>,
-    /// And at most.
+    /// Upper limit of the size, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<i64>,
     /// The name of the snapshot to take, or the provider's id of the one to delete.
@@ -618,21 +618,21 @@ pub struct CsiAnswer {
     /// Whether another try may help.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
-    /// Publish context, or the made volume's context.
+    /// Publish context, or the created volume's context.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub context: BTreeMap<String, String>,
-    /// The made volume's id at its provider.
+    /// The created volume's id at its provider.
     #[serde(rename = "externalID", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub external_id: String,
-    /// The made or expanded volume's size in bytes.
+    /// The created or expanded volume's size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<i64>,
-    /// Whether the nodes that have the expanded volume mounted have to follow.
+    /// Whether nodes that mount the volume must expand it too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub node_expansion_required: bool,
-    /// Where the made volume can be reached from.
+    /// Where the created volume can be reached from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub topologies: Vec<crate::csi_volume::Topology>,
@@ -648,13 +648,13 @@ pub struct CsiAnswer {
 pub struct DrainState {
     /// When it began.
     pub started_at: Timestamp,
-    /// When those still there are stopped.
+    /// When the remaining allocations are stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_deadline: Option<Timestamp>,
     /// Allocations still there.
     #[serde(default)]
     pub remaining: i64,
-    /// How it goes.
+    /// Its progress.
     pub status: DrainStatus,
 }
 
@@ -667,7 +667,7 @@ pub struct NodeEvent {
     /// Which part of it, as `Cluster`, `Drain`, `Driver`, `Storage`.
     #[schemars(length(max = 64))]
     pub subsystem: String,
-    /// What, for people.
+    /// What happened, as a sentence.
     #[schemars(length(max = 1024))]
     pub message: String,
 }

@@ -33,9 +33,9 @@ pub struct Condition<T, R> {
     pub observed_generation: i64,
     /// When status last changed.
     pub last_transition_time: Timestamp,
-    /// Why, as one word for programs.
+    /// The reason, as one word for programs.
     pub reason: R,
-    /// Why, as one sentence for people, with what would help.
+    /// The reason and what would help, as one sentence.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub message: String,
@@ -50,7 +50,7 @@ pub struct Wanted<T, R> {
     pub status: ConditionStatus,
     /// Why, for programs.
     pub reason: R,
-    /// Why, for people.
+    /// The reason, as a sentence.
     pub message: String,
 }
 

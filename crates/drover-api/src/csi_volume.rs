@@ -121,7 +121,7 @@ string_enum! {
         Ready = "Ready",
         /// drover works on it.
         Reconciling = "Reconciling",
-        /// A person is needed.
+        /// An intervention is needed.
         Stalled = "Stalled",
         /// Its plugin is healthy.
         Schedulable = "Schedulable",
@@ -189,7 +189,7 @@ pub struct CSIVolumeSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub id: String,
-    /// Name for people, and for the provider when it is made.
+    /// Display name; the provider gets it when it creates the volume.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub name: String,
@@ -308,7 +308,7 @@ pub struct Topology {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CSIVolumeStatus {
-    /// The metadata.generation that this status is about; -1 before the first look.
+    /// The metadata.generation that this status is about; -1 before the first observation.
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
     /// pending, available, claimed or reaping.
@@ -326,10 +326,10 @@ pub struct CSIVolumeStatus {
     pub capacity: String,
     /// Whether its plugin is healthy enough to use it.
     pub schedulable: bool,
-    /// How it is used now; absent while nobody holds it.
+    /// How it is used now; absent while it is unclaimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<AccessMode>,
-    /// What its users see of it now; absent while nobody holds it.
+    /// What its users see of it now; absent while it is unclaimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attachment_mode: Option<AttachmentMode>,
     /// Where it can be reached from.
@@ -369,7 +369,7 @@ pub struct CSIVolumeStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_SNAPSHOTS), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub snapshots: Vec<VolumeSnapshot>,
-    /// Why the last wish about its snapshots was not fulfilled; absent when it was.
+    /// Why the last snapshot request failed; absent when it succeeded.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub snapshot_error: String,
@@ -393,7 +393,7 @@ pub struct VolumeSnapshot {
     /// The provider's id of it, for `spec.snapshotID` of another volume.
     #[schemars(length(min = 1, max = 256))]
     pub id: String,
-    /// The name under which drover had it taken; absent where others did.
+    /// The name that drover gave it; absent for snapshots that drover did not take.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub name: String,

@@ -16,7 +16,7 @@ string_enum! {
     pub enum DeploymentPhase default Running {
         /// Under way.
         Running = "running",
-        /// Paused by a person.
+        /// Paused by a user.
         Paused = "paused",
         /// Waits for its region's turn.
         Pending = "pending",
@@ -52,13 +52,13 @@ string_enum! {
     pub enum DeploymentDescription default Running {
         /// In progress.
         Running = "Running",
-        /// Canaries wait for a person.
+        /// Canaries wait for promotion.
         NeedsPromotion = "NeedsPromotion",
         /// Canaries are promoted when healthy.
         AutoPromotion = "AutoPromotion",
         /// Waits for its region's turn.
         PendingPeer = "PendingPeer",
-        /// Paused by a person.
+        /// Paused by a user.
         Paused = "Paused",
         /// Done.
         Successful = "Successful",
@@ -70,7 +70,7 @@ string_enum! {
         FailedAllocations = "FailedAllocations",
         /// No allocation became healthy in time.
         ProgressDeadline = "ProgressDeadline",
-        /// A person failed it.
+        /// A user failed it.
         FailedByUser = "FailedByUser",
         /// Another region failed.
         FailedByPeer = "FailedByPeer",
@@ -100,7 +100,7 @@ string_enum! {
         Ready = "Ready",
         /// It goes on.
         Reconciling = "Reconciling",
-        /// A person or a new spec is needed.
+        /// An intervention or a new spec is needed.
         Stalled = "Stalled",
         /// Its canaries are promoted.
         Promoted = "Promoted",
@@ -114,9 +114,9 @@ string_enum! {
     pub enum DeploymentReason {
         /// Under way.
         InProgress = "InProgress",
-        /// Healthy canaries wait for a person.
+        /// Healthy canaries wait for promotion.
         AwaitingPromotion = "AwaitingPromotion",
-        /// A person paused it.
+        /// A user paused it.
         Paused = "Paused",
         /// Other regions are not done.
         Blocked = "Blocked",
@@ -124,7 +124,7 @@ string_enum! {
         ProgressDeadlineExceeded = "ProgressDeadlineExceeded",
         /// Allocations are unhealthy.
         UnhealthyAllocations = "UnhealthyAllocations",
-        /// A person failed it.
+        /// A user failed it.
         FailedByUser = "FailedByUser",
         /// Another region failed.
         FailedByPeer = "FailedByPeer",
@@ -161,7 +161,7 @@ pub type DeploymentCondition = Condition<DeploymentConditionType, DeploymentReas
     namespaced,
     status = "DeploymentStatus",
     derive = "PartialEq",
-    doc = "One roll-out of one version of a job. Made by drover; people pause, promote and fail it.",
+    doc = "One roll-out of one version of a job. Created by drover; users pause, promote and fail it.",
     selectable = ".spec.jobName",
     selectable = ".status.phase",
     printcolumn(name = "Job", type_ = "string", json_path = ".spec.jobName"),
@@ -224,7 +224,7 @@ pub struct Promote {
     pub groups: Vec<String>,
 }
 
-/// Allocations that a person or program judged.
+/// Allocations judged by a user or a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocationHealth {
@@ -242,7 +242,7 @@ pub struct AllocationHealth {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStatus {
-    /// The metadata.generation that this status is about; -1 before the first look.
+    /// The metadata.generation that this status is about; -1 before the first observation.
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
     /// running, paused, pending, blocked, unblocking, initializing, successful, failed or cancelled.
@@ -255,7 +255,7 @@ pub struct DeploymentStatus {
     /// An act of several writes that is not complete yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
-    /// The wishes of `spec` that were acted on, or refused.
+    /// The requests of `spec` that were carried out or refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acted: Option<Acted>,
     /// Its groups, by name.
@@ -294,7 +294,7 @@ pub struct Intent {
     pub rollback_to_version: Option<i64>,
 }
 
-/// The wishes of `spec` that were acted on, or refused; each is acted on once.
+/// The requests of `spec` that were carried out or refused; each is acted on once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Acted {
@@ -316,7 +316,7 @@ pub struct Acted {
 pub struct GroupState {
     /// Whether its failure goes back to the newest stable version.
     pub auto_revert: bool,
-    /// Whether its healthy canaries are promoted without a person.
+    /// Whether its healthy canaries are promoted automatically.
     pub auto_promote: bool,
     /// By how long after the last healthy allocation the next one must follow; 0 for no deadline.
     pub progress_deadline: GoDuration,

@@ -67,7 +67,7 @@ pub struct Group {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
     pub affinities: Vec<Affinity>,
-    /// Wishes to distribute this group's allocations.
+    /// How this group's allocations are distributed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub spreads: Vec<Spread>,
@@ -77,7 +77,7 @@ pub struct Group {
     /// Pause between the removal of its services from the register and the end of its tasks; default 0s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shutdown_delay: Option<GoDuration>,
-    /// How long an allocation may run at most (batch and sysbatch); default for ever.
+    /// The longest an allocation may run (batch and sysbatch); default no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_run_duration: Option<GoDuration>,
     /// Key and value pairs, as `NOMAD_META_<key>` for all its tasks; they win over the job's.

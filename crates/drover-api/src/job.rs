@@ -17,11 +17,11 @@ use crate::string_enum::string_enum;
 string_enum! {
     /// How a job's allocations are placed and replaced.
     pub enum JobType default Service {
-        /// Runs for ever, `count` allocations of each group.
+        /// Runs until it is stopped, `count` allocations of each group.
         Service = "service",
         /// Runs to completion, `count` allocations of each group.
         Batch = "batch",
-        /// Runs for ever on every node that fits.
+        /// Runs until it is stopped, on every node that fits.
         System = "system",
         /// Runs to completion on every node that fits.
         Sysbatch = "sysbatch",
@@ -47,7 +47,7 @@ string_enum! {
         Ready = "Ready",
         /// drover is still working towards the spec.
         Reconciling = "Reconciling",
-        /// A person or a new spec is needed.
+        /// An intervention or a new spec is needed.
         Stalled = "Stalled",
         /// Every wanted allocation has a node.
         Placed = "Placed",
@@ -158,12 +158,12 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub id: String,
-    /// Name for people; default the id.
+    /// Display name; default the id.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub name: String,
-    /// service (default): runs for ever, `count` allocations of each group. batch: runs to completion. system: for ever on
-    /// every node that fits. sysbatch: to completion on every node that fits. It cannot be changed.
+    /// service (default): `count` allocations of each group, until stopped. batch: `count` allocations, to completion. system: one
+    /// on every node that fits, until stopped. sysbatch: one on every node that fits, to completion. It cannot be changed.
     #[serde(default)]
     pub r#type: JobType,
     /// From 1 to 100, default 50: jobs of higher priority are placed first, and may evict those at least 10 lower where the
@@ -201,7 +201,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
     pub affinities: Vec<Affinity>,
-    /// Wishes to distribute allocations; not for system jobs.
+    /// How allocations are distributed; not for system jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub spreads: Vec<Spread>,
@@ -388,11 +388,11 @@ pub struct Scale {
     pub count: Option<i64>,
 }
 
-/// What drover knows of a job.
+/// State of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
-    /// The metadata.generation that this status is about; -1 before the first look.
+    /// The metadata.generation that this status is about; -1 before the first observation.
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
     /// pending, running or dead.
@@ -553,7 +553,7 @@ string_enum! {
     }
 }
 
-/// One look of the scheduler at the job.
+/// One evaluation of the job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvaluationStatus {

@@ -19,7 +19,7 @@ use crate::job::JobSpec;
     namespaced,
     status = "JobVersionStatus",
     derive = "PartialEq",
-    doc = "A job's spec as it once was. Made by drover and never changed: the job's history.",
+    doc = "A job's spec as it once was. Created by drover and never changed: the job's history.",
     selectable = ".spec.jobName",
     printcolumn(name = "Job", type_ = "string", json_path = ".spec.jobName"),
     printcolumn(name = "Version", type_ = "integer", json_path = ".spec.version"),
@@ -60,24 +60,24 @@ pub struct JobVersionSpec {
     pub intent: String,
 }
 
-/// What drover knows of a version.
+/// State of a version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobVersionStatus {
-    /// The metadata.generation that this status is about; -1 before the first look.
+    /// The metadata.generation that this status is about; -1 before the first observation.
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
     /// Whether it has been deployed successfully.
     pub stable: bool,
-    /// A name that a person gave it; a tagged version is kept.
+    /// A name that a user gave it; a tagged version is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub tag: Option<String>,
-    /// Why a person tagged it.
+    /// Why it was tagged.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub tag_description: String,
-    /// When a person tagged it.
+    /// When it was tagged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tagged_at: Option<Timestamp>,
     /// Texts for the columns of `kubectl get`.

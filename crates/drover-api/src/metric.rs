@@ -11,7 +11,7 @@ use crate::duration::GoDuration;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocMetric {
-    /// Nodes looked at.
+    /// Nodes that were evaluated.
     pub nodes_evaluated: i64,
     /// Nodes that a rule excluded.
     #[serde(skip_serializing_if = "is_zero")]
@@ -28,7 +28,7 @@ pub struct AllocMetric {
     /// Ready nodes, by datacenter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes_available: BTreeMap<String, i64>,
-    /// Nodes of the pool and datacenters that are not ready, by why: ineligible, draining, down, disconnected, initializing.
+    /// Nodes of the pool and datacenters that are not ready, by reason: ineligible, draining, down, disconnected, initializing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub nodes_unavailable: BTreeMap<String, i64>,

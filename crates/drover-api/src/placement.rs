@@ -92,7 +92,7 @@ fn default_weight() -> i64 {
     50
 }
 
-/// A wish to distribute allocations over the values of an attribute.
+/// A distribution of allocations over the values of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {

@@ -16,7 +16,7 @@ string_enum! {
         Checks = "checks",
         /// All tasks run.
         TaskStates = "task_states",
-        /// Only a person or a program says so.
+        /// Only a user or a program sets it.
         Manual = "manual",
     }
 }
@@ -85,7 +85,7 @@ pub struct Update {
     /// Whether a failed deployment goes back to the newest stable version; default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_revert: Option<bool>,
-    /// Whether healthy canaries are promoted without a person; default false. All groups with canaries must agree.
+    /// Whether healthy canaries are promoted automatically; default false. All groups with canaries must agree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_promote: Option<bool>,
     /// Pause between batches of system jobs without a deployment; default 30s.
@@ -138,7 +138,7 @@ pub struct Reschedule {
     /// Longest pause; default 1h for service. Not used by constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<GoDuration>,
-    /// Whether it goes on for ever; default true for service, false for batch.
+    /// Whether rescheduling has no limit; default true for service, false for batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unlimited: Option<bool>,
 }

@@ -83,7 +83,7 @@ pub struct Service {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub address: String,
-    /// Words for those who look services up.
+    /// Tags for service lookups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(max = 128)), extend("x-kubernetes-list-type" = "atomic"))]
     pub tags: Vec<String>,

@@ -150,7 +150,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub identities: Vec<Identity>,
-    /// Named commands that people may run in it.
+    /// Named commands that users may run in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub actions: Vec<Action>,
@@ -441,7 +441,7 @@ pub struct Identity {
     /// Its name; `default` is the one every task has.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// Whom it is for.
+    /// Its intended audience.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 256)), extend("x-kubernetes-list-type" = "atomic"))]
     pub aud: Vec<String>,
@@ -462,7 +462,7 @@ pub struct Identity {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16))]
     pub change_signal: String,
-    /// How long it is valid; 0 for ever. Not for the default one.
+    /// How long it is valid; 0 for no limit. Not for the default identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<GoDuration>,
     /// Further claims in the token.
@@ -471,7 +471,7 @@ pub struct Identity {
     pub extra_claims: BTreeMap<String, String>,
 }
 
-/// A named command that people may run in a task.
+/// A named command that users may run in a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Action {

@@ -14,6 +14,7 @@ mod node;
 mod objects;
 mod output;
 mod plan;
+pub mod reference;
 mod state;
 mod system;
 mod table;
@@ -180,6 +181,11 @@ pub fn run<M: MoreCommands>(args: &[OsString]) -> ExitCode {
         error_code
     });
     ExitCode::from(code)
+}
+
+/// The parser of the CLI with these commands.
+pub fn command<M: MoreCommands>() -> clap::Command {
+    Cli::<M>::command()
 }
 
 fn parse<M: MoreCommands>(args: &[OsString]) -> Result<Cli<M>, clap::Error> {

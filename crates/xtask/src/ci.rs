@@ -28,6 +28,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("imports", |_| tidy::imports::check()),
     ("production builds", |_| tidy::production::check()),
     ("custom resource definitions", |_| crds::check()),
+    ("documents", |_| documents()),
     ("pure crates build alone", |_| cargo_check(&["check", "--package", "drover-api", "--package", "drover-core"])),
     ("clippy", |_| cargo_check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     // No test run builds them, so that nothing else would see them rot.
@@ -73,6 +74,13 @@ fn cargo_check(args: &[&str]) -> Result<()> {
 fn documentation() -> Result<()> {
     let mut command = cargo::command();
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    succeed(command)
+}
+
+/// The parser of this program's commands is not in reach of a library, so the program itself is asked.
+fn documents() -> Result<()> {
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command.args(["docs", "--check"]);
     succeed(command)
 }
 

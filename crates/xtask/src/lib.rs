@@ -8,6 +8,7 @@ pub mod bench;
 pub mod ci;
 pub mod cluster;
 pub mod crds;
+pub mod docs;
 pub mod figures;
 pub mod planted;
 pub mod test_runner;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use drover_testkit::control_plane::Binaries;
 use drover_testkit::image::{self, ImageArgs};
 use drover_testkit::progress::{Progress, print_line, print_note};
@@ -11,6 +11,7 @@ use xtask::bench::{self, BenchArgs};
 use xtask::ci::{self, CiArgs};
 use xtask::cluster::{self, ClusterCommand, NodeArgs};
 use xtask::crds;
+use xtask::docs::{self, DocsArgs};
 use xtask::figures::{self, FiguresArgs};
 use xtask::planted::{self, PlantedArgs};
 use xtask::test_runner::{self, TestArgs};
@@ -35,6 +36,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Writes the references in docs/ from the schema and the commands, and checks the documents
+    Docs(DocsArgs),
     /// Builds and runs all tests and names the slowest
     Test(TestArgs),
     /// Writes drover's container image as an OCI archive and prints its path
@@ -84,6 +87,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::ClusterNode(args) => cluster::node(&args)?,
         Command::Bench(args) => return bench::run(&args).await,
         Command::Planted(args) => return planted::run(&args),
+        Command::Docs(args) => docs::run(&args, &Cli::command(), &Progress::for_people())?,
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
         Command::Tidy(args) => tidy::run(&args)?,
         Command::Figures(args) => figures::run(&args)?,

@@ -410,7 +410,7 @@ pub const RULES: &[Rule] = &[
         "spec.groups[].migrate",
         "healthCheck",
         "!has(self.healthCheck) || self.healthCheck != 'manual'",
-        "healthCheck of migrate must be checks or task_states: nobody confirms a migration by hand",
+        "healthCheck of migrate must be checks or task_states: a migration has no manual confirmation",
     ),
     rule(
         "migrate-times",
