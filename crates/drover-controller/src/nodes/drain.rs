@@ -3,7 +3,6 @@
 //! Crash-safe by its order: the node becomes ineligible before anything is marked, allocations are marked before the request is
 //! cleared, and each leader finds from the objects alone where the last one stood.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_api::client_node::{DrainState, DrainStatus, Eligibility};
@@ -15,7 +14,7 @@ use drover_store::{Key, Precondition, StoreError};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Nodes;
+use super::state::Nodes;
 use crate::actions::Action;
 use crate::keys::key_of;
 use crate::shared::{Notice, RETRY, Shared};
@@ -23,16 +22,6 @@ use crate::timers::Wake;
 
 /// Changes of allocations are looked at together after this long.
 const BATCH: Duration = Duration::from_secs(1);
-
-/// The drains of a leader.
-#[derive(Debug, Default)]
-pub(super) struct Drains {
-    pub(super) under_way: BTreeMap<NodeName, Leaving>,
-    /// Whether what they need is to be looked at now.
-    pub(super) is_due: bool,
-    /// When that is planned for.
-    wake_at: Option<Instant>,
-}
 
 impl Nodes {
     /// Takes in what an operator requestes of a node.
@@ -66,7 +55,7 @@ impl Nodes {
     }
 
     /// The request is gone: an operator took it back, or all is done.
-    fn end_drain(&mut self, shared: &mut Shared, name: &NodeName) {
+    pub(super) fn end_drain(&mut self, shared: &mut Shared, name: &NodeName) {
         self.drains.under_way.remove(name);
         let Some(known) = self.known.get_mut(name) else { return };
         known.drain_request = None;
@@ -90,7 +79,7 @@ impl Nodes {
         }
     }
 
-    fn wake_for_drains(&mut self, shared: &mut Shared, at: Instant) {
+    pub(super) fn wake_for_drains(&mut self, shared: &mut Shared, at: Instant) {
         if self.drains.wake_at.is_none_or(|planned| at < planned) {
             self.drains.wake_at = Some(at);
             shared.wake_at(at, Wake::Drains);
@@ -122,7 +111,7 @@ impl Nodes {
         }
     }
 
-    fn mark_leaving(shared: &mut Shared, mark: &Mark) {
+    pub(super) fn mark_leaving(shared: &mut Shared, mark: &Mark) {
         let key = mark.alloc.key.clone();
         let Some(object) = shared.caches.allocs.get(&key_of(&key)).cloned() else { return };
         // What was decided stays so until the answer is there.
@@ -151,13 +140,13 @@ impl Nodes {
     }
 
     /// Everything has left: the request is cleared, and the node stays ineligible.
-    fn finish_drain(shared: &mut Shared, name: &NodeName) {
+    pub(super) fn finish_drain(shared: &mut Shared, name: &NodeName) {
         let Some(object) = shared.caches.nodes.get(&Key::cluster(name.as_str())).cloned() else { return };
         Self::report_drain(shared, &object, "DrainComplete", "all allocations have left the node");
         Self::write_node_spec(shared, name, &object, json!({ "spec": { "drain": null } }));
     }
 
-    fn write_node_spec(shared: &mut Shared, name: &NodeName, object: &ClientNode, body: Value) {
+    pub(super) fn write_node_spec(shared: &mut Shared, name: &NodeName, object: &ClientNode, body: Value) {
         let precondition = Precondition::unchanged(&object.metadata);
         shared.outbox.push(Action::NodeSpec(name.clone(), precondition, body));
     }
@@ -189,7 +178,7 @@ impl Nodes {
         self.drains.is_due = true;
     }
 
-    fn report_drain(shared: &mut Shared, object: &ClientNode, reason: &'static str, note: &str) {
+    pub(super) fn report_drain(shared: &mut Shared, object: &ClientNode, reason: &'static str, note: &str) {
         let occasion = object.metadata.generation.unwrap_or(0).to_string();
         let note = note.to_owned();
         let happening = Happening { severity: Severity::Normal, reason, action: "Drain", note, occasion: &occasion };

@@ -2,6 +2,9 @@
 
 mod change;
 mod drain;
+mod heartbeat;
+mod state;
+mod status;
 mod status_queue;
 
-pub(crate) use change::{NodeChange, Nodes};
+pub(crate) use state::{NodeChange, Nodes};

@@ -3,126 +3,23 @@
 //! A request stands in the status of the asked agent's ClientNode until it is answered in that node's fingerprint. Its name is used
 //! once, so that an answer belongs to one request. Of each plugin one controller call is under way at a time.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use drover_api::client_node::{CsiAnswer, CsiCall, CsiRequest, NodePhase};
-use drover_api::csi_volume::{AttachState, Claim, ClaimMode, ClaimState};
+use drover_api::client_node::{CsiAnswer, CsiCall, NodePhase};
+use drover_api::csi_volume::{AttachState, Claim, ClaimState};
 use drover_api::{CSIVolume, ClientNode};
 use drover_core::ids::NodeName;
 use drover_core::volume::claim::Attachment;
 use drover_core::volume::plugin::Skipped;
-use drover_core::volume::release::{Answered, ControllerAnswer, ControllerCall, NodeAnswer, NodeCall};
-use drover_core::volume::turn::{Caller, Turns};
+use drover_core::volume::release::{Answered, ControllerAnswer, ControllerCall, NodeAnswer};
+use drover_core::volume::turn::Caller;
 
-use super::Volumes;
-use super::provider::ProviderCall;
+use super::request::{Asked, Call, ProviderCall};
+use super::state::Volumes;
 use crate::shared::Shared;
 
 /// Requests that stand in one ClientNode at most; others wait.
 const MOST_REQUESTS: usize = 128;
-
-/// A call, with all that follows on its answer.
-#[derive(Clone, Debug)]
-pub(super) enum Asked {
-    /// Attach it.
-    Publish(ControllerCall),
-    /// Detach it.
-    Unpublish(ControllerCall),
-    /// Unmount what an allocation that is gone has left.
-    Node(NodeCall),
-    /// Make it, confirm it, enlarge it, see to its snapshots, or delete it.
-    Provider(ProviderCall),
-}
-
-impl Asked {
-    fn call(&self) -> CsiCall {
-        match self {
-            Self::Provider(call) => call.call,
-            Self::Publish(_) => CsiCall::ControllerPublish,
-            Self::Unpublish(_) => CsiCall::ControllerUnpublish,
-            Self::Node(_) => CsiCall::NodeUnpublish,
-        }
-    }
-
-    /// The node whose agent is asked.
-    fn agent(&self) -> &NodeName {
-        match self {
-            Self::Publish(call) | Self::Unpublish(call) => &call.controller,
-            Self::Provider(call) => &call.controller,
-            Self::Node(call) => &call.node,
-        }
-    }
-
-    fn plugin(&self) -> &str {
-        match self {
-            Self::Publish(call) | Self::Unpublish(call) => &call.plugin,
-            Self::Provider(call) => &call.plugin,
-            Self::Node(call) => &call.plugin,
-        }
-    }
-
-    fn external_id(&self) -> &str {
-        match self {
-            Self::Publish(call) | Self::Unpublish(call) => &call.external_id,
-            Self::Provider(call) => &call.external_id,
-            Self::Node(call) => &call.external_id,
-        }
-    }
-
-    /// What the agent reads; `claim` is the one that it is about.
-    fn request(&self, volume: &CSIVolume, claim: Option<&Claim>) -> CsiRequest {
-        let node_id = match self {
-            Self::Publish(call) | Self::Unpublish(call) => call.external_node_id.clone(),
-            Self::Node(_) | Self::Provider(_) => String::new(),
-        };
-        let (expand, wish) = match self {
-            Self::Provider(call) => (call.expand, call.wish.as_ref()),
-            Self::Publish(_) | Self::Unpublish(_) | Self::Node(_) => (None, None),
-        };
-        let snapshot = wish.map(|wish| wish.snapshot(volume.metadata.uid.as_deref().unwrap_or_default()));
-        CsiRequest {
-            call: self.call(),
-            plugin_id: self.plugin().to_owned(),
-            namespace: volume.metadata.namespace.clone().unwrap_or_default(),
-            volume: volume.metadata.name.clone().unwrap_or_default(),
-            external_id: self.external_id().to_owned(),
-            alloc_id: claim.map(|claim| claim.alloc_id.clone()).unwrap_or_default(),
-            node_id,
-            read_only: claim.is_some_and(|claim| claim.mode == ClaimMode::Read),
-            access_mode: claim.and_then(|claim| claim.access_mode),
-            attachment_mode: claim.and_then(|claim| claim.attachment_mode),
-            required_bytes: expand.map(|expand| expand.required),
-            limit_bytes: expand.and_then(|expand| expand.limit),
-            snapshot: snapshot.unwrap_or_default(),
-        }
-    }
-}
-
-/// A request that waits for its answer.
-#[derive(Clone, Debug)]
-pub(super) struct Call {
-    caller: Caller,
-    asked: Asked,
-}
-
-/// The calls of agents that are under way.
-#[derive(Debug, Default)]
-pub(super) struct Calls {
-    turns: Turns,
-    /// What agents are asked for, by the name of the request.
-    by_name: BTreeMap<String, Call>,
-    n_asked: u64,
-    /// The same, as the agents read it.
-    pub(super) requests: HashMap<NodeName, BTreeMap<String, CsiRequest>>,
-}
-
-impl Calls {
-    /// How many have no answer yet.
-    pub(super) fn n_under_way(&self) -> usize {
-        self.by_name.len()
-    }
-}
 
 impl Volumes {
     /// Asks an agent on behalf of a claim, or waits for the turn.

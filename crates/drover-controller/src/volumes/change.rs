@@ -3,142 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::client_node::CsiRequest;
 use drover_api::csi_volume::ClaimState;
 use drover_api::{Allocation, CSIVolume, ClientNode};
 use drover_core::broker::blocked::Freed;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::Node;
 use drover_core::triggers::Consequences;
-use drover_core::volume::batch::Batches;
-use drover_core::volume::claim::{self, Attachment, Request, Update};
+use drover_core::volume::claim::{self, Request, Update};
 use drover_core::volume::operator;
 use drover_core::volume::plugin::{Plugin, Plugins};
 use drover_core::volume::snapshot::Wish;
-use drover_core::volume::turn::Caller;
-use drover_core::volume::wait::Waits;
-use drover_core::volume::watcher::{Pace, Watcher};
 use drover_store::convert;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::call::Calls;
-use super::cluster::Objects;
-use super::index::Index;
-use super::provider::Providers;
-use super::status::UnderWay;
-use super::work::Work;
+use super::state::{Volumes, Waiting};
 use crate::cache::Observed;
 use crate::nodes::NodeChange;
 use crate::shared::Shared;
 use crate::timers::Wake;
-
-/// What a leader knows of volumes besides their objects.
-#[derive(Debug)]
-pub(crate) struct Volumes {
-    pub(super) plugins: Plugins,
-    watcher: Watcher,
-    pub(super) batches: Batches,
-    /// Volumes whose claims may have a next step, whenever they were looked at last.
-    pub(super) ready: BTreeSet<ObjectKey>,
-    /// Claims that are wanted and not taken, by volume and then by the age of their allocations.
-    pub(super) waiting: BTreeMap<ObjectKey, BTreeMap<(Timestamp, AllocKey), Waiting>>,
-    /// When those that are not free are tried again.
-    pub(super) waits: Waits,
-    /// Updates whose time to be written has come.
-    pub(super) updates: BTreeMap<ObjectKey, Vec<Update>>,
-    pub(super) attachments: BTreeMap<ObjectKey, Vec<Attachment>>,
-    /// Writes that are under way, with what they tell.
-    pub(super) writing: BTreeMap<ObjectKey, UnderWay>,
-    /// Claims that are being attached or released.
-    pub(super) work: BTreeMap<Caller, Work>,
-    /// When such a one is tried again.
-    pub(super) retries: BTreeSet<(Instant, Caller)>,
-    /// What agents are asked for.
-    pub(super) calls: Calls,
-    /// What providers have answered.
-    pub(super) providers: Providers,
-    /// Objects that are being made, and those that were deleted and may be shown as if they were not.
-    pub(super) objects: Objects,
-    /// Where volumes are.
-    pub(super) index: Index,
-}
-
-/// A claim that is wanted.
-#[derive(Clone, Debug)]
-pub(super) struct Waiting {
-    pub(super) request: Request,
-    /// Whether it was reported that it waits.
-    pub(super) is_reported: bool,
-}
-
-impl Default for Volumes {
-    fn default() -> Self {
-        Self {
-            plugins: Plugins::default(),
-            watcher: Watcher::new(Pace::default()),
-            batches: Batches::default(),
-            ready: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            waits: Waits::default(),
-            updates: BTreeMap::new(),
-            attachments: BTreeMap::new(),
-            writing: BTreeMap::new(),
-            work: BTreeMap::new(),
-            retries: BTreeSet::new(),
-            calls: Calls::default(),
-            providers: Providers::default(),
-            objects: Objects::default(),
-            index: Index::default(),
-        }
-    }
-}
-
-impl Volumes {
-    /// What an agent is asked for now.
-    pub(crate) fn requests_to(&self, node: &NodeName) -> BTreeMap<String, CsiRequest> {
-        self.calls.requests.get(node).cloned().unwrap_or_default()
-    }
-
-    /// Whether what an agent is asked for does not stand where it reads it.
-    pub(crate) fn are_overwritten(&self, node: &NodeName, object: &ClientNode) -> bool {
-        let there = object.status.as_ref().map(|status| &status.csi_requests);
-        self.calls.requests.get(node).is_some_and(|wanted| there != Some(wanted))
-    }
-
-    /// How much is kept for volumes to which something happens: those that are watched, claims that wait for others, claims that are being
-    /// attached or released, and calls that agents were asked for.
-    pub(crate) fn under_way(&self) -> [(&'static str, usize); 4] {
-        [
-            ("watched", self.watcher.n_active()),
-            ("waiting", self.waiting.values().map(BTreeMap::len).sum()),
-            ("moving", self.work.len()),
-            ("called", self.calls.n_under_way()),
-        ]
-    }
-
-    /// When there is something to do next, as time since the term began and as a moment.
-    pub(crate) fn wake_at(&self, shared: &Shared) -> Option<Instant> {
-        let (began, is_due) = (shared.began, !shared.due.volumes.is_empty());
-        if is_due || !self.ready.is_empty() {
-            return Some(began);
-        }
-        let spans = [self.watcher.wake_at(), self.batches.wake_at(), self.waits.wake_at()];
-        let moments = spans.into_iter().flatten().map(|span| began + span);
-        moments.chain(self.retries.first().map(|(at, _)| *at)).min()
-    }
-
-    fn forget(&mut self, id: &ObjectKey, volume: &CSIVolume) {
-        self.index.remove(id, volume);
-        self.watcher.gone(id);
-        self.batches.forget(id);
-        self.waits.settled(id);
-        self.providers.forget(id);
-        self.ready.remove(id);
-        self.updates.remove(id);
-        self.attachments.remove(id);
-    }
-}
 
 /// What volumes ask of their plugin.
 type Fitness = (bool, bool, bool, i64);

@@ -26,8 +26,8 @@ use k8s_openapi::api::storage::v1::{
 use kube::core::ObjectMeta;
 use tokio::time::Instant;
 
-use super::Volumes;
 use super::index::node_names;
+use super::state::Volumes;
 use crate::actions::Action;
 use crate::cache::Observed;
 use crate::shared::Shared;
@@ -37,15 +37,6 @@ use crate::timers::Wake;
 const ATTACHER_PATIENCE: Duration = Duration::from_mins(2);
 /// How long an object that seems to be for nobody is left: the watch of volumes may show later for whom it is.
 const FOR_NOBODY_AFTER: Duration = Duration::from_secs(10);
-
-/// Objects whose last write the watch may not have shown yet.
-#[derive(Debug, Default)]
-pub(super) struct Objects {
-    /// Those that are being made.
-    making: BTreeSet<String>,
-    /// Those that were deleted, until they are gone: nobody is told of these that a volume is attached.
-    deleting: BTreeSet<String>,
-}
 
 impl Volumes {
     /// Has a claim's volume attached to its node, or takes in that it is.

@@ -13,7 +13,10 @@ mod change;
 mod cluster;
 mod index;
 mod provider;
+mod request;
+mod state;
 mod status;
 mod work;
 
-pub(crate) use change::{Volumes, assume_claims, unassume_claims};
+pub(crate) use change::{assume_claims, unassume_claims};
+pub(crate) use state::Volumes;

@@ -1,40 +1,22 @@
 //! What is asked of a volume's provider for the volume itself: to make it, to confirm it, to make it larger, to take snapshots of it, to
 //! delete it. Of each volume one such call is under way at a time; what changes anything waits for its turn among the others of the plugin.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use drover_api::client_node::{CsiAnswer, CsiCall, NodePhase};
 use drover_api::csi_volume::VolumeSnapshot;
 use drover_api::{CSIVolume, annotation};
-use drover_core::ids::{NodeName, ObjectKey};
+use drover_core::ids::ObjectKey;
 use drover_core::volume::current::{Provided, is_to_be_made, is_to_be_validated, is_to_grow};
-use drover_core::volume::expand::{Expand, Expanded, Mount, expanded};
+use drover_core::volume::expand::{Expand, Expanded, expanded};
 use drover_core::volume::plugin::{Plugin, Skipped};
 use drover_core::volume::release::external_id;
 use drover_core::volume::snapshot::{Outcome, Wish};
 use drover_core::volume::turn::Caller;
 
-use super::Volumes;
-use super::call::Asked;
+use super::request::{Asked, ProviderCall};
+use super::state::{Following, Volumes};
 use crate::shared::Shared;
-
-/// A call for a volume itself.
-#[derive(Clone, Debug)]
-pub(super) struct ProviderCall {
-    pub(super) call: CsiCall,
-    /// The node whose controller, or whose mount, is asked.
-    pub(super) controller: NodeName,
-    pub(super) plugin: String,
-    /// The provider's id of the volume, once it has one.
-    pub(super) external_id: String,
-    /// How large it is to become.
-    pub(super) expand: Option<Expand>,
-    /// What a person wishes of its snapshots.
-    pub(super) wish: Option<Wish>,
-    /// The generation of the spec that it is about.
-    pub(super) generation: i64,
-}
 
 /// What is to be asked of a provider next.
 #[derive(Clone, Debug)]
@@ -47,38 +29,6 @@ struct Wanted {
 impl From<CsiCall> for Wanted {
     fn from(call: CsiCall) -> Self {
         Self { call, expand: None, wish: None }
-    }
-}
-
-/// Mounts that have to follow a volume which was made larger. Another leader has it made as large again, and finds them again.
-#[derive(Debug)]
-pub(super) struct Following {
-    provided: Provided,
-    expand: Expand,
-    /// The first one is asked for now.
-    mounts: VecDeque<Mount>,
-}
-
-/// What providers have answered, until it is stored.
-#[derive(Debug, Default)]
-pub(super) struct Providers {
-    /// What they have made and nobody has stored yet.
-    pub(super) provided: BTreeMap<ObjectKey, Provided>,
-    /// What became of requests about snapshots, until the requests are taken away.
-    pub(super) snapshots: BTreeMap<ObjectKey, Outcome>,
-    /// Why they have not done what is wanted.
-    pub(super) errors: BTreeMap<ObjectKey, String>,
-    /// Volumes that they have deleted.
-    pub(super) deleted: BTreeSet<ObjectKey>,
-}
-
-impl Providers {
-    /// A volume is gone.
-    pub(super) fn forget(&mut self, id: &ObjectKey) {
-        self.provided.remove(id);
-        self.snapshots.remove(id);
-        self.errors.remove(id);
-        self.deleted.remove(id);
     }
 }
 

@@ -7,23 +7,16 @@ use std::sync::Arc;
 use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimState};
 use drover_api::{CSIVolume, annotation, finalizer};
 use drover_core::ids::{NodeName, ObjectKey};
-use drover_core::volume::claim::{self, Attachment, ClaimError, Request, Update};
+use drover_core::volume::claim::{self, ClaimError, Request, Update};
 use drover_core::volume::current::{Current, Facts, current, differs};
 use drover_core::volume::operator::{self, Claims};
 use drover_store::{Key, Object, Precondition, StoreError, status_body};
 use serde_json::{Value, json};
 
-use super::Volumes;
+use super::state::{UnderWay, Volumes};
 use crate::actions::Action;
 use crate::shared::{RETRY, Shared};
 use crate::timers::Wake;
-
-/// What a write tells that nobody else knows.
-#[derive(Debug, Default)]
-pub(super) struct UnderWay {
-    updates: Vec<Update>,
-    attachments: Vec<Attachment>,
-}
 
 impl Volumes {
     /// A volume as it is stored, whatever is assumed of it.

@@ -10,44 +10,19 @@ use drover_core::ids::{AllocKey, ObjectKey};
 use drover_core::volume::attach;
 use drover_core::volume::batch::{TOLD_WITHIN, WINDOW};
 use drover_core::volume::claim::{self, Attachment, Update};
-use drover_core::volume::plugin::Skipped;
 use drover_core::volume::release::{self, Force, ReleaseError, Step, Unmount};
 use drover_core::volume::turn::Caller;
 use drover_core::volume::wait;
 use drover_store::events::{Happening, Severity};
 use tokio::time::Instant;
 
-use super::Volumes;
-use super::call::Asked;
-use super::provider::Following;
+use super::request::Asked;
+use super::state::Volumes;
 use crate::keys::key_of;
 use crate::shared::Shared;
 
 /// So many failures call for a person.
 const STUCK_AFTER: u32 = 10;
-
-/// A claim that is being attached or released.
-#[derive(Debug, Default)]
-pub(super) struct Work {
-    /// The controllers that were asked in this round and let others try.
-    pub(super) tried: Vec<Skipped>,
-    /// How far it has come, or why it goes no further, is on its way into the status; until then nothing further is done.
-    pub(super) is_told: bool,
-    /// How far it has come without its being written.
-    pub(super) reached: Option<ClaimState>,
-    /// Since when this leader has been at the step of its release that is due.
-    pub(super) step_began: Option<Instant>,
-    pub(super) n_failed: u32,
-    pub(super) retry_at: Option<Instant>,
-    /// The request that an agent carries out.
-    pub(super) call: Option<String>,
-    /// The plugin whose turn it has or waits for.
-    pub(super) turn: Option<String>,
-    /// Since when the cluster's attacher is waited for.
-    pub(super) attacher_asked: Option<Instant>,
-    /// The volume was made larger, and mounts have to follow before it counts as that.
-    pub(super) following: Option<Following>,
-}
 
 impl Volumes {
     /// Looks at the claims of a volume: those that are past go on being released, those that are taken are attached.
