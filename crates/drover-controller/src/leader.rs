@@ -32,6 +32,18 @@ pub(super) struct Candidate<S> {
     renewed_at: watch::Sender<Instant>,
 }
 
+/// Who is a candidate, and for what.
+#[derive(Clone, Debug)]
+pub(super) struct Candidacy<'a> {
+    /// The namespace of the leader's Lease.
+    pub(super) namespace: &'a str,
+    /// The name of this process.
+    pub(super) identity: String,
+    pub(super) times: LeaderElection,
+    /// The pause between a leader's renewals, at most the retry period.
+    pub(super) renew_period: Duration,
+}
+
 /// What a leader may act on: its Lease, renewed a while ago at most, whatever happened to the process since.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseGuard {
@@ -64,15 +76,9 @@ struct SeenLease {
 }
 
 impl<S: Store> Candidate<S> {
-    /// A candidate of this identity. `renew_period` is the pause between a leader's renewals, at most the retry period.
-    pub(super) fn new(
-        store: S,
-        clock: SharedClock,
-        namespace: &str,
-        identity: String,
-        times: LeaderElection,
-        renew_period: Duration,
-    ) -> Self {
+    /// A candidate that has seen nothing yet.
+    pub(super) fn new(store: S, clock: SharedClock, candidacy: Candidacy<'_>) -> Self {
+        let Candidacy { namespace, identity, times, renew_period } = candidacy;
         let key = Key::namespaced(namespace, LEADER_LEASE);
         let renewed_at = watch::Sender::new(Instant::now());
         Self { store, clock, key, identity, times, renew_period, seen: None, renewed_at }

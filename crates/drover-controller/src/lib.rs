@@ -30,4 +30,4 @@ mod timers;
 mod volumes;
 mod writer;
 
-pub use run::{main, run_on};
+pub use run::{Process, main, run_on};

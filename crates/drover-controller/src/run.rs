@@ -13,7 +13,7 @@ use crate::config::ControllerConfig;
 use drover_api::LEADER_LEASE;
 use drover_clock::{SharedClock, SystemClock};
 
-use crate::leader::Candidate;
+use crate::leader::{Candidacy, Candidate};
 use crate::leader_loop::LeaderLoop;
 use crate::recorder::Recorder;
 use crate::shared::Shared;
@@ -43,8 +43,9 @@ pub fn main(
         let signals = shutdown::on_signal(token.clone()).context("listening to signals")?;
         let monitor = monitor(&config, client.clone(), listen, metrics.clone(), token.clone());
         // Until the token: follows, leads, and gives the leader's Lease back at the end.
-        let (clock, rng) = (Arc::new(SystemClock), fastrand::Rng::new());
-        let work = lead(&stores, config.clone(), identity, clock, rng, Some(&metrics), token.clone());
+        let clock = Arc::new(SystemClock);
+        let process = Process { config: config.clone(), identity, clock, rng: fastrand::Rng::new() };
+        let work = lead(&stores, process, Some(&metrics), token.clone());
         let ((), monitored, ()) = tokio::join!(signals, monitor, work);
         monitored
     })
@@ -88,16 +89,22 @@ fn renew_period(config: &ControllerConfig) -> Duration {
     config.leader_election.retry_period().min(config.heartbeat.grace() / 4)
 }
 
-/// Runs on any store. All chances come from `rng`.
-pub async fn run_on<S: Store>(
-    store: S,
-    config: ControllerConfig,
-    identity: String,
-    clock: SharedClock,
-    rng: fastrand::Rng,
-    shutdown: CancellationToken,
-) {
-    lead(&Always(store), config, identity, clock, rng, None, shutdown).await;
+/// A controller as it is started.
+#[derive(Debug)]
+pub struct Process {
+    /// What its file says.
+    pub config: ControllerConfig,
+    /// Its name in the leader election.
+    pub identity: String,
+    /// The time of day.
+    pub clock: SharedClock,
+    /// The source of everything that it draws.
+    pub rng: fastrand::Rng,
+}
+
+/// Runs a controller on any store, until `shutdown`.
+pub async fn run_on<S: Store>(store: S, process: Process, shutdown: CancellationToken) {
+    lead(&Always(store), process, None, shutdown).await;
 }
 
 /// Where the API server is, and with which credentials it is asked, at the time of the question.
@@ -146,25 +153,20 @@ impl<S: Store> Stores for Always<S> {
 
 /// Follows and leads; counts for whoever asked for it. Each term begins with credentials as they are then (`stores`): those of an
 /// earlier one may have been taken back.
-async fn lead(
-    stores: &impl Stores,
-    config: ControllerConfig,
-    identity: String,
-    clock: SharedClock,
-    mut rng: fastrand::Rng,
-    metrics: Option<&Metrics>,
-    shutdown: CancellationToken,
-) {
+async fn lead(stores: &impl Stores, process: Process, metrics: Option<&Metrics>, shutdown: CancellationToken) {
+    let Process { config, identity, clock, mut rng } = process;
     let renew_period = renew_period(&config);
     let pause = config.leader_election.retry_period();
     while let Some(store) = connected(stores, pause, &shutdown).await {
         let mut candidate = Candidate::new(
             store,
             clock.clone(),
-            &config.namespace,
-            identity.clone(),
-            config.leader_election,
-            renew_period,
+            Candidacy {
+                namespace: &config.namespace,
+                identity: identity.clone(),
+                times: config.leader_election,
+                renew_period,
+            },
         );
         let Some(lease) = candidate.acquire(&shutdown).await else { return };
         // It may have followed for days.

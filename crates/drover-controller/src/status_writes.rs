@@ -56,15 +56,20 @@ pub(crate) enum Due {
     At(Instant),
 }
 
-/// Decides when to write a status, given the last one sent or stored, when that was, and since when it differs.
-pub(crate) fn due(
-    wanted: &Value,
-    last: Option<&Value>,
-    sent_at: Option<Instant>,
-    differs_since: Instant,
-    pending: Pending,
-    now: Instant,
-) -> Due {
+/// What a status is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Last<'a> {
+    /// The status that was sent or stored last.
+    pub(crate) status: Option<&'a Value>,
+    /// When this leader sent it.
+    pub(crate) sent_at: Option<Instant>,
+    /// Since when the wanted one differs.
+    pub(crate) differs_since: Instant,
+}
+
+/// Decides when to write a status.
+pub(crate) fn due(wanted: &Value, last: Last<'_>, pending: Pending, now: Instant) -> Due {
+    let Last { status: last, sent_at, differs_since } = last;
     let at = |time: Instant| if time <= now { Due::Now } else { Due::At(time) };
     let when_planned = if pending.is_planning { differs_since + PAUSE } else { now };
     let Some(last) = last else { return at(when_planned) };
@@ -107,11 +112,12 @@ mod tests {
         let status = |phase: &str, running: i64| json!({ "phase": phase, "conditions": [], "summary": { "g": { "running": running } } });
         let last = status("running", 1);
         let pending = Pending::default();
-        assert_eq!(due(&status("running", 1), Some(&last), Some(now), now, pending, now), Due::Never);
-        assert_eq!(due(&status("running", 2), Some(&last), Some(now), now, pending, now), Due::At(now + PAUSE));
-        assert_eq!(due(&status("running", 2), Some(&last), Some(now), now, pending, now + PAUSE), Due::Now);
-        assert_eq!(due(&status("dead", 1), Some(&last), Some(now), now, pending, now), Due::Now);
-        assert_eq!(due(&last, None, None, now, pending, now), Due::Now);
+        let since = |status| Last { status, sent_at: status.map(|_| now), differs_since: now };
+        assert_eq!(due(&status("running", 1), since(Some(&last)), pending, now), Due::Never);
+        assert_eq!(due(&status("running", 2), since(Some(&last)), pending, now), Due::At(now + PAUSE));
+        assert_eq!(due(&status("running", 2), since(Some(&last)), pending, now + PAUSE), Due::Now);
+        assert_eq!(due(&status("dead", 1), since(Some(&last)), pending, now), Due::Now);
+        assert_eq!(due(&last, since(None), pending, now), Due::Now);
     }
 
     #[test]
@@ -120,8 +126,8 @@ mod tests {
         let status = |phase: &str, running: i64| json!({ "phase": phase, "conditions": [], "summary": { "g": { "running": running } } });
         let last = status("running", 1);
         let planning = Pending { is_planning: true, ..Pending::default() };
-        let at =
-            |pending, wanted: &Value, later: Duration| due(wanted, Some(&last), Some(now), now, pending, now + later);
+        let since = Last { status: Some(&last), sent_at: Some(now), differs_since: now };
+        let at = |pending, wanted: &Value, later: Duration| due(wanted, since, pending, now + later);
         assert_eq!(at(planning, &status("dead", 1), Duration::ZERO), Due::At(now + PAUSE));
         assert_eq!(at(planning, &status("dead", 1), PAUSE), Due::Now, "a long plan does not hide what happens");
         let rolling = Pending { is_rolling: true, ..Pending::default() };

@@ -11,6 +11,7 @@ use super::link::Client;
 use super::run::stream_seed;
 use super::seam::Seam;
 use super::world::World;
+use drover_controller::Process;
 use drover_controller::config::ControllerConfig;
 
 /// The controllers of a run.
@@ -69,8 +70,8 @@ impl Controllers {
         let rng = fastrand::Rng::with_seed(stream_seed(self.seed, "controller", number));
         let (config, identity) = (self.config.clone(), format!("controller-{number}"));
         let clock = Arc::new(self.world.clock.other());
-        let work =
-            drover_controller::run_on(seam, config, identity, Arc::clone(&clock) as _, rng, CancellationToken::new());
+        let process = Process { config, identity, clock: Arc::clone(&clock) as _, rng };
+        let work = drover_controller::run_on(seam, process, CancellationToken::new());
         Running { client, task: self.lives.spawn(work), clock }
     }
 

@@ -58,6 +58,14 @@ struct Knowledge {
     armed: Option<(Timestamp, TimerId)>,
 }
 
+/// A deployment that is looked at.
+#[derive(Clone, Copy, Debug)]
+struct About<'a> {
+    key: &'a ObjectKey,
+    object: &'a Deployment,
+    job: &'a JobKey,
+}
+
 /// Whether a batch of evaluations is being committed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
@@ -150,7 +158,7 @@ impl Deployments {
                 return self.write_step(shared, key, &object, step);
             }
         }
-        self.act(shared, key, &object, &job, &step, look);
+        self.act(shared, About { key, object: &object, job: &job }, &step, look);
     }
 
     fn step_of(shared: &Shared, object: &Deployment, job: &JobKey, status: &DeploymentStatus) -> deployment::Step {
@@ -250,15 +258,8 @@ impl Deployments {
     }
 
     /// What follows from a status that is stored.
-    fn act(
-        &mut self,
-        shared: &mut Shared,
-        key: &ObjectKey,
-        object: &Deployment,
-        job: &JobKey,
-        step: &deployment::Step,
-        look: Pass,
-    ) {
+    fn act(&mut self, shared: &mut Shared, about: About<'_>, step: &deployment::Step, look: Pass) {
+        let About { key, object, job } = about;
         let is_replacing = step.effects.iter().any(|effect| matches!(effect, Effect::AllowReplacement(..)));
         let Some(known) = self.known.get_mut(key) else { return };
         if known.is_acting {

@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::periodic::PeriodicJobs;
-use super::status::{self, Checked, JobState};
+use super::status::{self, Checked, Facts, JobState};
 use super::versions::{self, Prepared};
 use crate::actions::{Action, Garbage};
 use crate::cache::Observed;
@@ -33,7 +33,7 @@ use crate::finalizers;
 use crate::keys::key_of;
 use crate::plan_writes::{Writes, Written};
 use crate::shared::{LastEvaluation, Notice, RETRY, Shared};
-use crate::status_writes::{self, Due, Pending};
+use crate::status_writes::{self, Due, Last, Pending};
 use crate::stored::Stored;
 use crate::timers::Wake;
 use crate::volumes;
@@ -187,7 +187,8 @@ impl Jobs {
                 return self.carry_out(shared, next, Some(&object), &versions);
             }
             let note = violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            Self::report_for_generation(shared, &object, Severity::Warning, "InvalidSpec", "Validate", note);
+            let (severity, reason, action) = (Severity::Warning, "InvalidSpec", "Validate");
+            Self::report_for_generation(shared, &object, Happening { severity, reason, action, note, occasion: "" });
             // It has seen all that there is: its deployment must not ask again for what it knows already.
             shared.evaluations.last.entry(key.clone()).or_default().saw = Some(shared.view_index);
             return Self::finish(shared, &key);
@@ -217,16 +218,10 @@ impl Jobs {
         Self::finish(shared, key);
     }
 
-    fn report_for_generation(
-        shared: &mut Shared,
-        job: &Job,
-        severity: Severity,
-        reason: &'static str,
-        action: &'static str,
-        note: String,
-    ) {
+    /// Reports a happening of the job's present generation: the same one again is the same event.
+    fn report_for_generation(shared: &mut Shared, job: &Job, happening: Happening<'_>) {
         let occasion = job.metadata.generation.unwrap_or(0).to_string();
-        shared.report(job, &Happening { severity, reason, action, note, occasion: &occasion });
+        shared.report(job, &Happening { occasion: &occasion, ..happening });
     }
 
     pub(crate) fn on_prepared(shared: &mut Shared, job: &JobKey, trigger: EvalTrigger, prepared: Box<Prepared>) {
@@ -238,7 +233,12 @@ impl Jobs {
         if let Some(version) = prepared.version {
             if let (0, Some(object)) = (version.spec.version, shared.caches.jobs.get(&key_of(job)).cloned()) {
                 let note = "drover has taken the job on".to_owned();
-                Self::report_for_generation(shared, &object, Severity::Normal, "Registered", "Register", note);
+                let (severity, reason, action) = (Severity::Normal, "Registered", "Register");
+                Self::report_for_generation(
+                    shared,
+                    &object,
+                    Happening { severity, reason, action, note, occasion: "" },
+                );
                 Self::report_dispatch(shared, job);
             }
             let observed = shared.caches.versions.observe(version);
@@ -527,7 +527,7 @@ impl Jobs {
         {
             return self.fetch_version(shared, key, newer);
         }
-        let Some(wanted) = self.wanted_status(shared, launches, key, &object, &job) else { return };
+        let Some(wanted) = self.wanted_status(shared, launches, &object, &job) else { return };
         let Some(known) = self.known.get_mut(key) else { return };
         if known.is_writing {
             return;
@@ -542,7 +542,7 @@ impl Jobs {
         let pending = Pending { is_planning: shared.evaluations.broker.is_under_way(key), is_rolling };
         let now = Instant::now();
         let differs_since = *known.differs_since.get_or_insert(now);
-        match status_writes::due(&wanted, last, sent_at, differs_since, pending, now) {
+        match status_writes::due(&wanted, Last { status: last, sent_at, differs_since }, pending, now) {
             Due::Never => known.differs_since = None,
             Due::At(at) => drop(shared.wake_at(at, Wake::JobStatus(key.clone()))),
             Due::Now => {
@@ -612,17 +612,17 @@ impl Jobs {
         &mut self,
         shared: &mut Shared,
         launches: &PeriodicJobs,
-        key: &JobKey,
         object: &Arc<Job>,
         job: &model::Job,
     ) -> Option<Arc<serde_json::Value>> {
+        let key = &job.key;
         let uid = convert::uid(&object.metadata);
         let versions = shared.versions_of(key, uid.as_str());
         let (whole, checked) = self.checked(shared, key, object, &versions)?;
         let (object, violations) = (&*whole, if job.stopped { [].into() } else { checked.violations });
         let allocs: Vec<Arc<Alloc>> =
             shared.view.allocs_of_job(key).filter(|alloc| alloc.job_uid == uid).cloned().collect();
-        let (_, scaled) = convert::job(object, job.version, Arc::clone(&job.definition), false);
+        let (_, override_) = convert::job(object, job.version, Arc::clone(&job.definition), false);
         let version = versions
             .iter()
             .find(|version| version.spec.version == job.version)
@@ -649,7 +649,7 @@ impl Jobs {
             blocked_since: known.blocked.as_ref().map(|blocked| blocked.since),
             violations: &violations,
             children: shared.caches.children.summary(key, &uid),
-            scaled: scaled.as_ref().map(|(group, count, manifest)| (group.as_str(), *count, *manifest)),
+            scaled: override_.as_ref().map(|(group, count, manifest)| (group.as_str(), *count, *manifest)),
             now,
         });
         let wake_at = verdict.wake_at;
@@ -657,7 +657,7 @@ impl Jobs {
             let only = job.definition.spec.groups.first()?;
             Some((only.name.clone(), only.count))
         });
-        let scale = group.map(|(group, _)| {
+        let scaled = group.map(|(group, _)| {
             let count = job.counts.get(&group).copied().unwrap_or(0);
             (group, count)
         });
@@ -667,7 +667,7 @@ impl Jobs {
         let was_complete = object.status.iter().flat_map(|status| &status.conditions).any(|condition| {
             condition.r#type == JobConditionType::Complete && condition.status == ConditionStatus::True
         });
-        let mut wanted = status::desired(object, version, verdict, known, scale, deployment, now);
+        let mut wanted = status::desired(object, verdict, known, &Facts { version, scaled, deployment, now });
         wanted.reverted_generation = reverted.and(versions.last()).map(|newest| newest.spec.job_generation);
         launches.add_to(shared, key, object, &mut wanted);
         if let Some(at) = wake_at {
@@ -676,7 +676,8 @@ impl Jobs {
         }
         if is_complete && !was_complete {
             let note = "all allocations are complete".to_owned();
-            Self::report_for_generation(shared, object, Severity::Normal, "Completed", "Run", note);
+            let (severity, reason, action) = (Severity::Normal, "Completed", "Run");
+            Self::report_for_generation(shared, object, Happening { severity, reason, action, note, occasion: "" });
         }
         Some(self.known.get_mut(key)?.wanted.json(wanted))
     }

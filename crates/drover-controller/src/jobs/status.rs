@@ -90,16 +90,22 @@ impl JobState {
     }
 }
 
+/// What a status says besides the verdict.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    /// The version that runs, and whether it is stable.
+    pub(super) version: Option<(i64, bool)>,
+    /// The group that an autoscaler scales, and its count.
+    pub(super) scaled: Option<(String, i64)>,
+    /// The newest deployment of that version.
+    pub(super) deployment: Option<&'a Deployment>,
+    pub(super) now: Timestamp,
+}
+
 /// The status of a job as it should be.
-pub(super) fn desired(
-    job: &Job,
-    version: Option<(i64, bool)>,
-    verdict: Verdict,
-    known: &JobState,
-    scaled: Option<(String, i64)>,
-    deployment: Option<&Deployment>,
-    now: Timestamp,
-) -> JobStatus {
+pub(super) fn desired(job: &Job, verdict: Verdict, known: &JobState, facts: &Facts<'_>) -> JobStatus {
+    let Facts { version, scaled, deployment, now } = facts;
+    let (version, deployment) = (*version, *deployment);
     let before = job.status.clone().unwrap_or_default();
     let generation = job.meta().generation.unwrap_or(0);
     let name = job.meta().name.clone().unwrap_or_default();
@@ -112,7 +118,9 @@ pub(super) fn desired(
         summary: verdict.summary,
         evaluations: known.evaluations.clone(),
         blocked: known.blocked.clone(),
-        scale: scaled.map(|(_, count)| ScaleStatus { count, selector: format!("{}={name}", label::JOB) }),
+        scale: scaled
+            .as_ref()
+            .map(|(_, count)| ScaleStatus { count: *count, selector: format!("{}={name}", label::JOB) }),
         deployment: deployment.map(|deployment| deployment.key.name.to_string()).unwrap_or_default(),
         columns: JobColumns {
             running: verdict.running,
@@ -121,7 +129,7 @@ pub(super) fn desired(
             reason: verdict.reason.map_or_else(dash, |reason| reason.to_string()),
             next_launch: dash(),
         },
-        conditions: merged(&before.conditions, verdict.conditions, generation, now),
+        conditions: merged(&before.conditions, verdict.conditions, generation, *now),
         ..JobStatus::default()
     };
     // Only explanations make a status long.

@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
+use drover_api::ClientNode;
 use drover_api::client_node::{CsiAnswer, CsiCall, NodePhase};
-use drover_api::csi_volume::{AttachState, Claim, ClaimState};
-use drover_api::{CSIVolume, ClientNode};
+use drover_api::csi_volume::{AttachState, ClaimState};
 use drover_core::ids::NodeName;
 use drover_core::volume::claim::Attachment;
 use drover_core::volume::plugin::Skipped;
 use drover_core::volume::release::{Answered, ControllerAnswer, ControllerCall, NodeAnswer};
 use drover_core::volume::turn::Caller;
 
-use super::request::{Asked, Call, ProviderCall};
+use super::request::{About, Asked, Call, ProviderCall};
 use super::state::Volumes;
 use crate::shared::Shared;
 
@@ -23,14 +23,8 @@ const MOST_REQUESTS: usize = 128;
 
 impl Volumes {
     /// Asks an agent on behalf of a claim, or waits for the turn.
-    pub(super) fn ask(
-        &mut self,
-        shared: &mut Shared,
-        caller: &Caller,
-        volume: &Arc<CSIVolume>,
-        claim: Option<&Claim>,
-        asked: Asked,
-    ) {
+    pub(super) fn ask(&mut self, shared: &mut Shared, caller: &Caller, about: About<'_>, asked: Asked) {
+        let About { volume, claim } = about;
         if asked.call().takes_turns() {
             if let Some(work) = self.work.get_mut(caller) {
                 work.turn = Some(asked.plugin().to_owned());

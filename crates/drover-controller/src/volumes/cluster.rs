@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimState};
+use drover_api::csi_volume::{AttachState, Claim, ClaimState};
 use drover_api::{CSIVolume, annotation, label, names};
 use drover_core::ids::ObjectKey;
 use drover_core::volume::claim::Attachment;
@@ -27,6 +27,7 @@ use kube::core::ObjectMeta;
 use tokio::time::Instant;
 
 use super::index::node_names;
+use super::request::Claimed;
 use super::state::Volumes;
 use crate::actions::Action;
 use crate::cache::Observed;
@@ -40,14 +41,8 @@ const FOR_NOBODY_AFTER: Duration = Duration::from_secs(10);
 
 impl Volumes {
     /// Has a claim's volume attached to its node, or takes in that it is.
-    pub(super) fn attach_by_cluster(
-        &mut self,
-        shared: &mut Shared,
-        caller: &Caller,
-        object: &Arc<CSIVolume>,
-        status: &CSIVolumeStatus,
-        claim: &Claim,
-    ) {
+    pub(super) fn attach_by_cluster(&mut self, shared: &mut Shared, caller: &Caller, claimed: Claimed<'_>) {
+        let Claimed { volume: object, status, claim } = claimed;
         if !Self::knows_cluster(shared) {
             let why = "the cluster's CSIDrivers and VolumeAttachments cannot be listed; look at the controller's log and at its ClusterRole";
             return self.wait_to_attach(shared, caller, claim, why);

@@ -14,7 +14,7 @@ use drover_core::volume::release::external_id;
 use drover_core::volume::snapshot::{Outcome, Wish};
 use drover_core::volume::turn::Caller;
 
-use super::request::{Asked, ProviderCall};
+use super::request::{About, Asked, ProviderCall};
 use super::state::{Following, Volumes};
 use crate::shared::Shared;
 
@@ -104,7 +104,7 @@ impl Volumes {
                 let generation = object.metadata.generation.unwrap_or(0);
                 let Wanted { call, expand, wish } = wanted;
                 let asked = ProviderCall { call, controller, plugin, external_id, expand, wish, generation };
-                self.ask(shared, caller, object, None, Asked::Provider(asked));
+                self.ask(shared, caller, About { volume: object, claim: None }, Asked::Provider(asked));
             }
             Err(skipped) => {
                 let reasons: Vec<String> = skipped.iter().map(ToString::to_string).collect();
@@ -146,7 +146,7 @@ impl Volumes {
         let (call, plugin) = (CsiCall::NodeExpand, object.spec.plugin_id.clone());
         let external_id = external_id(&caller.0, &object.spec, &status).to_owned();
         let asked = ProviderCall { call, controller, plugin, external_id, expand, wish: None, generation: 0 };
-        self.ask(shared, caller, object, Some(claim), Asked::Provider(asked));
+        self.ask(shared, caller, About { volume: object, claim: Some(claim) }, Asked::Provider(asked));
         true
     }
 

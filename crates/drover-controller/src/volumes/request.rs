@@ -1,10 +1,11 @@
 //! Requests to agents on behalf of volumes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use drover_api::CSIVolume;
 use drover_api::client_node::{CsiCall, CsiRequest};
-use drover_api::csi_volume::{Claim, ClaimMode};
+use drover_api::csi_volume::{CSIVolumeStatus, Claim, ClaimMode};
 use drover_core::ids::NodeName;
 use drover_core::volume::expand::Expand;
 use drover_core::volume::release::{ControllerCall, NodeCall};
@@ -102,6 +103,29 @@ impl Asked {
             limit_bytes: expand.and_then(|expand| expand.limit),
             snapshot: snapshot.unwrap_or_default(),
         }
+    }
+}
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About<'a> {
+    pub(super) volume: &'a Arc<CSIVolume>,
+    /// The claim, where it is about one.
+    pub(super) claim: Option<&'a Claim>,
+}
+
+/// A claim of a volume, as both are stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claimed<'a> {
+    pub(super) volume: &'a Arc<CSIVolume>,
+    pub(super) status: &'a CSIVolumeStatus,
+    pub(super) claim: &'a Claim,
+}
+
+impl<'a> Claimed<'a> {
+    /// The same for a request.
+    pub(super) fn about(self) -> About<'a> {
+        About { volume: self.volume, claim: Some(self.claim) }
     }
 }
 

@@ -16,7 +16,7 @@ use drover_core::volume::wait;
 use drover_store::events::{Happening, Severity};
 use tokio::time::Instant;
 
-use super::request::Asked;
+use super::request::{Asked, Claimed};
 use super::state::Volumes;
 use crate::keys::key_of;
 use crate::shared::Shared;
@@ -134,20 +134,14 @@ impl Volumes {
             return self.end_work(shared, caller);
         };
         if claim.state == ClaimState::Taken && !claim::is_over(&shared.view, volume, &claim) {
-            self.attach(shared, caller, &object, &status, &claim);
+            self.attach(shared, caller, Claimed { volume: &object, status: &status, claim: &claim });
         } else {
-            self.release(shared, caller, &object, status, &claim);
+            self.release(shared, caller, Claimed { volume: &object, status: &status, claim: &claim });
         }
     }
 
-    fn attach(
-        &mut self,
-        shared: &mut Shared,
-        caller: &Caller,
-        object: &Arc<CSIVolume>,
-        status: &CSIVolumeStatus,
-        claim: &Claim,
-    ) {
+    fn attach(&mut self, shared: &mut Shared, caller: &Caller, claimed: Claimed<'_>) {
+        let Claimed { volume: object, status, claim } = claimed;
         let step = {
             let tried = self.work.get(caller).map_or(&[][..], |work| &work.tried[..]);
             let plugin = self.plugins.get(&object.spec.plugin_id);
@@ -161,8 +155,8 @@ impl Volumes {
                 shared.due.volumes.insert(caller.0.clone());
                 self.end_work(shared, caller);
             }
-            attach::Step::Controller(call) => self.ask(shared, caller, object, Some(claim), Asked::Publish(call)),
-            attach::Step::Cluster => self.attach_by_cluster(shared, caller, object, status, claim),
+            attach::Step::Controller(call) => self.ask(shared, caller, claimed.about(), Asked::Publish(call)),
+            attach::Step::Cluster => self.attach_by_cluster(shared, caller, claimed),
             attach::Step::Wait(why) => self.note_attachment(shared, caller, claim, &why),
         }
     }
@@ -182,14 +176,9 @@ impl Volumes {
         self.pause(caller);
     }
 
-    fn release(
-        &mut self,
-        shared: &mut Shared,
-        caller: &Caller,
-        object: &Arc<CSIVolume>,
-        mut status: CSIVolumeStatus,
-        claim: &Claim,
-    ) {
+    fn release(&mut self, shared: &mut Shared, caller: &Caller, claimed: Claimed<'_>) {
+        let Claimed { volume: object, claim, .. } = claimed;
+        let mut status = claimed.status.clone();
         let now = shared.clock.now();
         if let Some(work) = self.work.get_mut(caller) {
             work.step_began.get_or_insert_with(Instant::now);
@@ -219,9 +208,9 @@ impl Volumes {
                 Ok(Step::Node(call)) if Self::is_agents_own(shared, &caller.0, claim) => {
                     return tracing::debug!(volume = %call.volume, alloc = call.alloc_id, node = %call.node, "the agent unmounts");
                 }
-                Ok(Step::Node(call)) => return self.ask(shared, caller, object, Some(claim), Asked::Node(call)),
+                Ok(Step::Node(call)) => return self.ask(shared, caller, claimed.about(), Asked::Node(call)),
                 Ok(Step::Controller(call)) => {
-                    self.ask(shared, caller, object, Some(claim), Asked::Unpublish(call));
+                    self.ask(shared, caller, claimed.about(), Asked::Unpublish(call));
                     let is_asked = self.work.get(caller).is_some_and(|work| work.call.is_some());
                     if reached.is_some() {
                         self.record(shared, caller, String::new(), if is_asked { WINDOW } else { TOLD_WITHIN });
