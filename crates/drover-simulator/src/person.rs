@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use drover_api::{Allocation, Job, JobSpec, annotation, names};
 use drover_core::{dispatch, periodic};
-use drover_store::memory::{FieldSelection, Kind, Stored, Write};
-use drover_store::{Key, Part, Precondition};
+use drover_store::memory::{Caller, FieldSelection, Kind, Stored, Target, Unknown, Write};
+use drover_store::{Key, Ownership, Part, Precondition};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -47,7 +47,7 @@ impl Person {
     /// Makes a namespace.
     pub(super) fn make_namespace(&self, name: &str) -> anyhow::Result<()> {
         let object = json!({ "metadata": { "name": name }, "status": { "phase": "Active" } });
-        let made = self.world.store.create(World::kind("Namespace")?, object, MANAGER, true, self.world.now());
+        let made = self.world.store.create(World::kind("Namespace")?, object, Unknown::Refuse, self.caller());
         self.done(Verb::Create, made)
     }
 
@@ -66,17 +66,13 @@ impl Person {
         );
         let namespace = text(&manifest["metadata"]["namespace"]).unwrap_or_else(|| "default".to_owned());
         let key = Key { namespace: kind.is_namespaced.then_some(namespace), name };
-        let result = self.world.store.apply(
-            kind,
-            &key,
-            Part::Spec,
-            &Precondition::default(),
-            manifest.clone(),
-            MANAGER,
-            true,
-            self.world.now(),
-        );
+        let target = Target { kind, key: &key, part: Part::Spec, precondition: &Precondition::default() };
+        let result = self.world.store.apply(target, manifest.clone(), Ownership::Force, self.caller());
         self.done(Verb::Patch, result).with_context(|| format!("apply {} {key}", kind.name))
+    }
+
+    fn caller(&self) -> Caller<'static> {
+        Caller { manager: MANAGER, now: self.world.now() }
     }
 
     /// `kubectl delete`.
@@ -94,8 +90,8 @@ impl Person {
 
     /// `kubectl patch --type merge`.
     fn patch(&self, kind: &'static Kind, key: &Key, body: &Value) -> anyhow::Result<()> {
-        let (store, now) = (&self.world.store, self.world.now());
-        let result = store.merge(kind, key, Part::Spec, &Precondition::default(), body, MANAGER, now);
+        let target = Target { kind, key, part: Part::Spec, precondition: &Precondition::default() };
+        let result = self.world.store.merge(target, body, self.caller());
         self.done(Verb::Patch, result).with_context(|| format!("patch {} {key}", kind.name))
     }
 
@@ -287,7 +283,7 @@ impl Person {
     fn make_child(&self, kind: &'static Kind, parent: &Job, name: &str, spec: JobSpec) -> anyhow::Result<()> {
         let mut object = json!(convert::child(parent, name, spec));
         (object["apiVersion"], object["kind"]) = (json!(drover_api::API_VERSION), json!("Job"));
-        let made = self.world.store.create(kind, object, MANAGER, true, self.world.now());
+        let made = self.world.store.create(kind, object, Unknown::Refuse, self.caller());
         self.done(Verb::Create, made)
     }
 

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use drover_store::memory::{Kind, Refusal, Write};
+use drover_store::memory::{Caller, Kind, Refusal, Target, Unknown, Write};
 use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource;
@@ -184,6 +184,10 @@ impl Seam {
         std::future::pending().await
     }
 
+    fn caller(&self, manager: &'static str) -> Caller<'static> {
+        Caller { manager, now: self.world.now() }
+    }
+
     fn kind_of<K: Object>() -> Result<&'static Kind, StoreError> {
         let name = K::kind(&());
         drover_store::memory::kind(&name)
@@ -252,20 +256,6 @@ fn refusal(refusal: Refusal) -> StoreError {
     }
 }
 
-fn part(part: Part) -> drover_store::Part {
-    match part {
-        Part::Spec => drover_store::Part::Spec,
-        Part::Status => drover_store::Part::Status,
-    }
-}
-
-fn precondition(precondition: &Precondition) -> drover_store::Precondition {
-    drover_store::Precondition {
-        uid: precondition.uid.clone(),
-        resource_version: precondition.resource_version.clone(),
-    }
-}
-
 /// A selection as the store understands it.
 pub(super) fn selection(
     kind: &Kind,
@@ -303,8 +293,8 @@ impl Store for Seam {
         let kind = Self::kind_of::<K>()?;
         let body = self.body(object)?;
         let create = || {
-            let is_strict = self.client == Client::User;
-            let result = self.world.store.create(kind, body, self.manager, is_strict, self.world.now());
+            let unknown = if self.client == Client::User { Unknown::Refuse } else { Unknown::Drop };
+            let result = self.world.store.create(kind, body, unknown, self.caller(self.manager));
             self.answer(Verb::Create, result)
         };
         self.call(kind, Verb::Create, false, create).await
@@ -313,7 +303,7 @@ impl Store for Seam {
     async fn apply<K: Object>(
         &self,
         key: &Key,
-        of: Part,
+        part: Part,
         manager: &'static str,
         ownership: Ownership,
         condition: &Precondition,
@@ -321,10 +311,8 @@ impl Store for Seam {
     ) -> Result<K, StoreError> {
         let kind = Self::kind_of::<K>()?;
         let apply = || {
-            let (place, condition) = (self.place::<K>(key), precondition(condition));
-            let (store, now) = (&self.world.store, self.world.now());
-            let is_forced = ownership == Ownership::Force;
-            self.answer(Verb::Patch, store.apply(kind, &place, part(of), &condition, body, manager, is_forced, now))
+            let target = Target { kind, key: &self.place::<K>(key), part, precondition: condition };
+            self.answer(Verb::Patch, self.world.store.apply(target, body, ownership, self.caller(manager)))
         };
         self.call(kind, Verb::Patch, condition.resource_version.is_some(), apply).await
     }
@@ -332,15 +320,14 @@ impl Store for Seam {
     async fn merge<K: Object>(
         &self,
         key: &Key,
-        of: Part,
+        part: Part,
         condition: &Precondition,
         body: Value,
     ) -> Result<K, StoreError> {
         let kind = Self::kind_of::<K>()?;
         let merge = || {
-            let (place, condition) = (self.place::<K>(key), precondition(condition));
-            let (store, now) = (&self.world.store, self.world.now());
-            self.answer(Verb::Patch, store.merge(kind, &place, part(of), &condition, &body, self.manager, now))
+            let target = Target { kind, key: &self.place::<K>(key), part, precondition: condition };
+            self.answer(Verb::Patch, self.world.store.merge(target, &body, self.caller(self.manager)))
         };
         self.call(kind, Verb::Patch, condition.resource_version.is_some(), merge).await
     }
@@ -348,16 +335,15 @@ impl Store for Seam {
     async fn replace<K: Object>(&self, object: &K) -> Result<K, StoreError> {
         let kind = Self::kind_of::<K>()?;
         let body = self.body(object)?;
-        let replace =
-            || self.answer(Verb::Update, self.world.store.replace(kind, body, self.manager, self.world.now()));
+        let replace = || self.answer(Verb::Update, self.world.store.replace(kind, body, self.caller(self.manager)));
         self.call(kind, Verb::Update, true, replace).await
     }
 
     async fn delete<K: Object>(&self, key: &Key, condition: &Precondition) -> Result<(), StoreError> {
         let kind = Self::kind_of::<K>()?;
         let delete = || {
-            let (place, condition) = (self.place::<K>(key), precondition(condition));
-            let write = self.world.store.delete(kind, &place, &condition, self.world.now()).map_err(refusal)?;
+            let place = self.place::<K>(key);
+            let write = self.world.store.delete(kind, &place, condition, self.world.now()).map_err(refusal)?;
             self.world.observe(self.client, Verb::Delete, write.change);
             Ok(())
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use drover_store::Part;
 use drover_store::memory::Kind;
 use drover_testkit::control_plane::{ControlPlane, User};
 use futures::TryStreamExt;
@@ -11,7 +12,7 @@ use kube::core::WatchEvent;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::script::{Call, LAST, NS, Part};
+use super::script::{Call, LAST, NS};
 use super::{Refused, Server};
 use crate::agent::start_plane;
 

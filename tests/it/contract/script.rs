@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_store::Part;
 use serde_json::{Value, json};
 
 /// The namespace of everything that has one.
@@ -71,13 +72,6 @@ pub(super) enum Call {
     },
     /// Forgets all that is over.
     Compact,
-}
-
-/// Which part of an object is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    Spec,
-    Status,
 }
 
 impl Call {

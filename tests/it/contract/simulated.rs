@@ -1,11 +1,13 @@
 //! The script's calls to the simulator's store.
 
-use drover_store::memory::{FieldSelection, Kind, MemoryStore, Refusal, Stored, WatchEvent, Write};
-use drover_store::{Key, Precondition};
+use drover_store::memory::{
+    Caller, FieldSelection, Kind, MemoryStore, Refusal, Stored, Target, Unknown, WatchEvent, Write,
+};
+use drover_store::{Key, Ownership, Precondition};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::script::{Call, NS, Part};
+use super::script::{Call, NS};
 use super::{Refused, Server};
 
 /// The simulator's store.
@@ -44,11 +46,8 @@ fn key(kind: &Kind, name: &str) -> Key {
     Key { namespace: kind.is_namespaced.then(|| NS.to_owned()), name: name.to_owned() }
 }
 
-fn part(part: Part) -> drover_store::Part {
-    match part {
-        Part::Spec => drover_store::Part::Spec,
-        Part::Status => drover_store::Part::Status,
-    }
+fn caller(manager: &str) -> Caller<'_> {
+    Caller { manager, now: now() }
 }
 
 /// The precondition that stands in the metadata of a body, or alone.
@@ -78,23 +77,24 @@ impl InMemory {
         let store = &self.store;
         match call {
             Call::Create { kind: name, body } => {
-                store.create(kind(name), body.clone(), "t", false, now()).map(|write| written(&write))
+                store.create(kind(name), body.clone(), Unknown::Drop, caller("t")).map(|write| written(&write))
             }
             Call::Replace { kind: name, change, .. } => {
-                store.replace(kind(name), change.clone(), "t", now()).map(|write| written(&write))
+                store.replace(kind(name), change.clone(), caller("t")).map(|write| written(&write))
             }
             Call::Merge { kind: of, name, part: to, body } => {
                 let of = kind(of);
                 let condition = precondition(&body["metadata"]);
-                store.merge(of, &key(of, name), part(*to), &condition, body, "t", now()).map(|write| written(&write))
+                let target = Target { kind: of, key: &key(of, name), part: *to, precondition: &condition };
+                store.merge(target, body, caller("t")).map(|write| written(&write))
             }
             Call::Apply { kind: of, name, part: to, manager, is_forced, body } => {
                 let of = kind(of);
                 let condition = precondition(&body["metadata"]);
                 let body = body.clone();
-                store
-                    .apply(of, &key(of, name), part(*to), &condition, body, manager, *is_forced, now())
-                    .map(|write| written(&write))
+                let target = Target { kind: of, key: &key(of, name), part: *to, precondition: &condition };
+                let ownership = if *is_forced { Ownership::Force } else { Ownership::Yield };
+                store.apply(target, body, ownership, caller(manager)).map(|write| written(&write))
             }
             Call::Delete { kind: of, name, precondition: condition } => {
                 let of = kind(of);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::schema::{Schema, Shape};
+use crate::store::Ownership;
 
 /// A set of fields, as a tree. A leaf is a field that is owned as a whole, with its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -341,6 +342,15 @@ fn item_schema(list: &Schema) -> &Schema {
     }
 }
 
+/// What is applied to an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Applied<'a> {
+    /// All that the caller wants to own.
+    pub(crate) body: &'a Value,
+    pub(crate) schema: &'a Schema,
+    pub(crate) ownership: Ownership,
+}
+
 impl Owners {
     /// Those of one writer.
     pub(crate) fn one(owner: Owner, fields: Fields) -> Self {
@@ -371,14 +381,8 @@ impl Owners {
     }
 
     /// Applies `body`, which is all that `owner` wants to own, to the object. The error names what others own.
-    pub(crate) fn apply(
-        &mut self,
-        owner: &Owner,
-        live: &mut Value,
-        body: &Value,
-        schema: &Schema,
-        is_forced: bool,
-    ) -> Result<(), String> {
+    pub(crate) fn apply(&mut self, owner: &Owner, live: &mut Value, applied: Applied<'_>) -> Result<(), String> {
+        let Applied { body, schema, ownership } = applied;
         let wanted = Fields::of(body, schema);
         let last = self.0.get(owner).cloned().unwrap_or_default();
         let mut disputes = Vec::new();
@@ -388,7 +392,7 @@ impl Owners {
                 disputes.push((other.clone(), contested));
             }
         }
-        if !is_forced && !disputes.is_empty() {
+        if ownership == Ownership::Yield && !disputes.is_empty() {
             return Err(conflict_text(&disputes));
         }
         for (other, contested) in disputes {
@@ -505,6 +509,10 @@ mod tests {
 
     use super::*;
 
+    fn applied<'a>(body: &'a Value, schema: &'a Schema, ownership: Ownership) -> Applied<'a> {
+        Applied { body, schema, ownership }
+    }
+
     fn schema() -> Schema {
         Schema::read(&json!({ "type": "object", "properties": { "status": { "type": "object", "properties": {
             "phase": { "type": "string" },
@@ -523,7 +531,9 @@ mod tests {
     fn what_a_manager_leaves_out_goes_and_what_another_owns_stays() {
         let (schema, mut owners, mut live) = (schema(), Owners::default(), json!({}));
         let mut apply = |manager: &str, status: Value, live: &mut Value| {
-            owners.apply(&owner(manager), live, &json!({ "status": status }), &schema, true).unwrap();
+            owners
+                .apply(&owner(manager), live, applied(&json!({ "status": status }), &schema, Ownership::Force))
+                .unwrap();
         };
         apply(
             "a",
@@ -544,12 +554,18 @@ mod tests {
     fn an_item_that_another_writer_only_changed_goes_whole() {
         let (schema, mut owners, mut live) = (schema(), Owners::default(), json!({}));
         let body = |items: Value| json!({ "status": { "conditions": items } });
-        owners.apply(&owner("a"), &mut live, &body(json!([{ "type": "T", "status": "True" }])), &schema, true).unwrap();
+        owners
+            .apply(
+                &owner("a"),
+                &mut live,
+                applied(&body(json!([{ "type": "T", "status": "True" }])), &schema, Ownership::Force),
+            )
+            .unwrap();
         let before = live.clone();
         live["status"]["conditions"][0]["status"] = json!("False");
         let patcher = Owner { is_apply: false, ..owner("b") };
         owners.note_update(&patcher, &Fields::changed(&before, &live, &schema), &live, &schema);
-        owners.apply(&owner("a"), &mut live, &body(json!([])), &schema, true).unwrap();
+        owners.apply(&owner("a"), &mut live, applied(&body(json!([])), &schema, Ownership::Force)).unwrap();
         assert_eq!(live, body(json!([])));
     }
 
@@ -557,12 +573,12 @@ mod tests {
     fn a_field_of_another_manager_is_a_conflict_unless_forced_or_equal() {
         let (schema, mut owners, mut live) = (schema(), Owners::default(), json!({}));
         let body = |phase: &str| json!({ "status": { "phase": phase } });
-        owners.apply(&owner("a"), &mut live, &body("x"), &schema, false).unwrap();
-        owners.apply(&owner("b"), &mut live, &body("x"), &schema, false).unwrap();
-        let error = owners.apply(&owner("b"), &mut live, &body("y"), &schema, false).unwrap_err();
+        owners.apply(&owner("a"), &mut live, applied(&body("x"), &schema, Ownership::Yield)).unwrap();
+        owners.apply(&owner("b"), &mut live, applied(&body("x"), &schema, Ownership::Yield)).unwrap();
+        let error = owners.apply(&owner("b"), &mut live, applied(&body("y"), &schema, Ownership::Yield)).unwrap_err();
         assert_eq!(error, "Apply failed with 1 conflict: conflict with \"a\": .status.phase");
-        owners.apply(&owner("b"), &mut live, &body("y"), &schema, true).unwrap();
-        owners.apply(&owner("a"), &mut live, &json!({}), &schema, false).unwrap();
+        owners.apply(&owner("b"), &mut live, applied(&body("y"), &schema, Ownership::Force)).unwrap();
+        owners.apply(&owner("a"), &mut live, applied(&json!({}), &schema, Ownership::Yield)).unwrap();
         assert_eq!(live["status"]["phase"], "y");
     }
 }

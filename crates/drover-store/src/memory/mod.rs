@@ -22,6 +22,6 @@ mod watch;
 
 pub use kind::{Kind, kind};
 pub use object::Stored;
-pub use schema::closest;
-pub use store::{MemoryStore, Page, Refusal, StoredChange, Write};
+pub use schema::{Unknown, closest};
+pub use store::{Caller, MemoryStore, Page, Refusal, StoredChange, Target, Write};
 pub use watch::{FieldSelection, Watch, WatchEvent};

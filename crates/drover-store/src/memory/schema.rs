@@ -50,7 +50,7 @@ struct Bounds {
 
 /// What to do with fields that the schema does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unknown {
+pub enum Unknown {
     /// Drop them, as the API server does.
     Drop,
     /// Refuse them, as it does for `kubectl apply`.

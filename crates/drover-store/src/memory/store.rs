@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, IDENTITY, Owner, Owners, merge_patch};
+use super::fields::{Applied, Fields, IDENTITY, Owner, Owners, merge_patch};
 use super::kind::{self, Kind};
 use super::object::Stored;
 use super::schema::{Step, Unknown};
 use super::watch::{FieldSelection, Watch, Watches};
-use crate::store::{Key, Part, Precondition};
+use crate::store::{Key, Ownership, Part, Precondition};
 
 /// Why a call did not do what was asked, with the API server's reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,10 +125,58 @@ impl Default for MemoryStore {
 
 /// Who writes, and when.
 #[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// Its field manager.
+    pub manager: &'a str,
+    /// The time of the call.
+    pub now: Timestamp,
+}
+
+/// What a patch is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The object's kind.
+    pub kind: &'static Kind,
+    /// Its key.
+    pub key: &'a Key,
+    /// Which part of it.
+    pub part: Part,
+    /// What must hold.
+    pub precondition: &'a Precondition,
+}
+
+/// How a write is made.
+#[derive(Clone, Copy, Debug)]
 struct By<'a> {
-    manager: &'a str,
+    caller: Caller<'a>,
     is_apply: bool,
-    now: Timestamp,
+    /// What happens to fields that the schema does not know.
+    unknown: Unknown,
+}
+
+impl<'a> By<'a> {
+    /// A write that is no apply.
+    const fn update(caller: Caller<'a>) -> Self {
+        Self { caller, is_apply: false, unknown: Unknown::Drop }
+    }
+}
+
+/// The new state of a part of an object.
+#[derive(Debug)]
+struct Edit {
+    after: Value,
+    part: Part,
+    /// Who owns its fields then; as follows from the change where that is not given.
+    owners: Option<Owners>,
+}
+
+/// An object as it is to be stored.
+#[derive(Debug)]
+struct New {
+    kind: &'static Kind,
+    key: Key,
+    object: Value,
+    owners: Owners,
 }
 
 impl MemoryStore {
@@ -215,7 +263,7 @@ impl MemoryStore {
         self.lock().tables[kind.number].watches.open(selection, after).ok_or(Refusal::Expired(after))
     }
 
-    /// Creates an object; its status is dropped where the kind has one. A strict call refuses unknown fields.
+    /// Creates an object; its status is dropped where the kind has one.
     ///
     /// # Errors
     /// As the API server.
@@ -223,20 +271,17 @@ impl MemoryStore {
         &self,
         kind: &'static Kind,
         object: Value,
-        manager: &str,
-        is_strict: bool,
-        now: Timestamp,
+        unknown: Unknown,
+        caller: Caller<'_>,
     ) -> Result<Write, Refusal> {
-        let by = By { manager, is_apply: false, now };
-        let unknown = if is_strict { Unknown::Refuse } else { Unknown::Drop };
-        self.lock().create(kind, object, Owners::default(), unknown, by)
+        self.lock().create(kind, object, Owners::default(), By { caller, is_apply: false, unknown })
     }
 
     /// Replaces an object's metadata and spec; its resourceVersion is the precondition.
     ///
     /// # Errors
     /// As the API server.
-    pub fn replace(&self, kind: &'static Kind, object: Value, manager: &str, now: Timestamp) -> Result<Write, Refusal> {
+    pub fn replace(&self, kind: &'static Kind, object: Value, caller: Caller<'_>) -> Result<Write, Refusal> {
         let key = key_of(kind, &object);
         let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
         let precondition = Precondition { uid: text("uid"), resource_version: text("resourceVersion") };
@@ -250,24 +295,15 @@ impl MemoryStore {
             )));
         }
         check_precondition(&before, &precondition)?;
-        state.change(&before, object, Part::Spec, By { manager, is_apply: false, now }, None, Unknown::Drop)
+        state.change(&before, Edit { after: object, part: Part::Spec, owners: None }, By::update(caller))
     }
 
     /// Merges a patch into an object; null removes a field.
     ///
     /// # Errors
     /// As the API server.
-    #[expect(clippy::too_many_arguments, reason = "one call of the API, with who and when")]
-    pub fn merge(
-        &self,
-        kind: &'static Kind,
-        key: &Key,
-        part: Part,
-        precondition: &Precondition,
-        patch: &Value,
-        manager: &str,
-        now: Timestamp,
-    ) -> Result<Write, Refusal> {
+    pub fn merge(&self, target: Target<'_>, patch: &Value, caller: Caller<'_>) -> Result<Write, Refusal> {
+        let Target { kind, key, part, precondition } = target;
         let mut state = self.lock();
         let before = state.find(kind, key)?;
         check_version(&before, precondition)?;
@@ -278,7 +314,6 @@ impl MemoryStore {
                 kind.name, key.name
             )));
         }
-        let by = By { manager, is_apply: false, now };
         let mut after = part_of(&before.value, part);
         match part {
             Part::Spec => merge_patch(&mut after, patch),
@@ -288,26 +323,23 @@ impl MemoryStore {
                 }
             }
         }
-        state.change(&before, after, part, by, None, Unknown::Drop)
+        state.change(&before, Edit { after, part, owners: None }, By::update(caller))
     }
 
     /// Sets exactly these fields as the manager's (server-side apply).
     ///
     /// # Errors
     /// As the API server.
-    #[expect(clippy::too_many_arguments, reason = "one call of the API, with who and when")]
     pub fn apply(
         &self,
-        kind: &'static Kind,
-        key: &Key,
-        part: Part,
-        precondition: &Precondition,
+        target: Target<'_>,
         mut body: Value,
-        manager: &str,
-        is_forced: bool,
-        now: Timestamp,
+        ownership: Ownership,
+        caller: Caller<'_>,
     ) -> Result<Write, Refusal> {
-        let by = By { manager, is_apply: true, now };
+        let Target { kind, key, part, precondition } = target;
+        let manager = caller.manager;
+        let by = By { caller, is_apply: true, unknown: Unknown::Drop };
         let mut state = self.lock();
         let unknown = if manager.starts_with("kubectl") { Unknown::Refuse } else { Unknown::Drop };
         let mut strange = Vec::new();
@@ -327,7 +359,7 @@ impl MemoryStore {
                 object["metadata"]["namespace"] = json!(namespace);
             }
             let owners = Owners::one(owner, Fields::of(&body, &kind.schema));
-            return state.create(kind, object, owners, Unknown::Drop, by);
+            return state.create(kind, object, owners, by);
         };
         check_precondition(&before, precondition)?;
         let (mut after, mut owners) = (part_of(&before.value, part), before.owners.clone());
@@ -339,8 +371,10 @@ impl MemoryStore {
                 }
             }
         }
-        owners.apply(&owner, &mut after, &body, &kind.schema, is_forced).map_err(Refusal::Conflict)?;
-        state.change(&before, after, part, by, Some(owners), Unknown::Drop)
+        owners
+            .apply(&owner, &mut after, Applied { body: &body, schema: &kind.schema, ownership })
+            .map_err(Refusal::Conflict)?;
+        state.change(&before, Edit { after, part, owners: Some(owners) }, by)
     }
 
     /// Deletes an object, or marks it where finalizers hold it.
@@ -368,7 +402,6 @@ impl State {
         kind: &'static Kind,
         mut object: Value,
         mut owners: Owners,
-        unknown: Unknown,
         by: By<'_>,
     ) -> Result<Write, Refusal> {
         let key = key_of(kind, &object);
@@ -382,7 +415,7 @@ impl State {
             return Err(Refusal::BadRequest(text.to_owned()));
         }
         let mut strange = Vec::new();
-        kind.schema.prune(&mut object, "", unknown, &mut strange);
+        kind.schema.prune(&mut object, "", by.unknown, &mut strange);
         refuse_strange(&strange)?;
         drop_empty_lists(&mut object);
         if kind.has_status
@@ -391,7 +424,7 @@ impl State {
             fields.shift_remove("status");
         }
         if kind.has_owners && owners == Owners::default() {
-            let owner = Owner { manager: by.manager.to_owned(), is_apply: by.is_apply, is_status: false };
+            let owner = Owner { manager: by.caller.manager.to_owned(), is_apply: by.is_apply, is_status: false };
             owners = Owners::one(owner, Fields::of(&object, &kind.schema));
         }
         kind.schema.fill(&mut object);
@@ -399,7 +432,7 @@ impl State {
         self.n_uids += 1;
         let meta = &mut object["metadata"];
         meta["uid"] = json!(format!("{:08x}-0000-4000-8000-{:012x}", mix(self.n_uids), self.n_uids));
-        meta["creationTimestamp"] = json!(seconds(by.now));
+        meta["creationTimestamp"] = json!(seconds(by.caller.now));
         if kind.has_status {
             meta["generation"] = json!(1);
         }
@@ -415,7 +448,7 @@ impl State {
             object["spec"]["finalizers"] = json!(["kubernetes"]);
             object["status"]["phase"] = json!("Active");
         }
-        Ok(self.put(kind, key, None, object, owners))
+        Ok(self.put(New { kind, key, object, owners }, None))
     }
 
     fn check_namespace(&self, kind: &'static Kind, key: &Key) -> Result<(), Refusal> {
@@ -433,15 +466,8 @@ impl State {
     }
 
     /// Brings a part of an object into a new state, whatever the caller made of it.
-    fn change(
-        &mut self,
-        before: &Arc<Stored>,
-        mut after: Value,
-        part: Part,
-        by: By<'_>,
-        owners: Option<Owners>,
-        unknown: Unknown,
-    ) -> Result<Write, Refusal> {
+    fn change(&mut self, before: &Arc<Stored>, edit: Edit, by: By<'_>) -> Result<Write, Refusal> {
+        let Edit { mut after, part, owners } = edit;
         let kind = before.kind;
         if part == Part::Spec {
             keep_what_is_not_written(before, &mut after);
@@ -457,7 +483,7 @@ impl State {
         // What is applied was pruned before it was merged.
         if !by.is_apply {
             let mut strange = Vec::new();
-            kind.schema.prune(&mut after, "", unknown, &mut strange);
+            kind.schema.prune(&mut after, "", by.unknown, &mut strange);
             refuse_strange(&strange)?;
         }
         fill_part(kind, &mut after, part);
@@ -471,7 +497,8 @@ impl State {
         }
         let mut owners = owners.unwrap_or_else(|| before.owners.clone());
         if let Some(changed) = changed {
-            let owner = Owner { manager: by.manager.to_owned(), is_apply: false, is_status: part == Part::Status };
+            let owner =
+                Owner { manager: by.caller.manager.to_owned(), is_apply: false, is_status: part == Part::Status };
             owners.note_update(&owner, &changed, &after, &kind.schema);
         }
         if is_unchanged && owners == before.owners {
@@ -489,7 +516,7 @@ impl State {
             let written = Stored::new(kind, before.key.clone(), after.clone(), before.version, owners);
             return Ok(Write { object: Arc::new(written), ..self.remove(before, Some(after)) });
         }
-        Ok(self.put(kind, before.key.clone(), Some(before), after, owners))
+        Ok(self.put(New { kind, key: before.key.clone(), object: after, owners }, Some(before)))
     }
 
     pub(crate) fn delete(
@@ -520,17 +547,11 @@ impl State {
             after["metadata"]["generation"] = json!(generation + 1);
         }
         let owners = before.owners.clone();
-        Ok(self.put(kind, key.clone(), Some(&before), after, owners))
+        Ok(self.put(New { kind, key: key.clone(), object: after, owners }, Some(&before)))
     }
 
-    fn put(
-        &mut self,
-        kind: &'static Kind,
-        key: Key,
-        before: Option<&Arc<Stored>>,
-        mut object: Value,
-        owners: Owners,
-    ) -> Write {
+    fn put(&mut self, new: New, before: Option<&Arc<Stored>>) -> Write {
+        let New { kind, key, mut object, owners } = new;
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let after = Arc::new(Stored::new(kind, key.clone(), object, self.version, owners));
