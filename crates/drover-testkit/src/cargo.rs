@@ -37,7 +37,7 @@ pub struct Built {
 /// Returns the `cargo` that started us, else the one on `PATH`, to be run in the checkout.
 pub fn command() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Test binaries run with it (see `test_runner`) and may run us; it would make cargo build everything anew.
+    // Test binaries run with it (see `test_runner`) and may run us; it would make cargo build everything again.
     command.current_dir(workspace::root()).env_remove("RUSTC_BOOTSTRAP");
     command
 }
@@ -78,7 +78,7 @@ pub fn build_with(args: &[&str], environment: &[(String, String)], step: &Step) 
     Ok(stdout.context("reading cargo's output")?.lines().filter_map(built).collect())
 }
 
-/// Shows what cargo compiles and returns all it said.
+/// Shows what cargo compiles and returns all its messages.
 fn show_lines(stderr: Option<impl Read>, step: &Step) -> String {
     let mut text = String::new();
     let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines().map_while(std::result::Result::ok));

@@ -21,7 +21,7 @@ use crate::workspace;
 
 /// The image's name; a full one, because container runtimes complete short ones differently.
 pub const REPOSITORY: &str = "drover.dev/droverd";
-/// Who runs in the image unless a pod says otherwise: nobody in particular, and not root.
+/// Who runs in the image unless a pod says otherwise: a user without rights, and not root.
 const USER: &str = "65532:65532";
 
 /// The processors that the image is for.
@@ -211,7 +211,7 @@ fn source_date() -> Result<u64> {
     text.parse().with_context(|| "git knows no commit here: set SOURCE_DATE_EPOCH".to_owned())
 }
 
-/// What is said of the program in the image.
+/// The description of the program in the image.
 struct Image {
     name: String,
     program: String,

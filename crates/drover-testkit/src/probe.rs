@@ -11,7 +11,7 @@ use hyper_util::rt::TokioExecutor;
 /// Asks the process that answers at this address for a path, for example `/metrics`; the answer's status and text.
 ///
 /// # Errors
-/// When nobody answers, or with what is no text.
+/// When no server answers, or with what is no text.
 pub async fn get(address: SocketAddr, path: &str) -> Result<(StatusCode, String)> {
     let asked = || format!("asking {address} for {path}");
     let uri = format!("http://{address}{path}").parse().with_context(asked)?;

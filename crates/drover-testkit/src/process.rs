@@ -1,5 +1,5 @@
 //! Processes by identity: an id together with the time it was started, so that a number which the kernel gave to
-//! somebody else is never signalled.
+//! another process is never signalled.
 
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ impl ProcessId {
         (!stat.has_ended()).then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// Says whether this very process still runs. One that nobody has waited for yet has ended, once its last thread
+    /// Says whether this very process still runs. One that its parent has not waited for yet has ended, once its last thread
     /// has.
     pub fn is_alive(self) -> bool {
         Self::of(self.pid) == Some(self)

@@ -184,7 +184,7 @@ pub fn print_line(line: &str) {
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).ok();
 }
 
-/// Prints one line to stderr; as for [`print_line`], nobody has to read it.
+/// Prints one line to stderr; as for [`print_line`], a reader is not needed.
 pub fn print_note(line: &str) {
     writeln!(std::io::stderr().lock(), "{line}").ok();
 }

@@ -18,7 +18,7 @@ pub(crate) fn die_with_spawning_thread(command: &mut Command) {
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before the call above; then nobody would ever send the signal.
+            // The parent may have died before the call above; then the signal would never be sent.
             if getppid() == Some(parent) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
         });
     }

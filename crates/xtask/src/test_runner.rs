@@ -130,7 +130,7 @@ fn run_binary(binary: &Built, filters: &[String], progress: &Progress, tally: &m
     let (sender, lines) = sync_channel(64);
     let reader = std::thread::spawn(move || {
         let lines = BufReader::new(stdout).lines().map_while(std::result::Result::ok);
-        // When nobody listens any more, the binary has been ended.
+        // When the receiver is gone, the binary has been ended.
         lines.map(|line| sender.send(line)).take_while(std::result::Result::is_ok).count()
     });
     let mut run = Run { target: &binary.target, running: BTreeMap::new(), n_done: 0, n_all: 0, has_ended: false };

@@ -56,7 +56,7 @@ pub(super) fn enter(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Mounts every hierarchy anew: in a namespace of control groups, one sees its own groups only.
+/// Mounts every hierarchy again: in a namespace of control groups, one sees its own groups only.
 pub(super) fn mount_own() -> Result<()> {
     for Hierarchy { point, kind, options } in hierarchies()? {
         let context = || format!("mounting {}", point.display());

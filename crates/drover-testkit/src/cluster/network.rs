@@ -86,7 +86,7 @@ impl NetworkNamespace {
     }
 }
 
-/// From the block that is set aside for measurements of networks, which nobody routes.
+/// From the block that is set aside for measurements of networks, which no router forwards.
 fn address(index: u8, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(198, 18, index, host)
 }

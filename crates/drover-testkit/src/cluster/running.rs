@@ -316,7 +316,7 @@ impl Cluster {
         plane.chain(nodes).collect()
     }
 
-    /// Waits until a part that should run for ever has ended.
+    /// Waits until a part that should go on running has ended.
     ///
     /// # Errors
     /// Always: it says which part, and why.

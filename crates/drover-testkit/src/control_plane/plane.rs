@@ -144,7 +144,7 @@ pub struct ControlPlane {
     address: SocketAddrV4,
     /// Held as long as the API server may come back to it.
     _port: Option<ReservedPort>,
-    /// Ended in this order when dropped: nobody is left waiting for the one below.
+    /// Ended in this order when dropped: no program is left waiting for the one below.
     components: BTreeMap<std::cmp::Reverse<Role>, Mutex<Component>>,
 }
 
@@ -266,7 +266,7 @@ impl ControlPlane {
         self.end(role, Signal::KILL).await
     }
 
-    /// Holds a program (SIGSTOP): its connections stay open and nobody answers.
+    /// Holds a program (SIGSTOP): its connections stay open and are not answered.
     ///
     /// # Errors
     /// When there is no such program.
@@ -417,7 +417,7 @@ impl ControlPlane {
         Launch { role, program, args, env: Vec::new(), folder, log: self.log(role), lifetime: self.options.lifetime }
     }
 
-    /// etcd listens on a socket in the data folder: nobody but its owner reaches it, and no port can be taken by a
+    /// etcd listens on a socket in the data folder: only its owner reaches it, and no port can be taken by a
     /// stranger.
     fn etcd_launch(&self) -> Launch {
         let mut args = strings(&[
@@ -440,7 +440,7 @@ impl ControlPlane {
         let Credentials { token_file, account_key, account_public_key, .. } = &self.credentials;
         let mut args = strings(&[
             "--etcd-servers=unix://etcd.sock",
-            // The address in the `kubernetes` endpoints would have to be another than loopback; nobody here needs them.
+            // The address in the `kubernetes` endpoints would have to be another than loopback; nothing here needs them.
             "--endpoint-reconciler-type=none",
             "--cert-dir=certs",
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -460,7 +460,7 @@ impl ControlPlane {
         args.push(format!("--service-account-signing-key-file={}", account_key.display()));
         args.push(format!("--token-auth-file={}", token_file.display()));
         if let Place::Namespace { .. } = self.options.place {
-            // Nobody here translates the names of nodes.
+            // Nothing here translates the names of nodes.
             args.push("--kubelet-preferred-address-types=InternalIP".to_owned());
         }
         if self.options.audit {
@@ -495,7 +495,7 @@ pub async fn client_of(kubeconfig: &Path) -> Result<kube::Client> {
     let file = Kubeconfig::read_from(kubeconfig).with_context(read)?;
     let mut config =
         kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(read)?;
-    // Everything is on this machine. A server that is being held must not hold up a request for ever.
+    // Everything is on this machine. A server that is being held must not hold up a request without limit.
     config.connect_timeout = Some(Duration::from_secs(5));
     drover_connect::client(config).with_context(|| format!("making a client from {}", kubeconfig.display()))
 }

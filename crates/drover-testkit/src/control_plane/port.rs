@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 const FIRST: u16 = 14_000;
 const COUNT: u16 = 2_000;
 
-/// A port on 127.0.0.1 that nobody who asks here gets, as long as this value lives.
+/// A port on 127.0.0.1 that no other caller gets here, as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct ReservedPort {
     pub(crate) number: u16,

@@ -48,7 +48,7 @@ struct Hog {
     name: &'static str,
     script: &'static str,
     memory_mb: i64,
-    /// What keeps the other cores as busy without drover and harms nobody.
+    /// What keeps the other cores as busy without drover, and harms no task.
     pinned: &'static [&'static str],
 }
 
@@ -138,7 +138,7 @@ async fn beside(
     Ok(beside)
 }
 
-/// The neighbour's figure beside the same hog on the other cores, which nobody but this program runs.
+/// The neighbour's figure beside the same hog on the other cores, which this program alone runs.
 async fn beside_pinned(hog: &Hog, cores: &str, folder: &Path, log: &Path) -> Result<u32> {
     let mut running = Vec::new();
     for script in hog.pinned {

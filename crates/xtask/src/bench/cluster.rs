@@ -120,7 +120,7 @@ impl Allocations {
             let event = self.events.next().await;
             let at = Instant::now();
             let Some(event) = event else {
-                // The API server cuts whoever reads too slowly, on a busy machine us too.
+                // The API server cuts a client that reads too slowly, on a busy machine us too.
                 self.events = watch(&self.api, &self.version).await?;
                 continue;
             };

@@ -34,7 +34,7 @@ const LEADER: &str = "drover-controller";
 const CONFIG: &str = "heartbeat: {grace: 60s}\n";
 /// Nothing is waited for longer than that.
 pub(super) const PATIENCE: Duration = Duration::from_mins(5);
-/// How long it may take until nothing is written any more: what nobody waits for is written slowly.
+/// How long it may take until nothing is written any more: what no client waits for is written slowly.
 const QUIET: Duration = Duration::from_mins(30);
 
 /// The control plane and what was started on it. Ends with this value.
@@ -356,7 +356,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Renews the Leases of these few nodes for ever, beside work that has the stage for itself.
+    /// Renews the Leases of these few nodes until it is dropped, beside work that has the stage for itself.
     pub(super) async fn keep_alive(client: &kube::Client, nodes: &[String]) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(client.clone(), drover_api::SYSTEM_NAMESPACE);
         let mut rounds = tokio::time::interval(Duration::from_secs(5));

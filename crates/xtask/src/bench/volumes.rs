@@ -352,7 +352,7 @@ impl Agents {
         self.seen().most_in_flight
     }
 
-    /// Answers for ever.
+    /// Answers until it is dropped.
     async fn answer(&self, stage: &Stage) -> Result<Map<String, Value>> {
         let nodes: Api<ClientNode> = Api::all(stage.client.clone());
         loop {
@@ -373,7 +373,7 @@ impl Agents {
         }
     }
 
-    /// Answers what a node is asked for, and takes back what nobody asks for any more.
+    /// Answers what a node is asked for, and takes back what is no longer asked for.
     async fn answer_of(&self, nodes: &Api<ClientNode>, node: &ClientNode) -> Result<()> {
         let status = node.status.clone().unwrap_or_default();
         self.count(&status.csi_requests);

@@ -17,7 +17,7 @@ pub struct TidyArgs {
     /// Apply this rule alone, repeatable
     #[arg(long = "rule", value_name = "NAME", value_parser = RULES.iter().map(|(name, _)| *name).collect::<Vec<_>>())]
     pub rules: Vec<String>,
-    /// Fill comments that are too wide anew
+    /// Wrap comments that are too wide
     #[arg(long)]
     pub fix: bool,
 }

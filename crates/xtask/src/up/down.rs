@@ -54,7 +54,7 @@ async fn stop(state: &State, layout: &Layout, progress: &Progress) -> Result<()>
     if let Some(session) = session {
         stop_session(session, state, layout, progress).await?;
     }
-    // Whatever an earlier session left behind, or this one could not end. Read anew: it may have started something
+    // Whatever an earlier session left behind, or this one could not end. Read again: it may have started something
     // meanwhile.
     let state = State::read(layout)?.unwrap_or_default();
     shutdown::stop_all(&state, layout, Tasks::End, progress).await?;

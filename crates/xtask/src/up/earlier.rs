@@ -1,7 +1,7 @@
 //! What the API server still says of the session before this one.
 //!
-//! `down` is a power-off: nobody reports that node and tasks are gone, so their last status still says ready and
-//! running. Whoever waits for the system must not take that for the present.
+//! `down` is a power-off: no process reports that node and tasks are gone, so their last status is still ready and
+//! running. A command that waits for the system must not take that for the present.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn phase_of(node: &DynamicObject) -> &str {
     node.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or("-")
 }
 
-/// Returns when the leader renewed its Lease last; none when nobody leads.
+/// Returns when the leader renewed its Lease last; none when no controller leads.
 async fn leader(client: &kube::Client) -> Result<Option<String>> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), drover_api::SYSTEM_NAMESPACE);
     let spec = leases.get_opt(LEADER_LEASE).await.context("reading the leader's Lease")?.and_then(|lease| lease.spec);

@@ -30,7 +30,7 @@ pub(super) enum Restart {
 pub(super) enum Phase {
     /// A process that keeps dying is an error.
     Starting,
-    /// A process that keeps dying is started again for ever.
+    /// A process that keeps dying is started again, as often as it takes.
     Healthy,
 }
 
@@ -83,7 +83,7 @@ impl Services {
         }
     }
 
-    /// Waits until one of those that run has ended. For ever when none runs: then there is nothing to start again.
+    /// Waits until one of those that run has ended. Does not return when none runs: then there is nothing to start again.
     async fn next_death(&self) -> usize {
         let ends = self.components.iter().enumerate().filter(|(_, (component, _))| component.was_started()).map(
             |(index, (component, _))| {

@@ -32,7 +32,7 @@ const ORDER: [Role; 6] =
 pub(super) async fn stop_all(state: &State, layout: &Layout, tasks: Tasks, progress: &Progress) -> Result<()> {
     let mut failures = Vec::new();
     for role in ORDER {
-        // Asked anew each time: the supervisor is known by a file that the agent writes.
+        // Asked each time: the supervisor is known by a file that the agent writes.
         let running = state.running(layout).into_iter().find(|(known, _)| *known == role);
         if role == Role::Supervisor && tasks == Tasks::Keep {
             continue;
@@ -92,7 +92,7 @@ async fn stop(role: Role, id: ProcessId, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Ends tasks whose supervisor died before it could: whoever has an allocation folder of ours in its environment is
+/// Ends tasks whose supervisor died before it could: every process with an allocation folder of ours in its environment is
 /// one.
 async fn end_leftover_tasks(layout: &Layout, progress: &Progress) -> Result<()> {
     let tasks = leftover_tasks(&layout.agent_alloc());

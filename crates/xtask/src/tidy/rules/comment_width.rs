@@ -1,5 +1,4 @@
-//! Comments end at the column where code ends. `rustfmt` leaves them alone, so this rule also knows how to fill them
-//! anew.
+//! Comments end at the column where code ends. `rustfmt` leaves them alone, so this rule can also wrap them.
 
 use std::borrow::Cow;
 
@@ -29,7 +28,7 @@ fn width(line: &str) -> usize {
     line.chars().count()
 }
 
-/// Fills every paragraph of comment that is too wide anew, from its first wide line on. Other text stays as it is.
+/// Wraps every paragraph of comment that is too wide, from its first wide line on. Other text stays as it is.
 pub(in crate::tidy) fn fill(text: &str) -> String {
     let mut filled: Vec<Cow<'_, str>> = Vec::new();
     let mut lines = text.lines().peekable();
