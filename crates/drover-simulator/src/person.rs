@@ -298,7 +298,7 @@ impl Person {
             .with_context(|| format!("revert job {key}: version {number} is not kept any more"))?;
         let mut object = stored.value.clone();
         object["spec"] = version.value["spec"]["job"].clone();
-        self.done(Verb::Update, store.replace(kind, object, MANAGER, self.world.now()))
+        self.done(Verb::Update, store.replace(kind, object, self.caller()))
     }
 
     /// What a person does to a volume.
@@ -325,7 +325,7 @@ impl Person {
         let stored = store.get(kind, key).with_context(|| format!("csivolumes {:?} not found", key.name))?;
         let mut object = stored.value.clone();
         object["metadata"]["annotations"][name] = value.into();
-        self.done(Verb::Update, store.replace(kind, object, MANAGER, self.world.now()))
+        self.done(Verb::Update, store.replace(kind, object, self.caller()))
     }
 }
 
