@@ -152,15 +152,15 @@ impl Cluster {
     }
 
     fn spawn(&self, name: &str, role: &str, config: &str, more: &[&str]) -> Child {
-        self.spawn_by(name, role, config, &self.plane.kubeconfig(User::Admin), more)
+        self.spawn_by((name, role), config, &self.plane.kubeconfig(User::Admin), more)
     }
 
-    fn spawn_by(&self, name: &str, role: &str, config: &str, kubeconfig: &Path, more: &[&str]) -> Child {
-        self.daemon(name, role, config, kubeconfig, more).spawn().expect("a process of drover")
+    fn spawn_by(&self, process: (&str, &str), config: &str, kubeconfig: &Path, more: &[&str]) -> Child {
+        self.daemon(process, config, kubeconfig, more).spawn().expect("a process of drover")
     }
 
-    /// The command that is a process of drover.
-    fn daemon(&self, name: &str, role: &str, config: &str, kubeconfig: &Path, more: &[&str]) -> Command {
+    /// The command that is a process of drover, by its name and role.
+    fn daemon(&self, (name, role): (&str, &str), config: &str, kubeconfig: &Path, more: &[&str]) -> Command {
         let file = self.path(&format!("{name}.yaml"));
         std::fs::write(&file, config).expect("a configuration");
         let mut command = Command::new(env!("CARGO_BIN_EXE_droverd"));
@@ -178,7 +178,7 @@ impl Cluster {
     /// configuration.
     pub(crate) fn controller_by(&self, name: &str, kubeconfig: &Path, more: &str) -> Process {
         let config = format!("{}{more}", self.controller_config());
-        let child = self.spawn_by(name, "controller", &config, kubeconfig, &["--identity", name]);
+        let child = self.spawn_by((name, "controller"), &config, kubeconfig, &["--identity", name]);
         Process { child, supervisor_pid: None }
     }
 
@@ -247,14 +247,14 @@ impl Cluster {
     }
 
     fn agent_with(&self, node: &str, kubeconfig: &Path, more: &[&str]) -> Process {
-        let child = self.spawn_by(node, "agent", &self.agent_config(node), kubeconfig, more);
+        let child = self.spawn_by((node, "agent"), &self.agent_config(node), kubeconfig, more);
         Process { child, supervisor_pid: Some(self.supervisor_pid(node)) }
     }
 
     /// Starts the agent of a node as root with these capabilities and no others, and returns where it answers probes.
     pub(crate) async fn agent_with_capabilities(&self, node: &str, names: &[String]) -> (Process, SocketAddr) {
         let kubeconfig = self.plane.kubeconfig(User::Admin);
-        let daemon = self.daemon(node, "agent", &self.agent_config(node), &kubeconfig, &["--listen", "127.0.0.1:0"]);
+        let daemon = self.daemon((node, "agent"), &self.agent_config(node), &kubeconfig, &["--listen", "127.0.0.1:0"]);
         let wanted = names.iter().fold(String::new(), |all, name| all + ",+" + &name.to_lowercase());
         let mut command = Command::new("setpriv");
         command.arg(format!("--bounding-set=-all{wanted}")).arg(daemon.get_program()).args(daemon.get_args());

@@ -20,7 +20,7 @@ use super::random::Random;
 use super::watch;
 use crate::config::AgentConfig;
 use drover_clock::sleep_until;
-use drover_store::{Change, Key, Ownership, Part, Precondition, Selection, Store, StoreError};
+use drover_store::{Change, Key, Precondition, Selection, Store, StoreError};
 
 /// The pauses after a registration that failed: without an answer, and with a refusal.
 const RETRY_UNREACHABLE: Duration = Duration::from_secs(1);
@@ -218,7 +218,7 @@ impl<S: Store> Node<S> {
         }
         let body = json!({ "status": { "fingerprint": found } });
         let precondition = Precondition::same_object(&node.metadata);
-        self.store.apply(&key, Part::Status, field_manager::AGENT, Ownership::Force, &precondition, body).await
+        self.store.apply_status(&key, field_manager::AGENT, &precondition, body).await
     }
 
     /// The fingerprint with the CSI plugins. Those that an earlier life of the agent told of stay in it for a while: their tasks go

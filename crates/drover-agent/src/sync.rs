@@ -27,7 +27,7 @@ use super::starts::Starts;
 use super::state::StateStore;
 use super::watch;
 use drover_clock::{SharedClock, sleep_until};
-use drover_store::{ErrorClass, Key, Object, Ownership, Part, Precondition, Store, StoreError};
+use drover_store::{ErrorClass, Key, Object, Part, Precondition, Store, StoreError};
 
 /// The pause after a failed send, doubled at random.
 const RETRY: Duration = Duration::from_secs(5);
@@ -202,8 +202,7 @@ impl<S: Store> Sync<S> {
     async fn apply(&self, key: &Key, unchanged: &Precondition, body: Value) -> Result<Allocation, StoreError> {
         let until = Instant::now() + HOLD;
         loop {
-            let (part, owner) = (Part::Status, Ownership::Force);
-            let written = self.store.apply(key, part, field_manager::AGENT, owner, unchanged, body.clone()).await;
+            let written = self.store.apply_status(key, field_manager::AGENT, unchanged, body.clone()).await;
             let reason = match written {
                 Err(StoreError::Unavailable(reason)) => reason,
                 written => return written,
@@ -287,12 +286,10 @@ mod tests {
         async fn create<K: Object>(&self, _: &K) -> Result<K, StoreError> {
             away()
         }
-        async fn apply<K: Object>(
+        async fn apply_status<K: Object>(
             &self,
             key: &Key,
-            _: Part,
             _: &'static str,
-            _: Ownership,
             _: &Precondition,
             body: serde_json::Value,
         ) -> Result<K, StoreError> {

@@ -17,7 +17,7 @@ use crate::leader::{Candidacy, Candidate};
 use crate::leader_loop::LeaderLoop;
 use crate::recorder::Recorder;
 use crate::shared::Shared;
-use drover_daemon::monitor::{self, Health, Metrics};
+use drover_daemon::monitor::{self, Health, Installation, Metrics};
 use drover_daemon::shutdown;
 use drover_store::{KubeStore, Store};
 
@@ -68,8 +68,12 @@ async fn monitor(
 ) -> anyhow::Result<()> {
     let Some(address) = listen else { return Ok(()) };
     let health = Health::of(monitor::parts(config.requires_node_restriction));
-    let required = config.requires_node_restriction;
-    let watch = monitor::watch_cluster(client, &config.namespace, LEADER_LEASE, required, health.clone(), stop.clone());
+    let installation = Installation {
+        namespace: &config.namespace,
+        lease: LEADER_LEASE,
+        requires_node_restriction: config.requires_node_restriction,
+    };
+    let watch = monitor::watch_cluster(client, installation, health.clone(), stop.clone());
     let serve = async {
         let served = monitor::serve(address, health, metrics, stop.clone()).await;
         stop.cancel();

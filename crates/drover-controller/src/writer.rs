@@ -4,7 +4,7 @@
 //! ended. Must never decide anything.
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion, field_manager, finalizer, names};
-use drover_store::{Key, Object, Ownership, Part, Precondition, Store, found, status_body};
+use drover_store::{Key, Object, Part, Precondition, Store, found, status_body};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::{Value, json};
 use tokio::task::{JoinError, JoinSet};
@@ -96,7 +96,7 @@ async fn carry_out<S: Store>(action: Action, store: S) -> Done {
         Action::NodeStatus(name, precondition, status) => {
             let key = Key::cluster(name.as_str());
             let (manager, body) = (field_manager::CONTROLLER_NODE, status_body(Value::clone(&status)));
-            let result = store.apply(&key, Part::Status, manager, Ownership::Force, &precondition, body).await;
+            let result = store.apply_status(&key, manager, &precondition, body).await;
             Done::NodeStatus(name, Box::new(result))
         }
         Action::NodeSpec(name, precondition, body) => {
@@ -123,7 +123,7 @@ async fn carry_out<S: Store>(action: Action, store: S) -> Done {
         }
         Action::VolumeStatus(id, key, precondition, body) => {
             let manager = field_manager::CONTROLLER_VOLUME;
-            let result = store.apply(&key, Part::Status, manager, Ownership::Force, &precondition, body).await;
+            let result = store.apply_status(&key, manager, &precondition, body).await;
             Done::VolumeStatus(id, Box::new(result))
         }
         Action::MakeAttachment(caller, attachment) => {

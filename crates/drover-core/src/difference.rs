@@ -132,7 +132,7 @@ impl JobDiff {
         let written = |definition: &Definition| serde_json::to_value(&definition.spec).unwrap_or_default();
         let specs = Specs { before, old: before.map(written).unwrap_or_default(), new: written(after) };
         // Scale is decided at run time, and a job's `update` is in each of its groups already.
-        let members = specs.pieces(None, "", &specs.old, &specs.new, &["groups", "scale", "update"]);
+        let members = specs.pieces(None, "", (&specs.old, &specs.new), &["groups", "scale", "update"]);
         let groups = by_name(&specs.old["groups"], &specs.new["groups"]);
         let task_groups: Vec<GroupDiff> =
             groups.into_iter().map(|(name, (old, new))| specs.group(name, old, new)).collect();
@@ -184,14 +184,14 @@ impl Specs<'_> {
             return GroupDiff { r#type, name: name.to_owned(), members, tasks, updates: BTreeMap::new() };
         };
         let path = format!("/groups/{at}");
-        let mut members = self.pieces(Some(name), &path, old, new, &["tasks"]);
+        let mut members = self.pieces(Some(name), &path, (old, new), &["tasks"]);
         for field in members.fields.iter_mut().filter(|field| field.name == "count") {
             let grows = new["count"].as_i64() > old["count"].as_i64();
             field.annotations = vec![if grows { Effect::Create } else { Effect::Destroy }];
         }
         let tasks = named_objects(&old["tasks"], &new["tasks"], |at, old, new| match at {
             Some(at) if !new.is_null() => {
-                let members = self.pieces(Some(name), &format!("{path}/tasks/{at}"), old, new, &[]);
+                let members = self.pieces(Some(name), &format!("{path}/tasks/{at}"), (old, new), &[]);
                 let effect = members.effects().max();
                 (members, effect.into_iter().collect())
             }
@@ -203,7 +203,7 @@ impl Specs<'_> {
     }
 
     /// The changed members of a job, group or task, each with its effect on the group's allocations, or on all.
-    fn pieces(&self, group: Option<&str>, path: &str, old: &Value, new: &Value, without: &[&str]) -> Members {
+    fn pieces(&self, group: Option<&str>, path: &str, (old, new): (&Value, &Value), without: &[&str]) -> Members {
         let mut all = Members::default();
         for key in keys(old, new).filter(|key| !without.contains(key)) {
             let mut found = Members::default();

@@ -493,8 +493,7 @@ mod tests {
         job: &Job,
         allocs: Vec<Alloc>,
         is_evaluating: bool,
-        phase: JobPhase,
-        running: &str,
+        (phase, running): (JobPhase, &str),
         wanted: &[(Type, Reason)],
     ) {
         let allocs: Vec<_> = allocs.into_iter().map(Arc::new).collect();
@@ -528,34 +527,33 @@ mod tests {
     fn a_service_is_ready_when_all_are_healthy() {
         let job = job("service", 2);
         let running = || alloc(0, ClientStatus::Running);
-        check(&job, vec![running()], false, JobPhase::Running, "1/2", &[(Type::Reconciling, Reason::Placing)]);
+        check(&job, vec![running()], false, (JobPhase::Running, "1/2"), &[(Type::Reconciling, Reason::Placing)]);
         let both = vec![running(), alloc(1, ClientStatus::Running)];
-        check(&job, both, false, JobPhase::Running, "2/2", &[(Type::Ready, Reason::AllHealthy)]);
+        check(&job, both, false, (JobPhase::Running, "2/2"), &[(Type::Ready, Reason::AllHealthy)]);
     }
 
     #[test]
     fn a_failure_is_final_only_after_it_was_evaluated() {
         let job = job("service", 1);
         let failed = || alloc(0, ClientStatus::Failed);
-        check(&job, vec![failed()], true, JobPhase::Pending, "0/1", &[(Type::Reconciling, Reason::Rescheduling)]);
+        check(&job, vec![failed()], true, (JobPhase::Pending, "0/1"), &[(Type::Reconciling, Reason::Rescheduling)]);
         let follow_up = Some(FollowUp { trigger: EvalTrigger::AllocReschedule, at: Timestamp::UNIX_EPOCH });
         let waiting = vec![Alloc { follow_up, ..failed() }];
-        check(&job, waiting, false, JobPhase::Pending, "0/1", &[(Type::Reconciling, Reason::Rescheduling)]);
-        check(&job, vec![failed()], false, JobPhase::Dead, "0/1", &[(Type::Stalled, Reason::ReschedulesExhausted)]);
+        check(&job, waiting, false, (JobPhase::Pending, "0/1"), &[(Type::Reconciling, Reason::Rescheduling)]);
+        check(&job, vec![failed()], false, (JobPhase::Dead, "0/1"), &[(Type::Stalled, Reason::ReschedulesExhausted)]);
     }
 
     #[test]
     fn a_batch_job_is_ready_when_it_is_complete() {
         let job = job("batch", 1);
         let running = vec![alloc(0, ClientStatus::Running)];
-        check(&job, running, false, JobPhase::Running, "1/1", &[(Type::Reconciling, Reason::Running)]);
+        check(&job, running, false, (JobPhase::Running, "1/1"), &[(Type::Reconciling, Reason::Running)]);
         let complete = vec![alloc(0, ClientStatus::Complete)];
         check(
             &job,
             complete,
             false,
-            JobPhase::Dead,
-            "0/1",
+            (JobPhase::Dead, "0/1"),
             &[(Type::Ready, Reason::Completed), (Type::Complete, Reason::Completed)],
         );
         let failed = vec![alloc(0, ClientStatus::Failed)];
@@ -563,8 +561,7 @@ mod tests {
             &job,
             failed,
             false,
-            JobPhase::Dead,
-            "0/1",
+            (JobPhase::Dead, "0/1"),
             &[(Type::Stalled, Reason::Failed), (Type::Failed, Reason::Failed)],
         );
     }
@@ -577,12 +574,11 @@ mod tests {
             &job,
             stopping,
             false,
-            JobPhase::Running,
-            "0/0",
+            (JobPhase::Running, "0/0"),
             &[(Type::Reconciling, Reason::Stopping), (Type::Stopped, Reason::Stopped)],
         );
         let stopped = [(Type::Ready, Reason::Stopped), (Type::Stopped, Reason::Stopped)];
-        check(&job, vec![], false, JobPhase::Dead, "0/0", &stopped);
+        check(&job, vec![], false, (JobPhase::Dead, "0/0"), &stopped);
     }
 
     #[test]
@@ -597,13 +593,13 @@ mod tests {
         };
         let nightly = whole(json!({ "periodic": { "crons": ["@daily"] } }));
         let armed = [(Type::Ready, Reason::Waiting), (Type::Armed, Reason::Waiting)];
-        check(&nightly, vec![], false, JobPhase::Running, "0/0", &armed);
-        check(&whole(json!({ "parameterized": {} })), vec![], false, JobPhase::Running, "0/0", &armed);
+        check(&nightly, vec![], false, (JobPhase::Running, "0/0"), &armed);
+        check(&whole(json!({ "parameterized": {} })), vec![], false, (JobPhase::Running, "0/0"), &armed);
         let off = whole(json!({ "periodic": { "crons": ["@daily"], "enabled": false } }));
-        check(&off, vec![], false, JobPhase::Running, "0/0", &[(Type::Ready, Reason::ScheduleOff)]);
+        check(&off, vec![], false, (JobPhase::Running, "0/0"), &[(Type::Ready, Reason::ScheduleOff)]);
         let stopped = Job { stopped: true, ..nightly };
         let ended = [(Type::Ready, Reason::Stopped), (Type::Stopped, Reason::Stopped)];
-        check(&stopped, vec![], false, JobPhase::Dead, "0/0", &ended);
+        check(&stopped, vec![], false, (JobPhase::Dead, "0/0"), &ended);
     }
 
     #[test]

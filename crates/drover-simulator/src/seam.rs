@@ -300,19 +300,17 @@ impl Store for Seam {
         self.call(kind, Verb::Create, false, create).await
     }
 
-    async fn apply<K: Object>(
+    async fn apply_status<K: Object>(
         &self,
         key: &Key,
-        part: Part,
         manager: &'static str,
-        ownership: Ownership,
         condition: &Precondition,
         body: Value,
     ) -> Result<K, StoreError> {
         let kind = Self::kind_of::<K>()?;
         let apply = || {
-            let target = Target { kind, key: &self.place::<K>(key), part, precondition: condition };
-            self.answer(Verb::Patch, self.world.store.apply(target, body, ownership, self.caller(manager)))
+            let target = Target { kind, key: &self.place::<K>(key), part: Part::Status, precondition: condition };
+            self.answer(Verb::Patch, self.world.store.apply(target, body, Ownership::Force, self.caller(manager)))
         };
         self.call(kind, Verb::Patch, condition.resource_version.is_some(), apply).await
     }

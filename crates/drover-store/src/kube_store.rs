@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::lean::{Lean, Unreadable};
-use crate::store::{Change, Key, Object, Ownership, Part, Precondition, Selection, Store, StoreError};
+use crate::store::{Change, Key, Object, Part, Precondition, Selection, Store, StoreError};
 
 /// The API server, over HTTP.
 #[derive(Clone)]
@@ -138,24 +138,18 @@ impl Store for KubeStore {
         self.exchange(Self::request::<K>(namespace).create(&PostParams::default(), body)).await
     }
 
-    async fn apply<K: Object>(
+    async fn apply_status<K: Object>(
         &self,
         key: &Key,
-        part: Part,
         manager: &'static str,
-        ownership: Ownership,
         precondition: &Precondition,
         mut body: Value,
     ) -> Result<K, StoreError> {
         body["apiVersion"] = json!(K::api_version(&()));
         body["kind"] = json!(K::kind(&()));
         address(&mut body, key, precondition);
-        let params = PatchParams {
-            field_manager: Some(manager.to_owned()),
-            force: ownership == Ownership::Force,
-            ..PatchParams::default()
-        };
-        self.patch(key, part, &params, &Patch::Apply(&body)).await
+        let params = PatchParams { field_manager: Some(manager.to_owned()), force: true, ..PatchParams::default() };
+        self.patch(key, Part::Status, &params, &Patch::Apply(&body)).await
     }
 
     async fn merge<K: Object>(

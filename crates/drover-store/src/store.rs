@@ -225,13 +225,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn watch<K: Object>(&self, selection: Selection) -> BoxStream<'static, Change<K>>;
     /// Creates the object as it is; its status is dropped where the kind has one.
     fn create<K: Object>(&self, object: &K) -> impl Future<Output = Result<K, StoreError>> + Send;
-    /// Sets exactly these fields as this manager's (server-side apply). `body` holds the fields only.
-    fn apply<K: Object>(
+    /// Sets exactly these fields of the status as this manager's (server-side apply), and takes them over from others. `body` holds the
+    /// fields only.
+    fn apply_status<K: Object>(
         &self,
         key: &Key,
-        part: Part,
         manager: &'static str,
-        ownership: Ownership,
         precondition: &Precondition,
         body: Value,
     ) -> impl Future<Output = Result<K, StoreError>> + Send;

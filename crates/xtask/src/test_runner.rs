@@ -215,14 +215,15 @@ impl Run<'_> {
                 self.running.insert(line.name, Instant::now());
                 return;
             }
-            ("test", event) => self.take_end(event, line.exec_time, &line.name, &line.stdout, tally),
+            ("test", _) => self.take_end(&line, tally),
             _ => return,
         }
         let longest = self.running.iter().min_by_key(|(_, started)| **started);
         step.moved(longest.map_or("", |(name, _)| name), self.n_done, self.n_all);
     }
 
-    fn take_end(&mut self, event: &str, seconds: f64, name: &str, output: &str, tally: &mut Tally) {
+    fn take_end(&mut self, line: &Line, tally: &mut Tally) {
+        let Line { event, exec_time: seconds, name, stdout: output, .. } = line;
         // libtest also tells of tests that take long; these have not ended.
         if event == "timeout" {
             return;
@@ -230,7 +231,7 @@ impl Run<'_> {
         self.running.remove(name);
         self.n_done += 1;
         let full_name = format!("{}: {name}", self.target);
-        match event {
+        match event.as_str() {
             "ok" => tally.n_passed += 1,
             "ignored" => tally.n_ignored += 1,
             _ => {
@@ -238,7 +239,7 @@ impl Run<'_> {
                 tally.failures.push(format!("{full_name}\n{output}"));
             }
         }
-        tally.times.push((seconds, full_name));
+        tally.times.push((*seconds, full_name));
     }
 }
 

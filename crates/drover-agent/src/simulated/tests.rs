@@ -21,7 +21,7 @@ use super::*;
 use crate::alloc_runner::{AllocPlan, Runners};
 use crate::report::Report;
 use drover_clock::Clock;
-use drover_store::{Change, Key, Object, Ownership, Part, Precondition, Selection, Store, StoreError};
+use drover_store::{Change, Key, Object, Part, Precondition, Selection, Store, StoreError};
 
 #[derive(Debug)]
 struct VirtualClock(Instant);
@@ -207,12 +207,10 @@ impl Store for Api {
         Ok(self.put(&key, serde_json::to_value(object).expect("JSON"), "create"))
     }
 
-    async fn apply<K: Object>(
+    async fn apply_status<K: Object>(
         &self,
         key: &Key,
-        _: Part,
         _: &'static str,
-        _: Ownership,
         precondition: &Precondition,
         body: Value,
     ) -> Result<K, StoreError> {

@@ -10,7 +10,7 @@ use drover_core::deployment::{self, Standing};
 use drover_core::ids::{AllocKey, ObjectKey};
 use drover_core::model::Alloc;
 use drover_core::scheduler::plan::{DeploymentPlan, Plan};
-use drover_store::{Key, Ownership, Part, Precondition, Store, StoreError, convert, found, status_body};
+use drover_store::{Key, Part, Precondition, Store, StoreError, convert, found, status_body};
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::Resource;
@@ -153,7 +153,7 @@ pub(crate) async fn write_status<S: Store>(
     status: Value,
 ) -> Result<Deployment, StoreError> {
     let (manager, body) = (field_manager::CONTROLLER_DEPLOYMENT, status_body(status));
-    store.apply(key, Part::Status, manager, Ownership::Force, precondition, body).await
+    store.apply_status(key, manager, precondition, body).await
 }
 
 /// Carries out what follows from a status: versions first, then the allocations.
@@ -264,16 +264,14 @@ mod tests {
             Err(StoreError::AlreadyExists("it is there".to_owned()))
         }
 
-        async fn apply<K: Object>(
+        async fn apply_status<K: Object>(
             &self,
             key: &Key,
-            part: Part,
             _manager: &'static str,
-            _ownership: Ownership,
             precondition: &Precondition,
             body: Value,
         ) -> Result<K, StoreError> {
-            self.merge(key, part, precondition, body).await
+            self.merge(key, Part::Status, precondition, body).await
         }
 
         async fn merge<K: Object>(

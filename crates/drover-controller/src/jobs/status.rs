@@ -12,7 +12,7 @@ use drover_core::job_status::Verdict;
 use drover_core::model::Deployment;
 use drover_core::scheduler::attempts::Attempts;
 use drover_core::validate::{self, Violation};
-use drover_store::{Ownership, Part, Precondition, Store, StoreError, status_body};
+use drover_store::{Precondition, Store, StoreError, status_body};
 use jiff::Timestamp;
 use kube::Resource;
 use serde_json::Value;
@@ -153,7 +153,7 @@ pub(crate) async fn write_status<S: Store>(
     status: Arc<Value>,
 ) -> (JobKey, Result<Job, StoreError>) {
     let (manager, body) = (field_manager::CONTROLLER_JOB, status_body(Value::clone(&status)));
-    let result = store.apply(&key_of(&key), Part::Status, manager, Ownership::Force, &precondition, body).await;
+    let result = store.apply_status(&key_of(&key), manager, &precondition, body).await;
     (key, result)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimState};
+use drover_api::csi_volume::{AttachState, Claim, ClaimState};
 use drover_api::{CSIVolume, message};
 use drover_core::ids::{AllocKey, ObjectKey};
 use drover_core::volume::attach;
@@ -198,7 +198,7 @@ impl Volumes {
                 }
                 return;
             }
-            let step = self.release_step(shared, caller, object, &status, claim);
+            let step = self.release_step(shared, caller, Claimed { status: &status, ..claimed });
             if reached.is_some() && matches!(step, Ok(Step::Node(_) | Step::Cluster)) {
                 self.record(shared, caller, String::new(), WINDOW);
             }
@@ -244,14 +244,8 @@ impl Volumes {
         }
     }
 
-    fn release_step(
-        &self,
-        shared: &Shared,
-        caller: &Caller,
-        object: &CSIVolume,
-        status: &CSIVolumeStatus,
-        claim: &Claim,
-    ) -> Result<Step, ReleaseError> {
+    fn release_step(&self, shared: &Shared, caller: &Caller, claimed: Claimed<'_>) -> Result<Step, ReleaseError> {
+        let Claimed { volume: object, status, claim } = claimed;
         let is_unmounted = claim::is_unmounted(&shared.view, &caller.0, claim);
         release::step(&release::Facts {
             volume: &caller.0,

@@ -23,6 +23,14 @@ use crate::scheduler::reconcile::{
 };
 use crate::snapshot::{ClusterView, NodeEntry};
 
+/// One slot of a group on a node, with what there is of the group there.
+#[derive(Clone, Copy)]
+struct Slot<'a, 'b> {
+    entry: &'a NodeEntry,
+    there: &'b [&'b Arc<Alloc>],
+    index: i64,
+}
+
 /// An allocation that should exist on a node and does not.
 #[derive(Clone, Debug)]
 struct MissingOnNode<'a> {
@@ -165,7 +173,7 @@ impl<'a> Pass<'_, 'a> {
             if entry.is_ready && feasible::is_covered(&entry.node, &self.job().definition) {
                 let there = on_node.get(&entry.node.name).map_or(&[][..], Vec::as_slice);
                 for index in 0..count {
-                    self.add_missing(entry, there, index, &mut found, &mut desired);
+                    self.add_missing(Slot { entry, there, index }, &mut found, &mut desired);
                 }
             }
         }
@@ -249,14 +257,8 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Adds the slot of a node if nothing holds it.
-    fn add_missing(
-        &self,
-        entry: &'a NodeEntry,
-        there: &[&Arc<Alloc>],
-        index: i64,
-        found: &mut Found<'a>,
-        desired: &mut super::plan::DesiredUpdates,
-    ) {
+    fn add_missing(&self, slot: Slot<'a, '_>, found: &mut Found<'a>, desired: &mut super::plan::DesiredUpdates) {
+        let Slot { entry, there, index } = slot;
         let slot = || there.iter().filter(|alloc| alloc.index == index);
         let is_held = |alloc: &&&Arc<Alloc>| !alloc.is_terminal() && !found.lost.contains(&alloc.key);
         if slot().any(|alloc| is_held(&alloc)) {

@@ -22,15 +22,20 @@ pub fn parts(requires_node_restriction: bool) -> &'static [&'static str] {
     if requires_node_restriction { &[LEADER, POLICY, BINDING] } else { &[LEADER] }
 }
 
+/// What a whole installation has.
+#[derive(Clone, Copy, Debug)]
+pub struct Installation<'a> {
+    /// drover's own namespace.
+    pub namespace: &'a str,
+    /// The name of the leader's Lease there.
+    pub lease: &'a str,
+    /// Whether the admission policy that limits agents must be there.
+    pub requires_node_restriction: bool,
+}
+
 /// Follows what a controller's health depends on, until `stop`.
-pub async fn watch_cluster(
-    client: Client,
-    namespace: &str,
-    lease: &str,
-    requires_node_restriction: bool,
-    health: Health,
-    stop: CancellationToken,
-) {
+pub async fn watch_cluster(client: Client, installation: Installation<'_>, health: Health, stop: CancellationToken) {
+    let Installation { namespace, lease, requires_node_restriction } = installation;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let leader = follow(leases, lease, judge_lease, LEADER, &health);
     let policies = async {

@@ -12,7 +12,7 @@ mod server;
 
 pub use agent_metrics::AgentMetrics;
 pub use health::Health;
-pub use installation::{parts, watch_cluster};
+pub use installation::{Installation, parts, watch_cluster};
 pub use metrics::Metrics;
 pub use requests::{CountRequests, counting_client};
 pub use server::serve;

@@ -68,7 +68,7 @@ impl Invariants {
             "Deployment" => self.rollout.observe_deployment(at, change, &mut found),
             _ => {}
         }
-        self.rest.observe(at, by, change, &self.definitions, &mut found);
+        self.rest.observe(at, rest::Written { by, change, definitions: &self.definitions }, &mut found);
         found
     }
 
@@ -92,7 +92,7 @@ impl Invariants {
     pub(super) fn observe_task(&mut self, at: Duration, node: &str, run: &TaskRun, change: TaskChange) -> Vec<String> {
         let mut found = Vec::new();
         self.rest.disturb(at);
-        self.tasks.observe(at, node, run, change, &mut found);
+        self.tasks.observe(node, run, change, &mut found);
         self.room.observe_task(node, run, change, &mut found);
         found
     }

@@ -30,6 +30,14 @@ const SETTLE: Duration = Duration::from_mins(10);
 /// How long an allocation may take to become healthy where nobody says.
 const HEALTHY_DEADLINE: Duration = Duration::from_mins(5);
 
+/// A write, with what is known of jobs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written<'a> {
+    pub(super) by: Option<Client>,
+    pub(super) change: &'a StoredChange,
+    pub(super) definitions: &'a Definitions,
+}
+
 /// When something last happened.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
@@ -56,14 +64,8 @@ impl Rest {
         self.start = Some(start);
     }
 
-    pub(super) fn observe(
-        &mut self,
-        at: Duration,
-        by: Option<Client>,
-        change: &StoredChange,
-        definitions: &Definitions,
-        found: &mut Vec<String>,
-    ) {
+    pub(super) fn observe(&mut self, at: Duration, written: Written<'_>, found: &mut Vec<String>) {
+        let Written { by, change, definitions } = written;
         let object = change.object();
         if matches!(object.kind.name.as_str(), "Lease" | "Event") || is_claim_gc(change) {
             return;

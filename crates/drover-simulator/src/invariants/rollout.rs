@@ -65,7 +65,7 @@ impl Rollouts {
         let health = status.and_then(|status| status.health.as_ref()).map(|health| health.healthy);
         let is_live = spec.desired_status == DesiredStatus::Run
             && !status.is_some_and(|status| status.client_status.is_terminal());
-        self.note_member(at, key, alloc, is_live && health == Some(true), health == Some(false));
+        self.note_member(at, key, alloc, (is_live && health == Some(true), health == Some(false)));
         let before = change.before.as_ref().and_then(|before| before.typed::<Allocation>().ok());
         let was_run = before.is_some_and(|before| before.spec.desired_status == DesiredStatus::Run);
         let of = (spec.job_uid.clone(), spec.group.clone());
@@ -103,7 +103,8 @@ impl Rollouts {
         }
     }
 
-    fn note_member(&mut self, at: Duration, key: &Key, alloc: &Allocation, is_healthy: bool, is_unhealthy: bool) {
+    fn note_member(&mut self, at: Duration, key: &Key, alloc: &Allocation, health: (bool, bool)) {
+        let (is_healthy, is_unhealthy) = health;
         if alloc.spec.deployment_name.is_empty() {
             return;
         }

@@ -45,7 +45,7 @@ impl Slots {
                     self.canaries.insert(key.clone());
                 }
                 if is_live(after) {
-                    self.enter(at, slot_of(after, definitions), key, after, found);
+                    found.extend(self.enter(at, slot_of(after, definitions), key, after));
                 }
             }
             None => drop(self.canaries.remove(&key)),
@@ -64,19 +64,20 @@ impl Slots {
         }
     }
 
-    fn enter(&mut self, at: Duration, slot: Slot, key: Key, alloc: &Allocation, found: &mut Vec<String>) {
+    /// Notes who holds a slot; what is wrong with that.
+    fn enter(&mut self, at: Duration, slot: Slot, key: Key, alloc: &Allocation) -> Option<String> {
         let may_share = was_away(alloc) || self.canaries.contains(&key);
         let holders = self.held.entry(slot.clone()).or_default();
         holders.insert(key, may_share);
         if holders.len() < 2 {
-            return;
+            return None;
         }
         if holders.values().any(|may_share| *may_share) {
             self.shared.entry(slot).or_insert(at);
-            return;
+            return None;
         }
         let names: Vec<&str> = holders.keys().map(|key| key.name.as_str()).collect();
-        found.push(format!("I1: {}[{}] is held by {}", slot.2, slot.3, names.join(" and ")));
+        Some(format!("I1: {}[{}] is held by {}", slot.2, slot.3, names.join(" and ")))
     }
 
     /// Names slots that were shared for too long.

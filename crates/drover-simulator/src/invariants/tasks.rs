@@ -1,7 +1,6 @@
 //! I6: one run of a task at a time, and none is ended that nobody asked to end.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use drover_api::Allocation;
 use drover_api::allocation::{ClientStatus, DesiredStatus};
@@ -54,14 +53,7 @@ impl Tasks {
         self.known.insert(uid, Known { is_to_stay });
     }
 
-    pub(super) fn observe(
-        &mut self,
-        _at: Duration,
-        node: &str,
-        run: &TaskRun,
-        change: TaskChange,
-        found: &mut Vec<String>,
-    ) {
+    pub(super) fn observe(&mut self, node: &str, run: &TaskRun, change: TaskChange, found: &mut Vec<String>) {
         let of = (run.allocation.clone(), run.task.clone());
         match change {
             TaskChange::Started => {

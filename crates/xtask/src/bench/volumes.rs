@@ -92,7 +92,7 @@ async fn measure(stage: &mut Stage, size: usize, progress: &Progress) -> Result<
         biased;
         stopped = beating(stays) => stopped,
         stopped = agents.answer(stage) => stopped,
-        row = lose(stage, size, goes, change_cost, &agents, progress) => row,
+        row = lose(stage, Loss { size, numbers: goes, change_cost }, &agents, progress) => row,
     }
 }
 
@@ -267,16 +267,19 @@ async fn changes(stage: &Stage, size: usize, progress: &Progress) -> Result<f64>
     Ok(each)
 }
 
-/// Waits until all claims on nodes that beat no more are free, and until nothing is left to do.
-async fn lose(
-    stage: &Stage,
+/// The nodes that are lost, of how many volumes.
+#[derive(Clone, Copy)]
+struct Loss<'a> {
     size: usize,
-    lost: &[usize],
+    numbers: &'a [usize],
+    /// Processor time of a change, in seconds.
     change_cost: f64,
-    agents: &Agents,
-    progress: &Progress,
-) -> Result<Map<String, Value>> {
-    let lost: BTreeSet<String> = lost.iter().map(|number| node_name(*number)).collect();
+}
+
+/// Waits until all claims on nodes that beat no more are free, and until nothing is left to do.
+async fn lose(stage: &Stage, loss: Loss<'_>, agents: &Agents, progress: &Progress) -> Result<Map<String, Value>> {
+    let Loss { size, numbers, change_cost } = away;
+    let lost: BTreeSet<String> = numbers.iter().map(|number| node_name(*number)).collect();
     let held = Held::begin(stage, &lost).await?;
     let n_claims = held.n;
     let controller = stage.running().context("no controller runs")?;

@@ -22,7 +22,8 @@ pub(super) fn missing(wanted: Wanted<'_>, entry: &NodeEntry, proposed: &Proposed
         let source = source(request, index);
         let known = entry.node.host_volumes.get(&source);
         let suits = known.is_some_and(|volume| {
-            suits(volume, request) && !has_other_writer(wanted, volume, request, entry, proposed, &source)
+            let writer = (is_exclusive(volume, request), source.as_str());
+            suits(volume, request) && !has_other_writer(wanted, writer, entry, proposed)
         });
         if !suits {
             return Some("missingHostVolumes".to_owned());
@@ -49,18 +50,18 @@ fn access_mode(request: &VolumeRequest) -> RequestAccessMode {
     request.access_mode.unwrap_or(unsaid)
 }
 
+/// Whether a volume is for one writer, which the request is.
+fn is_exclusive(volume: &HostVolume, request: &VolumeRequest) -> bool {
+    !volume.id.is_empty() && !request.read_only && access_mode(request) == RequestAccessMode::SingleNodeSingleWriter
+}
+
 /// Whether a volume for one writer has that one already.
 fn has_other_writer(
     wanted: Wanted<'_>,
-    volume: &HostVolume,
-    request: &VolumeRequest,
+    (is_exclusive, source_id): (bool, &str),
     entry: &NodeEntry,
     proposed: &Proposed<'_>,
-    source_id: &str,
 ) -> bool {
-    let is_exclusive = !volume.id.is_empty()
-        && !request.read_only
-        && access_mode(request) == RequestAccessMode::SingleNodeSingleWriter;
     let writes = |group: &Group, index: i64| {
         let requests = group.volumes.iter().filter(|one| !is_csi(one) && !one.read_only);
         requests.into_iter().any(|one| source(one, index) == source_id)

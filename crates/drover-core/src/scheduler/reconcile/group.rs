@@ -26,16 +26,23 @@ const BATCH: SignedDuration = SignedDuration::from_secs(5);
 /// The least time a node that lost its server gets to kill tasks.
 const KILL_TIME: GoDuration = GoDuration::from_secs(5);
 
+/// A group that is decided about.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) job: &'a Job,
+    pub(super) group: &'a Group,
+    pub(super) rollout: Rollout<'a>,
+    pub(super) eval: &'a Evaluation,
+}
+
 /// Decides for one group of a job that is to run.
 pub(super) fn decide(
     view: &ClusterView,
-    job: &Job,
-    group: &Group,
-    rollout: Rollout<'_>,
-    eval: &Evaluation,
+    subject: Subject<'_>,
     allocs: &[Arc<Alloc>],
     fits: &mut Fits<'_>,
 ) -> GroupOutcome {
+    let Subject { job, group, rollout, eval } = subject;
     let count = job.counts.get(&group.name).copied().unwrap_or(group.count);
     if count == 0 {
         return super::stop_all(view, allocs, eval);

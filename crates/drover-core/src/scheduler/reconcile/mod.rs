@@ -200,7 +200,7 @@ pub fn reconcile(view: &ClusterView, job: Option<&Job>, eval: &Evaluation, fits:
     for (name, allocs) in by_group {
         let known = running.and_then(|job| Some((job, job.definition.group(&name)?)));
         let mut decided = match known {
-            Some((job, group)) => group::decide(view, job, group, rollout, eval, &allocs, fits),
+            Some((job, group)) => group::decide(view, group::Subject { job, group, rollout, eval }, &allocs, fits),
             None => stop_all(view, &allocs, eval),
         };
         decided.stops.extend(marks(view, &allocs, &decided.stops));

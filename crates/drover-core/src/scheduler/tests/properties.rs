@@ -148,7 +148,7 @@ fn world(picture: &Picture) -> World {
     let preemption = Preemption { service: true, batch: true, ..Preemption::default() };
     world.view.set_settings(Settings { preemption, ..Settings::default() });
     for (n, (at, priority, cpu)) in picture.others.iter().enumerate() {
-        other_job(&mut world, picture, n, *at, *priority, *cpu);
+        other_job(&mut world, picture, n, (*at, *priority, *cpu));
     }
     let plan = world.plan();
     apply_plan(&mut world.view, &world.job, &plan);
@@ -168,7 +168,7 @@ fn world(picture: &Picture) -> World {
     world
 }
 
-fn other_job(world: &mut World, picture: &Picture, n: usize, at: u8, priority: i64, cpu: i64) {
+fn other_job(world: &mut World, picture: &Picture, n: usize, (at, priority, cpu): (u8, i64, i64)) {
     let job = JobKey::new("shop", format!("other-{n}"));
     let uid = Uid::from(format!("other-{n}"));
     let spec =
