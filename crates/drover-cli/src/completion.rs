@@ -16,8 +16,8 @@ use drover_api::GoDuration;
 use kube::Resource;
 use kube::api::{ListParams, ObjectList, PartialObjectMeta, Request};
 
-use super::answer;
 use super::connect::{ConnectArgs, block_on};
+use crate::stdio::answer;
 
 /// The program's name when kubectl asks what follows `kubectl drover`.
 const OF_KUBECTL: &str = "kubectl_complete-drover";

@@ -10,13 +10,13 @@ use drover_core::deployment::call::{self, Call, Refusal};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use super::complain;
 use super::completion::names;
 use super::connect::{ConnectArgs, block_on};
 use super::follow::{Follow, follow};
 use super::objects::{Objects, named, starting};
 use super::output::{self, Output};
 use super::table::Table;
+use crate::stdio::complain;
 use drover_clock::{Clock, SystemClock};
 
 /// What to do with deployments.
@@ -215,7 +215,7 @@ fn describe(deployment: &Deployment, now: jiff::Timestamp) -> anyhow::Result<()>
         ]);
     }
     table.write(&mut text);
-    super::answer(text.as_bytes())
+    crate::stdio::answer(text.as_bytes())
 }
 
 /// The deployment of that name, the newest of the job of that name, or the only one whose name starts so.

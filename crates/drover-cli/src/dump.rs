@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::connect::{ConnectArgs, block_on};
 use super::trouble::{About, explain};
-use super::{answer, complain};
+use crate::stdio::{answer, complain};
 
 /// The `ConfigMap` with the scheduler's configuration.
 pub(super) const CONFIG_MAP: &str = "drover-config";

@@ -18,7 +18,7 @@ use futures::stream::select_all;
 use kube::Client;
 
 use super::tree::{AllocRow, Scene, render};
-use super::{answer, complain};
+use crate::stdio::{answer, complain};
 use drover_clock::{Clock, SystemClock};
 use drover_store::{Change, KubeStore, Object, Selection, Store};
 

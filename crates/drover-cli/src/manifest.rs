@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::connect::{ConnectArgs, Connection};
 use super::objects::Objects;
-use super::read_input;
 use super::state::documents;
+use crate::stdio::read_input;
 
 /// How a manifest is applied.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,7 +9,6 @@ use drover_api::{ClientNode, GoDuration};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use super::complain;
 use super::completion::cluster_names;
 use super::connect::{ConnectArgs, block_on};
 use super::follow::ENDED_BADLY;
@@ -17,6 +16,7 @@ use super::objects::{Objects, named, starting};
 use super::output::{self, Output};
 use super::table::Table;
 use super::until::Watching;
+use crate::stdio::complain;
 use drover_clock::{Clock, SystemClock};
 
 /// What to do with nodes.

@@ -11,9 +11,9 @@ use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answer;
 use super::jsonpath::Template;
 use super::table::Table;
+use crate::stdio::answer;
 
 /// The annotation in which kubectl keeps the manifest that it applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -11,9 +11,9 @@ use kube::runtime::watcher::watch_object;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
-use super::complain;
 use super::follow::{FOREVER, INTERRUPTED, TIMED_OUT};
 use super::objects::Objects;
+use crate::stdio::complain;
 
 /// How an object is watched.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::output::{self, ReportOutput};
 use super::state::documents::{self, Document};
-use super::{complain, read_input};
+use crate::stdio::{complain, read_input};
 
 /// Which manifests.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::Agent;
-use crate::answer;
+use crate::stdio::answer;
 use drover_socket::client::{Inputs, Replies, Reply};
 use drover_socket::protocol::{Answer, Input, MAX_DATA_BYTES, Request, TtySize};
 
@@ -134,7 +134,7 @@ fn read_stdin() -> mpsc::Receiver<Vec<u8>> {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    crate::complain(&format!("standard input cannot be read: {error}"));
+                    crate::stdio::complain(&format!("standard input cannot be read: {error}"));
                     return;
                 }
             }
@@ -164,7 +164,7 @@ impl Raw {
 impl Drop for Raw {
     fn drop(&mut self) {
         if let Err(error) = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &self.0) {
-            crate::complain(&format!("the terminal keeps its settings: {error}; `reset` mends it"));
+            crate::stdio::complain(&format!("the terminal keeps its settings: {error}; `reset` mends it"));
         }
     }
 }

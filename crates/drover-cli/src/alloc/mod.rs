@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 
 use super::output::Output;
-use super::{answer, complain};
+use crate::stdio::{answer, complain};
 use drover_socket::client::{self, Exchange, Reply};
 use drover_socket::protocol::{AllocationInfo, Answer, FileInfo, LogStream, Origin, Request};
 

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::json;
 
-use crate::answer;
 use crate::output::Output;
+use crate::stdio::answer;
 use crate::table::Table;
 use drover_socket::protocol::{AllocStats, AllocationInfo, FileInfo, TaskStats};
 

@@ -9,12 +9,12 @@ use drover_api::allocation::{AllocationSpec, AllocationStatus};
 use jiff::Timestamp;
 use kube::api::ListParams;
 
-use crate::answer;
 use crate::completion::names;
 use crate::connect::ConnectArgs;
 use crate::objects::{Objects, named, starting};
 use crate::output::{self, Output};
 use crate::plan::scores;
+use crate::stdio::answer;
 use crate::table::Table;
 use drover_clock::{Clock, SystemClock};
 

@@ -4,11 +4,11 @@ use anyhow::{bail, ensure};
 use drover_api::Job;
 use serde_json::json;
 
-use super::super::complain;
 use super::super::completion::names;
 use super::super::connect::{ConnectArgs, block_on};
 use super::super::output::{self, Output};
 use super::{deployments_of, refuse_during_rollout};
+use crate::stdio::complain;
 
 /// Arguments of `drover job scale`.
 #[derive(Debug, clap::Args)]

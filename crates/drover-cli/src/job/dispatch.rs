@@ -15,8 +15,8 @@ use kube::api::{ListParams, PostParams};
 
 use super::super::completion::names;
 use super::super::connect::{ConnectArgs, Connection, block_on};
-use super::super::{complain, read_input};
 use super::{AfterArgs, versions_of};
+use crate::stdio::{complain, read_input};
 use drover_clock::{Clock, SystemClock};
 use drover_store::convert;
 

@@ -5,12 +5,12 @@ use drover_api::{Job, JobVersion};
 use drover_core::definition::is_same_version;
 use serde_json::{Value, json};
 
-use super::super::complain;
 use super::super::completion::names;
 use super::super::connect::{ConnectArgs, block_on};
 use super::super::output::{self, Output};
 use super::super::table::Table;
 use super::{AfterArgs, versions_of};
+use crate::stdio::complain;
 use drover_clock::{Clock, SystemClock};
 
 /// Arguments of `drover job history`.

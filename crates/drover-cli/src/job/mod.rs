@@ -11,10 +11,10 @@ use anyhow::bail;
 use drover_api::{Deployment, GoDuration, Job, JobVersion};
 use kube::api::ListParams;
 
-use super::complain;
 use super::connect::Connection;
 use super::follow::{Follow, follow};
 use super::output::{self, Output};
+use crate::stdio::complain;
 
 pub(super) use change::{ScaleArgs, StopArgs, scale, stop};
 pub(super) use dispatch::{DispatchArgs, PeriodicCommand, dispatch, periodic};

@@ -8,12 +8,12 @@ use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::{Allocation, GoDuration, Job};
 use futures::StreamExt;
 
-use super::super::complain;
 use super::super::completion::names;
 use super::super::connect::{ConnectArgs, block_on};
 use super::super::follow::TIMED_OUT;
 use super::super::output::{self, Output};
 use super::super::table::Table;
+use crate::stdio::complain;
 use drover_store::{Change, KubeStore, Selection, Store};
 
 /// Arguments of `drover job restart`.

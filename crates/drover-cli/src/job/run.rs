@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use drover_api::Job;
 
-use super::super::complain;
 use super::super::connect::{ConnectArgs, block_on};
 use super::super::manifest::{Applying, Manifest};
 use super::super::validate::violations;
 use super::AfterArgs;
+use crate::stdio::complain;
 
 /// Where a change is only tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

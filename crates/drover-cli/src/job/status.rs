@@ -9,7 +9,6 @@ use kube::api::{ListParams, Request};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::answer;
 use super::super::completion::names;
 use super::super::connect::{ConnectArgs, Connection, block_on};
 use super::super::follow::{Follow, follow, show};
@@ -17,6 +16,7 @@ use super::super::output::{self, Output};
 use super::super::table::Table;
 use super::super::tree::{AllocRow, Scene};
 use super::deployments_of;
+use crate::stdio::answer;
 use drover_clock::{Clock, SystemClock};
 
 /// Arguments of `drover job status`.

@@ -29,7 +29,7 @@ use super::connect::{ConnectArgs, block_on};
 use super::dump::{Reader, Scope};
 use super::output::{self, ReportOutput};
 use super::state::{self, State, documents};
-use super::{complain, read_input};
+use crate::stdio::{complain, read_input};
 use drover_clock::{Clock, SystemClock};
 use drover_store::convert;
 

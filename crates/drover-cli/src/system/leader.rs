@@ -10,9 +10,9 @@ use anyhow::{anyhow, bail};
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
 
-use super::super::complain;
 use super::super::connect::Connection;
 use super::super::output;
+use crate::stdio::complain;
 use drover_api::LEADER_LEASE;
 use drover_clock::{Clock, SystemClock};
 use drover_store::{Change, Key, KubeStore, Object, Selection, Store, StoreError};

@@ -17,12 +17,12 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::super::complain;
 use super::super::connect::{ConnectArgs, Connection};
 use super::super::objects::Objects;
 use super::super::output::{self, ReportOutput, name_of};
 use super::super::table::Table;
 use super::leader::refuse_beside_leader;
+use crate::stdio::complain;
 use drover_clock::{Clock, SystemClock};
 
 /// How many objects are freed at the same time.

@@ -14,12 +14,12 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
-use super::complain;
 use super::completion::{cluster_names, names};
 use super::connect::{ConnectArgs, block_on};
 use super::objects::{named, starting};
 use super::output::{self, Output};
 use super::table::Table;
+use crate::stdio::complain;
 use drover_clock::{Clock, SystemClock};
 
 /// What to do with volumes.
@@ -128,7 +128,7 @@ async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
     };
     let volume = found.with_context(|| format!("no volume {name}; `drover volume status` lists all"))?;
     if args.output.is_for_people() {
-        super::answer(shown(volume, SystemClock.now()).as_bytes())?;
+        crate::stdio::answer(shown(volume, SystemClock.now()).as_bytes())?;
     } else {
         output::object(volume, &args.output)?;
     }

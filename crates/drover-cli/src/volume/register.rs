@@ -9,13 +9,13 @@ use drover_api::csi_volume::{VolumeCondition, VolumeConditionType};
 use drover_api::{CSIVolume, GoDuration, annotation};
 use kube::ResourceExt as _;
 
-use super::super::complain;
 use super::super::completion::names;
 use super::super::connect::ConnectArgs;
 use super::super::follow::ENDED_BADLY;
 use super::super::manifest::{Applying, Manifest};
 use super::super::until::Watching;
 use super::refuse_in_use;
+use crate::stdio::complain;
 
 /// Arguments of `drover volume register` and `create`.
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use super::super::connect::ConnectArgs;
 use super::super::follow::ENDED_BADLY;
 use super::super::table::Table;
 use super::super::until::Watching;
-use super::super::{answer, complain};
+use crate::stdio::{answer, complain};
 use drover_clock::{Clock, SystemClock};
 
 /// What to do with the snapshots of a volume.

@@ -277,7 +277,7 @@ struct Loss<'a> {
 }
 
 /// Waits until all claims on nodes that beat no more are free, and until nothing is left to do.
-async fn lose(stage: &Stage, loss: Loss<'_>, agents: &Agents, progress: &Progress) -> Result<Map<String, Value>> {
+async fn lose(stage: &Stage, away: Loss<'_>, agents: &Agents, progress: &Progress) -> Result<Map<String, Value>> {
     let Loss { size, numbers, change_cost } = away;
     let lost: BTreeSet<String> = numbers.iter().map(|number| node_name(*number)).collect();
     let held = Held::begin(stage, &lost).await?;
