@@ -2,6 +2,7 @@
 //!
 //! Each case prints what it measured. `cargo xtask cluster test NAME` runs those whose name contains NAME.
 
+mod documents;
 mod drain;
 mod drivers;
 mod ground;
@@ -36,6 +37,7 @@ const CASES: &[Case] = &[
     ("row_7_drovers_own_namespace_goes_first", removals::own_namespace_deleted_first),
     ("row_7_the_kinds_go_after_the_uninstall", removals::kinds_deleted_after_the_uninstall),
     ("row_8_every_render_is_valid_to_the_api_server", install::every_render_is_valid),
+    ("the_commands_of_the_documents_do_what_they_show", documents::what_is_shown_is_what_comes),
     ("row_11_metrics_are_there_with_bounded_labels", install::metrics),
 ];
 

@@ -9,6 +9,7 @@ use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::deployment::{DeploymentDescription, DeploymentPhase};
 use drover_api::job::JobConditionType;
 use drover_api::{Allocation, Deployment};
+use drover_testkit::documents::scrubbed;
 use drover_testkit::examples;
 use drover_testkit::progress::Progress;
 use futures::StreamExt;
@@ -18,7 +19,7 @@ use kube::{Api, Client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::cli::{person, scrubbed};
+use crate::cli::person;
 use crate::cluster::{Cluster, example, shared};
 
 const NS: &str = "canary";

@@ -54,37 +54,6 @@ pub(crate) async fn person(cluster: &Cluster, ns: &str, line: &str, stdin: Strin
     tokio::task::spawn_blocking(call).await.expect("its end")
 }
 
-/// What differs from run to run becomes the same.
-pub(crate) fn scrubbed(text: &str) -> String {
-    let mut words = Vec::new();
-    for line in text.lines() {
-        let line: Vec<String> =
-            line.split(' ').map(|word| if is_span(word) { "0s".to_owned() } else { without_hash(word) }).collect();
-        words.push(line.join(" "));
-    }
-    words.join("\n")
-}
-
-fn is_span(word: &str) -> bool {
-    let units = |c: char| c.is_ascii_digit() || c == 'm' || c == 's';
-    word.len() > 1
-        && word.starts_with(|c: char| c.is_ascii_digit())
-        && word.ends_with(['s', 'm'])
-        && word.chars().all(units)
-}
-
-fn without_hash(word: &str) -> String {
-    let parts = word.split('-').map(|part| {
-        let hash: String = part.chars().take(8).collect();
-        if hash.len() == 8 && hash.chars().all(|c| c.is_ascii_hexdigit()) {
-            part.replacen(&hash, "#", 1)
-        } else {
-            part.to_owned()
-        }
-    });
-    parts.collect::<Vec<_>>().join("-")
-}
-
 const V: &str = "drover.dev/v1alpha1";
 
 fn node(name: &str, kernel: &str, memory: i64) -> Value {

@@ -166,7 +166,13 @@ impl Cluster {
         let mut command = Command::new(env!("CARGO_BIN_EXE_droverd"));
         command.args(["--log", "drover=debug", role, "--config"]).arg(file).arg("--kubeconfig").arg(kubeconfig);
         command.args(more).stdin(Stdio::null()).stderr(self.log_file(name));
+        command.env("PATH", path_with([self.bin()]));
         command
+    }
+
+    /// A folder on the `PATH` of agents, and so of their tasks. What is put there is found by its name alone.
+    pub(crate) fn bin(&self) -> PathBuf {
+        self.path("bin")
     }
 
     /// Starts a controller.
@@ -499,6 +505,12 @@ pub(crate) fn shared() -> Arc<Shared> {
     let shared = made.join().expect("a cluster");
     *slot = Arc::downgrade(&shared);
     shared
+}
+
+/// The `PATH` of this process with more folders before the others.
+pub(crate) fn path_with(first: impl IntoIterator<Item = PathBuf>) -> std::ffi::OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(first.into_iter().chain(std::env::split_paths(&path))).expect("folders without a colon")
 }
 
 /// The manifest of an example.

@@ -14,6 +14,7 @@ mod cluster_dynamics;
 mod cluster_templates;
 mod contract;
 mod csi_mock;
+mod docs;
 mod faults;
 mod gitops;
 mod helm;

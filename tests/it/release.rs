@@ -1,5 +1,6 @@
 //! What an operator can do when drover's controller is gone for good: objects that wait for it are freed from outside.
 
+use drover_testkit::documents::scrubbed;
 use std::path::Path;
 
 use drover_api::{Allocation, CSIVolume, Job};
@@ -8,7 +9,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
-use crate::cli::{Answer, person, scrubbed};
+use crate::cli::{Answer, person};
 use crate::cluster::{Cluster, Settings, job, logged};
 
 const LINE: &str = "system release-finalizers";

@@ -1,5 +1,6 @@
 //! What the command says where it cannot do as it is told, and what many verdicts on health cost.
 
+use drover_testkit::documents::scrubbed;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cli::{drover, person, scrubbed};
+use crate::cli::{drover, person};
 use crate::cluster::{Cluster, Settings, client_status, job, shared};
 
 /// The generations of all objects that a command could change; the controller writes statuses meanwhile.

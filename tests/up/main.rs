@@ -12,22 +12,28 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use drover_testkit::cargo;
+use drover_testkit::documents::{Document, commands};
 use drover_testkit::process::{ProcessId, Signal};
 use drover_testkit::progress::Progress;
+use drover_testkit::shell::Shell;
 use serde_json::Value;
 
 /// What a warm start may take, also right after a `down`.
 const WARM: Duration = Duration::from_secs(15);
 
-/// Runs `cargo xtask`, with the program that cargo would run.
-fn xtask(args: &[&str], data: &Path) -> Command {
+/// The program that cargo would run.
+fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    let program = PROGRAM.get_or_init(|| {
+    PROGRAM.get_or_init(|| {
         let step = Progress::silent().step("building xtask");
         let built = cargo::build(&["build", "--bin", "xtask"], &step).unwrap();
         built.into_iter().find(|built| built.target == "xtask").unwrap().executable
-    });
-    let mut command = Command::new(program);
+    })
+}
+
+/// Runs `cargo xtask`.
+fn xtask(args: &[&str], data: &Path) -> Command {
+    let mut command = Command::new(program());
     command.args(args).arg("--data").arg(data).env_remove("RUSTC_BOOTSTRAP").stdin(Stdio::null());
     command
 }
@@ -125,6 +131,25 @@ fn get(port: u64) -> String {
     answer
 }
 
+/// Runs what the documents show for `up`, as if the data folder were that of the checkout.
+fn assert_documents_are_right(data: &Path) {
+    let checkout = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(data, checkout.path().join(".drover")).unwrap();
+    let binaries = drover_testkit::control_plane::Binaries::find_or_build(&Progress::silent()).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let path = std::env::join_paths([binaries.folder().to_owned()].into_iter().chain(std::env::split_paths(&path)));
+    let path = path.unwrap();
+    let environment = [("PATH", path.as_os_str()), ("XTASK", program().as_os_str()), ("DATA", data.as_os_str())];
+    let mut shell = Shell::start(checkout.path(), environment).unwrap();
+    let cargo = "cargo() { shift; \"$XTASK\" \"$@\" --data \"$DATA\"; }";
+    assert_eq!(shell.run(cargo, WARM).unwrap().code, 0);
+    let documents = Document::read_all().unwrap();
+    assert!(documents.iter().any(|document| !commands(&document.text, &["up"]).is_empty()));
+    for document in documents {
+        assert_eq!(document.difference(&mut shell, &["up"], Duration::from_mins(2)), None);
+    }
+}
+
 /// Every copy of the web example answers under its own index.
 fn assert_web_answers(data: &Path) {
     let allocations = allocations(data, "web");
@@ -207,6 +232,8 @@ fn up_runs_the_examples_restarts_what_dies_and_down_leaves_nothing() {
     // A second one says that it runs.
     let again = succeeds(&run(&up, &path));
     assert!(again.starts_with(&format!("drover runs already in {}", path.display())), "{again}");
+
+    assert_documents_are_right(&path);
 
     // An agent that dies comes back, as a daemon set would have it.
     let before = processes(&path);

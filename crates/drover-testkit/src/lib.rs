@@ -1,5 +1,5 @@
 //! What tests start, and how: a real control plane ([`control_plane`]), clusters of real nodes ([`cluster`]), programs
-//! of other projects that are built once, and the processes themselves.
+//! of other projects that are built once, and the processes themselves. [`documents`] and [`shell`] run what documents show.
 //!
 //! `cargo xtask` starts the same for people. Must never know what drover does with any of it.
 
@@ -10,6 +10,7 @@ pub mod control_plane;
 pub mod csi_mock;
 pub mod csi_sanity;
 pub mod csi_sidecars;
+pub mod documents;
 pub mod examples;
 pub mod helm;
 pub mod image;
@@ -18,6 +19,7 @@ pub mod manifests;
 pub mod probe;
 pub mod process;
 pub mod progress;
+pub mod shell;
 pub mod spawner;
 pub mod workspace;
 

@@ -11,6 +11,7 @@ pub mod crds;
 pub mod docs;
 pub mod figures;
 pub mod planted;
+pub mod record;
 pub mod test_runner;
 pub mod tidy;
 pub mod up;

@@ -14,6 +14,7 @@ use xtask::crds;
 use xtask::docs::{self, DocsArgs};
 use xtask::figures::{self, FiguresArgs};
 use xtask::planted::{self, PlantedArgs};
+use xtask::record;
 use xtask::test_runner::{self, TestArgs};
 use xtask::tidy::{self, TidyArgs};
 use xtask::up::{self, DownArgs, StatusArgs, UpArgs};
@@ -38,6 +39,8 @@ enum Command {
     },
     /// Writes the references in docs/ from the schema and the commands, and checks the documents
     Docs(DocsArgs),
+    /// Draws docs/images/rollout.svg from a real roll-out
+    Record,
     /// Builds and runs all tests and names the slowest
     Test(TestArgs),
     /// Writes drover's container image as an OCI archive and prints its path
@@ -88,6 +91,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => return bench::run(&args).await,
         Command::Planted(args) => return planted::run(&args),
         Command::Docs(args) => docs::run(&args, &Cli::command(), &Progress::for_people())?,
+        Command::Record => record::run(&Progress::for_people()).await?,
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,
         Command::Tidy(args) => tidy::run(&args)?,
         Command::Figures(args) => figures::run(&args)?,

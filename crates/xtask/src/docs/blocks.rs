@@ -1,9 +1,11 @@
 //! Whether each block of commands says where it runs, and begins with a command: a test runs them all.
 
+use drover_testkit::documents::place;
+
 use super::documents::{Documents, Line, lines};
 
 /// Where a block may run: with a control plane, controller and agent; with `cargo xtask up`; on a real kubelet; nowhere in particular.
-const KINDS: [&str; 4] = ["cluster", "up", "e2e", "shell"];
+const PLACES: [&str; 4] = ["cluster", "up", "e2e", "shell"];
 
 /// Blocks of commands that nothing can run.
 pub(super) fn unmarked(documents: &Documents) -> Vec<String> {
@@ -19,9 +21,9 @@ fn faults(path: &str, text: &str) -> Vec<String> {
             Line::Text(line) => before = line.trim(),
             Line::Opens("console") => {
                 is_first = true;
-                if kind(before).is_none_or(|kind| !KINDS.contains(&kind)) {
-                    let kinds = KINDS.join(", ");
-                    findings.push(format!("{path}:{n}: the line before a block of commands says where it runs, as <!-- runs: cluster -->; there are {kinds}"));
+                if place(before).is_none_or(|place| !PLACES.contains(&place)) {
+                    let places = PLACES.join(", ");
+                    findings.push(format!("{path}:{n}: the line before a block of commands says where it runs, as <!-- runs: cluster -->; there are {places}"));
                 }
             }
             Line::Code("console", line) => {
@@ -34,10 +36,6 @@ fn faults(path: &str, text: &str) -> Vec<String> {
         }
     }
     findings
-}
-
-fn kind(line: &str) -> Option<&str> {
-    Some(line.strip_prefix("<!-- runs:")?.strip_suffix("-->")?.trim())
 }
 
 #[cfg(test)]

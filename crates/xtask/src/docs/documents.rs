@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+pub(super) use drover_testkit::documents::{Line, lines};
 
 /// Documents at the top of the tree.
 const AT_THE_TOP: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
@@ -18,19 +19,6 @@ const COPIES: &str = "docs/spec/";
 /// Documents by their path from the root of the tree.
 #[derive(Debug, Default)]
 pub(super) struct Documents(BTreeMap<String, String>);
-
-/// A line of a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
-    /// Text.
-    Text(&'a str),
-    /// A fence that opens a block, with the block's language.
-    Opens(&'a str),
-    /// Inside of a block, with the block's language.
-    Code(&'a str, &'a str),
-    /// A fence that closes a block.
-    Closes,
-}
 
 impl Documents {
     /// Reads all of them.
@@ -82,27 +70,6 @@ fn collect(root: &Path, folder: &str, found: &mut BTreeMap<String, String>) -> R
     Ok(())
 }
 
-/// The lines of a document with their numbers, from 1 on.
-pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, Line<'_>)> {
-    let mut language = None;
-    text.lines().enumerate().map(move |(n, line)| {
-        let fence = line.trim_start().strip_prefix("```");
-        let kind = match (language, fence) {
-            (None, None) => Line::Text(line),
-            (None, Some(opened)) => {
-                language = Some(opened.trim());
-                Line::Opens(opened.trim())
-            }
-            (Some(inside), None) => Line::Code(inside, line),
-            (Some(_), Some(_)) => {
-                language = None;
-                Line::Closes
-            }
-        };
-        (n + 1, kind)
-    })
-}
-
 /// The parts of a line that stand between single backticks.
 pub(super) fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
@@ -111,19 +78,6 @@ pub(super) fn code_spans(line: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_block_is_told_from_text() {
-        let found: Vec<_> = lines("a\n```yaml\nb\n```\nc").collect();
-        let wanted = [
-            (1, Line::Text("a")),
-            (2, Line::Opens("yaml")),
-            (3, Line::Code("yaml", "b")),
-            (4, Line::Closes),
-            (5, Line::Text("c")),
-        ];
-        assert_eq!(found, wanted);
-    }
 
     #[test]
     fn copies_are_left_out() {
