@@ -8,37 +8,19 @@
 //!
 //! Must never know: other nodes' allocations, why something was placed here, how a replacement is chosen.
 
-mod admission;
-mod alloc_runner;
-mod allocs;
+mod allocations;
 pub mod config;
 mod csi;
-mod devices;
-mod directory;
-mod dirs;
-mod disk;
 mod drivers;
-mod environment;
-mod events;
-mod facts;
-mod fingerprint;
-mod heartbeat;
-pub mod local;
 mod node;
-mod numbers;
-mod pod;
 mod random;
-mod report;
-mod reports;
+mod reporting;
 mod run;
-mod run_node;
+#[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
-mod starts;
+pub mod socket;
 mod state;
-mod stats;
-mod sync;
-mod task_runner;
-mod volumes;
+mod tasks;
 mod watch;
 
 pub use run::{AgentStart, run};

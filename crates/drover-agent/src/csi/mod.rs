@@ -22,9 +22,11 @@ use std::collections::BTreeMap;
 use drover_api::client_node::{CsiAnswer, CsiInfo};
 
 pub(crate) use claim::Granted;
+#[cfg(any(test, feature = "simulated"))]
 pub(crate) use client::{Failure, Tries};
 pub(crate) use mounts::{Csi, CsiParts, Mounts};
 pub(crate) use objects::StoredVolumes;
+#[cfg(any(test, feature = "simulated"))]
 pub(crate) use plugin::{
     Attachment, ErrorKind, Grown, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };

@@ -23,9 +23,10 @@ use super::plugin::{
     Attachment, ErrorKind, Grown, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };
 use super::registry::Instance;
-use crate::disk::{Disk, MemoryDisk};
-use crate::events::{EventSink, Left, NodeEvents, Reason};
-use crate::node::NodeView;
+use crate::node::disk::Disk;
+use crate::node::memory_disk::MemoryDisk;
+use crate::node::registration::NodeView;
+use crate::reporting::events::{EventSink, Left, NodeEvents, Reason};
 use crate::state::{MemoryState, StateStore};
 use crate::watch;
 use drover_clock::SystemClock;

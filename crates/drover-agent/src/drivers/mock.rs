@@ -26,6 +26,10 @@ enum Told {
     /// It is to stop.
     Stop { signal: i32, grace: Duration, at: Instant },
     /// It ends by itself, so.
+    #[cfg_attr(
+        not(any(test, feature = "simulated")),
+        expect(dead_code, reason = "simulations alone end a task from outside")
+    )]
     End(ExitResult),
 }
 
@@ -105,31 +109,6 @@ impl Mock {
         Self { node: node.into(), ..Self::default() }
     }
 
-    /// Tells somebody what becomes of runs.
-    pub(crate) fn observed(mut self, observer: impl Fn(MockRun, MockChange) + Send + Sync + 'static) -> Self {
-        self.observer = Some(Arc::new(observer));
-        self
-    }
-
-    /// Ends the run of a task as it may end by itself; false when there is none.
-    pub(crate) fn end(&self, allocation: &str, task: &str, exit: &ExitResult) -> bool {
-        let prefix = format!("{allocation}/{task}/");
-        let tasks = self.lock();
-        let mut runs = tasks.range(prefix.clone()..).take_while(|(id, _)| id.starts_with(&prefix));
-        runs.any(|(_, run)| {
-            run.told.send_if_modified(|told| {
-                let is_news = told.is_none();
-                told.get_or_insert_with(|| Told::End(exit.clone()));
-                is_news
-            })
-        })
-    }
-
-    /// As a reboot of the machine: nothing that ran is there any more.
-    pub(crate) fn lose_all(&self) {
-        self.lock().clear();
-    }
-
     fn config(config: &Map<String, Value>) -> Result<Config, String> {
         serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))
     }
@@ -185,6 +164,34 @@ impl Mock {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, MockTask>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(any(test, feature = "simulated"))]
+impl Mock {
+    /// Tells an observer what becomes of runs.
+    pub(crate) fn observed(mut self, observer: impl Fn(MockRun, MockChange) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Ends the run of a task as it may end by itself; false when there is none.
+    pub(crate) fn end(&self, allocation: &str, task: &str, exit: &ExitResult) -> bool {
+        let prefix = format!("{allocation}/{task}/");
+        let tasks = self.lock();
+        let mut runs = tasks.range(prefix.clone()..).take_while(|(id, _)| id.starts_with(&prefix));
+        runs.any(|(_, run)| {
+            run.told.send_if_modified(|told| {
+                let is_news = told.is_none();
+                told.get_or_insert_with(|| Told::End(exit.clone()));
+                is_news
+            })
+        })
+    }
+
+    /// As a reboot of the machine: nothing that ran is there any more.
+    pub(crate) fn lose_all(&self) {
+        self.lock().clear();
     }
 }
 

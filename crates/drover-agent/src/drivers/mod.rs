@@ -26,7 +26,9 @@ mod raw_exec;
 mod resources;
 
 pub(crate) use exec::{Exec, ExecSettings};
-pub(crate) use mock::{Mock, MockChange};
+pub(crate) use mock::Mock;
+#[cfg(any(test, feature = "simulated"))]
+pub(crate) use mock::MockChange;
 pub(crate) use raw_exec::{RawExec, RawExecSettings};
 pub(crate) use resources::{DEFAULT_CAPABILITIES, missing_rights};
 

@@ -15,7 +15,7 @@ use crate::csi::{
     Attachment, ErrorKind, Failure, Grown, Instance, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError,
     PluginFacts, Tries, VolumeUse,
 };
-use crate::disk::MemoryDisk;
+use crate::node::memory_disk::MemoryDisk;
 use crate::random::Random;
 
 /// What became of a volume.

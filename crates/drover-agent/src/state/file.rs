@@ -13,10 +13,9 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use serde::de::DeserializeOwned;
 
-use super::{
-    ALLOCS, DYNAMIC_META, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, Saved, TASKS, TaskRecord,
-    VOLUMES,
-};
+use super::records::{Flaws, Saved};
+use super::tables::{ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, TASKS, VOLUMES};
+use crate::tasks::record::TaskRecord;
 
 /// How long a dying agent is waited for.
 const TAKE_OVER: Duration = Duration::from_secs(3);
