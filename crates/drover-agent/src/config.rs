@@ -1,7 +1,7 @@
 //! The agent's configuration file.
 //!
-//! Input: YAML. Output: a checked [`AgentConfig`]. Unknown keys, zero durations and relative folders are refused, each with its
-//! field and the remedy.
+//! Input: YAML. Output: a checked [`AgentConfig`]. Unknown keys, zero durations and relative folders are refused, each
+//! with its field and the remedy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,5 @@
-//! The agent's start and end on a real machine, in the order of `spec/agent.md` section 1.1: what [`run_node`] runs over.
+//! The agent's start and end on a real machine, in the order of `spec/agent.md` section 1.1: what [`run_node`] runs
+//! over.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,7 +1,8 @@
 //! A value of which all watchers see the newest one.
 //!
-//! As tokio's channel of that name, but that watchers wake in the order in which they began to wait: tokio draws lots among them,
-//! and a simulated run would then differ from the next one with the same seed. Must never know what the value is.
+//! As tokio's channel of that name, but that watchers wake in the order in which they began to wait: tokio draws lots
+//! among them, and a simulated run would then differ from the next one with the same seed. Must never know what the
+//! value is.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

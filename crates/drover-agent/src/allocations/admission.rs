@@ -1,7 +1,7 @@
 //! Who holds which ports, cores, devices and how much memory on this node: the last word on overcommitment.
 //!
-//! Two leaders may place more on a node than it has. What is held here ends it: an allocation waits for a holder that is
-//! stopping, and else fails with the holder's name, to be placed elsewhere.
+//! Two leaders may place more on a node than it has. What is held here ends it: an allocation waits for a holder that
+//! is stopping, and else fails with the holder's name, to be placed elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,12 @@
-//! The allocation runner: all tasks of one allocation on this node, from its preparation to the end of what is left of it.
+//! The allocation runner: all tasks of one allocation on this node, from its preparation to the end of what is left of
+//! it.
 //!
-//! Input: the allocation as the controller wants it, the states of its tasks. Output: orders to the task runners, reports.
-//! Decisions are `drover-core`'s: which gate opens, who is killed when a task dies, in which order, what the status is.
+//! Input: the allocation as the controller wants it, the states of its tasks. Output: orders to the task runners,
+//! reports. Decisions are `drover-core`'s: which gate opens, who is killed when a task dies, in which order, what the
+//! status is.
 //!
-//! Invariants: no runner waits for the API server; `endedAt` is reported only when no process of the allocation is left.
+//! Invariants: no runner waits for the API server; `endedAt` is reported only when no process of the allocation is
+//! left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

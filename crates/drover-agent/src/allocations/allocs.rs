@@ -1,7 +1,7 @@
 //! The allocations of this node: one watch by `spec.nodeName`, one runner for each, and what follows from a difference.
 //!
-//! Input: the watch, the state file's contents. Output: runners made, told and joined. An allocation that the API server no
-//! longer has is destroyed, one that cannot be added is reported failed, and both leave the others alone.
+//! Input: the watch, the state file's contents. Output: runners made, told and joined. An allocation that the API
+//! server no longer has is destroyed, one that cannot be added is reported failed, and both leave the others alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,8 @@ use drover_store::{Change, Key, Object, Selection, Store, StoreError};
 
 /// The pause before a job version is asked for again, doubled at random.
 const JOB_RETRY: Duration = Duration::from_secs(2);
-/// How often a job version that is not there is asked for: a leader writes it before the allocation, so it comes or never will.
+/// How often a job version that is not there is asked for: a leader writes it before the allocation, so it comes or
+/// never will.
 const JOB_TRIES: usize = 5;
 /// The pause after an error about a previous allocation.
 const PREVIOUS_RETRY: Duration = Duration::from_secs(5);
@@ -168,8 +169,8 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         }
     }
 
-    /// Takes up what an earlier life of the agent left. Whoever finds a task again holds `recovering` until then. When state was
-    /// lost, the first list of allocations brings what is missing.
+    /// Takes up what an earlier life of the agent left. Whoever finds a task again holds `recovering` until then. When
+    /// state was lost, the first list of allocations brings what is missing.
     pub(crate) async fn restore(&mut self, mut saved: Saved, recovering: Recovering, is_lost: bool) {
         self.rebuilding = is_lost.then(|| recovering.clone());
         // The watcher of this life has heard nothing yet; what the last one heard decides what is resumed.
@@ -770,7 +771,8 @@ fn reason_is_unreachable(reason: &str) -> bool {
     reason.starts_with("unavailable") || reason.starts_with("no answer")
 }
 
-/// Makes the function by which runners wait for the end of other allocations: here by their runners, elsewhere by the API server.
+/// Makes the function by which runners wait for the end of other allocations: here by their runners, elsewhere by the
+/// API server.
 fn previous_end<S: Store>(store: S, ends: Ends, env: Arc<RunnerEnv>) -> PreviousEnd {
     Arc::new(move |allocation: &Allocation, name: &str| -> BoxFuture<'static, ()> {
         let key = Key { namespace: allocation.metadata.namespace.clone(), name: name.to_owned() };

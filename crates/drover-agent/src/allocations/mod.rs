@@ -1,7 +1,7 @@
 //! The allocations of this node: which there are, one runner for each, and what is done around their tasks.
 //!
-//! Input: the watch of allocations by `spec.nodeName`, orders of the controller in them. Output: task runners, reports. Must never
-//! know why something was placed here.
+//! Input: the watch of allocations by `spec.nodeName`, orders of the controller in them. Output: task runners, reports.
+//! Must never know why something was placed here.
 
 pub(crate) mod admission;
 pub(crate) mod alloc_runner;

@@ -72,8 +72,8 @@ pub(crate) struct AllocPlan {
     pub(crate) volumes: VolumeSources,
 }
 
-/// Makes the runners of a node's allocations. The agent knows of a runner only this: it is told what is wanted, leaves reports,
-/// says when the allocation has ended, and its future is ready when it was destroyed or the agent ends.
+/// Makes the runners of a node's allocations. The agent knows of a runner only this: it is told what is wanted, leaves
+/// reports, says when the allocation has ended, and its future is ready when it was destroyed or the agent ends.
 pub(crate) trait Runners: Send + Sync + 'static {
     /// The whole life of one allocation on this node.
     fn run(&self, plan: AllocPlan) -> BoxFuture<'static, ()>;

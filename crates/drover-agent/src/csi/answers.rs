@@ -113,7 +113,8 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
     }
 }
 
-/// The controller half of a plugin; one that is being restarted, or that this life of the agent has not found yet, is waited for.
+/// The controller half of a plugin; one that is being restarted, or that this life of the agent has not found yet, is
+/// waited for.
 async fn controller(csi: &Csi, request: &CsiRequest) -> Result<Arc<dyn Plugin>, PluginError> {
     let found = csi.wait_for_half(&request.plugin_id, |info| info.controller, CONTROLLER_WAIT).await;
     let missing = || retryable(format!("the controller of plugin {} does not run on this node", request.plugin_id));

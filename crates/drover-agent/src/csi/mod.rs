@@ -1,9 +1,9 @@
 //! CSI volumes on this node: plugins that run here, what is mounted for whom, and what the controller asks for.
 //!
-//! `plugin` is what is needed of a driver, `client` a driver behind its socket, `tasks` follows the tasks that are drivers, `kubelet` the
-//! drivers that the cluster runs, `registry` knows which of them serves. `objects` reads `CSIVolume`s, `claim` waits until an allocation
-//! may mount one, `mounts` mounts and unmounts and remembers both over restarts, `answers` carries out what the controller asks for. Must
-//! never know who else holds a volume, nor why.
+//! `plugin` is what is needed of a driver, `client` a driver behind its socket, `tasks` follows the tasks that are
+//! drivers, `kubelet` the drivers that the cluster runs, `registry` knows which of them serves. `objects` reads
+//! `CSIVolume`s, `claim` waits until an allocation may mount one, `mounts` mounts and unmounts and remembers both over
+//! restarts, `answers` carries out what the controller asks for. Must never know who else holds a volume, nor why.
 
 mod answers;
 mod claim;

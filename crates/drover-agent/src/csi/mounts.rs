@@ -1,7 +1,8 @@
-//! What is mounted for whom. A record is on disk before a driver is called, so that what an earlier life began is found and ended.
+//! What is mounted for whom. A record is on disk before a driver is called, so that what an earlier life began is found
+//! and ended.
 //!
-//! Volumes are mounted by the runners of their allocations, one operation of a volume at a time. They are unmounted here, again and
-//! again until it works, whether or not a runner is left.
+//! Volumes are mounted by the runners of their allocations, one operation of a volume at a time. They are unmounted
+//! here, again and again until it works, whether or not a runner is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -589,7 +590,8 @@ impl Csi {
         self.unmount(&(uid.to_owned(), String::new()), &record).await
     }
 
-    /// The record of what nobody remembers, with the place where it is: that of its plugin, or where something is mounted.
+    /// The record of what nobody remembers, with the place where it is: that of its plugin, or where something is
+    /// mounted.
     fn where_it_is(&self, record: MountRecord, uid: &str) -> MountRecord {
         let root = self.0.kubelet_dir.as_deref().map(kubelet::root);
         let at_kubelet = MountRecord { root, ..record.clone() };
@@ -653,8 +655,8 @@ impl Csi {
         Arc::clone(locks.entry(of).or_default())
     }
 
-    /// Whether a call was of no use because the driver ended in the middle of it. CSI lets every call be made again, and the next life
-    /// of the driver may be asked at once.
+    /// Whether a call was of no use because the driver ended in the middle of it. CSI lets every call be made again,
+    /// and the next life of the driver may be asked at once.
     pub(super) fn is_cut_off<T>(&self, plugin: &Instance, done: &Result<T, PluginError>) -> bool {
         let runs = || lock(&self.0.plugins).runs(&plugin.plugin);
         done.as_ref().is_err_and(|error| error.kind == ErrorKind::Retryable) && !runs()

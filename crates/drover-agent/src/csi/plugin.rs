@@ -1,4 +1,5 @@
-//! What the agent needs of a CSI plugin, behind one small trait: a driver's socket, or, for agents on virtual time, none at all.
+//! What the agent needs of a CSI plugin, behind one small trait: a driver's socket, or, for agents on virtual time,
+//! none at all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -164,8 +165,8 @@ impl PluginError {
     }
 }
 
-/// What nobody may read of a call: the values of secrets, and of mount flags that have any. Longer ones come first, so that none
-/// leaves a part of another.
+/// What nobody may read of a call: the values of secrets, and of mount flags that have any. Longer ones come first, so
+/// that none leaves a part of another.
 fn confidential<'a>(secrets: &BTreeMap<String, String>, how: impl IntoIterator<Item = &'a How>) -> Vec<String> {
     let flags = how.into_iter().flat_map(|how| &how.mount_flags);
     let flags = flags.filter_map(|flag| flag.split_once('=')).map(|(_, value)| value.to_owned());

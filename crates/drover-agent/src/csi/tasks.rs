@@ -1,4 +1,5 @@
-//! Tasks that are CSI plugins: found by their sockets, asked again and again how they fare. What the node says of all plugins.
+//! Tasks that are CSI plugins: found by their sockets, asked again and again how they fare. What the node says of all
+//! plugins.
 
 use std::mem;
 use std::path::{Path, PathBuf};

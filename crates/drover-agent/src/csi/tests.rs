@@ -38,8 +38,8 @@ pub(crate) fn without_volumes(state: StateStore, root: PathBuf) -> Csi {
     Csi::new(CsiParts { root, state, disk, objects, events: told().0, saved: super::Mounts::new(), kubelet_dir: None })
 }
 
-/// As after the end of an agent that had mounted volume `v1` for an allocation under this name. Tells how often the plugin staged,
-/// published, unpublished and unstaged, too.
+/// As after the end of an agent that had mounted volume `v1` for an allocation under this name. Tells how often the
+/// plugin staged, published, unpublished and unstaged, too.
 pub(crate) async fn with_a_mount(state: &MemoryState, uid: &str, name: &str) -> (Csi, impl Fn() -> [usize; 4]) {
     let plugin = Noted::default();
     let first = Stage::begin(&plugin, state);

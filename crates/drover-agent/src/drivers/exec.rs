@@ -1,8 +1,9 @@
-//! Driver `exec`: processes shut into a sandbox. They see their own directory as the root, some of the host's read-only, no process
-//! but their own, and get the memory, the CPU and the number of processes that were given to them.
+//! Driver `exec`: processes shut into a sandbox. They see their own directory as the root, some of the host's
+//! read-only, no process but their own, and get the memory, the CPU and the number of processes that were given to
+//! them.
 //!
-//! The task is process 1 of its PID namespace: a signal that it has no handler for is ignored, so a program without one ends only
-//! after its kill timeout. A user other than root has no capability that the task does not ask for by name.
+//! The task is process 1 of its PID namespace: a signal that it has no handler for is ignored, so a program without one
+//! ends only after its kill timeout. A user other than root has no capability that the task does not ask for by name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

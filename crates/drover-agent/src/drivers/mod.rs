@@ -1,7 +1,7 @@
 //! Drivers: what a task runner needs to know of how tasks are run. One small trait, one file per driver.
 //!
-//! A driver is told everything in a [`StartRequest`] and keeps nothing: what finds a task again is in its handle, which the
-//! runner stores. It must never know allocations' desired states, restart policies or hooks.
+//! A driver is told everything in a [`StartRequest`] and keeps nothing: what finds a task again is in its handle, which
+//! the runner stores. It must never know allocations' desired states, restart policies or hooks.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -169,8 +169,8 @@ pub(crate) trait Driver: Debug + Send + Sync {
     fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>>;
     /// Finds a task that an earlier agent started; none when it is gone.
     fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>>;
-    /// Finds a task that an earlier agent began to start, and of which it has no handle: by its id, or by the beginning of it that
-    /// ends with a slash.
+    /// Finds a task that an earlier agent began to start, and of which it has no handle: by its id, or by the beginning
+    /// of it that ends with a slash.
     fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>>;
     /// Asks a task to end, and ends it and its children after the grace. Returns at once.
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>>;

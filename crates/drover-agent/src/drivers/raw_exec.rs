@@ -171,7 +171,8 @@ impl Driver for RawExec {
     }
 }
 
-/// Looks in the task's `local/`, its directory, and for a bare name in `PATH`. Adds the right to execute where it lacks.
+/// Looks in the task's `local/`, its directory, and for a bare name in `PATH`. Adds the right to execute where it
+/// lacks.
 fn find_command(command: &str, task_dir: &Path, path: Option<&str>) -> Result<PathBuf, StartError> {
     let as_given = Path::new(command);
     let mut candidates = vec![task_dir.join("local").join(command), task_dir.join(command)];

@@ -1,7 +1,7 @@
 //! The directories of allocations and tasks: made, found again, taken away.
 //!
-//! Everything is named from the allocation's uid and the task's name, both of which the API server has checked; nothing here is
-//! opened by a path that a task could choose.
+//! Everything is named from the allocation's uid and the task's name, both of which the API server has checked; nothing
+//! here is opened by a path that a task could choose.
 
 use std::fs;
 use std::io;

@@ -1,8 +1,9 @@
-//! What runners need of the node's disk, behind one small trait: the machine's own, and one that remembers names alone, for agents
-//! on virtual time.
+//! What runners need of the node's disk, behind one small trait: the machine's own, and one that remembers names alone,
+//! for agents on virtual time.
 //!
-//! Must never know why a directory is wanted. What a sticky disk keeps is `alloc/data` and each task's `local`. A task may have put
-//! anything in their place: only directories are moved, by name beneath directories that no task can change.
+//! Must never know why a directory is wanted. What a sticky disk keeps is `alloc/data` and each task's `local`. A task
+//! may have put anything in their place: only directories are moved, by name beneath directories that no task can
+//! change.
 
 use std::fmt::Debug;
 use std::io;
@@ -141,8 +142,8 @@ impl Disk for HostDisk {
     }
 }
 
-/// Writes a new file beneath a directory that a task may have filled with links: none is followed out of it. A file that is there
-/// stays as it is.
+/// Writes a new file beneath a directory that a task may have filled with links: none is followed out of it. A file
+/// that is there stays as it is.
 fn write_beneath(root: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
     let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,7 +1,7 @@
 //! Heartbeats: the renewal of this node's Lease, and the time to live that the controller publishes for all nodes.
 //!
-//! Registration renews at once; then come renewals spread over the time to live. A failed renewal is tried again by the table of
-//! `spec/agent.md` section 1.4. Losing the API server changes nothing for tasks.
+//! Registration renews at once; then come renewals spread over the time to live. A failed renewal is tried again by the
+//! table of `spec/agent.md` section 1.4. Losing the API server changes nothing for tasks.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Host volumes that are made, registered and taken away while the agent runs.
 //!
-//! Input: requests of people, what an earlier life has kept. Output: folders, the node's facts. A volume is kept before the node
-//! tells of it, and what cannot be kept is not left behind. Must never know who mounts a volume.
+//! Input: requests of people, what an earlier life has kept. Output: folders, the node's facts. A volume is kept before
+//! the node tells of it, and what cannot be kept is not left behind. Must never know who mounts a volume.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,9 +1,9 @@
 //! An agent that was started as a pod becomes a process of the node that the pod runs on.
 //!
-//! It enters the namespaces of the node's process 1, so that it sees the node's files, mounts, network and control groups as an agent
-//! without Kubernetes does, and starts its supervisor there: nothing of a task is inside of the pod, and nothing of it ends with the
-//! pod. What the pod's own files are needed for is read before, or held open: the service account's token, which changes while the
-//! agent runs. Must never know what an agent does.
+//! It enters the namespaces of the node's process 1, so that it sees the node's files, mounts, network and control
+//! groups as an agent without Kubernetes does, and starts its supervisor there: nothing of a task is inside of the pod,
+//! and nothing of it ends with the pod. What the pod's own files are needed for is read before, or held open: the
+//! service account's token, which changes while the agent runs. Must never know what an agent does.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;

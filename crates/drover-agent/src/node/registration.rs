@@ -1,5 +1,5 @@
-//! This machine's ClientNode: made once, followed, made again when somebody deleted it. The agent writes `status.fingerprint` and
-//! nothing else of it.
+//! This machine's ClientNode: made once, followed, made again when somebody deleted it. The agent writes
+//! `status.fingerprint` and nothing else of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -171,7 +171,8 @@ impl<S: Store> Node<S> {
         self.events.emit(reason, text);
     }
 
-    /// Makes the object where there is none, writes the fingerprint, and beats at once. Tries until it works; returns the object.
+    /// Makes the object where there is none, writes the fingerprint, and beats at once. Tries until it works; returns
+    /// the object.
     async fn register(&self) -> ClientNode {
         loop {
             match self.try_register().await {
@@ -221,8 +222,8 @@ impl<S: Store> Node<S> {
         self.store.apply(&key, Part::Status, field_manager::AGENT, Ownership::Force, &precondition, body).await
     }
 
-    /// The fingerprint with the CSI plugins. Those that an earlier life of the agent told of stay in it for a while: their tasks go
-    /// on, and are asked again how they fare.
+    /// The fingerprint with the CSI plugins. Those that an earlier life of the agent told of stay in it for a while:
+    /// their tasks go on, and are asked again how they fare.
     fn with_plugins(&self, mut found: Fingerprint, known: Option<&Fingerprint>) -> Fingerprint {
         let print = self.csi.print().borrow().clone();
         if self.plugins_known_at.is_some_and(|at| Instant::now() < at) {

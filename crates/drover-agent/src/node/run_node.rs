@@ -1,8 +1,9 @@
-//! One life of a node's agent, over parts that are given to it: registration, heartbeats, the watch of its allocations, reports.
+//! One life of a node's agent, over parts that are given to it: registration, heartbeats, the watch of its allocations,
+//! reports.
 //!
-//! Input: the API server as a [`Store`], the runners, everything that the machine is asked for. Must never know what is behind
-//! them: it runs over a real machine and, on virtual time, over none. Nothing here reads a clock, a file or the machine's
-//! randomness, and nothing runs beside tokio's tasks.
+//! Input: the API server as a [`Store`], the runners, everything that the machine is asked for. Must never know what is
+//! behind them: it runs over a real machine and, on virtual time, over none. Nothing here reads a clock, a file or the
+//! machine's randomness, and nothing runs beside tokio's tasks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

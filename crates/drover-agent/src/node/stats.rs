@@ -1,8 +1,8 @@
 //! What a task uses, followed over all its runs and whatever its driver answers.
 //!
-//! Input: a way to open the driver's stream. Output: samples, and now and then that there are none. A stream that ends is opened
-//! again after one interval, an error to open it is tried again with growing pauses, and what is not supported is left alone.
-//! Must never know: control groups, sockets, who asks.
+//! Input: a way to open the driver's stream. Output: samples, and now and then that there are none. A stream that ends
+//! is opened again after one interval, an error to open it is tried again with growing pauses, and what is not
+//! supported is left alone. Must never know: control groups, sockets, who asks.
 
 use std::time::Duration;
 

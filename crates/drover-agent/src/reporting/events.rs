@@ -1,8 +1,8 @@
 //! Kubernetes Events of the agent about its allocations and its node: failures, restarts, first starts.
 //!
-//! Emitting never waits: the queues are bounded, and what does not fit is counted and dropped, for an Event is only a courtesy.
-//! For the same reason Events are paced: two hundred tasks that start together need the API server for their status first.
-//! Warnings go before routine.
+//! Emitting never waits: the queues are bounded, and what does not fit is counted and dropped, for an Event is only a
+//! courtesy. For the same reason Events are paced: two hundred tasks that start together need the API server for their
+//! status first. Warnings go before routine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -30,7 +30,8 @@ impl Numbers {
         Self(Some(metrics))
     }
 
-    /// A task that this agent looks after, until the value is dropped. `driver` is none where this node does not know it.
+    /// A task that this agent looks after, until the value is dropped. `driver` is none where this node does not know
+    /// it.
     pub(crate) fn task(&self, driver: Option<&str>, state: TaskRunState) -> CountedTask {
         let driver = driver.unwrap_or(UNKNOWN_DRIVER).to_owned();
         let task = CountedTask { numbers: self.clone(), driver, state };

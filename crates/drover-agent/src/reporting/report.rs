@@ -1,4 +1,5 @@
-//! What the agent reports of an allocation: the fields of its status that are the agent's, and how they look as an object.
+//! What the agent reports of an allocation: the fields of its status that are the agent's, and how they look as an
+//! object.
 
 use std::collections::BTreeMap;
 
@@ -67,10 +68,12 @@ pub(crate) enum Priority {
 /// Compares a report with the last one that the API server accepted.
 pub(crate) fn priority(report: &Report, acknowledged: Option<&Report>) -> Priority {
     let Some(acknowledged) = acknowledged else {
-        // A new object says `pending`, so anything else is news. (Nomad lets all but failures wait for the next second.)
+        // A new object says `pending`, so anything else is news. (Nomad lets all but failures wait for the next
+        // second.)
         return if report.client_status == ClientStatus::Pending { Priority::Typical } else { Priority::Urgent };
     };
-    // A verdict on health moves a deployment on; it comes once, long after the last send. (Nomad lets it wait for the next second.)
+    // A verdict on health moves a deployment on; it comes once, long after the last send. (Nomad lets it wait for the
+    // next second.)
     let is_judged = report.health.is_some() && report.health != acknowledged.health;
     if report.client_status != acknowledged.client_status || report.ended_at != acknowledged.ended_at || is_judged {
         Priority::Urgent
@@ -138,9 +141,10 @@ fn columns(report: &Report, deployment: &str, conditions: &[AllocationCondition]
     }
 }
 
-/// What takes the controller's conditions of a cut-off node away, if the object has any that the agent must end. By server-side
-/// apply that cannot be done: what the controller wrote by merge stays its own, and a condition of which the agent only gives its
-/// part up lacks the rest, which the API server refuses. A merge takes the item away from both.
+/// What takes the controller's conditions of a cut-off node away, if the object has any that the agent must end. By
+/// server-side apply that cannot be done: what the controller wrote by merge stays its own, and a condition of which
+/// the agent only gives its part up lacks the rest, which the API server refuses. A merge takes the item away from
+/// both.
 pub(crate) fn without_marks(seen: &Allocation) -> Option<Value> {
     let status = seen.status.as_ref().filter(|status| status.client_status != ClientStatus::Lost)?;
     let is_mark = |found: &AllocationCondition| {

@@ -1,7 +1,8 @@
-//! What runners have to tell, until the API server has taken it: the newest report of each allocation, and whose turn it is.
+//! What runners have to tell, until the API server has taken it: the newest report of each allocation, and whose turn
+//! it is.
 //!
-//! A report is found by its turn, whatever number of allocations there is: a start must not cost more where many tasks run.
-//! `sync` sends.
+//! A report is found by its turn, whatever number of allocations there is: a start must not cost more where many tasks
+//! run. `sync` sends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -299,8 +300,8 @@ impl Reports {
         firsts.into_iter().flatten().map(|(due, _)| *due).min()
     }
 
-    /// Takes the report whose turn it is. The others that are pending go along, unless tasks are being started: what a task that is
-    /// on its way has to tell will soon be told by something newer.
+    /// Takes the report whose turn it is. The others that are pending go along, unless tasks are being started: what a
+    /// task that is on its way has to tell will soon be told by something newer.
     pub(super) fn take(&self, give_way: GiveWay) -> Option<Taken> {
         let now = Instant::now();
         let mut entries = self.lock();

@@ -1,13 +1,14 @@
-//! Carries the runners' reports (`reports`) to the API server: the newest of each allocation, soon when it matters, together when not.
+//! Carries the runners' reports (`reports`) to the API server: the newest of each allocation, soon when it matters,
+//! together when not.
 //!
 //! Runners never wait for it. A report leaves at once when it is urgent and the last one of its allocation is
-//! 200 ms old, else within a second; whatever else is pending goes along. (Nomad spaces the sends of the whole agent, because one
-//! request carries them all. Here each allocation is a request of its own, so spacing them all would only make starts slow.)
-//! A few requests are under way at the same time, fewer for what can wait, and whenever one is answered the report leaves that
-//! matters most. While tasks are being started, that others run is told later: on a small machine the API server takes more for a
-//! write than a start costs.
-//! Nothing is sent before the first list of allocations was applied, nor while the controller holds the node for
-//! silent: then the Lease is renewed first (`spec/agent.md` sections 3.4 and 3.5).
+//! 200 ms old, else within a second; whatever else is pending goes along. (Nomad spaces the sends of the whole agent,
+//! because one request carries them all. Here each allocation is a request of its own, so spacing them all would only
+//! make starts slow.) A few requests are under way at the same time, fewer for what can wait, and whenever one is
+//! answered the report leaves that matters most. While tasks are being started, that others run is told later: on a
+//! small machine the API server takes more for a write than a start costs. Nothing is sent before the first list of
+//! allocations was applied, nor while the controller holds the node for silent: then the Lease is renewed first
+//! (`spec/agent.md` sections 3.4 and 3.5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,11 +34,13 @@ use drover_store::{ErrorClass, Key, Object, Ownership, Part, Precondition, Store
 const RETRY: Duration = Duration::from_secs(5);
 /// Requests at the same time.
 const PARALLEL: usize = 8;
-/// Requests for what can wait at the same time: a verdict that comes meanwhile shall find the API server with time for it.
+/// Requests for what can wait at the same time: a verdict that comes meanwhile shall find the API server with time for
+/// it.
 const PARALLEL_CALM: usize = 3;
 /// Requests at the same time, from which on nothing that can wait is sent while tasks are being started.
 const PARALLEL_BESIDE_STARTS: usize = 1;
-/// How long a write is tried again while the API server cannot be reached: while it is replaced, for a moment nobody listens.
+/// How long a write is tried again while the API server cannot be reached: while it is replaced, for a moment nobody
+/// listens.
 const HOLD: Duration = Duration::from_secs(5);
 /// The longest pause between two such tries.
 const HOLD_PAUSE: Duration = Duration::from_micros(5_000_000 / 16);
@@ -128,8 +131,8 @@ impl<S: Store> Sync<S> {
         }
     }
 
-    /// Notes what became of a report. When the API server does not answer once, it is not asked again for the others at once: each
-    /// try may cost the whole time limit.
+    /// Notes what became of a report. When the API server does not answer once, it is not asked again for the others at
+    /// once: each try may cost the whole time limit.
     fn settle(&self, uid: &str, report: Report, outcome: Outcome) -> Next {
         let now = Instant::now();
         match outcome {

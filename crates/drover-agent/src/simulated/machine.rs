@@ -1,9 +1,9 @@
 //! A machine without hardware: what of a node outlives its agent, and agents that run over it on tokio's paused clock.
 //!
-//! The agent is the real one: registration, heartbeats, watch, admission, allocation and task runners, health, reports. Tasks run
-//! with driver `mock` alone; state and directories are in memory. Nothing here touches a file, a process, a thread, the machine's
-//! clock or its randomness: with the same seed, clock and answers of the store an agent does the same again. Must never know what
-//! a scenario is about.
+//! The agent is the real one: registration, heartbeats, watch, admission, allocation and task runners, health, reports.
+//! Tasks run with driver `mock` alone; state and directories are in memory. Nothing here touches a file, a process, a
+//! thread, the machine's clock or its randomness: with the same seed, clock and answers of the store an agent does the
+//! same again. Must never know what a scenario is about.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,5 +1,6 @@
-//! A CSI driver without a disk, for agents on virtual time: it attaches in a cloud that all nodes of a run share, and mounts on a disk
-//! that remembers names alone. Calls take their time, and some fail, before or after they were carried out.
+//! A CSI driver without a disk, for agents on virtual time: it attaches in a cloud that all nodes of a run share, and
+//! mounts on a disk that remembers names alone. Calls take their time, and some fail, before or after they were carried
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

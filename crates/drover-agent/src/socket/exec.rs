@@ -94,8 +94,8 @@ async fn read_word<R: AsyncRead + Unpin>(from: &mut R) -> io::Result<Option<Word
     Ok(serde_json::from_slice(&body).ok())
 }
 
-/// The command as the task would have been started: its environment, directory, user, rights and limit of open files are read from
-/// its process.
+/// The command as the task would have been started: its environment, directory, user, rights and limit of open files
+/// are read from its process.
 fn plan(handle: &Handle, fallback_dir: &Path, order: &Order) -> io::Result<EnterPlan> {
     let (command, args) = order.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let environ = std::fs::read(format!("/proc/{}/environ", handle.pid))?;

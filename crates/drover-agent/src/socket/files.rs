@@ -1,7 +1,8 @@
 //! Files of an allocation, opened beneath its directory and nowhere else.
 //!
-//! A path is resolved by the kernel beneath a descriptor of the directory, so that no link that a task makes, at whatever moment,
-//! leads out. What was opened is then asked where it really is: the folders for secrets stay closed also through a link.
+//! A path is resolved by the kernel beneath a descriptor of the directory, so that no link that a task makes, at
+//! whatever moment, leads out. What was opened is then asked where it really is: the folders for secrets stay closed
+//! also through a link.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -31,8 +31,8 @@ pub(crate) fn sizes(files: &Files, task: &str, stream: LogStream) -> Result<BTre
     Ok(listed.into_iter().filter_map(|it| Some((it.name.strip_prefix(&prefix)?.parse().ok()?, it.size))).collect())
 }
 
-/// Walks from the origin over the files. Before the first byte is the first byte, beyond the last is the end; without files there
-/// is no place.
+/// Walks from the origin over the files. Before the first byte is the first byte, beyond the last is the end; without
+/// files there is no place.
 pub(crate) fn walk(sizes: &BTreeMap<u64, u64>, origin: Origin, offset: u64) -> Option<Place> {
     let mut left = offset;
     match origin {

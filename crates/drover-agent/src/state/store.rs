@@ -1,7 +1,8 @@
 //! The agent's state file: what must survive any kind of death of the agent.
 //!
-//! One thread owns the database. Writes that wait together go into one transaction, so that two hundred starting tasks share
-//! the cost of a sync. A write is on disk when its future is ready. Agents on virtual time keep the same records in memory.
+//! One thread owns the database. Writes that wait together go into one transaction, so that two hundred starting tasks
+//! share the cost of a sync. A write is on disk when its future is ready. Agents on virtual time keep the same records
+//! in memory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -126,8 +127,8 @@ pub(crate) struct Opened {
 }
 
 impl StateStore {
-    /// Opens or makes the file and reads all of it. A damaged file is set aside under a name with the time, and one that cannot be
-    /// written is read all the same.
+    /// Opens or makes the file and reads all of it. A damaged file is set aside under a name with the time, and one
+    /// that cannot be written is read all the same.
     ///
     /// # Errors
     /// When another agent has it open, or a newer build wrote it.
@@ -183,7 +184,8 @@ impl StateStore {
         }
     }
 
-    /// Keeps an allocation as well, but is ready as soon as that has its place among the writes: what it returns waits for the disk.
+    /// Keeps an allocation as well, but is ready as soon as that has its place among the writes: what it returns waits
+    /// for the disk.
     pub(crate) async fn put_alloc_soon(&self, uid: &str, record: &AllocRecord) -> Result<Pending, StateError> {
         match &self.0 {
             Backing::File(file) => {

@@ -1,7 +1,7 @@
 //! A task's environment and the interpolation of `${…}`.
 //!
-//! Input: the allocation, its job, the node's facts and the task's directories. Output: text. Pure; must never read the process's
-//! own environment: the host's part of it is passed in.
+//! Input: the allocation, its job, the node's facts and the task's directories. Output: text. Pure; must never read the
+//! process's own environment: the host's part of it is passed in.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,8 @@ pub(crate) fn is_host_variable_permitted(name: &str) -> bool {
         && !upper.contains("SERVICE_ACCOUNT")
 }
 
-/// Builds the whole environment: built-in variables, meta, the host's, the task's own. Later ones win, the host's never.
+/// Builds the whole environment: built-in variables, meta, the host's, the task's own. Later ones win, the host's
+/// never.
 pub(crate) fn environment(input: &EnvironmentInput<'_>) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
     add_paths_and_limits(&mut env, input);
@@ -221,7 +222,8 @@ pub(crate) fn interpolate_strictly(
     }
 }
 
-/// Replaces references in a driver's configuration, nested values included; the error names the first that is not known.
+/// Replaces references in a driver's configuration, nested values included; the error names the first that is not
+/// known.
 pub(crate) fn interpolate_value(
     value: &serde_json::Value,
     env: &BTreeMap<String, String>,

@@ -1,10 +1,10 @@
 //! The task runner: sees one task through its runs, from the gate of its lifecycle stage to its last end.
 //!
-//! Input: orders of the allocation's runner (gates, kill, release), the end of the process. Output: a stream of task states, the
-//! task's record in the state file. Decisions about restarts are `drover-core`'s.
+//! Input: orders of the allocation's runner (gates, kill, release), the end of the process. Output: a stream of task
+//! states, the task's record in the state file. Decisions about restarts are `drover-core`'s.
 //!
-//! Invariants: a handle is on disk before the task is reported running; a task that ended for good is never started again; when
-//! the agent ends, the process goes on.
+//! Invariants: a handle is on disk before the task is reported running; a task that ended for good is never started
+//! again; when the agent ends, the process goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -211,7 +211,8 @@ impl TaskRunner {
         Ok(Located { driver, handle: handle.clone() })
     }
 
-    /// Waits for something while there is no process: a kill and the end of the agent cut it short, requests are refused.
+    /// Waits for something while there is no process: a kill and the end of the agent cut it short, requests are
+    /// refused.
     async fn idle<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Interrupt> {
         let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
         let interrupt = interrupted(&mut orders, &shutdown, &name);
@@ -226,7 +227,8 @@ impl TaskRunner {
         }
     }
 
-    /// Says how the plugin fares that the task is. What an earlier life of the agent has said of this run is not said again.
+    /// Says how the plugin fares that the task is. What an earlier life of the agent has said of this run is not said
+    /// again.
     async fn note_health(&mut self, health: &PluginHealth) {
         let id = self.plan.task.csi_plugin.as_ref().map(|plugin| &plugin.id);
         let (r#type, message) = match (health, id) {
@@ -251,8 +253,8 @@ impl TaskRunner {
         self.note_end_as(result, result.exit.is_success() && !result.oom_killed);
     }
 
-    /// Takes in the end of a run, however its process ended. It is written together with what follows on it: an agent that dies in
-    /// between hears of the end again, because the driver has not forgotten it.
+    /// Takes in the end of a run, however its process ended. It is written together with what follows on it: an agent
+    /// that dies in between hears of the end again, because the driver has not forgotten it.
     fn note_end_as(&mut self, result: &ExitResult, success: bool) {
         self.tracker.observe_exit(ExitFacts { success });
         self.push(task_event::terminated(self.env.clock.now(), result));

@@ -1,4 +1,5 @@
-//! What people ask of a running allocation: restarts of one task, of those that run, of all; signals; an end; where a task's process is.
+//! What people ask of a running allocation: restarts of one task, of those that run, of all; signals; an end; where a
+//! task's process is.
 
 use drover_api::allocation::TaskRunState;
 use drover_core::lifecycle::Stage;

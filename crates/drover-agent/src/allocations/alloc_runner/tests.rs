@@ -1,4 +1,5 @@
-//! Whole lives of allocations with the mock driver, on a paused clock: what takes minutes is over at once, and times are exact.
+//! Whole lives of allocations with the mock driver, on a paused clock: what takes minutes is over at once, and times
+//! are exact.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

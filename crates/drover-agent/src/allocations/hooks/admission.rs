@@ -1,4 +1,5 @@
-//! Hook `admission`: ports, cores and memory are the allocation's alone, or it waits, or it fails with the holder's name.
+//! Hook `admission`: ports, cores and memory are the allocation's alone, or it waits, or it fails with the holder's
+//! name.
 
 use super::hook_error::HookError;
 use crate::allocations::admission::Need;

@@ -1,4 +1,5 @@
-//! Hook `migrate_disk`: a group with a sticky disk goes on with the files of the allocation that it replaces on this node.
+//! Hook `migrate_disk`: a group with a sticky disk goes on with the files of the allocation that it replaces on this
+//! node.
 
 use super::hook_error::HookError;
 use crate::allocations::plan::AllocPlan;

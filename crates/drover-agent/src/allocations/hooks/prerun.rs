@@ -1,7 +1,7 @@
 //! The prerun hooks in their order, which is part of the contract.
 //!
-//! They run one after the other, also for restored allocations; the first error fails the allocation. A stop drops the future of
-//! the hook that waits.
+//! They run one after the other, also for restored allocations; the first error fails the allocation. A stop drops the
+//! future of the hook that waits.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;

@@ -1,5 +1,5 @@
-//! Hook `volumes`: the group's volumes are there before any task begins: first all claims, then all mounts, so that less has to be
-//! taken back. Afterwards they are unmounted, and the allocation has ended only when that is done.
+//! Hook `volumes`: the group's volumes are there before any task begins: first all claims, then all mounts, so that
+//! less has to be taken back. Afterwards they are unmounted, and the allocation has ended only when that is done.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Device plugin `files`: special or plain files of the host, as the configuration lists them. A file that is missing is ill.
+//! Device plugin `files`: special or plain files of the host, as the configuration lists them. A file that is missing
+//! is ill.
 
 use std::path::{Path, PathBuf};
 

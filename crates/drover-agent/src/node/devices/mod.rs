@@ -1,7 +1,7 @@
 //! Devices of the node: plugins tell which there are, and what a task needs that was given some of them.
 //!
-//! Input: plugins behind one small trait. Output: facts for the node, reservations for tasks. Who may have which device is the
-//! scheduler's and admission's: nothing here counts. Must never know what a device is for.
+//! Input: plugins behind one small trait. Output: facts for the node, reservations for tasks. Who may have which device
+//! is the scheduler's and admission's: nothing here counts. Must never know what a device is for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

@@ -1,4 +1,5 @@
-//! Facts that come by and by. The first ones are gathered, so that a node registers once and not once for each of its plugins.
+//! Facts that come by and by. The first ones are gathered, so that a node registers once and not once for each of its
+//! plugins.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! The loop that owns the node's facts: gathers the first ones, publishes what the node is, tells of drivers whose health changed.
+//! The loop that owns the node's facts: gathers the first ones, publishes what the node is, tells of drivers whose
+//! health changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

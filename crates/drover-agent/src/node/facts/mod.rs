@@ -1,8 +1,8 @@
-//! What the node says of itself while its agent runs: facts of drivers, devices, volumes and plugins as they come, and metadata
-//! that people set.
+//! What the node says of itself while its agent runs: facts of drivers, devices, volumes and plugins as they come, and
+//! metadata that people set.
 //!
-//! `batch` decides what a fact changes, `meta` what becomes of metadata; `keeper` is the loop over both. Must never know how the
-//! facts are found, nor how the node's object is written.
+//! `batch` decides what a fact changes, `meta` what becomes of metadata; `keeper` is the loop over both. Must never
+//! know how the facts are found, nor how the node's object is written.
 
 mod batch;
 mod keeper;

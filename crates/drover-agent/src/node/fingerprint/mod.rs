@@ -1,6 +1,7 @@
 //! What this machine is and has: one function per fact group, in one ordered table.
 //!
-//! Input: `/proc`, `/sys`, the agent's configuration. Output: the node's [`Fingerprint`]. Must never know what jobs ask for.
+//! Input: `/proc`, `/sys`, the agent's configuration. Output: the node's [`Fingerprint`]. Must never know what jobs ask
+//! for.
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,8 @@ use nix::sys::socket::SockaddrStorage;
 use super::put;
 use crate::config::AgentConfig;
 
-/// The address of the default route, or the configured one, as host network `default`. A configured interface is the only one.
+/// The address of the default route, or the configured one, as host network `default`. A configured interface is the
+/// only one.
 pub(super) fn network(config: &AgentConfig, found: &mut Fingerprint) -> Result<(), String> {
     let interface = config.network_interface.clone();
     let address = match (&config.address, &interface) {

@@ -1,4 +1,5 @@
-//! Hook `csi_plugin`: the directory in which a task that is a CSI plugin makes its socket. What an earlier run has left there goes.
+//! Hook `csi_plugin`: the directory in which a task that is a CSI plugin makes its socket. What an earlier run has left
+//! there goes.
 
 use super::hook_error::HookError;
 use crate::csi;

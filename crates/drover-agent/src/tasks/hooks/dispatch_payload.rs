@@ -1,5 +1,5 @@
-//! Hook `dispatch_payload`: the payload of a dispatched job, as a file in the task's `local` directory. Written once: what a task
-//! made of it stays at a restart.
+//! Hook `dispatch_payload`: the payload of a dispatched job, as a file in the task's `local` directory. Written once:
+//! what a task made of it stays at a restart.
 
 use drover_core::dispatch;
 

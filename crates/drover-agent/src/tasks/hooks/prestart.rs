@@ -1,4 +1,5 @@
-//! The prestart hooks in their order, which is part of the contract. The first error ends the start and counts as a start error.
+//! The prestart hooks in their order, which is part of the contract. The first error ends the start and counts as a
+//! start error.
 
 use super::hook_error::HookError;
 use super::{csi_plugin, devices, dispatch_payload, task_dir, validate};

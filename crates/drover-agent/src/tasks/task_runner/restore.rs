@@ -101,7 +101,8 @@ impl TaskRunner {
         }
     }
 
-    /// A task that does not run any more starts only when the controller still wants it: it may have been stopped meanwhile.
+    /// A task that does not run any more starts only when the controller still wants it: it may have been stopped
+    /// meanwhile.
     async fn wait_for_contact(&mut self) -> Restored {
         if self.plan.job.r#type == JobType::System {
             return Restored::Live;
