@@ -19,9 +19,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::client::{Halves, SocketPlugin};
-use super::mounts::Csi;
 use super::plugin::{ErrorKind, Plugin, PluginError, PluginFacts};
 use super::registry::Instance;
+use super::shared::Csi;
 use super::tasks::info;
 
 /// How often the folder is looked at: a list of a few names. A watch of it would have to follow folders above it that

@@ -17,15 +17,15 @@ use tokio::time::Instant;
 
 use super::Granted;
 use super::client::{Halves, SocketPlugin};
-use super::mounts::{Csi, CsiParts};
 use super::objects::VolumeObjects;
 use super::plugin::{
     Attachment, ErrorKind, Grown, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };
 use super::registry::Instance;
+use super::shared::{Csi, CsiParts};
 use crate::node::disk::Disk;
 use crate::node::memory_disk::MemoryDisk;
-use crate::node::registration::NodeView;
+use crate::node::view::NodeView;
 use crate::reporting::events::{EventSink, Left, NodeEvents, Reason};
 use crate::state::{MemoryState, StateStore};
 use crate::watch;

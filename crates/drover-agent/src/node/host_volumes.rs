@@ -10,33 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use drover_api::client_node::HostVolume;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, mpsc};
 
+use super::host_volume_record::{Made, VolumeRecord};
 use crate::node::facts::Fact;
 use crate::state::{StateError, StateStore};
 
 /// The plugin that makes plain folders.
 const MKDIR: &str = "mkdir";
-
-/// What is kept of a volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct VolumeRecord {
-    pub(crate) id: String,
-    pub(crate) path: PathBuf,
-    /// Who made it, and how; none: it was there before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) made: Option<Made>,
-}
-
-/// How a volume is made again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Made {
-    plugin: String,
-    parameters: BTreeMap<String, String>,
-}
 
 /// Why a request was not carried out.
 #[derive(Debug, thiserror::Error)]

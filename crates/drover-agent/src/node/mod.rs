@@ -6,6 +6,7 @@ pub(crate) mod disk;
 pub(crate) mod facts;
 pub(crate) mod fingerprint;
 pub(crate) mod heartbeat;
+pub(crate) mod host_volume_record;
 pub(crate) mod host_volumes;
 #[cfg(any(test, feature = "simulated"))]
 pub(crate) mod memory_disk;
@@ -13,3 +14,4 @@ pub(crate) mod pod;
 pub(crate) mod registration;
 pub(crate) mod run_node;
 pub(crate) mod stats;
+pub(crate) mod view;

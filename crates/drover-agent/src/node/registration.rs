@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::client_node::{DriverInfo, Eligibility, Fingerprint, NodePhase};
+use drover_api::client_node::{Eligibility, Fingerprint, NodePhase};
 use drover_api::{ClientNode, ClientNodeSpec, field_manager};
 use futures::StreamExt;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
+use super::view::{NodeNews, NodeView};
 use crate::config::AgentConfig;
 use crate::csi::Csi;
 use crate::node::facts::effective_meta;
@@ -34,36 +35,6 @@ const GATHER_PLUGINS: Duration = Duration::from_millis(20);
 
 /// How long plugins of an earlier life of the agent count as there without their saying so again.
 const PLUGIN_GRACE: Duration = Duration::from_secs(15);
-
-/// What people are told of a node by its agent.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum NodeNews {
-    /// A driver's health or description has changed.
-    Driver(String, DriverInfo),
-    /// The records of what ran are lost, and why.
-    StateLost(String),
-}
-
-/// What the agent's parts need to know of their node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct NodeView {
-    /// The node's object, as last seen.
-    pub(crate) uid: Option<String>,
-    /// Where the controller has it.
-    pub(crate) phase: NodePhase,
-    /// For environments and interpolation.
-    pub(crate) facts: Arc<NodeFacts>,
-}
-
-impl NodeView {
-    /// Whether the controller takes status of its allocations.
-    pub(crate) fn may_report(&self) -> bool {
-        match self.phase {
-            NodePhase::Ready | NodePhase::Initializing => true,
-            NodePhase::Down | NodePhase::Disconnected => false,
-        }
-    }
-}
 
 /// Keeps the node registered.
 #[derive(Debug)]
@@ -285,21 +256,4 @@ fn sooner(at: Option<Instant>, span: Duration) -> Instant {
 struct Seen {
     is_listed: bool,
     was_interrupted: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn s_173_a_node_that_is_down_or_cut_off_reports_nothing() {
-        for (phase, may) in [
-            (NodePhase::Ready, true),
-            (NodePhase::Initializing, true),
-            (NodePhase::Down, false),
-            (NodePhase::Disconnected, false),
-        ] {
-            assert_eq!(NodeView { phase, ..NodeView::default() }.may_report(), may, "{phase}");
-        }
-    }
 }

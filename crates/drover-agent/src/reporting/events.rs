@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::node::registration::NodeView;
+use crate::node::view::NodeView;
 use crate::random::Random;
 use crate::watch;
 use drover_clock::SharedClock;

@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::node::registration::NodeView;
+use crate::node::view::NodeView;
 use crate::random::Random;
 use crate::reporting::report::{self, Report};
 use crate::reporting::reports::{GiveWay, Reports, Taken};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::csi::Mounts;
 use crate::node::facts::MetaChanges;
-use crate::node::host_volumes::VolumeRecord;
+use crate::node::host_volume_record::VolumeRecord;
 use crate::reporting::report::Report;
 use crate::tasks::record::TaskRecord;
 

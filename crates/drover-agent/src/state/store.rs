@@ -20,7 +20,7 @@ use super::records::{AllocRecord, Flaws, Saved};
 use super::tables::{ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, META, MOUNTS, REBUILDING, TASKS, VOLUMES};
 use crate::csi::Mounts;
 use crate::node::facts::MetaChanges;
-use crate::node::host_volumes::VolumeRecord;
+use crate::node::host_volume_record::VolumeRecord;
 use crate::tasks::record::TaskRecord;
 use crate::watch;
 

@@ -15,7 +15,7 @@ use crate::csi::Csi;
 use crate::drivers::Drivers;
 use crate::node::devices::Devices;
 use crate::node::disk::Disk;
-use crate::node::registration::NodeView;
+use crate::node::view::NodeView;
 use crate::random::Random;
 use crate::reporting::events::EventSink;
 use crate::reporting::metrics::Numbers;

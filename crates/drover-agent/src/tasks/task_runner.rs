@@ -61,6 +61,19 @@ enum Left {
     Detached,
 }
 
+/// What an earlier life left of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restored {
+    /// It is to be run, or runs.
+    Live,
+    /// It ended for good and still has to be cleaned up.
+    Dead,
+    /// Nothing is left to do.
+    Finished,
+    /// The agent ends.
+    Detached,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interrupt {
     Kill,
@@ -110,10 +123,10 @@ impl TaskRunner {
     /// Runs the task until nothing is left of it, or the agent ends.
     pub(crate) async fn run(mut self) -> TaskEnd {
         let mut left = match self.restore().await {
-            restore::Restored::Finished => return TaskEnd::Done,
-            restore::Restored::Dead => Left::Over,
-            restore::Restored::Detached => Left::Detached,
-            restore::Restored::Live => self.live().await,
+            Restored::Finished => return TaskEnd::Done,
+            Restored::Dead => Left::Over,
+            Restored::Detached => Left::Detached,
+            Restored::Live => self.live().await,
         };
         loop {
             if left == Left::Detached {

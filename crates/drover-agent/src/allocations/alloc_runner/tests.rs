@@ -26,7 +26,7 @@ use crate::drivers::{Drivers, Mock, MockChange};
 use crate::node::alloc_dir::AllocDir;
 use crate::node::devices::Devices;
 use crate::node::disk::HostDisk;
-use crate::node::registration::NodeView;
+use crate::node::view::NodeView;
 use crate::random::Random;
 use crate::reporting::events::EventSink;
 use crate::reporting::metrics::Numbers;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::batch::{Batch, Change, Fact, Manager};
 use super::meta::{Changes, Meta};
 use crate::drivers::Drivers;
-use crate::node::registration::NodeNews;
+use crate::node::view::NodeNews;
 use crate::state::{Flaws, StateError, StateStore};
 use crate::watch;
 

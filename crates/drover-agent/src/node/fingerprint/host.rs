@@ -5,7 +5,7 @@ use std::path::Path;
 
 use drover_api::client_node::Fingerprint;
 
-use super::put;
+use super::attribute::put;
 use crate::config::AgentConfig;
 
 /// Kernel, distribution and the host's name.

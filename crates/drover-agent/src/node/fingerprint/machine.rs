@@ -4,7 +4,7 @@ use std::fs;
 
 use drover_api::client_node::Fingerprint;
 
-use super::put;
+use super::attribute::put;
 use crate::config::AgentConfig;
 
 /// `cpu.arch`, in Go's spelling, which job files know.

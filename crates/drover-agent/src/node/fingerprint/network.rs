@@ -7,7 +7,7 @@ use drover_api::client_node::{Fingerprint, HostNetwork};
 
 use nix::sys::socket::SockaddrStorage;
 
-use super::put;
+use super::attribute::put;
 use crate::config::AgentConfig;
 
 /// The address of the default route, or the configured one, as host network `default`. A configured interface is the

@@ -3,22 +3,9 @@
 use drover_api::allocation::{TaskEventType as Type, TaskRunState};
 use drover_api::job::JobType;
 
-use super::{Interrupt, TaskRunner};
+use super::{Interrupt, Restored, TaskRunner};
 use crate::drivers::Running;
 use crate::tasks::task_event;
-
-/// What an earlier life left of the task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Restored {
-    /// It is to be run, or runs.
-    Live,
-    /// It ended for good and still has to be cleaned up.
-    Dead,
-    /// Nothing is left to do.
-    Finished,
-    /// The agent ends.
-    Detached,
-}
 
 /// What was found of the task's process.
 enum Found {
