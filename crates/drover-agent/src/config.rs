@@ -170,7 +170,7 @@ pub struct ReservedConfig {
     /// Mebibytes.
     #[serde(rename = "diskMB")]
     pub disk_mb: u32,
-    /// Core numbers.
+    /// Core metrics.
     pub cores: Vec<u32>,
     /// Ports and ranges, `22,8500-8600`.
     pub ports: String,

@@ -21,14 +21,16 @@ use crate::config::AgentConfig;
 use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, missing_rights};
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
+use crate::node::earlier_life::EarlierLife;
 use crate::node::facts::{Keeper, Manager, MetaHandle, watch_drivers};
 use crate::node::fingerprint;
 use crate::node::host_volumes::Volumes;
+use crate::node::machine_parts::MachineParts;
 use crate::node::pod;
-use crate::node::run_node::{NodeParts, run_node, until};
+use crate::node::run_node::{NodeParts, OtherPlugins, run_node, until};
 use crate::node::view::NodeNews;
 use crate::random::Random;
-use crate::reporting::metrics::Numbers;
+use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
 use crate::socket::Server;
 use crate::state::{Flaws, Saved, StateStore};
@@ -201,7 +203,7 @@ async fn serve<S: Store>(
     loops.spawn(shutdown::on_signal(stop.clone()).context("listening for signals")?);
 
     let contacted = watch::Sender::new(false);
-    let numbers = Numbers::of(monitor.metrics.agent.clone());
+    let metrics = NodeMetrics::of(monitor.metrics.agent.clone());
     monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let drivers = drivers(&config, &supervisor);
@@ -221,7 +223,7 @@ async fn serve<S: Store>(
     loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
     loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
     wait_for_facts(facts.gathered).await;
-    let (directory, reports) = (Directory::default(), Reports::counting(numbers.clone()));
+    let (directory, reports) = (Directory::default(), Reports::counting(metrics.clone()));
     let server = Server {
         directory: directory.clone(),
         reports: reports.clone(),
@@ -234,7 +236,7 @@ async fn serve<S: Store>(
     let (recovering, recovered) = mpsc::channel(1);
     loops.spawn(until(
         stop.clone(),
-        end_strangers(supervisor, recovered, state.clone(), is_state_lost, numbers.clone()),
+        end_strangers(supervisor, recovered, state.clone(), is_state_lost, metrics.clone()),
     ));
     let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
     run_node(NodeParts {
@@ -242,24 +244,23 @@ async fn serve<S: Store>(
         runners: TaskRunners,
         name: node_name(&config),
         config,
-        fingerprint: facts.print,
+        machine: MachineParts {
+            drivers,
+            devices,
+            disk: Arc::new(HostDisk),
+            fingerprint: facts.print,
+            host_env: host_environment(),
+        },
         news: told,
-        drivers,
-        devices,
-        disk: Arc::new(HostDisk),
         clock,
         random: Random::new(),
         state,
-        saved,
-        is_state_lost,
+        earlier: EarlierLife { saved, is_state_lost, recovering },
         reports,
         directory,
-        recovering,
-        host_env: host_environment(),
         contacted,
-        numbers,
-        plugins: Vec::new(),
-        kubelet_dir,
+        metrics,
+        plugins: OtherPlugins { known: Vec::new(), kubelet_dir },
         stop,
     })
     .await;
@@ -326,12 +327,12 @@ async fn end_strangers(
     mut recovered: mpsc::Receiver<Infallible>,
     state: StateStore,
     is_state_lost: bool,
-    numbers: Numbers,
+    metrics: NodeMetrics,
 ) {
     let began = Instant::now();
     // Nothing is ever sent: the channel closes when every known task was found again or given up.
     recovered.recv().await;
-    numbers.restored(began.elapsed());
+    metrics.restored(began.elapsed());
     tracing::info!("every task was found again or given up");
     match supervisor.end_strangers().await {
         Ok(0) => {}

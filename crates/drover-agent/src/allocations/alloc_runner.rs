@@ -8,14 +8,12 @@
 //! Invariants: no runner waits for the API server; `endedAt` is reported only when no process of the allocation is
 //! left.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::Allocation;
-use drover_api::allocation::{Health, TaskEvent, TaskEventType as Type, TaskRunState, TaskState};
-use drover_api::task::Task;
-use drover_core::lifecycle::{Coordinator, Progress, Reaction, TaskPlace, react};
+use drover_api::allocation::{TaskEvent, TaskEventType as Type};
+use drover_core::lifecycle::{Coordinator, Reaction};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -24,14 +22,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::health::HealthTracking;
 use super::hooks;
+use super::kill::Kill;
 use super::plan::{AllocPlan, Runners, Wanted};
-use crate::drivers::Vouches;
+use super::task_commands::{Errand, TaskCommands};
+use super::task_states::TaskStates;
 use crate::node::alloc_dir::AllocDir;
-use crate::tasks::commands::TaskCommand;
 use crate::tasks::orders::{KillOrder, Orders};
 use crate::tasks::plan::{TaskEnd, TaskPlan, TaskUpdate, Wires};
-use crate::tasks::policy;
 use crate::tasks::record::TaskRecord;
 use crate::tasks::task_event;
 use crate::tasks::task_runner::TaskRunner;
@@ -39,14 +38,10 @@ use crate::watch;
 use drover_clock::sleep_until;
 
 mod control;
-mod health;
 mod kill;
+mod report;
 #[cfg(test)]
 mod tests;
-
-use control::Errand;
-use health::HealthWatch;
-use kill::Kill;
 
 /// Task states that wait for the runner; task runners wait when it is full.
 const UPDATE_QUEUE: usize = 64;
@@ -67,26 +62,19 @@ impl Runners for TaskRunners {
 pub(crate) struct AllocRunner {
     plan: AllocPlan,
     dir: AllocDir,
-    tasks: BTreeMap<String, Arc<Task>>,
-    places: BTreeMap<String, TaskPlace>,
-    states: BTreeMap<String, TaskState>,
-    /// What drivers say of the health of their tasks.
-    vouched: BTreeMap<String, Vouches>,
+    tasks: TaskStates,
     coordinator: Coordinator,
     orders: watch::Sender<Orders>,
     /// The runners of its tasks, for requests.
-    commands: BTreeMap<String, mpsc::Sender<TaskCommand>>,
+    commands: TaskCommands,
     kill: Option<Kill>,
-    health: Option<Health>,
-    watch: HealthWatch,
+    health: HealthTracking,
     max_run_exceeded: bool,
-    /// A person on this node has ended it.
+    /// A user on this node has ended it.
     is_stopped_here: bool,
     /// It was to end already when an earlier life of the agent ended.
     is_leftover: bool,
     reconnects: u32,
-    /// Said of each task by the allocation, beside what the task's own runner says.
-    said: BTreeMap<String, Vec<TaskEvent>>,
 }
 
 /// How the life of an allocation was left.
@@ -109,38 +97,27 @@ impl AllocRunner {
     /// A runner for this allocation.
     pub(crate) fn new(plan: AllocPlan) -> Self {
         let dir = AllocDir::new(&plan.env.alloc_dir, &plan.uid);
-        let tasks: BTreeMap<String, Arc<Task>> =
-            plan.group.tasks.iter().map(|task| (task.name.clone(), Arc::new(task.clone()))).collect();
-        let places: BTreeMap<String, TaskPlace> =
-            tasks.iter().map(|(name, task)| (name.clone(), policy::place(task))).collect();
+        let tasks = TaskStates::new(&plan.group, &plan.restored);
+        let places = tasks.places();
         let by_name = places.iter().map(|(name, place)| (name.as_str(), *place));
         let coordinator =
             if plan.restored.is_empty() { Coordinator::new(by_name) } else { Coordinator::restored(by_name) };
-        let states = tasks
-            .keys()
-            .map(|name| (name.clone(), plan.restored.get(name).map(|record| record.state.clone()).unwrap_or_default()))
-            .collect();
         let acknowledged = plan.reports.record(&plan.uid).and_then(|record| record.acknowledged);
-        let health = acknowledged.and_then(|report| report.health);
+        let health = HealthTracking::new(acknowledged.and_then(|report| report.health));
         let orders = watch::Sender::new(Orders::new(Arc::clone(&plan.job), Arc::clone(&plan.group)));
         Self {
             plan,
             dir,
             tasks,
-            places,
-            states,
-            vouched: BTreeMap::new(),
             coordinator,
             orders,
-            commands: BTreeMap::new(),
+            commands: TaskCommands::default(),
             kill: None,
             health,
-            watch: HealthWatch::default(),
             max_run_exceeded: false,
             is_stopped_here: false,
             is_leftover: false,
             reconnects: 0,
-            said: BTreeMap::new(),
         }
     }
 
@@ -219,27 +196,20 @@ impl AllocRunner {
     /// Nothing of it is started, and what runs of an earlier life is ended.
     async fn fail_setup(&mut self, reason: &str) -> Left {
         let now = self.now();
-        let said = task_event::plain(Type::SetupFailure, now, format!("the allocation could not be set up: {reason}"));
+        let because =
+            task_event::plain(Type::SetupFailure, now, format!("the allocation could not be set up: {reason}"));
         tracing::warn!(allocation = self.plan.uid, reason, "allocation could not be set up");
         if self.plan.restored.is_empty() {
-            for state in self.states.values_mut() {
-                state.state = TaskRunState::Dead;
-                state.failed = true;
-                state.finished_at = Some(now);
-                state.events.push(said.clone());
-            }
+            self.tasks.fail_unstarted(now, &because);
             return Left::Ended;
         }
-        self.start_kill(KillOrder { events: vec![said], skip_delay: true, fails: true, is_cleanup: true });
+        self.start_kill(KillOrder { events: vec![because], skip_delay: true, fails: true, is_cleanup: true });
         self.run_tasks().await
     }
 
     fn note_never_started(&mut self) {
         let now = self.now();
-        for state in self.states.values_mut() {
-            state.state = TaskRunState::Dead;
-            state.finished_at.get_or_insert(now);
-        }
+        self.tasks.end_unstarted(now);
     }
 
     async fn run_tasks(&mut self) -> Left {
@@ -275,8 +245,8 @@ impl AllocRunner {
                 }
                 Some(command) = self.plan.commands.recv() => errands.extend(self.take_command(command)),
                 Some(()) = errands.next() => {}
-                () = sleep_until(self.kill.as_ref().and_then(|kill| kill.starts_at)) => self.end_shutdown_delay(),
-                () = sleep_until(self.watch.wake_at) => self.report(),
+                () = sleep_until(self.kill.as_ref().and_then(Kill::starts_at)) => self.end_shutdown_delay(),
+                () = sleep_until(self.health.wake_at()) => self.report(),
                 () = sleep_until(max_run), if !self.max_run_exceeded => {
                     self.end_run_time();
                     self.report();
@@ -292,9 +262,9 @@ impl AllocRunner {
     fn start_task_runners(&mut self, updates: &mpsc::Sender<TaskUpdate>) -> JoinSet<TaskEnd> {
         let recovering = self.plan.recovering.take();
         let mut runners = JoinSet::new();
-        for (name, task) in &self.tasks {
+        for (name, task) in self.tasks.tasks() {
             let (to_task, commands) = mpsc::channel(COMMAND_QUEUE);
-            self.commands.insert(name.clone(), to_task);
+            self.commands.insert(name, to_task);
             let plan = TaskPlan {
                 uid: self.plan.uid.clone(),
                 allocation: self.allocation(),
@@ -329,9 +299,7 @@ impl AllocRunner {
         if wanted.reconnects > self.reconnects {
             self.reconnects = wanted.reconnects;
             let reconnected = task_event::plain(Type::Reconnected, self.now(), "agent is connected again");
-            for name in self.tasks.keys() {
-                self.said.entry(name.clone()).or_default().push(reconnected.clone());
-            }
+            self.tasks.add_event_to_all(&reconnected);
         }
         if !Arc::ptr_eq(&wanted.group, &self.plan.group) {
             self.adopt_version(wanted);
@@ -348,8 +316,8 @@ impl AllocRunner {
             self.orders.send_if_modified(|orders| !std::mem::replace(&mut orders.skip_delay, true));
             self.end_shutdown_delay();
         }
-        if is_stopped && self.kill.is_none() && !self.is_over() {
-            let reason = match (wanted.is_cut_off, self.is_stopped_here) {
+        if is_stopped && self.kill.is_none() && !self.tasks.is_over() {
+            let reason = match (wanted.is_disconnected, self.is_stopped_here) {
                 (true, _) => "no controller for longer than the group allows",
                 (false, true) => "stopped by a person on this node",
                 (false, false) => "",
@@ -364,10 +332,10 @@ impl AllocRunner {
     fn adopt_version(&mut self, wanted: &Wanted) {
         (self.plan.job, self.plan.group) = (Arc::clone(&wanted.job), Arc::clone(&wanted.group));
         let is_gone = |name: &&String| !wanted.group.tasks.iter().any(|task| task.name == **name);
-        let gone: Vec<String> = self.tasks.keys().filter(is_gone).cloned().collect();
+        let gone: Vec<String> = self.tasks.tasks().map(|(name, _)| name).filter(is_gone).cloned().collect();
         let version = wanted.allocation.spec.job_version;
-        let said = self.killing(&format!("version {version} of the job has no such task"));
-        let order = KillOrder { events: vec![said], skip_delay: true, fails: true, is_cleanup: false };
+        let event = self.killing(&format!("version {version} of the job has no such task"));
+        let order = KillOrder { events: vec![event], skip_delay: true, fails: true, is_cleanup: false };
         self.orders.send_modify(|orders| {
             (orders.job, orders.group) = (Arc::clone(&wanted.job), Arc::clone(&wanted.group));
             orders.kills.extend(gone.into_iter().map(|name| (name, order.clone())));
@@ -376,12 +344,7 @@ impl AllocRunner {
 
     /// Takes in a task's new state and draws the consequences.
     fn observe(&mut self, update: TaskUpdate) {
-        self.vouched.insert(update.task.clone(), update.vouches);
-        self.states.insert(update.task, update.state);
-        let progress = self.progress();
-        let judged: BTreeMap<String, (TaskPlace, Progress)> =
-            self.places.iter().map(|(name, place)| (name.clone(), (*place, progress[name]))).collect();
-        match react(&judged) {
+        match self.tasks.observe(update) {
             Reaction::Continue => {}
             Reaction::Kill { cause, live } => self.end_group(&cause, &live),
             Reaction::AllDead => self.orders.send_modify(|orders| orders.is_released = true),
@@ -389,13 +352,13 @@ impl AllocRunner {
         self.order_gates();
         self.advance_kill();
         // The last state of all is reported with the end of the allocation, which follows at once.
-        if !self.is_over() {
+        if !self.tasks.is_over() {
             self.report();
         }
     }
 
     fn order_gates(&mut self) {
-        let gates = self.coordinator.observe(&self.progress());
+        let gates = self.coordinator.observe(&self.tasks.progress());
         let gates = if self.kill.is_some() { gates.while_killing() } else { gates };
         self.orders.send_if_modified(|orders| std::mem::replace(&mut orders.gates, gates) != gates);
     }
@@ -403,7 +366,7 @@ impl AllocRunner {
     /// Nothing of the allocation runs here any more.
     async fn finish(&mut self) {
         let fifos = self.plan.env.fifo_dir.join(&self.plan.uid);
-        self.plan.env.disk.remove_fifos(&fifos);
+        self.plan.env.machine.disk.remove_fifos(&fifos);
         self.keep_unstarted().await;
         self.plan.admission.release(&self.plan.uid);
         let shutdown = self.plan.shutdown.clone();
@@ -420,7 +383,7 @@ impl AllocRunner {
 
     /// Tasks that never had a runner have no record yet; without one a restarted agent would run them.
     async fn keep_unstarted(&self) {
-        for (name, state) in &self.states {
+        for (name, state) in self.tasks.states() {
             let record = TaskRecord { state: state.clone(), run_complete: true, ..TaskRecord::default() };
             if let Err(error) = self.plan.env.state.put_task(&self.plan.uid, name, &record).await {
                 tracing::error!(error = %error, allocation = self.plan.uid, task = name, "task state is not kept");
@@ -430,7 +393,7 @@ impl AllocRunner {
 
     async fn destroy(&self) {
         let uid = &self.plan.uid;
-        if let Err(error) = self.plan.env.disk.destroy(&self.dir) {
+        if let Err(error) = self.plan.env.machine.disk.destroy(&self.dir) {
             tracing::error!(error = %error, allocation = uid, "allocation directory is left");
         }
         if let Err(error) = self.plan.env.state.forget(uid).await {

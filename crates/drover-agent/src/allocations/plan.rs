@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
     /// Nothing of it may stay, neither process nor file: the object is gone, or the node needs the room.
     pub(crate) is_destroyed: bool,
     /// The node has been without a controller for longer than the group allows.
-    pub(crate) is_cut_off: bool,
+    pub(crate) is_disconnected: bool,
     /// The controller holds it for unknown and has taken our node back.
     pub(crate) reconnects: u32,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// Whether its tasks are to run.
     pub(crate) fn is_to_run(&self) -> bool {
-        !self.is_destroyed && !self.is_cut_off && report::is_wanted(&self.allocation)
+        !self.is_destroyed && !self.is_disconnected && report::is_wanted(&self.allocation)
     }
 }
 

@@ -86,9 +86,9 @@ pub(crate) struct ExitResult {
     pub(crate) oom_killed: bool,
 }
 
-/// From when on a driver vouches for the health of a task that it runs: a check beside those of the job.
+/// From when on a driver reports a task healthy that it runs: a check beside those of the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Vouches {
+pub(crate) enum HealthReport {
     /// As soon as it runs.
     #[default]
     AtOnce,
@@ -105,7 +105,7 @@ pub(crate) struct Running {
     /// Its end.
     pub(crate) ended: BoxFuture<'static, ExitResult>,
     /// From when on it counts as well.
-    pub(crate) vouches: Vouches,
+    pub(crate) health: HealthReport,
 }
 
 /// Why a task did not start.

@@ -13,8 +13,8 @@ mod signals;
 mod table;
 
 pub(crate) use driver::{
-    Driver, DriverError, ExitResult, FsIsolation, LogLimits, Running, StartError, StartRequest, StatsError, TaskHandle,
-    UsageStream, Vouches,
+    Driver, DriverError, ExitResult, FsIsolation, HealthReport, LogLimits, Running, StartError, StartRequest,
+    StatsError, TaskHandle, UsageStream,
 };
 pub(crate) use exec::{Exec, ExecSettings};
 pub(crate) use mock::Mock;

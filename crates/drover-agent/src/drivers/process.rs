@@ -8,7 +8,9 @@ use futures::{FutureExt, StreamExt};
 use nix::unistd::{Gid, User};
 use tokio::sync::oneshot;
 
-use super::{DriverError, ExitResult, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, Vouches};
+use super::{
+    DriverError, ExitResult, HealthReport, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream,
+};
 
 use drover_supervisor::client::{CallError, Client, Recovery};
 use drover_supervisor::protocol::{BindMount, CgroupSpec, Credentials, Exit, Handle, LogSpec, RefusalCode, StartSpec};
@@ -144,7 +146,7 @@ fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, St
             Err(_) => std::future::pending().await,
         }
     };
-    Ok(Running { handle: TaskHandle { id, driver }, ended: ended.boxed(), vouches: Vouches::AtOnce })
+    Ok(Running { handle: TaskHandle { id, driver }, ended: ended.boxed(), health: HealthReport::AtOnce })
 }
 
 fn make_fifo_dir(dir: &Path) -> std::io::Result<()> {

@@ -3,11 +3,13 @@
 pub(crate) mod alloc_dir;
 pub(crate) mod devices;
 pub(crate) mod disk;
+pub(crate) mod earlier_life;
 pub(crate) mod facts;
 pub(crate) mod fingerprint;
 pub(crate) mod heartbeat;
 pub(crate) mod host_volume_record;
 pub(crate) mod host_volumes;
+pub(crate) mod machine_parts;
 #[cfg(any(test, feature = "simulated"))]
 pub(crate) mod memory_disk;
 pub(crate) mod pod;

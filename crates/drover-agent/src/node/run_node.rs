@@ -5,7 +5,6 @@
 //! behind them: it runs over a real machine and, on virtual time, over none. Nothing here reads a clock, a file or the
 //! machine's randomness, and nothing runs beside tokio's tasks.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,24 +16,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::allocations::admission::Admission;
-use crate::allocations::allocs::{Allocs, AllocsPlan};
+use crate::allocations::allocs::{Allocs, AllocsPlan, AllocsShared};
 use crate::allocations::directory::Directory;
 use crate::allocations::plan::Runners;
 use crate::config::AgentConfig;
 use crate::csi::{Csi, CsiParts, Instance, StoredVolumes};
-use crate::drivers::Drivers;
-use crate::node::devices::Devices;
-use crate::node::disk::Disk;
+use crate::node::earlier_life::EarlierLife;
 use crate::node::heartbeat::{self, Heartbeat};
+use crate::node::machine_parts::MachineParts;
 use crate::node::registration::Node;
 use crate::node::view::{NodeNews, NodeView};
 use crate::random::Random;
 use crate::reporting::events::{EventSink, NodeEvents};
-use crate::reporting::metrics::Numbers;
+use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
 use crate::reporting::sync::Sync;
-use crate::state::{Saved, StateStore};
-use crate::tasks::plan::Recovering;
+use crate::state::StateStore;
 use crate::tasks::runner_env::RunnerEnv;
 use crate::tasks::starts::Starts;
 use crate::watch;
@@ -50,39 +47,37 @@ pub(crate) struct NodeParts<S, R> {
     pub(crate) config: Arc<AgentConfig>,
     /// The name of its ClientNode.
     pub(crate) name: String,
-    /// What the machine is and has.
-    pub(crate) fingerprint: watch::Receiver<Fingerprint>,
-    /// What people are told of the node.
+    /// What is asked of the machine.
+    pub(crate) machine: MachineParts,
+    /// What users are told of the node.
     pub(crate) news: mpsc::Receiver<NodeNews>,
-    pub(crate) drivers: Drivers,
-    pub(crate) devices: Devices,
-    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) clock: SharedClock,
     pub(crate) random: Random,
     /// What survives the agent.
     pub(crate) state: StateStore,
     /// What an earlier life left there.
-    pub(crate) saved: Saved,
-    /// That life's records, or some of them, are lost.
-    pub(crate) is_state_lost: bool,
+    pub(crate) earlier: EarlierLife,
     /// Where runners leave reports.
     pub(crate) reports: Reports,
     /// Who runs here, for requests of people.
     pub(crate) directory: Directory,
-    /// Held until every task of an earlier life was found again or given up.
-    pub(crate) recovering: Recovering,
-    /// The host's variables that tasks may get.
-    pub(crate) host_env: BTreeMap<String, String>,
     /// Opens when the first list of allocations was applied.
     pub(crate) contacted: watch::Sender<bool>,
     /// What operators are told.
-    pub(crate) numbers: Numbers,
-    /// CSI plugins that are there without a task, by id.
-    pub(crate) plugins: Vec<(String, Instance)>,
-    /// The kubelet's folder, where the drivers are found that the cluster runs; none: there are none.
-    pub(crate) kubelet_dir: Option<PathBuf>,
+    pub(crate) metrics: NodeMetrics,
+    /// CSI plugins that are there without a task of this node.
+    pub(crate) plugins: OtherPlugins,
     /// Ends the agent; tasks go on.
     pub(crate) stop: CancellationToken,
+}
+
+/// CSI plugins that no task of the node is.
+#[derive(Debug, Default)]
+pub(crate) struct OtherPlugins {
+    /// Those that are there from the start, by id.
+    pub(crate) known: Vec<(String, Instance)>,
+    /// The kubelet's folder, where the drivers are found that the cluster runs; none: there are none.
+    pub(crate) kubelet_dir: Option<PathBuf>,
 }
 
 /// What the loops tell each other.
@@ -111,7 +106,7 @@ impl Signals {
 
 /// Runs the agent until it is stopped and all its runners have let go of their tasks.
 pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
-    let found = parts.fingerprint.borrow().clone();
+    let found = parts.machine.fingerprint.borrow().clone();
     let signals = Signals::new(Node::<S>::first_view(&parts.name, &parts.config, &found), parts.contacted.clone());
     let (mut loops, mut services) = (JoinSet::new(), JoinSet::new());
     // Runners end before what they use.
@@ -125,39 +120,39 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
     let news = std::mem::replace(&mut parts.news, mpsc::channel(1).1);
     spawn_registration(&parts, &signals, (news, node_events), &csi, &mut loops);
     loops.spawn(until(parts.stop.clone(), sync(&parts, &signals).run()));
-    let mut allocs = Allocs::new(AllocsPlan {
-        store: parts.store,
-        runners: parts.runners,
-        reports: parts.reports,
-        admission: Admission::new(memory_for_allocations(&found)),
-        node_name: parts.name,
-        contacted: signals.contacted.clone(),
-        shutdown: parts.stop,
-        directory: parts.directory,
-        limits: garbage_limits(&parts.config),
-        last_ok: signals.last_ok.subscribe(),
+    let shared = AllocsShared {
         env: Arc::new(RunnerEnv {
             state: parts.state,
-            drivers: parts.drivers,
-            devices: parts.devices,
+            machine: parts.machine,
             clock: parts.clock,
             random: parts.random,
             events,
             node: signals.view.subscribe(),
-            host_env: parts.host_env,
             max_kill_timeout: parts.config.max_kill_timeout,
-            disk: parts.disk,
             alloc_dir: parts.config.alloc_dir.clone(),
             fifo_dir: parts.config.state_dir.join("fifos"),
             contacted: signals.contacted.subscribe(),
             garbage: Arc::default(),
             starts: signals.starts.clone(),
-            numbers: parts.numbers,
+            metrics: parts.metrics,
             csi,
-            fingerprint: parts.fingerprint,
         }),
+        reports: parts.reports,
+        admission: Admission::new(memory_for_allocations(&found)),
+        directory: parts.directory,
+        contacted: signals.contacted.clone(),
+        shutdown: parts.stop,
+    };
+    let mut allocs = Allocs::new(AllocsPlan {
+        store: parts.store,
+        runners: parts.runners,
+        node_name: parts.name,
+        shared,
+        limits: garbage_limits(&parts.config),
+        last_ok: signals.last_ok.subscribe(),
     });
-    allocs.restore(parts.saved, parts.recovering, parts.is_state_lost).await;
+    let EarlierLife { saved, is_state_lost, recovering } = parts.earlier;
+    allocs.restore(saved, recovering, is_state_lost).await;
     tracing::info!("agent is up");
     allocs.run().await;
     while loops.join_next().await.is_some() {}
@@ -184,13 +179,13 @@ fn csi<S: Store, R>(parts: &mut NodeParts<S, R>, events: NodeEvents) -> Csi {
     let csi = Csi::new(CsiParts {
         root: parts.config.state_dir.join("csi"),
         state: parts.state.clone(),
-        disk: Arc::clone(&parts.disk),
+        disk: Arc::clone(&parts.machine.disk),
         objects: Arc::new(StoredVolumes(parts.store.clone())),
         events,
-        saved: std::mem::take(&mut parts.saved.mounts),
-        kubelet_dir: parts.kubelet_dir.take(),
+        saved: std::mem::take(&mut parts.earlier.saved.mounts),
+        kubelet_dir: parts.plugins.kubelet_dir.take(),
     });
-    for (id, instance) in std::mem::take(&mut parts.plugins) {
+    for (id, instance) in std::mem::take(&mut parts.plugins.known) {
         csi.put_plugin(&id, "", instance);
     }
     csi
@@ -224,7 +219,7 @@ fn spawn_registration<S: Store, R>(
         random: parts.random.clone(),
         name: parts.name.clone(),
         config: Arc::clone(&parts.config),
-        fingerprint: parts.fingerprint.clone(),
+        fingerprint: parts.machine.fingerprint.clone(),
         csi: csi.clone(),
         news,
         events,

@@ -10,9 +10,9 @@ use drover_daemon::monitor::AgentMetrics;
 /// What a driver is called that this node does not know: a manifest may name anything, and labels are bounded.
 const UNKNOWN_DRIVER: &str = "unknown";
 
-/// Where an agent's numbers go; clones share it.
+/// Where what an agent counts goes; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Numbers(Option<AgentMetrics>);
+pub(crate) struct NodeMetrics(Option<AgentMetrics>);
 
 /// A part of a task's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub(crate) enum StartPhase {
     Start,
 }
 
-impl Numbers {
-    /// Numbers for somebody.
+impl NodeMetrics {
+    /// Metrics that are exported.
     pub(crate) fn of(metrics: AgentMetrics) -> Self {
         metrics.begin();
         Self(Some(metrics))
@@ -34,7 +34,7 @@ impl Numbers {
     /// it.
     pub(crate) fn task(&self, driver: Option<&str>, state: TaskRunState) -> CountedTask {
         let driver = driver.unwrap_or(UNKNOWN_DRIVER).to_owned();
-        let task = CountedTask { numbers: self.clone(), driver, state };
+        let task = CountedTask { metrics: self.clone(), driver, state };
         task.count(1);
         task
     }
@@ -73,10 +73,10 @@ impl Numbers {
     }
 }
 
-/// One task in the numbers.
+/// One task in the metrics.
 #[derive(Debug)]
 pub(crate) struct CountedTask {
-    numbers: Numbers,
+    metrics: NodeMetrics,
     driver: String,
     state: TaskRunState,
 }
@@ -92,7 +92,7 @@ impl CountedTask {
     }
 
     fn count(&self, more: i64) {
-        if let Some(metrics) = &self.numbers.0 {
+        if let Some(metrics) = &self.metrics.0 {
             metrics.tasks(&self.driver, self.state.as_str(), more);
         }
     }
@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn a_task_is_counted_once_in_the_state_that_it_is_in_and_not_when_it_is_gone() {
         let metrics = AgentMetrics::default();
-        let numbers = Numbers::of(metrics.clone());
+        let counting = NodeMetrics::of(metrics.clone());
         let counted = || ["pending", "running", "dead"].map(|state| metrics.n_tasks("exec", state));
-        let mut task = numbers.task(Some("exec"), TaskRunState::Pending);
+        let mut task = counting.task(Some("exec"), TaskRunState::Pending);
         assert_eq!(counted(), [1, 0, 0]);
         task.is_now(TaskRunState::Running);
         task.is_now(TaskRunState::Running);
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(counted(), [0, 0, 1]);
         drop(task);
         assert_eq!(counted(), [0, 0, 0]);
-        let _unknown = numbers.task(None, TaskRunState::Pending);
+        let _unknown = counting.task(None, TaskRunState::Pending);
         assert_eq!(metrics.n_tasks(UNKNOWN_DRIVER, "pending"), 1);
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use drover_api::allocation::{
     AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, ClientStatus,
-    DesiredStatus, Health, TaskState, VolumeStatus,
+    DesiredStatus, Health, TaskRunState, TaskState, VolumeStatus,
 };
 use drover_api::condition::{self, ConditionStatus, Wanted};
 use drover_api::job::JobType;
-use drover_api::{Allocation, AllocationStatus};
+use drover_api::{Allocation, AllocationStatus, JobSpec};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -51,6 +51,30 @@ pub(crate) fn of_status(generation: i64, status: &AllocationStatus, job: JobType
         health_matters: matches!(job, JobType::Service | JobType::System),
         stopping: false,
         volumes: status.volumes.clone(),
+    }
+}
+
+/// The report of an allocation that cannot be run here at all. `job` is its version, if that is known.
+pub(crate) fn of_refused(allocation: &Allocation, job: Option<&JobSpec>, reason: &str, now: Timestamp) -> Report {
+    let spec = &allocation.spec;
+    let group = job.and_then(|job| job.groups.iter().find(|group| group.name == spec.group));
+    let names: Vec<String> = match group {
+        Some(group) => group.tasks.iter().map(|task| task.name.clone()).collect(),
+        None => spec.resources.tasks.keys().cloned().collect(),
+    };
+    let dead = TaskState { state: TaskRunState::Dead, failed: true, finished_at: Some(now), ..TaskState::default() };
+    let health_matters = job.is_none_or(|job| matches!(job.r#type, JobType::Service | JobType::System));
+    let deployment_name = spec.deployment_name.clone();
+    Report {
+        generation: allocation.metadata.generation.unwrap_or_default(),
+        client_status: ClientStatus::Failed,
+        description: format!("the allocation could not be added: {reason}"),
+        task_states: names.into_iter().map(|name| (name, dead.clone())).collect(),
+        health: health_matters.then_some(Health { healthy: false, timestamp: now, deployment_name }),
+        ended_at: Some(now),
+        health_matters,
+        stopping: false,
+        volumes: BTreeMap::new(),
     }
 }
 

@@ -13,7 +13,7 @@ use drover_api::allocation::ClientStatus;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::reporting::metrics::Numbers;
+use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::report::{self, Priority, Report};
 use crate::state::AllocRecord;
 
@@ -203,13 +203,13 @@ pub(super) struct Taken {
 pub(crate) struct Reports {
     entries: Arc<Mutex<Entries>>,
     wake: Arc<Notify>,
-    numbers: Numbers,
+    metrics: NodeMetrics,
 }
 
 impl Reports {
     /// Reports that are counted.
-    pub(crate) fn counting(numbers: Numbers) -> Self {
-        Self { numbers, ..Self::default() }
+    pub(crate) fn counting(metrics: NodeMetrics) -> Self {
+        Self { metrics, ..Self::default() }
     }
 
     /// Takes in an allocation as the watch or the state file shows it.
@@ -250,7 +250,7 @@ impl Reports {
             // What is under way will most likely be accepted; if not, it is put back.
             let known = entry.sending.as_ref().or(entry.acknowledged.as_ref());
             if entry.pending.is_some() {
-                self.numbers.report_coalesced();
+                self.metrics.report_coalesced();
             }
             if report::priority(&report, known) == Priority::None {
                 (entry.pending, entry.due) = (None, None);
@@ -347,7 +347,7 @@ impl Reports {
     /// The API server has accepted a report, and the object looks so since.
     pub(super) fn acknowledge(&self, uid: &str, seen: Allocation, report: Report) {
         self.lock().change(uid, |entry| {
-            self.numbers.report_accepted(report::priority(&report, entry.acknowledged.as_ref()));
+            self.metrics.report_accepted(report::priority(&report, entry.acknowledged.as_ref()));
             entry.seen = Arc::new(seen);
             if entry.pending.as_ref().is_some_and(|newer| report::priority(newer, Some(&report)) == Priority::None) {
                 entry.pending = None;
@@ -442,7 +442,7 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_accepted_and_what_a_newer_report_replaces_is_counted() {
         let metrics = drover_daemon::monitor::Metrics::default();
-        let reports = Reports::counting(Numbers::of(metrics.agent.clone()));
+        let reports = Reports::counting(NodeMetrics::of(metrics.agent.clone()));
         reports.observe("a", Arc::new(Allocation::new("a", drover_api::AllocationSpec::default())));
         for description in ["", "again", "and again"] {
             reports.put("a", report(ClientStatus::Running, description));

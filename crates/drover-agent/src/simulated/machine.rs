@@ -18,10 +18,12 @@ use crate::allocations::directory::Directory;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, ExitResult, Mock, MockChange};
 use crate::node::devices::Devices;
+use crate::node::earlier_life::EarlierLife;
+use crate::node::machine_parts::MachineParts;
 use crate::node::memory_disk::MemoryDisk;
-use crate::node::run_node::{NodeParts, run_node};
+use crate::node::run_node::{NodeParts, OtherPlugins, run_node};
 use crate::random::Random;
-use crate::reporting::metrics::Numbers;
+use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
 use crate::state::MemoryState;
 use crate::tasks::commands::CommandError;
@@ -174,24 +176,23 @@ impl Machine {
             runners: TaskRunners,
             name: life.config.node_name.clone().unwrap_or_default(),
             config: Arc::new(life.config),
-            fingerprint: watch::Sender::new(fingerprint).subscribe(),
+            machine: MachineParts {
+                drivers,
+                devices: Devices::default(),
+                disk: Arc::new(self.disk.clone()),
+                fingerprint: watch::Sender::new(fingerprint).subscribe(),
+                host_env: std::collections::BTreeMap::new(),
+            },
             news: mpsc::channel(1).1,
-            drivers,
-            devices: Devices::default(),
-            disk: Arc::new(self.disk.clone()),
             clock: life.clock,
             random,
             state: self.state.store(),
-            saved: self.state.saved(),
-            is_state_lost: false,
+            earlier: EarlierLife { saved: self.state.saved(), is_state_lost: false, recovering },
             reports: Reports::default(),
             directory,
-            recovering,
-            host_env: std::collections::BTreeMap::new(),
             contacted: watch::Sender::new(false),
-            numbers: Numbers::default(),
-            plugins,
-            kubelet_dir: None,
+            metrics: NodeMetrics::default(),
+            plugins: OtherPlugins { known: plugins, kubelet_dir: None },
             stop: life.stop,
         };
         Box::pin(run_node(parts)).await;

@@ -14,7 +14,7 @@ use super::commands::TaskCommand;
 use super::orders::Orders;
 use super::record::TaskRecord;
 use crate::allocations::volume_sources::VolumeSources;
-use crate::drivers::Vouches;
+use crate::drivers::HealthReport;
 use crate::node::alloc_dir::AllocDir;
 use crate::watch;
 
@@ -36,7 +36,7 @@ pub(crate) struct TaskUpdate {
     pub(crate) task: String,
     pub(crate) state: TaskState,
     /// What its driver says of its health.
-    pub(crate) vouches: Vouches,
+    pub(crate) health: HealthReport,
 }
 
 /// How a task runner ended.

@@ -1,24 +1,20 @@
 //! What all runners of an agent share: explicit, and the same for every allocation and task.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::client_node::Fingerprint;
 use drover_clock::SharedClock;
 use tokio::sync::Notify;
 
 use super::environment::NodeFacts;
 use super::starts::Starts;
 use crate::csi::Csi;
-use crate::drivers::Drivers;
-use crate::node::devices::Devices;
-use crate::node::disk::Disk;
+use crate::node::machine_parts::MachineParts;
 use crate::node::view::NodeView;
 use crate::random::Random;
 use crate::reporting::events::EventSink;
-use crate::reporting::metrics::Numbers;
+use crate::reporting::metrics::NodeMetrics;
 use crate::state::StateStore;
 use crate::watch;
 
@@ -26,16 +22,13 @@ use crate::watch;
 #[derive(Debug)]
 pub(crate) struct RunnerEnv {
     pub(crate) state: StateStore,
-    pub(crate) drivers: Drivers,
-    pub(crate) devices: Devices,
+    /// What is asked of the machine.
+    pub(crate) machine: MachineParts,
     pub(crate) clock: SharedClock,
     pub(crate) random: Random,
     pub(crate) events: EventSink,
     pub(crate) node: watch::Receiver<NodeView>,
-    /// The host's variables that tasks may get.
-    pub(crate) host_env: BTreeMap<String, String>,
     pub(crate) max_kill_timeout: Duration,
-    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) alloc_dir: PathBuf,
     /// Where FIFOs of output lie, one folder per allocation.
     pub(crate) fifo_dir: PathBuf,
@@ -46,11 +39,9 @@ pub(crate) struct RunnerEnv {
     /// The tasks that are being started.
     pub(crate) starts: Starts,
     /// What operators are told.
-    pub(crate) numbers: Numbers,
+    pub(crate) metrics: NodeMetrics,
     /// CSI plugins, and what is mounted.
     pub(crate) csi: Csi,
-    /// What the machine is and has.
-    pub(crate) fingerprint: watch::Receiver<Fingerprint>,
 }
 
 impl RunnerEnv {

@@ -22,7 +22,7 @@ use super::record::TaskRecord;
 use super::runner_env::RunnerEnv;
 use super::{policy, task_event};
 use crate::csi::{PluginHealth, PluginRun};
-use crate::drivers::{Driver, ExitResult, Running, TaskHandle, Vouches};
+use crate::drivers::{Driver, ExitResult, HealthReport, Running, TaskHandle};
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::CountedTask;
 use crate::watch;
@@ -39,13 +39,13 @@ pub(crate) struct TaskRunner {
     driver: Option<Arc<dyn Driver>>,
     tracker: RestartTracker,
     record: TaskRecord,
-    /// It in the agent's numbers.
+    /// It in the agent's metrics.
     counted: CountedTask,
     running: Option<Running>,
     /// Held while a run is a CSI plugin.
     plugin: Option<PluginRun>,
     /// What the driver says of the health of its run.
-    vouches: Vouches,
+    health: HealthReport,
     /// An ended run that the driver may forget once the record knows what follows on it.
     ended: Option<String>,
     orders: watch::Receiver<Orders>,
@@ -92,14 +92,14 @@ impl TaskRunner {
     pub(crate) fn new(env: Arc<RunnerEnv>, plan: TaskPlan, wires: Wires) -> Self {
         let stage = policy::stage(&plan.task);
         let policy = policy::restart_policy(plan.job.r#type, &plan.group, &plan.task, stage);
-        let driver = env.drivers.find(&plan.task.driver);
+        let driver = env.machine.drivers.find(&plan.task.driver);
         let record = plan.restored.clone().unwrap_or_default();
         let tracker = match record.restarts {
             Some(counted) => RestartTracker::resumed(policy, counted),
             None => RestartTracker::new(policy, env.clock.now()),
         };
         let known_driver = driver.is_some().then_some(plan.task.driver.as_str());
-        let counted = env.numbers.task(known_driver, record.state.state);
+        let counted = env.metrics.task(known_driver, record.state.state);
         let Wires { orders, commands, updates, shutdown } = wires;
         Self {
             env,
@@ -111,7 +111,7 @@ impl TaskRunner {
             counted,
             running: None,
             plugin: None,
-            vouches: Vouches::AtOnce,
+            health: HealthReport::AtOnce,
             ended: None,
             orders,
             commands,
@@ -449,7 +449,7 @@ impl TaskRunner {
     async fn tell(&mut self) {
         self.counted.is_now(self.record.state.state);
         let update =
-            TaskUpdate { task: self.plan.task.name.clone(), state: self.record.state.clone(), vouches: self.vouches };
+            TaskUpdate { task: self.plan.task.name.clone(), state: self.record.state.clone(), health: self.health };
         if self.updates.send(update).await.is_err() {
             tracing::debug!(allocation = self.plan.uid, "the allocation's runner has ended");
         }
@@ -462,7 +462,7 @@ impl TaskRunner {
             task_event::of_this_run(&self.record.state.events).any(|said| said == TaskEventType::PluginHealthy);
         let begin = |plugin| self.env.csi.begin_plugin(&self.plan.uid, &task.name, plugin, was_up);
         self.plugin = task.csi_plugin.as_ref().map(begin);
-        self.vouches = running.vouches;
+        self.health = running.health;
         self.running = Some(running);
     }
 

@@ -1,24 +1,15 @@
 //! Ending an allocation's tasks: shutdown delay first, then stage after stage.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use drover_api::allocation::{TaskEventType as Type, TaskRunState};
+use drover_api::allocation::{TaskEventType as Type, TaskState};
 use drover_core::lifecycle::{KillCause, Stage, kill_stages};
 use tokio::time::Instant;
 
 use super::AllocRunner;
+use crate::allocations::kill::Kill;
 use crate::tasks::orders::KillOrder;
 use crate::tasks::task_event;
-
-/// A kill under way: stage after stage.
-#[derive(Debug)]
-pub(super) struct Kill {
-    pub(super) starts_at: Option<Instant>,
-    stages: VecDeque<Vec<String>>,
-    current: Vec<String>,
-    order: KillOrder,
-}
 
 impl AllocRunner {
     pub(super) fn end_group(&mut self, cause: &KillCause, live: &[String]) {
@@ -45,9 +36,8 @@ impl AllocRunner {
     pub(super) fn start_kill(&mut self, order: KillOrder) {
         let delay = self.plan.group.shutdown_delay.unwrap_or_default().to_std();
         let delay = if order.skip_delay { Duration::ZERO } else { delay };
-        let stages = kill_stages(&self.places).into();
         let starts_at = (!delay.is_zero()).then(|| Instant::now() + delay);
-        self.kill = Some(Kill { starts_at, stages, current: Vec::new(), order });
+        self.kill = Some(Kill::new(kill_stages(&self.tasks.places()), starts_at, order));
         self.order_gates();
         if starts_at.is_none() {
             self.kill_next_stage();
@@ -56,7 +46,7 @@ impl AllocRunner {
 
     /// The wait of the group is over, or left out from now on.
     pub(super) fn end_shutdown_delay(&mut self) {
-        let waits = self.kill.as_mut().and_then(|kill| kill.starts_at.take()).is_some();
+        let waits = self.kill.as_mut().is_some_and(Kill::end_delay);
         if waits {
             self.kill_next_stage();
         }
@@ -71,12 +61,9 @@ impl AllocRunner {
             fails: false,
             is_cleanup: false,
         };
-        let poststop: Vec<String> = self
-            .places
-            .iter()
-            .filter(|(name, place)| place.stage == Stage::Poststop && !self.is_dead(name))
-            .map(|(name, _)| name.clone())
-            .collect();
+        let live =
+            |(name, stage, _): &(&String, Stage, &TaskState)| *stage == Stage::Poststop && !self.tasks.is_dead(name);
+        let poststop: Vec<String> = self.tasks.stages().filter(live).map(|(name, ..)| name.clone()).collect();
         self.orders.send_modify(|orders| orders.kills.extend(poststop.into_iter().map(|name| (name, order.clone()))));
         if self.kill.is_none() {
             self.start_kill(order);
@@ -85,33 +72,14 @@ impl AllocRunner {
 
     /// Goes on with the next stage once all tasks of this one are dead.
     pub(super) fn advance_kill(&mut self) {
-        let Some(kill) = &self.kill else { return };
-        let is_done = kill.current.iter().all(|name| self.is_dead(name));
-        if kill.starts_at.is_none() && is_done {
+        if self.kill.as_ref().is_some_and(|kill| kill.is_stage_over(|name| self.tasks.is_dead(name))) {
             self.kill_next_stage();
         }
     }
 
     fn kill_next_stage(&mut self) {
-        let Some(kill) = &mut self.kill else { return };
-        while let Some(stage) = kill.stages.pop_front() {
-            let live: Vec<String> = stage
-                .into_iter()
-                .filter(|name| self.states.get(name).is_some_and(|it| it.state != TaskRunState::Dead))
-                .collect();
-            if live.is_empty() {
-                continue;
-            }
-            let order = kill.order.clone();
-            self.orders
-                .send_modify(|orders| orders.kills.extend(live.iter().map(|name| (name.clone(), order.clone()))));
-            kill.current = live;
-            return;
-        }
-        kill.current.clear();
-    }
-
-    fn is_dead(&self, task: &str) -> bool {
-        self.states.get(task).is_none_or(|it| it.state == TaskRunState::Dead)
+        let is_alive = |name: &str| !self.tasks.is_dead(name);
+        let Some((live, order)) = self.kill.as_mut().and_then(|kill| kill.next_stage(is_alive)) else { return };
+        self.orders.send_modify(|orders| orders.kills.extend(live.into_iter().map(|name| (name, order.clone()))));
     }
 }

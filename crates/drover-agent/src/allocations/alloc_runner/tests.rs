@@ -26,10 +26,11 @@ use crate::drivers::{Drivers, Mock, MockChange};
 use crate::node::alloc_dir::AllocDir;
 use crate::node::devices::Devices;
 use crate::node::disk::HostDisk;
+use crate::node::machine_parts::MachineParts;
 use crate::node::view::NodeView;
 use crate::random::Random;
 use crate::reporting::events::EventSink;
-use crate::reporting::metrics::Numbers;
+use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::report::Report;
 use crate::reporting::reports::Reports;
 use crate::state::{AllocRecord, MemoryState};
@@ -117,23 +118,25 @@ impl Node {
         drivers.add("raw_exec", Arc::new(self.mock.clone()));
         Arc::new(RunnerEnv {
             state: self.state.store(),
-            drivers,
-            devices: Devices::default(),
+            machine: MachineParts {
+                drivers,
+                devices: Devices::default(),
+                disk: Arc::new(HostDisk),
+                fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
+                host_env: BTreeMap::new(),
+            },
             clock: Arc::clone(&self.clock),
             random: Random::seeded(7),
             events: EventSink::silent(Arc::clone(&self.clock)),
             node: watch::Sender::new(NodeView::default()).subscribe(),
-            host_env: BTreeMap::new(),
             max_kill_timeout: self.max_kill_timeout,
-            disk: Arc::new(HostDisk),
             alloc_dir: self.dir.path().join("allocs"),
             fifo_dir: self.dir.path().join("fifos"),
             contacted: self.contacted.subscribe(),
             garbage: Arc::new(Notify::new()),
             starts: Starts::default(),
-            numbers: Numbers::default(),
+            metrics: NodeMetrics::default(),
             csi: self.csi.clone(),
-            fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
         })
     }
 
@@ -148,7 +151,7 @@ impl Node {
             job: Arc::clone(&job),
             group: Arc::clone(&group),
             is_destroyed: false,
-            is_cut_off: false,
+            is_disconnected: false,
             reconnects: 0,
         });
         let (commands, queue) = mpsc::channel(8);
@@ -1010,7 +1013,7 @@ async fn a_node_that_is_cut_off_ends_the_allocation_and_its_end_is_kept_for_late
     let node = Node::new();
     let life = node.run(JobType::Service, json!({"tasks": [runs("t", "1000s")]}));
     life.running().await;
-    life.wanted.send_modify(|wanted| wanted.is_cut_off = true);
+    life.wanted.send_modify(|wanted| wanted.is_disconnected = true);
     let report = life.ended().await;
     assert_eq!(report.client_status, ClientStatus::Complete);
     assert!(report.task_states["t"].events.iter().any(|event| event.message.contains("no controller")));

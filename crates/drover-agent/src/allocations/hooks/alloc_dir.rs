@@ -6,8 +6,8 @@ use crate::node::alloc_dir::AllocDir;
 
 pub(super) fn prerun(plan: &AllocPlan, dir: &AllocDir) -> Result<(), HookError> {
     let failed = |reason: String| HookError { hook: "alloc_dir", reason };
-    if !plan.restored.is_empty() && !plan.env.disk.has(dir) {
+    if !plan.restored.is_empty() && !plan.env.machine.disk.has(dir) {
         return Err(failed(format!("directory {} has vanished while the agent was away", dir.root().display())));
     }
-    plan.env.disk.build(dir).map_err(|error| failed(error.to_string()))
+    plan.env.machine.disk.build(dir).map_err(|error| failed(error.to_string()))
 }

@@ -15,11 +15,12 @@ pub(super) fn prerun(plan: &AllocPlan, dir: &AllocDir) -> Result<(), HookError> 
     for task in &plan.group.tasks {
         let secrets_mb = task.resources.secrets_mb.unwrap_or(1);
         plan.env
+            .machine
             .disk
             .build_task(dir, &task.name, secrets_mb)
             .map_err(|error| HookError { hook: "migrate_disk", reason: error.to_string() })?;
     }
     let tasks: Vec<&str> = plan.group.tasks.iter().map(|task| task.name.as_str()).collect();
-    plan.env.disk.take_over(previous, dir, &tasks);
+    plan.env.machine.disk.take_over(previous, dir, &tasks);
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(super) async fn prerun(plan: &AllocPlan) -> Result<(), HookError> {
 
 async fn prepare(plan: &AllocPlan) -> Result<(), String> {
     let mut drivers = plan.group.tasks.iter().filter(|task| !task.volume_mounts.is_empty()).map(|task| &task.driver);
-    let cannot = |name: &&String| !plan.env.drivers.find(name).is_some_and(|driver| driver.mounts_volumes());
+    let cannot = |name: &&String| !plan.env.machine.drivers.find(name).is_some_and(|driver| driver.mounts_volumes());
     if let Some(name) = drivers.find(cannot) {
         return Err(format!("driver {name} cannot mount volumes; take driver exec for tasks with volumeMounts"));
     }
@@ -60,7 +60,7 @@ async fn prepare(plan: &AllocPlan) -> Result<(), String> {
 
 fn host_volume(plan: &AllocPlan, request: &VolumeRequest, index: i64) -> Result<VolumeSource, String> {
     let name = access::source(request, index);
-    let print = plan.env.fingerprint.borrow();
+    let print = plan.env.machine.fingerprint.borrow();
     let volume = print.host_volumes.get(&name).ok_or_else(|| format!("this node has no host volume {name}"))?;
     Ok(VolumeSource { path: volume.path.clone().into(), is_read_only: request.read_only || volume.read_only })
 }

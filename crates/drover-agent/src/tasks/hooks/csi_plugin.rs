@@ -11,7 +11,10 @@ pub(super) fn prestart(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), HookError
         return Ok(());
     }
     let socket = csi::endpoint(env.csi.root(), &plan.uid, &plan.task.name);
-    let made = socket.parent().map_or(Ok(()), |dir| env.disk.make_dir(dir)).and_then(|()| env.disk.remove(&socket));
+    let made = socket
+        .parent()
+        .map_or(Ok(()), |dir| env.machine.disk.make_dir(dir))
+        .and_then(|()| env.machine.disk.remove(&socket));
     made.map_err(|error| HookError {
         hook: "csi_plugin",
         reason: format!("{}: {error}", socket.display()),

@@ -17,7 +17,7 @@ pub(super) fn prestart(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), HookError
     if payload.is_empty() {
         return Ok(());
     }
-    env.disk.write_once(&plan.dir, &plan.task.name, file, &payload).map_err(|error| HookError {
+    env.machine.disk.write_once(&plan.dir, &plan.task.name, file, &payload).map_err(|error| HookError {
         hook: "dispatch_payload",
         reason: format!("local/{file} cannot be written: {error}"),
         is_recoverable: true,

@@ -6,7 +6,7 @@ use crate::tasks::runner_env::RunnerEnv;
 
 pub(super) fn prestart(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), HookError> {
     let secrets_mb = plan.task.resources.secrets_mb.unwrap_or(1);
-    env.disk.build_task(&plan.dir, &plan.task.name, secrets_mb).map_err(|error| HookError {
+    env.machine.disk.build_task(&plan.dir, &plan.task.name, secrets_mb).map_err(|error| HookError {
         hook: "task_dir",
         reason: error.to_string(),
         is_recoverable: true,

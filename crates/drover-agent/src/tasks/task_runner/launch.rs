@@ -59,7 +59,7 @@ impl TaskRunner {
         self.record.starting = Some(request.id.clone());
         self.try_keep().await.map_err(|error| self.failure(Type::SetupFailure, error.to_string(), true))?;
         let prepared = Instant::now();
-        self.env.numbers.started(&self.plan.task.driver, StartPhase::Prepare, prepared - began);
+        self.env.metrics.started(&self.plan.task.driver, StartPhase::Prepare, prepared - began);
         let started = tokio::select! {
             biased;
             // What has begun all the same is found again by its id.
@@ -69,7 +69,7 @@ impl TaskRunner {
         self.record.starting = None;
         match started {
             Ok(running) => {
-                self.env.numbers.started(&self.plan.task.driver, StartPhase::Start, prepared.elapsed());
+                self.env.metrics.started(&self.plan.task.driver, StartPhase::Start, prepared.elapsed());
                 self.note_start(running, is_first).await;
                 Ok(Next::RunAgain)
             }
@@ -109,7 +109,7 @@ impl TaskRunner {
         };
         let node = self.env.node_facts();
         let resources = plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default();
-        let reserved = self.env.devices.reserve(&resources.devices)?;
+        let reserved = self.env.machine.devices.reserve(&resources.devices)?;
         let mut env = environment::environment(&EnvironmentInput {
             allocation: &plan.allocation,
             job: &plan.job,
@@ -117,7 +117,7 @@ impl TaskRunner {
             task: &plan.task,
             node: &node,
             paths: &paths,
-            host: &self.env.host_env,
+            host: &self.env.machine.host_env,
         });
         env.extend(reserved.env);
         if plan.task.csi_plugin.is_some() {
