@@ -606,10 +606,9 @@ mod tests {
     fn the_disconnect_block_says_how_long_a_group_runs_alone_before_the_older_field() {
         let stop = |group: serde_json::Value| stop_after(&serde_json::from_value(group).expect("a group"));
         let seconds = |n| Some(Duration::from_secs(n));
-        assert_eq!(stop(json!({ "name": "g" })), None);
-        assert_eq!(stop(json!({ "name": "g", "stopAfterClientDisconnect": "5s" })), seconds(5));
-        let both =
-            json!({ "name": "g", "stopAfterClientDisconnect": "5s", "disconnect": { "stopOnClientAfter": "9s" } });
+        assert_eq!(stop(json!({ "name": "g", "tasks": [] })), None);
+        assert_eq!(stop(json!({ "name": "g", "tasks": [], "stopAfterClientDisconnect": "5s" })), seconds(5));
+        let both = json!({ "name": "g", "tasks": [], "stopAfterClientDisconnect": "5s", "disconnect": { "stopOnClientAfter": "9s" } });
         assert_eq!(stop(both), seconds(9));
     }
 }

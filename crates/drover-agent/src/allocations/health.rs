@@ -150,11 +150,11 @@ mod tests {
         START + SignedDuration::from_secs(seconds)
     }
 
-    fn tracked(deployment: &str) -> (HealthTracking, TaskStates) {
+    fn tracked(deployment: &str, check: &str) -> (HealthTracking, TaskStates) {
         let group: Group = serde_json::from_value(json!({
             "name": "g",
             "tasks": [{ "name": "web", "driver": "mock" }],
-            "update": { "healthCheck": "task_states", "minHealthyTime": "10s", "healthyDeadline": "1m" },
+            "update": { "healthCheck": check, "minHealthyTime": "10s", "healthyDeadline": "1m" },
         }))
         .expect("a group");
         let job = JobSpec { r#type: JobType::Service, ..JobSpec::default() };
@@ -170,7 +170,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_runs_long_enough_is_healthy_for_its_deployment() {
-        let (mut health, mut tasks) = tracked("d-1");
+        let (mut health, mut tasks) = tracked("d-1", "task_states");
         run(&mut tasks, HealthReport::AtOnce);
         assert_eq!(health.judge(&mut tasks, DerivedStatus::Running, after(1)), None);
         assert_eq!(health.wake_at(), Some(Instant::now() + Duration::from_secs(9)));
@@ -183,7 +183,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_deadline_makes_it_unhealthy_and_the_task_says_why_to_a_deployment_alone() {
         for (deployment, n_events) in [("d-1", 1), ("", 0)] {
-            let (mut health, mut tasks) = tracked(deployment);
+            let (mut health, mut tasks) = tracked(deployment, "task_states");
             let verdict = health.judge(&mut tasks, DerivedStatus::Pending, after(61));
             let n_found = tasks.reported()["web"].events.len();
             let expected = (!deployment.is_empty()).then_some(false);
@@ -193,7 +193,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_driver_that_reports_health_later_is_waited_for() {
-        let (mut health, mut tasks) = tracked("d-1");
+        let (mut health, mut tasks) = tracked("d-1", "checks");
         run(&mut tasks, HealthReport::After(Duration::from_secs(30)));
         assert_eq!(health.judge(&mut tasks, DerivedStatus::Running, after(15)), None);
         assert_eq!(health.wake_at(), Some(Instant::now() + Duration::from_secs(15)));

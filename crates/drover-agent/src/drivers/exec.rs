@@ -211,7 +211,7 @@ impl Exec {
             cpu_quota_us: config.cpu_hard_limit.then(|| cpu_quota_us(mhz, total, cores)),
             memory_hard_bytes: memory.hard,
             memory_soft_bytes: memory.soft,
-            cores: crate::tasks::environment::core_list(&resources.cores),
+            cores: drover_core::task::environment::core_list(&resources.cores),
             pids_max: Some(config.pids_limit.unwrap_or(self.settings.pids_limit).min(self.settings.pids_limit)),
             restrict_devices: true,
             devices: request.devices.iter().filter_map(|path| process::device_rule(path)).collect(),

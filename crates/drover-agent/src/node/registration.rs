@@ -18,9 +18,9 @@ use crate::csi::Csi;
 use crate::node::facts::effective_meta;
 use crate::random::Random;
 use crate::reporting::events::{NodeEvents, Reason};
-use crate::tasks::environment::NodeFacts;
 use crate::watch;
 use drover_clock::sleep_until;
+use drover_core::task::environment::NodeFacts;
 use drover_store::{Change, Key, Ownership, Part, Precondition, Selection, Store, StoreError};
 
 /// The pauses after a registration that failed: without an answer, and with a refusal.

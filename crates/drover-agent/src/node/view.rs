@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drover_api::client_node::{DriverInfo, NodePhase};
 
-use crate::tasks::environment::NodeFacts;
+use drover_core::task::environment::NodeFacts;
 
 /// What people are told of a node by its agent.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,6 @@
 //! The tasks of an allocation: one runner for each, what is done around their runs, and what a run is told.
 
 pub(crate) mod commands;
-pub(crate) mod environment;
 mod hooks;
 pub(crate) mod orders;
 pub(crate) mod plan;

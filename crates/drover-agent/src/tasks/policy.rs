@@ -1,11 +1,11 @@
 //! From the manifest's blocks to the lifecycle's terms: a task's stage and its merged restart policy.
 
-use drover_api::GoDuration;
 use drover_api::allocation::{TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::job::JobType;
-use drover_api::policy::{Restart, RestartMode as ApiMode};
+use drover_api::policy::RestartMode as ApiMode;
 use drover_api::task::{LifecycleHook, Task};
+use drover_core::defaults;
 use drover_core::lifecycle::{Hook, Progress, RestartMode, RestartPolicy, RunState, Stage, TaskPlace};
 
 /// The stage of a task.
@@ -36,17 +36,12 @@ pub(crate) fn progress(task: &TaskState) -> Progress {
 /// The task's restart block over the group's over the defaults of the job's type.
 pub(super) fn restart_policy(kind: JobType, group: &Group, task: &Task, stage: Stage) -> RestartPolicy {
     let until_stopped = matches!(kind, JobType::Service | JobType::System);
-    let (attempts, interval) =
-        if until_stopped { (2, GoDuration::from_secs(30 * 60)) } else { (3, GoDuration::from_secs(24 * 3600)) };
-    let blocks: [Option<&Restart>; 2] = [task.restart.as_ref(), group.restart.as_ref()];
-    let first = |delay: fn(&Restart) -> Option<GoDuration>| blocks.iter().copied().flatten().find_map(delay);
-    let mode = blocks.iter().copied().flatten().find_map(|block| block.mode).unwrap_or_default();
-    let configured = blocks.iter().copied().flatten().find_map(|block| block.attempts);
+    let merged = defaults::restart(kind, group.restart.as_ref(), task.restart.as_ref());
     RestartPolicy {
-        attempts: u32::try_from(configured.unwrap_or(attempts)).unwrap_or(u32::MAX),
-        interval: first(|block| block.interval).unwrap_or(interval).to_std(),
-        delay: first(|block| block.delay).unwrap_or(GoDuration::from_secs(15)).to_std(),
-        mode: match mode {
+        attempts: u32::try_from(merged.attempts.unwrap_or_default()).unwrap_or(u32::MAX),
+        interval: merged.interval.unwrap_or_default().to_std(),
+        delay: merged.delay.unwrap_or_default().to_std(),
+        mode: match merged.mode.unwrap_or_default() {
             ApiMode::Fail => RestartMode::Fail,
             ApiMode::Delay => RestartMode::Delay,
         },
@@ -56,8 +51,12 @@ pub(super) fn restart_policy(kind: JobType, group: &Group, task: &Task, stage: S
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
+
+    use drover_api::GoDuration;
+    use drover_api::policy::Restart;
+
+    use super::*;
 
     #[test]
     fn the_tasks_block_wins_field_by_field() {

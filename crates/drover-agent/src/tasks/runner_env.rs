@@ -7,7 +7,6 @@ use std::time::Duration;
 use drover_clock::SharedClock;
 use tokio::sync::Notify;
 
-use super::environment::NodeFacts;
 use super::starts::Starts;
 use crate::csi::Csi;
 use crate::node::machine_parts::MachineParts;
@@ -17,6 +16,7 @@ use crate::reporting::events::EventSink;
 use crate::reporting::metrics::NodeMetrics;
 use crate::state::StateStore;
 use crate::watch;
+use drover_core::task::environment::NodeFacts;
 
 /// What all runners of an agent share.
 #[derive(Debug)]

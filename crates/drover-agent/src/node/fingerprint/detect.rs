@@ -175,7 +175,7 @@ fn computed_class(config: &AgentConfig, found: &Fingerprint) -> String {
         }
     }
     let digest = hash.finalize();
-    digest.iter().take(8).fold(String::from("v1:"), |hex, byte| hex + &format!("{byte:02x}"))
+    format!("v1:{}", drover_api::names::hex(&digest[..8]))
 }
 
 /// Amounts are resources, which do not make a class.

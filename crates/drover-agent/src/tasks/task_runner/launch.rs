@@ -10,9 +10,9 @@ use crate::csi;
 use crate::drivers::{FsIsolation, LogLimits, Running, StartError, StartRequest};
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
-use crate::tasks::environment::{self, EnvironmentInput, TaskPaths};
 use crate::tasks::hooks::{self, HookError};
 use crate::tasks::task_event;
+use drover_core::task::environment::{self, EnvironmentInput, TaskPaths};
 
 /// Why a run did not start.
 struct Failure {

@@ -10,53 +10,68 @@ use drover_api::group::Group;
 use drover_api::task::Task;
 use drover_api::{Allocation, JobSpec};
 
+use crate::node::reference::{self, NodeReferences};
+
 /// What constraints and interpolation know of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeFacts {
+pub struct NodeFacts {
     /// Its name, which is its id too.
-    pub(crate) name: String,
+    pub name: String,
     /// Its datacenter.
-    pub(crate) datacenter: String,
+    pub datacenter: String,
     /// Its class.
-    pub(crate) class: String,
+    pub class: String,
     /// Its pool.
-    pub(crate) pool: String,
+    pub pool: String,
     /// Its attributes.
-    pub(crate) attributes: BTreeMap<String, String>,
+    pub attributes: BTreeMap<String, String>,
     /// Its effective metadata.
-    pub(crate) meta: BTreeMap<String, String>,
+    pub meta: BTreeMap<String, String>,
     /// The control group that holds its tasks; empty where there is none.
-    pub(crate) cgroup_parent: String,
+    pub cgroup_parent: String,
+}
+
+impl NodeFacts {
+    fn references(&self) -> NodeReferences<'_> {
+        NodeReferences {
+            name: &self.name,
+            datacenter: &self.datacenter,
+            class: &self.class,
+            pool: &self.pool,
+            attributes: &self.attributes,
+            meta: &self.meta,
+        }
+    }
 }
 
 /// The directories as the task sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TaskPaths {
+pub struct TaskPaths {
     /// Shared by the allocation's tasks.
-    pub(crate) alloc: String,
+    pub alloc: String,
     /// The task's own.
-    pub(crate) local: String,
+    pub local: String,
     /// For secrets.
-    pub(crate) secrets: String,
+    pub secrets: String,
 }
 
 /// What an environment is made from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EnvironmentInput<'a> {
+pub struct EnvironmentInput<'a> {
     /// The allocation.
-    pub(crate) allocation: &'a Allocation,
+    pub allocation: &'a Allocation,
     /// Its job.
-    pub(crate) job: &'a JobSpec,
+    pub job: &'a JobSpec,
     /// Its group.
-    pub(crate) group: &'a Group,
+    pub group: &'a Group,
     /// The task.
-    pub(crate) task: &'a Task,
+    pub task: &'a Task,
     /// The node.
-    pub(crate) node: &'a NodeFacts,
+    pub node: &'a NodeFacts,
     /// The directories as the task sees them.
-    pub(crate) paths: &'a TaskPaths,
+    pub paths: &'a TaskPaths,
     /// The host's variables that tasks may get; none for images.
-    pub(crate) host: &'a BTreeMap<String, String>,
+    pub host: &'a BTreeMap<String, String>,
 }
 
 /// Variables of the host that no task gets.
@@ -82,7 +97,7 @@ const HOST_DENYLIST: &[&str] = &[
 ];
 
 /// Whether a variable of the host may reach tasks.
-pub(crate) fn is_host_variable_permitted(name: &str) -> bool {
+pub fn is_host_variable_permitted(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     !HOST_DENYLIST.contains(&name)
         && !upper.starts_with("KUBERNETES_")
@@ -92,7 +107,7 @@ pub(crate) fn is_host_variable_permitted(name: &str) -> bool {
 
 /// Builds the whole environment: built-in variables, meta, the host's, the task's own. Later ones win, the host's
 /// never.
-pub(crate) fn environment(input: &EnvironmentInput<'_>) -> BTreeMap<String, String> {
+pub fn environment(input: &EnvironmentInput<'_>) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
     add_paths_and_limits(&mut env, input);
     add_identity(&mut env, input);
@@ -137,7 +152,7 @@ fn add_identity(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>
     put(env, "NOMAD_GROUP_NAME", &input.group.name);
     put(env, "NOMAD_JOB_ID", job_id);
     put(env, "NOMAD_JOB_NAME", job_name);
-    if let Some(parent) = drover_core::dispatch::parent_id(job) {
+    if let Some(parent) = crate::dispatch::parent_id(job) {
         put(env, "NOMAD_JOB_PARENT_ID", parent);
     }
     put(env, "NOMAD_DC", &input.node.datacenter);
@@ -190,7 +205,7 @@ fn clean(name: &str) -> String {
 }
 
 /// Core numbers as `0,5-7`.
-pub(crate) fn core_list(cores: &[i64]) -> String {
+pub fn core_list(cores: &[i64]) -> String {
     let mut sorted = cores.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
@@ -206,16 +221,12 @@ pub(crate) fn core_list(cores: &[i64]) -> String {
 }
 
 /// Replaces every `${…}` that is known; others stay as they are written.
-pub(crate) fn interpolate(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> String {
+pub fn interpolate(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> String {
     substitute(text, env, node).0
 }
 
 /// Replaces every `${…}`; the error names the first that is not known.
-pub(crate) fn interpolate_strictly(
-    text: &str,
-    env: &BTreeMap<String, String>,
-    node: &NodeFacts,
-) -> Result<String, String> {
+pub fn interpolate_strictly(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> Result<String, String> {
     match substitute(text, env, node) {
         (_, Some(unknown)) => Err(unknown),
         (text, None) => Ok(text),
@@ -224,7 +235,7 @@ pub(crate) fn interpolate_strictly(
 
 /// Replaces references in a driver's configuration, nested values included; the error names the first that is not
 /// known.
-pub(crate) fn interpolate_value(
+pub fn interpolate_value(
     value: &serde_json::Value,
     env: &BTreeMap<String, String>,
     node: &NodeFacts,
@@ -264,23 +275,17 @@ fn substitute(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> (
 }
 
 fn lookup(name: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> Option<String> {
-    if let Some(key) = name.strip_prefix("attr.") {
-        return node.attributes.get(key).cloned();
-    }
-    if let Some(key) = name.strip_prefix("meta.") {
-        return node.meta.get(key).cloned();
-    }
     if let Some(key) = name.strip_prefix("env[").and_then(|rest| rest.strip_suffix(']')) {
         return env.get(key.trim_matches('"')).cloned();
     }
-    match name {
-        "node.unique.id" | "node.unique.name" => Some(node.name.clone()),
-        "node.datacenter" => Some(node.datacenter.clone()),
-        "node.region" => Some("global".to_owned()),
-        "node.class" => Some(node.class.clone()),
-        "node.pool" => Some(node.pool.clone()),
-        _ => env.get(name).cloned(),
+    if name == "node.region" {
+        return Some("global".to_owned());
     }
+    let known = reference::value(name, &node.references());
+    if let Some(value) = known {
+        return Some(value.to_owned());
+    }
+    if reference::is_of_node(name) { None } else { env.get(name).cloned() }
 }
 
 #[cfg(test)]
