@@ -13,6 +13,7 @@ mod allocations;
 pub mod config;
 mod csi;
 mod drivers;
+mod folder;
 mod node;
 mod random;
 mod reporting;

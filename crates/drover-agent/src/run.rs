@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use crate::allocations::alloc_runner::TaskRunners;
 use crate::allocations::directory::Directory;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, missing_rights};
+use crate::folder;
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
 use crate::node::earlier_life::EarlierLife;
@@ -164,13 +165,8 @@ impl Monitor {
 }
 
 fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
-    let make = |path: &Path, mode: u32| {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(mode)
-            .create(path)
-            .with_context(|| format!("creating {}", path.display()))
-    };
+    let make =
+        |path: &Path, mode: u32| folder::make(path, mode).with_context(|| format!("creating {}", path.display()));
     make(&config.state_dir, 0o700)?;
     make(&config.alloc_dir, 0o711)?;
     make_gateway_secret(&config.state_dir)
@@ -295,10 +291,10 @@ fn drivers(config: &AgentConfig, supervisor: &Supervisor) -> Drivers {
     if config.driver.permits("raw_exec") {
         let raw_exec = &config.drivers.raw_exec;
         let settings = RawExecSettings { enabled: raw_exec.enabled, denied_envvars: raw_exec.denied_envvars.clone() };
-        drivers.add("raw_exec", Arc::new(RawExec::new(settings, supervisor.clone())));
+        drivers.add("raw_exec", Arc::new(RawExec::driver(settings, supervisor.clone())));
     }
     if config.driver.permits("exec") {
-        drivers.add("exec", Arc::new(Exec::new(exec_settings(config), supervisor.clone())));
+        drivers.add("exec", Arc::new(Exec::driver(exec_settings(config), supervisor.clone())));
     }
     if config.drivers.mock.enabled && config.driver.permits("mock") {
         drivers.add("mock", Arc::new(Mock::on_node(node_name(config))));

@@ -7,12 +7,12 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use drover_core::lifecycle::NodeUsage;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
+use crate::folder;
 use crate::node::alloc_dir::{AllocDir, DirError};
 
 /// The disk of a node.
@@ -122,11 +122,11 @@ impl Disk for HostDisk {
     }
 
     fn make_dir(&self, path: &Path) -> io::Result<()> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o711).create(path)
+        folder::make(path, 0o711)
     }
 
     fn make_private_dir(&self, path: &Path) -> io::Result<()> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o750).create(path)
+        folder::make(path, 0o750)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
