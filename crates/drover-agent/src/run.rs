@@ -28,7 +28,7 @@ use crate::node::fingerprint;
 use crate::node::host_volumes::Volumes;
 use crate::node::machine_parts::MachineParts;
 use crate::node::pod;
-use crate::node::run_node::{NodeParts, OtherPlugins, run_node, until};
+use crate::node::run_node::{NodeParts, OtherPlugins, SocketView, run_node, until};
 use crate::node::view::NodeNews;
 use crate::random::Random;
 use crate::reporting::metrics::NodeMetrics;
@@ -128,7 +128,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Answers probes and scrapes. The agent ends when it cannot: nobody would know how it fares.
+    /// Answers probes and scrapes. The agent ends when it cannot: no operator would know how it fares.
     fn watch(
         self,
         config: &AgentConfig,
@@ -252,8 +252,7 @@ async fn serve<S: Store>(
         random: Random::new(),
         state,
         earlier: EarlierLife { saved, is_state_lost, recovering },
-        reports,
-        directory,
+        shown: SocketView { reports, directory },
         contacted,
         metrics,
         plugins: OtherPlugins { known: Vec::new(), kubelet_dir },
@@ -267,7 +266,7 @@ async fn serve<S: Store>(
     Ok(())
 }
 
-/// Plugins that are slow do not hold the node up for ever.
+/// Plugins that are slow hold the node up for a limited time.
 async fn wait_for_facts(mut gathered: watch::Receiver<bool>) {
     if tokio::time::timeout(FIRST_FACTS, gathered.wait_for(|done| *done)).await.is_err() {
         tracing::warn!("the first facts were not gathered in time");

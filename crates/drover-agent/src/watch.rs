@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::sync::Notify;
 
-/// Nobody is left who could change the value.
+/// No sender is left that could change the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value does not change any more")]
 pub(crate) struct Closed;
@@ -54,7 +54,7 @@ pub(crate) fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// A value that nobody watches yet.
+    /// A value without a watcher yet.
     pub(crate) fn new(value: T) -> Self {
         Self(Arc::new(Shared {
             value: RwLock::new(value),

@@ -23,7 +23,7 @@ pub(crate) struct Need {
 }
 
 impl Need {
-    /// The need of this allocation. Ports that may collide (`ignoreCollision`) are nobody's alone.
+    /// The need of this allocation. Ports that may collide (`ignoreCollision`) belong to no allocation alone.
     pub(crate) fn of(allocation: &Allocation, group: &Group) -> Self {
         let resources = &allocation.spec.resources;
         let is_shared = |label: &str| {

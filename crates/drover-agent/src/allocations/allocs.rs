@@ -123,8 +123,8 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         }
     }
 
-    /// Takes up what an earlier life of the agent left. Each runner that has to find a task again holds `recovering` until then. When
-    /// state was lost, the first list of allocations brings what is missing.
+    /// Takes up what an earlier life of the agent left. Each runner that has to find a task again holds `recovering`
+    /// until then. When state was lost, the first list of allocations brings what is missing.
     pub(crate) async fn restore(&mut self, mut saved: Saved, recovering: Recovering, is_lost: bool) {
         self.rebuilding = is_lost.then(|| recovering.clone());
         // The watcher of this life has heard nothing yet; what the last one heard decides what is resumed.

@@ -34,7 +34,7 @@ pub(crate) enum AllocCommand {
         /// How it went.
         answer: oneshot::Sender<Result<(), CommandError>>,
     },
-    /// Ends its tasks as if nobody wanted them any more.
+    /// Ends its tasks as if they were not wanted any more.
     Stop {
         /// Whether it is being ended.
         answer: oneshot::Sender<Result<(), CommandError>>,

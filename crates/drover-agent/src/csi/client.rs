@@ -137,7 +137,7 @@ impl SocketPlugin {
         }
     }
 
-    /// What is registered with the kubelet at this socket. Whether the kubelet takes it is nothing that is said here.
+    /// What is registered with the kubelet at this socket. Whether the kubelet takes it is not known here.
     pub(super) async fn registered(&self) -> Result<PluginInfo, PluginError> {
         self.call(
             PROBE_TIMEOUT,

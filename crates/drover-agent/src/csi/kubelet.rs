@@ -49,7 +49,7 @@ pub(super) fn root(kubelet_dir: &Path) -> PathBuf {
 struct Driver {
     name: String,
     plugin: Arc<SocketPlugin>,
-    /// What it said when it answered last.
+    /// Its last answer.
     facts: PluginFacts,
 }
 
@@ -61,7 +61,7 @@ enum Registered {
 }
 
 impl Csi {
-    /// Finds drivers, and follows each, for ever.
+    /// Finds drivers, and follows each, until it is dropped.
     pub(super) async fn follow_kubelet(&self, kubelet_dir: &Path) {
         let registry = kubelet_dir.join("plugins_registry");
         let mut followers = JoinSet::new();
@@ -136,11 +136,11 @@ impl Csi {
         }
     }
 
-    /// Says how a driver fares; nothing of one whose name nobody knows.
+    /// Reports how a driver fares, unless its name is not known.
     fn tell_of_driver(&self, socket: &Path, driver: Option<&Driver>, answered: Result<&PluginFacts, &PluginError>) {
         let Some(driver) = driver else {
             if let Err(error) = answered {
-                tracing::debug!(socket = %socket.display(), error = %error, "nobody says what registers there");
+                tracing::debug!(socket = %socket.display(), error = %error, "it is not known what registers there");
             }
             return;
         };

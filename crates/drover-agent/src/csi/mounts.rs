@@ -250,7 +250,7 @@ impl Csi {
         self.0.mounts.tell();
     }
 
-    /// Unpublishes, and unstages what nobody else on this node uses in the same way.
+    /// Unpublishes, and unstages what no other allocation on this node uses in the same way.
     pub(super) async fn unmount(&self, key: &MountKey, record: &MountRecord) -> Result<(), String> {
         let lock = self.volume_lock(record);
         let _turn = lock.lock().await;
@@ -334,7 +334,7 @@ impl Csi {
         plugin.plugin.expand_mount(&volume, to).await
     }
 
-    /// Unmounts what an allocation has left of which nobody here knows any more.
+    /// Unmounts what an allocation has left that no record here names any more.
     pub(super) async fn unmount_stranger(
         &self,
         uid: &str,
@@ -366,7 +366,7 @@ impl Csi {
         self.unmount(&(uid.to_owned(), String::new()), &record).await
     }
 
-    /// The record of what nobody remembers, with the place where it is: that of its plugin, or where something is
+    /// A record of what has none, with the place where it is: that of its plugin, or where something is
     /// mounted.
     fn where_it_is(&self, record: MountRecord, uid: &str) -> MountRecord {
         let root = self.0.kubelet_dir.as_deref().map(kubelet::root);

@@ -149,7 +149,7 @@ pub(crate) struct Grown {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct PluginError {
-    /// What it said.
+    /// Its words.
     pub(crate) reason: String,
     /// What that means.
     pub(crate) kind: ErrorKind,
@@ -165,7 +165,7 @@ impl PluginError {
     }
 }
 
-/// What nobody may read of a call: the values of secrets, and of mount flags that have any. Longer ones come first, so
+/// What no log may show of a call: the values of secrets, and of mount flags that have any. Longer ones come first, so
 /// that none leaves a part of another.
 fn confidential<'a>(secrets: &BTreeMap<String, String>, how: impl IntoIterator<Item = &'a How>) -> Vec<String> {
     let flags = how.into_iter().flat_map(|how| &how.mount_flags);
@@ -176,21 +176,21 @@ fn confidential<'a>(secrets: &BTreeMap<String, String>, how: impl IntoIterator<I
 }
 
 impl VolumeUse {
-    /// What nobody may read of it.
+    /// What no log may show of it.
     pub(crate) fn confidential(&self) -> Vec<String> {
         confidential(&self.secrets, [&self.how])
     }
 }
 
 impl NewVolume {
-    /// What nobody may read of it.
+    /// What no log may show of it.
     pub(crate) fn confidential(&self) -> Vec<String> {
         confidential(&self.secrets, &self.capabilities)
     }
 }
 
 impl KnownVolume {
-    /// What nobody may read of it.
+    /// What no log may show of it.
     pub(crate) fn confidential(&self) -> Vec<String> {
         confidential(&self.secrets, &self.capabilities)
     }

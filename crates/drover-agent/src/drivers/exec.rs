@@ -20,7 +20,7 @@ use drover_supervisor::client::Client;
 use drover_supervisor::is_limit;
 use drover_supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec};
 
-/// Who runs tasks that name nobody.
+/// The user of tasks that name none.
 const DEFAULT_USER: &str = "nobody";
 /// Where a bare command name is looked for, after the task's own files.
 const SEARCH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];

@@ -36,14 +36,14 @@ pub(crate) struct Heartbeat<S> {
     pub(crate) ttl: watch::Receiver<Duration>,
     /// The API server answers again.
     pub(crate) reachable: Arc<Notify>,
-    /// Somebody wants a renewal at once.
+    /// A renewal is wanted at once.
     pub(crate) wanted: Arc<Notify>,
     /// Time of the last renewal that was accepted.
     pub(crate) last_ok: watch::Sender<Option<Instant>>,
 }
 
 impl<S: Store> Heartbeat<S> {
-    /// Renews for ever.
+    /// Renews until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut lease = None;
         let mut is_first = true;
@@ -132,7 +132,7 @@ fn retry_pause(ttl: Duration, since: Option<Duration>, unit: f64) -> Duration {
     }
 }
 
-/// Follows the time to live that the controller publishes. Runs for ever.
+/// Follows the time to live that the controller publishes. Runs until it is dropped.
 pub(crate) async fn follow_ttl<S: Store>(store: S, namespace: String, ttl: watch::Sender<Duration>) {
     let fields = Some(format!("metadata.name={CONFIG_MAP}"));
     let mut changes = store.watch::<ConfigMap>(Selection { namespace: Some(namespace), fields, labels: None });

@@ -1,4 +1,4 @@
-//! This machine's ClientNode: made once, followed, made again when somebody deleted it. The agent writes
+//! This machine's ClientNode: made once, followed, made again when it was deleted. The agent writes
 //! `status.fingerprint` and nothing else of it.
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub(crate) struct Node<S> {
     pub(crate) heartbeat: Arc<Notify>,
     /// Says that the API server answers again.
     pub(crate) reachable: Arc<Notify>,
-    /// From when on plugins that have said nothing count as gone.
+    /// From when on plugins that have not reported count as gone.
     pub(crate) plugins_known_at: Option<Instant>,
 }
 
@@ -74,7 +74,7 @@ impl<S: Store> Node<S> {
         NodeView { uid: None, phase: NodePhase::Disconnected, facts: Arc::new(facts) }
     }
 
-    /// Registers, and then follows the node for ever.
+    /// Registers, and then follows the node until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut facts = self.fingerprint.clone();
         facts.mark_unchanged();

@@ -57,10 +57,8 @@ pub(crate) struct NodeParts<S, R> {
     pub(crate) state: StateStore,
     /// What an earlier life left there.
     pub(crate) earlier: EarlierLife,
-    /// Where runners leave reports.
-    pub(crate) reports: Reports,
-    /// Who runs here, for requests of people.
-    pub(crate) directory: Directory,
+    /// What the agent's socket shows too.
+    pub(crate) shown: SocketView,
     /// Opens when the first list of allocations was applied.
     pub(crate) contacted: watch::Sender<bool>,
     /// What operators are told.
@@ -69,6 +67,15 @@ pub(crate) struct NodeParts<S, R> {
     pub(crate) plugins: OtherPlugins,
     /// Ends the agent; tasks go on.
     pub(crate) stop: CancellationToken,
+}
+
+/// What the agent's socket shows of its allocations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SocketView {
+    /// Where runners leave reports.
+    pub(crate) reports: Reports,
+    /// Who runs here, for requests of users.
+    pub(crate) directory: Directory,
 }
 
 /// CSI plugins that no task of the node is.
@@ -137,9 +144,9 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
             metrics: parts.metrics,
             csi,
         }),
-        reports: parts.reports,
+        reports: parts.shown.reports,
         admission: Admission::new(memory_for_allocations(&found)),
-        directory: parts.directory,
+        directory: parts.shown.directory,
         contacted: signals.contacted.clone(),
         shutdown: parts.stop,
     };
@@ -166,7 +173,7 @@ fn sync<S: Store, R>(parts: &NodeParts<S, R>, signals: &Signals) -> Sync<S> {
         state: parts.state.clone(),
         clock: Arc::clone(&parts.clock),
         random: parts.random.clone(),
-        reports: parts.reports.clone(),
+        reports: parts.shown.reports.clone(),
         contacted: signals.contacted.subscribe(),
         node: signals.view.subscribe(),
         heartbeat: Arc::clone(&signals.heartbeat_wanted),

@@ -39,12 +39,12 @@ const PARALLEL: usize = 8;
 const PARALLEL_CALM: usize = 3;
 /// Requests at the same time, from which on nothing that can wait is sent while tasks are being started.
 const PARALLEL_BESIDE_STARTS: usize = 1;
-/// How long a write is tried again while the API server cannot be reached: while it is replaced, for a moment nobody
-/// listens.
+/// How long a write is tried again while the API server cannot be reached: while it is replaced, for a moment no
+/// server listens.
 const HOLD: Duration = Duration::from_secs(5);
 /// The longest pause between two such tries.
 const HOLD_PAUSE: Duration = Duration::from_micros(5_000_000 / 16);
-/// How often one report is decided anew after a conflict before the others have their turn.
+/// How often one report is decided again after a conflict before the others have their turn.
 const CONFLICT_TRIES: usize = 4;
 
 /// Sends reports.
@@ -78,7 +78,7 @@ enum Outcome {
 }
 
 impl<S: Store> Sync<S> {
-    /// Sends for ever.
+    /// Sends until it is dropped.
     pub(crate) async fn run(mut self) {
         if self.contacted.wait_for(|open| *open).await.is_err() {
             return;

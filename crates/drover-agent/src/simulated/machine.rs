@@ -21,7 +21,7 @@ use crate::node::devices::Devices;
 use crate::node::earlier_life::EarlierLife;
 use crate::node::machine_parts::MachineParts;
 use crate::node::memory_disk::MemoryDisk;
-use crate::node::run_node::{NodeParts, OtherPlugins, run_node};
+use crate::node::run_node::{NodeParts, OtherPlugins, SocketView, run_node};
 use crate::random::Random;
 use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
@@ -188,8 +188,7 @@ impl Machine {
             random,
             state: self.state.store(),
             earlier: EarlierLife { saved: self.state.saved(), is_state_lost: false, recovering },
-            reports: Reports::default(),
-            directory,
+            shown: SocketView { reports: Reports::default(), directory },
             contacted: watch::Sender::new(false),
             metrics: NodeMetrics::default(),
             plugins: OtherPlugins { known: plugins, kubelet_dir: None },

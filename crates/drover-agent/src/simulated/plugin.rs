@@ -96,7 +96,7 @@ pub struct MountRun {
     pub node: String,
     /// The uid of the allocation; empty where it is about the whole node.
     pub allocation: String,
-    /// Whether the allocation writes, and nobody else may.
+    /// Whether the allocation writes, and no other may.
     pub is_single_writer: bool,
     /// Whether the volume has to be attached before it is used.
     pub needs_attachment: bool,

@@ -70,7 +70,7 @@ pub(super) async fn run(
     }
 }
 
-/// What the helper said at its end, if it never became the command.
+/// The helper's words at its end, if it never became the command.
 async fn failure(mut words: OwnedReadHalf) -> Option<String> {
     match read_word(&mut words).await {
         Ok(Some(Word::Failed { reason, .. })) => Some(reason),

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use drover_socket::protocol::{FileInfo, MAX_DATA_BYTES, Origin};
 
-/// Folders of each task that nobody reads from outside.
+/// Folders of each task that are not read from outside.
 const CLOSED: [&str; 2] = ["secrets", "private"];
 
 /// Why a request about files is refused.
@@ -157,7 +157,7 @@ impl Reader {
         self.at
     }
 
-    /// The next bytes, at most `limit`; none at the end. A file that was cut short begins anew.
+    /// The next bytes, at most `limit`; none at the end. A file that was cut short begins again.
     pub(crate) fn next(&mut self, limit: u64) -> io::Result<Vec<u8>> {
         if self.file.metadata()?.len() < self.at {
             self.at = self.file.seek(SeekFrom::Start(0))?;

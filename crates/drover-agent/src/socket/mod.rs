@@ -6,7 +6,7 @@
 //! the right.
 //!
 //! Invariants: nothing outside an allocation's directory is ever opened for a request, nor anything of its `secrets`
-//! and `private` folders; a client that goes away takes its command along; a slow client slows nobody else.
+//! and `private` folders; a client that goes away takes its command along; a slow client slows no other.
 //!
 //! Must never know: the API server, restart policies.
 

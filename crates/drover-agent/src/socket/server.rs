@@ -133,7 +133,7 @@ impl<E: Into<Refused>> From<E> for Broken {
 }
 
 impl Server {
-    /// Serves for ever; connections end with the future.
+    /// Serves until it is dropped; connections end with the future.
     pub(crate) async fn run(self, state_dir: PathBuf) {
         let listener = match listen(&state_dir) {
             Ok(listener) => listener,

@@ -346,13 +346,13 @@ fn write_all(
     }
 }
 
-/// After a failed write (a full disk) the database refuses all further ones until it is opened anew.
+/// After a failed write (a full disk) the database refuses all further ones until it is opened again.
 fn commit_or_reopen(path: &Path, database: &mut Option<Database>, batch: &[Write]) -> Result<(), String> {
     let changes = || batch.iter().map(|write| &write.change);
     if let Some(open) = database {
         match commit(open, changes()) {
             Ok(()) => return Ok(()),
-            Err(error) => tracing::warn!(error = %error, "state file is opened anew after a failed write"),
+            Err(error) => tracing::warn!(error = %error, "state file is opened again after a failed write"),
         }
     }
     // Two open ones would exclude each other.

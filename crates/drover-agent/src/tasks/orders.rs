@@ -11,13 +11,13 @@ use drover_core::lifecycle::Gates;
 /// A kill that the allocation's runner has ordered.
 #[derive(Clone, Debug)]
 pub(crate) struct KillOrder {
-    /// Said on the task before it is killed, unless it has ended.
+    /// Reported of the task before it is killed, unless it has ended.
     pub(crate) events: Vec<TaskEvent>,
     /// Leave out the shutdown delay.
     pub(crate) skip_delay: bool,
     /// The task counts as failed.
     pub(crate) fails: bool,
-    /// Nothing is said of the kill itself: it only cleans up.
+    /// The kill itself is not reported: it only cleans up.
     pub(crate) is_cleanup: bool,
 }
 

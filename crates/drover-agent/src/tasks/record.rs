@@ -15,7 +15,7 @@ pub(crate) struct TaskRecord {
     /// What finds the running process again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) handle: Option<TaskHandle>,
-    /// The id of a run that was about to begin: it may have begun although nobody wrote its handle.
+    /// The id of a run that was about to begin: it may have begun although its handle was not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) starting: Option<String>,
     /// The restarts that count against its policy.

@@ -1,4 +1,4 @@
-//! How many tasks are being started right now, for whoever lets them go first.
+//! How many tasks are being started right now, for those that let them go first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

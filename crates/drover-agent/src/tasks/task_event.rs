@@ -20,12 +20,12 @@ pub(crate) fn insert(events: &mut Vec<TaskEvent>, event: TaskEvent) {
     events.drain(..excess);
 }
 
-/// What was said since the task was started last, the newest first.
+/// What was reported since the task was started last, the newest first.
 pub(crate) fn of_this_run(events: &[TaskEvent]) -> impl Iterator<Item = Type> {
     events.iter().rev().map(|event| event.r#type).take_while(|r#type| *r#type != Type::Started)
 }
 
-/// Whether something is said of the plugin that a task is.
+/// Whether something is reported of the plugin that a task is.
 pub(crate) fn is_of_plugin(r#type: Type) -> bool {
     matches!(r#type, Type::PluginHealthy | Type::PluginUnhealthy)
 }

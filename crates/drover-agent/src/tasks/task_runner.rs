@@ -380,7 +380,7 @@ impl TaskRunner {
         }
     }
 
-    /// A dead task waits until all are, for somebody may want the whole allocation to run again.
+    /// A dead task waits until all are, for a user may want the whole allocation to run again.
     async fn wait_for_release(&mut self) -> Next {
         let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
         let released = async move {

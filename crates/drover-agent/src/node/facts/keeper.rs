@@ -57,7 +57,7 @@ impl Keeper {
         (keeper, Wires { facts, print: seen, gathered: is_gathered })
     }
 
-    /// Keeps the facts until nobody tells any more.
+    /// Keeps the facts until no sender is left.
     pub(crate) async fn run(mut self) {
         let deadline = Instant::now() + BATCH;
         loop {

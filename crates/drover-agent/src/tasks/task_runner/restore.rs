@@ -55,7 +55,7 @@ impl TaskRunner {
         Found::Nothing
     }
 
-    /// By its handle, or by the id of a run that may have begun although nobody wrote its handle.
+    /// By its handle, or by the id of a run that may have begun although its handle was not written.
     async fn find_process(&mut self) -> Option<Running> {
         let driver = self.driver.clone()?;
         match (self.record.handle.clone(), self.record.starting.take()) {
