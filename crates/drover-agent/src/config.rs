@@ -1,7 +1,7 @@
 //! The agent's configuration file.
 //!
-//! Input: YAML. Output: a checked [`AgentConfig`]. Unknown keys, zero durations and relative folders are refused, each with its
-//! field and the remedy.
+//! Input: YAML. Output: a checked [`AgentConfig`]. Unknown keys, zero durations and relative folders are refused, each
+//! with its field and the remedy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -170,7 +170,7 @@ pub struct ReservedConfig {
     /// Mebibytes.
     #[serde(rename = "diskMB")]
     pub disk_mb: u32,
-    /// Core numbers.
+    /// Core metrics.
     pub cores: Vec<u32>,
     /// Ports and ranges, `22,8500-8600`.
     pub ports: String,

@@ -1,44 +1,28 @@
 //! The node agent: registers its machine as a ClientNode, runs the allocations that name it, and reports how they fare.
 //!
-//! Input: the agent's configuration, its ClientNode and the Allocations with its name (watches), job versions (read once each).
-//! Output: processes under the supervisor, directories, Allocation and ClientNode status, one Lease.
+//! Input: the agent's configuration, its ClientNode and the Allocations with its name (watches), job versions (read
+//! once each). Output: processes under the supervisor, directories, Allocation and ClientNode status, one Lease.
 //!
-//! Invariants: what was decided is in the state file before it is done; a task handle is there before the task is reported; an
-//! agent that ends leaves its tasks running; no runner ever waits for the API server; the agent writes no object of another node.
+//! Invariants: what was decided is in the state file before it is done; a task handle is there before the task is
+//! reported; an agent that ends leaves its tasks running; no runner ever waits for the API server; the agent writes no
+//! object of another node.
 //!
 //! Must never know: other nodes' allocations, why something was placed here, how a replacement is chosen.
 
-mod admission;
-mod alloc_runner;
-mod allocs;
+mod allocations;
 pub mod config;
 mod csi;
-mod devices;
-mod directory;
-mod dirs;
-mod disk;
 mod drivers;
-mod environment;
-mod events;
-mod facts;
-mod fingerprint;
-mod heartbeat;
-pub mod local;
+mod folder;
 mod node;
-mod numbers;
-mod pod;
 mod random;
-mod report;
-mod reports;
+mod reporting;
 mod run;
-mod run_node;
+#[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
-mod starts;
+pub mod socket;
 mod state;
-mod stats;
-mod sync;
-mod task_runner;
-mod volumes;
+mod tasks;
 mod watch;
 
 pub use run::{AgentStart, run};

@@ -14,6 +14,7 @@ impl Random {
     }
 
     /// A source that gives the same numbers again.
+    #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn seeded(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))))
     }

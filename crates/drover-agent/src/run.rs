@@ -1,9 +1,10 @@
-//! The agent's start and end on a real machine, in the order of `spec/agent.md` section 1.1: what [`run_node`] runs over.
+//! The agent's start and end on a real machine, in the order of `spec/agent.md` section 1.1: what [`run_node`] runs
+//! over.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,26 +15,29 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::alloc_runner::TaskRunners;
-use super::devices::{Devices, FileDevices};
-use super::directory::Directory;
-use super::disk::HostDisk;
-use super::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, missing_rights};
-use super::environment;
-use super::facts::{Keeper, Manager, MetaHandle, watch_drivers};
-use super::fingerprint;
-use super::local::Server;
-use super::node::NodeNews;
-use super::numbers::Numbers;
-use super::pod;
-use super::random::Random;
-use super::reports::Reports;
-use super::run_node::{NodeParts, run_node, until};
-use super::state::{Flaws, Saved, StateStore};
-use super::volumes::Volumes;
-use super::watch;
+use crate::allocations::alloc_runner::TaskRunners;
+use crate::allocations::directory::Directory;
 use crate::config::AgentConfig;
+use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, missing_rights};
+use crate::folder;
+use crate::node::devices::{Devices, FileDevices};
+use crate::node::disk::HostDisk;
+use crate::node::earlier_life::EarlierLife;
+use crate::node::facts::{Keeper, Manager, MetaHandle, watch_drivers};
+use crate::node::fingerprint;
+use crate::node::host_volumes::Volumes;
+use crate::node::machine_parts::MachineParts;
+use crate::node::pod;
+use crate::node::run_node::{NodeParts, OtherPlugins, SocketView, run_node, until};
+use crate::node::view::NodeNews;
+use crate::random::Random;
+use crate::reporting::metrics::NodeMetrics;
+use crate::reporting::reports::Reports;
+use crate::socket::Server;
+use crate::state::{Flaws, Saved, StateStore};
+use crate::watch;
 use drover_clock::{Clock, SharedClock, SystemClock};
+use drover_core::task::environment;
 use drover_daemon::monitor::{self, Health, Metrics};
 use drover_daemon::shutdown;
 use drover_store::{KubeStore, Store};
@@ -124,7 +128,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Answers probes and scrapes. The agent ends when it cannot: nobody would know how it fares.
+    /// Answers probes and scrapes. The agent ends when it cannot: no operator would know how it fares.
     fn watch(
         self,
         config: &AgentConfig,
@@ -161,13 +165,8 @@ impl Monitor {
 }
 
 fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
-    let make = |path: &Path, mode: u32| {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(mode)
-            .create(path)
-            .with_context(|| format!("creating {}", path.display()))
-    };
+    let make =
+        |path: &Path, mode: u32| folder::make(path, mode).with_context(|| format!("creating {}", path.display()));
     make(&config.state_dir, 0o700)?;
     make(&config.alloc_dir, 0o711)?;
     make_gateway_secret(&config.state_dir)
@@ -200,7 +199,7 @@ async fn serve<S: Store>(
     loops.spawn(shutdown::on_signal(stop.clone()).context("listening for signals")?);
 
     let contacted = watch::Sender::new(false);
-    let numbers = Numbers::of(monitor.metrics.agent.clone());
+    let metrics = NodeMetrics::of(monitor.metrics.agent.clone());
     monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let drivers = drivers(&config, &supervisor);
@@ -220,7 +219,7 @@ async fn serve<S: Store>(
     loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
     loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
     wait_for_facts(facts.gathered).await;
-    let (directory, reports) = (Directory::default(), Reports::counting(numbers.clone()));
+    let (directory, reports) = (Directory::default(), Reports::counting(metrics.clone()));
     let server = Server {
         directory: directory.clone(),
         reports: reports.clone(),
@@ -233,7 +232,7 @@ async fn serve<S: Store>(
     let (recovering, recovered) = mpsc::channel(1);
     loops.spawn(until(
         stop.clone(),
-        end_strangers(supervisor, recovered, state.clone(), is_state_lost, numbers.clone()),
+        end_strangers(supervisor, recovered, state.clone(), is_state_lost, metrics.clone()),
     ));
     let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
     run_node(NodeParts {
@@ -241,24 +240,22 @@ async fn serve<S: Store>(
         runners: TaskRunners,
         name: node_name(&config),
         config,
-        fingerprint: facts.print,
+        machine: MachineParts {
+            drivers,
+            devices,
+            disk: Arc::new(HostDisk),
+            fingerprint: facts.print,
+            host_env: host_environment(),
+        },
         news: told,
-        drivers,
-        devices,
-        disk: Arc::new(HostDisk),
         clock,
         random: Random::new(),
         state,
-        saved,
-        is_state_lost,
-        reports,
-        directory,
-        recovering,
-        host_env: host_environment(),
+        earlier: EarlierLife { saved, is_state_lost, recovering },
+        shown: SocketView { reports, directory },
         contacted,
-        numbers,
-        plugins: Vec::new(),
-        kubelet_dir,
+        metrics,
+        plugins: OtherPlugins { known: Vec::new(), kubelet_dir },
         stop,
     })
     .await;
@@ -269,7 +266,7 @@ async fn serve<S: Store>(
     Ok(())
 }
 
-/// Plugins that are slow do not hold the node up for ever.
+/// Plugins that are slow hold the node up for a limited time.
 async fn wait_for_facts(mut gathered: watch::Receiver<bool>) {
     if tokio::time::timeout(FIRST_FACTS, gathered.wait_for(|done| *done)).await.is_err() {
         tracing::warn!("the first facts were not gathered in time");
@@ -293,10 +290,10 @@ fn drivers(config: &AgentConfig, supervisor: &Supervisor) -> Drivers {
     if config.driver.permits("raw_exec") {
         let raw_exec = &config.drivers.raw_exec;
         let settings = RawExecSettings { enabled: raw_exec.enabled, denied_envvars: raw_exec.denied_envvars.clone() };
-        drivers.add("raw_exec", Arc::new(RawExec::new(settings, supervisor.clone())));
+        drivers.add("raw_exec", Arc::new(RawExec::driver(settings, supervisor.clone())));
     }
     if config.driver.permits("exec") {
-        drivers.add("exec", Arc::new(Exec::new(exec_settings(config), supervisor.clone())));
+        drivers.add("exec", Arc::new(Exec::driver(exec_settings(config), supervisor.clone())));
     }
     if config.drivers.mock.enabled && config.driver.permits("mock") {
         drivers.add("mock", Arc::new(Mock::on_node(node_name(config))));
@@ -325,12 +322,12 @@ async fn end_strangers(
     mut recovered: mpsc::Receiver<Infallible>,
     state: StateStore,
     is_state_lost: bool,
-    numbers: Numbers,
+    metrics: NodeMetrics,
 ) {
     let began = Instant::now();
     // Nothing is ever sent: the channel closes when every known task was found again or given up.
     recovered.recv().await;
-    numbers.restored(began.elapsed());
+    metrics.restored(began.elapsed());
     tracing::info!("every task was found again or given up");
     match supervisor.end_strangers().await {
         Ok(0) => {}

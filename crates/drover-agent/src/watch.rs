@@ -1,7 +1,8 @@
 //! A value of which all watchers see the newest one.
 //!
-//! As tokio's channel of that name, but that watchers wake in the order in which they began to wait: tokio draws lots among them,
-//! and a simulated run would then differ from the next one with the same seed. Must never know what the value is.
+//! As tokio's channel of that name, but that watchers wake in the order in which they began to wait: tokio draws lots
+//! among them, and a simulated run would then differ from the next one with the same seed. Must never know what the
+//! value is.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::sync::Notify;
 
-/// Nobody is left who could change the value.
+/// No sender is left that could change the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value does not change any more")]
 pub(crate) struct Closed;
@@ -53,7 +54,7 @@ pub(crate) fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// A value that nobody watches yet.
+    /// A value without a watcher yet.
     pub(crate) fn new(value: T) -> Self {
         Self(Arc::new(Shared {
             value: RwLock::new(value),

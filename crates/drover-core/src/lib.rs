@@ -20,6 +20,7 @@ pub mod periodic;
 pub mod scheduler;
 pub mod settings;
 pub mod snapshot;
+pub mod task;
 pub mod triggers;
 pub mod usage;
 pub mod validate;

@@ -9,8 +9,8 @@ use drover_api::csi_volume::{Topology, VolumeCapability};
 use drover_api::{CSIVolume, CSIVolumeSpec, message};
 use drover_core::volume::quantity::bytes;
 
-use super::mounts::Csi;
 use super::plugin::{Attachment, ErrorKind, How, KnownVolume, NewVolume, Plugin, PluginError, VolumeUse, undone};
+use super::shared::Csi;
 
 /// How long a controller that is not up is waited for: then the leader may ask another one.
 const CONTROLLER_WAIT: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ pub(super) async fn answer(csi: &Csi, request: &CsiRequest) -> CsiAnswer {
     tracing::debug!(call = %request.call, plugin = request.plugin_id, volume = request.volume, alloc = request.alloc_id, "the controller asks a plugin");
     let asked = csi.find_plugin(&request.plugin_id, |info| info.controller);
     let mut done = carry_out(csi, request).await;
-    if asked.is_some_and(|asked| csi.is_cut_off(&asked, &done)) {
+    if asked.is_some_and(|asked| csi.is_disconnected(&asked, &done)) {
         done = carry_out(csi, request).await;
     }
     match done {
@@ -113,7 +113,8 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
     }
 }
 
-/// The controller half of a plugin; one that is being restarted, or that this life of the agent has not found yet, is waited for.
+/// The controller half of a plugin; one that is being restarted, or that this life of the agent has not found yet, is
+/// waited for.
 async fn controller(csi: &Csi, request: &CsiRequest) -> Result<Arc<dyn Plugin>, PluginError> {
     let found = csi.wait_for_half(&request.plugin_id, |info| info.controller, CONTROLLER_WAIT).await;
     let missing = || retryable(format!("the controller of plugin {} does not run on this node", request.plugin_id));

@@ -1,4 +1,5 @@
-//! Waits until an allocation may mount a volume: the controller takes the claim and has the volume attached, the agent looks.
+//! Waits until an allocation may mount a volume: the controller takes the claim and has the volume attached, the agent
+//! looks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A CSI driver behind its Unix socket.
 //!
-//! Each call has two minutes, and is made again up to three times where the driver was busy or did not answer. Secrets are part of
-//! requests alone: where a driver repeats them in an error, they are taken out.
+//! Each call has two minutes, and is made again up to three times where the driver was busy or did not answer. Secrets
+//! are part of requests alone: where a driver repeats them in an error, they are taken out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -137,7 +137,7 @@ impl SocketPlugin {
         }
     }
 
-    /// What is registered with the kubelet at this socket. Whether the kubelet takes it is nothing that is said here.
+    /// What is registered with the kubelet at this socket. Whether the kubelet takes it is not known here.
     pub(super) async fn registered(&self) -> Result<PluginInfo, PluginError> {
         self.call(
             PROBE_TIMEOUT,
@@ -446,7 +446,8 @@ impl Plugin for SocketPlugin {
                     async move { ControllerClient::new(channel).list_snapshots(request).await }
                 });
                 let page = call.await?;
-                // A driver that gives more than it was asked for, or a page without anything on it, is not asked for ever.
+                // A driver that gives more than it was asked for, or a page without anything on it, is not asked for
+                // ever.
                 let has_nothing = page.entries.is_empty();
                 found.extend(page.entries.into_iter().filter_map(|entry| entry.snapshot).map(snapshot).take(most));
                 if page.next_token.is_empty() || has_nothing || found.len() == MOST_SNAPSHOTS {
@@ -528,8 +529,9 @@ fn unavailable(socket: &Path, error: &dyn std::error::Error) -> PluginError {
     PluginError { reason, kind: ErrorKind::Retryable }
 }
 
-/// The status that gRPC's own clients have for this: of a connection that broke, as when a driver is killed, `tonic` says `Unknown`,
-/// `Cancelled` or `Internal`, with what broke it as the source, and they say `Unavailable`. It is no answer of the driver.
+/// The status that gRPC's own clients have for this: of a connection that broke, as when a driver is killed, `tonic`
+/// says `Unknown`, `Cancelled` or `Internal`, with what broke it as the source, and they say `Unavailable`. It is no
+/// answer of the driver.
 fn as_clients_say(status: Status) -> Status {
     if std::error::Error::source(&status).is_none() {
         return status;
@@ -542,7 +544,8 @@ fn is_temporary(code: Code) -> bool {
     matches!(code, Code::DeadlineExceeded | Code::Unavailable | Code::ResourceExhausted)
 }
 
-/// What an answer means. A volume that is attached elsewhere (`FailedPrecondition`) or worked on (`Aborted`) may be free later.
+/// What an answer means. A volume that is attached elsewhere (`FailedPrecondition`) or worked on (`Aborted`) may be
+/// free later.
 fn told(status: &Status) -> PluginError {
     let kind = match status.code() {
         Code::NotFound => ErrorKind::NotFound,

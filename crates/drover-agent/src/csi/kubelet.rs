@@ -1,9 +1,10 @@
-//! Drivers that the cluster runs on this node: found by the sockets at which they register with the kubelet, asked again and again how
-//! they fare.
+//! Drivers that the cluster runs on this node: found by the sockets at which they register with the kubelet, asked
+//! again and again how they fare.
 //!
-//! Input: the kubelet's folder. Output: plugins like those of tasks, with a node half alone. A driver whose registration is gone is
-//! unhealthy at once and gone a while later, because it comes back where only its pod was replaced. Whether a registration is taken is for
-//! the kubelet to say: it is never answered from here. Must never know what the cluster uses a driver for.
+//! Input: the kubelet's folder. Output: plugins like those of tasks, with a node half alone. A driver whose
+//! registration is gone is unhealthy at once and gone a while later, because it comes back where only its pod was
+//! replaced. Whether a registration is taken is for the kubelet to say: it is never answered from here. Must never know
+//! what the cluster uses a driver for.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,13 +19,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::client::{Halves, SocketPlugin};
-use super::mounts::Csi;
 use super::plugin::{ErrorKind, Plugin, PluginError, PluginFacts};
 use super::registry::Instance;
+use super::shared::Csi;
 use super::tasks::info;
 
-/// How often the folder is looked at: a list of a few names. A watch of it would have to follow folders above it that come later, or are
-/// mounted over, and what matters most of a driver, whether it answers, no watch tells.
+/// How often the folder is looked at: a list of a few names. A watch of it would have to follow folders above it that
+/// come later, or are mounted over, and what matters most of a driver, whether it answers, no watch tells.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How often a driver is asked how it fares.
 const PROBE_EVERY: Duration = Duration::from_secs(30);
@@ -37,8 +38,8 @@ const MOST: usize = 64;
 /// What a CSI driver calls itself when it registers.
 const CSI: &str = "CSIPlugin";
 
-/// Where stages and targets of drivers lie that see nothing of the node but the kubelet's folder: in a part of it that is drover's, so that
-/// what the kubelet mounts for pods is never met.
+/// Where stages and targets of drivers lie that see nothing of the node but the kubelet's folder: in a part of it that
+/// is drover's, so that what the kubelet mounts for pods is never met.
 pub(super) fn root(kubelet_dir: &Path) -> PathBuf {
     kubelet_dir.join("plugins/drover.dev/csi")
 }
@@ -48,7 +49,7 @@ pub(super) fn root(kubelet_dir: &Path) -> PathBuf {
 struct Driver {
     name: String,
     plugin: Arc<SocketPlugin>,
-    /// What it said when it answered last.
+    /// Its last answer.
     facts: PluginFacts,
 }
 
@@ -60,7 +61,7 @@ enum Registered {
 }
 
 impl Csi {
-    /// Finds drivers, and follows each, for ever.
+    /// Finds drivers, and follows each, until it is dropped.
     pub(super) async fn follow_kubelet(&self, kubelet_dir: &Path) {
         let registry = kubelet_dir.join("plugins_registry");
         let mut followers = JoinSet::new();
@@ -135,11 +136,11 @@ impl Csi {
         }
     }
 
-    /// Says how a driver fares; nothing of one whose name nobody knows.
+    /// Reports how a driver fares, unless its name is not known.
     fn tell_of_driver(&self, socket: &Path, driver: Option<&Driver>, answered: Result<&PluginFacts, &PluginError>) {
         let Some(driver) = driver else {
             if let Err(error) = answered {
-                tracing::debug!(socket = %socket.display(), error = %error, "nobody says what registers there");
+                tracing::debug!(socket = %socket.display(), error = %error, "it is not known what registers there");
             }
             return;
         };

@@ -14,7 +14,8 @@ use drover_store::{Change, Key, Selection, Store, StoreError};
 
 /// Reads volumes; without the type of the store, so that runners need not know it.
 pub(crate) trait VolumeObjects: fmt::Debug + Send + Sync {
-    /// A volume by its id and every change of it; none while there is no such volume. Ends when it cannot be looked for.
+    /// A volume by its id and every change of it; none while there is no such volume. Ends when it cannot be looked
+    /// for.
     fn follow(&self, namespace: String, id: String) -> BoxStream<'static, Option<Arc<CSIVolume>>>;
     /// A volume by the name of its object.
     fn get(&self, namespace: String, name: String) -> BoxFuture<'static, Result<Option<CSIVolume>, StoreError>>;

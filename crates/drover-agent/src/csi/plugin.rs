@@ -1,4 +1,5 @@
-//! What the agent needs of a CSI plugin, behind one small trait: a driver's socket, or, for agents on virtual time, none at all.
+//! What the agent needs of a CSI plugin, behind one small trait: a driver's socket, or, for agents on virtual time,
+//! none at all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -148,7 +149,7 @@ pub(crate) struct Grown {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct PluginError {
-    /// What it said.
+    /// Its words.
     pub(crate) reason: String,
     /// What that means.
     pub(crate) kind: ErrorKind,
@@ -164,8 +165,8 @@ impl PluginError {
     }
 }
 
-/// What nobody may read of a call: the values of secrets, and of mount flags that have any. Longer ones come first, so that none
-/// leaves a part of another.
+/// What no log may show of a call: the values of secrets, and of mount flags that have any. Longer ones come first, so
+/// that none leaves a part of another.
 fn confidential<'a>(secrets: &BTreeMap<String, String>, how: impl IntoIterator<Item = &'a How>) -> Vec<String> {
     let flags = how.into_iter().flat_map(|how| &how.mount_flags);
     let flags = flags.filter_map(|flag| flag.split_once('=')).map(|(_, value)| value.to_owned());
@@ -175,21 +176,21 @@ fn confidential<'a>(secrets: &BTreeMap<String, String>, how: impl IntoIterator<I
 }
 
 impl VolumeUse {
-    /// What nobody may read of it.
+    /// What no log may show of it.
     pub(crate) fn confidential(&self) -> Vec<String> {
         confidential(&self.secrets, [&self.how])
     }
 }
 
 impl NewVolume {
-    /// What nobody may read of it.
+    /// What no log may show of it.
     pub(crate) fn confidential(&self) -> Vec<String> {
         confidential(&self.secrets, &self.capabilities)
     }
 }
 
 impl KnownVolume {
-    /// What nobody may read of it.
+    /// What no log may show of it.
     pub(crate) fn confidential(&self) -> Vec<String> {
         confidential(&self.secrets, &self.capabilities)
     }

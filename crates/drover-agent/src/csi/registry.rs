@@ -1,5 +1,5 @@
-//! The drivers of this node, and which of several of one name serves: one that a task runs before one of the cluster, one that works
-//! before one that does not, and of those the newest. Must never call a driver.
+//! The drivers of this node, and which of several of one name serves: one that a task runs before one of the cluster,
+//! one that works before one that does not, and of those the newest. Must never call a driver.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -68,8 +68,8 @@ impl Registry {
         first.map(|known| &known.instance)
     }
 
-    /// What the node says of its drivers: of one whose halves run in two tasks what both are together. One that a task runs hides that
-    /// of the cluster.
+    /// What the node says of its drivers: of one whose halves run in two tasks what both are together. One that a task
+    /// runs hides that of the cluster.
     pub(super) fn said(&self) -> BTreeMap<String, CsiInfo> {
         let names = self.known.keys().map(|(id, _)| id.clone());
         let said = names.filter_map(|id| {

@@ -17,15 +17,16 @@ use tokio::time::Instant;
 
 use super::Granted;
 use super::client::{Halves, SocketPlugin};
-use super::mounts::{Csi, CsiParts};
 use super::objects::VolumeObjects;
 use super::plugin::{
     Attachment, ErrorKind, Grown, How, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError, PluginFacts, VolumeUse,
 };
 use super::registry::Instance;
-use crate::disk::{Disk, MemoryDisk};
-use crate::events::{EventSink, Left, NodeEvents, Reason};
-use crate::node::NodeView;
+use super::shared::{Csi, CsiParts};
+use crate::node::disk::Disk;
+use crate::node::memory_disk::MemoryDisk;
+use crate::node::view::NodeView;
+use crate::reporting::events::{EventSink, Left, NodeEvents, Reason};
 use crate::state::{MemoryState, StateStore};
 use crate::watch;
 use drover_clock::SystemClock;
@@ -37,8 +38,8 @@ pub(crate) fn without_volumes(state: StateStore, root: PathBuf) -> Csi {
     Csi::new(CsiParts { root, state, disk, objects, events: told().0, saved: super::Mounts::new(), kubelet_dir: None })
 }
 
-/// As after the end of an agent that had mounted volume `v1` for an allocation under this name. Tells how often the plugin staged,
-/// published, unpublished and unstaged, too.
+/// As after the end of an agent that had mounted volume `v1` for an allocation under this name. Tells how often the
+/// plugin staged, published, unpublished and unstaged, too.
 pub(crate) async fn with_a_mount(state: &MemoryState, uid: &str, name: &str) -> (Csi, impl Fn() -> [usize; 4]) {
     let plugin = Noted::default();
     let first = Stage::begin(&plugin, state);

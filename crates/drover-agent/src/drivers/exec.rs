@@ -1,29 +1,26 @@
-//! Driver `exec`: processes shut into a sandbox. They see their own directory as the root, some of the host's read-only, no process
-//! but their own, and get the memory, the CPU and the number of processes that were given to them.
+//! Driver `exec`: processes shut into a sandbox. They see their own directory as the root, some of the host's
+//! read-only, no process but their own, and get the memory, the CPU and the number of processes that were given to
+//! them.
 //!
-//! The task is process 1 of its PID namespace: a signal that it has no handler for is ignored, so a program without one ends only
-//! after its kill timeout. A user other than root has no capability that the task does not ask for by name.
+//! The task is process 1 of its PID namespace: a signal that it has no handler for is ignored, so a program without one
+//! ends only after its kill timeout. A user other than root has no capability that the task does not ask for by name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use drover_api::client_node::DriverInfo;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
+use super::driver::{FsIsolation, StartError, StartRequest};
+use super::process::{self, ProcessDriver, ProcessKind};
 use super::resources::{capabilities, cpu_quota_us, cpu_shares, memory_limits};
-use super::{
-    Driver, DriverError, FsIsolation, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, process,
-};
 use drover_supervisor::client::Client;
 use drover_supervisor::is_limit;
 use drover_supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec};
 
-/// Who runs tasks that name nobody.
+/// The user of tasks that name none.
 const DEFAULT_USER: &str = "nobody";
 /// Where a bare command name is looked for, after the task's own files.
 const SEARCH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
@@ -56,7 +53,6 @@ pub(crate) struct ExecSettings {
 #[derive(Debug)]
 pub(crate) struct Exec {
     settings: ExecSettings,
-    supervisor: Client,
     /// Sandboxes that may be made at the same time: each computes, and more of them only make each other late.
     turns: Semaphore,
 }
@@ -137,9 +133,9 @@ impl Config {
 
 impl Exec {
     /// The driver over this supervisor.
-    pub(crate) fn new(settings: ExecSettings, supervisor: Client) -> Self {
+    pub(crate) fn driver(settings: ExecSettings, supervisor: Client) -> ProcessDriver<Self> {
         let turns = usize::try_from(settings.cores).unwrap_or(1).max(1) * SANDBOXES_PER_CORE;
-        Self { settings, supervisor, turns: Semaphore::new(turns) }
+        ProcessDriver::over(Self { settings, turns: Semaphore::new(turns) }, supervisor)
     }
 
     fn unusable(&self) -> Option<String> {
@@ -149,18 +145,7 @@ impl Exec {
         self.settings.unfit.clone()
     }
 
-    async fn start_task(&self, request: StartRequest) -> Result<Running, StartError> {
-        if let Some(reason) = self.unusable() {
-            return Err(StartError::Invalid(reason));
-        }
-        let config = Config::read(&request.config).map_err(StartError::Invalid)?;
-        let spec = self.spec(&config, request)?;
-        // The semaphore is never closed.
-        let _turn = self.turns.acquire().await;
-        process::start(&self.supervisor, spec).await
-    }
-
-    fn spec(&self, config: &Config, request: StartRequest) -> Result<StartSpec, StartError> {
+    fn spec_of(&self, config: &Config, request: StartRequest) -> Result<StartSpec, StartError> {
         let caps =
             capabilities(&self.settings.allow_caps, &config.cap_add, &config.cap_drop).map_err(StartError::Invalid)?;
         let asked = capabilities(&self.settings.allow_caps, &config.cap_add, &["all".to_owned()])
@@ -210,7 +195,7 @@ impl Exec {
             cpu_quota_us: config.cpu_hard_limit.then(|| cpu_quota_us(mhz, total, cores)),
             memory_hard_bytes: memory.hard,
             memory_soft_bytes: memory.soft,
-            cores: crate::environment::core_list(&resources.cores),
+            cores: drover_core::task::environment::core_list(&resources.cores),
             pids_max: Some(config.pids_limit.unwrap_or(self.settings.pids_limit).min(self.settings.pids_limit)),
             restrict_devices: true,
             devices: request.devices.iter().filter_map(|path| process::device_rule(path)).collect(),
@@ -281,14 +266,9 @@ impl Shown {
     }
 }
 
-impl Driver for Exec {
-    fn mounts_volumes(&self) -> bool {
-        true
-    }
-
-    fn fs_isolation(&self) -> FsIsolation {
-        FsIsolation::Chroot
-    }
+impl ProcessKind for Exec {
+    const ISOLATION: FsIsolation = FsIsolation::Chroot;
+    const MOUNTS_VOLUMES: bool = true;
 
     fn fingerprint(&self) -> DriverInfo {
         let is_root = rustix::process::geteuid().is_root();
@@ -306,32 +286,16 @@ impl Driver for Exec {
         Config::read(config).map(drop)
     }
 
-    fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>> {
-        self.start_task(request).boxed()
+    fn spec(&self, request: StartRequest) -> Result<StartSpec, StartError> {
+        if let Some(reason) = self.unusable() {
+            return Err(StartError::Invalid(reason));
+        }
+        let config = Config::read(&request.config).map_err(StartError::Invalid)?;
+        self.spec_of(&config, request)
     }
 
-    fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>> {
-        process::recover(&self.supervisor, handle).boxed()
-    }
-
-    fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {
-        process::find(&self.supervisor, id).boxed()
-    }
-
-    fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
-        self.supervisor.stop(id, signal, grace).map(process::carried).boxed()
-    }
-
-    fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>> {
-        self.supervisor.signal(id, signal).map(process::carried).boxed()
-    }
-
-    fn stats(&self, handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
-        process::usage(handle, every)
-    }
-
-    fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
-        self.supervisor.acknowledge(id).map(process::carried).boxed()
+    fn turns(&self) -> Option<&Semaphore> {
+        Some(&self.turns)
     }
 }
 

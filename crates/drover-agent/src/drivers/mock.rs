@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
-    Driver, DriverError, ExitResult, FsIsolation, Running, StartError, StartRequest, StatsError, TaskHandle,
-    UsageStream, Vouches,
+    Driver, DriverError, ExitResult, FsIsolation, HealthReport, Running, StartError, StartRequest, StatsError,
+    TaskHandle, UsageStream,
 };
 use crate::watch;
 use drover_supervisor::protocol::Exit;
@@ -26,6 +26,10 @@ enum Told {
     /// It is to stop.
     Stop { signal: i32, grace: Duration, at: Instant },
     /// It ends by itself, so.
+    #[cfg_attr(
+        not(any(test, feature = "simulated")),
+        expect(dead_code, reason = "simulations alone end a task from outside")
+    )]
     End(ExitResult),
 }
 
@@ -34,7 +38,7 @@ enum Told {
 struct MockTask {
     config: Config,
     started: Instant,
-    vouches: Vouches,
+    health: HealthReport,
     told: watch::Sender<Option<Told>>,
 }
 
@@ -88,7 +92,7 @@ struct Config {
     signal_error: String,
     /// So many starts of a task fail before one does not.
     fail_first: u32,
-    /// The driver vouches for the task's health so long after its start.
+    /// The driver reports the task healthy so long after its start.
     healthy_after: Option<GoDuration>,
     /// On these nodes it never does.
     unhealthy_on_nodes: Vec<String>,
@@ -103,31 +107,6 @@ impl Mock {
     /// The driver of this node.
     pub(crate) fn on_node(node: impl Into<String>) -> Self {
         Self { node: node.into(), ..Self::default() }
-    }
-
-    /// Tells somebody what becomes of runs.
-    pub(crate) fn observed(mut self, observer: impl Fn(MockRun, MockChange) + Send + Sync + 'static) -> Self {
-        self.observer = Some(Arc::new(observer));
-        self
-    }
-
-    /// Ends the run of a task as it may end by itself; false when there is none.
-    pub(crate) fn end(&self, allocation: &str, task: &str, exit: &ExitResult) -> bool {
-        let prefix = format!("{allocation}/{task}/");
-        let tasks = self.lock();
-        let mut runs = tasks.range(prefix.clone()..).take_while(|(id, _)| id.starts_with(&prefix));
-        runs.any(|(_, run)| {
-            run.told.send_if_modified(|told| {
-                let is_news = told.is_none();
-                told.get_or_insert_with(|| Told::End(exit.clone()));
-                is_news
-            })
-        })
-    }
-
-    /// As a reboot of the machine: nothing that ran is there any more.
-    pub(crate) fn lose_all(&self) {
-        self.lock().clear();
     }
 
     fn config(config: &Map<String, Value>) -> Result<Config, String> {
@@ -151,16 +130,16 @@ impl Mock {
         if config.fail_on_versions.contains(&request.job_version) {
             config = Config { run_for: Some(FAILS_AFTER.into()), exit_code: 1, ..config };
         }
-        let vouches = match config.healthy_after {
-            _ if config.unhealthy_on_nodes.contains(&self.node) => Vouches::Never,
-            Some(span) => Vouches::After(span.to_std()),
-            None => Vouches::AtOnce,
+        let health = match config.healthy_after {
+            _ if config.unhealthy_on_nodes.contains(&self.node) => HealthReport::Never,
+            Some(span) => HealthReport::After(span.to_std()),
+            None => HealthReport::AtOnce,
         };
-        let task = MockTask { config, started: Instant::now(), vouches, told: watch::Sender::new(None) };
+        let task = MockTask { config, started: Instant::now(), health, told: watch::Sender::new(None) };
         self.lock().insert(request.id.clone(), task.clone());
         self.observe(&request.id, MockChange::Started);
         let handle = TaskHandle { id: request.id, driver: Value::Null };
-        Ok(Running { handle, vouches, ended: run(task).boxed() })
+        Ok(Running { handle, health, ended: run(task).boxed() })
     }
 
     fn fail_first(&self, config: &Config, id: &str) -> Result<(), StartError> {
@@ -185,6 +164,34 @@ impl Mock {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, MockTask>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(any(test, feature = "simulated"))]
+impl Mock {
+    /// Tells an observer what becomes of runs.
+    pub(crate) fn observed(mut self, observer: impl Fn(MockRun, MockChange) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Ends the run of a task as it may end by itself; false when there is none.
+    pub(crate) fn end(&self, allocation: &str, task: &str, exit: &ExitResult) -> bool {
+        let prefix = format!("{allocation}/{task}/");
+        let tasks = self.lock();
+        let mut runs = tasks.range(prefix.clone()..).take_while(|(id, _)| id.starts_with(&prefix));
+        runs.any(|(_, run)| {
+            run.told.send_if_modified(|told| {
+                let is_news = told.is_none();
+                told.get_or_insert_with(|| Told::End(exit.clone()));
+                is_news
+            })
+        })
+    }
+
+    /// As a reboot of the machine: nothing that ran is there any more.
+    pub(crate) fn lose_all(&self) {
+        self.lock().clear();
     }
 }
 
@@ -245,8 +252,7 @@ impl Driver for Mock {
     /// A mock task lives in its agent and ends with it, but for agents that share the driver.
     fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>> {
         let found = self.lock().get(&handle.id).cloned();
-        std::future::ready(found.map(|task| Running { handle, vouches: task.vouches, ended: run(task).boxed() }))
-            .boxed()
+        std::future::ready(found.map(|task| Running { handle, health: task.health, ended: run(task).boxed() })).boxed()
     }
 
     fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {

@@ -1,248 +1,26 @@
 //! Drivers: what a task runner needs to know of how tasks are run. One small trait, one file per driver.
 //!
-//! A driver is told everything in a [`StartRequest`] and keeps nothing: what finds a task again is in its handle, which the
-//! runner stores. It must never know allocations' desired states, restart policies or hooks.
+//! A driver is told everything in a [`StartRequest`] and keeps nothing: what finds a task again is in its handle, which
+//! the runner stores. It must never know allocations' desired states, restart policies or hooks.
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-
-use drover_api::allocation::TaskResources;
-use drover_api::client_node::DriverInfo;
-use futures::future::BoxFuture;
-use futures::stream::BoxStream;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
-use drover_supervisor::Usage;
-use drover_supervisor::protocol::{BindMount, Exit};
-
+mod driver;
 mod exec;
 mod mock;
 mod process;
 mod raw_exec;
 mod resources;
+mod signals;
+mod table;
 
+pub(crate) use driver::{
+    Driver, DriverError, ExitResult, FsIsolation, HealthReport, LogLimits, Running, StartError, StartRequest,
+    StatsError, TaskHandle, UsageStream,
+};
 pub(crate) use exec::{Exec, ExecSettings};
-pub(crate) use mock::{Mock, MockChange};
+pub(crate) use mock::Mock;
+#[cfg(any(test, feature = "simulated"))]
+pub(crate) use mock::MockChange;
 pub(crate) use raw_exec::{RawExec, RawExecSettings};
 pub(crate) use resources::{DEFAULT_CAPABILITIES, missing_rights};
-
-/// How far a driver separates a task's files from the host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FsIsolation {
-    /// The task sees the host's files.
-    None,
-    /// Its own directory is its root.
-    Chroot,
-}
-
-/// Everything that starting a task needs.
-#[derive(Clone, Debug)]
-pub(crate) struct StartRequest {
-    /// `<allocID>/<task>/<8 random>`.
-    pub(crate) id: String,
-    /// The task's name.
-    pub(crate) task: String,
-    /// The version of its job.
-    pub(crate) job_version: i64,
-    /// The driver's settings, interpolated.
-    pub(crate) config: Map<String, Value>,
-    /// The whole environment.
-    pub(crate) env: BTreeMap<String, String>,
-    /// The allocation's directory.
-    pub(crate) alloc_dir: PathBuf,
-    /// The task's directory.
-    pub(crate) task_dir: PathBuf,
-    /// A directory that only the agent can write, for the FIFOs of output.
-    pub(crate) fifo_dir: PathBuf,
-    /// The operating system's user; empty for the driver's default.
-    pub(crate) user: String,
-    /// How output is kept; none: thrown away.
-    pub(crate) logs: Option<LogLimits>,
-    /// The grace when the node is powered off.
-    pub(crate) kill_timeout: Duration,
-    /// What it holds of the node.
-    pub(crate) resources: TaskResources,
-    /// Files of the host that it may open as devices.
-    pub(crate) devices: Vec<PathBuf>,
-    /// Whether it has a network of its own.
-    pub(crate) private_network: bool,
-    /// Its volumes.
-    pub(crate) mounts: Vec<BindMount>,
-}
-
-/// How much output is kept of each stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogLimits {
-    /// Files.
-    pub(crate) max_files: u32,
-    /// Bytes per file.
-    pub(crate) max_file_bytes: u64,
-}
-
-/// What finds a task again; the driver's own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TaskHandle {
-    /// The task's id.
-    pub(crate) id: String,
-    /// The driver's part.
-    pub(crate) driver: Value,
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ExitResult {
-    /// Code, signal and error.
-    pub(crate) exit: Exit,
-    /// Whether it used too much memory.
-    pub(crate) oom_killed: bool,
-}
-
-/// From when on a driver vouches for the health of a task that it runs: a check beside those of the job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Vouches {
-    /// As soon as it runs.
-    #[default]
-    AtOnce,
-    /// This long after its start.
-    After(Duration),
-    /// Not at all.
-    Never,
-}
-
-/// A task that runs.
-pub(crate) struct Running {
-    /// What finds it again.
-    pub(crate) handle: TaskHandle,
-    /// Its end.
-    pub(crate) ended: BoxFuture<'static, ExitResult>,
-    /// From when on it counts as well.
-    pub(crate) vouches: Vouches,
-}
-
-/// Why a task did not start.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    /// Its definition is wrong; another try does not help.
-    #[error("{0}")]
-    Invalid(String),
-    /// It may start another time.
-    #[error("{0}")]
-    Recoverable(String),
-}
-
-/// Why a running task was not acted on.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct DriverError(pub(crate) String);
-
-/// What a task uses, again and again.
-pub(crate) type UsageStream = BoxStream<'static, Result<Usage, StatsError>>;
-
-/// Why there is no sample.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum StatsError {
-    /// There never will be one.
-    #[error("{0}")]
-    Unsupported(String),
-    /// There may be one another time.
-    #[error("{0}")]
-    Recoverable(String),
-}
-
-/// One way to run tasks.
-pub(crate) trait Driver: Debug + Send + Sync {
-    /// How far it separates files.
-    fn fs_isolation(&self) -> FsIsolation;
-    /// Whether volumes appear in its tasks where they ask for them.
-    fn mounts_volumes(&self) -> bool;
-    /// Whether the node has it and whether it works.
-    fn fingerprint(&self) -> DriverInfo;
-    /// Checks a task's settings.
-    fn check(&self, config: &Map<String, Value>) -> Result<(), String>;
-    /// Starts a task. When this fails nothing is left of it.
-    fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>>;
-    /// Finds a task that an earlier agent started; none when it is gone.
-    fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>>;
-    /// Finds a task that an earlier agent began to start, and of which it has no handle: by its id, or by the beginning of it that
-    /// ends with a slash.
-    fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>>;
-    /// Asks a task to end, and ends it and its children after the grace. Returns at once.
-    fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>>;
-    /// Sends a signal to a running task.
-    fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>>;
-    /// What a running task uses, one sample each `every`, the first at once; ends with the run.
-    fn stats(&self, handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError>;
-    /// Forgets a task that has ended.
-    fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>>;
-}
-
-/// The drivers of a node, by name.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Drivers {
-    known: BTreeMap<&'static str, Arc<dyn Driver>>,
-}
-
-impl Drivers {
-    /// Adds a driver.
-    pub(crate) fn add(&mut self, name: &'static str, driver: Arc<dyn Driver>) {
-        self.known.insert(name, driver);
-    }
-
-    /// The driver of this name.
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<dyn Driver>> {
-        self.known.get(name).cloned()
-    }
-
-    /// The driver table of the node.
-    pub(crate) fn fingerprint(&self) -> BTreeMap<String, DriverInfo> {
-        self.known.iter().map(|(name, driver)| ((*name).to_owned(), driver.fingerprint())).collect()
-    }
-}
-
-/// The number of a signal by its name, with or without `SIG`; SIGINT, with a warning, for one that does not exist.
-pub(crate) fn signal_number(name: &str) -> i32 {
-    let short = name.trim().trim_start_matches("SIG");
-    SIGNALS.iter().find(|(known, _)| *known == short).map_or_else(
-        || {
-            tracing::warn!(signal = name, "no such signal: SIGINT is used");
-            libc::SIGINT
-        },
-        |(_, number)| *number,
-    )
-}
-
-/// The signals that tasks can be sent, by name.
-pub(crate) const SIGNALS: &[(&str, i32)] = &[
-    ("ABRT", libc::SIGABRT),
-    ("ALRM", libc::SIGALRM),
-    ("BUS", libc::SIGBUS),
-    ("CHLD", libc::SIGCHLD),
-    ("CONT", libc::SIGCONT),
-    ("FPE", libc::SIGFPE),
-    ("HUP", libc::SIGHUP),
-    ("ILL", libc::SIGILL),
-    ("INT", libc::SIGINT),
-    ("IO", libc::SIGIO),
-    ("KILL", libc::SIGKILL),
-    ("PIPE", libc::SIGPIPE),
-    ("PROF", libc::SIGPROF),
-    ("QUIT", libc::SIGQUIT),
-    ("SEGV", libc::SIGSEGV),
-    ("STOP", libc::SIGSTOP),
-    ("SYS", libc::SIGSYS),
-    ("TERM", libc::SIGTERM),
-    ("TRAP", libc::SIGTRAP),
-    ("TSTP", libc::SIGTSTP),
-    ("TTIN", libc::SIGTTIN),
-    ("TTOU", libc::SIGTTOU),
-    ("URG", libc::SIGURG),
-    ("USR1", libc::SIGUSR1),
-    ("USR2", libc::SIGUSR2),
-    ("WINCH", libc::SIGWINCH),
-    ("XCPU", libc::SIGXCPU),
-    ("XFSZ", libc::SIGXFSZ),
-];
+pub(crate) use signals::{SIGNALS, signal_number};
+pub(crate) use table::Drivers;

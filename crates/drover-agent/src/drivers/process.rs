@@ -1,20 +1,115 @@
 //! What the drivers of plain processes share: talking to the supervisor, users, commands, output.
 
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::fmt::Debug;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use drover_api::client_node::DriverInfo;
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use nix::unistd::{Gid, User};
-use tokio::sync::oneshot;
+use serde_json::{Map, Value};
+use tokio::sync::{Semaphore, oneshot};
 
-use super::{DriverError, ExitResult, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, Vouches};
-
+use super::driver::{
+    Driver, DriverError, ExitResult, FsIsolation, HealthReport, Running, StartError, StartRequest, StatsError,
+    TaskHandle, UsageStream,
+};
+use crate::folder;
 use drover_supervisor::client::{CallError, Client, Recovery};
 use drover_supervisor::protocol::{BindMount, CgroupSpec, Credentials, Exit, Handle, LogSpec, RefusalCode, StartSpec};
 
+/// What tells one driver of plain processes from another.
+pub(crate) trait ProcessKind: Debug + Send + Sync {
+    /// How far it separates files.
+    const ISOLATION: FsIsolation;
+    /// Whether volumes appear in its tasks.
+    const MOUNTS_VOLUMES: bool;
+    /// Whether the node has it and whether it works.
+    fn fingerprint(&self) -> DriverInfo;
+    /// Checks a task's settings.
+    fn check(&self, config: &Map<String, Value>) -> Result<(), String>;
+    /// The process that a task is.
+    fn spec(&self, request: StartRequest) -> Result<StartSpec, StartError>;
+    /// Starts that may be under way at the same time; none: all.
+    fn turns(&self) -> Option<&Semaphore>;
+}
+
+/// A driver of processes under the supervisor.
+#[derive(Debug)]
+pub(crate) struct ProcessDriver<K> {
+    kind: K,
+    supervisor: Client,
+}
+
+impl<K> ProcessDriver<K> {
+    /// Over this supervisor.
+    pub(super) fn over(kind: K, supervisor: Client) -> Self {
+        Self { kind, supervisor }
+    }
+}
+
+impl<K: ProcessKind> ProcessDriver<K> {
+    async fn start_task(&self, request: StartRequest) -> Result<Running, StartError> {
+        let spec = self.kind.spec(request)?;
+        let _turn = match self.kind.turns() {
+            // The semaphore is never closed.
+            Some(turns) => Some(turns.acquire().await),
+            None => None,
+        };
+        start(&self.supervisor, spec).await
+    }
+}
+
+impl<K: ProcessKind> Driver for ProcessDriver<K> {
+    fn mounts_volumes(&self) -> bool {
+        K::MOUNTS_VOLUMES
+    }
+
+    fn fs_isolation(&self) -> FsIsolation {
+        K::ISOLATION
+    }
+
+    fn fingerprint(&self) -> DriverInfo {
+        self.kind.fingerprint()
+    }
+
+    fn check(&self, config: &Map<String, Value>) -> Result<(), String> {
+        self.kind.check(config)
+    }
+
+    fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>> {
+        self.start_task(request).boxed()
+    }
+
+    fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>> {
+        recover(&self.supervisor, handle).boxed()
+    }
+
+    fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {
+        find(&self.supervisor, id).boxed()
+    }
+
+    fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
+        self.supervisor.stop(id, signal, grace).map(carried).boxed()
+    }
+
+    fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>> {
+        self.supervisor.signal(id, signal).map(carried).boxed()
+    }
+
+    fn stats(&self, handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
+        usage(handle, every)
+    }
+
+    fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
+        self.supervisor.acknowledge(id).map(carried).boxed()
+    }
+}
+
 /// Starts a process. When this fails nothing is left of it.
-pub(super) async fn start(supervisor: &Client, spec: StartSpec) -> Result<Running, StartError> {
+async fn start(supervisor: &Client, spec: StartSpec) -> Result<Running, StartError> {
     let id = spec.id.clone();
     match supervisor.start(spec).await {
         Ok((handle, ended)) => running(handle, ended),
@@ -33,7 +128,7 @@ pub(super) async fn start(supervisor: &Client, spec: StartSpec) -> Result<Runnin
 }
 
 /// Finds a process that an earlier agent started.
-pub(super) async fn recover(supervisor: &Client, handle: TaskHandle) -> Option<Running> {
+async fn recover(supervisor: &Client, handle: TaskHandle) -> Option<Running> {
     let handle: Handle = match serde_json::from_value(handle.driver) {
         Ok(handle) => handle,
         Err(error) => {
@@ -52,7 +147,7 @@ pub(super) async fn recover(supervisor: &Client, handle: TaskHandle) -> Option<R
 }
 
 /// Finds a process of which an earlier agent has no handle.
-pub(super) async fn find(supervisor: &Client, id: &str) -> Option<Running> {
+async fn find(supervisor: &Client, id: &str) -> Option<Running> {
     match supervisor.find(id).await {
         Ok(found) => found.and_then(|(handle, ended)| running(handle, ended).ok()),
         Err(error) => {
@@ -63,7 +158,7 @@ pub(super) async fn find(supervisor: &Client, id: &str) -> Option<Running> {
 }
 
 /// What the control group of a process uses, until it is gone with the run.
-pub(super) fn usage(handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
+fn usage(handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
     let handle: Handle = serde_json::from_value(handle.driver.clone())
         .map_err(|error| StatsError::Unsupported(format!("its handle cannot be read: {error}")))?;
     let Some(cgroup) = handle.cgroup else {
@@ -79,15 +174,15 @@ pub(super) fn usage(handle: &TaskHandle, every: Duration) -> Result<UsageStream,
     Ok(samples.boxed())
 }
 
-/// What the supervisor said, as a driver's error.
-pub(super) fn carried(result: Result<(), CallError>) -> Result<(), DriverError> {
+/// The answer of the supervisor, as a driver's error.
+fn carried(result: Result<(), CallError>) -> Result<(), DriverError> {
     result.map_err(|error| DriverError(error.to_string()))
 }
 
 /// Where the output goes.
 pub(super) fn log_spec(request: &StartRequest) -> Result<Option<LogSpec>, StartError> {
     let Some(limits) = request.logs else { return Ok(None) };
-    make_fifo_dir(&request.fifo_dir).map_err(|error| {
+    folder::make(&request.fifo_dir, 0o700).map_err(|error| {
         StartError::Recoverable(format!("directory {} cannot be made: {error}", request.fifo_dir.display()))
     })?;
     Ok(Some(LogSpec {
@@ -144,11 +239,7 @@ fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, St
             Err(_) => std::future::pending().await,
         }
     };
-    Ok(Running { handle: TaskHandle { id, driver }, ended: ended.boxed(), vouches: Vouches::AtOnce })
-}
-
-fn make_fifo_dir(dir: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    Ok(Running { handle: TaskHandle { id, driver }, ended: ended.boxed(), health: HealthReport::AtOnce })
 }
 
 fn find_user(name: &str) -> Result<(Credentials, PathBuf), StartError> {

@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use drover_api::client_node::DriverInfo;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 
-use super::{
-    Driver, DriverError, FsIsolation, Running, StartError, StartRequest, StatsError, TaskHandle, UsageStream, process,
-};
+use super::driver::{FsIsolation, StartError, StartRequest};
+use super::process::{self, ProcessDriver, ProcessKind};
 use drover_supervisor::client::Client;
 use drover_supervisor::protocol::StartSpec;
 
@@ -30,7 +27,6 @@ pub(crate) struct RawExecSettings {
 #[derive(Debug)]
 pub(crate) struct RawExec {
     settings: RawExecSettings,
-    supervisor: Client,
 }
 
 /// A task's settings.
@@ -82,20 +78,11 @@ impl Config {
 
 impl RawExec {
     /// The driver over this supervisor.
-    pub(crate) fn new(settings: RawExecSettings, supervisor: Client) -> Self {
-        Self { settings, supervisor }
+    pub(crate) fn driver(settings: RawExecSettings, supervisor: Client) -> ProcessDriver<Self> {
+        ProcessDriver::over(Self { settings }, supervisor)
     }
 
-    async fn start_task(&self, request: StartRequest) -> Result<Running, StartError> {
-        if !self.settings.enabled {
-            return Err(StartError::Invalid(DISABLED.to_owned()));
-        }
-        let config = Config::read(&request.config).map_err(StartError::Invalid)?;
-        let spec = self.spec(config, request)?;
-        process::start(&self.supervisor, spec).await
-    }
-
-    fn spec(&self, config: Config, request: StartRequest) -> Result<StartSpec, StartError> {
+    fn spec_of(&self, config: Config, request: StartRequest) -> Result<StartSpec, StartError> {
         let command = find_command(&config.command, &request.task_dir, request.env.get("PATH").map(String::as_str))?;
         let logs = process::log_spec(&request)?;
         let cgroup = Some(process::counting_cgroup(&request));
@@ -123,14 +110,9 @@ impl RawExec {
 const DISABLED: &str =
     "driver raw_exec is disabled on this node: set drivers.rawExec.enabled in the agent's configuration";
 
-impl Driver for RawExec {
-    fn mounts_volumes(&self) -> bool {
-        false
-    }
-
-    fn fs_isolation(&self) -> FsIsolation {
-        FsIsolation::None
-    }
+impl ProcessKind for RawExec {
+    const ISOLATION: FsIsolation = FsIsolation::None;
+    const MOUNTS_VOLUMES: bool = false;
 
     fn fingerprint(&self) -> DriverInfo {
         let enabled = self.settings.enabled;
@@ -142,36 +124,21 @@ impl Driver for RawExec {
         Config::read(config).map(drop)
     }
 
-    fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>> {
-        self.start_task(request).boxed()
+    fn spec(&self, request: StartRequest) -> Result<StartSpec, StartError> {
+        if !self.settings.enabled {
+            return Err(StartError::Invalid(DISABLED.to_owned()));
+        }
+        let config = Config::read(&request.config).map_err(StartError::Invalid)?;
+        self.spec_of(config, request)
     }
 
-    fn recover(&self, handle: TaskHandle) -> BoxFuture<'_, Option<Running>> {
-        process::recover(&self.supervisor, handle).boxed()
-    }
-
-    fn find<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Running>> {
-        process::find(&self.supervisor, id).boxed()
-    }
-
-    fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
-        self.supervisor.stop(id, signal, grace).map(process::carried).boxed()
-    }
-
-    fn signal<'a>(&'a self, id: &'a str, signal: i32) -> BoxFuture<'a, Result<(), DriverError>> {
-        self.supervisor.signal(id, signal).map(process::carried).boxed()
-    }
-
-    fn stats(&self, handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
-        process::usage(handle, every)
-    }
-
-    fn forget<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), DriverError>> {
-        self.supervisor.acknowledge(id).map(process::carried).boxed()
+    fn turns(&self) -> Option<&Semaphore> {
+        None
     }
 }
 
-/// Looks in the task's `local/`, its directory, and for a bare name in `PATH`. Adds the right to execute where it lacks.
+/// Looks in the task's `local/`, its directory, and for a bare name in `PATH`. Adds the right to execute where it
+/// lacks.
 fn find_command(command: &str, task_dir: &Path, path: Option<&str>) -> Result<PathBuf, StartError> {
     let as_given = Path::new(command);
     let mut candidates = vec![task_dir.join("local").join(command), task_dir.join(command)];
@@ -209,7 +176,10 @@ fn matches_glob(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::drivers::Driver as _;
     use serde_json::json;
 
     fn read(config: &Value) -> Result<(), String> {
@@ -236,7 +206,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let launcher = drover_supervisor::Launcher::new(dir.path().into(), dir.path().into(), "/none".into());
         let (supervisor, _) = Client::new(launcher, tokio_util::sync::CancellationToken::new());
-        let driver = RawExec::new(RawExecSettings::default(), supervisor);
+        let driver = RawExec::driver(RawExecSettings::default(), supervisor);
         let request = StartRequest {
             id: "a/t/1".into(),
             task: "t".into(),

@@ -29,8 +29,8 @@ pub(crate) const DEFAULT_CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
-/// What makes and ends a sandbox, beside what the tasks in it may have: namespaces and mounts, a network of its own, the files and
-/// the user of the task, signals to it, and a look at its processes.
+/// What makes and ends a sandbox, beside what the tasks in it may have: namespaces and mounts, a network of its own,
+/// the files and the user of the task, signals to it, and a look at its processes.
 const FOR_SANDBOXES: [&str; 11] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -87,8 +87,8 @@ fn expanded(names: &[String]) -> BTreeSet<String> {
     if names.contains("ALL") { CAPABILITIES.iter().map(|name| (*name).to_owned()).collect() } else { names }
 }
 
-/// The capabilities of a task: the defaults that the node allows without what it drops, and what it adds. The error names what
-/// it adds and the node does not allow.
+/// The capabilities of a task: the defaults that the node allows without what it drops, and what it adds. The error
+/// names what it adds and the node does not allow.
 pub(crate) fn capabilities(allowed: &[String], add: &[String], drop: &[String]) -> Result<BTreeSet<String>, String> {
     let (allowed, add, drop) = (expanded(allowed), expanded(add), expanded(drop));
     let unknown = add.iter().chain(&drop).find(|name| !CAPABILITIES.contains(&name.as_str()));
@@ -107,8 +107,8 @@ pub(crate) fn capabilities(allowed: &[String], add: &[String], drop: &[String]) 
     Ok(kept.chain(add.iter().cloned()).collect())
 }
 
-/// Why this process cannot give tasks a sandbox with the capabilities that the node allows; none: it can. Of `all` those count that
-/// there are.
+/// Why this process cannot give tasks a sandbox with the capabilities that the node allows; none: it can. Of `all`
+/// those count that there are.
 pub(crate) fn missing_rights(allowed: &[String]) -> Option<String> {
     let held = match held_capabilities() {
         Ok(held) => held,

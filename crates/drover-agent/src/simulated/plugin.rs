@@ -1,5 +1,6 @@
-//! A CSI driver without a disk, for agents on virtual time: it attaches in a cloud that all nodes of a run share, and mounts on a disk
-//! that remembers names alone. Calls take their time, and some fail, before or after they were carried out.
+//! A CSI driver without a disk, for agents on virtual time: it attaches in a cloud that all nodes of a run share, and
+//! mounts on a disk that remembers names alone. Calls take their time, and some fail, before or after they were carried
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +16,7 @@ use crate::csi::{
     Attachment, ErrorKind, Failure, Grown, Instance, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError,
     PluginFacts, Tries, VolumeUse,
 };
-use crate::disk::MemoryDisk;
+use crate::node::memory_disk::MemoryDisk;
 use crate::random::Random;
 
 /// What became of a volume.
@@ -95,7 +96,7 @@ pub struct MountRun {
     pub node: String,
     /// The uid of the allocation; empty where it is about the whole node.
     pub allocation: String,
-    /// Whether the allocation writes, and nobody else may.
+    /// Whether the allocation writes, and no other may.
     pub is_single_writer: bool,
     /// Whether the volume has to be attached before it is used.
     pub needs_attachment: bool,

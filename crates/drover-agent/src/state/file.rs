@@ -1,7 +1,8 @@
 //! Opening the state file, whatever became of it: whole, damaged, on a disk that takes no writes.
 //!
-//! Every page is compared with its checksum and all of it is read. What is damaged is not used at all: a record that was guessed
-//! could start or end a task. The file then gets another name, so that people can look at it, and the agent begins with nothing.
+//! Every page is compared with its checksum and all of it is read. What is damaged is not used at all: a record that
+//! was guessed could start or end a task. The file then gets another name, so that people can look at it, and the agent
+//! begins with nothing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,10 +14,9 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use serde::de::DeserializeOwned;
 
-use super::{
-    ALLOCS, DYNAMIC_META, Flaws, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, Saved, TASKS, TaskRecord,
-    VOLUMES,
-};
+use super::records::{Flaws, Saved};
+use super::tables::{ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, TASKS, VOLUMES};
+use crate::tasks::record::TaskRecord;
 
 /// How long a dying agent is waited for.
 const TAKE_OVER: Duration = Duration::from_secs(3);
@@ -159,8 +159,8 @@ fn begin_anew(path: &Path, now: Timestamp, damage: &str) -> (Option<Database>, S
     }
 }
 
-/// The new file says that the agent does not know its tasks yet, and takes the name at once: an agent that dies meanwhile leaves
-/// either the damaged file or that one.
+/// The new file says that the agent does not know its tasks yet, and takes the name at once: an agent that dies
+/// meanwhile leaves either the damaged file or that one.
 fn replace(path: &Path, aside: &Path) -> Result<Database, String> {
     let text = |error: io::Error| error.to_string();
     let new = new_name(path);

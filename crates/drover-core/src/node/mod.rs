@@ -3,3 +3,4 @@
 pub mod drain;
 pub mod heartbeat;
 pub mod phase;
+pub mod reference;

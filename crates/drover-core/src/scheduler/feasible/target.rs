@@ -1,6 +1,7 @@
 //! What a target of a constraint, affinity or spread stands for on a node (`spec/scheduler.md` 4.2).
 
 use crate::model::Node;
+use crate::node::reference::{self, NodeReferences};
 
 /// The value of a target on a node; text that is no `${…}` stands for itself, an unknown one is not found.
 pub fn resolve<'a>(target: &'a str, node: &'a Node) -> Option<&'a str> {
@@ -8,17 +9,15 @@ pub fn resolve<'a>(target: &'a str, node: &'a Node) -> Option<&'a str> {
         return Some(target);
     }
     let name = target.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'))?;
-    match name {
-        "node.unique.id" | "node.unique.name" => Some(node.name.as_str()),
-        "node.datacenter" => Some(node.datacenter.as_str()),
-        "node.class" => Some(node.class.as_str()),
-        "node.pool" => Some(node.pool.as_str()),
-        _ => name
-            .strip_prefix("attr.")
-            .and_then(|key| node.attributes.get(key))
-            .or_else(|| name.strip_prefix("meta.").and_then(|key| node.meta.get(key)))
-            .map(String::as_str),
-    }
+    let of = NodeReferences {
+        name: node.name.as_str(),
+        datacenter: &node.datacenter,
+        class: &node.class,
+        pool: &node.pool,
+        attributes: &node.attributes,
+        meta: &node.meta,
+    };
+    reference::value(name, &of)
 }
 
 /// A right side that is the same for every node.

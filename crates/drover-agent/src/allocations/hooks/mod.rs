@@ -1,0 +1,12 @@
+//! What is done around an allocation's tasks: one file per hook, and one ordered table of those that run before.
+
+mod admission;
+mod alloc_dir;
+mod await_previous;
+mod hook_error;
+mod migrate_disk;
+mod prerun;
+mod volumes;
+
+pub(super) use prerun::prerun;
+pub(super) use volumes::{postrun, statuses};

@@ -1,0 +1,140 @@
+//! The way from an allocation's runner to those of its tasks: requests, and the answers of many as one.
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::tasks::commands::{CommandError, Located, TaskCommand};
+
+/// Work that the runner does beside its own.
+pub(super) type Errand = BoxFuture<'static, ()>;
+
+/// The runners of an allocation's tasks, by the names of the tasks.
+#[derive(Debug, Default)]
+pub(super) struct TaskCommands(BTreeMap<String, mpsc::Sender<TaskCommand>>);
+
+impl TaskCommands {
+    /// A task's runner takes requests from now on.
+    pub(super) fn insert(&mut self, task: &str, to: mpsc::Sender<TaskCommand>) {
+        self.0.insert(task.to_owned(), to);
+    }
+
+    /// No runner is left.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Asks where the process of a task is.
+    pub(super) fn locate(&self, task: &str) -> Result<oneshot::Receiver<Result<Located, CommandError>>, CommandError> {
+        let to = self.0.get(task).ok_or_else(|| CommandError::UnknownTask(task.to_owned()))?;
+        let (answer, located) = oneshot::channel();
+        to.try_send(TaskCommand::Locate { answer }).map_err(|_| CommandError::NotRunning)?;
+        Ok(located)
+    }
+
+    /// Asks a task for something. A full queue means that the task's runner is busy with earlier requests.
+    pub(super) fn ask(
+        &self,
+        task: &str,
+        command: impl FnOnce(oneshot::Sender<Result<(), CommandError>>) -> TaskCommand,
+    ) -> Asked {
+        let (answer, result) = oneshot::channel();
+        let sent = match self.0.get(task).map(|to| to.try_send(command(answer))) {
+            Some(Ok(())) => Ok(result),
+            Some(Err(mpsc::error::TrySendError::Full(_))) => Err(CommandError::Busy),
+            Some(Err(mpsc::error::TrySendError::Closed(_))) | None => Err(CommandError::NotRunning),
+        };
+        Asked { task: task.to_owned(), sent }
+    }
+}
+
+/// A task that was asked for something.
+pub(super) struct Asked {
+    task: String,
+    sent: Result<oneshot::Receiver<Result<(), CommandError>>, CommandError>,
+}
+
+/// Waits for all answers and combines their errors. Of many tasks those that do not run are no error.
+pub(super) fn combine(asked: Vec<Asked>, strict: bool, answer: oneshot::Sender<Result<(), CommandError>>) -> Errand {
+    async move {
+        let mut errors = Vec::new();
+        for Asked { task, sent } in asked {
+            let result = match sent {
+                Ok(result) => result.await.unwrap_or(Err(CommandError::NotRunning)),
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok(()) => {}
+                Err(CommandError::NotRunning) if !strict => {}
+                Err(error) => errors.push((task, error)),
+            }
+        }
+        let result = match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0).1),
+            _ => Err(CommandError::Several(
+                errors.iter().map(|(task, error)| format!("{task}: {error}")).collect::<Vec<_>>().join("; "),
+            )),
+        };
+        drop(answer.send(result));
+    }
+    .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::commands::Force;
+
+    fn restart(answer: oneshot::Sender<Result<(), CommandError>>) -> TaskCommand {
+        TaskCommand::Restart { force: Force::No, answer }
+    }
+
+    /// The combined answer of these tasks, each of which is given its answer; none: its runner is gone.
+    async fn combined(answers: &[(&str, Option<Result<(), CommandError>>)], strict: bool) -> Result<(), CommandError> {
+        let mut commands = TaskCommands::default();
+        let mut asked = Vec::new();
+        for (task, given) in answers {
+            let (to, mut queue) = mpsc::channel(1);
+            if given.is_some() {
+                commands.insert(task, to);
+            }
+            asked.push(commands.ask(task, restart));
+            if let Some(given) = given {
+                let Some(TaskCommand::Restart { answer, .. }) = queue.recv().await else { panic!("no request") };
+                answer.send(given.clone()).expect("it is awaited");
+            }
+        }
+        let (answer, result) = oneshot::channel();
+        combine(asked, strict, answer).await;
+        result.await.expect("an answer")
+    }
+
+    #[tokio::test]
+    async fn of_many_tasks_those_that_do_not_run_are_no_error_and_a_named_one_is() {
+        let refused = CommandError::Driver("no".to_owned());
+        let gone = Err(CommandError::NotRunning);
+        assert_eq!(combined(&[("a", Some(Ok(()))), ("b", None)], false).await, Ok(()));
+        assert_eq!(combined(&[("b", None)], true).await, gone);
+        assert_eq!(combined(&[("a", Some(gone.clone())), ("b", Some(Ok(())))], false).await, Ok(()));
+        assert_eq!(combined(&[("a", Some(Err(refused.clone()))), ("b", None)], false).await, Err(refused.clone()));
+        let both = combined(&[("a", Some(Err(refused.clone()))), ("b", Some(Err(refused)))], false).await;
+        assert_eq!(both, Err(CommandError::Several("a: no; b: no".to_owned())));
+        assert_eq!(combined(&[], false).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_is_busy_and_an_unknown_task_is_named() {
+        let mut commands = TaskCommands::default();
+        let (to, _queue) = mpsc::channel(1);
+        commands.insert("web", to);
+        assert!(commands.ask("web", restart).sent.is_ok());
+        assert_eq!(commands.ask("web", restart).sent.err(), Some(CommandError::Busy));
+        assert_eq!(commands.locate("web").err(), Some(CommandError::NotRunning));
+        assert_eq!(commands.locate("db").err(), Some(CommandError::UnknownTask("db".to_owned())));
+        commands.clear();
+        assert_eq!(commands.ask("web", restart).sent.err(), Some(CommandError::NotRunning));
+    }
+}

@@ -1,0 +1,244 @@
+//! What runners need of the node's disk, behind one small trait: the machine's own, and one that remembers names alone,
+//! for agents on virtual time.
+//!
+//! Must never know why a directory is wanted. What a sticky disk keeps is `alloc/data` and each task's `local`. A task
+//! may have put anything in their place: only directories are moved, by name beneath directories that no task can
+//! change.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+
+use drover_core::lifecycle::NodeUsage;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+
+use crate::folder;
+use crate::node::alloc_dir::{AllocDir, DirError};
+
+/// The disk of a node.
+pub(crate) trait Disk: Debug + Send + Sync {
+    /// Whether the allocation's directory is there.
+    fn has(&self, dir: &AllocDir) -> bool;
+    /// Makes the directories that an allocation's tasks share.
+    fn build(&self, dir: &AllocDir) -> Result<(), DirError>;
+    /// Makes a task's directories.
+    fn build_task(&self, dir: &AllocDir, task: &str, secrets_mb: i64) -> Result<(), DirError>;
+    /// Writes a file beneath a task's `local`, unless it is there.
+    fn write_once(&self, dir: &AllocDir, task: &str, file: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Moves the files of a sticky disk. What cannot be moved is left, and the allocation begins without it.
+    fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: &[&str]);
+    /// Takes the allocation's directory away.
+    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError>;
+    /// Takes the FIFOs of an allocation's output away.
+    fn remove_fifos(&self, fifos: &Path);
+    /// How full the disk of the allocations is.
+    fn usage(&self, alloc_dir: &Path) -> NodeUsage;
+    /// Whether something is mounted there.
+    fn is_mount(&self, path: &Path) -> bool;
+    /// Makes a directory of the agent's own, with those above it.
+    fn make_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes a directory that only the agent's user enters, with those above it.
+    fn make_private_dir(&self, path: &Path) -> io::Result<()>;
+    /// Takes an empty directory, or a file, of the agent's own away, if it is there.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The machine's disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostDisk;
+
+impl Disk for HostDisk {
+    fn has(&self, dir: &AllocDir) -> bool {
+        dir.root().exists()
+    }
+
+    fn build(&self, dir: &AllocDir) -> Result<(), DirError> {
+        dir.build()
+    }
+
+    fn build_task(&self, dir: &AllocDir, task: &str, secrets_mb: i64) -> Result<(), DirError> {
+        dir.build_task(task, secrets_mb)
+    }
+
+    fn write_once(&self, dir: &AllocDir, task: &str, file: &str, bytes: &[u8]) -> io::Result<()> {
+        let local = dir.task(task).join("local");
+        write_beneath(&local, file, bytes)
+    }
+
+    fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: &[&str]) {
+        let data = [(from.shared(), to.shared(), "data")];
+        let locals = tasks.iter().map(|task| (from.task(task), to.task(task), "local"));
+        for (source, target, name) in data.into_iter().chain(locals) {
+            match move_directory(&source, &target, name) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(error = %error, dir = %source.join(name).display(), "files stay with the earlier allocation");
+                }
+            }
+        }
+    }
+
+    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError> {
+        dir.destroy()
+    }
+
+    fn remove_fifos(&self, fifos: &Path) {
+        match std::fs::remove_dir_all(fifos) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!(error = %error, path = %fifos.display(), "fifos are left"),
+        }
+    }
+
+    /// A disk that cannot be asked counts as empty.
+    fn usage(&self, alloc_dir: &Path) -> NodeUsage {
+        // As df reckons: what only root may still take counts neither as used nor as room.
+        let percent = |used: u64, room: u64| match used.saturating_add(room) {
+            0 => 0,
+            all => used.saturating_mul(100).div_ceil(all),
+        };
+        match rustix::fs::statvfs(alloc_dir) {
+            Ok(found) => NodeUsage {
+                disk_percent: percent(found.f_blocks.saturating_sub(found.f_bfree), found.f_bavail),
+                inode_percent: percent(found.f_files.saturating_sub(found.f_ffree), found.f_favail),
+                live: 0,
+            },
+            Err(error) => {
+                tracing::warn!(error = %error, path = %alloc_dir.display(), "the disk cannot be asked for its room");
+                NodeUsage::default()
+            }
+        }
+    }
+
+    fn is_mount(&self, path: &Path) -> bool {
+        match drover_supervisor::is_mount_point(path) {
+            Ok(is_mount) => is_mount,
+            Err(error) => {
+                tracing::warn!(error = %error, path = %path.display(), "it cannot be told whether something is mounted");
+                false
+            }
+        }
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        folder::make(path, 0o711)
+    }
+
+    fn make_private_dir(&self, path: &Path) -> io::Result<()> {
+        folder::make(path, 0o750)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let removed = match path.symlink_metadata() {
+            Ok(found) if found.is_dir() => std::fs::remove_dir(path),
+            Ok(_) => std::fs::remove_file(path),
+            Err(error) => Err(error),
+        };
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Writes a new file beneath a directory that a task may have filled with links: none is followed out of it. A file
+/// that is there stays as it is.
+fn write_beneath(root: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut here = rustix::fs::openat(CWD, root, directory, Mode::empty())?;
+    let mut parts: Vec<&str> = file.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let name = parts.pop().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
+    for part in parts {
+        if part == ".." {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it leads out of the directory"));
+        }
+        match rustix::fs::mkdirat(&here, part, Mode::from_raw_mode(0o777)) {
+            Ok(()) => rustix::fs::chmodat(&here, part, Mode::from_raw_mode(0o777), AtFlags::empty())?,
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        here = rustix::fs::openat(&here, part, directory, Mode::empty())?;
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(&here, name, flags, Mode::from_raw_mode(0o644)) {
+        Ok(made) => std::fs::File::from(made).write_all(bytes),
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes the place of an empty directory of the same name.
+fn move_directory(from: &Path, to: &Path, name: &str) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let source = rustix::fs::openat(CWD, from, flags, Mode::empty())?;
+    let target = rustix::fs::openat(CWD, to, flags, Mode::empty())?;
+    let found = rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no directory any more"));
+    }
+    Ok(rustix::fs::renameat(&source, name, &target, name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn allocs(dir: &Path) -> [AllocDir; 2] {
+        ["one", "two"].map(|uid| {
+            let alloc = AllocDir::new(dir, uid);
+            alloc.build().expect("built");
+            alloc.build_task("web", 1).expect("built");
+            alloc
+        })
+    }
+
+    #[test]
+    fn a_166_a_replacement_on_the_same_node_goes_on_with_the_files() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [one, two] = allocs(dir.path());
+        fs::write(one.shared().join("data/rows"), "kept").expect("a file");
+        fs::write(one.task("web").join("local/cache"), "kept too").expect("a file");
+        fs::write(one.task("web").join("secrets/key"), "not kept").expect("a file");
+        HostDisk.take_over(&one, &two, &["web", "other"]);
+        assert_eq!(fs::read_to_string(two.shared().join("data/rows")).expect("text"), "kept");
+        assert_eq!(fs::read_to_string(two.task("web").join("local/cache")).expect("text"), "kept too");
+        assert!(!two.task("web").join("secrets/key").exists());
+        one.destroy().and(two.destroy()).expect("destroyed");
+    }
+
+    #[test]
+    fn a_file_is_written_once_and_beneath_the_tasks_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let read = |name: &str| std::fs::read_to_string(root.path().join(name)).unwrap();
+        write_beneath(root.path(), "in/put.txt", b"hello").unwrap();
+        write_beneath(root.path(), "in/put.txt", b"again").unwrap();
+        assert_eq!(read("in/put.txt"), "hello");
+    }
+
+    #[test]
+    fn must_survive_a_link_in_the_place_of_the_payload() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::os::unix::fs::symlink(outside.path(), root.path().join("in")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("x"), root.path().join("x")).unwrap();
+        assert!(write_beneath(root.path(), "in/put.txt", b"hello").is_err());
+        assert!(write_beneath(root.path(), "../put.txt", b"hello").is_err());
+        write_beneath(root.path(), "x", b"hello").unwrap();
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn must_survive_a_link_in_the_place_of_the_data() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [one, two] = allocs(dir.path());
+        fs::remove_dir(one.shared().join("data")).expect("removed");
+        std::os::unix::fs::symlink("/etc", one.shared().join("data")).expect("a link");
+        HostDisk.take_over(&one, &two, &["web"]);
+        let data = two.shared().join("data").symlink_metadata().expect("metadata");
+        assert!(data.is_dir(), "a new allocation has its own empty directory");
+        one.destroy().and(two.destroy()).expect("destroyed");
+        assert!(Path::new("/etc/passwd").exists());
+    }
+}

@@ -1,0 +1,12 @@
+//! What this machine is and has.
+//!
+//! Input: `/proc`, `/sys`, the agent's configuration. Output: the node's [`Fingerprint`]. Must never know what jobs ask
+//! for.
+
+mod attribute;
+mod detect;
+mod host;
+mod machine;
+mod network;
+
+pub(crate) use detect::{cpu, detect, offered_slice};

@@ -1,0 +1,23 @@
+//! What an agent asks of its machine: how tasks are run, which devices and disk there are, what the machine is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_api::client_node::Fingerprint;
+
+use super::devices::Devices;
+use super::disk::Disk;
+use crate::drivers::Drivers;
+use crate::watch;
+
+/// The parts of a machine, real or simulated.
+#[derive(Clone, Debug)]
+pub(crate) struct MachineParts {
+    pub(crate) drivers: Drivers,
+    pub(crate) devices: Devices,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// What the machine is and has.
+    pub(crate) fingerprint: watch::Receiver<Fingerprint>,
+    /// The host's variables that tasks may get.
+    pub(crate) host_env: BTreeMap<String, String>,
+}

@@ -1,0 +1,91 @@
+//! A disk without files, for agents on virtual time: it remembers which directories there are, and what is mounted.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drover_core::lifecycle::NodeUsage;
+
+use super::alloc_dir::{AllocDir, DirError};
+use super::disk::Disk;
+
+/// A disk without files: it remembers which directories there are. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryDisk {
+    dirs: Arc<Mutex<BTreeSet<PathBuf>>>,
+    mounts: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+impl MemoryDisk {
+    /// Something is mounted there now, or no longer.
+    pub(crate) fn set_mount(&self, path: &Path, is_mounted: bool) {
+        let mut mounts = self.mounts();
+        if is_mounted {
+            mounts.insert(path.to_owned());
+        } else {
+            mounts.remove(path);
+        }
+    }
+
+    /// Power is gone, and with it what was mounted.
+    pub(crate) fn lose_mounts(&self) {
+        self.mounts().clear();
+    }
+
+    fn mounts(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn has(&self, dir: &AllocDir) -> bool {
+        self.lock().contains(dir.root())
+    }
+
+    fn build(&self, dir: &AllocDir) -> Result<(), DirError> {
+        self.lock().insert(dir.root().to_owned());
+        Ok(())
+    }
+
+    fn build_task(&self, _: &AllocDir, _: &str, _: i64) -> Result<(), DirError> {
+        Ok(())
+    }
+
+    fn write_once(&self, _: &AllocDir, _: &str, _: &str, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn take_over(&self, _: &AllocDir, _: &AllocDir, _: &[&str]) {}
+
+    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError> {
+        self.lock().remove(dir.root());
+        Ok(())
+    }
+
+    fn remove_fifos(&self, _: &Path) {}
+
+    fn usage(&self, _: &Path) -> NodeUsage {
+        NodeUsage::default()
+    }
+
+    fn is_mount(&self, path: &Path) -> bool {
+        self.mounts().contains(path)
+    }
+
+    fn make_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn make_private_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}

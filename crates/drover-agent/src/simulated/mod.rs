@@ -1,0 +1,7 @@
+//! An agent on virtual time, over a machine without hardware. Only simulations and tests have it.
+
+mod machine;
+mod plugin;
+
+pub use machine::{Life, Machine, RequestError, Restart, TaskChange, TaskEnd, TaskRun};
+pub use plugin::{Cloud, MountChange, MountRun, PluginCall, PluginNews, PluginObserver, PluginSpec};

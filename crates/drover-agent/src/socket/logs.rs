@@ -1,0 +1,75 @@
+//! A task's output over its rotated files, as one stream.
+
+use std::collections::BTreeMap;
+
+use super::files::{FileError, Files};
+use drover_socket::protocol::{LogStream, Origin};
+
+/// Where reading begins: a file's number and a position in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) index: u64,
+    pub(crate) offset: u64,
+}
+
+/// The name of a numbered file.
+pub(crate) fn file(task: &str, stream: LogStream, index: u64) -> String {
+    format!("alloc/logs/{task}.{}.{index}", name(stream))
+}
+
+fn name(stream: LogStream) -> &'static str {
+    match stream {
+        LogStream::Stdout => "stdout",
+        LogStream::Stderr => "stderr",
+    }
+}
+
+/// The numbered files of a stream with their sizes.
+pub(crate) fn sizes(files: &Files, task: &str, stream: LogStream) -> Result<BTreeMap<u64, u64>, FileError> {
+    let prefix = format!("{task}.{}.", name(stream));
+    let listed = files.list("alloc/logs")?;
+    Ok(listed.into_iter().filter_map(|it| Some((it.name.strip_prefix(&prefix)?.parse().ok()?, it.size))).collect())
+}
+
+/// Walks from the origin over the files. Before the first byte is the first byte, beyond the last is the end; without
+/// files there is no place.
+pub(crate) fn walk(sizes: &BTreeMap<u64, u64>, origin: Origin, offset: u64) -> Option<Place> {
+    let mut left = offset;
+    match origin {
+        Origin::Start => {
+            for (index, size) in sizes {
+                if left < *size {
+                    return Some(Place { index: *index, offset: left });
+                }
+                left -= size;
+            }
+            sizes.last_key_value().map(|(index, size)| Place { index: *index, offset: *size })
+        }
+        Origin::End => {
+            for (index, size) in sizes.iter().rev() {
+                if left <= *size {
+                    return Some(Place { index: *index, offset: size - left });
+                }
+                left -= size;
+            }
+            sizes.first_key_value().map(|(index, _)| Place { index: *index, offset: 0 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_walked_over_the_files() {
+        let sizes: BTreeMap<u64, u64> = (0..4).map(|index| (index, 100)).collect();
+        let at = |index, offset| Some(Place { index, offset });
+        let from_first: BTreeMap<u64, u64> = (1..4).map(|index| (index, 100)).collect();
+        assert_eq!(walk(&from_first, Origin::Start, 110), at(2, 10));
+        assert_eq!(walk(&sizes, Origin::End, 110), at(2, 90));
+        assert_eq!(walk(&sizes, Origin::End, 1000), at(0, 0));
+        assert_eq!(walk(&sizes, Origin::Start, 1000), at(3, 100));
+        assert_eq!(walk(&BTreeMap::new(), Origin::Start, 0), None);
+    }
+}

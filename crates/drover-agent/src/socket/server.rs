@@ -1,0 +1,552 @@
+//! Accepts connections and answers one request on each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drover_api::allocation::TaskRunState;
+use futures::StreamExt;
+use futures::stream::{BoxStream, SelectAll};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::exec::{self, ExecError};
+use super::files::{FileError, Files};
+use super::logs::{self, Place};
+use crate::allocations::commands::{AllocCommand, RestartScope};
+use crate::allocations::directory::{Directory, Listed};
+use crate::drivers::{SIGNALS, StatsError, UsageStream};
+use crate::node::facts::{Meta, MetaError, MetaHandle, effective_meta};
+use crate::node::host_volumes::{VolumeError, Volumes};
+use crate::node::stats::{self, AsyncOpen};
+use crate::reporting::reports::Reports;
+use crate::tasks::commands::{CommandError, Located};
+use drover_clock::SharedClock;
+use drover_socket::protocol::{
+    self, AllocStats, AllocationInfo, Answer, Frame, FrameKind, LogStream, MAX_DATA_BYTES, MetaInfo, Origin, Request,
+    TaskStats, VolumeChange,
+};
+use drover_supervisor::Usage;
+use drover_supervisor::protocol::Handle;
+
+/// Connections at the same time; more are refused.
+const MAX_CONNECTIONS: usize = 64;
+/// How often a followed log is looked at.
+const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+/// The shortest time between samples of statistics.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// How long the first picture waits for tasks that have not told what they use.
+const FIRST_SAMPLES: Duration = Duration::from_secs(1);
+/// Files in one answer.
+const FILES_PER_ANSWER: usize = 1000;
+/// How long a client may take for its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves the socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) directory: Directory,
+    pub(crate) reports: Reports,
+    pub(crate) clock: SharedClock,
+    pub(crate) meta: MetaHandle,
+    pub(crate) volumes: Volumes,
+    pub(crate) stop: CancellationToken,
+}
+
+/// Why a request was not carried out.
+#[derive(Debug)]
+struct Refused {
+    code: u16,
+    message: String,
+}
+
+impl Refused {
+    fn new(code: u16, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<FileError> for Refused {
+    fn from(error: FileError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<CommandError> for Refused {
+    fn from(error: CommandError) -> Self {
+        let code = match error {
+            CommandError::UnknownTask(_) | CommandError::NotWanted => 400,
+            CommandError::NotRunning => 404,
+            CommandError::Busy | CommandError::Driver(_) | CommandError::Several(_) => 500,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<MetaError> for Refused {
+    fn from(error: MetaError) -> Self {
+        let code = match error {
+            MetaError::Invalid(_) => 400,
+            MetaError::NotKept(_) => 500,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<VolumeError> for Refused {
+    fn from(error: VolumeError) -> Self {
+        let code = match error {
+            VolumeError::NameExists { .. } | VolumeError::Parameter { .. } | VolumeError::Invalid(_) => 400,
+            VolumeError::Unknown(_) => 404,
+            VolumeError::NotMade { .. } | VolumeError::NotKept(_) => 500,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Meta> for MetaInfo {
+    fn from(meta: Meta) -> Self {
+        Self {
+            meta: effective_meta(meta.fixed(), &meta.on_the_wire()),
+            dynamic: meta.dynamic().clone(),
+            fixed: meta.fixed().clone(),
+        }
+    }
+}
+
+/// A refusal, or a client that has gone.
+enum Broken {
+    Refused(Refused),
+    Gone(io::Error),
+}
+
+impl<E: Into<Refused>> From<E> for Broken {
+    fn from(error: E) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl Server {
+    /// Serves until it is dropped; connections end with the future.
+    pub(crate) async fn run(self, state_dir: PathBuf) {
+        let listener = match listen(&state_dir) {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::error!(error = %error, dir = %state_dir.display(), "the agent's socket is not served");
+                return;
+            }
+        };
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                Some(ended) = connections.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(error = %error, "a connection broke off");
+                    }
+                }
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) if is_permitted(&stream) && connections.len() < MAX_CONNECTIONS => {
+                        connections.spawn(self.clone().converse(stream));
+                    }
+                    Ok(_) => tracing::warn!("a connection was refused: another user's, or one too many"),
+                    Err(error) => {
+                        tracing::error!(error = %error, "a connection cannot be accepted");
+                        tokio::time::sleep(FOLLOW_EVERY).await;
+                    }
+                },
+            }
+        }
+        connections.shutdown().await;
+    }
+
+    async fn converse(self, stream: UnixStream) {
+        let (mut from, mut to) = stream.into_split();
+        let answer = match Box::pin(self.answer(&mut from, &mut to)).await {
+            Ok(answer) => answer,
+            Err(Broken::Refused(Refused { code, message })) => Answer::Error { code, message },
+            Err(Broken::Gone(error)) => {
+                tracing::debug!(error = %error, "a client has gone");
+                return;
+            }
+        };
+        if let Err(error) = send(&mut to, &answer).await {
+            tracing::debug!(error = %error, "a client has gone");
+        }
+    }
+
+    async fn answer(&self, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) -> Result<Answer, Broken> {
+        let frame = tokio::time::timeout(REQUEST_TIMEOUT, protocol::read_frame(from)).await;
+        let frame = frame.map_err(|_| Refused::new(400, "no request came"))?.map_err(Broken::Gone)?;
+        let Some(Frame { kind: FrameKind::Message, payload }) = frame else {
+            return Err(Refused::new(400, "the first frame must be a request").into());
+        };
+        let request: Request = serde_json::from_slice(&payload)
+            .map_err(|error| Refused::new(400, format!("this is no request that the agent knows: {error}")))?;
+        match request {
+            Request::Allocations => Ok(Answer::Allocations(self.allocations())),
+            Request::Restart { allocation, task, all_tasks } => {
+                let scope = match (task, all_tasks) {
+                    (Some(_), true) => {
+                        return Err(Refused::new(400, "task and allTasks exclude each other: give one").into());
+                    }
+                    (Some(task), false) => RestartScope::Task(task),
+                    (None, true) => RestartScope::All,
+                    (None, false) => RestartScope::Running,
+                };
+                let (_, listed) = self.find(&allocation)?;
+                ask(&listed, |answer| AllocCommand::Restart { scope, answer }).await??;
+                Ok(Answer::Done)
+            }
+            Request::Signal { allocation, task, signal } => {
+                check_signal(&signal)?;
+                let (_, listed) = self.find(&allocation)?;
+                ask(&listed, |answer| AllocCommand::Signal { task, signal, answer }).await??;
+                Ok(Answer::Done)
+            }
+            Request::Stop { allocation } => {
+                let (_, listed) = self.find(&allocation)?;
+                ask(&listed, |answer| AllocCommand::Stop { answer }).await??;
+                Ok(Answer::Done)
+            }
+            Request::Logs { allocation, task, stream, origin, offset, follow } => {
+                let (uid, listed) = self.find(&allocation)?;
+                known_task(&listed, &task)?;
+                let log = Log { uid, task, stream, follow };
+                self.logs(&listed, &log, origin, offset, to).await
+            }
+            Request::List { allocation, path } => {
+                let (_, listed) = self.find(&allocation)?;
+                let found = in_background(move || Files::open(listed.dir.root())?.list(&path)).await??;
+                for part in found.chunks(FILES_PER_ANSWER) {
+                    send(to, &Answer::Files(part.to_vec())).await.map_err(Broken::Gone)?;
+                }
+                Ok(Answer::Done)
+            }
+            Request::Stat { allocation, path } => {
+                let (_, listed) = self.find(&allocation)?;
+                let found = in_background(move || Files::open(listed.dir.root())?.stat(&path)).await??;
+                send(to, &Answer::File(found)).await.map_err(Broken::Gone)?;
+                Ok(Answer::Done)
+            }
+            Request::Read { allocation, path, origin, offset, limit } => {
+                let (_, listed) = self.find(&allocation)?;
+                let mut reader = Files::open(listed.dir.root())?.read(&path, origin, offset)?;
+                send(to, &Answer::At { file: path.clone(), offset: reader.at() }).await.map_err(Broken::Gone)?;
+                let mut left = limit.unwrap_or(u64::MAX);
+                while left > 0 {
+                    let bytes = reader.next(left).map_err(|error| FileError::Io(path.clone(), error))?;
+                    if bytes.is_empty() {
+                        break;
+                    }
+                    left -= u64::try_from(bytes.len()).unwrap_or(left);
+                    send_data(to, bytes).await.map_err(Broken::Gone)?;
+                }
+                Ok(Answer::Done)
+            }
+            Request::Stats { allocation, every_ms } => {
+                let (_, listed) = self.find(&allocation)?;
+                self.stats(&listed, every_ms.map(Duration::from_millis), to).await
+            }
+            Request::Meta => Ok(Answer::Meta(self.meta.read().into())),
+            Request::SetMeta { changes } => Ok(Answer::Meta(self.meta.apply(changes).await?.into())),
+            Request::Volume(change) => {
+                self.change_volumes(change).await?;
+                Ok(Answer::Done)
+            }
+            Request::Exec { allocation, task, command, tty, size } => {
+                if command.is_empty() {
+                    return Err(Refused::new(400, "command is empty: name a program").into());
+                }
+                let (_, listed) = self.find(&allocation)?;
+                known_task(&listed, &task)?;
+                let handle = locate(&listed, &task).await?;
+                let order = exec::Order { command, tty, size };
+                match exec::run(&handle, &listed.dir.task(&task), &order, from, to).await {
+                    Ok(answer) => Ok(answer),
+                    Err(ExecError::Io(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                        Err(Broken::Gone(error))
+                    }
+                    Err(error) => Err(Refused::new(500, error.to_string()).into()),
+                }
+            }
+        }
+    }
+
+    async fn change_volumes(&self, change: VolumeChange) -> Result<(), VolumeError> {
+        match change {
+            VolumeChange::Create { name, id, plugin, parameters } => {
+                self.volumes.create(name, id, plugin, parameters).await
+            }
+            VolumeChange::Register { name, id, path } => self.volumes.register(name, id, path).await,
+            VolumeChange::Delete { name } => self.volumes.delete(&name).await,
+        }
+    }
+
+    fn find(&self, id: &str) -> Result<(String, Listed), Refused> {
+        let unknown =
+            || Refused::new(404, format!("unknown allocation {id:?} on this node: `drover alloc list` shows all"));
+        self.directory.find(id).ok_or_else(unknown)
+    }
+
+    fn allocations(&self) -> Vec<AllocationInfo> {
+        let all = self.directory.all().into_iter();
+        let info = |(uid, listed): (String, Listed)| {
+            let report = self.reports.latest(&uid).unwrap_or_default();
+            AllocationInfo {
+                namespace: listed.key.namespace.unwrap_or_default(),
+                name: listed.key.name,
+                client_status: report.client_status.to_string(),
+                tasks: report.task_states.iter().map(|(name, it)| (name.clone(), it.state.to_string())).collect(),
+                id: uid,
+            }
+        };
+        all.map(info).collect()
+    }
+
+    async fn logs(
+        &self,
+        listed: &Listed,
+        log: &Log,
+        origin: Origin,
+        offset: u64,
+        to: &mut OwnedWriteHalf,
+    ) -> Result<Answer, Broken> {
+        let files = Files::open(listed.dir.root())?;
+        let missing = || Refused::new(404, format!("task {} has no such output yet", log.task));
+        let Some(mut place) = logs::walk(&logs::sizes(&files, &log.task, log.stream)?, origin, offset) else {
+            return Err(missing().into());
+        };
+        loop {
+            // Asked before the last look at the files: what was written until then is still sent.
+            let is_over = !log.follow || self.is_dead(log);
+            place = send_from(&files, log, place, to).await?;
+            let next =
+                logs::sizes(&files, &log.task, log.stream)?.range(place.index + 1..).next().map(|(index, _)| *index);
+            match next {
+                Some(index) => place = Place { index, offset: 0 },
+                None if is_over => return Ok(Answer::Done),
+                None => tokio::time::sleep(FOLLOW_EVERY).await,
+            }
+        }
+    }
+
+    /// Whether nothing more can come from the task.
+    fn is_dead(&self, log: &Log) -> bool {
+        match self.reports.latest(&log.uid) {
+            Some(report) => report.task_states.get(&log.task).is_some_and(|it| it.state == TaskRunState::Dead),
+            None => true,
+        }
+    }
+
+    /// Sends what the tasks use: once, as soon as each has told or has had its time, or again and again.
+    async fn stats(&self, listed: &Listed, every: Option<Duration>, to: &mut OwnedWriteHalf) -> Result<Answer, Broken> {
+        let interval = every.unwrap_or(FIRST_SAMPLES).max(SAMPLE_EVERY);
+        let mut samples = SelectAll::new();
+        for task in &listed.tasks {
+            let (name, run) = (task.clone(), Run { listed: listed.clone(), task: task.clone(), every: interval });
+            samples.push(stats::follow(run, interval).map(move |used| (name.clone(), used)).boxed());
+        }
+        let mut told = Told { missing: listed.tasks.iter().cloned().collect(), used: BTreeMap::new() };
+        let mut before: Option<(Instant, BTreeMap<String, TaskStats>)> = None;
+        let mut next = Instant::now() + FIRST_SAMPLES;
+        loop {
+            told.listen(&mut samples, next, before.is_none()).await;
+            let now = Instant::now();
+            let mut tasks = told.used.clone();
+            if let Some((then, earlier)) = &before {
+                add_fractions(&mut tasks, earlier, now.duration_since(*then));
+            }
+            let answer =
+                Answer::Stats(AllocStats { time: self.clock.now(), total: total(&tasks), tasks: tasks.clone() });
+            send(to, &answer).await.map_err(Broken::Gone)?;
+            if every.is_none() {
+                return Ok(Answer::Done);
+            }
+            (before, next) = (Some((now, tasks)), now + interval);
+        }
+    }
+}
+
+/// Which output of which task.
+struct Log {
+    uid: String,
+    task: String,
+    stream: LogStream,
+    follow: bool,
+}
+
+/// Sends a file from a place to its end; returns where that was.
+async fn send_from(files: &Files, log: &Log, place: Place, to: &mut OwnedWriteHalf) -> Result<Place, Broken> {
+    let file = logs::file(&log.task, log.stream, place.index);
+    let mut reader = match files.read(&file, Origin::Start, place.offset) {
+        Ok(reader) => reader,
+        // Rotated away while it was not looked at.
+        Err(FileError::Missing(_)) => return Ok(place),
+        Err(error) => return Err(error.into()),
+    };
+    let mut is_announced = false;
+    loop {
+        let at = reader.at();
+        let bytes = reader
+            .next(u64::try_from(MAX_DATA_BYTES).unwrap_or(u64::MAX))
+            .map_err(|error| FileError::Io(file.clone(), error))?;
+        if bytes.is_empty() {
+            return Ok(Place { index: place.index, offset: reader.at() });
+        }
+        if !is_announced {
+            is_announced = true;
+            send(to, &Answer::At { file: file.clone(), offset: at }).await.map_err(Broken::Gone)?;
+        }
+        send_data(to, bytes).await.map_err(Broken::Gone)?;
+    }
+}
+
+/// The runs of a task, whose statistics are followed.
+struct Run {
+    listed: Listed,
+    task: String,
+    every: Duration,
+}
+
+impl AsyncOpen for Run {
+    async fn open(&mut self) -> Result<UsageStream, StatsError> {
+        let task = self.task.clone();
+        match ask(&self.listed, |answer| AllocCommand::Locate { task, answer }).await {
+            Ok(Ok(Located { driver, handle })) => driver.stats(&handle, self.every),
+            Ok(Err(error)) => Err(StatsError::Recoverable(error.to_string())),
+            Err(refused) => Err(StatsError::Recoverable(refused.message)),
+        }
+    }
+}
+
+/// What the tasks have told of what they use.
+struct Told {
+    /// Those that have told nothing yet.
+    missing: BTreeSet<String>,
+    used: BTreeMap<String, TaskStats>,
+}
+
+impl Told {
+    /// Takes in what comes until then, or until all have told for the first time.
+    async fn listen(&mut self, samples: &mut Samples, until: Instant, is_first: bool) {
+        while !(is_first && self.missing.is_empty()) {
+            match tokio::time::timeout_at(until, samples.next()).await {
+                Ok(Some((task, used))) => {
+                    self.missing.remove(&task);
+                    match used {
+                        Some(used) => drop(self.used.insert(task, sample(used))),
+                        // Only running tasks use something.
+                        None => drop(self.used.remove(&task)),
+                    }
+                }
+                Ok(None) if is_first => return,
+                Ok(None) => return tokio::time::sleep_until(until).await,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Samples of several tasks, by their names.
+type Samples = SelectAll<BoxStream<'static, (String, Option<Usage>)>>;
+
+fn sample(used: Usage) -> TaskStats {
+    TaskStats {
+        cpu_nanos: used.cpu_nanos,
+        cpu_fraction: 0.0,
+        memory_bytes: used.memory_bytes,
+        memory_peak_bytes: used.memory_peak_bytes,
+        pids: used.pids,
+    }
+}
+
+fn add_fractions(tasks: &mut BTreeMap<String, TaskStats>, before: &BTreeMap<String, TaskStats>, elapsed: Duration) {
+    for (name, stats) in tasks {
+        let Some(earlier) = before.get(name) else { continue };
+        let used = Duration::from_nanos(stats.cpu_nanos.saturating_sub(earlier.cpu_nanos));
+        stats.cpu_fraction = used.as_secs_f64() / elapsed.as_secs_f64().max(f64::EPSILON);
+    }
+}
+
+fn total(tasks: &BTreeMap<String, TaskStats>) -> TaskStats {
+    tasks.values().fold(TaskStats::default(), |sum, it| TaskStats {
+        cpu_nanos: sum.cpu_nanos + it.cpu_nanos,
+        cpu_fraction: sum.cpu_fraction + it.cpu_fraction,
+        memory_bytes: sum.memory_bytes + it.memory_bytes,
+        memory_peak_bytes: sum.memory_peak_bytes + it.memory_peak_bytes,
+        pids: sum.pids + it.pids,
+    })
+}
+
+fn known_task(listed: &Listed, task: &str) -> Result<(), Refused> {
+    if listed.tasks.iter().any(|name| name == task) {
+        return Ok(());
+    }
+    Err(Refused::new(400, format!("unknown task {task:?}: the allocation has {}", listed.tasks.join(", "))))
+}
+
+fn check_signal(name: &str) -> Result<(), Refused> {
+    let short = name.trim_start_matches("SIG");
+    if SIGNALS.iter().any(|(known, _)| *known == short) {
+        return Ok(());
+    }
+    Err(Refused::new(400, format!("{name} is no signal: give a name as SIGHUP")))
+}
+
+async fn locate(listed: &Listed, task: &str) -> Result<Handle, Refused> {
+    let task_name = task.to_owned();
+    let found = ask(listed, |answer| AllocCommand::Locate { task: task_name, answer }).await??;
+    serde_json::from_value(found.handle.driver)
+        .map_err(|_| Refused::new(400, format!("task {task} has no process of its own")))
+}
+
+async fn ask<T>(listed: &Listed, command: impl FnOnce(oneshot::Sender<T>) -> AllocCommand) -> Result<T, Refused> {
+    let (answer, result) = oneshot::channel();
+    let gone = || Refused::new(404, "the allocation has just been given up");
+    match listed.commands.try_send(command(answer)) {
+        Ok(()) => {}
+        Err(mpsc::error::TrySendError::Full(_)) => return Err(CommandError::Busy.into()),
+        Err(mpsc::error::TrySendError::Closed(_)) => return Err(gone()),
+    }
+    result.await.map_err(|_| gone())
+}
+
+/// A directory may be large and slow.
+async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Refused::new(500, error.to_string()))
+}
+
+async fn send(to: &mut OwnedWriteHalf, answer: &Answer) -> io::Result<()> {
+    protocol::write_frame(to, &protocol::message(answer)?).await
+}
+
+async fn send_data(to: &mut OwnedWriteHalf, payload: Vec<u8>) -> io::Result<()> {
+    protocol::write_frame(to, &Frame { kind: FrameKind::Data, payload }).await
+}
+
+fn listen(state_dir: &Path) -> io::Result<UnixListener> {
+    let path = state_dir.join("agent.sock");
+    match std::fs::remove_file(&path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let (short, _dir) = drover_supervisor::short_path(state_dir, "agent.sock")?;
+    let listener = UnixListener::bind(short)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// The socket's mode keeps others out; this holds even if its folder was opened to them.
+fn is_permitted(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+}

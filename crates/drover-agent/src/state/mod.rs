@@ -1,0 +1,11 @@
+//! What the agent keeps over its own death: allocations, tasks, job versions, and what was set at run time.
+
+mod file;
+mod records;
+mod store;
+mod tables;
+
+pub(crate) use records::{AllocRecord, Flaws, Saved};
+#[cfg(any(test, feature = "simulated"))]
+pub(crate) use store::MemoryState;
+pub(crate) use store::{Pending, StateError, StateStore};

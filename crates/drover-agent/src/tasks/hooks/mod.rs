@@ -1,0 +1,12 @@
+//! What is done before a task's runs: one file per hook, in one ordered table.
+
+mod csi_plugin;
+mod devices;
+mod dispatch_payload;
+mod hook_error;
+mod prestart;
+mod task_dir;
+mod validate;
+
+pub(super) use hook_error::HookError;
+pub(super) use prestart::prestart;

@@ -1,0 +1,27 @@
+//! What the state file holds of a task.
+
+use drover_api::allocation::TaskState;
+use drover_core::lifecycle::RestartCount;
+use serde::{Deserialize, Serialize};
+
+use crate::drivers::TaskHandle;
+
+/// What is kept of a task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TaskRecord {
+    /// The part that is reported.
+    pub(crate) state: TaskState,
+    /// What finds the running process again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) handle: Option<TaskHandle>,
+    /// The id of a run that was about to begin: it may have begun although its handle was not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) starting: Option<String>,
+    /// The restarts that count against its policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) restarts: Option<RestartCount>,
+    /// Everything was done for it, cleaning up included.
+    #[serde(default)]
+    pub(crate) run_complete: bool,
+}

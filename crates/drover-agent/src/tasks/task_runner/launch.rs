@@ -1,0 +1,165 @@
+//! Starting a run: prestart hooks, the driver's settings, the process, its handle.
+
+use drover_api::allocation::{TaskEvent, TaskEventType as Type};
+use drover_api::network::NetworkMode;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::{Next, TaskRunner};
+use crate::csi;
+use crate::drivers::{FsIsolation, LogLimits, Running, StartError, StartRequest};
+use crate::reporting::events::Reason;
+use crate::reporting::metrics::StartPhase;
+use crate::tasks::hooks::{self, HookError};
+use crate::tasks::task_event;
+use drover_core::task::environment::{self, EnvironmentInput, TaskPaths};
+
+/// Why a run did not start.
+struct Failure {
+    event: TaskEvent,
+    is_recoverable: bool,
+}
+
+impl TaskRunner {
+    /// Starts a run. A failure becomes the restart tracker's input.
+    pub(super) async fn launch(&mut self) -> Next {
+        match self.try_launch().await {
+            Ok(next) => next,
+            Err(failure) => {
+                let text = format!("task {}: {}", self.plan.task.name, failure.event.message);
+                self.env.events.emit(&self.plan.allocation, Reason::DriverError, text);
+                self.push(failure.event);
+                self.tracker.observe_start_error(failure.is_recoverable);
+                Next::Stop
+            }
+        }
+    }
+
+    async fn try_launch(&mut self) -> Result<Next, Failure> {
+        let now = self.env.clock.now();
+        let is_first = self.record.state.started_at.is_none();
+        if self.record.state.events.is_empty() {
+            self.push(task_event::received(now));
+        }
+        let Some(driver) = self.driver.clone() else {
+            let message = format!("driver {} is not known on this node", self.plan.task.driver);
+            return Err(self.failure(Type::DriverFailure, message, false));
+        };
+        if is_first && self.record.state.restarts == 0 {
+            self.push(task_event::task_setup(now));
+        }
+        let _under_way = self.env.starts.begin();
+        let began = Instant::now();
+        hooks::prestart(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
+        let request = self
+            .request(driver.fs_isolation())
+            .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        driver.check(&request.config).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        // A task of which the state file knows nothing must not run: after the agent's death nobody would find it.
+        self.record.starting = Some(request.id.clone());
+        self.try_keep().await.map_err(|error| self.failure(Type::SetupFailure, error.to_string(), true))?;
+        let prepared = Instant::now();
+        self.env.metrics.started(&self.plan.task.driver, StartPhase::Prepare, prepared - began);
+        let started = tokio::select! {
+            biased;
+            // What has begun all the same is found again by its id.
+            () = self.shutdown.cancelled() => return Ok(Next::Detach),
+            started = driver.start(request) => started,
+        };
+        self.record.starting = None;
+        match started {
+            Ok(running) => {
+                self.env.metrics.started(&self.plan.task.driver, StartPhase::Start, prepared.elapsed());
+                self.note_start(running, is_first).await;
+                Ok(Next::RunAgain)
+            }
+            Err(StartError::Invalid(reason)) => Err(self.failure(Type::DriverFailure, reason, false)),
+            Err(StartError::Recoverable(reason)) => Err(self.failure(Type::DriverFailure, reason, true)),
+        }
+    }
+
+    /// The handle is on disk before anybody hears of the run.
+    async fn note_start(&mut self, running: Running, is_first: bool) {
+        let now = self.env.clock.now();
+        self.record.handle = Some(running.handle.clone());
+        self.enter_running(now);
+        self.push(task_event::started(now));
+        self.hold(running);
+        self.keep().await;
+        self.tell().await;
+        if is_first {
+            let text = format!("task {} is up", self.plan.task.name);
+            self.env.events.emit(&self.plan.allocation, Reason::TaskStarted, text);
+        }
+    }
+
+    fn request(&self, isolation: FsIsolation) -> Result<StartRequest, String> {
+        let plan = &self.plan;
+        let task_dir = plan.dir.task(&plan.task.name);
+        let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+        let paths = match isolation {
+            FsIsolation::None => TaskPaths {
+                alloc: text(&plan.dir.shared()),
+                local: text(&task_dir.join("local")),
+                secrets: text(&task_dir.join("secrets")),
+            },
+            FsIsolation::Chroot => {
+                TaskPaths { alloc: "/alloc".into(), local: "/local".into(), secrets: "/secrets".into() }
+            }
+        };
+        let node = self.env.node_facts();
+        let resources = plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default();
+        let reserved = self.env.machine.devices.reserve(&resources.devices)?;
+        let mut env = environment::environment(&EnvironmentInput {
+            allocation: &plan.allocation,
+            job: &plan.job,
+            group: &plan.group,
+            task: &plan.task,
+            node: &node,
+            paths: &paths,
+            host: &self.env.machine.host_env,
+        });
+        env.extend(reserved.env);
+        if plan.task.csi_plugin.is_some() {
+            let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
+            env.insert("CSI_ENDPOINT".to_owned(), format!("unix://{}", socket.display()));
+        }
+        let mut config = Map::new();
+        for (name, value) in &plan.task.config {
+            let value: Value = environment::interpolate_value(value, &env, &node)
+                .map_err(|unknown| format!("config.{name}: {unknown} is not known: check its spelling"))?;
+            config.insert(name.clone(), value);
+        }
+        let logs = &plan.task.logs;
+        let limits = LogLimits {
+            max_files: u32::try_from(logs.max_files).unwrap_or(u32::MAX),
+            max_file_bytes: u64::try_from(logs.max_file_size_mb).unwrap_or(1).saturating_mul(1024 * 1024),
+        };
+        let mounts = plan.volumes.mounts(&plan.task, |text| environment::interpolate(text, &env, &node))?;
+        Ok(StartRequest {
+            id: format!("{}/{}/{}", plan.uid, plan.task.name, self.env.random.tag()),
+            task: plan.task.name.clone(),
+            job_version: plan.allocation.spec.job_version,
+            config,
+            env,
+            alloc_dir: plan.dir.root().to_owned(),
+            task_dir,
+            fifo_dir: self.env.fifo_dir.join(&plan.uid),
+            user: plan.task.user.clone(),
+            logs: (!logs.disabled).then_some(limits),
+            kill_timeout: self.kill_timeout(),
+            resources,
+            devices: reserved.nodes,
+            mounts,
+            private_network: plan.group.networks.first().is_some_and(|network| network.mode == NetworkMode::None),
+        })
+    }
+
+    fn hook_failure(&self, error: &HookError) -> Failure {
+        self.failure(Type::SetupFailure, error.to_string(), error.is_recoverable)
+    }
+
+    fn failure(&self, r#type: Type, message: String, is_recoverable: bool) -> Failure {
+        Failure { event: task_event::plain(r#type, self.env.clock.now(), message), is_recoverable }
+    }
+}

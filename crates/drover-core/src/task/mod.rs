@@ -1,0 +1,3 @@
+//! Decisions about tasks: which variables a task gets.
+
+pub mod environment;
