@@ -1,4 +1,5 @@
-//! Every command that README and `docs/` show for a cluster, run as a user would, and every manifest, given to the API server.
+//! Every command that README and `docs/` show for a cluster, run as a user would, and every manifest, given to the API
+//! server.
 //!
 //! Blocks marked `up` are run by `tests/up`, those marked `e2e` by `tests/e2e`.
 

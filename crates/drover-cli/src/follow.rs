@@ -229,7 +229,8 @@ impl Screen {
         if self.n_lines > 0 {
             write!(out, "\x1b[{}A\x1b[J", self.n_lines)?;
         }
-        // The terminal cuts off what is wider than itself: a line that wraps would take two, and be left there by the next drawing.
+        // The terminal does not wrap what is wider than itself: a wrapped line takes two, and the next drawing would
+        // leave one of them there.
         writeln!(out, "\x1b[?7l{text}\x1b[?7h")?;
         self.n_lines = text.lines().count();
         Ok(())

@@ -1,8 +1,8 @@
 //! Documents as tests read them: the blocks of commands with the output that they show, and the manifests.
 //!
-//! A block is fenced as `console` and stands after a line that says where it runs, as `<!-- runs: cluster -->`. In it, a line that
-//! begins with `$ ` is a command; what follows is its whole output, on whichever stream. [`matches()`] says what stands for output that
-//! differs from run to run. Must never know what a command does.
+//! A block is fenced as `console` and stands after a line that says where it runs, as `<!-- runs: cluster -->`. In it,
+//! a line that begins with `$ ` is a command; what follows is its whole output, on whichever stream. [`matches()`] says
+//! what stands for output that differs from run to run. Must never know what a command does.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,8 @@ use anyhow::{Context as _, Result};
 use crate::shell::Shell;
 use crate::workspace;
 
-/// Stands for what differs from run to run: alone on a line for any lines, or none; inside of a line for any text in it.
+/// Stands for what differs from run to run: alone on a line for any lines, or none; inside of a line for any text in
+/// it.
 const ANY: &str = "...";
 
 /// A line of a document.
@@ -161,8 +162,9 @@ pub fn manifests(text: &str) -> Vec<Manifest> {
     found
 }
 
-/// Whether an output is what a document shows. A line `...` stands for any lines, `...` inside of a line for any text. A run of spaces
-/// counts as one, because columns are as wide as what they hold; and what [`scrubbed()`] leaves out may differ.
+/// Whether an output is what a document shows. A line `...` stands for any lines, `...` inside of a line for any text.
+/// A run of spaces counts as one, because columns are as wide as what they hold; and what [`scrubbed()`] leaves out may
+/// differ.
 pub fn matches(shown: &str, output: &str) -> bool {
     let [shown, output] =
         [shown, output].map(|text| scrubbed(text).trim_end().lines().map(squeezed).collect::<Vec<_>>());

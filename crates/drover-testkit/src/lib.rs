@@ -1,5 +1,6 @@
 //! What tests start, and how: a real control plane ([`control_plane`]), clusters of real nodes ([`cluster`]), programs
-//! of other projects that are built once, and the processes themselves. [`documents`] and [`shell`] run what documents show.
+//! of other projects that are built once, and the processes themselves. [`documents`] and [`shell`] run what documents
+//! show.
 //!
 //! `cargo xtask` starts the same for people. Must never know what drover does with any of it.
 

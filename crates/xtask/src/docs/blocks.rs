@@ -4,7 +4,8 @@ use drover_testkit::documents::place;
 
 use super::documents::{Documents, Line, lines};
 
-/// Where a block may run: with a control plane, controller and agent; with `cargo xtask up`; on a real kubelet; nowhere in particular.
+/// Where a block may run: with a control plane, controller and agent; with `cargo xtask up`; on a real kubelet; nowhere
+/// in particular.
 const PLACES: [&str; 4] = ["cluster", "up", "e2e", "shell"];
 
 /// Blocks of commands that nothing can run.

@@ -8,7 +8,7 @@ use vt100::{Color, Parser, Screen};
 pub(super) const ROWS: u16 = 28;
 /// The columns that are shown.
 pub(super) const COLUMNS: u16 = 110;
-/// The columns of the terminal. What is beyond those that are shown is cut off, as a terminal does that was told not to wrap.
+/// The columns of the terminal. What is beyond those that are shown is left out, as on a terminal that does not wrap.
 const WIDTH: u16 = 250;
 /// What changes within that is shown at once, in milliseconds.
 const STEP: u64 = 100;

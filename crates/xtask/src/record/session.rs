@@ -20,7 +20,7 @@ const PICTURE: &str = "docs/images/rollout.svg";
 /// More than that is too much for a page.
 const MOST_BYTES: usize = 200_000;
 
-/// What is typed. The waits that nobody sees are for a state, as a user's are.
+/// What is typed. The waits that the picture does not show are for a state, as a user's are.
 const SCRIPT: &str = r#"
 stty cols 110 rows 28
 show() {

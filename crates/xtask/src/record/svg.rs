@@ -1,5 +1,5 @@
-//! Draws what stood on a screen as an SVG that moves by CSS keyframes, without a script. Who does not want movement, and a program that
-//! knows none, sees the end.
+//! Draws what stood on a screen as an SVG that moves by CSS keyframes, without a script. Who does not want movement,
+//! and a program that knows none, sees the end.
 
 use std::collections::BTreeMap;
 
