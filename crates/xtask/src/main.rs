@@ -13,7 +13,7 @@ use xtask::cluster::{self, ClusterCommand, NodeArgs};
 use xtask::crds;
 use xtask::docs::{self, DocsArgs};
 use xtask::figures::{self, FiguresArgs};
-use xtask::planted::{self, PlantedArgs};
+use xtask::mutants::{self, MutantsArgs};
 use xtask::record;
 use xtask::test_runner::{self, TestArgs};
 use xtask::tidy::{self, TidyArgs};
@@ -54,7 +54,7 @@ enum Command {
     /// Measures a whole drover on this machine
     Bench(BenchArgs),
     /// Plants defects one at a time into a copy of the tree and says which of them the simulator finds
-    Planted(PlantedArgs),
+    Mutants(MutantsArgs),
     /// Runs the whole gate: format, lints, tests, documentation, generated files
     Ci(CiArgs),
     /// Looks for what breaks a rule that no compiler checks
@@ -89,7 +89,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Cluster(command) => return cluster::run(command).await,
         Command::ClusterNode(args) => cluster::node(&args)?,
         Command::Bench(args) => return bench::run(&args).await,
-        Command::Planted(args) => return planted::run(&args),
+        Command::Mutants(args) => return mutants::run(&args),
         Command::Docs(args) => docs::run(&args, &Cli::command(), &Progress::for_people())?,
         Command::Record => record::run(&Progress::for_people()).await?,
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,

@@ -1,6 +1,6 @@
-//! `planted`: plants defects one at a time and says which of them the simulator finds.
+//! `mutants`: plants defects one at a time and says which of them the simulator finds.
 //!
-//! Input: `tests/sim/planted.yaml`, a list of edits, each made by text. Output: a table in Markdown. The edits go into
+//! Input: `tests/sim/mutants.yaml`, a list of edits, each made by text. Output: a table in Markdown. The edits go into
 //! a copy of the tracked files, where each is behind a switch, so that one build is enough for all; the tree itself has
 //! no switch. Must never know what a defect means: whether it is found is what `drover simulate` says.
 
@@ -17,7 +17,7 @@ use drover_testkit::workspace;
 use serde::Deserialize;
 
 /// The list of defects.
-const LIST: &str = "tests/sim/planted.yaml";
+const LIST: &str = "tests/sim/mutants.yaml";
 /// The variable that says which defect is switched on in the copy.
 const SWITCH: &str = "DROVER_PLANTED";
 /// How much of a failure the table shows.
@@ -25,7 +25,7 @@ const SHOWN: usize = 90;
 
 /// What to search, and where.
 #[derive(clap::Args, Debug)]
-pub struct PlantedArgs {
+pub struct MutantsArgs {
     /// Only defects whose name contains this
     filter: Option<String>,
     /// The scenario that searches
@@ -72,12 +72,12 @@ struct Finding {
 ///
 /// # Errors
 /// When an edit does not fit the tree any more, or the copy does not build.
-pub fn run(args: &PlantedArgs) -> Result<ExitCode> {
+pub fn run(args: &MutantsArgs) -> Result<ExitCode> {
     let defects = read()?;
     let is_wanted = |defect: &&Defect| args.filter.as_ref().is_none_or(|part| defect.name.contains(part.as_str()));
     let wanted: Vec<&Defect> = defects.iter().filter(is_wanted).collect();
     ensure!(!wanted.is_empty(), "{LIST} has no defect whose name contains {:?}", args.filter.as_deref().unwrap_or(""));
-    let program = build(&workspace::root().join("target/planted"), &defects)?;
+    let program = build(&workspace::root().join("target/mutants"), &defects)?;
     print_line("| defect | found by seed | with | seconds | what was planted |\n|---|---|---|---|---|");
     let mut n_found = 0;
     for defect in &wanted {
@@ -134,7 +134,8 @@ fn build(folder: &Path, defects: &[Defect]) -> Result<PathBuf> {
 fn planted(defects: &[Defect]) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut files = tracked()?;
     let missing = |file: &Path| format!("{} is not tracked by git", file.display());
-    for root in ["src", "crates/drover-core/src"].map(Path::new) {
+    let sources = defects.iter().flat_map(|defect| &defect.edits).filter_map(|edit| source_folder(&edit.file));
+    for root in sources.collect::<BTreeSet<_>>() {
         files.insert(root.join("planted.rs"), switch_module().into_bytes());
         let lib = root.join("lib.rs");
         let text = files.get_mut(&lib).with_context(|| missing(&lib))?;
@@ -148,6 +149,11 @@ fn planted(defects: &[Defect]) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
         }
     }
     Ok(files)
+}
+
+/// The `src` folder of the crate that a file is of.
+fn source_folder(file: &Path) -> Option<&Path> {
+    file.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "src"))
 }
 
 fn tracked() -> Result<BTreeMap<PathBuf, Vec<u8>>> {
@@ -186,7 +192,7 @@ impl Edit {
 }
 
 /// Looks for the first seed that fails with the defect and passes without it.
-fn search(program: &Path, args: &PlantedArgs, defect: &str) -> Result<Search> {
+fn search(program: &Path, args: &MutantsArgs, defect: &str) -> Result<Search> {
     let began = Instant::now();
     let mut first = 1;
     let found = loop {
@@ -209,7 +215,7 @@ fn search(program: &Path, args: &PlantedArgs, defect: &str) -> Result<Search> {
 }
 
 /// Runs the copy; whether all passes, and what it says.
-fn simulate(program: &Path, args: &PlantedArgs, defect: Option<&str>, seeds: &[&str]) -> Result<(bool, String)> {
+fn simulate(program: &Path, args: &MutantsArgs, defect: Option<&str>, seeds: &[&str]) -> Result<(bool, String)> {
     let mut command = Command::new(program);
     command.current_dir(workspace::root()).arg("simulate").arg(&args.scenario).args(seeds).stdin(Stdio::null());
     match defect {
@@ -253,6 +259,7 @@ mod tests {
         for defect in &defects {
             assert!(!defect.edits.is_empty(), "{}", defect.name);
             for edit in &defect.edits {
+                assert!(source_folder(&edit.file).is_some(), "{}: {} is of no crate", defect.name, edit.file.display());
                 let text = fs::read_to_string(workspace::root().join(&edit.file)).expect("a file of the tree");
                 let planted = edit.applied(&defect.name, &text).unwrap_or_else(|error| panic!("{error:#}"));
                 assert!(planted.contains(&format!("planted::is({:?})", defect.name)), "{}: no switch", defect.name);
