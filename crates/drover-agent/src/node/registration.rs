@@ -237,7 +237,7 @@ impl<S: Store> Node<S> {
         self.view.send_if_modified(|known| {
             let is_new = *known != view;
             if known.phase != view.phase {
-                tracing::info!(phase = %view.phase, "the controller judges this node anew");
+                tracing::info!(phase = %view.phase, "the controller judges this node again");
             }
             *known = view;
             is_new

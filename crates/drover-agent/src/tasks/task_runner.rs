@@ -240,8 +240,8 @@ impl TaskRunner {
         }
     }
 
-    /// Says how the plugin fares that the task is. What an earlier life of the agent has said of this run is not said
-    /// again.
+    /// Says how the plugin fares that the task is. What an earlier life of the agent has reported of this run is not
+    /// reported again.
     async fn note_health(&mut self, health: &PluginHealth) {
         let id = self.plan.task.csi_plugin.as_ref().map(|plugin| &plugin.id);
         let (r#type, message) = match (health, id) {
