@@ -220,7 +220,7 @@ impl Server {
                 let (uid, listed) = self.find(&allocation)?;
                 known_task(&listed, &task)?;
                 let log = Log { uid, task, stream, follow };
-                self.logs(&listed, &log, origin, offset, to).await
+                self.logs(&listed, &log, (origin, offset), to).await
             }
             Request::List { allocation, path } => {
                 let (_, listed) = self.find(&allocation)?;
@@ -315,8 +315,7 @@ impl Server {
         &self,
         listed: &Listed,
         log: &Log,
-        origin: Origin,
-        offset: u64,
+        (origin, offset): (Origin, u64),
         to: &mut OwnedWriteHalf,
     ) -> Result<Answer, Broken> {
         let files = Files::open(listed.dir.root())?;
