@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use drover_testkit::workspace;
 use serde::Serialize;
 
@@ -10,6 +10,7 @@ use super::arrows::{self, Arrows};
 use super::circles::{self, Circle};
 use super::order;
 use super::sources::{self, FileId, Sources};
+use crate::tidy::debts::Debts;
 
 /// What is known about the imports of the workspace.
 #[derive(Debug, Clone, Serialize)]
@@ -59,14 +60,9 @@ pub struct ArrowFigure {
 /// Names each circle by one shortest way around, and each dependency.
 pub fn check() -> Result<()> {
     let figure = Figure::of_workspace()?;
-    let faults = figure.faults();
-    if faults.is_empty() {
-        return Ok(());
-    }
-    bail!(
-        "{}\nto break a circle, move what both files need into a file of its own, or hand it over as an argument",
-        faults.join("\n")
-    )
+    Debts::read()?
+        .judge("circles", &figure.faults())
+        .context("to break a circle, move what both files need into a file of its own, or hand it over as an argument")
 }
 
 impl Figure {
