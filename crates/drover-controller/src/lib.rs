@@ -1,9 +1,9 @@
 //! The controller: watches in, decisions of `drover-core`, writes out. One of several replicas leads; all state is in the API
 //! server, and a new leader rebuilds what it needs from there.
 //!
-//! [`LeaderLoop`](leader_loop::LeaderLoop) takes in changes and routes each to the components that it concerns: jobs, periodic jobs,
-//! allocations, deployments, nodes, volumes. Each has its own state, gets what all [share](shared::Shared), and leaves its
-//! [`Action`](actions::Action)s to the [`Writer`](writer::Writer).
+//! `LeaderLoop` takes in changes and routes each to the components that it concerns: jobs, periodic jobs, allocations,
+//! deployments, nodes, volumes. Each has its own state, gets what all share (`Shared`), and leaves its `Action`s to the
+//! `Writer`.
 
 mod actions;
 mod allocations;

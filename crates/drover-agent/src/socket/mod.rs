@@ -1,9 +1,9 @@
 //! The agent's socket for people and tools on its node: logs, files, statistics, commands in tasks, restarts and
 //! signals.
 //!
-//! `<stateDir>/agent.sock`, for root and the agent's own user. One request per connection; [`protocol`] has the frames,
-//! [`client`] speaks them. A gateway will sit before it and ask who may do what: here the right to open the socket is
-//! the right.
+//! `<stateDir>/agent.sock`, for root and the agent's own user. One request per connection; `drover_socket::protocol`
+//! has the frames, `drover_socket::client` speaks them. A gateway will sit before it and ask who may do what: here the
+//! right to open the socket is the right.
 //!
 //! Invariants: nothing outside an allocation's directory is ever opened for a request, nor anything of its `secrets`
 //! and `private` folders; a client that goes away takes its command along; a slow client slows no other.

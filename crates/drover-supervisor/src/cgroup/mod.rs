@@ -287,7 +287,7 @@ fn read_field(path: &Path, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// The files by which a process enters a group, as [`Cgroup::entrances`].
+/// The files by which a process enters a group, as those of its handle.
 pub fn entrances(handle: &CgroupHandle) -> Vec<String> {
     Cgroup::of(handle).entrances().into_iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }
