@@ -69,10 +69,10 @@ fn on_changed(
         is_update_held_back: shared.evaluations.last.get(job).is_some_and(|last| last.held_back > 0),
     };
     let (old, new) = (status(before), status(now));
-    let facts = |object: &'_ Allocation| object.metadata.deletion_timestamp.is_some();
+    let is_deleting = |object: &Allocation| object.metadata.deletion_timestamp.is_some();
     let consequences = triggers::of_allocation(
-        AllocationFacts { spec: &before.spec, status: &old, is_deleting: facts(before) },
-        AllocationFacts { spec: &now.spec, status: &new, is_deleting: facts(now) },
+        AllocationFacts { spec: &before.spec, status: &old, is_deleting: is_deleting(before) },
+        AllocationFacts { spec: &now.spec, status: &new, is_deleting: is_deleting(now) },
         around,
     );
     if consequences.frees_room {

@@ -22,10 +22,9 @@ use crate::cache::Observed;
 use crate::jobs;
 use crate::keys::key_of;
 use crate::shared::{Notice, RETRY, Shared};
+use crate::status_writes::PAUSE;
 use crate::timers::{TimerId, Wake};
 
-/// Shortest pause between two writes of one deployment's counts.
-const PAUSE: Duration = Duration::from_secs(1);
 /// How long a deployment that wants an evaluation waits for more of its allocations (`spec/deployments.md` 6.4).
 const BATCH: Duration = Duration::from_secs(1);
 /// How long those whose batch is over wait for other deployments, so that all are committed together.
