@@ -301,7 +301,7 @@ impl Deployments {
 
     fn restore_of(shared: &Shared, effect: &Effect, object: &Deployment, job: &JobKey) -> Option<Restore> {
         let Effect::Restore(intent) = effect else { return None };
-        let owner = shared.caches.jobs.get(&key_of(job)).cloned()?;
+        let owner = shared.job(job).cloned()?;
         let versions = shared.versions_of(job, &object.spec.job_uid);
         // A leader that died in the middle has made it and not yet marked it.
         if let Some(made) = versions.iter().find(|version| version.spec.intent == intent.id) {

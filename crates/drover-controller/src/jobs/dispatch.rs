@@ -51,13 +51,13 @@ impl Jobs {
     /// Of several dispatches with one token only one runs: the one that does already, else the oldest.
     fn token_in_use(shared: &Shared, key: &JobKey, parent: &JobKey, object: &Job) -> Option<Violation> {
         let token = &object.spec.dispatch.as_ref()?.idempotency_token;
-        let uid = shared.caches.jobs.get(&key_of(parent)).map(|parent| convert::uid(&parent.metadata))?;
+        let uid = shared.job(parent).map(|parent| convert::uid(&parent.metadata))?;
         if token.is_empty() {
             return None;
         }
         let own = (convert::created_at(&object.metadata), key);
         let is_before = |other: &JobKey, member: &Member| {
-            let runs = shared.caches.jobs.get(&key_of(other)).is_some_and(|other_object| {
+            let runs = shared.job(other).is_some_and(|other_object| {
                 !shared.versions_of(other, convert::uid(&other_object.metadata).as_str()).is_empty()
             });
             runs || shared.evaluations.broker.is_under_way(other) || (member.created_at, other) < own
@@ -76,7 +76,7 @@ impl Jobs {
 
     /// A job that can be dispatched is new or different: dispatches that waited for it may be right now.
     pub(super) fn look_at_dispatches(shared: &mut Shared, parent: &JobKey) {
-        let Some(object) = shared.caches.jobs.get(&key_of(parent)).cloned() else { return };
+        let Some(object) = shared.job(parent).cloned() else { return };
         let uid = convert::uid(&object.metadata);
         let waiting: Vec<JobKey> = shared
             .caches
@@ -91,18 +91,17 @@ impl Jobs {
     }
 
     fn has_no_version(shared: &Shared, key: &JobKey) -> bool {
-        let object = shared.caches.jobs.get(&key_of(key));
+        let object = shared.job(key);
         object.is_some_and(|object| shared.versions_of(key, convert::uid(&object.metadata).as_str()).is_empty())
     }
 
     /// Tells of a dispatch at its parent.
     pub(super) fn report_dispatch(shared: &mut Shared, child: &JobKey) {
-        let Some(object) = shared.caches.jobs.get(&key_of(child)).filter(|job| job.spec.dispatch.is_some()) else {
+        let Some(object) = shared.job(child).filter(|job| job.spec.dispatch.is_some()) else {
             return;
         };
         let occasion = convert::uid(&object.metadata).to_string();
-        let parent =
-            shared.caches.children.parent(child).and_then(|parent| shared.caches.jobs.get(&key_of(parent))).cloned();
+        let parent = shared.caches.children.parent(child).and_then(|parent| shared.job(parent)).cloned();
         let Some(parent) = parent else { return };
         let note = format!("dispatched as djob/{}", child.name);
         let happening = Happening {

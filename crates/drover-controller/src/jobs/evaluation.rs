@@ -154,7 +154,7 @@ impl Jobs {
         if self.known.contains_key(key) {
             return;
         }
-        let stored = shared.caches.jobs.get(&key_of(key)).and_then(|job| job.status.clone()).unwrap_or_default();
+        let stored = shared.job(key).and_then(|job| job.status.clone()).unwrap_or_default();
         let known = JobState { evaluations: stored.evaluations, blocked: stored.blocked, ..JobState::default() };
         self.known.insert(key.clone(), known);
     }
@@ -162,7 +162,7 @@ impl Jobs {
     /// Looks at one job and does what is needed.
     pub(crate) fn evaluate(&mut self, shared: &mut Shared, next: &Next) {
         let key = next.job.clone();
-        let Some(object) = shared.caches.jobs.get(&key_of(&key)).cloned() else {
+        let Some(object) = shared.job(&key).cloned() else {
             shared.view.remove_job(&key);
             return self.carry_out(shared, next, None, &[]);
         };
@@ -231,7 +231,7 @@ impl Jobs {
             shared.due.jobs.insert(convert::object_key(&object.metadata));
         }
         if let Some(version) = prepared.version {
-            if let (0, Some(object)) = (version.spec.version, shared.caches.jobs.get(&key_of(job)).cloned()) {
+            if let (0, Some(object)) = (version.spec.version, shared.job(job).cloned()) {
                 let note = "drover has taken the job on".to_owned();
                 let (severity, reason, action) = (Severity::Normal, "Registered", "Register");
                 Self::report_for_generation(
@@ -517,7 +517,7 @@ impl Jobs {
 
     /// Writes a job's status where it differs.
     pub(crate) fn refresh(&mut self, shared: &mut Shared, launches: &PeriodicJobs, key: &JobKey) {
-        let Some(object) = shared.caches.jobs.get(&key_of(key)).cloned() else { return };
+        let Some(object) = shared.job(key).cloned() else { return };
         let Some(job) = shared.view.job(key).cloned() else { return };
         if shared.evaluations.broker.is_busy(key) && job.generation != object.metadata.generation.unwrap_or(0) {
             return;

@@ -17,7 +17,6 @@ use drover_store::{ErrorClass, StoreError, convert};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::actions::Action;
-use crate::keys::key_of;
 use crate::shared::{Notice, RETRY, Shared};
 use crate::timers::{TimerId, Wake};
 
@@ -93,7 +92,7 @@ impl PeriodicJobs {
 
     /// What this leader knows, or what earlier ones left in the objects.
     fn launches_known(&mut self, shared: &mut Shared, key: &JobKey, now: Timestamp) -> Launches {
-        let object = shared.caches.jobs.get(&key_of(key));
+        let object = shared.job(key);
         let uid = object.map_or_else(|| Uid::from(""), |object| convert::uid(&object.metadata));
         let status = object.and_then(|object| object.status.clone()).unwrap_or_default();
         let made = shared.caches.children.children(key, &uid).filter_map(|(_, member)| member.launch).max();
@@ -120,7 +119,7 @@ impl PeriodicJobs {
     }
 
     fn runs_a_child(shared: &Shared, key: &JobKey) -> bool {
-        let Some(uid) = shared.caches.jobs.get(&key_of(key)).map(|object| convert::uid(&object.metadata)) else {
+        let Some(uid) = shared.job(key).map(|object| convert::uid(&object.metadata)) else {
             return false;
         };
         let is_running =
@@ -130,7 +129,7 @@ impl PeriodicJobs {
 
     /// Begins to create the job of a launch; not before the parent's version is recorded.
     fn launch(shared: &mut Shared, key: &JobKey, at: Timestamp) -> bool {
-        let Some(parent) = shared.caches.jobs.get(&key_of(key)).cloned() else { return false };
+        let Some(parent) = shared.job(key).cloned() else { return false };
         let versions = shared.versions_of(key, convert::uid(&parent.metadata).as_str());
         let Some(version) = versions.last() else { return false };
         let child = launched(&parent, &version.spec.job, at);
@@ -174,7 +173,7 @@ impl PeriodicJobs {
     }
 
     fn report_launch(shared: &mut Shared, key: &JobKey, reason: &'static str, at: Timestamp, what: &str) {
-        let Some(object) = shared.caches.jobs.get(&key_of(key)).cloned() else { return };
+        let Some(object) = shared.job(key).cloned() else { return };
         let severity = if reason == "LaunchFailed" { Severity::Warning } else { Severity::Normal };
         let (note, occasion) = (format!("the launch of {at} {what}"), at.to_string());
         shared.report(&*object, &Happening { severity, reason, action: "Launch", note, occasion: &occasion });
