@@ -3,6 +3,7 @@
 //! The crate knows no clock, no IO, no runtime and no logging: times and randomness are arguments.
 
 pub mod advice;
+mod arithmetic;
 pub mod broker;
 pub mod defaults;
 pub mod definition;

@@ -49,7 +49,7 @@ pub fn status(standing: Standing<'_>, allocs: &[Arc<Alloc>], now: Timestamp) -> 
 }
 
 fn columns(status: &DeploymentStatus) -> DeploymentColumns {
-    let sum = |pick: fn(&GroupState) -> i64| crate::scheduler::total(status.groups.values().map(pick)).to_string();
+    let sum = |pick: fn(&GroupState) -> i64| crate::arithmetic::total(status.groups.values().map(pick)).to_string();
     let dash = || "-".to_owned();
     let canaried = || status.groups.values().filter(|state| state.desired_canaries > 0);
     let promoted = format!("{}/{}", canaried().filter(|state| state.promoted).count(), canaried().count());
@@ -72,7 +72,7 @@ fn is_promoted(groups: &BTreeMap<String, GroupState>) -> bool {
 }
 
 fn conditions(status: &DeploymentStatus, allocs: &[&Arc<Alloc>]) -> Vec<Wanted<Type, Reason>> {
-    let total = |pick: fn(&GroupState) -> i64| crate::scheduler::total(status.groups.values().map(pick));
+    let total = |pick: fn(&GroupState) -> i64| crate::arithmetic::total(status.groups.values().map(pick));
     let (desired, healthy) = (total(|state| state.desired_total), total(|state| state.healthy_allocs));
     let text = format!("{healthy} of {desired} allocations are healthy");
     let (reason, message) = state_of(status, allocs, &text);
@@ -151,7 +151,7 @@ fn failure(status: &DeploymentStatus, allocs: &[&Arc<Alloc>], text: &str) -> (Re
         | DeploymentDescription::FailedAllocations
         | DeploymentDescription::StoppedJob
         | DeploymentDescription::NewerJob => {
-            let unhealthy = crate::scheduler::total(status.groups.values().map(|state| state.unhealthy_allocs));
+            let unhealthy = crate::arithmetic::total(status.groups.values().map(|state| state.unhealthy_allocs));
             (Reason::UnhealthyAllocations, format!("{text}, {unhealthy} unhealthy"))
         }
     };

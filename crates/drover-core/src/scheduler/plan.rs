@@ -57,7 +57,7 @@ pub struct Plan {
     pub placements: Vec<Placement>,
     /// Allocations that go on with the new version.
     pub in_place: Vec<InPlace>,
-    /// Allocations that are cut off and count as `unknown` from now on.
+    /// Allocations that are disconnected and count as `unknown` from now on.
     pub disconnects: Vec<Disconnect>,
     /// Allocations that are back and go on.
     pub reconnects: Vec<Arc<Alloc>>,
@@ -329,7 +329,7 @@ pub struct InPlace {
     pub resources: Arc<AllocatedResources>,
 }
 
-/// An allocation that is cut off.
+/// An allocation that is disconnected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disconnect {
     /// Which one.

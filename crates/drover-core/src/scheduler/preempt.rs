@@ -7,9 +7,9 @@ use std::sync::Arc;
 use drover_api::client_node::DeviceGroup;
 use drover_api::group::Group;
 
+use crate::arithmetic::{ratio, total};
 use crate::model::{Alloc, Amounts, Node};
 use crate::scheduler::feasible::device;
-use crate::scheduler::{ratio, total};
 use crate::usage::Usage;
 
 /// How much lower a victim's priority must be.
@@ -19,7 +19,7 @@ const PENALTY: f64 = 50.0;
 
 /// An allocation that could be evicted.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub struct Evictable {
     /// It.
     pub alloc: Arc<Alloc>,
     /// Its job's priority.
@@ -75,13 +75,13 @@ pub fn victims(
     ask: Ask<'_>,
     node: &Node,
     used: &Usage,
-    candidates: &[Candidate],
+    candidates: &[Evictable],
     fits: impl Fn(&Usage) -> bool,
-) -> Option<Vec<Candidate>> {
-    let mut allowed: Vec<&Candidate> =
+) -> Option<Vec<Evictable>> {
+    let mut allowed: Vec<&Evictable> =
         candidates.iter().filter(|candidate| may_evict(ask.priority, candidate.priority)).collect();
     allowed.sort_by(|a, b| a.priority.cmp(&b.priority).then_with(|| a.alloc.key.cmp(&b.alloc.key)));
-    let mut chosen: Vec<&Candidate> = Vec::new();
+    let mut chosen: Vec<&Evictable> = Vec::new();
     port_holders(ask.group, node, used, &allowed, &mut chosen)?;
     device_holders(ask.group, node, used, &allowed, &mut chosen)?;
     let mut left = used.clone();
@@ -89,7 +89,7 @@ pub fn victims(
         left.remove(&victim.held);
     }
     let free = node.allocatable.minus(left.amounts);
-    let rest: Vec<&Candidate> =
+    let rest: Vec<&Evictable> =
         allowed.into_iter().filter(|one| !chosen.iter().any(|known| known.alloc.key == one.alloc.key)).collect();
     let more = for_amounts(ask.amounts, free, rest)?;
     for victim in &more {
@@ -105,7 +105,7 @@ fn covers(free: Amounts, ask: Amounts) -> bool {
 
 /// Victims for cpu, memory and disk: by priority, the closest to what is still missing first; then those that are not needed
 /// after all are let go, the closest first.
-fn for_amounts(ask: Amounts, free: Amounts, allowed: Vec<&Candidate>) -> Option<Vec<&Candidate>> {
+fn for_amounts(ask: Amounts, free: Amounts, allowed: Vec<&Evictable>) -> Option<Vec<&Evictable>> {
     if covers(free, ask) {
         return Some(Vec::new());
     }
@@ -119,7 +119,7 @@ fn for_amounts(ask: Amounts, free: Amounts, allowed: Vec<&Candidate>) -> Option<
         let lowest = pool.first()?.priority;
         let of_lowest = pool.iter().take_while(|one| one.priority == lowest).count();
         // The penalty counts the plan so far, not what is picked on this node.
-        let far = |one: &Candidate| distance(missing, one.held.amounts) + penalty(one.already, one.max_parallel);
+        let far = |one: &Evictable| distance(missing, one.held.amounts) + penalty(one.already, one.max_parallel);
         let at = (0..of_lowest).min_by(|a, b| far(pool[*a]).total_cmp(&far(pool[*b])))?;
         let victim = pool.remove(at);
         freed = freed.plus(victim.held.amounts);
@@ -144,8 +144,8 @@ fn port_holders<'a>(
     group: &Group,
     node: &Node,
     used: &Usage,
-    allowed: &[&'a Candidate],
-    chosen: &mut Vec<&'a Candidate>,
+    allowed: &[&'a Evictable],
+    chosen: &mut Vec<&'a Evictable>,
 ) -> Option<()> {
     let asked = group.networks.iter().flat_map(|network| &network.ports).filter(|port| !port.ignore_collision);
     for port in asked.filter_map(|port| u16::try_from(port.r#static?).ok()) {
@@ -153,7 +153,7 @@ fn port_holders<'a>(
             return None;
         }
         let n_held = used.ports.iter().filter(|(_, held)| *held == port).count();
-        let holders: Vec<&&Candidate> =
+        let holders: Vec<&&Evictable> =
             allowed.iter().filter(|one| one.held.ports.iter().any(|(_, held)| *held == port)).collect();
         if holders.len() < n_held {
             return None;
@@ -173,13 +173,13 @@ fn device_holders<'a>(
     group: &Group,
     node: &Node,
     used: &Usage,
-    allowed: &[&'a Candidate],
-    chosen: &mut Vec<&'a Candidate>,
+    allowed: &[&'a Evictable],
+    chosen: &mut Vec<&'a Evictable>,
 ) -> Option<()> {
     for request in group.tasks.iter().flat_map(|task| &task.resources.devices) {
         let wanted = usize::try_from(request.count).unwrap_or(usize::MAX);
         let options = node.devices.iter().filter(|devices| device::matches_name(devices, &request.name));
-        let mut best: Option<(i64, Vec<&'a Candidate>)> = None;
+        let mut best: Option<(i64, Vec<&'a Evictable>)> = None;
         for devices in options {
             let Some(option) = device_option(devices, wanted, used, allowed, chosen) else { continue };
             let priorities: BTreeSet<i64> = option.iter().map(|one| one.priority).collect();
@@ -197,12 +197,12 @@ fn device_option<'a>(
     devices: &DeviceGroup,
     wanted: usize,
     used: &Usage,
-    allowed: &[&'a Candidate],
-    chosen: &[&'a Candidate],
-) -> Option<Vec<&'a Candidate>> {
+    allowed: &[&'a Evictable],
+    chosen: &[&'a Evictable],
+) -> Option<Vec<&'a Evictable>> {
     let is_of =
         |key: &crate::usage::DeviceKey| key.0 == devices.vendor && key.1 == devices.r#type && key.2 == devices.name;
-    let holds = |one: &Candidate| one.held.devices.iter().filter(|key| is_of(key)).count();
+    let holds = |one: &Evictable| one.held.devices.iter().filter(|key| is_of(key)).count();
     let healthy = devices.instances.iter().filter(|instance| instance.healthy).count();
     let in_use = used.devices.iter().filter(|key| is_of(key)).count();
     let freed: usize = chosen.iter().map(|one| holds(one)).sum();

@@ -11,6 +11,7 @@ use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::metric::AllocMetric;
 
+use crate::arithmetic::as_count;
 use crate::ids::{AllocKey, NodeName};
 use crate::model::{Alloc, Job, newest_of_slot};
 use crate::scheduler::feasible::{self, Checks, Wanted};
@@ -18,9 +19,7 @@ use crate::scheduler::place::fit::Need;
 use crate::scheduler::place::{Planner, fullness};
 use crate::scheduler::plan::{Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason};
 use crate::scheduler::preempt;
-use crate::scheduler::reconcile::{
-    Currency, Rollout, currency, expires_at, is_lost, lost_after, marks, size, stop_all,
-};
+use crate::scheduler::reconcile::{Rollout, UpdateKind, expires_at, is_lost, lost_after, marks, stop_all, update_kind};
 use crate::snapshot::{ClusterView, NodeEntry};
 
 /// One slot of a group on a node, with what there is of the group there.
@@ -153,7 +152,7 @@ impl<'a> Pass<'_, 'a> {
                 }
                 Fate::Disconnect => {
                     desired.disconnect += 1;
-                    self.cut_off(alloc);
+                    self.disconnect(alloc);
                 }
                 Fate::InPlace(resources) => {
                     desired.in_place_update += 1;
@@ -179,13 +178,13 @@ impl<'a> Pass<'_, 'a> {
         }
         desired.ignore = found.n_ignored;
         self.open_state(allocs, &found);
-        desired.place = size(found.missing.len()) - desired.destructive_update;
+        desired.place = as_count(found.missing.len()) - desired.destructive_update;
         self.roll(allocs, &mut found, &mut desired);
         let (n_failed, queued) = self.place(&found, allocs);
         if let Some(state) = self.state.as_mut().filter(|_| !is_known(self.rollout, &self.group.name)) {
-            let held_back = size(found.updates.len()) - desired.destructive_update - desired.canary;
+            let held_back = as_count(found.updates.len()) - desired.destructive_update - desired.canary;
             state.desired_total =
-                size(found.missing.len()) + found.n_in_place + found.n_ignored + held_back.max(0) - n_failed;
+                as_count(found.missing.len()) + found.n_in_place + found.n_ignored + held_back.max(0) - n_failed;
             if state.desired_total <= 0 {
                 self.state = None;
             }
@@ -231,27 +230,27 @@ impl<'a> Pass<'_, 'a> {
         if node.is_draining {
             return Fate::Ignore;
         }
-        let currency = currency(view, job, self.group, alloc);
-        if reconnects && currency == Currency::Current {
+        let update_kind = update_kind(view, job, self.group, alloc);
+        if reconnects && update_kind == UpdateKind::Current {
             return Fate::Reconnect;
         }
         if node.phase != NodePhase::Ready || !node.is_eligible {
-            let is_changed = currency != Currency::Current && node.phase == NodePhase::Ready;
+            let is_changed = update_kind != UpdateKind::Current && node.phase == NodePhase::Ready;
             return if is_changed { Fate::Stop(Stop::new(alloc, StopReason::NotNeeded)) } else { Fate::Ignore };
         }
         if !feasible::is_covered(node, &job.definition) {
             return Fate::Stop(Stop::new(alloc, StopReason::NotNeeded));
         }
-        match currency {
-            Currency::Current => Fate::Ignore,
-            Currency::Destructive => Fate::Update,
-            Currency::InPlace { needs_room } => {
+        match update_kind {
+            UpdateKind::Current => Fate::Ignore,
+            UpdateKind::Destructive => Fate::Update,
+            UpdateKind::InPlace { needs_room } => {
                 self.planner.fits_in_place(self.group, alloc, needs_room).map_or(Fate::Update, Fate::InPlace)
             }
         }
     }
 
-    fn cut_off(&mut self, alloc: &Arc<Alloc>) {
+    fn disconnect(&mut self, alloc: &Arc<Alloc>) {
         // Its time is up when its node counts as down, which wakes the job.
         self.planner.plan.disconnects.push(Disconnect { alloc: Arc::clone(alloc), follow_up: None });
     }
@@ -272,8 +271,8 @@ impl<'a> Pass<'_, 'a> {
                 && !alloc.is_deleting
                 && alloc.desired == DesiredStatus::Run
         });
-        match finished.map(|alloc| currency(self.view(), self.job(), self.group, alloc)) {
-            Some(Currency::Current) => return found.n_ignored += 1,
+        match finished.map(|alloc| update_kind(self.view(), self.job(), self.group, alloc)) {
+            Some(UpdateKind::Current) => return found.n_ignored += 1,
             Some(_) => desired.destructive_update += 1,
             None => {}
         }
@@ -293,7 +292,7 @@ impl<'a> Pass<'_, 'a> {
         let is_there = allocs.iter().any(|alloc| {
             alloc.job_uid == self.job().uid
                 && !alloc.is_server_terminal()
-                && currency(self.view(), self.job(), self.group, alloc) == Currency::Current
+                && update_kind(self.view(), self.job(), self.group, alloc) == UpdateKind::Current
         });
         let changes = !found.updates.is_empty() || found.n_in_place > 0;
         let begins = (changes || !found.missing.is_empty()) && !is_there;
@@ -309,10 +308,10 @@ impl<'a> Pass<'_, 'a> {
     fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut Found<'a>, desired: &mut super::plan::DesiredUpdates) {
         let update = self.group.update.as_ref();
         let most = update.and_then(|update| update.max_parallel).unwrap_or(0);
-        let n_updates = size(found.updates.len());
+        let n_updates = as_count(found.updates.len());
         let limit_of = |n: i64| if most == 0 { n } else { n.min(most) };
         let name = self.rollout.current.map(|current| &current.key.name);
-        let canaries = size(allocs.iter().filter(|alloc| self.is_live_canary(alloc)).count());
+        let canaries = as_count(allocs.iter().filter(|alloc| self.is_live_canary(alloc)).count());
         let percent = update.and_then(|update| update.canary).unwrap_or(0);
         let wants_canaries = percent > 0 && n_updates > 0 && self.job().version > 0;
         let mut is_canarying = false;
@@ -337,7 +336,7 @@ impl<'a> Pass<'_, 'a> {
                     && name.is_some()
                     && alloc.health_in_deployment().is_none()
             };
-            (most - size(allocs.iter().filter(is_unjudged).count())).max(0)
+            (most - as_count(allocs.iter().filter(is_unjudged).count())).max(0)
         };
         // A node whose canary failed gets the next one.
         if is_canarying {
@@ -348,7 +347,7 @@ impl<'a> Pass<'_, 'a> {
         }
         for (n, alloc) in found.updates.iter().enumerate() {
             let Some(entry) = self.planner.view.node_entry(&alloc.node) else { continue };
-            if size(n) >= n_now {
+            if as_count(n) >= n_now {
                 desired.ignore += 1;
                 self.planner.plan.held_back += 1;
                 continue;
@@ -514,7 +513,7 @@ impl<'a> Pass<'_, 'a> {
             .filter(|alloc| alloc.health_in_deployment() == Some(true))
             .count();
         let is_canarying = state.desired_canaries > 0 && !state.promoted;
-        !is_canarying && size(healthy) >= state.desired_total && self.planner.plan.held_back == 0
+        !is_canarying && as_count(healthy) >= state.desired_total && self.planner.plan.held_back == 0
     }
 }
 

@@ -13,9 +13,9 @@ use drover_api::client_node::{CsiInfo, NodePhase};
 use drover_api::csi_volume::{CSIVolumeStatus, PluginSource, PluginType};
 use drover_api::job::{GroupSummary, JobType};
 
+use crate::arithmetic::total;
 use crate::ids::{JobKey, NodeName};
 use crate::model::{Job, Node};
-use crate::scheduler::total;
 use crate::snapshot::ClusterView;
 
 /// What a controller can do, by CSI's names.

@@ -6,9 +6,9 @@ use drover_api::group::Group;
 use drover_api::placement::Operand;
 use drover_api::task::DeviceRequest;
 
+use crate::arithmetic::{ratio, total};
 use crate::model::Node;
 use crate::scheduler::typed::{self, Typed};
-use crate::scheduler::{ratio, total};
 use crate::usage::DeviceKey;
 
 /// The devices that each task gets.

@@ -10,7 +10,7 @@ use drover_api::{CSIVolume, group::Group};
 
 use super::Wanted;
 use crate::ids::ObjectKey;
-use crate::scheduler::place::proposed::Proposed;
+use crate::scheduler::proposed::Proposed;
 use crate::snapshot::NodeEntry;
 use crate::volume::access::{self, Held, is_csi, source};
 use crate::volume::claim;

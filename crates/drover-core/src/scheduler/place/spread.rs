@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use drover_api::group::Group;
 use drover_api::placement::Spread as Wanted;
 
+use crate::arithmetic::{ratio, total};
 use crate::definition::Definition;
-use crate::scheduler::{ratio, total};
 
 /// The score of a node that no spread wants, and the start of the lowest boost.
 const LEAST: f64 = -1.0;

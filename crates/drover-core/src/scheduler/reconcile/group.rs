@@ -1,4 +1,4 @@
-//! The steps of 3.1 for one group of a service or batch job.
+//! What should become of one group of a service or batch job (`spec/scheduler.md` 3.1; [`Pass::run`] has the order).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,8 +12,12 @@ use drover_api::policy::Update;
 use jiff::{SignedDuration, Timestamp};
 
 use super::names::Names;
+use super::outcome::{Fits, GroupOutcome, Missing};
+use super::rollout::Rollout;
 use super::sort::{self, Allocs, Due, Rules, Sorted};
-use super::{Currency, Fits, GroupOutcome, Missing, Rollout, currency, reconnect, size};
+use super::update_kind::{self, UpdateKind, update_kind};
+use super::{ending, reconnect};
+use crate::arithmetic::as_count;
 use crate::ids::AllocKey;
 use crate::model::{Alloc, Deployment, Job, newest_of_slot};
 use crate::scheduler::plan::{AttributeUpdate, Disconnect, Evaluation, Stop, StopReason};
@@ -45,7 +49,7 @@ pub(super) fn decide(
     let Subject { job, group, rollout, eval } = subject;
     let count = job.counts.get(&group.name).copied().unwrap_or(group.count);
     if count == 0 {
-        return super::stop_all(view, allocs, eval);
+        return ending::stop_all(view, allocs, eval);
     }
     let state = rollout.current.and_then(|current| current.groups.get(&group.name)).cloned();
     let mut pass = Pass {
@@ -112,7 +116,7 @@ impl Pass<'_> {
         let live = self.end_canaries(live);
         let mut holders = self.classify(live, allocs);
         let mut names = Names::new(
-            // What was replaced while it is cut off leaves its name to its replacement.
+            // What was replaced while it is disconnected leaves its name to its replacement.
             holders
                 .untainted
                 .iter()
@@ -126,7 +130,7 @@ impl Pass<'_> {
         self.find_updates(&mut holders, fits);
         let is_new_total = self.is_new_state;
         if is_new_total {
-            self.state.desired_total = size(holders.destructive.len() + self.out.in_place.len());
+            self.state.desired_total = as_count(holders.destructive.len() + self.out.in_place.len());
         }
         if self.is_canarying() {
             holders.untainted.retain(|alloc| !self.canaries.contains(&alloc.key));
@@ -135,7 +139,7 @@ impl Pass<'_> {
         let limit = self.limit(&holders);
         let missing = self.missing(&holders, &mut names);
         if is_new_total {
-            self.state.desired_total += size(missing.len());
+            self.state.desired_total += as_count(missing.len());
         }
         self.place(missing, &holders, limit);
         self.migrate(&holders, &mut names);
@@ -176,7 +180,7 @@ impl Pass<'_> {
             && alloc.follow_up.as_ref().is_some_and(|follow_up| follow_up.at > self.eval.now)
     }
 
-    /// Steps 1 and 4: what no longer counts.
+    /// Leaves out what no longer counts.
     fn without_past(&mut self, allocs: &[Arc<Alloc>]) -> Allocs {
         let is_batch = self.is_batch();
         let mut live = Vec::with_capacity(allocs.len());
@@ -184,7 +188,7 @@ impl Pass<'_> {
             let is_dropped =
                 alloc.is_server_terminal() && (!is_batch || alloc.transition.reschedule || alloc.is_deleting);
             let is_old =
-                is_batch && alloc.is_terminal() && !currency::is_of_this_job(self.view, self.job, self.group, alloc);
+                is_batch && alloc.is_terminal() && !update_kind::is_of_this_job(self.view, self.job, self.group, alloc);
             match (is_old, is_dropped) {
                 (true, _) if !alloc.is_deleting => self.out.desired.ignore += 1,
                 (_, true) => {}
@@ -194,7 +198,7 @@ impl Pass<'_> {
         live
     }
 
-    /// Step 5: canaries of deployments that are over end; those of the current one are found.
+    /// Canaries of deployments that are over end; those of the current one are found.
     fn end_canaries(&mut self, live: Allocs) -> Allocs {
         let is_of = |deployment: &Deployment, alloc: &Alloc| {
             let state = deployment.groups.get(&self.group.name);
@@ -207,7 +211,7 @@ impl Pass<'_> {
         let (mut kept, mut canaries) = (Vec::with_capacity(live.len()), BTreeSet::new());
         for alloc in live {
             let is_unwanted = over.iter().flatten().any(|deployment| is_of(deployment, &alloc) == (true, false));
-            // One that has ended would hold a slot for ever, as an allocation that is wanted and not replaced any more.
+            // One that has ended would hold a slot forever, as an allocation that is wanted and not replaced any more.
             if is_unwanted && !alloc.is_server_terminal() {
                 self.out.stops.push(Stop::new(&alloc, StopReason::NotNeeded));
                 self.out.desired.stop += 1;
@@ -222,10 +226,10 @@ impl Pass<'_> {
         kept
     }
 
-    /// Steps 6 to 12.
+    /// Finds out what each allocation is: it stays, moves, is lost, disconnected, back, or replaced now or later.
     fn classify(&mut self, live: Allocs, all: &[Arc<Alloc>]) -> Holders {
         let mut sorted = Sorted::new(self.view, live, self.eval.now);
-        self.out.desired.ignore += size(sorted.ignored.len());
+        self.out.desired.ignore += as_count(sorted.ignored.len());
         self.replace_canaries(&mut sorted);
         let rules = Rules {
             view: self.view,
@@ -236,23 +240,23 @@ impl Pass<'_> {
             is_disconnecting: false,
         };
         let mut due = sort::due(rules, std::mem::take(&mut sorted.untainted));
-        let wished = sort::due(rules, sorted.migrating.clone());
-        due.now.extend(wished.now);
+        let migrating_due = sort::due(rules, sorted.migrating.clone());
+        due.now.extend(migrating_due.now);
         self.reconnect(std::mem::take(&mut sorted.reconnecting), &mut due, &mut sorted, all);
         sorted.lost.append(&mut sorted.expiring);
-        let cut_off: BTreeSet<AllocKey> = sorted.disconnecting.iter().map(|alloc| alloc.key.clone()).collect();
-        let is_cut_off_now = !cut_off.is_empty();
+        let disconnecting: BTreeSet<AllocKey> = sorted.disconnecting.iter().map(|alloc| alloc.key.clone()).collect();
+        let disconnects_now = !disconnecting.is_empty();
         let cut = sort::due(Rules { is_disconnecting: true, ..rules }, std::mem::take(&mut sorted.disconnecting));
         let later: Vec<_> = due.later.into_iter().chain(cut.later).collect();
         let later_at: BTreeMap<AllocKey, Timestamp> =
             later.iter().map(|(at, alloc)| (alloc.key.clone(), *at)).collect();
-        self.cut_off(cut.untainted.iter().chain(&cut.now), &later_at);
+        self.disconnect(cut.untainted.iter().chain(&cut.now), &later_at);
         due.now.extend(cut.now);
         due.untainted.extend(cut.untainted);
-        if is_cut_off_now {
-            self.out.desired.reschedule_now = size(due.now.len());
+        if disconnects_now {
+            self.out.desired.reschedule_now = as_count(due.now.len());
         }
-        self.plan_later(&later);
+        self.plan_follow_ups(&later);
         let is_later = |alloc: &&Arc<Alloc>| later_at.contains_key(&alloc.key);
         self.renew_timeouts(due.untainted.iter().filter(|alloc| !is_later(alloc)).chain(&due.now));
         Holders {
@@ -260,7 +264,7 @@ impl Pass<'_> {
             migrating: sorted.migrating,
             lost: sorted.lost,
             due: due.now,
-            disconnecting: cut_off,
+            disconnecting,
             destructive: Vec::new(),
         }
     }
@@ -288,14 +292,14 @@ impl Pass<'_> {
         self.out.stops.extend(stops);
     }
 
-    /// Step 8.
+    /// Of a reconnected allocation and its replacement one goes on.
     fn reconnect(&mut self, back: Allocs, due: &mut Due, sorted: &mut Sorted, all: &[Arc<Alloc>]) {
         if back.is_empty() {
             return;
         }
         let is_outdated = |alloc: &Alloc| {
             let is_older = alloc.job_uid != self.job.uid || alloc.job_version < self.job.version;
-            is_older && currency(self.view, self.job, self.group, alloc) != Currency::Current
+            is_older && update_kind(self.view, self.job, self.group, alloc) != UpdateKind::Current
         };
         let outcome = reconnect::decide(self.view, self.job, self.group, back, is_outdated);
         let stopped: BTreeSet<&AllocKey> = outcome.stops.iter().map(|stop| &stop.alloc.key).collect();
@@ -306,15 +310,15 @@ impl Pass<'_> {
         }
         due.later.retain(|(_, alloc)| !stopped.contains(&alloc.key));
         let known: BTreeSet<&AllocKey> = all.iter().map(|alloc| &alloc.key).collect();
-        self.out.desired.stop += size(outcome.stops.iter().filter(|stop| known.contains(&stop.alloc.key)).count());
-        self.out.desired.reconnect += size(outcome.kept.len());
+        self.out.desired.stop += as_count(outcome.stops.iter().filter(|stop| known.contains(&stop.alloc.key)).count());
+        self.out.desired.reconnect += as_count(outcome.kept.len());
         due.untainted.extend(outcome.kept.iter().cloned());
         self.out.reconnects = outcome.kept;
         self.out.stops.extend(outcome.stops);
     }
 
-    /// Step 10: allocations become `unknown`, and get the time at which they count as lost.
-    fn cut_off<'a>(&mut self, allocs: impl Iterator<Item = &'a Arc<Alloc>>, later: &BTreeMap<AllocKey, Timestamp>) {
+    /// Allocations become `unknown`, and get the time at which they count as lost.
+    fn disconnect<'a>(&mut self, allocs: impl Iterator<Item = &'a Arc<Alloc>>, later: &BTreeMap<AllocKey, Timestamp>) {
         let mut expiries: Vec<(Timestamp, Arc<Alloc>)> = allocs
             .map(|alloc| {
                 let window = sort::lost_after(self.view, alloc);
@@ -322,7 +326,7 @@ impl Pass<'_> {
             })
             .collect();
         expiries.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
-        self.out.desired.disconnect = size(expiries.len());
+        self.out.desired.disconnect = as_count(expiries.len());
         let mut last: Option<FollowUp> = None;
         for (at, alloc) in expiries {
             // A window of zero has no end of its own: its node is down, and it comes back or it does not.
@@ -357,12 +361,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Step 12: evaluations for later reschedules, and notes on the allocations that wait for them.
-    fn plan_later(&mut self, later: &[(Timestamp, Arc<Alloc>)]) {
+    /// Evaluations for later reschedules, and notes on the allocations that wait for them.
+    fn plan_follow_ups(&mut self, later: &[(Timestamp, Arc<Alloc>)]) {
         let mut sorted: Vec<_> = later.to_vec();
         sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
-        self.out.desired.reschedule_later = size(sorted.len());
-        let cut_off: BTreeSet<AllocKey> = self.out.disconnects.iter().map(|cut| cut.alloc.key.clone()).collect();
+        self.out.desired.reschedule_later = as_count(sorted.len());
+        let disconnecting: BTreeSet<AllocKey> = self.out.disconnects.iter().map(|cut| cut.alloc.key.clone()).collect();
         let (mut last, mut trigger) = (None, EvalTrigger::AllocReschedule);
         for (at, alloc) in sorted {
             let before = last.clone();
@@ -370,7 +374,7 @@ impl Pass<'_> {
             if before.as_ref() != Some(&follow_up) {
                 trigger = EvalTrigger::AllocFailure;
             }
-            if !cut_off.contains(&alloc.key) && alloc.follow_up.as_ref() != Some(&follow_up) {
+            if !disconnecting.contains(&alloc.key) && alloc.follow_up.as_ref() != Some(&follow_up) {
                 self.out.attributes.push(AttributeUpdate {
                     alloc: alloc.key.clone(),
                     follow_up: Some(follow_up),
@@ -380,7 +384,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Step 14: lost ones, then what is above the count.
+    /// Lost allocations end, then what is above the count.
     fn stop_surplus(&mut self, holders: &mut Holders, names: &mut Names) {
         for alloc in &holders.lost {
             self.out.stops.push(self.lost(alloc));
@@ -398,7 +402,7 @@ impl Pass<'_> {
         let known = holders.untainted.iter().filter(|alloc| alloc.client != ClientStatus::Unknown && !is_hidden(alloc));
         let is_moving = |alloc: &Arc<Alloc>| holders.migrating.iter().any(|moving| moving.key == alloc.key);
         let due = holders.due.iter().filter(|alloc| !is_moving(alloc) && !is_hidden(alloc));
-        let mut remove = size(known.count() + holders.migrating.len() + due.count()) - self.count;
+        let mut remove = as_count(known.count() + holders.migrating.len() + due.count()) - self.count;
         let mut surplus: Allocs = Vec::new();
         let mut promoted = BTreeSet::new();
         if !is_canarying {
@@ -410,7 +414,7 @@ impl Pass<'_> {
             take(&mut holders.untainted, &mut surplus, &mut any, |alloc| {
                 !canaries.contains(&alloc.key) && promoted.contains(&alloc.index) && !alloc.is_server_terminal()
             });
-            remove -= size(surplus.len());
+            remove -= as_count(surplus.len());
         }
         by_highest_slot(&mut holders.migrating);
         take(&mut holders.migrating, &mut surplus, &mut remove, |_| true);
@@ -424,7 +428,7 @@ impl Pass<'_> {
         holders.untainted.sort_by_key(|alloc| alloc.index);
         holders.migrating.sort_by_key(|alloc| alloc.index);
         holders.due.sort_by_key(|alloc| alloc.index);
-        self.out.desired.stop += size(surplus.len());
+        self.out.desired.stop += as_count(surplus.len());
         for alloc in &surplus {
             if !promoted.contains(&alloc.index) {
                 names.release(alloc.index);
@@ -449,30 +453,30 @@ impl Pass<'_> {
         Stop { follow_up: Some(FollowUp { trigger: EvalTrigger::AllocFailure, at: ready }), ..stop }
     }
 
-    /// Step 15.
+    /// Finds out which allocations go on with a new version where they are, and which must be replaced.
     fn find_updates(&mut self, holders: &mut Holders, fits: &mut Fits<'_>) {
         let mut kept = Vec::with_capacity(holders.untainted.len());
         for alloc in std::mem::take(&mut holders.untainted) {
-            let currency = currency(self.view, self.job, self.group, &alloc);
-            // One that is cut off and was replaced fills no slot: whatever takes its place would be a second one there. When it
+            let update_kind = update_kind(self.view, self.job, self.group, &alloc);
+            // One that is disconnected and was replaced fills no slot: whatever takes its place would be a second one there. When it
             // is back it goes for its old version.
-            if currency != Currency::Current && self.is_doubled(&alloc) {
+            if update_kind != UpdateKind::Current && self.is_doubled(&alloc) {
                 self.out.desired.ignore += 1;
                 kept.push(alloc);
                 continue;
             }
-            match currency {
-                Currency::Current => {
+            match update_kind {
+                UpdateKind::Current => {
                     self.out.desired.ignore += 1;
                     kept.push(alloc);
                 }
                 // One that failed for good gets a new chance with a new version.
-                Currency::Destructive => holders.destructive.push(alloc),
-                Currency::InPlace { .. } if alloc.is_terminal() => {
+                UpdateKind::Destructive => holders.destructive.push(alloc),
+                UpdateKind::InPlace { .. } if alloc.is_terminal() => {
                     self.out.desired.ignore += 1;
                     kept.push(alloc);
                 }
-                Currency::InPlace { needs_room } => match fits(self.group, &alloc, needs_room) {
+                UpdateKind::InPlace { needs_room } => match fits(self.group, &alloc, needs_room) {
                     Some(resources) => {
                         self.out.desired.in_place_update += 1;
                         self.out.in_place.push((Arc::clone(&alloc), resources));
@@ -485,11 +489,11 @@ impl Pass<'_> {
         holders.untainted = kept;
     }
 
-    /// Step 16. Says whether canaries are still to be placed.
+    /// Adds the canaries that are missing. Says whether canaries are still to be placed.
     fn place_canaries(&mut self, holders: &Holders, names: &Names) -> bool {
         // A file that nobody checked may ask for any number.
         let wanted = self.update().and_then(|update| update.canary).unwrap_or(0).min(JOB_MAX_COUNT);
-        let missing = wanted - size(self.canaries.len());
+        let missing = wanted - as_count(self.canaries.len());
         if holders.destructive.is_empty() || missing <= 0 || self.state.promoted {
             return false;
         }
@@ -509,7 +513,7 @@ impl Pass<'_> {
             &existing,
             holders.destructive.iter().map(|alloc| alloc.index),
         );
-        self.out.desired.canary += size(slots.len());
+        self.out.desired.canary += as_count(slots.len());
         self.out.missing.extend(slots.into_iter().map(|index| Missing { canary: true, ..Missing::new(index, None) }));
         true
     }
@@ -518,7 +522,7 @@ impl Pass<'_> {
         self.canaries.iter().filter_map(|key| self.view.alloc(key)).map(|alloc| alloc.index)
     }
 
-    /// Step 17 (3.10): how many may be replaced or added now.
+    /// `spec/scheduler.md` 3.10: how many may be replaced or added now.
     fn limit(&self, holders: &Holders) -> i64 {
         let Some(update) = self.update() else { return self.count };
         if holders.destructive.is_empty() && holders.migrating.is_empty() {
@@ -536,21 +540,21 @@ impl Pass<'_> {
         if verdicts.contains(&Some(false)) {
             return 0;
         }
-        (most - size(verdicts.iter().filter(|verdict| verdict.is_none()).count())).max(0)
+        (most - as_count(verdicts.iter().filter(|verdict| verdict.is_none()).count())).max(0)
     }
 
-    /// Whether an allocation is cut off and was replaced meanwhile: it fills no slot of its own.
+    /// Whether an allocation is disconnected and was replaced meanwhile: it fills no slot of its own.
     fn is_doubled(&self, alloc: &Alloc) -> bool {
         alloc.client == ClientStatus::Unknown && self.view.next_of(alloc).is_some()
     }
 
-    /// Step 18: what is missing up to the count, whether it may be placed now or not.
+    /// What is missing up to the count, whether it may be placed now or not.
     fn missing(&self, holders: &Holders, names: &mut Names) -> Vec<Missing> {
         let mut missing = Vec::new();
         let is_trial = |alloc: &Alloc| self.is_canarying() && self.canaries.contains(&alloc.key);
         for alloc in &holders.due {
             let is_moving = holders.migrating.iter().any(|moving| moving.key == alloc.key);
-            // One that is cut off may come back, whenever it is replaced.
+            // One that is disconnected may come back, whenever it is replaced.
             let is_away = holders.disconnecting.contains(&alloc.key) || alloc.client == ClientStatus::Unknown;
             let is_kept = is_moving || is_away || alloc.is_server_terminal();
             let replaces = (!is_kept).then(|| Stop::new(alloc, StopReason::Rescheduled));
@@ -560,13 +564,14 @@ impl Pass<'_> {
             let fresh = Missing::new(index, Some(Arc::clone(alloc)));
             missing.push(Missing { is_reschedule: true, canary, replaces, ..fresh });
         }
-        // A cut-off allocation and its replacement fill one slot together.
+        // A disconnected allocation and its replacement fill one slot together.
         let doubled = holders.untainted.iter().filter(|alloc| self.is_doubled(alloc)).count();
-        let moved_anew =
+        let moved_and_due =
             holders.migrating.iter().filter(|moving| holders.due.iter().any(|due| due.key == moving.key)).count();
         let due = holders.due.iter().filter(|alloc| !is_trial(alloc)).count();
-        let mut existing = size(
-            holders.untainted.len() - doubled + holders.destructive.len() + holders.migrating.len() - moved_anew + due,
+        let mut existing = as_count(
+            holders.untainted.len() - doubled + holders.destructive.len() + holders.migrating.len() - moved_and_due
+                + due,
         );
         for alloc in &holders.lost {
             if existing >= self.count {
@@ -598,14 +603,14 @@ impl Pass<'_> {
         slots.iter().filter_map(|(index, held)| Some((*index, Arc::clone(newest_of_slot(held)?)))).collect()
     }
 
-    /// Steps 18 and 19 (3.11).
+    /// Decides which of the missing allocations are placed now, and which wait (`spec/scheduler.md` 3.11).
     fn place(&mut self, missing: Vec<Missing>, holders: &Holders, limit: i64) {
         let is_ready = !self.rollout.is_paused() && !self.rollout.is_failed() && !self.is_canarying();
         let limit = if is_ready { limit } else { 0 };
         if self.delays_placement {
             // What failed ends now; what takes its place waits with all others of the group.
             let stops: Vec<Stop> = missing.into_iter().filter_map(|missing| missing.replaces).collect();
-            self.out.desired.stop += size(stops.len());
+            self.out.desired.stop += as_count(stops.len());
             self.out.stops.extend(stops);
             return self.update_destructively(holders, limit);
         }
@@ -621,9 +626,9 @@ impl Pass<'_> {
                 }
             })
             .collect();
-        self.out.desired.place += size(placed.len());
-        self.out.desired.stop += size(placed.iter().filter(|missing| missing.replaces.is_some()).count());
-        let rest = (limit - size(placed.len())).max(0);
+        self.out.desired.place += as_count(placed.len());
+        self.out.desired.stop += as_count(placed.iter().filter(|missing| missing.replaces.is_some()).count());
+        let rest = (limit - as_count(placed.len())).max(0);
         self.out.missing.extend(placed);
         self.update_destructively(holders, rest);
     }
@@ -682,7 +687,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Step 20: moving allocations end, and begin elsewhere under their name.
+    /// Moving allocations end, and begin elsewhere under their name.
     fn migrate(&mut self, holders: &Holders, names: &mut Names) {
         for alloc in &holders.migrating {
             self.out.desired.migrate += 1;
@@ -697,7 +702,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Step 22: never more placements than the count, whatever came together.
+    /// Never more placements than the count, whatever came together.
     fn truncate(&mut self) {
         let most = usize::try_from(self.count).unwrap_or(0);
         let ordinary = self.out.missing.iter().filter(|missing| !missing.canary && !missing.is_destructive).count();
@@ -714,12 +719,12 @@ impl Pass<'_> {
         self.out.desired.place = self.count;
     }
 
-    /// Step 21.
+    /// The group enters the deployment if the version changes it.
     fn enter_deployment(&mut self, all: &[Arc<Alloc>], holders: &Holders) {
         if self.is_batch() || !self.is_new_state || self.update().is_none() || self.state.desired_total == 0 {
             return;
         }
-        let is_there = |alloc: &Arc<Alloc>| currency::is_of_this_job(self.view, self.job, self.group, alloc);
+        let is_there = |alloc: &Arc<Alloc>| update_kind::is_of_this_job(self.view, self.job, self.group, alloc);
         let changes = !holders.destructive.is_empty() || !self.out.in_place.is_empty();
         if all.iter().any(is_there) && !changes {
             return;
@@ -742,7 +747,7 @@ impl Pass<'_> {
         let healthy = all.iter().filter(is_counted).count();
         let needed = crate::deployment::needed(&self.state, Some(self.count));
         let wanted = needed.max(self.state.desired_canaries);
-        size(healthy) >= wanted && (self.state.desired_canaries == 0 || self.state.promoted)
+        as_count(healthy) >= wanted && (self.state.desired_canaries == 0 || self.state.promoted)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What each allocation of a group is to a reconciliation: it stays, moves, is lost, cut off or back (`spec/scheduler.md` 3.2),
+//! What each allocation of a group is to a reconciliation: it stays, moves, is lost, disconnected or back (`spec/scheduler.md` 3.2),
 //! and which failed ones are replaced now or later (3.3).
 
 use std::sync::Arc;
@@ -61,12 +61,12 @@ impl Sorted {
     }
 }
 
-/// How long an allocation of a cut-off node may be away, by the version that it runs; zero for not at all.
+/// How long an allocation of a disconnected node may be away, by the version that it runs; zero for not at all.
 pub(crate) fn lost_after(view: &ClusterView, alloc: &Alloc) -> GoDuration {
     disconnect(view, alloc, |block| block.lost_after).unwrap_or_default()
 }
 
-/// Whether an allocation that is cut off is replaced meanwhile.
+/// Whether an allocation that is disconnected is replaced meanwhile.
 pub(crate) fn is_replaced_while_away(view: &ClusterView, alloc: &Alloc) -> bool {
     disconnect(view, alloc, |block| block.replace).unwrap_or(true)
 }
@@ -160,13 +160,13 @@ pub(super) struct Rules<'a> {
     pub(super) group: &'a Group,
     pub(super) eval: &'a Evaluation,
     pub(super) deployment: Option<&'a Deployment>,
-    /// Whether the allocations are being cut off right now.
+    /// Whether the allocations are being disconnected right now.
     pub(super) is_disconnecting: bool,
 }
 
 enum First {
     Stays,
-    Candidate,
+    MayBeReplaced,
     /// It holds no slot any more.
     Gone,
 }
@@ -184,7 +184,7 @@ pub(super) fn due(rules: Rules<'_>, allocs: Allocs) -> Due {
         match rules.first(&alloc) {
             First::Gone => {}
             First::Stays => due.untainted.push(alloc),
-            First::Candidate => match rules.second(&alloc) {
+            First::MayBeReplaced => match rules.second(&alloc) {
                 Second::Now => due.now.push(alloc),
                 Second::Later(at) => {
                     due.later.push((at, Arc::clone(&alloc)));
@@ -209,32 +209,32 @@ impl Rules<'_> {
             return First::Stays;
         }
         if self.is_left_alone(alloc) {
-            return First::Candidate;
+            return First::MayBeReplaced;
         }
         let was_not_placed =
             alloc.tracker.as_ref().is_some_and(|tracker| tracker.last_reschedule == Some(LastReschedule::NoPlacement));
-        let stays = if self.is_disconnecting { First::Candidate } else { First::Stays };
+        let stays = if self.is_disconnecting { First::MayBeReplaced } else { First::Stays };
         let is_batch = self.job.definition.job_type() == JobType::Batch;
         match (is_batch, alloc.is_server_terminal()) {
             (true, _) if alloc.transition.migrate_disable_placement => stays,
-            (true, _) if alloc.transition.reschedule => First::Candidate,
+            (true, _) if alloc.transition.reschedule => First::MayBeReplaced,
             (true, true) if alloc.desired == DesiredStatus::Evict => First::Gone,
             (true, true) if alloc.ran_successfully => stays,
-            (_, true) if was_not_placed => First::Candidate,
+            (_, true) if was_not_placed => First::MayBeReplaced,
             (_, true) => First::Gone,
-            (true, false) if alloc.client == ClientStatus::Failed => First::Candidate,
+            (true, false) if alloc.client == ClientStatus::Failed => First::MayBeReplaced,
             (true, false) => stays,
             (false, false) if matches!(alloc.client, ClientStatus::Complete | ClientStatus::Lost) => First::Gone,
-            (false, false) => First::Candidate,
+            (false, false) => First::MayBeReplaced,
         }
     }
 
     fn second(&self, alloc: &Alloc) -> Second {
-        let is_wished = alloc.transition.reschedule;
+        let is_requested = alloc.transition.reschedule;
         let is_of_deployment = self.deployment.is_some_and(|current| {
             current.phase.is_active() && alloc.deployment.as_deref() == Some(&*current.key.name)
         });
-        if is_of_deployment && !is_wished && !alloc.transition.force_reschedule {
+        if is_of_deployment && !is_requested && !alloc.transition.force_reschedule {
             return Second::Never;
         }
         if alloc.transition.force_reschedule {
@@ -255,8 +255,10 @@ impl Rules<'_> {
             since
         } else {
             let has_failed = matches!(alloc.client, ClientStatus::Failed | ClientStatus::Lost);
-            let is_batch_wish = is_wished && self.job.definition.job_type() == JobType::Batch;
-            if (!has_failed && !is_batch_wish) || (alloc.is_server_terminal() && !was_not_placed && !is_batch_wish) {
+            let is_batch_request = is_requested && self.job.definition.job_type() == JobType::Batch;
+            if (!has_failed && !is_batch_request)
+                || (alloc.is_server_terminal() && !was_not_placed && !is_batch_request)
+            {
                 return Second::Never;
             }
             alloc.last_event_at
@@ -273,7 +275,7 @@ impl Rules<'_> {
         if is_to_wait { Second::Later(at) } else { Second::Never }
     }
 
-    /// Whether an allocation is marked as cut off and nothing of what follows on the mark has happened: no replacement is there,
+    /// Whether an allocation is marked as disconnected and nothing of what follows on the mark has happened: no replacement is there,
     /// and none is awaited. The leader died in between, or the replacement could not be placed or written.
     fn is_left_alone(&self, alloc: &Alloc) -> bool {
         let awaits_replacement = alloc.follow_up.as_ref().is_some_and(|follow_up| {

@@ -513,17 +513,17 @@ fn s_085_a_shared_name_is_given_up_by_its_next_holder() {
 }
 
 /// How an allocation of the spec `before` stands when the job is `after`.
-fn currency_of(before: &Value, after: &Value) -> crate::scheduler::reconcile::Currency {
+fn update_kind_of(before: &Value, after: &Value) -> crate::scheduler::reconcile::UpdateKind {
     let mut world = World::new(after);
     world.old(before);
     world.allocs(0..1, |alloc| alloc.job_version = 0);
     let alloc = world.view.allocs_of_job(&key()).next().unwrap();
-    crate::scheduler::reconcile::currency(&world.view, &world.job, &world.job.definition.spec.groups[0], alloc)
+    crate::scheduler::reconcile::update_kind(&world.view, &world.job, &world.job.definition.spec.groups[0], alloc)
 }
 
-const IN_PLACE: crate::scheduler::reconcile::Currency =
-    crate::scheduler::reconcile::Currency::InPlace { needs_room: true };
-const DESTRUCTIVE: crate::scheduler::reconcile::Currency = crate::scheduler::reconcile::Currency::Destructive;
+const IN_PLACE: crate::scheduler::reconcile::UpdateKind =
+    crate::scheduler::reconcile::UpdateKind::InPlace { needs_room: true };
+const DESTRUCTIVE: crate::scheduler::reconcile::UpdateKind = crate::scheduler::reconcile::UpdateKind::Destructive;
 
 #[test]
 fn s_086_what_a_change_needs_depends_on_the_field() {
@@ -531,10 +531,10 @@ fn s_086_what_a_change_needs_depends_on_the_field() {
         let kernel = json!([{ "lTarget": "${attr.kernel.name}", "operand": "!=", "rTarget": value }]);
         with(spec(1), "constraints", kernel)
     };
-    assert_eq!(currency_of(&before_a_destructive_change(spec(1)), &spec(1)), DESTRUCTIVE);
+    assert_eq!(update_kind_of(&before_a_destructive_change(spec(1)), &spec(1)), DESTRUCTIVE);
     // In place, and by DESIGN section 2 not even written: nothing that the node acts on differs.
-    assert_eq!(currency_of(&spec(2), &spec(1)), crate::scheduler::reconcile::Currency::Current);
-    assert_eq!(currency_of(&constrained("plan9"), &constrained("windows")), IN_PLACE);
+    assert_eq!(update_kind_of(&spec(2), &spec(1)), crate::scheduler::reconcile::UpdateKind::Current);
+    assert_eq!(update_kind_of(&constrained("plan9"), &constrained("windows")), IN_PLACE);
 }
 
 #[test]
@@ -553,7 +553,7 @@ fn s_087_ports_are_what_tasks_see_of_them() {
     let plan = check(&world, &[], &[], &[]);
     assert_eq!(plan.in_place[0].resources.ports[0].value, 23_456, "the value that it got stays its own");
     for change in [json!({ "label": "http", "to": 80 }), json!({ "label": "http", "static": 8080 })] {
-        assert_eq!(currency_of(&port(json!({ "label": "http" })), &port(change.clone())), DESTRUCTIVE, "{change}");
+        assert_eq!(update_kind_of(&port(json!({ "label": "http" })), &port(change.clone())), DESTRUCTIVE, "{change}");
     }
 }
 
@@ -564,7 +564,7 @@ fn s_088_what_a_node_takes_over_is_changed_in_place() {
     let tags = with(spec(1), "services", json!([{ "name": "s", "tags": ["a"] }]));
     let other_tags = with(spec(1), "services", json!([{ "name": "s", "tags": ["b"] }]));
     for (before, after) in [(before_an_in_place_change(spec(1)), spec(1)), (restart, spec(1)), (tags, other_tags)] {
-        assert_eq!(currency_of(&before, &after), IN_PLACE);
+        assert_eq!(update_kind_of(&before, &after), IN_PLACE);
     }
 }
 
@@ -589,7 +589,7 @@ fn s_090_another_time_limit_needs_no_room() {
     world.allocs(0..1, |alloc| alloc.job_version = 0);
     let plan = check(&world, &[], &[], &[]);
     assert_eq!(plan.in_place.len(), 1);
-    assert_eq!(currency_of(&batch(1), &limited("1h")), IN_PLACE, "a first limit is looked at like any change");
+    assert_eq!(update_kind_of(&batch(1), &limited("1h")), IN_PLACE, "a first limit is looked at like any change");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Cases of `spec/scheduler.md` 6: who is evicted for whom.
 
 use super::*;
-use crate::scheduler::preempt::{self, Candidate};
+use crate::scheduler::preempt::{self, Evictable};
 use crate::settings::{Preemption, Settings};
 use crate::usage::Usage;
 
@@ -129,7 +129,7 @@ fn lower_priorities_give_way_first() {
         world.allocs(0..1, |alloc| alloc.key = JobKey::new("shop", name));
         let alloc = Arc::clone(world.view.allocs_of_job(&key()).next().unwrap());
         let held = Usage { amounts: amounts(cpu, 0, 0), n_allocs: 1, ..Usage::default() };
-        Candidate { alloc, priority, held, max_parallel: 0, already: 0 }
+        Evictable { alloc, priority, held, max_parallel: 0, already: 0 }
     };
     let node = Node { allocatable: amounts(2000, 0, 0), ..node("n-0") };
     let candidates = [candidate("a", 50, 1000), candidate("b", 20, 1000)];

@@ -4,8 +4,8 @@
 use fastrand::Rng;
 
 use super::*;
+use crate::arithmetic::ratio;
 use crate::scheduler::place::fullness;
-use crate::scheduler::ratio;
 use crate::settings::Algorithm;
 
 /// Clusters that are tried.

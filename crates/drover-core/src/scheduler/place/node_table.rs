@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::shelf::Slot;
+use super::score_index::Row;
 use crate::ids::NodeName;
 use crate::snapshot::{ClusterView, NodeEntry};
 
 /// Ready nodes. They are gone through in the order in which they lie in memory; the shuffled order is a number of each.
 #[derive(Debug)]
-pub(super) struct Table<'a> {
+pub(super) struct NodeTable<'a> {
     entries: Vec<&'a Arc<NodeEntry>>,
     ranks: Vec<u32>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> NodeTable<'a> {
     /// Shuffles the ready nodes. O(nodes).
     pub(super) fn new(view: &'a ClusterView, rng: &mut fastrand::Rng) -> Self {
         let entries: Vec<&Arc<NodeEntry>> = view.node_entries().filter(|entry| entry.is_ready).collect();
@@ -26,21 +26,21 @@ impl<'a> Table<'a> {
         self.entries.len()
     }
 
-    pub(super) fn slots(&self) -> std::ops::Range<Slot> {
+    pub(super) fn rows(&self) -> std::ops::Range<Row> {
         0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn entry(&self, slot: Slot) -> &'a NodeEntry {
-        self.entries[slot as usize]
+    pub(super) fn entry(&self, row: Row) -> &'a NodeEntry {
+        self.entries[row as usize]
     }
 
     /// The place of a node in the shuffled order: of equal nodes the first wins.
-    pub(super) fn rank(&self, slot: Slot) -> u32 {
-        self.ranks[slot as usize]
+    pub(super) fn rank(&self, row: Row) -> u32 {
+        self.ranks[row as usize]
     }
 
     /// The place of a node. O(log nodes).
-    pub(super) fn slot_of(&self, node: &NodeName) -> Option<Slot> {
+    pub(super) fn row_of(&self, node: &NodeName) -> Option<Row> {
         let found = self.entries.binary_search_by(|entry| entry.node.name.cmp(node)).ok()?;
         u32::try_from(found).ok()
     }

@@ -9,17 +9,17 @@ use drover_api::group::Group;
 use drover_api::metric::{AllocMetric, Nearest, ResourcesExhausted};
 
 use super::fit::Need;
-use super::proposed::Proposed;
-use super::shelf::{ShelfKey, Shelves, Slot};
+use super::node_table::NodeTable;
+use super::score_index::{Row, ScoreGroup, ScoreIndex};
 use super::spread::{self, Spread};
-use super::table::Table;
+use crate::arithmetic::ratio;
 use crate::definition::Definition;
 use crate::ids::{JobKey, NodeName};
 use crate::model::{Alloc, Amounts, Node};
 use crate::scheduler::class::{self, ByShape};
 use crate::scheduler::feasible::{self, Checks, DistinctProperty, Wanted, resolve};
 use crate::scheduler::plan::{Metrics, Scores, WaitsFor};
-use crate::scheduler::ratio;
+use crate::scheduler::proposed::Proposed;
 use crate::settings::Algorithm;
 use crate::snapshot::{ClusterView, NodeEntry};
 use crate::usage::Usage;
@@ -73,15 +73,15 @@ struct Place {
 }
 
 #[derive(Debug)]
-pub(super) struct Field<'a> {
+pub(super) struct Candidates<'a> {
     ask: Ask<'a>,
-    table: Arc<Table<'a>>,
+    table: Arc<NodeTable<'a>>,
     need: Need<'a>,
     checks: Checks<'a>,
-    /// The slot of the job for whose volumes the field holds.
+    /// The slot of the job for whose volumes the answers hold.
     index: i64,
     states: Vec<State>,
-    shelves: Shelves,
+    by_score: ScoreIndex,
     tally: Tally,
     spreads: Vec<Spread<'a>>,
     /// For each combination of the spreads' values: their numbers.
@@ -106,7 +106,7 @@ struct Counted {
     there: i64,
     placed: i64,
     cleared: i64,
-    slots: Vec<Slot>,
+    rows: Vec<Row>,
 }
 
 impl Counted {
@@ -126,11 +126,11 @@ pub(super) enum Change {
     Kept,
 }
 
-impl<'a> Field<'a> {
+impl<'a> Candidates<'a> {
     /// Looks at every node. O(nodes).
     pub(super) fn new(
         ask: Ask<'a>,
-        table: Arc<Table<'a>>,
+        table: Arc<NodeTable<'a>>,
         proposed: &Proposed<'a>,
         index: i64,
         need: Need<'a>,
@@ -138,13 +138,13 @@ impl<'a> Field<'a> {
         let Wanted { definition, group, .. } = ask.wanted;
         let n = table.len();
         let rules = feasible::distinct_properties(definition, group);
-        let mut field = Self {
+        let mut candidates = Self {
             ask,
             need,
             checks: Checks::new(ask.wanted),
             index,
             states: vec![State::Outside; n],
-            shelves: Shelves::default(),
+            by_score: ScoreIndex::default(),
             tally: Tally::new(&definition.spec.node_pool),
             spreads: spread::spreads(definition, group, ask.count),
             tuples: Vec::new(),
@@ -155,10 +155,10 @@ impl<'a> Field<'a> {
             distinct: rules.into_iter().map(|rule| Distinct { rule, used: HashMap::new() }).collect(),
             table,
         };
-        field.count_what_is_there(proposed);
-        field.look_at_all(proposed);
-        field.weigh_spreads();
-        field
+        candidates.count_what_is_there(proposed);
+        candidates.look_at_all(proposed);
+        candidates.weigh_spreads();
+        candidates
     }
 
     /// The first look at every node.
@@ -167,8 +167,8 @@ impl<'a> Field<'a> {
         let mut places: ByShape<Place> = ByShape::default();
         let mut numbers = HashMap::new();
         let looks_at_each = self.spreads.iter().any(|spread| class::escapes(spread.attribute));
-        for slot in self.table.slots() {
-            let entry = self.table.entry(slot);
+        for row in self.table.rows() {
+            let entry = self.table.entry(row);
             let mut place = match places.get(&entry.shape) {
                 Some(known) => *known,
                 None => *places.entry(entry.shape).or_insert(self.place_of(&entry.node, &mut numbers)),
@@ -183,17 +183,17 @@ impl<'a> Field<'a> {
             if looks_at_each {
                 place.tuple = self.tuple_of(&entry.node, &mut numbers);
             }
-            self.tuple_of[slot as usize] = place.tuple;
+            self.tuple_of[row as usize] = place.tuple;
             self.tally.evaluated();
-            let state = self.look(slot, proposed);
+            let state = self.look(row, proposed);
             if let State::Open(own) = state {
-                let (key, sum) = self.place_on_shelf(slot, own);
-                open.push((slot, self.table.rank(slot), key, sum));
+                let (key, sum) = self.score_group_of(row, own);
+                open.push((row, self.table.rank(row), key, sum));
             }
-            self.states[slot as usize] = state;
+            self.states[row as usize] = state;
             self.tally.enter(state, entry);
         }
-        self.shelves = Shelves::fill(self.table.len(), open.into_iter());
+        self.by_score = ScoreIndex::fill(self.table.len(), open.into_iter());
     }
 
     fn place_of(&mut self, node: &Node, numbers: &mut HashMap<Vec<Option<usize>>, u32>) -> Place {
@@ -227,12 +227,12 @@ impl<'a> Field<'a> {
         &self.need
     }
 
-    pub(super) fn slot_of(&self, node: &NodeName) -> Option<Slot> {
-        self.table.slot_of(node)
+    pub(super) fn row_of(&self, node: &NodeName) -> Option<Row> {
+        self.table.row_of(node)
     }
 
-    pub(super) fn entry(&self, slot: Slot) -> &'a NodeEntry {
-        self.table.entry(slot)
+    pub(super) fn entry(&self, row: Row) -> &'a NodeEntry {
+        self.table.entry(row)
     }
 
     /// Counts allocations of the job on the values of spreads and distinct properties, wherever their nodes are.
@@ -258,13 +258,13 @@ impl<'a> Field<'a> {
                 }
             }
         }
-        for slot in self.table.slots() {
+        for row in self.table.rows() {
             for distinct in &mut self.distinct {
-                if let Some(value) = resolve(distinct.rule.target, &self.table.entry(slot).node) {
+                if let Some(value) = resolve(distinct.rule.target, &self.table.entry(row).node) {
                     match distinct.used.get_mut(value) {
-                        Some(counted) => counted.slots.push(slot),
+                        Some(counted) => counted.rows.push(row),
                         None => {
-                            distinct.used.insert(value.to_owned(), Counted { slots: vec![slot], ..Counted::default() });
+                            distinct.used.insert(value.to_owned(), Counted { rows: vec![row], ..Counted::default() });
                         }
                     }
                 }
@@ -284,8 +284,8 @@ impl<'a> Field<'a> {
     }
 
     /// Looks at one covered node.
-    fn look(&mut self, slot: Slot, proposed: &Proposed<'a>) -> State {
-        let entry = self.table.entry(slot);
+    fn look(&mut self, row: Row, proposed: &Proposed<'a>) -> State {
+        let entry = self.table.entry(row);
         if let Some(rule) = self.checks.first_failure(entry, proposed, self.index) {
             return State::Filtered(self.tally.reason(&rule));
         }
@@ -294,7 +294,7 @@ impl<'a> Field<'a> {
         }
         let usage = proposed.usage(entry);
         match self.need.check(entry, usage) {
-            Ok(devices) => State::Open(self.score(slot, usage, devices, proposed)),
+            Ok(devices) => State::Open(self.score(row, usage, devices, proposed)),
             Err(dimension) => State::Exhausted(self.tally.reason(&dimension)),
         }
     }
@@ -319,8 +319,8 @@ impl<'a> Field<'a> {
     }
 
     /// The scores of a node that depend on it alone.
-    fn score(&mut self, slot: Slot, usage: &Usage, devices: Option<f64>, proposed: &Proposed<'a>) -> Own {
-        let entry = self.table.entry(slot);
+    fn score(&mut self, row: Row, usage: &Usage, devices: Option<f64>, proposed: &Proposed<'a>) -> Own {
+        let entry = self.table.entry(row);
         let need = self.need.amounts(entry);
         let beside = proposed.own_on(entry, &self.group().name).0;
         Own {
@@ -331,38 +331,38 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn place_on_shelf(&self, slot: Slot, own: Own) -> (ShelfKey, f64) {
+    fn score_group_of(&self, row: Row, own: Own) -> (ScoreGroup, f64) {
         let (sum, n) = own.scores().sum();
-        ((self.tuple_of[slot as usize], n), sum)
+        ((self.tuple_of[row as usize], n), sum)
     }
 
     /// Looks at a node again, because something on it changed.
-    fn refresh(&mut self, slot: Slot, proposed: &Proposed<'a>) {
-        let before = self.states[slot as usize];
+    fn refresh(&mut self, row: Row, proposed: &Proposed<'a>) {
+        let before = self.states[row as usize];
         if before == State::Outside {
             return;
         }
-        let state = self.look(slot, proposed);
-        let entry = self.table.entry(slot);
+        let state = self.look(row, proposed);
+        let entry = self.table.entry(row);
         self.tally.leave(before, entry);
         self.tally.enter(state, entry);
         let place = match state {
-            State::Open(own) => Some(self.place_on_shelf(slot, own)),
+            State::Open(own) => Some(self.score_group_of(row, own)),
             _ => None,
         };
-        self.shelves.set(slot, self.table.rank(slot), place);
-        self.states[slot as usize] = state;
+        self.by_score.set(row, self.table.rank(row), place);
+        self.states[row as usize] = state;
     }
 
-    /// Takes a change of an allocation in: of this group, or of another one on a node, which is in the table at `slot` if it is.
+    /// Takes a change of an allocation in: of this group, or of another one on a node, which is in the table at `row` if it is.
     pub(super) fn changed(
         &mut self,
-        slot: Option<Slot>,
+        row: Option<Row>,
         node: &NodeName,
         own: Option<(&str, Change)>,
         proposed: &Proposed<'a>,
     ) {
-        let mut again: Vec<Slot> = slot.into_iter().collect();
+        let mut again: Vec<Row> = row.into_iter().collect();
         if !self.spreads.is_empty() || !self.distinct.is_empty() {
             if let (Some((group, change)), Some(node)) = (own, proposed.view().node(node)) {
                 self.recount(node, group, change, &mut again);
@@ -370,12 +370,12 @@ impl<'a> Field<'a> {
             again.sort_unstable();
             again.dedup();
         }
-        for slot in again {
-            self.refresh(slot, proposed);
+        for row in again {
+            self.refresh(row, proposed);
         }
     }
 
-    fn recount(&mut self, node: &Node, group: &str, change: Change, again: &mut Vec<Slot>) {
+    fn recount(&mut self, node: &Node, group: &str, change: Change, again: &mut Vec<Row>) {
         let is_of_group = group == self.group().name;
         if is_of_group && !self.spreads.is_empty() {
             let by = if matches!(change, Change::Ended) { -1 } else { 1 };
@@ -400,60 +400,60 @@ impl<'a> Field<'a> {
                 Change::Kept => counted.cleared -= 1,
             }
             if before != (counted.used() >= distinct.rule.limit) {
-                again.extend(&counted.slots);
+                again.extend(&counted.rows);
             }
         }
     }
 
-    /// Makes the field hold for the volumes of another slot. O(nodes) where the group has any.
+    /// Makes the answers hold for the volumes of another slot. O(nodes) where the group has any.
     pub(super) fn turn_to(&mut self, index: i64, proposed: &Proposed<'a>) {
         if self.checks.depends_on_slot() && index != self.index {
             self.index = index;
-            for slot in self.table.slots() {
-                self.refresh(slot, proposed);
+            for row in self.table.rows() {
+                self.refresh(row, proposed);
             }
         }
     }
 
     /// The scores of an open node, complete.
-    fn complete(&self, slot: Slot, is_penalised: bool) -> Option<Scores> {
-        let State::Open(own) = self.states[slot as usize] else { return None };
-        let spread = self.spread_scores[self.tuple_of[slot as usize] as usize];
+    fn complete(&self, row: Row, is_penalised: bool) -> Option<Scores> {
+        let State::Open(own) = self.states[row as usize] else { return None };
+        let spread = self.spread_scores[self.tuple_of[row as usize] as usize];
         let spread = (!self.spreads.is_empty() && spread != 0.0).then_some(spread);
         Some(Scores { spread, penalty: is_penalised.then_some(-1.0), ..own.scores() })
     }
 
     /// The best nodes, best first. Nodes on which the allocation failed before are penalised.
-    pub(super) fn best(&mut self, penalty: &[NodeName]) -> Option<(Slot, Metrics)> {
-        let penalised: Vec<Slot> = penalty.iter().filter_map(|name| self.table.slot_of(name)).collect();
-        let total = |(tuple, n): ShelfKey, sum: f64| {
+    pub(super) fn best(&mut self, penalty: &[NodeName]) -> Option<(Row, Metrics)> {
+        let penalised: Vec<Row> = penalty.iter().filter_map(|name| self.table.row_of(name)).collect();
+        let total = |(tuple, n): ScoreGroup, sum: f64| {
             let spread = self.spread_scores[tuple as usize];
             let n = f64::from(n);
             if spread == 0.0 { sum / n } else { (sum + spread) / (n + 1.0) }
         };
-        let mut best: Vec<(f64, u32, Slot, Scores)> = self
-            .shelves
+        let mut best: Vec<(f64, u32, Row, Scores)> = self
+            .by_score
             .best(KEPT_SCORES, &penalised, total)
             .into_iter()
-            .filter_map(|(score, rank, slot)| Some((score, rank, slot, self.complete(slot, false)?)))
+            .filter_map(|(score, rank, row)| Some((score, rank, row, self.complete(row, false)?)))
             .collect();
-        for slot in penalised {
-            if let Some(scores) = self.complete(slot, true) {
-                best.push((scores.normalised(), self.table.rank(slot), slot, scores));
+        for row in penalised {
+            if let Some(scores) = self.complete(row, true) {
+                best.push((scores.normalised(), self.table.rank(row), row, scores));
             }
         }
         best.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         best.truncate(KEPT_SCORES);
-        let named = |(_, _, slot, scores): (f64, u32, Slot, Scores)| (self.table.entry(slot).node.name.clone(), scores);
-        let slot = best.first()?.2;
-        Some((slot, Metrics { best: best.into_iter().map(named).collect(), counts: self.tally.counts() }))
+        let named = |(_, _, row, scores): (f64, u32, Row, Scores)| (self.table.entry(row).node.name.clone(), scores);
+        let row = best.first()?.2;
+        Some((row, Metrics { best: best.into_iter().map(named).collect(), counts: self.tally.counts() }))
     }
 
     /// One node alone, if it is open.
-    pub(super) fn only(&mut self, node: &NodeName, is_penalised: bool) -> Option<(Slot, Metrics)> {
-        let slot = self.table.slot_of(node)?;
-        let scores = self.complete(slot, is_penalised)?;
-        Some((slot, Metrics { best: vec![(node.clone(), scores)], counts: self.tally.counts() }))
+    pub(super) fn only(&mut self, node: &NodeName, is_penalised: bool) -> Option<(Row, Metrics)> {
+        let row = self.table.row_of(node)?;
+        let scores = self.complete(row, is_penalised)?;
+        Some((row, Metrics { best: vec![(node.clone(), scores)], counts: self.tally.counts() }))
     }
 
     /// Whether the score of every node depends on what is placed on others.
@@ -462,25 +462,25 @@ impl<'a> Field<'a> {
     }
 
     /// Whether a node lacks nothing but room.
-    pub(super) fn is_exhausted(&self, slot: Slot) -> bool {
-        matches!(self.states[slot as usize], State::Exhausted(_))
+    pub(super) fn is_exhausted(&self, row: Row) -> bool {
+        matches!(self.states[row as usize], State::Exhausted(_))
     }
 
     /// Nodes that lack nothing but room.
-    pub(super) fn exhausted(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.table.slots().filter(|slot| self.is_exhausted(*slot))
+    pub(super) fn exhausted(&self) -> impl Iterator<Item = Row> + '_ {
+        self.table.rows().filter(|row| self.is_exhausted(*row))
     }
 
     /// The scores of a node without room on which others are evicted, `used` being what counts as in use.
     pub(super) fn score_without_room(
         &mut self,
-        slot: Slot,
+        row: Row,
         used: &Usage,
         preemption: f64,
         proposed: &Proposed<'a>,
     ) -> Scores {
-        let mut scores = self.score(slot, used, None, proposed).scores();
-        let spread = self.spread_scores[self.tuple_of[slot as usize] as usize];
+        let mut scores = self.score(row, used, None, proposed).scores();
+        let spread = self.spread_scores[self.tuple_of[row as usize] as usize];
         scores.spread = (!self.spreads.is_empty() && spread != 0.0).then_some(spread);
         scores.preemption = Some(preemption);
         scores
@@ -502,10 +502,10 @@ impl<'a> Field<'a> {
 
     /// The node that lacks least of what is asked for, in shares of the ask.
     fn nearest(&self, proposed: &Proposed<'a>) -> Option<Nearest> {
-        let lacks = |slot: Slot| {
-            let State::Exhausted(reason) = self.states[slot as usize] else { return None };
+        let lacks = |row: Row| {
+            let State::Exhausted(reason) = self.states[row as usize] else { return None };
             let is_amount = matches!(self.tally.reasons[reason as usize].0.as_str(), "cpu" | "memory" | "disk");
-            let entry = self.table.entry(slot);
+            let entry = self.table.entry(row);
             let (need, used) = (self.need.amounts(entry), proposed.usage(entry).amounts);
             let short = used.plus(need).minus(entry.allocatable);
             let share = |short: i64, need: i64| if short > 0 { ratio(short, need.max(1)) } else { 0.0 };

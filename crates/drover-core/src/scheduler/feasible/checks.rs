@@ -1,0 +1,194 @@
+//! The constraints of a group, prepared: answered once for each class of nodes where that is possible.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_api::network::NetworkMode;
+use drover_api::placement::{Affinity, Constraint, Operand};
+
+use super::target::{self, resolve};
+use super::wanted::Wanted;
+use super::{device, volume};
+use crate::arithmetic::{ratio, total};
+use crate::model::{DriverState, Node};
+use crate::scheduler::class::{self, ByShape, NodeClass};
+use crate::scheduler::operand::Comparison;
+use crate::scheduler::proposed::Proposed;
+use crate::snapshot::NodeEntry;
+use crate::volume::access::is_csi;
+
+/// A comparison of two targets on a node, with what of it is the same for every node prepared.
+#[derive(Debug)]
+struct Rule<'a> {
+    left: &'a str,
+    operand: Operand,
+    right: &'a str,
+    comparison: Comparison,
+}
+
+impl<'a> Rule<'a> {
+    fn new(left: &'a str, operand: Operand, right: &'a str) -> Self {
+        Self { left, operand, right, comparison: Comparison::new(operand, target::literal(right)) }
+    }
+
+    fn holds(&self, node: &Node) -> bool {
+        if matches!(self.operand, Operand::DistinctHosts | Operand::DistinctProperty) {
+            return true;
+        }
+        let (left, right) = (resolve(self.left, node), resolve(self.right, node));
+        if target::literal(self.right).is_none() {
+            return Comparison::new(self.operand, right).holds(left, right);
+        }
+        self.comparison.holds(left, right)
+    }
+
+    fn is_escaped(&self) -> bool {
+        class::escapes(self.left) || class::escapes(self.right)
+    }
+
+    fn describe(&self) -> String {
+        let parts = [self.left, self.operand.as_str(), self.right];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The rules of a group, prepared.
+#[derive(Debug)]
+pub struct Checks<'a> {
+    wanted: Wanted<'a>,
+    of_class: Vec<Rule<'a>>,
+    of_node: Vec<Rule<'a>>,
+    affinities: Vec<(Rule<'a>, i64)>,
+    shapes: ByShape<Answer>,
+    /// For each class that was looked at: whether its nodes satisfy the constraints.
+    classes: BTreeMap<NodeClass, bool>,
+    has_escaped_affinity: bool,
+}
+
+/// What holds for all nodes of a shape.
+#[derive(Clone, Debug)]
+struct Answer {
+    failure: Option<Arc<str>>,
+    affinity: Option<f64>,
+}
+
+impl<'a> Checks<'a> {
+    /// Prepares the rules of a group.
+    pub fn new(wanted: Wanted<'a>) -> Self {
+        let (spec, group) = (&wanted.definition.spec, wanted.group);
+        let constraints = spec.constraints.iter().chain(&group.constraints);
+        let constraints = constraints.chain(group.tasks.iter().flat_map(|task| &task.constraints));
+        let rule = |one: &'a Constraint| Rule::new(&one.l_target, one.operand, &one.r_target);
+        let (of_node, of_class): (Vec<_>, Vec<_>) = constraints.map(rule).partition(Rule::is_escaped);
+        let affinities = spec.affinities.iter().chain(&group.affinities);
+        let affinities = affinities.chain(group.tasks.iter().flat_map(|task| &task.affinities));
+        let weighted = |one: &'a Affinity| (Rule::new(&one.l_target, one.operand, &one.r_target), one.weight);
+        let affinities: Vec<_> = affinities.map(weighted).collect();
+        let has_escaped_affinity = affinities.iter().any(|(rule, _)| rule.is_escaped());
+        Self {
+            wanted,
+            of_class,
+            of_node,
+            affinities,
+            shapes: ByShape::default(),
+            classes: BTreeMap::new(),
+            has_escaped_affinity,
+        }
+    }
+
+    /// Whether an answer for one node says nothing of others of its class.
+    pub fn is_escaped(&self) -> bool {
+        !self.of_node.is_empty() || self.wanted.group.volumes.iter().any(is_csi)
+    }
+
+    /// Classes that were looked at, with whether their nodes satisfy the constraints.
+    pub fn classes(&self) -> impl Iterator<Item = (NodeClass, bool)> + '_ {
+        self.classes.iter().map(|(class, suits)| (*class, *suits))
+    }
+
+    /// Whether the group asks for volumes of each slot's own.
+    pub fn depends_on_slot(&self) -> bool {
+        self.wanted.group.volumes.iter().any(|volume| volume.per_alloc)
+    }
+
+    /// The key of the first rule that a node breaks. `index` is the slot, for volumes of each slot's own.
+    pub fn first_failure(&mut self, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<Arc<str>> {
+        if let Some(failure) = &self.answer(entry).failure {
+            return Some(Arc::clone(failure));
+        }
+        if self.of_node.is_empty() && self.wanted.group.volumes.is_empty() {
+            return None;
+        }
+        let escaped = self.of_node.iter().find(|rule| !rule.holds(&entry.node)).map(Rule::describe);
+        escaped.or_else(|| volume::missing(self.wanted, entry, proposed, index)).map(Arc::from)
+    }
+
+    /// How far a node matches the weighted preferences: matched weights over all weights, from -1 to 1; none without any.
+    pub fn affinity(&mut self, entry: &NodeEntry) -> Option<f64> {
+        if self.affinities.is_empty() {
+            return None;
+        }
+        if self.has_escaped_affinity { self.matched(&entry.node) } else { self.answer(entry).affinity }
+    }
+
+    fn answer(&mut self, entry: &NodeEntry) -> &Answer {
+        if !self.shapes.contains_key(&entry.shape) {
+            let node = &*entry.node;
+            let constraint = self.of_class.iter().find(|rule| !rule.holds(node)).map(Rule::describe);
+            self.classes.insert(entry.class, constraint.is_none());
+            let failure = constraint
+                .or_else(|| self.missing_driver(node))
+                .or_else(|| self.missing_device(node))
+                .or_else(|| self.missing_network(node));
+            let affinity = if self.has_escaped_affinity { None } else { self.matched(node) };
+            self.shapes.insert(entry.shape, Answer { failure: failure.map(Arc::from), affinity });
+        }
+        &self.shapes[&entry.shape]
+    }
+
+    fn matched(&self, node: &Node) -> Option<f64> {
+        let all = total(self.affinities.iter().map(|(_, weight)| weight.saturating_abs()));
+        let matched = total(self.affinities.iter().filter(|(rule, _)| rule.holds(node)).map(|(_, weight)| *weight));
+        (all > 0).then(|| ratio(matched, all))
+    }
+
+    fn missing_driver(&self, node: &Node) -> Option<String> {
+        let missing = self.wanted.group.tasks.iter().any(|task| match node.drivers.get(&task.driver) {
+            Some(state) => *state != DriverState::Healthy,
+            None => !is_true(node.attributes.get(&format!("driver.{}", task.driver))),
+        });
+        missing.then(|| "missingDrivers".to_owned())
+    }
+
+    fn missing_device(&self, node: &Node) -> Option<String> {
+        let tasks = &self.wanted.group.tasks;
+        let asks = tasks.iter().any(|task| !task.resources.devices.is_empty());
+        (asks && device::assign(node, &[], self.wanted.group).is_none()).then(|| "missingDevices".to_owned())
+    }
+
+    fn missing_network(&self, node: &Node) -> Option<String> {
+        for network in &self.wanted.group.networks {
+            let offered = match network.mode {
+                NetworkMode::Host | NetworkMode::None => true,
+                NetworkMode::Bridge => node.network_modes.contains("bridge"),
+                NetworkMode::Cni => {
+                    network.cni.as_ref().is_some_and(|cni| node.network_modes.contains(&format!("cni/{}", cni.name)))
+                }
+            };
+            if !offered {
+                return Some("missingNetwork".to_owned());
+            }
+            for port in &network.ports {
+                let alias = target::host_network(port.host_network.as_deref(), node);
+                if !node.host_networks.iter().any(|address| address.alias == *alias) {
+                    return Some(format!("missingHostNetwork:{alias}:{}", port.label));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn is_true(value: Option<&String>) -> bool {
+    value.is_some_and(|text| matches!(text.as_str(), "1" | "true" | "True" | "TRUE" | "t" | "T"))
+}
