@@ -1,7 +1,7 @@
 //! `droverd stop-all`: what the chart runs before it is uninstalled, where that is asked for. Every node is drained by force, and nothing
 //! else happens until no task runs any more.
 //!
-//! Input: nodes and allocations. Output: one wish per node; the controller and the agents do the rest, so they must still be there. Nodes
+//! Input: nodes and allocations. Output: one request per node; the controller and the agents do the rest, so they must still be there. Nodes
 //! stay ineligible: else the controller would place everything again before it is deleted. Must never touch allocations.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,11 +71,11 @@ fn answers(node: &ClientNode) -> bool {
 }
 
 async fn drain<S: Store>(store: &S, node: &ClientNode) -> anyhow::Result<()> {
-    // A merge leaves what is not named: an operator's gentler wish goes as a whole.
+    // A merge leaves what is not named: an operator's gentler request goes as a whole.
     let drain = json!({ "force": true, "deadline": null, "ignoreSystemJobs": null });
-    let wish = json!({ "spec": { "drain": drain, "eligibility": Eligibility::Ineligible } });
+    let request = json!({ "spec": { "drain": drain, "eligibility": Eligibility::Ineligible } });
     let same = Precondition::same_object(&node.metadata);
-    store.merge::<ClientNode>(&node.key(), Part::Spec, &same, wish).await?;
+    store.merge::<ClientNode>(&node.key(), Part::Spec, &same, request).await?;
     Ok(())
 }
 

@@ -678,8 +678,8 @@ async fn a_volume_is_made_copied_and_deleted_and_a_call_that_fails_is_told_once(
     let listed = run(&["snapshot", "list", "v1"], "");
     assert!(!listed.out.contains(&snapshot) && listed.out.contains(second.out.trim()), "{}", listed.out);
     let stored = disks.stored("v1").await;
-    let wishes: Vec<&String> = stored.metadata.annotations.iter().flatten().map(|(name, _)| name).collect();
-    assert!(wishes.iter().all(|name| !name.starts_with("drover.dev/")), "{wishes:?}");
+    let requests: Vec<&String> = stored.metadata.annotations.iter().flatten().map(|(name, _)| name).collect();
+    assert!(requests.iter().all(|name| !name.starts_with("drover.dev/")), "{requests:?}");
 
     let deleted = run(&["delete", "v2"], "");
     assert!(deleted.code == 0 && !folder(&copy).exists(), "{}", deleted.err);

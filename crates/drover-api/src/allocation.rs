@@ -289,7 +289,7 @@ pub struct AllocationSpec {
 /// What is to become of an allocation next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[expect(clippy::struct_excessive_bools, reason = "the wire shape: independent wishes")]
+#[expect(clippy::struct_excessive_bools, reason = "the wire shape: independent requests")]
 pub struct DesiredTransition {
     /// Move it off its node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -309,7 +309,7 @@ pub struct DesiredTransition {
 }
 
 impl DesiredTransition {
-    /// Whether nothing is wished.
+    /// Whether nothing is requested.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, anyhow};
 use drover_api::deployment::{DeploymentStatus, Promote};
 use drover_api::{Deployment, GoDuration, Job};
-use drover_core::deployment::call::{self, Call, Refusal};
+use drover_core::deployment::request::{self, Refusal, Request};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
@@ -98,14 +98,14 @@ pub(super) struct PromoteArgs {
 }
 
 impl PromoteArgs {
-    fn wish(&self) -> Call {
-        Call::Promote(Promote { all: self.groups.is_empty(), groups: self.groups.clone() })
+    fn request(&self) -> Request {
+        Request::Promote(Promote { all: self.groups.is_empty(), groups: self.groups.clone() })
     }
 }
 
 /// Promotes.
 pub(super) fn promote(args: &PromoteArgs) -> anyhow::Result<u8> {
-    block_on(act(&args.target, args.wish()))
+    block_on(act(&args.target, args.request()))
 }
 
 /// Does it.
@@ -114,10 +114,10 @@ pub(super) fn run(command: &DeploymentCommand) -> anyhow::Result<u8> {
         match command {
             DeploymentCommand::List(args) => list(args).await,
             DeploymentCommand::Status(args) => status(args).await,
-            DeploymentCommand::Promote(args) => act(&args.target, args.wish()).await,
-            DeploymentCommand::Pause(args) => act(args, Call::Pause).await,
-            DeploymentCommand::Resume(args) => act(args, Call::Resume).await,
-            DeploymentCommand::Fail(args) => act(args, Call::Fail).await,
+            DeploymentCommand::Promote(args) => act(&args.target, args.request()).await,
+            DeploymentCommand::Pause(args) => act(args, Request::Pause).await,
+            DeploymentCommand::Resume(args) => act(args, Request::Resume).await,
+            DeploymentCommand::Fail(args) => act(args, Request::Fail).await,
         }
     })
 }
@@ -236,18 +236,18 @@ async fn find(deployments: &Objects<Deployment>, name: &str) -> anyhow::Result<D
     })
 }
 
-/// Checks a wish, and writes it into the spec unless somebody else wrote since.
-async fn act(args: &TargetArgs, wish: Call) -> anyhow::Result<u8> {
+/// Checks a request, and writes it into the spec unless somebody else wrote since.
+async fn act(args: &TargetArgs, request: Request) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
     let deployments = connection.objects::<Deployment>();
     let found = find(&deployments, &args.name).await?;
     let name = found.metadata.name.clone().unwrap_or_default();
     let status = found.status.clone().unwrap_or_default();
-    check(&wish, &status).map_err(|refusal| anyhow!("ddep/{name}: {refusal}"))?;
+    check(&request, &status).map_err(|refusal| anyhow!("ddep/{name}: {refusal}"))?;
     let is_paused = found.spec.paused;
-    let is_so = match wish {
-        Call::Pause if is_paused => Some("is paused already"),
-        Call::Resume if !is_paused => Some("is not paused"),
+    let is_so = match request {
+        Request::Pause if is_paused => Some("is paused already"),
+        Request::Resume if !is_paused => Some("is not paused"),
         _ => None,
     };
     if let Some(is_so) = is_so {
@@ -255,7 +255,7 @@ async fn act(args: &TargetArgs, wish: Call) -> anyhow::Result<u8> {
         complain(&format!("ddep/{name} {is_so}; nothing was changed"));
         return Ok(0);
     }
-    let (spec, verb, done) = change(&wish);
+    let (spec, verb, done) = change(&request);
     let changed = deployments.change(verb, &found, &spec).await?;
     output::changed(&changed, args.output.as_ref())?;
     complain(&format!(
@@ -265,27 +265,28 @@ async fn act(args: &TargetArgs, wish: Call) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-fn check(wish: &Call, status: &DeploymentStatus) -> Result<(), Refusal> {
-    call::check_phase(wish, status.phase)?;
-    if let Call::Promote(wish) = wish {
+fn check(request: &Request, status: &DeploymentStatus) -> Result<(), Refusal> {
+    request::check_phase(request, status.phase)?;
+    if let Request::Promote(request) = request {
         // Until they are promoted, only canaries of the new version run, so that what is healthy of it are canaries.
         let healthy: BTreeMap<String, i64> =
             status.groups.iter().map(|(name, state)| (name.clone(), state.healthy_allocs)).collect();
-        call::promoted_groups(wish, &status.groups, &healthy)?;
+        request::promoted_groups(request, &status.groups, &healthy)?;
     }
     Ok(())
 }
 
-/// The change of the spec that a wish is, its verb, and what is said when it is written.
-fn change(wish: &Call) -> (Value, &'static str, &'static str) {
-    match wish {
-        Call::Pause => (json!({ "paused": true }), "pause", "is paused"),
-        Call::Resume => (json!({ "paused": false }), "resume", "goes on"),
-        Call::Fail => (json!({ "fail": true }), "fail", "fails"),
-        Call::Promote(Promote { all: true, .. }) => {
+/// The change of the spec that a request is, its verb, and what is said when it is written.
+fn change(request: &Request) -> (Value, &'static str, &'static str) {
+    match request {
+        Request::Pause => (json!({ "paused": true }), "pause", "is paused"),
+        Request::Resume => (json!({ "paused": false }), "resume", "goes on"),
+        Request::Fail => (json!({ "fail": true }), "fail", "fails"),
+        Request::Promote(Promote { all: true, .. }) => {
             (json!({ "promote": { "all": true, "groups": null } }), "promote", "is promoted")
         }
-        Call::Promote(wish) => (json!({ "promote": { "all": null, "groups": wish.groups } }), "promote", "is promoted"),
-        Call::SetHealth | Call::Run | Call::Unblock | Call::Cancel => (json!({}), "change", "is unchanged"),
+        Request::Promote(request) => {
+            (json!({ "promote": { "all": null, "groups": request.groups } }), "promote", "is promoted")
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `drover node …`: look at nodes, drain them, and say whether new allocations may be placed on them.
 //!
-//! Input: a node's name and a wish. Output: one write of the node's spec; the controller does what it says. Must never touch
+//! Input: a node's name and a request. Output: one write of the node's spec; the controller does what it says. Must never touch
 //! allocations.
 
 use anyhow::{Context, anyhow, bail};
@@ -171,14 +171,14 @@ async fn drain(args: &DrainArgs) -> anyhow::Result<u8> {
         .map(|_| 0);
     }
     let deadline = if args.no_deadline { Some(GoDuration::ZERO) } else { args.deadline };
-    let wish = Drain { deadline, force: args.force, ignore_system_jobs: args.ignore_system_jobs };
-    // A merge patch leaves what is not named: the earlier wish goes as a whole.
+    let request = Drain { deadline, force: args.force, ignore_system_jobs: args.ignore_system_jobs };
+    // A merge patch leaves what is not named: the earlier request goes as a whole.
     let mut spec = json!({ "deadline": null, "force": null, "ignoreSystemJobs": null });
-    if let (Value::Object(all), Value::Object(given)) = (&mut spec, json!(wish)) {
+    if let (Value::Object(all), Value::Object(given)) = (&mut spec, json!(request)) {
         all.extend(given);
     }
-    let wish = |_: &ClientNode| Ok(json!({ "drain": spec, "eligibility": Eligibility::Ineligible }));
-    let (nodes, node) = change(&args.target, "drain", wish).await?;
+    let request = |_: &ClientNode| Ok(json!({ "drain": spec, "eligibility": Eligibility::Ineligible }));
+    let (nodes, node) = change(&args.target, "drain", request).await?;
     if !args.watch {
         return Ok(0);
     }
@@ -230,12 +230,12 @@ async fn eligibility(args: &EligibilityArgs) -> anyhow::Result<u8> {
 async fn change(
     args: &TargetArgs,
     verb: &'static str,
-    wish: impl FnOnce(&ClientNode) -> anyhow::Result<Value>,
+    request: impl FnOnce(&ClientNode) -> anyhow::Result<Value>,
 ) -> anyhow::Result<(Objects<ClientNode>, ClientNode)> {
     let nodes = args.connect.connect().await?.cluster_objects::<ClientNode>();
     let found = find(&nodes, &args.name).await?;
     let name = found.metadata.name.clone().unwrap_or_default();
-    let spec = wish(&found).map_err(|reason| anyhow!("cannot {verb} cnode/{name}: {reason:#}"))?;
+    let spec = request(&found).map_err(|reason| anyhow!("cannot {verb} cnode/{name}: {reason:#}"))?;
     let changed = nodes.change(verb, &found, &spec).await?;
     output::changed(&changed, args.output.as_ref())?;
     let drains = if changed.spec.drain.is_some() { "is being drained" } else { "is not being drained" };

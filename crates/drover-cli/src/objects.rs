@@ -82,17 +82,17 @@ where
         self.write(verb, found.clone(), is_same, body).await
     }
 
-    /// Writes to an annotation what is wished, as it follows from what stands there.
+    /// Writes to an annotation what is requested, as it follows from what stands there.
     pub(super) async fn annotate(
         &self,
         verb: &str,
         found: K,
         name: &str,
-        wish: impl Fn(Option<&str>) -> anyhow::Result<String>,
+        request: impl Fn(Option<&str>) -> anyhow::Result<String>,
     ) -> anyhow::Result<K> {
         let uid = found.meta().uid.clone();
         let body = |now: &K| {
-            let value = wish(now.annotations().get(name).map(String::as_str))?;
+            let value = request(now.annotations().get(name).map(String::as_str))?;
             let version = &now.meta().resource_version;
             Ok(json!({ "metadata": { "uid": uid, "resourceVersion": version, "annotations": { name: value } } }))
         };
@@ -102,7 +102,7 @@ where
     /// Writes what follows from an object as it was read, for as long as that is still to be done to what it is now.
     ///
     /// drover itself writes the status all the time, which makes the API server refuse what was read a moment before. A status
-    /// is no one's wish, so such an object is read again and written again.
+    /// is no one's request, so such an object is read again and written again.
     async fn write(
         &self,
         verb: &str,

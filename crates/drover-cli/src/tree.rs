@@ -88,11 +88,11 @@ impl AllocRow {
         };
         let mark = self.mark(self.is_bad(), self.is_over());
         let canary = if is_canary { "  canary" } else { "" };
-        let wish =
+        let request =
             if self.desired == DesiredStatus::Run.as_str() { String::new() } else { format!(" (to {})", self.desired) };
         let why = if self.is_bad() { format!("  {}", self.reason) } else { String::new() };
         format!(
-            "{mark} {}  {}  {}{wish}  {health}{canary}  v{}  {}{why}",
+            "{mark} {}  {}  {}{request}  {health}{canary}  v{}  {}{why}",
             self.name, self.node, self.status, self.version, self.age
         )
     }

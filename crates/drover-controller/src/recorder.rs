@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job};
-use drover_core::deployment::News;
+use drover_core::deployment::StepNotice;
 use drover_core::ids::JobKey;
 use drover_daemon::monitor::Metrics;
 use drover_store::{ErrorClass, StoreError};
@@ -71,9 +71,9 @@ impl Recorder {
     }
 
     /// A deployment's status is written, with this to be told of it.
-    pub(crate) fn stepped<'a>(&self, news: impl Iterator<Item = &'a News>) {
+    pub(crate) fn stepped<'a>(&self, notices: impl Iterator<Item = &'a StepNotice>) {
         let Some(metrics) = &self.metrics else { return };
-        let mut causes = news.map(cause).peekable();
+        let mut causes = notices.map(cause).peekable();
         if causes.peek().is_none() {
             metrics.deployment_stepped("progress");
         }
@@ -155,15 +155,15 @@ fn failed<T>(result: &Result<T, StoreError>) -> Option<&StoreError> {
     result.as_ref().err()
 }
 
-const fn cause(news: &News) -> &'static str {
-    match news {
-        News::CanariesHealthy => "canaries-healthy",
-        News::Promoted(_) => "promoted",
-        News::Paused => "paused",
-        News::Resumed => "resumed",
-        News::AllocationUnhealthy(_) => "allocation-unhealthy",
-        News::Failed(..) => "failed",
-        News::Refused(_) => "refused",
+const fn cause(notice: &StepNotice) -> &'static str {
+    match notice {
+        StepNotice::CanariesHealthy => "canaries-healthy",
+        StepNotice::Promoted(_) => "promoted",
+        StepNotice::Paused => "paused",
+        StepNotice::Resumed => "resumed",
+        StepNotice::AllocationUnhealthy(_) => "allocation-unhealthy",
+        StepNotice::Failed(..) => "failed",
+        StepNotice::Refused(_) => "refused",
     }
 }
 

@@ -1,7 +1,7 @@
 //! `drover volume …`: volumes are registered, made and deleted (`register`), copied (`snapshot`), and shown with who holds them and what
 //! each claim waits for; and a person helps where a release gets stuck.
 //!
-//! Input: a manifest, or a volume's name and a wish. Output: the manifest applied, one annotation, or a deletion; the controller does what
+//! Input: a manifest, or a volume's name and a request. Output: the manifest applied, one annotation, or a deletion; the controller does what
 //! they say. Must never touch claims.
 
 mod register;

@@ -1,4 +1,4 @@
-//! `drover volume snapshot …`: a wish in the volume's annotations, and the provider's answer in its status.
+//! `drover volume snapshot …`: a request in the volume's annotations, and the provider's answer in its status.
 
 use anyhow::bail;
 use drover_api::csi_volume::CSIVolumeStatus;
@@ -72,10 +72,10 @@ pub(super) async fn run(command: &SnapshotCommand) -> anyhow::Result<u8> {
     }
 }
 
-/// Writes the wish, waits until the controller has taken it away again, and prints what `show` makes of the status then.
+/// Writes the request, waits until the controller has taken it away again, and prints what `show` makes of the status then.
 async fn ask(
     of: &OfVolume,
-    wish: &'static str,
+    request: &'static str,
     value: &str,
     show: impl Fn(&CSIVolumeStatus) -> String,
 ) -> anyhow::Result<u8> {
@@ -83,11 +83,11 @@ async fn ask(
     let known = connection.objects::<CSIVolume>();
     let found = known.get(&of.volume).await?;
     let volume = known
-        .annotate("annotate", found, wish, |before| {
+        .annotate("annotate", found, request, |before| {
             let name = &of.volume;
             match before {
                 Some(other) if other != value => {
-                    bail!("csivol/{name}: {wish}={other} is being carried out; try again when it is over")
+                    bail!("csivol/{name}: {request}={other} is being carried out; try again when it is over")
                 }
                 _ => Ok(value.to_owned()),
             }
@@ -100,7 +100,7 @@ async fn ask(
             complain(&format!("csivol/{} was deleted", of.volume));
             return Ok(Some(ENDED_BADLY));
         };
-        if now.annotations().contains_key(wish) {
+        if now.annotations().contains_key(request) {
             return Ok(None);
         }
         let after = now.status.unwrap_or_default();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::Deployment;
 use drover_api::deployment::{DeploymentDescription, DeploymentStatus, RollbackResult};
 use drover_api::job::EvalTrigger;
-use drover_core::deployment::{self, Effect, EvalRecord, News, Picture, VersionFacts};
+use drover_core::deployment::{self, DeploymentView, Effect, EvalRecord, StepNotice, VersionFacts};
 use drover_core::ids::{AllocKey, JobKey, ObjectKey, Uid};
 use drover_core::model::Alloc;
 use drover_store::events::{Happening, Severity};
@@ -176,7 +176,7 @@ impl Deployments {
         let allocs: Vec<Arc<Alloc>> =
             shared.view.allocs_of_job(job).filter(|alloc| alloc.deployment.as_deref() == Some(name)).cloned().collect();
         let counts = shared.view.job(job).map(|job| job.counts.clone()).unwrap_or_default();
-        deployment::step(&Picture {
+        deployment::step(&DeploymentView {
             name,
             generation: object.metadata.generation.unwrap_or(1),
             spec: &object.spec,
@@ -238,10 +238,10 @@ impl Deployments {
     }
 
     fn write_step(&mut self, shared: &mut Shared, key: &ObjectKey, object: &Deployment, step: deployment::Step) {
-        let news = || step.news.iter().filter(|news| !matches!(news, News::AllocationUnhealthy(_)));
-        shared.recorder.stepped(news());
-        for news in news() {
-            Self::report_news(shared, object, news, &step.status);
+        let notices = || step.notices.iter().filter(|notice| !matches!(notice, StepNotice::AllocationUnhealthy(_)));
+        shared.recorder.stepped(notices());
+        for notice in notices() {
+            Self::report_notice(shared, object, notice, &step.status);
         }
         if let Some(known) = self.known.get_mut(key) {
             known.is_writing = true;
@@ -275,9 +275,9 @@ impl Deployments {
             .cloned()
             .collect();
         if look == Pass::Batch {
-            for news in step.news.iter().filter(|news| matches!(news, News::AllocationUnhealthy(_))) {
-                shared.recorder.stepped([news].into_iter());
-                Self::report_news(shared, object, news, &step.status);
+            for notice in step.notices.iter().filter(|notice| matches!(notice, StepNotice::AllocationUnhealthy(_))) {
+                shared.recorder.stepped([notice].into_iter());
+                Self::report_notice(shared, object, notice, &step.status);
             }
             if let Some(known) = self.known.get_mut(key) {
                 known.batch = Batch::Evaluated;
@@ -418,32 +418,34 @@ impl Deployments {
         }
     }
 
-    fn report_news(shared: &mut Shared, object: &Deployment, news: &News, status: &DeploymentStatus) {
+    fn report_notice(shared: &mut Shared, object: &Deployment, notice: &StepNotice, status: &DeploymentStatus) {
         let occasion = object.metadata.generation.unwrap_or(0).to_string();
         let message = || status.conditions.first().map(|one| one.message.clone()).unwrap_or_default();
         let normal = |reason, action, note| (Severity::Normal, reason, action, note);
         let warning = |reason, action, note| (Severity::Warning, reason, action, note);
-        let (severity, reason, action, note) = match news {
-            News::CanariesHealthy => normal("CanariesHealthy", "Promote", message()),
-            News::Promoted(groups) => normal("Promoted", "Promote", format!("promoted group {}", groups.join(", "))),
-            News::Paused => normal("Paused", "Pause", message()),
-            News::Resumed => normal("Resumed", "Resume", message()),
-            News::AllocationUnhealthy(name) => {
+        let (severity, reason, action, note) = match notice {
+            StepNotice::CanariesHealthy => normal("CanariesHealthy", "Promote", message()),
+            StepNotice::Promoted(groups) => {
+                normal("Promoted", "Promote", format!("promoted group {}", groups.join(", ")))
+            }
+            StepNotice::Paused => normal("Paused", "Pause", message()),
+            StepNotice::Resumed => normal("Resumed", "Resume", message()),
+            StepNotice::AllocationUnhealthy(name) => {
                 let note = format!("allocation {name} is unhealthy and will be replaced");
                 warning("AllocationUnhealthy", "Replace", note)
             }
-            News::Failed(DeploymentDescription::ProgressDeadline, why) => {
+            StepNotice::Failed(DeploymentDescription::ProgressDeadline, why) => {
                 warning("ProgressDeadlineExceeded", "Fail", format!("{why}: {}", message()))
             }
-            News::Failed(_, why) => warning("Failed", "Fail", format!("{why}: {}", message())),
-            News::Refused(refusal) => warning("Refused", "Refuse", refusal.to_string()),
+            StepNotice::Failed(_, why) => warning("Failed", "Fail", format!("{why}: {}", message())),
+            StepNotice::Refused(refusal) => warning("Refused", "Refuse", refusal.to_string()),
         };
-        let occasion = match news {
-            News::AllocationUnhealthy(name) => name.clone(),
+        let occasion = match notice {
+            StepNotice::AllocationUnhealthy(name) => name.clone(),
             _ => occasion,
         };
         shared.report(object, &Happening { severity, reason, action, note, occasion: &occasion });
-        if let (News::Failed(..), Some(rollback)) = (news, &status.rollback)
+        if let (StepNotice::Failed(..), Some(rollback)) = (notice, &status.rollback)
             && rollback.result == RollbackResult::RolledBack
         {
             let note = message();

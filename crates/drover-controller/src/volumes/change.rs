@@ -12,7 +12,7 @@ use drover_core::triggers::Consequences;
 use drover_core::volume::claim::{self, Request, Update};
 use drover_core::volume::operator;
 use drover_core::volume::plugin::{Plugin, Plugins};
-use drover_core::volume::snapshot::Wish;
+use drover_core::volume::snapshot::SnapshotRequest;
 use drover_store::convert;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -51,8 +51,8 @@ impl Volumes {
                 self.watcher.changed(&id, elapsed);
                 shared.due.volumes.insert(id.clone());
                 self.end_work_of_freed(shared, &id, &object);
-                let wish = Wish::of(object.metadata.annotations.as_ref());
-                if self.providers.snapshots.get(&id).is_some_and(|outcome| wish.as_ref() != Some(&outcome.wish)) {
+                let request = SnapshotRequest::of(object.metadata.annotations.as_ref());
+                if self.providers.snapshots.get(&id).is_some_and(|outcome| request.as_ref() != Some(&outcome.request)) {
                     self.providers.snapshots.remove(&id);
                 }
                 Self::note_left_nodes(shared, before.as_deref(), Some(&object));

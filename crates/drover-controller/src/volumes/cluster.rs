@@ -51,8 +51,8 @@ impl Volumes {
         match attaching(self.word_of(shared, &name).as_ref()) {
             Attaching::Create if self.objects.making.contains(&name) => {}
             Attaching::Create => {
-                let wish = wanted(&caller.0, &object.spec, status, claim);
-                let attachment = attachment(&name, object, wish);
+                let request = wanted(&caller.0, &object.spec, status, claim);
+                let attachment = attachment(&name, object, request);
                 tracing::debug!(volume = %caller.0, alloc = caller.1, attachment = name, "the cluster is asked to attach a volume");
                 self.ask_attacher(caller);
                 self.objects.making.insert(name.clone());
@@ -374,23 +374,23 @@ fn attachment_of(volume: &CSIVolume, node: &str) -> String {
 }
 
 /// The object. A volume that is no `PersistentVolume` has no size in it, and no mode: the API server refuses both there.
-fn attachment(name: &str, volume: &CSIVolume, wish: Wanted) -> VolumeAttachment {
+fn attachment(name: &str, volume: &CSIVolume, request: Wanted) -> VolumeAttachment {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let namespace = text(&volume.metadata.namespace);
     let of = format!("{namespace}/{}", text(&volume.metadata.name));
     let secret = |name: String| SecretReference { name: Some(name), namespace: Some(namespace.clone()) };
-    let access = match wish.access {
+    let access = match request.access {
         Access::OneNode => "ReadWriteOnce",
         Access::ReadOnly => "ReadOnlyMany",
         Access::ManyNodes => "ReadWriteMany",
     };
     let csi = CSIPersistentVolumeSource {
-        driver: wish.driver.clone(),
-        volume_handle: wish.external_id,
-        volume_attributes: Some(wish.context).filter(|context| !context.is_empty()),
-        fs_type: Some(wish.fs_type).filter(|fs_type| !fs_type.is_empty()),
-        read_only: (wish.access == Access::ReadOnly).then_some(true),
-        controller_publish_secret_ref: wish.secret.map(secret),
+        driver: request.driver.clone(),
+        volume_handle: request.external_id,
+        volume_attributes: Some(request.context).filter(|context| !context.is_empty()),
+        fs_type: Some(request.fs_type).filter(|fs_type| !fs_type.is_empty()),
+        read_only: (request.access == Access::ReadOnly).then_some(true),
+        controller_publish_secret_ref: request.secret.map(secret),
         ..CSIPersistentVolumeSource::default()
     };
     VolumeAttachment {
@@ -401,8 +401,8 @@ fn attachment(name: &str, volume: &CSIVolume, wish: Wanted) -> VolumeAttachment 
             ..ObjectMeta::default()
         },
         spec: VolumeAttachmentSpec {
-            attacher: wish.driver,
-            node_name: wish.node.to_string(),
+            attacher: request.driver,
+            node_name: request.node.to_string(),
             source: VolumeAttachmentSource {
                 inline_volume_spec: Some(PersistentVolumeSpec {
                     access_modes: Some(vec![access.to_owned()]),

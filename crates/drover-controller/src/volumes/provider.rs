@@ -7,11 +7,12 @@ use drover_api::client_node::{CsiAnswer, CsiCall, NodePhase};
 use drover_api::csi_volume::VolumeSnapshot;
 use drover_api::{CSIVolume, annotation};
 use drover_core::ids::ObjectKey;
-use drover_core::volume::current::{Provided, is_to_be_made, is_to_be_validated, is_to_grow};
+use drover_core::volume::current::Provided;
 use drover_core::volume::expand::{Expand, Expanded, expanded};
 use drover_core::volume::plugin::{Plugin, Skipped};
+use drover_core::volume::provision::{is_to_be_made, is_to_be_validated, is_to_grow};
 use drover_core::volume::release::external_id;
-use drover_core::volume::snapshot::{Outcome, Wish};
+use drover_core::volume::snapshot::{Outcome, SnapshotRequest};
 use drover_core::volume::turn::Caller;
 
 use super::request::{About, Asked, ProviderCall};
@@ -23,12 +24,12 @@ use crate::shared::Shared;
 struct Wanted {
     call: CsiCall,
     expand: Option<Expand>,
-    wish: Option<Wish>,
+    request: Option<SnapshotRequest>,
 }
 
 impl From<CsiCall> for Wanted {
     fn from(call: CsiCall) -> Self {
-        Self { call, expand: None, wish: None }
+        Self { call, expand: None, request: None }
     }
 }
 
@@ -47,8 +48,8 @@ impl Volumes {
         let status = object.status.clone().unwrap_or_default();
         let plugin = self.plugins.get(&object.spec.plugin_id);
         if object.metadata.deletion_timestamp.is_some() {
-            let wish = object.metadata.annotations.as_ref().and_then(|all| all.get(annotation::DELETE_DATA));
-            let is_wanted = wish.is_some_and(|wish| wish == "true") && status.claims.is_empty();
+            let request = object.metadata.annotations.as_ref().and_then(|all| all.get(annotation::DELETE_DATA));
+            let is_wanted = request.is_some_and(|request| request == "true") && status.claims.is_empty();
             return (is_wanted && !self.providers.deleted.contains(id)).then_some(CsiCall::DeleteVolume.into());
         }
         // What was answered last is not stored yet.
@@ -56,10 +57,11 @@ impl Volumes {
             return None;
         }
         // Somebody waits for it, and it does not wait for the volume to come into order.
-        let wish = Wish::of(object.metadata.annotations.as_ref());
-        if let Some(wish) = wish.filter(|wish| self.providers.snapshots.get(id).is_none_or(|known| known.wish != *wish))
+        let request = SnapshotRequest::of(object.metadata.annotations.as_ref());
+        if let Some(request) =
+            request.filter(|request| self.providers.snapshots.get(id).is_none_or(|known| known.request != *request))
         {
-            return Some(Wanted { wish: Some(wish.clone()), ..wish.call().into() });
+            return Some(Wanted { request: Some(request.clone()), ..request.call().into() });
         }
         if is_to_be_made(&object.spec, &status, plugin) {
             return Some(CsiCall::CreateVolume.into());
@@ -78,13 +80,13 @@ impl Volumes {
         }
         let Some(wanted) = self.wanted_of_provider(&caller.0, object) else { return self.end_work(shared, caller) };
         let plugin = object.spec.plugin_id.clone();
-        if let Some(wish) = &wanted.wish {
+        if let Some(request) = &wanted.request {
             let status = object.status.clone().unwrap_or_default();
-            if let Err(why) = wish.check(&object.spec, &status, self.plugins.get(&plugin)) {
-                return self.conclude(shared, caller, wish, Err(why));
+            if let Err(why) = request.check(&object.spec, &status, self.plugins.get(&plugin)) {
+                return self.conclude(shared, caller, request, Err(why));
             }
         } else if self.plugins.get(&plugin).is_some_and(Plugin::is_of_cluster) {
-            // Of such a plugin nothing else is wished for.
+            // Of such a plugin nothing else is requested for.
             let why = format!(
                 "plugin {plugin} is a driver of the cluster, by which drover deletes nothing; delete the data at the provider, or with the PersistentVolume that it belongs to, and take the annotation {} away",
                 annotation::DELETE_DATA
@@ -102,16 +104,16 @@ impl Volumes {
                 let external_id =
                     if is_new { String::new() } else { external_id(&caller.0, &object.spec, &status).to_owned() };
                 let generation = object.metadata.generation.unwrap_or(0);
-                let Wanted { call, expand, wish } = wanted;
-                let asked = ProviderCall { call, controller, plugin, external_id, expand, wish, generation };
+                let Wanted { call, expand, request } = wanted;
+                let asked = ProviderCall { call, controller, plugin, external_id, expand, request, generation };
                 self.ask(shared, caller, About { volume: object, claim: None }, Asked::Provider(asked));
             }
             Err(skipped) => {
                 let reasons: Vec<String> = skipped.iter().map(ToString::to_string).collect();
                 let reasons = if reasons.is_empty() { "none is known".to_owned() } else { reasons.join(", ") };
                 let why = format!("no controller of plugin {plugin} can be asked ({reasons})");
-                match &wanted.wish {
-                    Some(wish) => self.conclude(shared, caller, wish, Err(why)),
+                match &wanted.request {
+                    Some(request) => self.conclude(shared, caller, request, Err(why)),
                     None => self.note_provider_error(shared, caller, &why),
                 }
             }
@@ -145,7 +147,7 @@ impl Volumes {
         let status = object.status.clone().unwrap_or_default();
         let (call, plugin) = (CsiCall::NodeExpand, object.spec.plugin_id.clone());
         let external_id = external_id(&caller.0, &object.spec, &status).to_owned();
-        let asked = ProviderCall { call, controller, plugin, external_id, expand, wish: None, generation: 0 };
+        let asked = ProviderCall { call, controller, plugin, external_id, expand, request: None, generation: 0 };
         self.ask(shared, caller, About { volume: object, claim: Some(claim) }, Asked::Provider(asked));
         true
     }
@@ -164,13 +166,13 @@ impl Volumes {
                 let reason = answer.error.clone();
                 return self.try_next(caller, Skipped { node: asked.controller.clone(), reason });
             }
-            return match &asked.wish {
-                Some(wish) => self.conclude(shared, caller, wish, Err(answer.error.clone())),
+            return match &asked.request {
+                Some(request) => self.conclude(shared, caller, request, Err(answer.error.clone())),
                 None => self.note_provider_error(shared, caller, &answer.error),
             };
         }
-        if let Some(wish) = &asked.wish {
-            return self.conclude(shared, caller, wish, Ok(answer.snapshots.clone()));
+        if let Some(request) = &asked.request {
+            return self.conclude(shared, caller, request, Ok(answer.snapshots.clone()));
         }
         let id = caller.0.clone();
         self.providers.errors.remove(&id);
@@ -217,25 +219,26 @@ impl Volumes {
         Some(Following { provided: provided.clone(), expand, mounts: mounts.into() })
     }
 
-    /// A wish about snapshots is fulfilled, or is not; the status says which, and then the wish is taken away.
+    /// A request about snapshots is fulfilled, or is not; the status says which, and then the request is taken away.
     fn conclude(
         &mut self,
         shared: &mut Shared,
         caller: &Caller,
-        wish: &Wish,
+        request: &SnapshotRequest,
         answer: Result<Vec<VolumeSnapshot>, String>,
     ) {
         let id = caller.0.clone();
         self.end_work(shared, caller);
         let object = Self::stored_volume(shared, &id);
-        if object.and_then(|object| Wish::of(object.metadata.annotations.as_ref())).as_ref() != Some(wish) {
+        if object.and_then(|object| SnapshotRequest::of(object.metadata.annotations.as_ref())).as_ref() != Some(request)
+        {
             return;
         }
         if let Err(why) = &answer {
-            tracing::warn!(volume = %id, call = %wish.call(), error = why, "a wish about snapshots is not fulfilled");
+            tracing::warn!(volume = %id, call = %request.call(), error = why, "a request about snapshots is not fulfilled");
             Self::report_volume(shared, &id, "SnapshotFailed", "Snapshot", why);
         }
-        self.providers.snapshots.insert(id.clone(), Outcome { wish: wish.clone(), answer });
+        self.providers.snapshots.insert(id.clone(), Outcome { request: request.clone(), answer });
         shared.due.volumes.insert(id);
     }
 

@@ -9,7 +9,7 @@ use drover_api::csi_volume::{CSIVolumeStatus, Claim, ClaimMode};
 use drover_core::ids::NodeName;
 use drover_core::volume::expand::Expand;
 use drover_core::volume::release::{ControllerCall, NodeCall};
-use drover_core::volume::snapshot::Wish;
+use drover_core::volume::snapshot::SnapshotRequest;
 use drover_core::volume::turn::{Caller, Turns};
 
 /// A call for a volume itself.
@@ -23,8 +23,8 @@ pub(super) struct ProviderCall {
     pub(super) external_id: String,
     /// How large it is to become.
     pub(super) expand: Option<Expand>,
-    /// What a person wishes of its snapshots.
-    pub(super) wish: Option<Wish>,
+    /// What a person requests of its snapshots.
+    pub(super) request: Option<SnapshotRequest>,
     /// The generation of the spec that it is about.
     pub(super) generation: i64,
 }
@@ -83,11 +83,11 @@ impl Asked {
             Self::Publish(call) | Self::Unpublish(call) => call.external_node_id.clone(),
             Self::Node(_) | Self::Provider(_) => String::new(),
         };
-        let (expand, wish) = match self {
-            Self::Provider(call) => (call.expand, call.wish.as_ref()),
+        let (expand, request) = match self {
+            Self::Provider(call) => (call.expand, call.request.as_ref()),
             Self::Publish(_) | Self::Unpublish(_) | Self::Node(_) => (None, None),
         };
-        let snapshot = wish.map(|wish| wish.snapshot(volume.metadata.uid.as_deref().unwrap_or_default()));
+        let snapshot = request.map(|request| request.snapshot(volume.metadata.uid.as_deref().unwrap_or_default()));
         CsiRequest {
             call: self.call(),
             plugin_id: self.plugin().to_owned(),

@@ -92,7 +92,7 @@ impl Volumes {
     }
 
     /// The change of a volume's metadata that is due: its finalizer is set before anybody holds it and taken away when it goes and
-    /// nobody does; a person's wish that was carried out is taken away.
+    /// nobody does; a person's request that was carried out is taken away.
     fn wanted_metadata(&self, shared: &Shared, id: &ObjectKey, object: &CSIVolume) -> Option<Value> {
         let meta = &object.metadata;
         let is_held = finalizer::is_held(meta, finalizer::RELEASE_CLAIMS);
@@ -101,11 +101,11 @@ impl Volumes {
             finalizers.push(finalizer::RELEASE_CLAIMS.to_owned());
             return Some(json!({ "metadata": { "finalizers": finalizers } }));
         }
-        let wish = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name)).map(String::as_str);
+        let request = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name)).map(String::as_str);
         if meta.deletion_timestamp.is_some() && is_held {
-            let is_forced = wish(annotation::DEREGISTER) == Some("force");
+            let is_forced = request(annotation::DEREGISTER) == Some("force");
             let claims = if is_forced { Claims::MayBeOver } else { Claims::MustBeFree };
-            let keeps_data = wish(annotation::DELETE_DATA) != Some("true") || self.providers.deleted.contains(id);
+            let keeps_data = request(annotation::DELETE_DATA) != Some("true") || self.providers.deleted.contains(id);
             let may_go = operator::deregister(&shared.view, id, claims).is_ok() && keeps_data;
             let body = json!({ "metadata": { "finalizers": finalizer::without(meta, finalizer::RELEASE_CLAIMS) } });
             return may_go.then_some(body);
@@ -113,9 +113,9 @@ impl Volumes {
         if let Some(outcome) = self.providers.snapshots.get(id)
             && object.status.as_ref().is_some_and(|status| outcome.is_told_by(status))
         {
-            return Some(json!({ "metadata": { "annotations": { outcome.wish.annotation(): null } } }));
+            return Some(json!({ "metadata": { "annotations": { outcome.request.annotation(): null } } }));
         }
-        let nodes = wish(annotation::FORCE_RELEASE)?;
+        let nodes = request(annotation::FORCE_RELEASE)?;
         let is_over =
             |node: &str| operator::detach(&shared.view, id, &NodeName::from(node)).is_ok_and(|past| past.is_empty());
         let is_done = annotation::nodes(nodes).all(is_over);

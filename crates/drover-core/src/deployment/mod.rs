@@ -2,13 +2,12 @@
 //! versions of its job.
 //!
 //! [`step`] is the state machine; the scheduler begins, completes and cancels deployments, everything else is decided here.
-//! Level-triggered: the same picture gives the same step, whoever asks and however often, so that a new leader goes on where
+//! Level-triggered: the same view gives the same step, whoever asks and however often, so that a new leader goes on where
 //! the last one stopped. It must never know a clock, nor how anything is written.
 
-pub mod call;
 mod evaluations;
 mod progress;
-pub mod region;
+pub mod request;
 mod rollback;
 mod status;
 mod step;
@@ -19,4 +18,4 @@ pub use evaluations::{EvalRecord, latest_index};
 pub use progress::{awaits_promotion, cutoff, is_done, needed};
 pub use rollback::{Target, VersionFacts, target};
 pub use status::{Standing, Unhealthy, is_unhealthy, judge_unhealthy, status};
-pub use step::{Effect, News, Picture, Step, digest, judgements, step};
+pub use step::{DeploymentView, Effect, Step, StepNotice, digest, judgements, step};

@@ -10,8 +10,8 @@ use drover_api::group::Group;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::call::{self, Refusal};
 use super::progress;
+use super::request::{self, Refusal};
 use super::rollback::{Target, VersionFacts, target};
 use super::status::{Standing, Unhealthy, is_unhealthy, judge_unhealthy, status};
 use crate::definition::Definition;
@@ -20,7 +20,7 @@ use crate::model::{Alloc, Health};
 
 /// All that a deployment's next step depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Picture<'a> {
+pub struct DeploymentView<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its metadata.generation.
@@ -59,7 +59,7 @@ pub struct Step {
     /// When to look again if nothing happens.
     pub wake_at: Option<Timestamp>,
     /// What people are told.
-    pub news: Vec<News>,
+    pub notices: Vec<StepNotice>,
 }
 
 /// Something that follows from a deployment's status.
@@ -75,7 +75,7 @@ pub enum Effect {
 
 /// What happened to a deployment, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum StepNotice {
     /// All canaries are healthy and wait for a person.
     CanariesHealthy,
     /// The canaries of these groups took over.
@@ -94,9 +94,9 @@ pub enum News {
 
 /// Decides what a deployment needs now. One that is over needs nothing but the end of what its end began.
 #[must_use]
-pub fn step(picture: &Picture<'_>) -> Step {
-    let mut pass = Pass::new(picture);
-    if picture.stored.phase.is_active() {
+pub fn step(view: &DeploymentView<'_>) -> Step {
+    let mut pass = Pass::new(view);
+    if view.stored.phase.is_active() {
         pass.judge_by_call();
         pass.pause_or_resume();
         pass.promote();
@@ -112,23 +112,23 @@ pub fn step(picture: &Picture<'_>) -> Step {
 
 /// What was declared of allocations and accepted, by uid.
 pub fn judgements(spec: &DeploymentSpec, status: &DeploymentStatus) -> BTreeMap<String, Health> {
-    let (Some(wish), Some(acted)) = (&spec.allocation_health, &status.acted) else { return BTreeMap::new() };
-    let Some(at) = acted.allocation_health_at.filter(|_| acted.allocation_health == digest(wish)) else {
+    let (Some(request), Some(acted)) = (&spec.allocation_health, &status.acted) else { return BTreeMap::new() };
+    let Some(at) = acted.allocation_health_at.filter(|_| acted.allocation_health == digest(request)) else {
         return BTreeMap::new();
     };
-    declared(wish, at)
+    declared(request, at)
 }
 
-fn declared(wish: &AllocationHealth, at: Timestamp) -> BTreeMap<String, Health> {
+fn declared(request: &AllocationHealth, at: Timestamp) -> BTreeMap<String, Health> {
     let health = |is_healthy| Health { is_healthy, deployment: None, at };
-    let healthy = wish.healthy.iter().map(|uid| (uid.clone(), health(true)));
-    healthy.chain(wish.unhealthy.iter().map(|uid| (uid.clone(), health(false)))).collect()
+    let healthy = request.healthy.iter().map(|uid| (uid.clone(), health(true)));
+    healthy.chain(request.unhealthy.iter().map(|uid| (uid.clone(), health(false)))).collect()
 }
 
 /// Tells one declaration of allocations' health from another.
-pub fn digest(wish: &AllocationHealth) -> String {
+pub fn digest(request: &AllocationHealth) -> String {
     let mut hasher = Sha256::new();
-    for (mark, uids) in [("healthy", &wish.healthy), ("unhealthy", &wish.unhealthy)] {
+    for (mark, uids) in [("healthy", &request.healthy), ("unhealthy", &request.unhealthy)] {
         let sorted: BTreeSet<&String> = uids.iter().collect();
         hasher.update(mark);
         for uid in sorted {
@@ -140,17 +140,17 @@ pub fn digest(wish: &AllocationHealth) -> String {
 }
 
 struct Pass<'a> {
-    picture: &'a Picture<'a>,
+    view: &'a DeploymentView<'a>,
     allocs: Vec<Arc<Alloc>>,
     status: DeploymentStatus,
     acted: Acted,
     effects: Vec<Effect>,
     evaluate: bool,
     evaluate_soon: bool,
-    news: Vec<News>,
+    notices: Vec<StepNotice>,
 }
 
-/// Whether and how a failure wishes the version before back.
+/// Whether and how a failure requests the version before back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Revert {
     Wanted,
@@ -160,16 +160,16 @@ enum Revert {
 }
 
 impl<'a> Pass<'a> {
-    fn new(picture: &'a Picture<'a>) -> Self {
+    fn new(view: &'a DeploymentView<'a>) -> Self {
         Self {
-            picture,
-            allocs: picture.allocs.to_vec(),
-            status: picture.stored.clone(),
-            acted: picture.stored.acted.clone().unwrap_or_default(),
+            view,
+            allocs: view.allocs.to_vec(),
+            status: view.stored.clone(),
+            acted: view.stored.acted.clone().unwrap_or_default(),
             effects: Vec::new(),
             evaluate: false,
             evaluate_soon: false,
-            news: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -179,31 +179,31 @@ impl<'a> Pass<'a> {
 
     /// A declaration of health counts whole or not at all.
     fn judge_by_call(&mut self) {
-        let Some(wish) = &self.picture.spec.allocation_health else {
+        let Some(request) = &self.view.spec.allocation_health else {
             self.acted.allocation_health.clear();
             self.acted.allocation_health_at = None;
             return;
         };
-        if self.acted.allocation_health == digest(wish) {
+        if self.acted.allocation_health == digest(request) {
             return;
         }
-        self.acted.allocation_health = digest(wish);
+        self.acted.allocation_health = digest(request);
         self.acted.allocation_health_at = None;
-        let named: Vec<&String> = wish.healthy.iter().chain(&wish.unhealthy).collect();
+        let named: Vec<&String> = request.healthy.iter().chain(&request.unhealthy).collect();
         let foreign: Vec<String> = named
             .iter()
             .filter(|uid| !self.allocs.iter().any(|alloc| alloc.uid.as_str() == uid.as_str()))
             .map(ToString::to_string)
             .collect();
         if named.is_empty() {
-            return self.news.push(News::Refused(Refusal::NoAllocations));
+            return self.notices.push(StepNotice::Refused(Refusal::NoAllocations));
         }
         if !foreign.is_empty() {
-            return self.news.push(News::Refused(Refusal::ForeignAllocations(foreign)));
+            return self.notices.push(StepNotice::Refused(Refusal::ForeignAllocations(foreign)));
         }
-        self.acted.allocation_health_at = Some(self.picture.now);
+        self.acted.allocation_health_at = Some(self.view.now);
         self.evaluate = true;
-        let declared = declared(wish, self.picture.now);
+        let declared = declared(request, self.view.now);
         for alloc in &mut self.allocs {
             if let Some(health) = declared.get(alloc.uid.as_str()) {
                 let health = Some(Health { deployment: alloc.deployment.clone(), ..health.clone() });
@@ -213,7 +213,7 @@ impl<'a> Pass<'a> {
         let unhealthy: Vec<Arc<Alloc>> = self
             .allocs
             .iter()
-            .filter(|alloc| wish.unhealthy.iter().any(|uid| uid.as_str() == alloc.uid.as_str()))
+            .filter(|alloc| request.unhealthy.iter().any(|uid| uid.as_str() == alloc.uid.as_str()))
             .cloned()
             .collect();
         if let Some(first) = unhealthy.first() {
@@ -229,20 +229,20 @@ impl<'a> Pass<'a> {
     }
 
     fn pause_or_resume(&mut self) {
-        let (phase, description, news) = match (self.picture.spec.paused, self.status.phase) {
+        let (phase, description, notice) = match (self.view.spec.paused, self.status.phase) {
             (true, phase) if phase.is_active() && phase != DeploymentPhase::Paused => {
-                (DeploymentPhase::Paused, DeploymentDescription::Paused, News::Paused)
+                (DeploymentPhase::Paused, DeploymentDescription::Paused, StepNotice::Paused)
             }
             (false, DeploymentPhase::Paused) => {
                 self.evaluate = true;
-                (DeploymentPhase::Running, DeploymentDescription::Running, News::Resumed)
+                (DeploymentPhase::Running, DeploymentDescription::Running, StepNotice::Resumed)
             }
             _ => return,
         };
         self.status.phase = phase;
         self.status.description = description;
-        progress::renew(self.status.groups.values_mut(), self.picture.now);
-        self.news.push(news);
+        progress::renew(self.status.groups.values_mut(), self.view.now);
+        self.notices.push(notice);
     }
 
     /// The live healthy canaries of each group.
@@ -262,20 +262,20 @@ impl<'a> Pass<'a> {
     }
 
     fn promote(&mut self) {
-        let wish = self.picture.spec.promote.clone();
-        if !self.is_active() || self.acted.promote == wish {
+        let request = self.view.spec.promote.clone();
+        if !self.is_active() || self.acted.promote == request {
             return;
         }
-        self.acted.promote.clone_from(&wish);
-        let Some(wish) = wish else { return };
-        match call::promoted_groups(&wish, &self.status.groups, &self.healthy_canaries()) {
+        self.acted.promote.clone_from(&request);
+        let Some(request) = request else { return };
+        match request::promoted_groups(&request, &self.status.groups, &self.healthy_canaries()) {
             Ok(groups) => self.promote_groups(groups),
-            Err(refusal) => self.news.push(News::Refused(refusal)),
+            Err(refusal) => self.notices.push(StepNotice::Refused(refusal)),
         }
     }
 
     fn promote_groups(&mut self, groups: Vec<String>) {
-        let now = self.picture.now;
+        let now = self.view.now;
         for (_, state) in self.status.groups.iter_mut().filter(|(name, _)| groups.contains(name)) {
             state.promoted = true;
             if state.require_progress_by.is_some() {
@@ -287,7 +287,7 @@ impl<'a> Pass<'a> {
             self.status.description = DeploymentDescription::Running;
         }
         self.evaluate = true;
-        self.news.push(News::Promoted(groups));
+        self.notices.push(StepNotice::Promoted(groups));
     }
 
     /// Every group with canaries must promote itself, and have all of them healthy; then all groups are promoted.
@@ -307,7 +307,7 @@ impl<'a> Pass<'a> {
     }
 
     fn count(&mut self) {
-        let (began_at, now) = (self.picture.created_at, self.picture.now);
+        let (began_at, now) = (self.view.created_at, self.view.now);
         for (name, state) in &mut self.status.groups {
             progress::count(state, self.allocs.iter().filter(|alloc| alloc.group == *name), began_at, now);
         }
@@ -328,11 +328,10 @@ impl<'a> Pass<'a> {
                     failing.get_or_insert_with(|| alloc.key.name.to_string());
                 } else if !alloc.transition.reschedule {
                     self.effects.push(Effect::AllowReplacement(alloc.key.clone(), alloc.uid.clone()));
-                    self.news.push(News::AllocationUnhealthy(alloc.key.name.to_string()));
+                    self.notices.push(StepNotice::AllocationUnhealthy(alloc.key.name.to_string()));
                 }
             }
-            let is_progress =
-                alloc.health_in_deployment() == Some(true) && alloc.health_index > self.picture.latest_eval;
+            let is_progress = alloc.health_in_deployment() == Some(true) && alloc.health_index > self.view.latest_eval;
             self.evaluate_soon |= is_progress && self.status.phase != DeploymentPhase::Paused;
         }
         if let Some(name) = failing {
@@ -342,11 +341,11 @@ impl<'a> Pass<'a> {
     }
 
     fn group(&self, name: &str) -> Option<&'a Group> {
-        self.picture.definition?.group(name)
+        self.view.definition?.group(name)
     }
 
     fn fail_by_call(&mut self) {
-        if self.picture.spec.fail {
+        if self.view.spec.fail {
             let reverts = self.status.groups.values().any(|state| state.auto_revert);
             let revert = if reverts { Revert::Wanted } else { Revert::Unwanted };
             self.fail(DeploymentDescription::FailedByUser, revert, "a person failed it".to_owned());
@@ -354,12 +353,12 @@ impl<'a> Pass<'a> {
     }
 
     fn look_at_the_clock(&mut self) {
-        let cutoff = progress::cutoff(&self.status.groups, self.picture.counts);
-        let is_over = cutoff.is_some_and(|cutoff| cutoff <= self.picture.now);
+        let cutoff = progress::cutoff(&self.status.groups, self.view.counts);
+        let is_over = cutoff.is_some_and(|cutoff| cutoff <= self.view.now);
         if !is_over || self.status.phase == DeploymentPhase::Paused {
             return;
         }
-        let overdue: Vec<(String, bool)> = progress::overdue(&self.status.groups, self.picture.counts)
+        let overdue: Vec<(String, bool)> = progress::overdue(&self.status.groups, self.view.counts)
             .map(|(name, state)| (name.to_owned(), state.auto_revert))
             .collect();
         if overdue.is_empty() {
@@ -377,8 +376,8 @@ impl<'a> Pass<'a> {
         if !self.is_active() {
             return;
         }
-        let is_late = progress::cutoff(&self.status.groups, self.picture.counts)
-            .is_some_and(|cutoff| cutoff <= self.picture.now && self.status.phase != DeploymentPhase::Paused);
+        let is_late = progress::cutoff(&self.status.groups, self.view.counts)
+            .is_some_and(|cutoff| cutoff <= self.view.now && self.status.phase != DeploymentPhase::Paused);
         let is_late = is_late && description == DeploymentDescription::FailedAllocations;
         let description = if is_late { DeploymentDescription::ProgressDeadline } else { description };
         self.status.phase = DeploymentPhase::Failed;
@@ -386,22 +385,22 @@ impl<'a> Pass<'a> {
         self.status.rollback = self.roll_back(revert);
         self.effects.retain(|effect| matches!(effect, Effect::EndCanary(..)));
         self.evaluate = true;
-        self.news.push(News::Failed(description, text));
+        self.notices.push(StepNotice::Failed(description, text));
     }
 
     fn roll_back(&mut self, revert: Revert) -> Option<Rollback> {
-        let failed = self.picture.versions.iter().find(|one| one.number == self.picture.spec.job_version)?;
+        let failed = self.view.versions.iter().find(|one| one.number == self.view.spec.job_version)?;
         // A newer version is on its way already: it is not replaced by an older one.
-        let newest = self.picture.versions.iter().map(|version| version.number).max();
+        let newest = self.view.versions.iter().map(|version| version.number).max();
         if revert == Revert::Unwanted || newest != Some(failed.number) {
             return None;
         }
-        let target = target(self.picture.versions, failed.spec);
+        let target = target(self.view.versions, failed.spec);
         if target == Target::None && revert == Revert::WantedQuietly {
             return None;
         }
         if let Target::Restore(number) = target {
-            let id = format!("{}-revert", self.picture.name);
+            let id = format!("{}-revert", self.view.name);
             self.status.intent = Some(Intent { id, rollback_to_version: Some(number) });
         }
         Some(target.outcome())
@@ -412,19 +411,19 @@ impl<'a> Pass<'a> {
             let mut waiting = groups.values().filter(|state| progress::awaits_promotion(state)).peekable();
             waiting.peek().is_some() && waiting.all(|state| state.healthy_allocs >= state.desired_canaries)
         };
-        if self.is_active() && is_ready(&self.status.groups) && !is_ready(&self.picture.stored.groups) {
-            self.news.push(News::CanariesHealthy);
+        if self.is_active() && is_ready(&self.status.groups) && !is_ready(&self.view.stored.groups) {
+            self.notices.push(StepNotice::CanariesHealthy);
         }
     }
 
     fn finish(mut self) -> Step {
-        let picture = self.picture;
+        let view = self.view;
         self.status.acted = (self.acted != Acted::default()).then_some(self.acted);
-        let is_restored = |intent: &Intent| picture.versions.iter().any(|one| one.is_stable && one.intent == intent.id);
+        let is_restored = |intent: &Intent| view.versions.iter().any(|one| one.is_stable && one.intent == intent.id);
         // A spec that came after the failure is what the user wants now.
         let is_overtaken = |intent: &Intent| {
-            let newest = picture.versions.iter().max_by_key(|version| version.number);
-            newest.is_some_and(|newest| newest.number > picture.spec.job_version && newest.intent != intent.id)
+            let newest = view.versions.iter().max_by_key(|version| version.number);
+            newest.is_some_and(|newest| newest.number > view.spec.job_version && newest.intent != intent.id)
         };
         match self.status.intent.take_if(|intent| is_restored(intent) || is_overtaken(intent)) {
             Some(_) => self.evaluate = true,
@@ -432,13 +431,13 @@ impl<'a> Pass<'a> {
         }
         let is_active = self.status.phase.is_active();
         let is_paused = self.status.phase == DeploymentPhase::Paused;
-        let wake_at = progress::cutoff(&self.status.groups, picture.counts)
-            .filter(|at| is_active && !is_paused && *at > picture.now);
-        let is_news = picture.stored.phase.is_active() || self.status != *picture.stored;
-        let written = if is_news {
-            let (name, generation, created_at) = (picture.name, picture.generation, picture.created_at);
-            let standing = Standing { name, generation, created_at, before: picture.stored, wanted: self.status };
-            status(standing, &self.allocs, picture.now)
+        let wake_at =
+            progress::cutoff(&self.status.groups, view.counts).filter(|at| is_active && !is_paused && *at > view.now);
+        let is_change = view.stored.phase.is_active() || self.status != *view.stored;
+        let written = if is_change {
+            let (name, generation, created_at) = (view.name, view.generation, view.created_at);
+            let standing = Standing { name, generation, created_at, before: view.stored, wanted: self.status };
+            status(standing, &self.allocs, view.now)
         } else {
             self.status
         };
@@ -448,7 +447,7 @@ impl<'a> Pass<'a> {
             evaluate: self.evaluate,
             evaluate_soon: self.evaluate_soon && is_active,
             wake_at,
-            news: self.news,
+            notices: self.notices,
         }
     }
 }

@@ -13,8 +13,7 @@ use drover_api::deployment::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::call::{Call, Refusal, Short, check_phase};
-use super::region::{OnFailure, PeerCall, Peers};
+use super::request::{Refusal, Request, Short, check_phase};
 use super::*;
 use crate::definition::Definition;
 use crate::ids::{JobKey, Uid};
@@ -149,7 +148,7 @@ impl World {
                 spec,
             })
             .collect();
-        step(&Picture {
+        step(&DeploymentView {
             name: "d",
             generation: 1,
             spec: &self.spec,
@@ -204,8 +203,8 @@ fn replaced(step: &Step) -> usize {
 }
 
 fn refusals(step: &Step) -> Vec<String> {
-    let refused = step.news.iter().filter_map(|news| match news {
-        News::Refused(refusal) => Some(refusal.to_string()),
+    let refused = step.notices.iter().filter_map(|notices| match notices {
+        StepNotice::Refused(refusal) => Some(refusal.to_string()),
         _ => None,
     });
     refused.collect()
@@ -365,7 +364,7 @@ fn d_024_d_025_canaries_that_are_healthy_may_wait_for_a_person() {
         let mut world = World::new(&[("A", 3, wanted, "10s")]);
         world.canary("A", Some((true, 1.0)));
         let step = world.advance(1.0);
-        assert_eq!(step.news.contains(&News::CanariesHealthy), wanted == 1);
+        assert_eq!(step.notices.contains(&StepNotice::CanariesHealthy), wanted == 1);
         assert_eq!(outcome(&world.step_at(11.0)), outcome_wanted);
     }
 }
@@ -396,7 +395,7 @@ fn d_027_d_028_all_groups_that_are_short_are_named_and_none_is_promoted() {
         world.advance(1.0);
         world.spec.promote = Some(all());
         let step = world.advance(2.0);
-        assert!(refusals(&step)[0].starts_with(text), "{:?}", step.news);
+        assert!(refusals(&step)[0].starts_with(text), "{:?}", step.notices);
         assert!(!step.evaluate && world.status.groups.values().all(|state| !state.promoted));
         assert_eq!(refusals(&world.step_at(3.0)), [""; 0], "it is told once");
     }
@@ -411,7 +410,7 @@ fn s_066_canaries_that_are_too_few_promote_nothing() {
     let before = world.status.groups.clone();
     world.spec.promote = Some(all());
     let step = world.advance(2.0);
-    assert!(refusals(&step)[0].starts_with("cannot promote: group A has 1/2 healthy canaries"), "{:?}", step.news);
+    assert!(refusals(&step)[0].starts_with("cannot promote: group A has 1/2 healthy canaries"), "{:?}", step.notices);
     assert_eq!((step.status.groups, step.evaluate), (before, false));
 }
 
@@ -439,8 +438,8 @@ fn d_029_a_canary_that_has_ended_does_not_count() {
     world.spec.promote = Some(all());
     let step = world.step_at(2.0);
     assert_eq!(
-        step.news,
-        [News::Refused(Refusal::NotHealthy(vec![Short { group: "A".into(), healthy: 0, needed: 1 }]))]
+        step.notices,
+        [StepNotice::Refused(Refusal::NotHealthy(vec![Short { group: "A".into(), healthy: 0, needed: 1 }]))]
     );
 }
 
@@ -523,7 +522,7 @@ fn d_037_d_038_d_039_d_040_pause_and_resume() {
 #[test]
 fn d_041_resuming_what_runs_changes_nothing() {
     let mut world = World::new(&[("A", 1, 0, "10s")]);
-    assert_eq!(check_phase(&Call::Resume, Phase::Running), Ok(()));
+    assert_eq!(check_phase(&Request::Resume, Phase::Running), Ok(()));
     let step = world.advance(1.0);
     assert_eq!(outcome(&step), RUNNING);
 }
@@ -609,7 +608,7 @@ fn d_077_a_rollback_is_finished_by_whoever_finds_it_and_once() {
     let done = world.advance(3.0);
     assert_eq!((done.effects.len(), done.status.intent, done.evaluate), (0, None, true));
     let rest = world.step_at(4.0);
-    assert_eq!((rest.status == world.status, rest.evaluate, rest.news.len()), (true, false, 0));
+    assert_eq!((rest.status == world.status, rest.evaluate, rest.notices.len()), (true, false, 0));
 }
 
 #[test]
@@ -666,11 +665,11 @@ fn d_050_d_051_d_052_a_person_declares_an_allocation_unhealthy() {
 fn d_053_a_declaration_counts_whole_or_not_at_all() {
     let mut world = World::new(&[("A", 2, 0, "10m")]);
     let uid = world.alloc("A", None);
-    for (wish, text) in [
+    for (request, text) in [
         (Some(declare(&[], &[])), "no allocation is named"),
         (Some(declare(&[&uid, "x"], &[])), "not allocations of this deployment: x"),
     ] {
-        world.spec.allocation_health = wish;
+        world.spec.allocation_health = request;
         let step = world.step_at(1.0);
         assert!(refusals(&step)[0].starts_with(text));
         assert_eq!((step.status.groups["A"].healthy_allocs, step.evaluate), (0, false));
@@ -681,14 +680,10 @@ fn d_053_a_declaration_counts_whole_or_not_at_all() {
 #[test]
 fn d_054_nothing_can_be_asked_of_what_is_over() {
     let calls = [
-        (Call::SetHealth, "set the health of allocations of"),
-        (Call::Pause, "pause"),
-        (Call::Resume, "resume"),
-        (Call::Promote(all()), "promote"),
-        (Call::Fail, "fail"),
-        (Call::Run, "run"),
-        (Call::Unblock, "unblock"),
-        (Call::Cancel, "cancel"),
+        (Request::Pause, "pause"),
+        (Request::Resume, "resume"),
+        (Request::Promote(all()), "promote"),
+        (Request::Fail, "fail"),
     ];
     for phase in [Phase::Failed, Phase::Successful, Phase::Cancelled] {
         for (call, verb) in &calls {
@@ -706,7 +701,6 @@ fn d_054_nothing_can_be_asked_of_what_is_over() {
         let step = world.step_at(500.0);
         assert_eq!((step.status == world.status, step.effects.len(), step.evaluate), (true, 0, false));
     }
-    assert_eq!(check_phase(&Call::Unblock, Phase::Running), Err(Refusal::NotBlocked));
 }
 
 #[test]
@@ -720,7 +714,7 @@ fn d_061_a_new_leader_takes_the_same_step_and_no_second_one() {
     assert_eq!(seconds(one.wake_at), Some(10.0), "the deadline is in the object");
     world.advance(10.5);
     let later = world.step_at(11.0);
-    assert_eq!((outcome(&later), later.news.len(), later.status == world.status), (LATE, 0, true));
+    assert_eq!((outcome(&later), later.notices.len(), later.status == world.status), (LATE, 0, true));
 }
 
 #[test]
@@ -790,72 +784,4 @@ fn after_the_deadline_every_failure_is_one_of_the_deadline() {
     let uid = world.alloc("A", None);
     world.spec.allocation_health = Some(declare(&[], &[&uid]));
     assert_eq!(outcome(&world.step_at(21.0)), LATE);
-}
-
-const B: Phase = Phase::Blocked;
-const P: Phase = Phase::Pending;
-const R: Phase = Phase::Running;
-
-#[test]
-fn d_072_d_073_several_regions_begin_one_after_the_other() {
-    assert_eq!(region::begin(true), (Phase::Initializing, Why::PendingPeer), "D-072");
-    assert_eq!(region::first(3, 1), [PeerCall::Run(0)]);
-    assert_eq!(region::first(3, 0).len(), 3);
-    assert_eq!(region::next(0, B, OnFailure::FailLater, &[B, P, P]), [PeerCall::Run(1)]);
-    assert_eq!(region::next(0, Phase::Paused, OnFailure::FailLater, &[Phase::Paused, P]), [], "D-073");
-    assert_eq!(region::next(0, B, OnFailure::FailLater, &[B, Phase::Paused]), [], "a pause of a person stays");
-}
-
-#[test]
-fn d_074_all_regions_end_together() {
-    assert_eq!(region::complete(true), (Phase::Blocked, Why::BlockedOnPeer));
-    let all: Vec<PeerCall> = (0..3).map(PeerCall::Unblock).collect();
-    assert_eq!(region::next(2, B, OnFailure::FailLater, &[B, B, B]), all);
-    assert_eq!(region::next(1, B, OnFailure::FailLater, &[B, B, R]), []);
-}
-
-#[test]
-fn d_075_what_a_failed_region_does_to_the_others() {
-    let phases = [B, Phase::Failed, P];
-    let next = |rule| region::next(1, Phase::Failed, rule, &phases);
-    assert_eq!(next(OnFailure::FailLater), [PeerCall::Fail(2)]);
-    assert_eq!(next(OnFailure::FailAll), [PeerCall::Fail(0), PeerCall::Fail(2)]);
-    assert_eq!(next(OnFailure::FailLocal), []);
-}
-
-/// Regions that can be reached or not.
-struct Fake {
-    reachable: bool,
-    told: Vec<PeerCall>,
-}
-
-impl Peers for Fake {
-    fn phase(&self, _: region::Region) -> Option<Phase> {
-        self.reachable.then_some(P)
-    }
-
-    fn tell(&mut self, call: PeerCall) -> Result<(), String> {
-        if !self.reachable {
-            return Err("no route to it".to_owned());
-        }
-        self.told.push(call);
-        Ok(())
-    }
-}
-
-#[test]
-fn d_076_a_peer_that_cannot_be_reached_stops_nothing_here() {
-    let mut world = World::new(&[("A", 1, 0, "0s")]);
-    world.spec.is_multiregion = true;
-    world.alloc("A", Some((false, 1.0)));
-    let step = world.step_at(1.0);
-    assert_eq!(outcome(&step), FAILED);
-    let calls = region::next(0, step.status.phase, OnFailure::FailLater, &[Phase::Failed, P]);
-    let mut peers = Fake { reachable: false, told: Vec::new() };
-    let left = region::tell_all(calls, &mut peers);
-    assert_eq!(left, [(PeerCall::Fail(1), "no route to it".to_owned())]);
-    peers.reachable = true;
-    assert_eq!(peers.phase(1), Some(P));
-    assert!(region::tell_all(left.into_iter().map(|(call, _)| call).collect(), &mut peers).is_empty());
-    assert_eq!(peers.told, [PeerCall::Fail(1)]);
 }

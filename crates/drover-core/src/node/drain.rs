@@ -1,7 +1,7 @@
 //! How allocations leave nodes that are being drained (`spec/scheduler.md` 10).
 //!
 //! Input: the view, and which nodes are drained how. Output: the allocations to mark, which nodes are done, and how many
-//! allocations still hold each. A mark is a wish; the scheduler stops and replaces. Must never know rooms or scores.
+//! allocations still hold each. A mark is a request; the scheduler stops and replaces. Must never know rooms or scores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Leaving {
 pub struct Mark {
     /// Which one.
     pub alloc: Arc<Alloc>,
-    /// What is wished of it from now on.
+    /// What is requested of it from now on.
     pub transition: DesiredTransition,
 }
 

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 
 use super::attach;
 use super::claim::{self, Attachment, ClaimError, Request, Update};
-use super::expand::Expand;
 use super::plugin::{Capability, Plugin, refreshed};
+use super::provision::{is_for_others_to_make, is_to_be_made, is_to_be_validated};
 use super::quantity::bytes;
 use super::register::violations;
 use super::shown::shown;
@@ -48,7 +48,7 @@ pub struct Facts<'a> {
     pub requests: &'a [Request],
     /// What its provider has made of it since.
     pub provided: Option<&'a Provided>,
-    /// What became of a wish about its snapshots.
+    /// What became of a request about its snapshots.
     pub snapshots: Option<&'a Outcome>,
     /// Why its provider has not done what is wanted; empty where nothing is wrong.
     pub provider_error: &'a str,
@@ -151,34 +151,6 @@ fn take_in(status: &mut CSIVolumeStatus, provided: &Provided) {
     }
 }
 
-/// Whether the provider has to make the volume before it can be used: nobody says which of the provider's volumes it is, and the
-/// plugin can make some. (With a plugin that cannot, drover's own id is the provider's.)
-pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
-    let can_make =
-        |plugin: &Plugin| plugin.is_controller_required() && plugin.can(Capability::CreateDelete) == Some(true);
-    let is_nameless = spec.external_id.is_empty() && status.external_id.is_empty() && status.claims.is_empty();
-    is_nameless && plugin.is_some_and(can_make)
-}
-
-/// Whether the plugin is asked whether the provider's volume can be used as the spec says: its controller has not confirmed this
-/// generation. (Without a controller of drover's nobody can be asked.)
-pub fn is_to_be_validated(
-    spec: &CSIVolumeSpec,
-    status: &CSIVolumeStatus,
-    generation: i64,
-    plugin: Option<&Plugin>,
-) -> bool {
-    let is_known = !is_to_be_made(spec, status, plugin);
-    is_known && status.validated_generation != generation && plugin.is_some_and(Plugin::needs_controller)
-}
-
-/// Whether the volume would have to be made, and its plugin is a driver of the cluster, which makes volumes for the cluster's own claims
-/// alone. (drover's own id is no provider's.)
-pub(super) fn is_for_others_to_make(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
-    let is_nameless = spec.external_id.is_empty() && status.external_id.is_empty() && status.claims.is_empty();
-    is_nameless && plugin.is_some_and(Plugin::is_of_cluster)
-}
-
 /// What is missing from the provider before a volume is given to anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProviderPart {
@@ -221,14 +193,6 @@ fn growth_fault(facts: &Facts<'_>, status: &CSIVolumeStatus) -> Option<String> {
             range.min, status.capacity, facts.spec.plugin_id
         )
     })
-}
-
-/// How much larger the provider has to make the volume, if it can.
-pub fn is_to_grow(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> Option<Expand> {
-    let range = spec.capacity.as_ref()?;
-    let (required, limit, current) = (bytes(&range.min)?, bytes(&range.max)?, bytes(&status.capacity)?);
-    let can = plugin.and_then(|plugin| plugin.can(Capability::Expand)) == Some(true);
-    (can && current > 0 && required > current).then_some(Expand { required, limit: (limit > 0).then_some(limit) })
 }
 
 /// Whether a status has to be written: counts of the plugin's instances alone are told with the next change.

@@ -17,7 +17,7 @@ pub enum Claims {
     MayBeOver,
 }
 
-/// Why a person's wish is refused.
+/// Why a person's request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// There is no volume with exactly this id.

@@ -1,7 +1,7 @@
-//! What a person wishes of a volume's snapshots, and what the volume's status says of them afterwards (`spec/volumes.md` 7).
+//! What a person requests of a volume's snapshots, and what the volume's status says of them afterwards (`spec/volumes.md` 7).
 //!
-//! Snapshots are the provider's: nothing here follows from those that a status lists, which is the last answer and no more. A wish is
-//! made once, like a call of an API: one that fails is told and forgotten, and the person may wish again.
+//! Snapshots are the provider's: nothing here follows from those that a status lists, which is the last answer and no more. A request is
+//! made once, like a call of an API: one that fails is told and forgotten, and the person may request again.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use drover_api::client_node::CsiCall;
 use drover_api::csi_volume::{CSIVolumeSpec, CSIVolumeStatus, MOST_SNAPSHOTS, VolumeSnapshot};
 use drover_api::{annotation, message};
 
-use super::current::{is_for_others_to_make, is_to_be_made};
 use super::plugin::{Capability, Plugin};
+use super::provision::{is_for_others_to_make, is_to_be_made};
 
 /// The longest name of a snapshot, in bytes: CSI allows 128 for it and the uid of the volume together.
 const LONGEST_NAME: usize = 90;
 
-/// What is wished of a volume's snapshots.
+/// What is requested of a volume's snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum SnapshotRequest {
     /// Take one with this name.
     Take(String),
     /// Delete the one with this id.
@@ -26,8 +26,8 @@ pub enum Wish {
     List,
 }
 
-impl Wish {
-    /// The wish among a volume's annotations that is next: one is fulfilled at a time, and a list shows what became of the others.
+impl SnapshotRequest {
+    /// The request among a volume's annotations that is next: one is fulfilled at a time, and a list shows what became of the others.
     pub fn of(annotations: Option<&BTreeMap<String, String>>) -> Option<Self> {
         let said = |name: &str| annotations?.get(name).cloned();
         said(annotation::TAKE_SNAPSHOT)
@@ -107,17 +107,17 @@ impl Wish {
     }
 }
 
-/// What became of a wish.
+/// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// It.
-    pub wish: Wish,
+    pub request: SnapshotRequest,
     /// The snapshots that the provider answered with, or why it was not fulfilled.
     pub answer: Result<Vec<VolumeSnapshot>, String>,
 }
 
 impl Outcome {
-    /// Has a status say what became of the wish. Doing so twice changes nothing.
+    /// Has a status say what became of the request. Doing so twice changes nothing.
     pub fn tell(&self, status: &mut CSIVolumeStatus) {
         let answered = match &self.answer {
             Ok(answered) => answered,
@@ -127,14 +127,14 @@ impl Outcome {
             }
         };
         status.snapshot_error.clear();
-        match &self.wish {
-            Wish::Take(name) => {
+        match &self.request {
+            SnapshotRequest::Take(name) => {
                 status.snapshots.retain(|known| answered.iter().all(|new| new.id != known.id));
                 let named = |new: &VolumeSnapshot| VolumeSnapshot { name: name.clone(), ..new.clone() };
                 status.snapshots.extend(answered.iter().map(named));
             }
-            Wish::Delete(id) => status.snapshots.retain(|known| known.id != *id),
-            Wish::List => {
+            SnapshotRequest::Delete(id) => status.snapshots.retain(|known| known.id != *id),
+            SnapshotRequest::List => {
                 let before = std::mem::take(&mut status.snapshots);
                 let name = |id: &str| before.iter().find(|known| known.id == id).map(|known| known.name.clone());
                 let named =

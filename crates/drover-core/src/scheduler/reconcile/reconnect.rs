@@ -35,9 +35,9 @@ pub(super) fn decide(
             outcome.stops.push(stop);
             continue;
         }
-        let wishes =
+        let requests =
             DesiredTransition { no_shutdown_delay: false, migrate_disable_placement: false, ..original.transition };
-        if original.is_server_terminal() || !wishes.is_empty() || is_outdated(&original) {
+        if original.is_server_terminal() || !requests.is_empty() || is_outdated(&original) {
             outcome.stops.push(Stop::new(&original, StopReason::NotNeeded));
             continue;
         }

@@ -210,11 +210,14 @@ fn an_object_says_all_that_the_attacher_needs_and_no_mount_flags() {
         ..stage.spec()
     };
     let status = stage.status();
-    let wish = wanted(&v1(), &spec, &status, &status.claims[0]);
-    assert_eq!((&*wish.driver, wish.node.as_str(), &*wish.external_id), ("p", "n-1", "vol-1"));
-    assert_eq!((wish.access, &*wish.fs_type, wish.secret.as_deref()), (Access::ManyNodes, "xfs", Some("login")));
-    assert_eq!(wish.context["share"], "b");
-    assert!(!format!("{wish:?}").contains("password"), "{wish:?}");
+    let request = wanted(&v1(), &spec, &status, &status.claims[0]);
+    assert_eq!((&*request.driver, request.node.as_str(), &*request.external_id), ("p", "n-1", "vol-1"));
+    assert_eq!(
+        (request.access, &*request.fs_type, request.secret.as_deref()),
+        (Access::ManyNodes, "xfs", Some("login"))
+    );
+    assert_eq!(request.context["share"], "b");
+    assert!(!format!("{request:?}").contains("password"), "{request:?}");
     assert!(is_for_somebody(Some(&status), "n-1") && !is_for_somebody(Some(&status), "n-2"));
     assert!(!is_for_somebody(None, "n-1"), "the volume is gone");
 }

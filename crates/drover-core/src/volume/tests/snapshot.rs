@@ -1,15 +1,15 @@
-//! What people wish of snapshots and what the status says of them afterwards (section 7).
+//! What people request of snapshots and what the status says of them afterwards (section 7).
 
 use drover_api::annotation;
 use drover_api::csi_volume::{MOST_SNAPSHOTS, VolumeSnapshot};
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::volume::snapshot::{Outcome, Wish};
+use crate::volume::snapshot::{Outcome, SnapshotRequest};
 
-fn wish(annotations: &[(&str, &str)]) -> Option<Wish> {
+fn request(annotations: &[(&str, &str)]) -> Option<SnapshotRequest> {
     let all = annotations.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Wish::of(Some(&all))
+    SnapshotRequest::of(Some(&all))
 }
 
 fn taken(id: &str, second: i64) -> VolumeSnapshot {
@@ -21,8 +21,8 @@ fn shown(status: &CSIVolumeStatus) -> Vec<(&str, &str)> {
     status.snapshots.iter().map(|one| (&*one.id, &*one.name)).collect()
 }
 
-fn told(status: &mut CSIVolumeStatus, wish: Wish, answer: Result<Vec<VolumeSnapshot>, String>) {
-    let outcome = Outcome { wish, answer };
+fn told(status: &mut CSIVolumeStatus, request: SnapshotRequest, answer: Result<Vec<VolumeSnapshot>, String>) {
+    let outcome = Outcome { request, answer };
     outcome.tell(status);
     assert!(outcome.is_told_by(status));
     let before = status.clone();
@@ -37,21 +37,21 @@ fn of_several_wishes_the_list_is_the_last_and_shows_what_became_of_the_others() 
         (annotation::DELETE_SNAPSHOT, "s-1"),
         (annotation::TAKE_SNAPSHOT, "nightly"),
     ];
-    assert_eq!(wish(&all), Some(Wish::Take("nightly".to_owned())));
-    assert_eq!(wish(&all[..2]), Some(Wish::Delete("s-1".to_owned())));
-    assert_eq!(wish(&all[..1]), Some(Wish::List));
-    assert_eq!((wish(&[]), Wish::of(None)), (None, None));
+    assert_eq!(request(&all), Some(SnapshotRequest::Take("nightly".to_owned())));
+    assert_eq!(request(&all[..2]), Some(SnapshotRequest::Delete("s-1".to_owned())));
+    assert_eq!(request(&all[..1]), Some(SnapshotRequest::List));
+    assert_eq!((request(&[]), SnapshotRequest::of(None)), (None, None));
     for (name, value) in all {
-        assert_eq!(wish(&[(name, value)]).expect("a wish").annotation(), name);
+        assert_eq!(request(&[(name, value)]).expect("a request").annotation(), name);
     }
 }
 
 #[test]
 fn the_status_says_what_the_provider_answered_and_an_error_until_the_next_answer() {
     let mut status = CSIVolumeStatus::default();
-    let take = || Wish::Take("nightly".to_owned());
+    let take = || SnapshotRequest::Take("nightly".to_owned());
     told(&mut status, take(), Ok(vec![taken("s-1", 10)]));
-    told(&mut status, Wish::Take("weekly".to_owned()), Ok(vec![taken("s-2", 20)]));
+    told(&mut status, SnapshotRequest::Take("weekly".to_owned()), Ok(vec![taken("s-2", 20)]));
     assert_eq!(shown(&status), [("s-2", "weekly"), ("s-1", "nightly")], "the newest first");
     told(&mut status, take(), Ok(vec![taken("s-1", 10)]));
     assert_eq!(status.snapshots.len(), 2, "the same name is the same snapshot");
@@ -59,15 +59,15 @@ fn the_status_says_what_the_provider_answered_and_an_error_until_the_next_answer
     told(&mut status, take(), Err("no room".to_owned()));
     assert_eq!((&*status.snapshot_error, status.snapshots.len()), ("no room", 2));
     let first = VolumeSnapshot { created_at: None, ..taken("s-3", 0) };
-    told(&mut status, Wish::List, Ok(vec![first, taken("s-1", 10)]));
+    told(&mut status, SnapshotRequest::List, Ok(vec![first, taken("s-1", 10)]));
     assert_eq!(&*status.snapshot_error, "");
     assert_eq!(shown(&status), [("s-1", "nightly"), ("s-3", "")], "what has no time is last; names are kept");
 
-    told(&mut status, Wish::Delete("s-1".to_owned()), Ok(Vec::new()));
-    told(&mut status, Wish::Delete("s-9".to_owned()), Ok(Vec::new()));
+    told(&mut status, SnapshotRequest::Delete("s-1".to_owned()), Ok(Vec::new()));
+    told(&mut status, SnapshotRequest::Delete("s-9".to_owned()), Ok(Vec::new()));
     assert_eq!(shown(&status), [("s-3", "")]);
     let many = (0..).map(|n| taken(&format!("m-{n}"), n)).take(MOST_SNAPSHOTS + 5);
-    told(&mut status, Wish::List, Ok(many.collect()));
+    told(&mut status, SnapshotRequest::List, Ok(many.collect()));
     assert_eq!(
         (status.snapshots.len(), &*status.snapshots[0].id),
         (MOST_SNAPSHOTS, "m-104"),
@@ -77,26 +77,30 @@ fn the_status_says_what_the_provider_answered_and_an_error_until_the_next_answer
 
 #[test]
 fn what_cannot_be_wished_is_refused_with_what_would_help() {
-    fn refused(stage: &Stage, wish: &Wish, wanted: &Expect) {
+    fn refused(stage: &Stage, request: &SnapshotRequest, wanted: &Expect) {
         let (spec, status) = (stage.spec(), stage.status());
-        let said = wish.check(&spec, &status, stage.plugins.get(&spec.plugin_id));
+        let said = request.check(&spec, &status, stage.plugins.get(&spec.plugin_id));
         wanted.assert_eq(&said.err().unwrap_or_default());
     }
     let mut stage = Stage::new(AccessMode::SingleNodeWriter);
-    let take = Wish::Take("nightly".to_owned());
+    let take = SnapshotRequest::Take("nightly".to_owned());
     refused(
         &stage,
         &take,
         &expect!["no controller of plugin p says that it has the capability CREATE_DELETE_SNAPSHOT"],
     );
-    refused(&stage, &Wish::List, &expect!["no controller of plugin p says that it has the capability LIST_SNAPSHOTS"]);
+    refused(
+        &stage,
+        &SnapshotRequest::List,
+        &expect!["no controller of plugin p says that it has the capability LIST_SNAPSHOTS"],
+    );
     for name in ["n-1", "n-2"] {
         let more = ["CREATE_DELETE_SNAPSHOT", "LIST_SNAPSHOTS"].map(str::to_owned);
         stage.put_node(plugin_node(name, |info| info.capabilities.extend(more)));
     }
     refused(&stage, &take, &expect![""]);
-    refused(&stage, &Wish::List, &expect![""]);
-    let long = Wish::Take("n".repeat(91));
+    refused(&stage, &SnapshotRequest::List, &expect![""]);
+    let long = SnapshotRequest::Take("n".repeat(91));
     refused(
         &stage,
         &long,
@@ -106,7 +110,7 @@ fn what_cannot_be_wished_is_refused_with_what_would_help() {
     );
     refused(
         &stage,
-        &Wish::Delete(String::new()),
+        &SnapshotRequest::Delete(String::new()),
         &expect!["annotation drover.dev/delete-snapshot: give the id of a snapshot, as status.snapshots has it"],
     );
     let status = stage.status();

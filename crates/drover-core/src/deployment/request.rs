@@ -1,4 +1,4 @@
-//! What people ask of a deployment, and why it may be refused (`spec/deployments.md` 8): the checks that are made before a wish is
+//! What people ask of a deployment, and why it may be refused (`spec/deployments.md` 8): the checks that are made before a request is
 //! written, and again before it is acted on.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use drover_api::deployment::{DeploymentPhase, GroupState, Promote};
 
 /// What a person asks of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum Request {
     /// Stop updating until it is resumed.
     Pause,
     /// Go on.
@@ -17,27 +17,15 @@ pub enum Call {
     Fail,
     /// Let the new version take over in all groups, or in these.
     Promote(Promote),
-    /// Declare allocations healthy or unhealthy.
-    SetHealth,
-    /// Begin, in a job of several regions.
-    Run,
-    /// Go on although other regions have not finished.
-    Unblock,
-    /// End it.
-    Cancel,
 }
 
-impl Call {
+impl Request {
     const fn verb(&self) -> &'static str {
         match self {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Fail => "fail",
             Self::Promote(_) => "promote",
-            Self::SetHealth => "set the health of allocations of",
-            Self::Run => "run",
-            Self::Unblock => "unblock",
-            Self::Cancel => "cancel",
         }
     }
 }
@@ -81,9 +69,6 @@ pub enum Refusal {
     /// Allocations that do not belong to the deployment.
     #[error("not allocations of this deployment: {}; name them by their metadata.uid", .0.join(", "))]
     ForeignAllocations(Vec<String>),
-    /// Only a deployment that waits for its region's turn can be begun.
-    #[error("cannot unblock a running deployment; wait until it is blocked")]
-    NotBlocked,
 }
 
 struct Shorts<'a>(&'a [Short]);
@@ -101,13 +86,10 @@ impl fmt::Display for Shorts<'_> {
 /// Whether a call may be made of a deployment in this phase.
 ///
 /// # Errors
-/// When the deployment is over, or does not wait to be unblocked.
-pub fn check_phase(call: &Call, phase: DeploymentPhase) -> Result<(), Refusal> {
+/// When the deployment is over.
+pub fn check_phase(call: &Request, phase: DeploymentPhase) -> Result<(), Refusal> {
     if !phase.is_active() {
         return Err(Refusal::Terminal { verb: call.verb(), phase });
-    }
-    if *call == Call::Unblock && phase == DeploymentPhase::Running {
-        return Err(Refusal::NotBlocked);
     }
     Ok(())
 }
@@ -117,15 +99,15 @@ pub fn check_phase(call: &Call, phase: DeploymentPhase) -> Result<(), Refusal> {
 /// # Errors
 /// When a group is unknown, or canaries are not healthy: all of them are named.
 pub fn promoted_groups(
-    wish: &Promote,
+    request: &Promote,
     groups: &BTreeMap<String, GroupState>,
     healthy: &BTreeMap<String, i64>,
 ) -> Result<Vec<String>, Refusal> {
-    let unknown: Vec<String> = wish.groups.iter().filter(|group| !groups.contains_key(*group)).cloned().collect();
+    let unknown: Vec<String> = request.groups.iter().filter(|group| !groups.contains_key(*group)).cloned().collect();
     if !unknown.is_empty() {
         return Err(Refusal::UnknownGroup { unknown, known: groups.keys().cloned().collect() });
     }
-    let wanted = || groups.iter().filter(|(name, _)| wish.all || wish.groups.contains(name));
+    let wanted = || groups.iter().filter(|(name, _)| request.all || request.groups.contains(name));
     let short: Vec<Short> = wanted()
         .filter_map(|(name, state)| {
             let has = healthy.get(name).copied().unwrap_or(0);
