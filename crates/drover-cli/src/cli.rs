@@ -5,9 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use k8s_openapi::api::core::v1::Namespace;
 
-use crate::stdio::complain;
-use crate::{alloc, completion, deployment, dump, job, node, plan, system, validate, volume};
+use crate::commands::{alloc, deployment, dump, job, node, plan, system, volume};
+use crate::completion;
+use crate::ui::stdio::complain;
 
 /// The exit code of an error where lower ones say how a plan came out.
 const PLAN_ERROR: u8 = 255;
@@ -90,7 +92,7 @@ enum JobCommand {
     #[command(subcommand)]
     Periodic(job::PeriodicCommand),
     /// Says all that is wrong with job manifests, without a cluster.
-    Validate(validate::Args),
+    Validate(job::ValidateArgs),
     /// Plans a manifest against the cluster; nothing is written.
     Plan(plan::JobArgs),
 }
@@ -129,7 +131,7 @@ impl<M: MoreCommands> Command<M> {
             Self::System(command) => system::run(&command),
             Self::Alloc(args) => alloc::run(&args),
             Self::Completion { shell } => completion::script(shell),
-            Self::Job(JobCommand::Validate(args)) => validate::run(&args),
+            Self::Job(JobCommand::Validate(args)) => job::validate(&args),
             Self::Job(JobCommand::Plan(args)) => plan::run_job(&args),
             Self::Plan(args) => plan::run_state(&args),
             Self::Dump(args) => dump::run(&args),
@@ -140,7 +142,7 @@ impl<M: MoreCommands> Command<M> {
 
 /// Runs the command that the arguments name, one of the CLI or of `M`, and returns the exit code of the process.
 pub fn run<M: MoreCommands>(args: &[OsString]) -> ExitCode {
-    match completion::answer_shell(args, Cli::<M>::command) {
+    match completion::answer_shell(args, command::<M>) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => {
@@ -162,13 +164,22 @@ pub fn run<M: MoreCommands>(args: &[OsString]) -> ExitCode {
 
 /// The parser of the CLI with these commands.
 pub fn command<M: MoreCommands>() -> clap::Command {
-    Cli::<M>::command()
+    with_namespaces(Cli::<M>::command())
+}
+
+/// Has each `--namespace` complete the names of the cluster's namespaces. The flag itself cannot: names come from the cluster that the
+/// flags name.
+fn with_namespaces(command: clap::Command) -> clap::Command {
+    let completing = |arg: clap::Arg| {
+        if arg.get_id() == "namespace" { arg.add(completion::cluster_names::<Namespace>()) } else { arg }
+    };
+    command.mut_args(completing).mut_subcommands(with_namespaces)
 }
 
 fn parse<M: MoreCommands>(args: &[OsString]) -> Result<Cli<M>, clap::Error> {
     let program = args.first().map(Path::new).and_then(Path::file_stem).unwrap_or_default();
     let name = if program == "kubectl-drover" { "kubectl drover" } else { "drover" };
-    let matches = Cli::<M>::command().bin_name(name).try_get_matches_from(args)?;
+    let matches = command::<M>().bin_name(name).try_get_matches_from(args)?;
     Cli::from_arg_matches(&matches)
 }
 

@@ -16,8 +16,8 @@ use drover_api::GoDuration;
 use kube::Resource;
 use kube::api::{ListParams, ObjectList, PartialObjectMeta, Request};
 
-use super::connect::{ConnectArgs, block_on};
-use crate::stdio::answer;
+use crate::cluster::connect::{ConnectArgs, block_on};
+use crate::ui::stdio::answer;
 
 /// The program's name when kubectl asks what follows `kubectl drover`.
 const OF_KUBECTL: &str = "kubectl_complete-drover";
@@ -31,7 +31,7 @@ const PATIENCE_VARIABLE: &str = "DROVER_COMPLETION_TIMEOUT";
 const MOST_NAMES: u32 = 500;
 
 /// Answers a shell that asks what may follow; false when this is a person's command.
-pub(super) fn answer_shell(args: &[OsString], cli: fn() -> clap::Command) -> anyhow::Result<bool> {
+pub(crate) fn answer_shell(args: &[OsString], cli: fn() -> clap::Command) -> anyhow::Result<bool> {
     let program = args.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     if program == OF_KUBECTL {
         answer_kubectl(args, cli())?;
@@ -42,7 +42,7 @@ pub(super) fn answer_shell(args: &[OsString], cli: fn() -> clap::Command) -> any
 }
 
 /// Prints the script that makes a shell ask this program.
-pub(super) fn script(shell: clap_complete::Shell) -> anyhow::Result<u8> {
+pub(crate) fn script(shell: clap_complete::Shell) -> anyhow::Result<u8> {
     let shells = Shells::builtins();
     let name = shell.to_string();
     let completer = shells.completer(&name).with_context(|| format!("{name} cannot be completed for"))?;
@@ -72,12 +72,12 @@ fn answer_kubectl(args: &[OsString], mut cli: clap::Command) -> anyhow::Result<(
 }
 
 /// Completes the names of objects of the namespace.
-pub(super) fn names<K: Resource<DynamicType = ()> + Clone>() -> ArgValueCompleter {
+pub(crate) fn names<K: Resource<DynamicType = ()> + Clone>() -> ArgValueCompleter {
     ArgValueCompleter::new(|start: &OsStr| candidates::<K>(start, true))
 }
 
 /// Completes the names of objects that have no namespace.
-pub(super) fn cluster_names<K: Resource<DynamicType = ()> + Clone>() -> ArgValueCompleter {
+pub(crate) fn cluster_names<K: Resource<DynamicType = ()> + Clone>() -> ArgValueCompleter {
     ArgValueCompleter::new(|start: &OsStr| candidates::<K>(start, false))
 }
 

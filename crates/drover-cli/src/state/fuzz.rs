@@ -11,7 +11,7 @@ use fastrand::Rng;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::load;
+use crate::state::load;
 
 /// States that are tried where no time is given.
 const STATES: u64 = 400;

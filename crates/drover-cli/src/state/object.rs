@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::documents::Document;
-use crate::dump::CONFIG_MAP;
+use crate::commands::dump::CONFIG_MAP;
+use crate::state::documents::Document;
 use drover_store::convert;
 
 /// The key of the configuration in its `ConfigMap`.
@@ -29,7 +29,7 @@ const SETTINGS: [&str; 4] = ["algorithm", "preemption", "memoryOversubscription"
 const PORT_LIMIT: i64 = 65_535;
 
 /// An object as the scheduler knows it.
-pub(super) enum Object {
+pub(crate) enum Object {
     Node(Box<Node>),
     Alloc(Box<Alloc>),
     Job(Box<Job>, Arc<Definition>),
@@ -41,19 +41,19 @@ pub(super) enum Object {
 }
 
 /// A version of a job.
-pub(super) struct Recorded {
-    pub(super) name: String,
-    pub(super) job: JobKey,
-    pub(super) uid: Uid,
-    pub(super) number: i64,
-    pub(super) definition: Arc<Definition>,
+pub(crate) struct Recorded {
+    pub(crate) name: String,
+    pub(crate) job: JobKey,
+    pub(crate) uid: Uid,
+    pub(crate) number: i64,
+    pub(crate) definition: Arc<Definition>,
     /// As it was written; of the evaluated job only.
-    pub(super) spec: Option<JobSpec>,
+    pub(crate) spec: Option<JobSpec>,
 }
 
 impl Object {
     /// Kind and name.
-    pub(super) fn identity(&self) -> (&'static str, String) {
+    pub(crate) fn identity(&self) -> (&'static str, String) {
         match self {
             Self::Node(node) => ("ClientNode", node.name.to_string()),
             Self::Alloc(alloc) => ("Allocation", alloc.key.to_string()),
@@ -68,7 +68,7 @@ impl Object {
 }
 
 /// Reads an object of a state.
-pub(super) fn read(document: &Document<'_>, target: &JobKey) -> anyhow::Result<Object> {
+pub(crate) fn read(document: &Document<'_>, target: &JobKey) -> anyhow::Result<Object> {
     let head = document.head()?;
     let (version, kind) = (head.api_version, head.kind);
     match (&*version, &*kind) {

@@ -1,0 +1,46 @@
+//! `drover alloc fs`.
+
+use anyhow::bail;
+
+use crate::ui::output::Output;
+use drover_socket::protocol::{Answer, FileInfo, Request};
+
+use super::agent::{Agent, place};
+use super::show;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct FsArgs {
+    /// The allocation: its uid or the beginning of it, or `namespace/name`.
+    allocation: String,
+    /// Beneath its directory.
+    #[arg(default_value = "/")]
+    path: String,
+    /// Describe the file or directory instead of showing what is in it.
+    #[arg(long)]
+    stat: bool,
+    /// Only the last bytes of a file.
+    #[arg(long, value_name = "BYTES", conflicts_with = "stat")]
+    tail: Option<u64>,
+    /// How lists and descriptions are printed.
+    #[arg(short, long, default_value = "table")]
+    output: Output,
+}
+
+/// Does it.
+pub(super) async fn run(agent: &Agent, args: &FsArgs) -> anyhow::Result<()> {
+    let (allocation, path) = (args.allocation.clone(), args.path.clone());
+    let stat = agent.ask(&Request::Stat { allocation: allocation.clone(), path: path.clone() }).await?;
+    let Some(Answer::File(file)) = stat.into_iter().next() else { bail!("the agent did not describe {path}") };
+    if args.stat {
+        return show::files(&[file], &args.output);
+    }
+    if !file.is_dir {
+        let (origin, offset) = place(args.tail);
+        return agent.ask(&Request::Read { allocation, path, origin, offset, limit: None }).await.map(drop);
+    }
+    let listed = agent.ask(&Request::List { allocation, path }).await?;
+    let parts =
+        listed.into_iter().filter_map(|answer| if let Answer::Files(part) = answer { Some(part) } else { None });
+    let files: Vec<FileInfo> = parts.flatten().collect();
+    show::files(&files, &args.output)
+}

@@ -1,0 +1,26 @@
+//! `drover alloc signal`.
+
+use crate::ui::stdio::complain;
+use drover_socket::protocol::Request;
+
+use super::agent::Agent;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SignalArgs {
+    /// The allocation: its uid or the beginning of it, or `namespace/name`.
+    allocation: String,
+    /// Only this task.
+    task: Option<String>,
+    /// The signal.
+    #[arg(short, long, default_value = "SIGKILL")]
+    signal: String,
+}
+
+/// Does it.
+pub(super) async fn run(agent: &Agent, args: &SignalArgs) -> anyhow::Result<()> {
+    let SignalArgs { allocation, task, signal } = args;
+    let request = Request::Signal { allocation: allocation.clone(), task: task.clone(), signal: signal.clone() };
+    agent.ask(&request).await?;
+    complain(&format!("{allocation}: {signal} was sent"));
+    Ok(())
+}

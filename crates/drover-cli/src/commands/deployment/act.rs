@@ -1,0 +1,109 @@
+//! `drover deployment promote|pause|resume|fail`.
+
+use std::collections::BTreeMap;
+
+use anyhow::anyhow;
+use drover_api::Deployment;
+use drover_api::deployment::{DeploymentStatus, Promote};
+use drover_core::deployment::request::{self, Refusal, Request};
+use serde_json::{Value, json};
+
+use crate::cluster::connect::{ConnectArgs, block_on};
+use crate::completion::names;
+use crate::ui::output::{self, Output};
+use crate::ui::stdio::complain;
+
+use super::status::find;
+
+/// A deployment to act on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TargetArgs {
+    /// The deployment, or the start of its name; or a job, for its newest one.
+    #[arg(add = names::<Deployment>())]
+    name: String,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// How the changed deployment is printed.
+    #[arg(short, long)]
+    output: Option<Output>,
+}
+
+/// Arguments of `drover deployment promote`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PromoteArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Only this group; may be given several times.
+    #[arg(long = "group")]
+    groups: Vec<String>,
+}
+
+impl PromoteArgs {
+    fn request(&self) -> Request {
+        Request::Promote(Promote { all: self.groups.is_empty(), groups: self.groups.clone() })
+    }
+}
+
+/// Promotes.
+pub(crate) fn promote(args: &PromoteArgs) -> anyhow::Result<u8> {
+    block_on(promote_groups(args))
+}
+
+pub(super) async fn promote_groups(args: &PromoteArgs) -> anyhow::Result<u8> {
+    act(&args.target, args.request()).await
+}
+
+/// Checks a request, and writes it into the spec unless somebody else wrote since.
+pub(super) async fn act(args: &TargetArgs, request: Request) -> anyhow::Result<u8> {
+    let connection = args.connect.connect().await?;
+    let deployments = connection.objects::<Deployment>();
+    let found = find(&deployments, &args.name).await?;
+    let name = found.metadata.name.clone().unwrap_or_default();
+    let status = found.status.clone().unwrap_or_default();
+    check(&request, &status).map_err(|refusal| anyhow!("ddep/{name}: {refusal}"))?;
+    let is_paused = found.spec.paused;
+    let is_so = match request {
+        Request::Pause if is_paused => Some("is paused already"),
+        Request::Resume if !is_paused => Some("is not paused"),
+        _ => None,
+    };
+    if let Some(is_so) = is_so {
+        output::changed(&found, args.output.as_ref())?;
+        complain(&format!("ddep/{name} {is_so}; nothing was changed"));
+        return Ok(0);
+    }
+    let (spec, verb, done) = change(&request);
+    let changed = deployments.change(verb, &found, &spec).await?;
+    output::changed(&changed, args.output.as_ref())?;
+    complain(&format!(
+        "ddep/{name} {done}; watch it with `drover deployment status {name} -n {} -w`",
+        connection.namespace
+    ));
+    Ok(0)
+}
+
+fn check(request: &Request, status: &DeploymentStatus) -> Result<(), Refusal> {
+    request::check_phase(request, status.phase)?;
+    if let Request::Promote(request) = request {
+        // Until they are promoted, only canaries of the new version run, so that what is healthy of it are canaries.
+        let healthy: BTreeMap<String, i64> =
+            status.groups.iter().map(|(name, state)| (name.clone(), state.healthy_allocs)).collect();
+        request::promoted_groups(request, &status.groups, &healthy)?;
+    }
+    Ok(())
+}
+
+/// The change of the spec that a request is, its verb, and what is said when it is written.
+fn change(request: &Request) -> (Value, &'static str, &'static str) {
+    match request {
+        Request::Pause => (json!({ "paused": true }), "pause", "is paused"),
+        Request::Resume => (json!({ "paused": false }), "resume", "goes on"),
+        Request::Fail => (json!({ "fail": true }), "fail", "fails"),
+        Request::Promote(Promote { all: true, .. }) => {
+            (json!({ "promote": { "all": true, "groups": null } }), "promote", "is promoted")
+        }
+        Request::Promote(request) => {
+            (json!({ "promote": { "all": null, "groups": request.groups } }), "promote", "is promoted")
+        }
+    }
+}

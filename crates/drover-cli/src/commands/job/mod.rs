@@ -1,0 +1,21 @@
+//! `drover job …`: what users do with jobs. Requests go into specs, under the user's field manager; the controller acts on them.
+
+mod after;
+mod dispatch;
+mod history;
+mod parts;
+mod restart;
+mod run;
+mod scale;
+mod status;
+mod stop;
+mod validate;
+
+pub(crate) use dispatch::{DispatchArgs, PeriodicCommand, dispatch, periodic};
+pub(crate) use history::{HistoryArgs, RevertArgs, history, revert};
+pub(crate) use restart::{RestartArgs, restart};
+pub(crate) use run::{RunArgs, run};
+pub(crate) use scale::{ScaleArgs, scale};
+pub(crate) use status::{StatusArgs, status};
+pub(crate) use stop::{StopArgs, stop};
+pub(crate) use validate::{Args as ValidateArgs, run as validate};

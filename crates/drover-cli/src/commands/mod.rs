@@ -1,0 +1,10 @@
+//! One folder for each noun, one file for each verb.
+
+pub(crate) mod alloc;
+pub(crate) mod deployment;
+pub(crate) mod dump;
+pub(crate) mod job;
+pub(crate) mod node;
+pub(crate) mod plan;
+pub(crate) mod system;
+pub(crate) mod volume;

@@ -1,0 +1,280 @@
+//! Follows a job until it is where its manifest wants it, or cannot get there. On a terminal as one live tree, else a line for
+//! each change. Ctrl-C ends the looking, never the job.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use anyhow::Context;
+use drover_api::allocation::{ClientStatus, TaskEvent};
+use drover_api::condition::ConditionStatus;
+use drover_api::deployment::DeploymentPhase;
+use drover_api::job::{JobConditionType, JobType};
+use drover_api::{Allocation, Deployment, Job};
+use drover_core::periodic;
+use futures::StreamExt;
+use futures::stream::select_all;
+use kube::Client;
+
+use crate::ui::stdio::{answer, complain};
+use crate::ui::tree::{AllocRow, Scene, render};
+use drover_clock::{Clock, SystemClock};
+use drover_store::{Change, KubeStore, Object, Selection, Store};
+
+/// The watched object ended badly.
+pub(crate) const ENDED_BADLY: u8 = 2;
+/// The time was over.
+pub(crate) const TIMED_OUT: u8 = 3;
+/// Ctrl-C.
+pub(crate) const INTERRUPTED: u8 = 130;
+/// How long is looked when nobody says how long.
+pub(crate) const FOREVER: Duration = Duration::from_hours(24 * 365);
+/// How often the live tree is drawn again although nothing changed: ages and the deadline count.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What to follow.
+#[derive(Clone, Debug)]
+pub(crate) struct Follow<'a> {
+    /// The job's namespace.
+    pub(crate) namespace: &'a str,
+    /// Its name.
+    pub(crate) job: &'a str,
+    /// The generation that must have been seen before anything counts.
+    pub(crate) generation: i64,
+    /// The command that looks again.
+    pub(crate) again: String,
+    /// How long to look.
+    pub(crate) timeout: Option<Duration>,
+}
+
+enum Seen {
+    Job(Change<Job>),
+    Deployment(Change<Deployment>),
+    Alloc(Change<Allocation>),
+}
+
+#[derive(Default)]
+struct Known {
+    job: Option<Job>,
+    deployments: BTreeMap<String, Deployment>,
+    allocs: BTreeMap<String, Allocation>,
+}
+
+/// Where it ended.
+enum End {
+    Good(String),
+    Bad(String),
+}
+
+/// Follows, and says with which code the command ends.
+pub(crate) async fn follow(client: Client, follow: &Follow<'_>) -> anyhow::Result<u8> {
+    let store = KubeStore::new(client, Duration::from_secs(30));
+    let selection =
+        |fields: String| Selection { namespace: Some(follow.namespace.to_owned()), fields: Some(fields), labels: None };
+    let of_job = || selection(format!("spec.jobName={}", follow.job));
+    let mut changes = select_all([
+        store.watch::<Job>(selection(format!("metadata.name={}", follow.job))).map(Seen::Job).boxed(),
+        store.watch::<Deployment>(of_job()).map(Seen::Deployment).boxed(),
+        store.watch::<Allocation>(of_job()).map(Seen::Alloc).boxed(),
+    ]);
+    let (mut known, mut screen) = (Known::default(), Screen::new());
+    let deadline = tokio::time::Instant::now() + follow.timeout.unwrap_or(FOREVER);
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        tokio::select! {
+            biased;
+            signal = tokio::signal::ctrl_c() => {
+                signal.context("listening for Ctrl-C")?;
+                complain(&format!("detached: the job goes on; look again with `{}`", follow.again));
+                return Ok(INTERRUPTED);
+            }
+            () = tokio::time::sleep_until(deadline) => {
+                screen.draw(&known)?;
+                complain(&format!("timed out: djob/{} is not there yet; look again with `{}`", follow.job, follow.again));
+                return Ok(TIMED_OUT);
+            }
+            Some(seen) = changes.next() => {
+                if let Seen::Job(Change::Gone(_)) = &seen {
+                    complain(&format!("djob/{} was deleted", follow.job));
+                    return Ok(ENDED_BADLY);
+                }
+                known.take(seen);
+            }
+            _ = tick.tick() => screen.draw(&known)?,
+        }
+        screen.tell(&known);
+        match known.end(follow.generation) {
+            None => {}
+            Some(End::Good(text)) => {
+                screen.draw(&known)?;
+                complain(&text);
+                return Ok(0);
+            }
+            Some(End::Bad(text)) => {
+                screen.draw(&known)?;
+                complain(&text);
+                return Ok(ENDED_BADLY);
+            }
+        }
+    }
+}
+
+impl Known {
+    fn take(&mut self, seen: Seen) {
+        match seen {
+            Seen::Job(Change::Present(job)) => self.job = Some(*job),
+            Seen::Job(Change::Interrupted(why))
+            | Seen::Deployment(Change::Interrupted(why))
+            | Seen::Alloc(Change::Interrupted(why)) => complain(&format!("the watch broke and begins anew: {why}")),
+            Seen::Job(_) => {}
+            Seen::Deployment(change) => keep(&mut self.deployments, change),
+            Seen::Alloc(change) => keep(&mut self.allocs, change),
+        }
+    }
+
+    fn newest_deployment(&self) -> Option<&Deployment> {
+        self.deployments.values().max_by_key(|one| (one.metadata.creation_timestamp.clone(), one.spec.job_version))
+    }
+
+    /// The end, once the generation was seen.
+    fn end(&self, generation: i64) -> Option<End> {
+        let job = self.job.as_ref()?;
+        let status = job.status.as_ref().filter(|status| status.observed_generation >= generation)?;
+        let name = job.metadata.name.as_deref().unwrap_or_default();
+        let of_generation = self.deployments.values().filter(|one| one.spec.job_generation >= generation);
+        let failed = of_generation.filter(|one| {
+            let phase = one.status.as_ref().map_or(DeploymentPhase::Running, |status| status.phase);
+            matches!(phase, DeploymentPhase::Failed)
+        });
+        if let Some(deployment) = failed.max_by_key(|one| one.spec.job_version) {
+            return Some(End::Bad(self.post_mortem(deployment)));
+        }
+        let is = |kind: JobConditionType| {
+            status.conditions.iter().find(|one| one.r#type == kind && one.status == ConditionStatus::True)
+        };
+        if let Some(stalled) = is(JobConditionType::Stalled).or(is(JobConditionType::Failed)) {
+            return Some(End::Bad(format!("djob/{name}: {}: {}", stalled.reason, stalled.message)));
+        }
+        let ready = is(JobConditionType::Ready)?;
+        let done = match job.spec.r#type {
+            _ if is(JobConditionType::Stopped).is_some() => "is stopped",
+            JobType::Batch | JobType::Sysbatch if periodic::is_template(&job.spec) => "is armed",
+            JobType::Batch | JobType::Sysbatch => "is done",
+            JobType::Service | JobType::System => "runs",
+        };
+        Some(End::Good(format!("djob/{name} {done}: {}", ready.message)))
+    }
+
+    /// Why a deployment failed: its condition, and the last words of the tasks of each bad allocation.
+    fn post_mortem(&self, deployment: &Deployment) -> String {
+        let name = deployment.metadata.name.as_deref().unwrap_or_default();
+        let message = deployment.status.iter().flat_map(|status| &status.conditions).next();
+        let mut text = format!("ddep/{name} failed: {}", message.map_or("", |one| one.message.as_str()));
+        let bad = self.allocs.values().filter(|alloc| {
+            let status = alloc.status.clone().unwrap_or_default();
+            let is_unhealthy = status.health.is_some_and(|health| !health.healthy);
+            alloc.spec.deployment_name == name && (is_unhealthy || status.client_status == ClientStatus::Failed)
+        });
+        for alloc in bad.take(3) {
+            text.push_str(&last_words(alloc));
+        }
+        text
+    }
+}
+
+/// What the tasks of an allocation said last.
+fn last_words(alloc: &Allocation) -> String {
+    let name = alloc.metadata.name.as_deref().unwrap_or_default();
+    let mut text = format!("\n  alloc/{name} on {}:", alloc.spec.node_name);
+    for (task, state) in alloc.status.iter().flat_map(|status| &status.task_states) {
+        let says = |event: &&TaskEvent| !event.message.is_empty();
+        for event in state.events.iter().rev().filter(says).take(3).collect::<Vec<_>>().iter().rev() {
+            // Writing to a String cannot fail.
+            write!(text, "\n    task {task}: {}: {}", event.r#type, event.message).ok();
+        }
+    }
+    text
+}
+
+fn keep<K: Object>(known: &mut BTreeMap<String, K>, change: Change<K>) {
+    match change {
+        Change::Present(object) => drop(known.insert(object.key().name, *object)),
+        Change::Gone(object) => drop(known.remove(&object.key().name)),
+        Change::Restarted | Change::InSync | Change::Malformed(..) | Change::Interrupted(_) => {}
+    }
+}
+
+/// Where progress goes: standard error, so that standard output holds results only.
+struct Screen {
+    is_live: bool,
+    n_lines: usize,
+    told: BTreeMap<String, String>,
+}
+
+impl Screen {
+    fn new() -> Self {
+        let is_live = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self { is_live, n_lines: 0, told: BTreeMap::new() }
+    }
+
+    /// Draws the live tree over the one before.
+    fn draw(&mut self, known: &Known) -> anyhow::Result<()> {
+        let Some(job) = known.job.as_ref().filter(|_| self.is_live) else { return Ok(()) };
+        let now = SystemClock.now();
+        let allocs: Vec<AllocRow> = known.allocs.values().map(|alloc| AllocRow::of(alloc, now)).collect();
+        let lines = render(Scene { job, deployment: known.newest_deployment(), allocs: &allocs, now });
+        let text = lines.join("\n");
+        let mut out = io::stderr().lock();
+        if self.n_lines > 0 {
+            write!(out, "\x1b[{}A\x1b[J", self.n_lines)?;
+        }
+        // The terminal does not wrap what is wider than itself: a wrapped line takes two, and the next drawing would
+        // leave one of them there.
+        writeln!(out, "\x1b[?7l{text}\x1b[?7h")?;
+        self.n_lines = text.lines().count();
+        Ok(())
+    }
+
+    /// One line for each object that changed in a way that people care about.
+    fn tell(&mut self, known: &Known) {
+        if self.is_live {
+            return;
+        }
+        let mut lines = Vec::new();
+        if let Some(job) = &known.job {
+            let status = job.status.clone().unwrap_or_default();
+            let name = job.metadata.name.clone().unwrap_or_default();
+            let columns = status.columns;
+            lines.push((
+                format!("djob/{name}"),
+                format!("{}, running {}, {}", status.phase, columns.running, columns.reason),
+            ));
+        }
+        for (name, deployment) in &known.deployments {
+            let status = deployment.status.clone().unwrap_or_default();
+            let columns = status.columns;
+            let text = format!(
+                "{}, healthy {}/{}, unhealthy {}, {}",
+                status.phase, columns.healthy, columns.desired, columns.unhealthy, columns.reason
+            );
+            lines.push((format!("ddep/{name}"), text));
+        }
+        for (name, alloc) in &known.allocs {
+            let row = AllocRow::of(alloc, jiff::Timestamp::UNIX_EPOCH);
+            let text = format!("{} on {}, healthy {}, {}", row.status, row.node, row.healthy, row.reason);
+            lines.push((format!("alloc/{name}"), text));
+        }
+        for (object, text) in lines {
+            if self.told.get(&object) != Some(&text) {
+                complain(&format!("{object}: {text}"));
+                self.told.insert(object, text);
+            }
+        }
+    }
+}
+
+/// Prints a tree once.
+pub(crate) fn show(scene: Scene<'_>) -> anyhow::Result<()> {
+    answer(format!("{}\n", render(scene).join("\n")).as_bytes())
+}

@@ -1,0 +1,8 @@
+//! What people see: tables, trees, JSON and YAML, and the live view of a roll-out.
+
+pub(crate) mod follow;
+pub(crate) mod jsonpath;
+pub(crate) mod output;
+pub(crate) mod stdio;
+pub(crate) mod table;
+pub(crate) mod tree;
