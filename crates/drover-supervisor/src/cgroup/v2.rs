@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{cores, make_dir, read_field, read_number, remove_dir, write};
+use super::cores;
+use super::files::{make_dir, read_field, read_number, remove_dir, write};
 use crate::protocol::{CgroupSpec, OomKill, Slice};
 
 /// What the groups of tasks need.

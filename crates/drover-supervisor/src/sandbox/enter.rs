@@ -14,7 +14,8 @@ use nix::sched::CloneFlags;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, Word, filter, read_frame, rights, say, sys};
+use super::wire::{Failure, Word, read_frame, say};
+use super::{filter, rights, sys};
 use crate::processes;
 use crate::protocol::Credentials;
 

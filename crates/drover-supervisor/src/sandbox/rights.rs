@@ -134,6 +134,11 @@ pub(super) fn limit(limits: &[(String, u64, u64)]) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether there is a limit of processes of this name.
+pub fn is_limit(name: &str) -> bool {
+    resource(name).is_some()
+}
+
 /// The limit of this name.
 pub(super) fn resource(name: &str) -> Option<Resource> {
     Some(match name {

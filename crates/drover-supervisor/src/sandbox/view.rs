@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_remount, unmount};
 
-use super::Held;
+use super::held::Held;
 use crate::protocol::{BindMount, SandboxSpec};
 
 /// Character devices of `/dev`: name, major, minor.

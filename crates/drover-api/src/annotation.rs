@@ -1,0 +1,29 @@
+//! Annotations by which people say what they want; the controller takes them away when it is done.
+
+/// On a CSIVolume: names of nodes, separated by commas, for which a person answers that nothing there uses the volume any more.
+pub const FORCE_RELEASE: &str = "drover.dev/force-release";
+
+/// The nodes that a [`FORCE_RELEASE`] names.
+pub fn nodes(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|node| !node.is_empty())
+}
+
+/// The value of a [`FORCE_RELEASE`] that names one more node than the one before did.
+pub fn with_node(before: Option<&str>, node: &str) -> String {
+    let named: Vec<&str> = nodes(before.unwrap_or_default()).filter(|known| *known != node).chain([node]).collect();
+    named.join(",")
+}
+
+/// On a CSIVolume that is being deleted: `force` lets it go with the claims of allocations that are over; no plugin is called.
+pub const DEREGISTER: &str = "drover.dev/deregister";
+/// On a CSIVolume that is being deleted: `true` has its provider delete it with all its data first.
+pub const DELETE_DATA: &str = "drover.dev/delete-data";
+/// On a CSIVolume: the name of a snapshot that is to be taken of it.
+pub const TAKE_SNAPSHOT: &str = "drover.dev/take-snapshot";
+/// On a CSIVolume: the provider's id of a snapshot that is to be deleted.
+pub const DELETE_SNAPSHOT: &str = "drover.dev/delete-snapshot";
+/// On a CSIVolume: `true` has its provider asked for its snapshots.
+pub const LIST_SNAPSHOTS: &str = "drover.dev/list-snapshots";
+
+/// On a VolumeAttachment of drover's: namespace and name of the CSIVolume that it attaches, as `shop/data`. Nobody takes it away.
+pub const VOLUME: &str = "drover.dev/volume";

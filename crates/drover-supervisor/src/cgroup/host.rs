@@ -1,0 +1,129 @@
+//! The hierarchies of this host, and our folder in each.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::files::{remove_tree, write};
+use super::group::Cgroup;
+use super::{v1, v2};
+use crate::protocol::{CgroupSpec, CgroupVersion, Slice};
+
+/// The place of this supervisor's groups.
+#[derive(Clone, Debug)]
+pub(crate) enum Cgroups {
+    /// One folder per hierarchy.
+    V1(v1::Base),
+    /// One folder.
+    V2(v2::Base),
+}
+
+impl Cgroups {
+    /// Finds the hierarchies and makes the folder `name` in each.
+    pub(crate) fn prepare(name: &str) -> io::Result<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts")?;
+        Self::prepare_in(&mounts, name)
+    }
+
+    pub(super) fn prepare_in(mounts: &str, name: &str) -> io::Result<Self> {
+        let v1 = v1::hierarchies(mounts);
+        if v1.is_empty() {
+            let root = v2::root(mounts)
+                .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no cgroup hierarchy is mounted"))?;
+            return v2::Base::prepare(&root, name).map(Self::V2);
+        }
+        v1::Base::prepare(&v1, name).map(Self::V1)
+    }
+
+    /// Makes the group of a task and sets its limits. When this fails nothing is left of it.
+    pub(crate) fn create(&self, spec: &CgroupSpec) -> io::Result<Cgroup> {
+        let cgroup = match self {
+            Self::V1(base) => {
+                let dirs = base.create(spec)?;
+                let shared = if spec.cores.is_empty() { base.shared() } else { None };
+                Cgroup { version: CgroupVersion::V1, dirs, shared }
+            }
+            Self::V2(base) => Cgroup { version: CgroupVersion::V2, dirs: vec![base.create(spec)?], shared: None },
+        };
+        if !spec.cores.is_empty() {
+            self.share_cores();
+        }
+        Ok(cgroup)
+    }
+
+    /// Caps what all tasks together may use.
+    pub(crate) fn cap(&self, slice: &Slice) -> io::Result<()> {
+        match self {
+            Self::V1(base) => base.cap(slice),
+            Self::V2(base) => base.cap(slice),
+        }
+    }
+
+    /// Gives the cores that no task has for itself to all others. Without that they still run, on the reserved cores too.
+    pub(crate) fn share_cores(&self) {
+        let shared = match self {
+            Self::V1(base) => base.share_cores(),
+            Self::V2(base) => base.share_cores(),
+        };
+        if let Err(error) = shared {
+            tracing::warn!(error = %error, "reserved cores are not kept free of other tasks");
+        }
+    }
+
+    /// Moves a process of our own into a group beside those of the tasks, out of the one that started it.
+    pub(crate) fn take_in(&self, pid: u32) -> io::Result<()> {
+        let dirs = match self {
+            Self::V1(base) => base.own_dirs()?,
+            Self::V2(base) => vec![base.own_dir()?],
+        };
+        dirs.iter().try_for_each(|dir| write(&dir.join("cgroup.procs"), &pid.to_string()))?;
+        self.leave_others(&fs::read_to_string("/proc/self/mounts")?, pid)
+    }
+
+    /// Moves a process of our own to the root of each hierarchy in which we have no folder. One that stays in a pod's group anywhere is
+    /// killed with the pod, and so are the tasks that it starts.
+    pub(super) fn leave_others(&self, mounts: &str, pid: u32) -> io::Result<()> {
+        let bases = self.bases();
+        let ours: Vec<&Path> = bases.iter().filter_map(|base| base.parent()).collect();
+        let others = mounts.lines().filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            let (point, kind) = (Path::new(fields.next()?), fields.next()?);
+            (matches!(kind, "cgroup" | "cgroup2") && !ours.contains(&point)).then_some(point)
+        });
+        others.into_iter().try_for_each(|point| write(&point.join("cgroup.procs"), &pid.to_string()))
+    }
+
+    /// Our folder of each hierarchy.
+    fn bases(&self) -> Vec<PathBuf> {
+        match self {
+            Self::V1(base) => base.dirs(),
+            Self::V2(base) => vec![base.dir()],
+        }
+    }
+
+    /// Removes our folders again, once `pid`, the last process in them, has been moved to the roots.
+    pub(crate) fn leave(&self, pid: u32) -> io::Result<()> {
+        for base in self.bases() {
+            if let Some(root) = base.parent() {
+                write(&root.join("cgroup.procs"), &pid.to_string())?;
+            }
+            remove_tree(&base)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why tasks cannot be limited on this host; `None` when they can.
+pub fn missing() -> Option<String> {
+    let mounts = match fs::read_to_string("/proc/self/mounts") {
+        Ok(mounts) => mounts,
+        Err(error) => return Some(format!("the mounts cannot be read: {error}")),
+    };
+    if !v1::hierarchies(&mounts).is_empty() {
+        return None;
+    }
+    match v2::root(&mounts) {
+        Some(root) => v2::missing(&root).err().map(|error| error.to_string()),
+        None => Some("no cgroup hierarchy is mounted".to_owned()),
+    }
+}
