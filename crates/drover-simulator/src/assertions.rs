@@ -6,12 +6,12 @@ use drover_store::memory::Stored;
 use serde_json::Value;
 
 use super::filter;
-use super::log::at_text;
 use super::scenario::{
     Action, AllocCount, AllocFilter, Assertion, DeploymentAssertion, JobAssertion, NodeAssertion, Scenario,
     VolumeAssertion,
 };
 use super::state;
+use super::times::at_text;
 use super::world::World;
 
 /// The filters of all `never` assertions, with the number of their step.

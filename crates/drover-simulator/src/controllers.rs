@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::VirtualClock;
 use super::link::Client;
-use super::run::stream_seed;
 use super::seam::Seam;
+use super::seeds::stream_seed;
 use super::world::World;
 use drover_controller::Process;
 use drover_controller::config::ControllerConfig;

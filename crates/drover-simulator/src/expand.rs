@@ -1,9 +1,9 @@
 //! Brace ranges in names: `n-{0..9}` is ten names; `{i}` and `{i%3}` in the other strings of a node are its number.
 
 use anyhow::{Context, ensure};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use super::scenario::NodeSpec;
 
 /// Most names of one range.
 const MOST: u64 = 100_000;
@@ -42,15 +42,15 @@ pub(super) fn names(names: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(all)
 }
 
-/// Every node of a range.
-pub(super) fn nodes(node: &NodeSpec) -> anyhow::Result<Vec<NodeSpec>> {
-    let Some(Range { before, first, last, width, after }) = range(&node.name)? else { return Ok(vec![node.clone()]) };
-    let template = serde_json::to_value(node).context("a node")?;
-    let one = |i: u64| -> anyhow::Result<NodeSpec> {
+/// Every one of a range in `name`, which is the item's name.
+pub(super) fn items<T: Clone + Serialize + DeserializeOwned>(name: &str, item: &T) -> anyhow::Result<Vec<T>> {
+    let Some(Range { before, first, last, width, after }) = range(name)? else { return Ok(vec![item.clone()]) };
+    let template = serde_json::to_value(item).context("a node")?;
+    let one = |i: u64| -> anyhow::Result<T> {
         let mut value = template.clone();
         number_strings(&mut value, i)?;
         value["name"] = Value::String(format!("{before}{i:0width$}{after}"));
-        serde_json::from_value(value).with_context(|| format!("node {:?}", node.name))
+        serde_json::from_value(value).with_context(|| format!("node {name:?}"))
     };
     (first..=last).map(one).collect()
 }

@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::link::Reach;
-use super::seam::{self, Seam};
+use super::seam::Seam;
 use drover_store::{Change, Key, Object, Selection, StoreError};
 
 /// Shortest and longest pause before a broken watch is tried again.
@@ -20,6 +20,15 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const STALE_BY: u64 = 40;
 /// Longest delay of a late event, in milliseconds.
 const LATE_MS: u64 = 3000;
+
+/// A selection as the store understands it.
+pub(super) fn selected(kind: &Kind, selection: &Selection) -> Result<drover_store::memory::FieldSelection, StoreError> {
+    if selection.labels.is_some() {
+        return Err(StoreError::Invalid("the simulator selects by fields alone".to_owned()));
+    }
+    drover_store::memory::FieldSelection::parse(kind, selection.namespace.as_deref(), selection.fields.as_deref())
+        .map_err(StoreError::Invalid)
+}
 
 struct Feed<K> {
     seam: Seam,
@@ -36,7 +45,7 @@ struct Feed<K> {
 pub(super) fn open<K: Object>(seam: Seam, selection: &Selection) -> BoxStream<'static, Change<K>> {
     let name = K::kind(&());
     let kind = drover_store::memory::kind(&name).ok_or_else(|| StoreError::NotFound(name.into_owned()));
-    match kind.and_then(|kind| Ok((kind, seam::selection(kind, selection)?))) {
+    match kind.and_then(|kind| Ok((kind, selected(kind, selection)?))) {
         Ok((kind, selected)) => {
             let feed = Feed {
                 seam,

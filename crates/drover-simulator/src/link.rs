@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 /// A process that talks to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Client {
-    /// A person with kubectl.
+    /// An operator with kubectl.
     User,
     /// A life of a controller.
     Controller(u32),

@@ -13,7 +13,8 @@ use super::filter;
 use super::invariants::Invariants;
 use super::link::Client;
 use super::scenario::AllocFilter;
-use super::seam::Verb;
+use super::times::at_text;
+use super::verb::Verb;
 use drover_agent::simulated::PluginCall;
 
 /// Failures that one run keeps.
@@ -168,12 +169,6 @@ impl Log {
     pub(super) fn timeline_json(&self) -> Vec<Value> {
         self.timeline.iter().map(|(at, change)| entry(*at, change)).collect()
     }
-}
-
-/// A time since the start, as scenarios write it.
-pub(super) fn at_text(at: Duration) -> String {
-    let text = format!("{:.3}", at.as_secs_f64());
-    format!("{}s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 fn entry(at: Duration, change: &StoredChange) -> Value {

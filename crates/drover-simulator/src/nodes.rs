@@ -10,9 +10,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::link::{Client, Reach};
-use super::run::stream_seed;
 use super::scenario::NodeSpec;
 use super::seam::Seam;
+use super::seeds::stream_seed;
 use super::world::World;
 use drover_agent::config::AgentConfig;
 use drover_agent::simulated::{Cloud, Life, Machine, PluginObserver, PluginSpec};

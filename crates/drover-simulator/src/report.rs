@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::log::{Failure, at_text};
+use super::log::Failure;
 use super::run::Outcome;
+use super::times::at_text;
 use super::world::CrashPoint;
 
 /// What a run is called.

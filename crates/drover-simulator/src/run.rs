@@ -19,7 +19,7 @@ use super::invariants::Invariants;
 use super::link::Reach;
 use super::log::{Failure, Log};
 use super::nodes::Nodes;
-use super::person::Person;
+use super::operator::Operator;
 use super::scenario::{
     Action, ApiAction, ApiStep, ControllerAction, ControllerStep, NodeAction, NodeStep, Scenario, Step,
 };
@@ -57,16 +57,6 @@ pub(super) struct Outcome {
     pub(super) call_moments: u64,
     /// What is there at the end, without names that differ from run to run.
     pub(super) end_state: Value,
-}
-
-/// The seed of one stream of chances: a fault more in one does not move the others.
-pub(super) fn stream_seed(seed: u64, stream: &str, number: u64) -> u64 {
-    let mut mixed = seed ^ 0x9E37_79B9_7F4A_7C15;
-    for byte in stream.bytes().map(u64::from).chain([number]) {
-        mixed = (mixed ^ byte).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed ^= mixed >> 29;
-    }
-    mixed
 }
 
 /// Runs a scenario.
@@ -138,9 +128,9 @@ impl Run {
         let log = Log::new(settings.keeps_timeline, never, Invariants::new(scenario.start_time, faults_until));
         let (world, crashed) = World::new(scenario, settings.crash_at, log);
         let world = Arc::new(world);
-        let person = Person::new(&world);
+        let operator = Operator::new(&world);
         for namespace in ["default", config.namespace.as_str()] {
-            person.make_namespace(namespace)?;
+            operator.make_namespace(namespace)?;
         }
         let mut errands = JoinSet::new();
         let garbage = Arc::clone(&world);
@@ -225,15 +215,15 @@ impl Run {
     }
 
     fn act(&mut self, scenario: &Scenario, step: &Step) -> anyhow::Result<()> {
-        let person = Person::new(&self.world);
+        let operator = Operator::new(&self.world);
         match &step.action {
-            Action::Apply(manifests) => manifests.iter().try_for_each(|manifest| person.apply(manifest)),
-            Action::Delete(name) => person.delete(name),
-            Action::Node(node) => self.act_on_nodes(&person, node),
-            Action::Alloc(alloc) => person.act_on_allocs(alloc, &self.nodes, &mut self.errands),
-            Action::Deployment(deployment) => person.act_on_deployment(deployment),
-            Action::Job(job) => person.act_on_job(job),
-            Action::Volume(volume) => person.act_on_volume(volume),
+            Action::Apply(manifests) => manifests.iter().try_for_each(|manifest| operator.apply(manifest)),
+            Action::Delete(name) => operator.delete(name),
+            Action::Node(node) => self.act_on_nodes(&operator, node),
+            Action::Alloc(alloc) => operator.act_on_allocs(alloc, &self.nodes, &mut self.errands),
+            Action::Deployment(deployment) => operator.act_on_deployment(deployment),
+            Action::Job(job) => operator.act_on_job(job),
+            Action::Volume(volume) => operator.act_on_volume(volume),
             Action::Controller(controller) => self.act_on_controller(controller),
             Action::Api(api) => self.act_on_api(api),
             Action::Expect(expected) => {
@@ -249,7 +239,7 @@ impl Run {
         }
     }
 
-    fn act_on_nodes(&mut self, person: &Person, step: &NodeStep) -> anyhow::Result<()> {
+    fn act_on_nodes(&mut self, operator: &Operator, step: &NodeStep) -> anyhow::Result<()> {
         for name in &step.names {
             match step.action {
                 NodeAction::Partition => self.nodes.set_reach(name, Reach::Cut)?,
@@ -262,7 +252,7 @@ impl Run {
                 | NodeAction::Eligible
                 | NodeAction::Drain
                 | NodeAction::CancelDrain
-                | NodeAction::Delete => person.act_on_node(name, step)?,
+                | NodeAction::Delete => operator.act_on_node(name, step)?,
             }
         }
         Ok(())

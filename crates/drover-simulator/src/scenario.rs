@@ -690,7 +690,7 @@ impl Scenario {
         spec.faults.check()?;
         let mut nodes = Vec::new();
         for node in &spec.nodes {
-            nodes.extend(expand::nodes(node)?);
+            nodes.extend(expand::items(&node.name, node)?);
         }
         let mut steps = Vec::new();
         for (number, step) in spec.steps.into_iter().enumerate() {

@@ -8,17 +8,16 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use drover_store::memory::{Caller, Kind, Refusal, Target, Unknown, Write};
-use futures::stream::BoxStream;
+use drover_store::memory::{Caller, Kind, Refusal, Write};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use super::feed;
 use super::link::{Client, Link, Reach};
+use super::verb::Verb;
 use super::world::World;
 use drover_api::LEADER_LEASE;
-use drover_store::{Change, Key, Object, Ownership, Part, Precondition, Selection, Store, StoreError};
+use drover_store::{Key, Object, StoreError};
 
 /// How long a call waits for its answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,10 +32,10 @@ pub(super) struct Seam {
     pub(super) world: Arc<World>,
     pub(super) client: Client,
     pub(super) link: Link,
-    rng: Arc<Mutex<fastrand::Rng>>,
-    manager: &'static str,
+    pub(super) rng: Arc<Mutex<fastrand::Rng>>,
+    pub(super) manager: &'static str,
     /// Whether it has a leader's Lease of its own and does not see the others'.
-    has_shadow: bool,
+    pub(super) has_shadow: bool,
 }
 
 /// What becomes of a call.
@@ -55,16 +54,6 @@ enum Fate {
     CrashBefore,
     /// The process ends right after it.
     CrashAfter,
-}
-
-/// What is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Read,
-    Create,
-    Update,
-    Patch,
-    Delete,
 }
 
 impl Seam {
@@ -125,7 +114,7 @@ impl Seam {
     }
 
     /// Carries a call there and back.
-    async fn call<T>(
+    pub(super) async fn call<T>(
         &self,
         kind: &'static Kind,
         verb: Verb,
@@ -158,7 +147,7 @@ impl Seam {
     }
 
     /// Lets a message travel; what is cut off meanwhile does not arrive.
-    async fn travel(&self, sent: tokio::time::Instant, takes: Duration) -> Result<(), StoreError> {
+    pub(super) async fn travel(&self, sent: tokio::time::Instant, takes: Duration) -> Result<(), StoreError> {
         tokio::time::sleep(takes).await;
         match self.link.state().reach() {
             Reach::Open => Ok(()),
@@ -172,30 +161,30 @@ impl Seam {
         }
     }
 
-    async fn thaw(&self) {
+    pub(super) async fn thaw(&self) {
         while self.link.state().reach() == Reach::Frozen {
             self.link.changed().await;
         }
     }
 
     /// The process is gone: whoever waits for the answer is ended with it.
-    async fn end_process<T>(&self) -> Result<T, StoreError> {
+    pub(super) async fn end_process<T>(&self) -> Result<T, StoreError> {
         self.world.crash(self.client);
         std::future::pending().await
     }
 
-    fn caller(&self, manager: &'static str) -> Caller<'static> {
+    pub(super) fn caller(&self, manager: &'static str) -> Caller<'static> {
         Caller { manager, now: self.world.now() }
     }
 
-    fn kind_of<K: Object>() -> Result<&'static Kind, StoreError> {
+    pub(super) fn kind_of<K: Object>() -> Result<&'static Kind, StoreError> {
         let name = K::kind(&());
         drover_store::memory::kind(&name)
             .ok_or_else(|| StoreError::NotFound(format!("the simulator has no kind {name}")))
     }
 
     /// Shows a write to the observer and gives the object back.
-    fn answer<K: Object>(&self, verb: Verb, result: Result<Write, Refusal>) -> Result<K, StoreError> {
+    pub(super) fn answer<K: Object>(&self, verb: Verb, result: Result<Write, Refusal>) -> Result<K, StoreError> {
         let write = result.map_err(refusal)?;
         let object = self.read(&write.object);
         self.world.observe(self.client, verb, write.change);
@@ -218,13 +207,13 @@ impl Seam {
         !is_lease::<K>() || name != if self.has_shadow { LEADER_LEASE } else { SHADOW }
     }
 
-    fn place<K: Object>(&self, key: &Key) -> drover_store::Key {
+    pub(super) fn place<K: Object>(&self, key: &Key) -> drover_store::Key {
         let is_shadowed = self.has_shadow && is_lease::<K>() && key.name == LEADER_LEASE;
         let name = if is_shadowed { SHADOW.to_owned() } else { key.name.clone() };
         drover_store::Key { namespace: key.namespace.clone(), name }
     }
 
-    fn body<K: Object>(&self, object: &K) -> Result<Value, StoreError> {
+    pub(super) fn body<K: Object>(&self, object: &K) -> Result<Value, StoreError> {
         let mut body = serde_json::to_value(object).map_err(|error| StoreError::Invalid(error.to_string()))?;
         body["metadata"]["name"] = json!(self.place::<K>(&object.key()).name);
         Ok(body)
@@ -245,7 +234,7 @@ async fn no_answer(sent: tokio::time::Instant) -> StoreError {
     StoreError::Timeout(TIMEOUT)
 }
 
-fn refusal(refusal: Refusal) -> StoreError {
+pub(super) fn refusal(refusal: Refusal) -> StoreError {
     match refusal {
         Refusal::NotFound(text) => StoreError::NotFound(text),
         Refusal::AlreadyExists(text) => StoreError::AlreadyExists(text),
@@ -253,98 +242,5 @@ fn refusal(refusal: Refusal) -> StoreError {
         Refusal::Invalid(text) | Refusal::BadRequest(text) => StoreError::Invalid(text),
         Refusal::Forbidden(text) => StoreError::Forbidden(text),
         Refusal::Expired(version) => StoreError::Unavailable(format!("too old resource version: {version}")),
-    }
-}
-
-/// A selection as the store understands it.
-pub(super) fn selection(
-    kind: &Kind,
-    selection: &Selection,
-) -> Result<drover_store::memory::FieldSelection, StoreError> {
-    if selection.labels.is_some() {
-        return Err(StoreError::Invalid("the simulator selects by fields alone".to_owned()));
-    }
-    drover_store::memory::FieldSelection::parse(kind, selection.namespace.as_deref(), selection.fields.as_deref())
-        .map_err(StoreError::Invalid)
-}
-
-impl Store for Seam {
-    async fn get<K: Object>(&self, key: &Key) -> Result<Option<K>, StoreError> {
-        let kind = Self::kind_of::<K>()?;
-        let found = || self.world.store.get(kind, &self.place::<K>(key)).map(|stored| self.read(&stored)).transpose();
-        self.call(kind, Verb::Read, false, found).await
-    }
-
-    async fn list<K: Object>(&self, wanted: &Selection) -> Result<Vec<K>, StoreError> {
-        let kind = Self::kind_of::<K>()?;
-        let selection = selection(kind, wanted)?;
-        let list = || {
-            let all = self.world.store.list(kind, &selection);
-            all.iter().filter(|stored| self.sees::<K>(&stored.key.name)).map(|stored| self.read(stored)).collect()
-        };
-        self.call(kind, Verb::Read, false, list).await
-    }
-
-    fn watch<K: Object>(&self, selection: Selection) -> BoxStream<'static, Change<K>> {
-        feed::open(self.clone(), &selection)
-    }
-
-    async fn create<K: Object>(&self, object: &K) -> Result<K, StoreError> {
-        let kind = Self::kind_of::<K>()?;
-        let body = self.body(object)?;
-        let create = || {
-            let unknown = if self.client == Client::User { Unknown::Refuse } else { Unknown::Drop };
-            let result = self.world.store.create(kind, body, unknown, self.caller(self.manager));
-            self.answer(Verb::Create, result)
-        };
-        self.call(kind, Verb::Create, false, create).await
-    }
-
-    async fn apply_status<K: Object>(
-        &self,
-        key: &Key,
-        manager: &'static str,
-        condition: &Precondition,
-        body: Value,
-    ) -> Result<K, StoreError> {
-        let kind = Self::kind_of::<K>()?;
-        let apply = || {
-            let target = Target { kind, key: &self.place::<K>(key), part: Part::Status, precondition: condition };
-            self.answer(Verb::Patch, self.world.store.apply(target, body, Ownership::Force, self.caller(manager)))
-        };
-        self.call(kind, Verb::Patch, condition.resource_version.is_some(), apply).await
-    }
-
-    async fn merge<K: Object>(
-        &self,
-        key: &Key,
-        part: Part,
-        condition: &Precondition,
-        body: Value,
-    ) -> Result<K, StoreError> {
-        let kind = Self::kind_of::<K>()?;
-        let merge = || {
-            let target = Target { kind, key: &self.place::<K>(key), part, precondition: condition };
-            self.answer(Verb::Patch, self.world.store.merge(target, &body, self.caller(self.manager)))
-        };
-        self.call(kind, Verb::Patch, condition.resource_version.is_some(), merge).await
-    }
-
-    async fn replace<K: Object>(&self, object: &K) -> Result<K, StoreError> {
-        let kind = Self::kind_of::<K>()?;
-        let body = self.body(object)?;
-        let replace = || self.answer(Verb::Update, self.world.store.replace(kind, body, self.caller(self.manager)));
-        self.call(kind, Verb::Update, true, replace).await
-    }
-
-    async fn delete<K: Object>(&self, key: &Key, condition: &Precondition) -> Result<(), StoreError> {
-        let kind = Self::kind_of::<K>()?;
-        let delete = || {
-            let place = self.place::<K>(key);
-            let write = self.world.store.delete(kind, &place, condition, self.world.now()).map_err(refusal)?;
-            self.world.observe(self.client, Verb::Delete, write.change);
-            Ok(())
-        };
-        self.call(kind, Verb::Delete, condition.resource_version.is_some(), delete).await
     }
 }

@@ -12,7 +12,7 @@ use super::clock::VirtualClock;
 use super::link::{Client, Links, Reach};
 use super::log::Log;
 use super::scenario::{Faults, Scenario};
-use super::seam::Verb;
+use super::verb::Verb;
 use drover_agent::simulated::{PluginNews, TaskChange, TaskRun};
 use drover_clock::Clock;
 

@@ -10,9 +10,9 @@ use drover_core::definition::Definition;
 use drover_store::memory::{FieldSelection, MemoryStore, Stored, StoredChange};
 use jiff::{SignedDuration, Timestamp};
 
-use super::Definitions;
+use super::definitions::Definitions;
 use crate::link::Client;
-use crate::log::at_text;
+use crate::times::at_text;
 
 /// How long nobody may write before all counts as at rest.
 const QUIET: Duration = Duration::from_mins(1);

@@ -10,7 +10,7 @@ use drover_core::scheduler::plan::StopReason;
 use drover_store::Key;
 use drover_store::memory::StoredChange;
 
-use super::Definitions;
+use super::definitions::Definitions;
 
 /// How old what a leader decides on may be.
 const LAG: Duration = Duration::from_secs(15);

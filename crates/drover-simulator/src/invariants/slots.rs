@@ -8,7 +8,7 @@ use drover_api::allocation::{AllocStateField, ClientStatus, DesiredStatus};
 use drover_store::Key;
 use drover_store::memory::StoredChange;
 
-use super::{Definitions, is_per_node};
+use super::definitions::{Definitions, is_per_node};
 
 /// How long two may share a slot when one of them is back from where it was cut off, or was a canary.
 const OVERLAP: Duration = Duration::from_mins(5);

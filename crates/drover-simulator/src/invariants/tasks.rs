@@ -6,7 +6,7 @@ use drover_api::Allocation;
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_store::memory::StoredChange;
 
-use super::Definitions;
+use super::definitions::Definitions;
 use drover_agent::simulated::{TaskChange, TaskRun};
 
 /// What is known of an allocation whose tasks run.
@@ -22,7 +22,7 @@ pub(super) struct Tasks {
     /// By allocation and task: the run, and its node.
     runs: HashMap<(String, String), (String, String)>,
     known: HashMap<String, Known>,
-    /// Allocations whose tasks a person asked to restart.
+    /// Allocations whose tasks an operator asked to restart.
     restarted: HashSet<String>,
 }
 

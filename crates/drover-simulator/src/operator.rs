@@ -1,4 +1,4 @@
-//! A person with kubectl and drover's commands: what a scenario's steps do to objects. Each act is what the command writes.
+//! An operator with kubectl and drover's commands: what a scenario's steps do to objects. Each act is what the command writes.
 
 use std::sync::Arc;
 
@@ -17,23 +17,23 @@ use super::scenario::{
     AllocAction, AllocFilter, AllocStep, DeploymentAction, DeploymentStep, JobAction, JobStep, NodeAction, NodeStep,
     ObjectName, VolumeAction, VolumeStep,
 };
-use super::seam::Verb;
 use super::state;
+use super::verb::Verb;
 use super::world::World;
 use drover_agent::simulated::{Machine, Restart, TaskEnd};
 use drover_store::convert;
 
-/// The field manager of a person.
+/// The field manager of an operator.
 const MANAGER: &str = "kubectl";
 
-/// A person.
+/// An operator.
 #[derive(Debug)]
-pub(super) struct Person {
+pub(super) struct Operator {
     world: Arc<World>,
 }
 
-impl Person {
-    /// A person in this world.
+impl Operator {
+    /// An operator in this world.
     pub(super) fn new(world: &Arc<World>) -> Self {
         Self { world: Arc::clone(world) }
     }
@@ -137,7 +137,7 @@ impl Person {
         Ok(found)
     }
 
-    /// What is done to allocations: by the machine, by the agent, or by a person's write.
+    /// What is done to allocations: by the machine, by the agent, or by an operator's write.
     pub(super) fn act_on_allocs(
         &self,
         step: &AllocStep,
@@ -204,7 +204,7 @@ impl Person {
         self.patch(World::kind("Deployment")?, &of, &body)
     }
 
-    /// What a person does to a job's newest deployment.
+    /// What an operator does to a job's newest deployment.
     pub(super) fn act_on_deployment(&self, step: &DeploymentStep) -> anyhow::Result<()> {
         let newest = state::newest_deployment(&self.world.store, &step.namespace, &step.job, None)?;
         let stored = newest.with_context(|| format!("job {}/{} has no deployment", step.namespace, step.job))?;
@@ -218,7 +218,7 @@ impl Person {
         self.patch(stored.kind, &stored.key, &json!({ "spec": body }))
     }
 
-    /// What a person does to a job.
+    /// What an operator does to a job.
     pub(super) fn act_on_job(&self, step: &JobStep) -> anyhow::Result<()> {
         let kind = World::kind("Job")?;
         let key = Key { namespace: Some(step.namespace.clone()), name: step.name.clone() };
@@ -287,7 +287,7 @@ impl Person {
         self.done(Verb::Create, made)
     }
 
-    /// `drover job revert`: the spec of an earlier version, written as the person's.
+    /// `drover job revert`: the spec of an earlier version, written as the operator's.
     fn revert(&self, kind: &'static Kind, key: &Key, step: &JobStep) -> anyhow::Result<()> {
         let number = step.version.with_context(|| format!("revert job {key}: version is missing"))?;
         let store = &self.world.store;
@@ -301,7 +301,7 @@ impl Person {
         self.done(Verb::Update, store.replace(kind, object, self.caller()))
     }
 
-    /// What a person does to a volume.
+    /// What an operator does to a volume.
     pub(super) fn act_on_volume(&self, step: &VolumeStep) -> anyhow::Result<()> {
         let key = Key { namespace: Some(step.namespace.clone()), name: step.name.clone() };
         match step.action {
