@@ -8,7 +8,8 @@ use drover_csi::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::{Driver, NAME};
+use crate::Driver;
+use crate::name::NAME;
 
 #[tonic::async_trait]
 impl Identity for Driver {

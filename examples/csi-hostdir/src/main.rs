@@ -3,6 +3,7 @@
 mod controller;
 mod faults;
 mod identity;
+mod name;
 mod node;
 mod registration;
 mod store;
@@ -21,10 +22,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tonic::transport::Server;
 
 use crate::faults::Faults;
+use crate::name::NAME;
 use crate::store::Store;
-
-/// The driver's name.
-const NAME: &str = "hostdir.csi.drover.dev";
 
 /// How the driver is run.
 #[derive(Clone, Debug, Parser)]

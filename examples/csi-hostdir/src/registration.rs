@@ -7,7 +7,7 @@ use tokio::net::UnixStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use crate::NAME;
+use crate::name::NAME;
 
 struct Registrar {
     /// The driver's own socket.

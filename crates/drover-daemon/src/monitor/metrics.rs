@@ -28,23 +28,47 @@ pub struct Metrics {
     registry: Arc<Registry>,
     /// What an agent counts.
     pub agent: AgentMetrics,
+    pub(super) api: ApiMetrics,
+    leader: Family<RoleLabels, Gauge>,
+    reconciling: ReconcileMetrics,
+    scheduling: SchedulingMetrics,
+    cluster: ClusterMetrics,
+    deployment_steps: Family<CauseLabels, Counter>,
+    volume_reaps: Family<StepLabels, Histogram>,
+}
+
+/// What a daemon asks of the API server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ApiMetrics {
     pub(super) kube_requests: Family<RequestLabels, Counter>,
     watch_restarts: Family<KindLabels, Counter>,
-    leader: Family<RoleLabels, Gauge>,
+}
+
+/// Objects that components looked at.
+#[derive(Clone, Debug)]
+struct ReconcileMetrics {
     reconciles: Family<ReconcileLabels, Counter>,
     reconcile_times: Family<ReconcileLabels, Histogram>,
+}
+
+/// Evaluations, and what their plans came to.
+#[derive(Clone, Debug)]
+struct SchedulingMetrics {
     evals: Family<StateLabels, Gauge>,
     eval_waits: Family<TypeLabels, Histogram>,
     eval_times: Family<TypeLabels, Histogram>,
     nodes_considered: Family<StageLabels, Counter>,
     placements: Family<PlacementLabels, Counter>,
     plan_conflicts: Counter,
+}
+
+/// The cluster, as the leader knows it.
+#[derive(Clone, Debug, Default)]
+struct ClusterMetrics {
     nodes: Family<NodeLabels, Gauge>,
     allocations: Family<AllocationLabels, Gauge>,
     deployments: Family<PhaseLabels, Gauge>,
-    deployment_steps: Family<CauseLabels, Counter>,
     volume_claims: Family<StateLabels, Gauge>,
-    volume_reaps: Family<StepLabels, Histogram>,
     volume_tasks: Family<StateLabels, Gauge>,
     heartbeats_missed: Family<PoolLabels, Counter>,
     jobs: Family<JobLabels, Gauge>,
@@ -153,30 +177,35 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Arc::default(),
             agent: AgentMetrics::default(),
-            kube_requests: Family::default(),
-            watch_restarts: Family::default(),
+            api: ApiMetrics::default(),
             leader: Family::default(),
-            reconciles: Family::default(),
-            reconcile_times: Family::new_with_constructor(times),
+            reconciling: ReconcileMetrics::default(),
+            scheduling: SchedulingMetrics::default(),
+            cluster: ClusterMetrics::default(),
+            deployment_steps: Family::default(),
+            volume_reaps: Family::new_with_constructor(reap_times),
+        };
+        metrics.registry = Arc::new(metrics.register());
+        metrics
+    }
+}
+
+impl Default for ReconcileMetrics {
+    fn default() -> Self {
+        Self { reconciles: Family::default(), reconcile_times: Family::new_with_constructor(times) }
+    }
+}
+
+impl Default for SchedulingMetrics {
+    fn default() -> Self {
+        Self {
             evals: Family::default(),
             eval_waits: Family::new_with_constructor(times),
             eval_times: Family::new_with_constructor(times),
             nodes_considered: Family::default(),
             placements: Family::default(),
             plan_conflicts: Counter::default(),
-            nodes: Family::default(),
-            allocations: Family::default(),
-            deployments: Family::default(),
-            deployment_steps: Family::default(),
-            volume_claims: Family::default(),
-            volume_reaps: Family::new_with_constructor(reap_times),
-            volume_tasks: Family::default(),
-            heartbeats_missed: Family::default(),
-            jobs: Family::default(),
-            pools: Arc::default(),
-        };
-        metrics.registry = Arc::new(metrics.register());
-        metrics
+        }
     }
 }
 
@@ -184,38 +213,50 @@ impl Metrics {
     fn register(&self) -> Registry {
         let mut registry = Registry::with_prefix("drover");
         let all = &mut registry;
-        all.register("kube_requests", "Requests to the API server", self.kube_requests.clone());
-        all.register("watch_restarts", "Watches that were begun again", self.watch_restarts.clone());
+        all.register("kube_requests", "Requests to the API server", self.api.kube_requests.clone());
+        all.register("watch_restarts", "Watches that were begun again", self.api.watch_restarts.clone());
         all.register("leader", "1 for what this controller is: leader or follower", self.leader.clone());
         let help =
             "Looks at an object, by what looked and whether writes followed; and writes that were refused or failed";
-        all.register("reconcile", help, self.reconciles.clone());
+        all.register("reconcile", help, self.reconciling.reconciles.clone());
         let help = "Time that such a look took, without the writes that follow from it";
-        all.register_with_unit("reconcile_duration", help, Unit::Seconds, self.reconcile_times.clone());
-        all.register("evals", "Evaluations that wait: for their turn, for room, for their time", self.evals.clone());
+        all.register_with_unit("reconcile_duration", help, Unit::Seconds, self.reconciling.reconcile_times.clone());
+        all.register(
+            "evals",
+            "Evaluations that wait: for their turn, for room, for their time",
+            self.scheduling.evals.clone(),
+        );
         let help = "Time that the evaluation of a job waited for its turn, by the type of the job";
-        all.register_with_unit("eval_wait", help, Unit::Seconds, self.eval_waits.clone());
+        all.register_with_unit("eval_wait", help, Unit::Seconds, self.scheduling.eval_waits.clone());
         let help = "Time that the evaluation of a job took, by the type of the job";
-        all.register_with_unit("eval_process", help, Unit::Seconds, self.eval_times.clone());
+        all.register_with_unit("eval_process", help, Unit::Seconds, self.scheduling.eval_times.clone());
         let help = "Nodes that were looked at to place allocations, and those that rules or a lack of room took out";
-        all.register("nodes_considered", help, self.nodes_considered.clone());
-        all.register("placements", "Allocations that were to be made, by what became of it", self.placements.clone());
+        all.register("nodes_considered", help, self.scheduling.nodes_considered.clone());
+        all.register(
+            "placements",
+            "Allocations that were to be made, by what became of it",
+            self.scheduling.placements.clone(),
+        );
         let help = "Parts of plans that the API server refused because somebody else wrote first";
-        all.register("plan_conflicts", help, self.plan_conflicts.clone());
-        all.register("nodes", "Nodes, as the leader knows them", self.nodes.clone());
-        all.register("allocations", "Allocations, as the leader knows them", self.allocations.clone());
-        all.register("deployments", "Deployments, as the leader knows them", self.deployments.clone());
+        all.register("plan_conflicts", help, self.scheduling.plan_conflicts.clone());
+        all.register("nodes", "Nodes, as the leader knows them", self.cluster.nodes.clone());
+        all.register("allocations", "Allocations, as the leader knows them", self.cluster.allocations.clone());
+        all.register("deployments", "Deployments, as the leader knows them", self.cluster.deployments.clone());
         let help = "Steps of deployments, by what caused them";
         all.register("deployment_steps", help, self.deployment_steps.clone());
-        all.register("volume_claims", "Claims of volumes, as the leader knows them", self.volume_claims.clone());
+        all.register(
+            "volume_claims",
+            "Claims of volumes, as the leader knows them",
+            self.cluster.volume_claims.clone(),
+        );
         let help = "Time that a step of a claim's release took, its failures and waits included: off the node, off the \
                     controller, out of the volume's list";
         all.register_with_unit("volume_reap", help, Unit::Seconds, self.volume_reaps.clone());
         let help = "What the leader keeps of volumes to which something happens: 0 while nothing does";
-        all.register("volume_tasks", help, self.volume_tasks.clone());
+        all.register("volume_tasks", help, self.cluster.volume_tasks.clone());
         let help = "Nodes whose heartbeat did not come in time";
-        all.register("heartbeats_missed", help, self.heartbeats_missed.clone());
-        all.register("job_info", "1 for each job, where metrics.perJob asks for it", self.jobs.clone());
+        all.register("heartbeats_missed", help, self.cluster.heartbeats_missed.clone());
+        all.register("job_info", "1 for each job, where metrics.perJob asks for it", self.cluster.jobs.clone());
         self.agent.register(all);
         registry
     }
@@ -223,61 +264,61 @@ impl Metrics {
     /// Somebody looked at an object.
     pub fn reconciled(&self, controller: &'static str, result: &'static str, took: Duration) {
         let labels = ReconcileLabels { controller, result };
-        self.reconciles.get_or_create(&labels).inc();
-        self.reconcile_times.get_or_create(&labels).observe(took.as_secs_f64());
+        self.reconciling.reconciles.get_or_create(&labels).inc();
+        self.reconciling.reconcile_times.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     /// A write that followed from a look did not happen.
     pub fn write_failed(&self, controller: &'static str, result: &'static str) {
-        self.reconciles.get_or_create(&ReconcileLabels { controller, result }).inc();
+        self.reconciling.reconciles.get_or_create(&ReconcileLabels { controller, result }).inc();
     }
 
     /// So many evaluations wait in this state.
     pub fn evals(&self, state: &'static str, n: usize) {
-        self.evals.get_or_create(&StateLabels { state }).set(i64::try_from(n).unwrap_or(i64::MAX));
+        self.scheduling.evals.get_or_create(&StateLabels { state }).set(i64::try_from(n).unwrap_or(i64::MAX));
     }
 
     /// The evaluation of a job of this type had its turn after this time.
     pub fn waited(&self, r#type: &'static str, time: Duration) {
-        self.eval_waits.get_or_create(&TypeLabels { r#type }).observe(time.as_secs_f64());
+        self.scheduling.eval_waits.get_or_create(&TypeLabels { r#type }).observe(time.as_secs_f64());
     }
 
     /// So many nodes came to this stage of a search.
     pub fn nodes_considered(&self, stage: &'static str, n: i64) {
-        self.nodes_considered.get_or_create(&StageLabels { stage }).inc_by(u64::try_from(n).unwrap_or(0));
+        self.scheduling.nodes_considered.get_or_create(&StageLabels { stage }).inc_by(u64::try_from(n).unwrap_or(0));
     }
 
     /// A job of this type was evaluated.
     pub fn evaluated(&self, r#type: &'static str, took: Duration) {
-        self.eval_times.get_or_create(&TypeLabels { r#type }).observe(took.as_secs_f64());
+        self.scheduling.eval_times.get_or_create(&TypeLabels { r#type }).observe(took.as_secs_f64());
     }
 
     /// Allocations of a job of this type were, or were not, made.
     pub fn placed(&self, r#type: &'static str, result: &'static str, n: usize) {
         if n > 0 {
-            self.placements.get_or_create(&PlacementLabels { r#type, result }).inc_by(n as u64);
+            self.scheduling.placements.get_or_create(&PlacementLabels { r#type, result }).inc_by(n as u64);
         }
     }
 
     /// The API server refused parts of a plan.
     pub fn conflicted(&self, n: usize) {
-        self.plan_conflicts.inc_by(n as u64);
+        self.scheduling.plan_conflicts.inc_by(n as u64);
     }
 
     /// So many more nodes of a pool are in a phase, as the leader knows them; fewer where negative.
     pub fn nodes(&self, pool: &str, phase: &str, more: i64) {
         let labels = NodeLabels { pool: self.pool(pool), phase: phase.to_owned() };
-        self.nodes.get_or_create(&labels).inc_by(more);
+        self.cluster.nodes.get_or_create(&labels).inc_by(more);
     }
 
     /// The heartbeat of a node of this pool did not come in time.
     pub fn heartbeat_missed(&self, pool: &str) {
-        self.heartbeats_missed.get_or_create(&PoolLabels { pool: self.pool(pool) }).inc();
+        self.cluster.heartbeats_missed.get_or_create(&PoolLabels { pool: self.pool(pool) }).inc();
     }
 
     /// The pool's label. The same pool has the same one each time, so that what is counted up is counted down where it was.
     fn pool(&self, pool: &str) -> String {
-        let mut known = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.cluster.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() < MOST_POOLS {
             known.insert(pool.to_owned());
         }
@@ -286,7 +327,7 @@ impl Metrics {
 
     /// Nodes of a pool in a phase, as counted now.
     pub fn n_nodes(&self, pool: &str, phase: &str) -> i64 {
-        self.nodes.get_or_create(&NodeLabels { pool: pool.to_owned(), phase: phase.to_owned() }).get()
+        self.cluster.nodes.get_or_create(&NodeLabels { pool: pool.to_owned(), phase: phase.to_owned() }).get()
     }
 
     /// Series of jobs that are kept now.
@@ -301,17 +342,17 @@ impl Metrics {
 
     /// Looks of a controller with this result so far.
     pub fn n_reconciles(&self, controller: &'static str, result: &'static str) -> u64 {
-        self.reconciles.get_or_create(&ReconcileLabels { controller, result }).get()
+        self.reconciling.reconciles.get_or_create(&ReconcileLabels { controller, result }).get()
     }
 
     /// So many more allocations have a client status.
     pub fn allocations(&self, status: &str, more: i64) {
-        self.allocations.get_or_create(&AllocationLabels { client_status: status.to_owned() }).inc_by(more);
+        self.cluster.allocations.get_or_create(&AllocationLabels { client_status: status.to_owned() }).inc_by(more);
     }
 
     /// So many more deployments are in a phase.
     pub fn deployments(&self, phase: &str, more: i64) {
-        self.deployments.get_or_create(&PhaseLabels { phase: phase.to_owned() }).inc_by(more);
+        self.cluster.deployments.get_or_create(&PhaseLabels { phase: phase.to_owned() }).inc_by(more);
     }
 
     /// A deployment went a step on.
@@ -321,7 +362,7 @@ impl Metrics {
 
     /// So many more claims of volumes are in a state.
     pub fn volume_claims(&self, state: &'static str, more: i64) {
-        self.volume_claims.get_or_create(&StateLabels { state }).inc_by(more);
+        self.cluster.volume_claims.get_or_create(&StateLabels { state }).inc_by(more);
     }
 
     /// A step of a claim's release was done after this time.
@@ -331,28 +372,28 @@ impl Metrics {
 
     /// So much is kept of volumes in a state.
     pub fn volume_tasks(&self, state: &'static str, n: usize) {
-        self.volume_tasks.get_or_create(&StateLabels { state }).set(i64::try_from(n).unwrap_or(i64::MAX));
+        self.cluster.volume_tasks.get_or_create(&StateLabels { state }).set(i64::try_from(n).unwrap_or(i64::MAX));
     }
 
     /// A job is there.
     pub fn job_there(&self, namespace: &str, job: &str, r#type: &'static str) {
-        self.jobs.get_or_create(&JobLabels::of(namespace, job, r#type)).set(1);
+        self.cluster.jobs.get_or_create(&JobLabels::of(namespace, job, r#type)).set(1);
     }
 
     /// A job is gone.
     pub fn job_gone(&self, namespace: &str, job: &str, r#type: &'static str) {
-        self.jobs.remove(&JobLabels::of(namespace, job, r#type));
+        self.cluster.jobs.remove(&JobLabels::of(namespace, job, r#type));
     }
 
     /// A controller that follows knows nothing of the cluster and says nothing.
     pub fn forget_cluster(&self) {
-        self.nodes.clear();
-        self.allocations.clear();
-        self.deployments.clear();
-        self.evals.clear();
-        self.volume_claims.clear();
-        self.volume_tasks.clear();
-        self.jobs.clear();
+        self.cluster.nodes.clear();
+        self.cluster.allocations.clear();
+        self.cluster.deployments.clear();
+        self.scheduling.evals.clear();
+        self.cluster.volume_claims.clear();
+        self.cluster.volume_tasks.clear();
+        self.cluster.jobs.clear();
     }
 
     /// The text that a scrape is answered with.
@@ -367,7 +408,7 @@ impl Metrics {
 
     /// A watch begins. The number of restarts is there, as 0, from the first time on.
     pub(super) fn watch_begun(&self, kind: &str, begin: WatchBegin) {
-        let restarts = self.watch_restarts.get_or_create(&KindLabels { kind: kind.to_owned() });
+        let restarts = self.api.watch_restarts.get_or_create(&KindLabels { kind: kind.to_owned() });
         match begin {
             WatchBegin::First => {}
             WatchBegin::Again => drop(restarts.inc()),

@@ -77,7 +77,7 @@ where
             let answer = sent.await;
             let code =
                 answer.as_ref().map_or_else(|_| "error".to_owned(), |answer| answer.status().as_str().to_owned());
-            metrics.kube_requests.get_or_create(&RequestLabels { verb: verb.to_owned(), kind, code }).inc();
+            metrics.api.kube_requests.get_or_create(&RequestLabels { verb: verb.to_owned(), kind, code }).inc();
             answer
         }
         .boxed()

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::change::StoredChange;
 use super::kind;
 use super::object::Stored;
-use super::store::{MemoryStore, State, StoredChange};
+use super::store::{MemoryStore, State};
 use crate::store::Key;
 use crate::store::Precondition;
 

@@ -12,6 +12,7 @@
 //!
 //! Must never know: a runtime, a clock, a fault, what any kind means.
 
+mod change;
 mod fields;
 mod garbage;
 mod kind;
@@ -20,8 +21,9 @@ mod schema;
 mod store;
 mod watch;
 
+pub use change::StoredChange;
 pub use kind::{Kind, kind};
 pub use object::Stored;
 pub use schema::{Unknown, closest};
-pub use store::{Caller, MemoryStore, Page, Refusal, StoredChange, Target, Write};
+pub use store::{Caller, MemoryStore, Page, Refusal, Target, Write};
 pub use watch::{FieldSelection, Watch, WatchEvent};

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Map, Value, json};
 
+use super::change::StoredChange;
 use super::fields::{Applied, Fields, IDENTITY, Owner, Owners, merge_patch};
 use super::kind::{self, Kind};
 use super::object::Stored;
@@ -37,29 +38,6 @@ pub enum Refusal {
     /// The version from which a watch or a list wants to go on is forgotten (410).
     #[error("too old resource version: {0}")]
     Expired(u64),
-}
-
-/// A change of one object.
-#[derive(Clone, Debug)]
-pub struct StoredChange {
-    /// Its state before; none when it is new. Of one that goes it is the last state, with the version of its end.
-    pub before: Option<Arc<Stored>>,
-    /// The state before the end of one that goes.
-    pub(crate) stood: Option<Arc<Stored>>,
-    /// Its state after; none when it is gone.
-    pub after: Option<Arc<Stored>>,
-    /// The version that the store has since.
-    pub version: u64,
-}
-
-impl StoredChange {
-    /// The newest state.
-    ///
-    /// # Panics
-    /// Never: a change has a state before or after.
-    pub fn object(&self) -> &Arc<Stored> {
-        self.after.as_ref().or(self.before.as_ref()).expect("a change has a state before or after")
-    }
 }
 
 /// What a write did.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
+use super::change::StoredChange;
 use super::kind::Kind;
 use super::object::Stored;
-use super::store::StoredChange;
 
 /// Changes of a kind from which a watch can go on; older ones are forgotten, as the API server's cache does.
 const KEPT_CHANGES: usize = 1024;

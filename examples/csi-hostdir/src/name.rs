@@ -1,0 +1,4 @@
+//! The driver's name.
+
+/// As the identity service and the kubelet's registration say it.
+pub(crate) const NAME: &str = "hostdir.csi.drover.dev";
