@@ -1,8 +1,9 @@
-//! `droverd stop-all`: what the chart runs before it is uninstalled, where that is asked for. Every node is drained by force, and nothing
-//! else happens until no task runs any more.
+//! `droverd stop-all`: what the chart runs before it is uninstalled, where that is asked for. Every node is drained by
+//! force, and nothing else happens until no task runs any more.
 //!
-//! Input: nodes and allocations. Output: one request per node; the controller and the agents do the rest, so they must still be there. Nodes
-//! stay ineligible: else the controller would place everything again before it is deleted. Must never touch allocations.
+//! Input: nodes and allocations. Output: one request per node; the controller and the agents do the rest, so they must
+//! still be there. Nodes stay ineligible: else the controller would place everything again before it is deleted. Must
+//! never touch allocations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How many milliseconds after it was freed memory is given back to the machine: mimalloc's `mi_option_purge_delay`, for which its
-/// bindings have no name.
+/// How many milliseconds after it was freed memory is given back to the machine: mimalloc's `mi_option_purge_delay`,
+/// for which its bindings have no name.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
 fn main() -> ExitCode {

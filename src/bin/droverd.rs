@@ -9,7 +9,8 @@ use drover_agent::AgentStart;
 use drover_api::GoDuration;
 use drover_daemon::telemetry::{self, LogFormat};
 
-/// A controller takes thousands of objects in at once and drops as many: what it gave back must be given back to the machine too.
+/// A controller takes thousands of objects in at once and drops as many: what it gave back must be given back to the
+/// machine too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -54,8 +55,8 @@ enum Role {
         #[command(flatten)]
         pod: PodArgs,
     },
-    /// Drains every node by force, and ends when nothing runs any more. The chart does so before it is uninstalled, where its values ask
-    /// for it.
+    /// Drains every node by force, and ends when nothing runs any more. The chart does so before it is uninstalled,
+    /// where its values ask for it.
     StopAll {
         /// How to reach the API server; default: as a pod, or as kubectl does.
         #[arg(long)]

@@ -1,5 +1,5 @@
-//! Volumes of a driver that the cluster runs: registered with the kubelet as any driver is, attached by the CSI project's own attacher, and
-//! used by a pod and by drover's tasks side by side.
+//! Volumes of a driver that the cluster runs: registered with the kubelet as any driver is, attached by the CSI
+//! project's own attacher, and used by a pod and by drover's tasks side by side.
 
 use std::fs;
 
@@ -18,7 +18,8 @@ const DRIVER: &str = "hostdir.csi.drover.dev";
 const DATA: &str = "/var/lib/hostdir";
 const VERSIONS: usize = 20;
 
-/// The driver with its registrar (kubelets name a socket in a way that the driver's own library refuses) and its attacher in one pod of each node, the pod with the claim that uses it, and a volume of it for drover.
+/// The driver with its registrar (kubelets name a socket in a way that the driver's own library refuses) and its
+/// attacher in one pod of each node, the pod with the claim that uses it, and a volume of it for drover.
 const MANIFEST: &str = "
 apiVersion: v1
 kind: ServiceAccount

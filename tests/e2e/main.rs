@@ -1,4 +1,5 @@
-//! drover on real nodes, installed by Helm: what `cargo xtask cluster test` runs, one case after the other on one cluster.
+//! drover on real nodes, installed by Helm: what `cargo xtask cluster test` runs, one case after the other on one
+//! cluster.
 //!
 //! Each case prints what it measured. `cargo xtask cluster test NAME` runs those whose name contains NAME.
 

@@ -145,8 +145,8 @@ pub(crate) fn rolling_the_agents_image(ground: &Ground) -> Result<String> {
     Ok(format!("the next agent ready {ready:?} after its start; 3 tasks with the same processes"))
 }
 
-/// The memory of the agent's container fills up with a file in memory, which no process is to blame for; of all that runs in it the
-/// kernel then takes the greediest, the agent.
+/// The memory of the agent's container fills up with a file in memory, which no process is to blame for; of all that
+/// runs in it the kernel then takes the greediest, the agent.
 pub(crate) fn an_agent_out_of_memory(ground: &Ground) -> Result<String> {
     let limits = |op: &str, value: &str| -> Result<()> {
         let limits = "/spec/template/spec/containers/0/resources/limits";

@@ -1,4 +1,5 @@
-//! drover goes in every order, with jobs running: what stays, what waits, who frees it, and what the next installation makes of it.
+//! drover goes in every order, with jobs running: what stays, what waits, who frees it, and what the next installation
+//! makes of it.
 
 use std::collections::BTreeMap;
 

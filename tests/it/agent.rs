@@ -1,4 +1,5 @@
-//! The agent as the API server and the machine see it. There is no controller here: the tests write what a controller would.
+//! The agent as the API server and the machine see it. There is no controller here: the tests write what a controller
+//! would.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

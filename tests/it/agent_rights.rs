@@ -1,5 +1,5 @@
-//! What an agent does with the capabilities that the chart gives its container where `agent.privileged` is off, and what it says when it
-//! lacks one.
+//! What an agent does with the capabilities that the chart gives its container where `agent.privileged` is off, and
+//! what it says when it lacks one.
 
 use drover_api::ClientNode;
 use drover_api::client_node::DriverInfo;

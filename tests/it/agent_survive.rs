@@ -113,7 +113,8 @@ async fn must_survive_names_that_climb() {
     assert_eq!(status(&node.ended(&fine).await), ClientStatus::Complete);
 }
 
-/// What tasks get in their environment stays between them and the job: it is in no status, no event and no log of the agent.
+/// What tasks get in their environment stays between them and the job: it is in no status, no event and no log of the
+/// agent.
 #[tokio::test]
 async fn must_survive_a_secret_in_the_environment() {
     const CANARY: &str = "canary-5f0c2e";
@@ -177,8 +178,8 @@ async fn a_026_what_cannot_be_added_is_reported_failed_once() {
     assert_eq!(again.metadata.resource_version, ended.metadata.resource_version, "no second update");
 }
 
-/// Row 9 of the acceptance table. `DROVER_PARTITION_SECONDS` sets how long the API server is gone (the table says 300) and
-/// `DROVER_STOP_AFTER_SECONDS` after how much of it the bound job stops (60).
+/// Row 9 of the acceptance table. `DROVER_PARTITION_SECONDS` sets how long the API server is gone (the table says 300)
+/// and `DROVER_STOP_AFTER_SECONDS` after how much of it the bound job stops (60).
 #[tokio::test]
 async fn a_042_a_cut_off_node_ends_what_may_not_run_alone_and_reports_both_afterwards() {
     let plane = start_plane("cutoff").await;
@@ -244,8 +245,8 @@ async fn a_100_the_supervisors_end_is_not_the_tasks() {
     assert_eq!(ended.status.as_ref().expect("a status").task_states["t"].restarts, 0);
 }
 
-/// Row 4 of the acceptance table; `DROVER_RESTORE_TASKS` sets how many tasks run (the table says 1,000), and that the second in which
-/// all must be found is held against it: beside other tests a clock says little.
+/// Row 4 of the acceptance table; `DROVER_RESTORE_TASKS` sets how many tasks run (the table says 1,000), and that the
+/// second in which all must be found is held against it: beside other tests a clock says little.
 #[tokio::test]
 async fn a_restarted_agent_finds_all_tasks_again() {
     let asked: Option<i64> = std::env::var("DROVER_RESTORE_TASKS").ok().and_then(|text| text.parse().ok());

@@ -160,7 +160,8 @@ pub(crate) fn token(cluster: &Cluster, account: &str, of_node: Option<&str>) -> 
     cluster.kubectl(&args).expect("a token").trim().to_owned()
 }
 
-/// What is in the cluster before the theft: two nodes, an allocation and a Lease of each, and what else there is to attack.
+/// What is in the cluster before the theft: two nodes, an allocation and a Lease of each, and what else there is to
+/// attack.
 fn furnish(cluster: &Cluster) {
     let mut objects = vec![
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }),

@@ -17,8 +17,8 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-/// How long a test waits for what must happen. Where a busy machine lets the leader see nothing for a second, all nodes have a fresh
-/// start (five minutes, `heartbeat::FRESH_START`), and one that is gone is only then missed.
+/// How long a test waits for what must happen. Where a busy machine lets the leader see nothing for a second, all nodes
+/// have a fresh start (five minutes, `heartbeat::FRESH_START`), and one that is gone is only then missed.
 pub(crate) const LONG: Duration = Duration::from_mins(7);
 
 /// A control plane with CRDs, and the processes of drover that were started on it.
@@ -80,7 +80,8 @@ impl Process {
 }
 
 impl Process {
-    /// As a crash of an agent would: its supervisor and its tasks go on. The next agent of the node ends them in its turn.
+    /// As a crash of an agent would: its supervisor and its tasks go on. The next agent of the node ends them in its
+    /// turn.
     pub(crate) fn abandon(mut self) {
         self.supervisor_pid = None;
     }
@@ -180,8 +181,8 @@ impl Cluster {
         Process { child: self.spawn("controller", "controller", &self.controller_config(), &[]), supervisor_pid: None }
     }
 
-    /// Starts a controller under a name of its own, which reaches the API server as this kubeconfig says, with more in its
-    /// configuration.
+    /// Starts a controller under a name of its own, which reaches the API server as this kubeconfig says, with more in
+    /// its configuration.
     pub(crate) fn controller_by(&self, name: &str, kubeconfig: &Path, more: &str) -> Process {
         let config = format!("{}{more}", self.controller_config());
         let child = self.spawn_by((name, "controller"), &config, kubeconfig, &["--identity", name]);
@@ -293,7 +294,8 @@ impl Cluster {
         std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a log")
     }
 
-    /// Takes the power of a node away: its agent, its supervisor and its tasks end at once, and nothing is mounted any more.
+    /// Takes the power of a node away: its agent, its supervisor and its tasks end at once, and nothing is mounted any
+    /// more.
     pub(crate) fn power_off(&self, node: &str, agent: Process) {
         let text = std::fs::read_to_string(self.supervisor_pid(node)).expect("the pid of a supervisor");
         let supervisor = text.trim().parse().ok().and_then(ProcessId::of).expect("a supervisor");
@@ -471,8 +473,8 @@ impl Drop for Background {
     }
 }
 
-/// A client whose connections live on the runtime that this is called on, whoever asks: else the end of the test that opened a
-/// connection would break the request that another test sends over it.
+/// A client whose connections live on the runtime that this is called on, whoever asks: else the end of the test that
+/// opened a connection would break the request that another test sends over it.
 fn driven_here(client: Client) -> Client {
     let here = tokio::runtime::Handle::current();
     let service = tower::service_fn(move |request| {

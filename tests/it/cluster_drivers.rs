@@ -1,5 +1,5 @@
-//! Volumes of a driver that the cluster runs: `examples/csi-hostdir` registers as with a kubelet and makes real mounts, and a small attacher
-//! of the test carries out `VolumeAttachment`s in the place of `external-attacher`.
+//! Volumes of a driver that the cluster runs: `examples/csi-hostdir` registers as with a kubelet and makes real mounts,
+//! and a small attacher of the test carries out `VolumeAttachment`s in the place of `external-attacher`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,8 @@ impl Drivers {
     }
 }
 
-/// Does what `external-attacher` does: attaches and detaches by the driver's controller, holds objects by a finalizer, says how it went.
+/// Does what `external-attacher` does: attaches and detaches by the driver's controller, holds objects by a finalizer,
+/// says how it went.
 async fn attacher(client: Client, socket: PathBuf) {
     let api: Api<VolumeAttachment> = Api::all(client);
     loop {

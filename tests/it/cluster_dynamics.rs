@@ -1,5 +1,5 @@
-//! Partition, drain and the death of leaders on a real API server, with three agents on one machine: the outcomes are those of
-//! the scenarios of the same names in `examples/scenarios`.
+//! Partition, drain and the death of leaders on a real API server, with three agents on one machine: the outcomes are
+//! those of the scenarios of the same names in `examples/scenarios`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,7 +1,9 @@
-//! The simulator's store and a real API server answer alike: one script of calls goes to both, and each answer is compared.
+//! The simulator's store and a real API server answer alike: one script of calls goes to both, and each answer is
+//! compared.
 //!
-//! What may differ is put in the same form first: uids and resourceVersions count in the order in which they appear, times are
-//! only there or not, and of a refusal its reason counts, not its words. Must never know what drover does with the objects.
+//! What may differ is put in the same form first: uids and resourceVersions count in the order in which they appear,
+//! times are only there or not, and of a refusal its reason counts, not its words. Must never know what drover does
+//! with the objects.
 
 #[expect(clippy::panic, reason = "a server that does not answer ends the test")]
 mod real;

@@ -1,4 +1,5 @@
-//! Whether Helm sees a roll-out as it is: the chart of `examples/gitops/helm` on a real API server, with a real controller and agent.
+//! Whether Helm sees a roll-out as it is: the chart of `examples/gitops/helm` on a real API server, with a real
+//! controller and agent.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

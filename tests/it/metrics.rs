@@ -202,7 +202,8 @@ async fn every_metric_of_the_table_is_there_with_its_labels_and_no_name_is_one()
     alerts_fire_on(&cluster, &scrapes).await;
 }
 
-/// Prometheus reads what the chart renders as rules and what was scraped, and raises the alerts that are called for, no others.
+/// Prometheus reads what the chart renders as rules and what was scraped, and raises the alerts that are called for, no
+/// others.
 async fn alerts_fire_on(cluster: &Cluster, scrapes: &Scrapes) {
     let chart = crate::chart::chart();
     let render = ["template", "drover", &chart, "--set", "metrics.prometheusRule.enabled=true"];

@@ -1,5 +1,5 @@
-//! Nodes with volumes lose their power, on a real API server and with a real driver: what is released at once, and what waits until
-//! somebody answers for it that the node does not write any more.
+//! Nodes with volumes lose their power, on a real API server and with a real driver: what is released at once, and what
+//! waits until somebody answers for it that the node does not write any more.
 
 use drover_api::Allocation;
 use drover_api::allocation::ClientStatus;

@@ -1,5 +1,5 @@
-//! What the API server itself refuses: one golden file for each CEL rule and for each kind of schema bound, with a refused and
-//! an accepted object and the whole text of the refusal. `UPDATE_EXPECT=1` writes the texts anew.
+//! What the API server itself refuses: one golden file for each CEL rule and for each kind of schema bound, with a
+//! refused and an accepted object and the whole text of the refusal. `UPDATE_EXPECT=1` writes the texts anew.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

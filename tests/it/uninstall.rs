@@ -1,4 +1,5 @@
-//! What `helm uninstall` runs first where `agent.drainOnUninstall` is set, with the very arguments and rights that the chart gives it.
+//! What `helm uninstall` runs first where `agent.drainOnUninstall` is set, with the very arguments and rights that the
+//! chart gives it.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! Jobs that find no place, one cause each: `drover plan`, `Job.status` and the event name the cause, how many nodes it concerns,
-//! and what would help. The explanations stand beside the jobs in `tests/golden/unplaceable`.
+//! Jobs that find no place, one cause each: `drover plan`, `Job.status` and the event name the cause, how many nodes it
+//! concerns, and what would help. The explanations stand beside the jobs in `tests/golden/unplaceable`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! The chart of the version before and the present one, after each other on a real API server: what is written under either can be
-//! read and written under the other.
+//! The chart of the version before and the present one, after each other on a real API server: what is written under
+//! either can be read and written under the other.
 
 use drover_api::{CSIVolume, field_manager};
 use kube::Api;
@@ -34,7 +34,8 @@ fn definitions(cluster: &Cluster) -> Vec<Value> {
         .collect()
 }
 
-/// The fields of `new` that lack what `old` allowed: one that is gone or has another type, and one that must be given now.
+/// The fields of `new` that lack what `old` allowed: one that is gone or has another type, and one that must be given
+/// now.
 fn narrowed(old: &Value, new: &Value, path: &str, faults: &mut Vec<String>) {
     if old["type"] != new["type"] {
         faults.push(format!("{path} was {} and is {}", old["type"], new["type"]));

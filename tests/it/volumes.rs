@@ -1,4 +1,5 @@
-//! Volumes on a real API server, with a real driver that makes real mounts: `examples/csi-hostdir`, run by drover as a job.
+//! Volumes on a real API server, with a real driver that makes real mounts: `examples/csi-hostdir`, run by drover as a
+//! job.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -318,8 +319,8 @@ async fn no_record_is_lost_and_no_two_write_while_agent_controller_and_driver_ar
     assert!(records.is_sorted_by_key(|(version, _)| *version), "one writer after the other");
     let seen: BTreeSet<i64> = records.iter().map(|(version, _)| *version).collect();
     assert_eq!(seen, (0..VERSIONS).collect());
-    // What a killed agent has left is found, not mounted again (V-075). A driver that was killed before its answer arrived is asked
-    // the same again, and nothing else in between.
+    // What a killed agent has left is found, not mounted again (V-075). A driver that was killed before its answer
+    // arrived is asked the same again, and nothing else in between.
     for (done, undone) in
         [("NodePublishVolume", "NodeUnpublishVolume"), ("ControllerPublishVolume", "ControllerUnpublishVolume")]
     {
@@ -624,7 +625,8 @@ async fn a_secret_is_told_to_the_driver_and_to_nobody_else() {
     disks.nobody_has_seen_the_canaries();
 }
 
-/// A volume's life by the CLI: its provider makes it, takes snapshots of it, makes another one from one of them, and deletes both.
+/// A volume's life by the CLI: its provider makes it, takes snapshots of it, makes another one from one of them, and
+/// deletes both.
 #[tokio::test]
 async fn a_volume_is_made_copied_and_deleted_and_a_call_that_fails_is_told_once() {
     let disks = Disks::start("vol-snapshots", &["n-1"]).await;

@@ -1,5 +1,5 @@
-//! Whether those who wait for drover's objects agree: each state that jobs, deployments and allocations go through in some scenarios, as
-//! `kubectl wait`, kstatus (Flux, Helm) and Argo CD see it.
+//! Whether those who wait for drover's objects agree: each state that jobs, deployments and allocations go through in
+//! some scenarios, as `kubectl wait`, kstatus (Flux, Helm) and Argo CD see it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -59,7 +59,8 @@ fn is(object: &Value, kind: &str, status: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == status)
 }
 
-/// The rules of kstatus for a custom resource (sigs.k8s.io/cli-utils, `status/generic.go`), which Flux and Helm 4 wait by.
+/// The rules of kstatus for a custom resource (sigs.k8s.io/cli-utils, `status/generic.go`), which Flux and Helm 4 wait
+/// by.
 fn kstatus(object: &Value) -> &'static str {
     let observed = &object["status"]["observedGeneration"];
     if !object["metadata"]["deletionTimestamp"].is_null() {

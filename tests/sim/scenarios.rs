@@ -227,8 +227,8 @@ fn every_call_of_a_plugin_is_made_to_fail() {
     assert_eq!(faulted, wanted.map(str::to_owned).into());
 }
 
-/// The controller crashes after each of its writes, and at each moment of a call to a storage plugin, in turn, and every run ends as the
-/// one without a crash. The same is asked of all scenarios of `crashed.txt` by
+/// The controller crashes after each of its writes, and at each moment of a call to a storage plugin, in turn, and
+/// every run ends as the one without a crash. The same is asked of all scenarios of `crashed.txt` by
 /// `drover simulate --crash-at-write all --crash-at-call all $(cat tests/sim/crashed.txt)`.
 #[test]
 fn a_crash_between_any_two_writes_and_calls_changes_no_end() {

@@ -1,4 +1,5 @@
-//! `cargo xtask up`, `down` and `status` as people use them: a binary of its own, so that nothing else runs while it looks at the clock.
+//! `cargo xtask up`, `down` and `status` as people use them: a binary of its own, so that nothing else runs while it
+//! looks at the clock.
 
 #![expect(clippy::unwrap_used, reason = "a test says by a panic that something is not as it should be")]
 

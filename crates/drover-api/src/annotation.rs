@@ -1,6 +1,7 @@
 //! Annotations by which people say what they want; the controller takes them away when it is done.
 
-/// On a CSIVolume: names of nodes, separated by commas, for which a person answers that nothing there uses the volume any more.
+/// On a CSIVolume: names of nodes, separated by commas, for which a person answers that nothing there uses the volume
+/// any more.
 pub const FORCE_RELEASE: &str = "drover.dev/force-release";
 
 /// The nodes that a [`FORCE_RELEASE`] names.
@@ -14,7 +15,8 @@ pub fn with_node(before: Option<&str>, node: &str) -> String {
     named.join(",")
 }
 
-/// On a CSIVolume that is being deleted: `force` lets it go with the claims of allocations that are over; no plugin is called.
+/// On a CSIVolume that is being deleted: `force` lets it go with the claims of allocations that are over; no plugin is
+/// called.
 pub const DEREGISTER: &str = "drover.dev/deregister";
 /// On a CSIVolume that is being deleted: `true` has its provider delete it with all its data first.
 pub const DELETE_DATA: &str = "drover.dev/delete-data";
@@ -25,5 +27,6 @@ pub const DELETE_SNAPSHOT: &str = "drover.dev/delete-snapshot";
 /// On a CSIVolume: `true` has its provider asked for its snapshots.
 pub const LIST_SNAPSHOTS: &str = "drover.dev/list-snapshots";
 
-/// On a VolumeAttachment of drover's: namespace and name of the CSIVolume that it attaches, as `shop/data`. Nobody takes it away.
+/// On a VolumeAttachment of drover's: namespace and name of the CSIVolume that it attaches, as `shop/data`. Nobody
+/// takes it away.
 pub const VOLUME: &str = "drover.dev/volume";

@@ -101,7 +101,8 @@ string_enum! {
 /// A condition of a ClientNode.
 pub type NodeCondition = Condition<NodeConditionType, NodeReason>;
 
-/// A machine whose agent runs allocations. The agent creates it from its configuration; afterwards its spec belongs to the operator.
+/// A machine whose agent runs allocations. The agent creates it from its configuration; afterwards its spec belongs to
+/// the operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "drover.dev",
@@ -198,7 +199,8 @@ pub struct ClientNodeStatus {
     /// The drain under way, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainState>,
-    /// What the node's CSI plugins are asked for, by the name of the request; each is answered in fingerprint.csiAnswers.
+    /// What the node's CSI plugins are asked for, by the name of the request; each is answered in
+    /// fingerprint.csiAnswers.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub csi_requests: BTreeMap<String, CsiRequest>,
@@ -542,8 +544,8 @@ string_enum! {
 }
 
 impl CsiCall {
-    /// Whether it is one that a plugin is asked for one at a time (`spec/volumes.md` 5). What its node half does, and what changes
-    /// nothing at the provider, waits for no other call.
+    /// Whether it is one that a plugin is asked for one at a time (`spec/volumes.md` 5). What its node half does, and
+    /// what changes nothing at the provider, waits for no other call.
     pub const fn takes_turns(self) -> bool {
         match self {
             Self::ControllerPublish

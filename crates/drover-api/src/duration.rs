@@ -13,7 +13,8 @@ pub const PATTERN: &str = r"^(0|(\d+(\.\d+)?(ns|us|ms|s|m|h))+)$";
 
 /// A signed span of time in nanoseconds, written in Go's notation.
 ///
-/// Signed because values from files that no API server checked must reach validation, which refuses negative ones by name.
+/// Signed because values from files that no API server checked must reach validation, which refuses negative ones by
+/// name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(i64);
 

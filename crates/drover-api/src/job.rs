@@ -153,8 +153,8 @@ pub type JobCondition = Condition<JobConditionType, JobReason>;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct JobSpec {
-    /// Nomad's own id, default the object's name: what `NOMAD_JOB_ID`, `${…}` and the HTTP API show. May hold upper case and
-    /// other characters that an object's name may not.
+    /// Nomad's own id, default the object's name: what `NOMAD_JOB_ID`, `${…}` and the HTTP API show. May hold upper
+    /// case and other characters that an object's name may not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub id: String,
@@ -162,12 +162,13 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub name: String,
-    /// service (default): `count` allocations of each group, until stopped. batch: `count` allocations, to completion. system: one
-    /// on every node that fits, until stopped. sysbatch: one on every node that fits, to completion. It cannot be changed.
+    /// service (default): `count` allocations of each group, until stopped. batch: `count` allocations, to completion.
+    /// system: one on every node that fits, until stopped. sysbatch: one on every node that fits, to completion. It
+    /// cannot be changed.
     #[serde(default)]
     pub r#type: JobType,
-    /// From 1 to 100, default 50: jobs of higher priority are placed first, and may evict those at least 10 lower where the
-    /// cluster allows preemption.
+    /// From 1 to 100, default 50: jobs of higher priority are placed first, and may evict those at least 10 lower where
+    /// the cluster allows preemption.
     #[serde(default = "default_priority")]
     #[schemars(range(min = 1, max = 100))]
     pub priority: i64,
@@ -211,11 +212,12 @@ pub struct JobSpec {
     /// Makes the job a template that is launched on a schedule. Batch and sysbatch jobs only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub periodic: Option<Periodic>,
-    /// Makes the job a template that is launched by dispatching it with a payload and meta. Batch and sysbatch jobs only.
+    /// Makes the job a template that is launched by dispatching it with a payload and meta. Batch and sysbatch jobs
+    /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameterized: Option<Parameterized>,
-    /// Makes the job one dispatch of a parameterized job: it runs the parent's groups with this payload and `meta`. It cannot be
-    /// added, changed or removed later.
+    /// Makes the job one dispatch of a parameterized job: it runs the parent's groups with this payload and `meta`. It
+    /// cannot be added, changed or removed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<Dispatch>,
     /// Peer clusters that run this job too.
@@ -246,7 +248,8 @@ fn default_pool() -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Periodic {
-    /// Cron expressions of five fields, or `@hourly` and the like; a launch happens at each time that any of them names.
+    /// Cron expressions of five fields, or `@hourly` and the like; a launch happens at each time that any of them
+    /// names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 256)), extend("x-kubernetes-list-type" = "atomic"))]
     pub crons: Vec<String>,

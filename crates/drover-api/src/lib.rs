@@ -1,8 +1,8 @@
 //! The custom resource types of drover (group `drover.dev`): wire shapes, schema, conditions, names.
 //!
-//! Input and output are JSON: the shapes of the objects as users and clusters see them. A field's description here is what
-//! `kubectl explain` prints. The crate must never know a decision: which defaults depend on other fields, whether a spec makes
-//! sense as a whole, or what follows from it, is `drover-core`'s.
+//! Input and output are JSON: the shapes of the objects as users and clusters see them. A field's description here is
+//! what `kubectl explain` prints. The crate must never know a decision: which defaults depend on other fields, whether
+//! a spec makes sense as a whole, or what follows from it, is `drover-core`'s.
 
 #![allow(clippy::doc_markdown, reason = "descriptions of fields are what kubectl explain prints, as plain text")]
 #![allow(clippy::duplicated_attributes, reason = "each printcolumn has the same keys")]

@@ -28,7 +28,8 @@ pub struct AllocMetric {
     /// Ready nodes, by datacenter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes_available: BTreeMap<String, i64>,
-    /// Nodes of the pool and datacenters that are not ready, by reason: ineligible, draining, down, disconnected, initializing.
+    /// Nodes of the pool and datacenters that are not ready, by reason: ineligible, draining, down, disconnected,
+    /// initializing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub nodes_unavailable: BTreeMap<String, i64>,

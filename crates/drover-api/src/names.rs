@@ -33,8 +33,8 @@ pub fn is_dns_label(text: &str) -> bool {
         && edge(text.chars().last())
 }
 
-/// The object name of one of Nomad's ids: the id where it is a DNS label, else lower case with `-` for every other character,
-/// cut to 54 characters, `-` and 8 hexadecimal digits of the id's SHA-256 (CONVENTIONS, section 1).
+/// The object name of one of Nomad's ids: the id where it is a DNS label, else lower case with `-` for every other
+/// character, cut to 54 characters, `-` and 8 hexadecimal digits of the id's SHA-256 (CONVENTIONS, section 1).
 ///
 /// A per-allocation volume `data[2]` becomes `data-2`, because people write it.
 pub fn object_name(id: &str) -> String {
@@ -59,12 +59,14 @@ pub fn object_name(id: &str) -> String {
     format!("{mapped}-{}", hex(&Sha256::digest(id.as_bytes())[..4]))
 }
 
-/// The name of a job that a periodic or parameterized one made: `<parent>-<suffix>`, cut like an id's where that is no DNS label.
+/// The name of a job that a periodic or parameterized one made: `<parent>-<suffix>`, cut like an id's where that is no
+/// DNS label.
 pub fn child_name(parent: &str, suffix: &str) -> String {
     object_name(&format!("{parent}-{suffix}"))
 }
 
-/// The name of the VolumeAttachment of a CSIVolume (by its metadata.uid) to a node: there is one for both, however many use it.
+/// The name of the VolumeAttachment of a CSIVolume (by its metadata.uid) to a node: there is one for both, however many
+/// use it.
 pub fn attachment_name(volume_uid: &str, node: &str) -> String {
     format!("drover-{}", hash_hex(&[volume_uid, node], 16))
 }
@@ -105,13 +107,14 @@ pub fn allocation_name(slot: Slot<'_>) -> String {
     format!("{}-{}-{index}-{hash}", slot.job, slot.group)
 }
 
-/// The name of a version of a job: `<job>-v<version>`. A job that was deleted and created anew meets the versions of the old one
-/// by name; their `jobUID` tells them apart, and the garbage collector removes them.
+/// The name of a version of a job: `<job>-v<version>`. A job that was deleted and created anew meets the versions of
+/// the old one by name; their `jobUID` tells them apart, and the garbage collector removes them.
 pub fn job_version_name(job: &str, version: i64) -> String {
     format!("{job}-v{version}")
 }
 
-/// The name of a deployment: `<job>-<8 hex>` over the job's UID, the version and the UID of the job's newest deployment.
+/// The name of a deployment: `<job>-<8 hex>` over the job's UID, the version and the UID of the job's newest
+/// deployment.
 pub fn deployment_name(job: &str, job_uid: &str, version: i64, newest_uid: Option<&str>) -> String {
     format!("{job}-{}", hash_hex(&[job_uid, &version.to_string(), newest_uid.unwrap_or_default()], 4))
 }

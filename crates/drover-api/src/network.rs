@@ -56,7 +56,8 @@ pub struct Port {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub r#static: Option<i64>,
-    /// The number inside the network namespace (bridge and cni); -1 for the same one as on the node. Absent or 0: not mapped.
+    /// The number inside the network namespace (bridge and cni); -1 for the same one as on the node. Absent or 0: not
+    /// mapped.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1, max = 65535))]
     pub to: Option<i64>,

@@ -60,8 +60,8 @@ pub struct Constraint {
     pub l_target: String,
     /// Comparison; default `=`.
     pub operand: Operand,
-    /// Right side: a value, a version constraint such as `>= 6.1, < 7`, a regular expression, a comma-separated set, or for
-    /// distinct_property the number allowed for each value (default 1).
+    /// Right side: a value, a version constraint such as `>= 6.1, < 7`, a regular expression, a comma-separated set, or
+    /// for distinct_property the number allowed for each value (default 1).
     #[serde(rename = "rTarget", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub r_target: String,

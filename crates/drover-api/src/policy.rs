@@ -1,7 +1,7 @@
 //! The blocks that say how allocations are replaced: update, restart, reschedule, migrate, disconnect.
 //!
-//! No field here has a schema default: what an absent field means depends on the job's type or on the block above, so that
-//! `drover-core` fills it in. Each description states the value.
+//! No field here has a schema default: what an absent field means depends on the job's type or on the block above, so
+//! that `drover-core` fills it in. Each description states the value.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,8 +57,9 @@ string_enum! {
     }
 }
 
-/// How a new version replaces the old one. On the job it is the default for all groups, a group's own block overrides it field
-/// by field. With maxParallel 0 there is no rolling update: everything is replaced at once and no Deployment is made.
+/// How a new version replaces the old one. On the job it is the default for all groups, a group's own block overrides
+/// it field by field. With maxParallel 0 there is no rolling update: everything is replaced at once and no Deployment
+/// is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Update {
@@ -67,8 +68,8 @@ pub struct Update {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 50000))]
     pub max_parallel: Option<i64>,
-    /// How many allocations of the new version to start beside the old ones before anything is replaced, which then waits for
-    /// promotion; default 0, none. On system jobs a percentage of the nodes, at most 100.
+    /// How many allocations of the new version to start beside the old ones before anything is replaced, which then
+    /// waits for promotion; default 0, none. On system jobs a percentage of the nodes, at most 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 50000))]
     pub canary: Option<i64>,
@@ -78,8 +79,8 @@ pub struct Update {
     /// By when an allocation must be healthy, from its start, or it counts as unhealthy; default 5m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healthy_deadline: Option<GoDuration>,
-    /// By when the next allocation must have become healthy, or the deployment fails; default 10m. 0 means that the first
-    /// unhealthy allocation fails the deployment.
+    /// By when the next allocation must have become healthy, or the deployment fails; default 10m. 0 means that the
+    /// first unhealthy allocation fails the deployment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_deadline: Option<GoDuration>,
     /// Whether a failed deployment goes back to the newest stable version; default false.
@@ -96,7 +97,8 @@ pub struct Update {
     pub health_check: Option<HealthCheck>,
 }
 
-/// How often a task that ended is started again on the same node. A task's own block overrides its group's field by field.
+/// How often a task that ended is started again on the same node. A task's own block overrides its group's field by
+/// field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Restart {
@@ -175,8 +177,8 @@ pub struct Disconnect {
     /// Which one stays when the node comes back; default best_score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconcile: Option<ReconcileStrategy>,
-    /// How long after the last successful heartbeat the node itself stops the allocation; default never. Not together with
-    /// lostAfter.
+    /// How long after the last successful heartbeat the node itself stops the allocation; default never. Not together
+    /// with lostAfter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_on_client_after: Option<GoDuration>,
 }

@@ -1,5 +1,5 @@
-//! A macro for enums that travel as fixed strings: serde, schema (`enum`), `as_str`, `Display` and the list of all variants
-//! come from one table, so that they cannot differ.
+//! A macro for enums that travel as fixed strings: serde, schema (`enum`), `as_str`, `Display` and the list of all
+//! variants come from one table, so that they cannot differ.
 
 macro_rules! string_enum {
     (

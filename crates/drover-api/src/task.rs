@@ -70,12 +70,12 @@ pub struct Task {
     /// Its name, a DNS label, unique in the group; not `alloc`.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// What runs it: raw_exec (a plain process, off unless the node allows it), exec (an isolated process), containerd (a
-    /// container), or another driver that the node offers.
+    /// What runs it: raw_exec (a plain process, off unless the node allows it), exec (an isolated process), containerd
+    /// (a container), or another driver that the node offers.
     #[schemars(length(min = 1, max = 63))]
     pub driver: String,
-    /// The driver's own settings, such as `command` and `args`. Values may contain `${…}`: node attributes and meta, and the
-    /// task's environment.
+    /// The driver's own settings, such as `command` and `args`. Values may contain `${…}`: node attributes and meta,
+    /// and the task's environment.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "crate::schema::free_form_object")]
     pub config: Map<String, Value>,
@@ -93,7 +93,8 @@ pub struct Task {
     /// Whether the group's other tasks are stopped when this one ends; at most one task of a group.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leader: bool,
-    /// How long it may take to end after its kill signal before it is killed; default 5s. The node may set a lower limit.
+    /// How long it may take to end after its kill signal before it is killed; default 5s. The node may set a lower
+    /// limit.
     #[serde(default = "default_kill_timeout")]
     pub kill_timeout: GoDuration,
     /// The signal that asks it to end; default the driver's, SIGINT for processes.

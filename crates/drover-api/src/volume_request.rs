@@ -50,7 +50,8 @@ pub struct VolumeRequest {
     /// The CSIVolume's id, or the host volume's name on the node. With perAlloc the allocation's `[index]` is added.
     #[schemars(length(min = 1, max = 128))]
     pub source: String,
-    /// How it is used; required for csi. Host volumes default to single-node-reader with readOnly, else single-node-writer.
+    /// How it is used; required for csi. Host volumes default to single-node-reader with readOnly, else
+    /// single-node-writer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<RequestAccessMode>,
     /// As files or as a block device; required for csi, host volumes default to file-system.

@@ -54,7 +54,8 @@ enum Command<M: MoreCommands> {
     /// Acts on drover itself, from outside.
     #[command(subcommand)]
     System(system::SystemCommand),
-    /// Prints the script by which a shell completes drover's commands and the names of objects: `source <(drover completion bash)`.
+    /// Prints the script by which a shell completes drover's commands and the names of objects:
+    /// `source <(drover completion bash)`.
     Completion {
         /// The shell.
         #[arg(value_enum)]
@@ -167,8 +168,8 @@ pub fn command<M: MoreCommands>() -> clap::Command {
     with_namespaces(Cli::<M>::command())
 }
 
-/// Has each `--namespace` complete the names of the cluster's namespaces. The flag itself cannot: names come from the cluster that the
-/// flags name.
+/// Has each `--namespace` complete the names of the cluster's namespaces. The flag itself cannot: names come from the
+/// cluster that the flags name.
 fn with_namespaces(command: clap::Command) -> clap::Command {
     let completing = |arg: clap::Arg| {
         if arg.get_id() == "namespace" { arg.add(completion::cluster_names::<Namespace>()) } else { arg }

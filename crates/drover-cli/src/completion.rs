@@ -1,7 +1,9 @@
-//! What a shell completes: commands and flags from their definitions, names from the cluster. The shell asks this very program at each
-//! key, through the script that `drover completion` prints; kubectl asks it under the name `kubectl_complete-drover`.
+//! What a shell completes: commands and flags from their definitions, names from the cluster. The shell asks this very
+//! program at each key, through the script that `drover completion` prints; kubectl asks it under the name
+//! `kubectl_complete-drover`.
 //!
-//! Must never print anything but candidates, and never keep a person waiting: a cluster that does not answer has no names.
+//! Must never print anything but candidates, and never keep a person waiting: a cluster that does not answer has no
+//! names.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -52,8 +54,8 @@ pub(crate) fn script(shell: clap_complete::Shell) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// One candidate a line, then what kubectl is to do with them: 4 is to leave out files, 0 to offer them where nothing else is.
-/// The form is that of cobra's `__complete` command, which kubectl takes from its plugins.
+/// One candidate a line, then what kubectl is to do with them: 4 is to leave out files, 0 to offer them where nothing
+/// else is. The form is that of cobra's `__complete` command, which kubectl takes from its plugins.
 fn answer_kubectl(args: &[OsString], mut cli: clap::Command) -> anyhow::Result<()> {
     let folder = std::env::current_dir().ok();
     let last = args.len().saturating_sub(1);

@@ -1,5 +1,6 @@
-//! The user's command: one file per command, in `commands/<noun>/<verb>.rs`. Input: arguments. Output: results on standard output, everything else on standard
-//! error, and an exit code. Must never hold a decision: what a plan or a verdict is comes from `drover-core`.
+//! The user's command: one file per command, in `commands/<noun>/<verb>.rs`. Input: arguments. Output: results on
+//! standard output, everything else on standard error, and an exit code. Must never hold a decision: what a plan or a
+//! verdict is comes from `drover-core`.
 
 mod cli;
 mod cluster;

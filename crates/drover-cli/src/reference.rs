@@ -1,4 +1,5 @@
-//! `docs/cli-reference.md`, made from the parser. A test of the program compares the document with it, and writes it with `UPDATE_EXPECT=1`.
+//! `docs/cli-reference.md`, made from the parser. A test of the program compares the document with it, and writes it
+//! with `UPDATE_EXPECT=1`.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! What the components of a leader decide to have written, and what became of it.
 //!
-//! An [`Action`] holds all that its write needs, with its precondition. Each is idempotent, and safe to lose. Knows nothing of how it is
-//! carried out.
+//! An [`Action`] holds all that its write needs, with its precondition. Each is idempotent, and safe to lose. Knows
+//! nothing of how it is carried out.
 
 use std::sync::Arc;
 use std::time::Duration;

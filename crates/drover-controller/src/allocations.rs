@@ -18,7 +18,8 @@ use crate::keys::key_of;
 use crate::shared::{Notice, RETRY, Shared};
 use crate::timers::Wake;
 
-/// Takes in an allocation that is new, changed or gone; what follows for others, where it changed. `is_draining` says it of its node.
+/// Takes in an allocation that is new, changed or gone; what follows for others, where it changed. `is_draining` says
+/// it of its node.
 pub(crate) fn on_change(
     shared: &mut Shared,
     observed: &Observed<Allocation>,

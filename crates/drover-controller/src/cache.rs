@@ -1,7 +1,7 @@
 //! What the watches showed: the newest known state of every object of a kind.
 //!
-//! Answers to the leader's own writes enter like watch events; whichever is newer stays (resourceVersions of one etcd are
-//! ordered). Knows nothing of what the objects mean.
+//! Answers to the leader's own writes enter like watch events; whichever is newer stays (resourceVersions of one etcd
+//! are ordered). Knows nothing of what the objects mean.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -167,8 +167,8 @@ impl<K: Kept> Cache<K> {
         Some(Observed::Now(object, before))
     }
 
-    /// Takes the answer to a change of an object in, if the object is still known. The answer to a write may come after the
-    /// watch showed the object's end; it must not bring it back.
+    /// Takes the answer to a change of an object in, if the object is still known. The answer to a write may come after
+    /// the watch showed the object's end; it must not bring it back.
     pub(crate) fn update(&mut self, object: K) -> Option<Observed<K>> {
         let known = self.objects.get(&object.key())?;
         let is_over =

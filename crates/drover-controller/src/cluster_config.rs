@@ -1,8 +1,9 @@
-//! The scheduler's configuration in a cluster: the `ConfigMap` `drover-config`, key `config.yaml`, taken over whenever it changes.
+//! The scheduler's configuration in a cluster: the `ConfigMap` `drover-config`, key `config.yaml`, taken over whenever
+//! it changes.
 //!
-//! It has the form of the controller's file. What a process cannot change while it leads (its namespace, the leader election) is
-//! read at the start only. A wrong one is refused with its field, in an Event on the `ConfigMap` and in `drover-heartbeat`, and the
-//! old one stays.
+//! It has the form of the controller's file. What a process cannot change while it leads (its namespace, the leader
+//! election) is read at the start only. A wrong one is refused with its field, in an Event on the `ConfigMap` and in
+//! `drover-heartbeat`, and the old one stays.
 
 use std::path::Path;
 

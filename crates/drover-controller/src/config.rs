@@ -1,7 +1,7 @@
 //! The controller's configuration file.
 //!
-//! Input: YAML. Output: a checked [`ControllerConfig`]. Unknown keys and times that contradict each other are refused, each
-//! with its field and the remedy.
+//! Input: YAML. Output: a checked [`ControllerConfig`]. Unknown keys and times that contradict each other are refused,
+//! each with its field and the remedy.
 
 use std::path::Path;
 use std::time::Duration;

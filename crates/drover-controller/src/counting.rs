@@ -1,4 +1,5 @@
-//! Counts what the loop of a leader does: turns, looks, evaluations and plans. Without anybody to tell nothing is counted.
+//! Counts what the loop of a leader does: turns, looks, evaluations and plans. Without anybody to tell nothing is
+//! counted.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Takes drover's finalizers off objects of which nothing is left: allocations whose node is done with them, jobs without allocations.
+//! Takes drover's finalizers off objects of which nothing is left: allocations whose node is done with them, jobs
+//! without allocations.
 
 use std::time::Duration;
 

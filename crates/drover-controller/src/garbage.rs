@@ -1,7 +1,8 @@
-//! Deletes what nobody needs any more: ended allocations, finished deployments, nodes that stay down, ended launches and dispatches.
+//! Deletes what nobody needs any more: ended allocations, finished deployments, nodes that stay down, ended launches
+//! and dispatches.
 //!
-//! What goes is `drover_core::gc`'s decision. Each delete names the object's uid, so that a second leader, or a new object of the
-//! same name, loses nothing.
+//! What goes is `drover_core::gc`'s decision. Each delete names the object's uid, so that a second leader, or a new
+//! object of the same name, loses nothing.
 
 use drover_api::Job;
 use drover_core::gc;

@@ -1,4 +1,5 @@
-//! The `ConfigMap` that carries the TTL of heartbeats to all agents, and tells operators what became of the configuration in the cluster.
+//! The `ConfigMap` that carries the TTL of heartbeats to all agents, and tells operators what became of the
+//! configuration in the cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Leader election on one Lease (CONVENTIONS, section 4).
 //!
-//! A Lease is taken and renewed by an update with resourceVersion; its expiry is judged by when this process last saw it
-//! change, never by another machine's clock. A leader that could not renew for the renew deadline has lost, whatever the Lease
-//! says. A Lease is no lock: a deposed leader's writes stay harmless by their names and preconditions.
+//! A Lease is taken and renewed by an update with resourceVersion; its expiry is judged by when this process last saw
+//! it change, never by another machine's clock. A leader that could not renew for the renew deadline has lost, whatever
+//! the Lease says. A Lease is no lock: a deposed leader's writes stay harmless by their names and preconditions.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The loop of a leader: takes in what the watches and its own writes say, routes it to the components that it concerns, and has them do
-//! what is due. One task owns all state, so that there are no locks.
+//! The loop of a leader: takes in what the watches and its own writes say, routes it to the components that it
+//! concerns, and has them do what is due. One task owns all state, so that there are no locks.
 //!
 //! Must never decide: who gets what is all that it knows.
 
@@ -95,8 +95,8 @@ impl<S: Store> LeaderLoop<S> {
         }
     }
 
-    /// Leads until `over`. Writes under way are then dropped: each is safe to lose. Nothing begins while the renew deadline has passed,
-    /// even where this process stood still and does not know yet that another one leads.
+    /// Leads until `over`. Writes under way are then dropped: each is safe to lose. Nothing begins while the renew
+    /// deadline has passed, even where this process stood still and does not know yet that another one leads.
     pub(crate) async fn run(mut self, mut guard: LeaseGuard, over: &CancellationToken) {
         let mut inputs = self.inputs();
         while !over.is_cancelled() {

@@ -1,5 +1,5 @@
-//! The controller: watches in, decisions of `drover-core`, writes out. One of several replicas leads; all state is in the API
-//! server, and a new leader rebuilds what it needs from there.
+//! The controller: watches in, decisions of `drover-core`, writes out. One of several replicas leads; all state is in
+//! the API server, and a new leader rebuilds what it needs from there.
 //!
 //! `LeaderLoop` takes in changes and routes each to the components that it concerns: jobs, periodic jobs, allocations,
 //! deployments, nodes, volumes. Each has its own state, gets what all share (`Shared`), and leaves its `Action`s to the

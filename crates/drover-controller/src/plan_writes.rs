@@ -1,5 +1,6 @@
-//! Writes a plan, in an order that a crash may cut anywhere: marks and stops first, then placements, then updates. Every write
-//! is idempotent or has a precondition, so that the next evaluation, of this leader or another, finishes what is missing.
+//! Writes a plan, in an order that a crash may cut anywhere: marks and stops first, then placements, then updates.
+//! Every write is idempotent or has a precondition, so that the next evaluation, of this leader or another, finishes
+//! what is missing.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What a term counts for its operators: each change is counted as it is taken in, however many objects there are. Nothing is
-//! decided here, and without anybody to tell nothing is counted.
+//! What a term counts for its operators: each change is counted as it is taken in, however many objects there are.
+//! Nothing is decided here, and without anybody to tell nothing is counted.
 
 use std::collections::HashMap;
 use std::time::Duration;

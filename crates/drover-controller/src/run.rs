@@ -1,4 +1,5 @@
-//! The controller as a process: follows, leads, follows again. Each term begins with what the API server holds, and nothing else.
+//! The controller as a process: follows, leads, follows again. Each term begins with what the API server holds, and
+//! nothing else.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -51,8 +52,9 @@ pub fn main(
     })
 }
 
-/// Host name and process id: no two processes of one machine, and no two machines, have the same. A container that is restarted in its
-/// pod has the same as before, its process id being 1 again, and goes on leading without waiting for its own Lease.
+/// Host name and process id: no two processes of one machine, and no two machines, have the same. A container that is
+/// restarted in its pod has the same as before, its process id being 1 again, and goes on leading without waiting for
+/// its own Lease.
 fn default_identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}-{}", std::process::id())
@@ -87,8 +89,8 @@ fn request_timeout(config: &ControllerConfig) -> Duration {
     (config.leader_election.renew_deadline() / 2).min(Duration::from_secs(5))
 }
 
-/// The pause between the leader's renewals. They also prove that its watch of Leases is live, so that they must come more often
-/// than the grace of a node ends.
+/// The pause between the leader's renewals. They also prove that its watch of Leases is live, so that they must come
+/// more often than the grace of a node ends.
 fn renew_period(config: &ControllerConfig) -> Duration {
     config.leader_election.retry_period().min(config.heartbeat.grace() / 4)
 }
@@ -155,8 +157,8 @@ impl<S: Store> Stores for Always<S> {
     }
 }
 
-/// Follows and leads; counts for whoever asked for it. Each term begins with credentials as they are then (`stores`): those of an
-/// earlier one may have been taken back.
+/// Follows and leads; counts for whoever asked for it. Each term begins with credentials as they are then (`stores`):
+/// those of an earlier one may have been taken back.
 async fn lead(stores: &impl Stores, process: Process, metrics: Option<&Metrics>, shutdown: CancellationToken) {
     let Process { config, identity, clock, mut rng } = process;
     let renew_period = renew_period(&config);

@@ -1,8 +1,9 @@
-//! What the components of a leader share: what the watches showed, what is about to be written, and what is to be done next.
+//! What the components of a leader share: what the watches showed, what is about to be written, and what is to be done
+//! next.
 //!
-//! A component has its own state and gets this beside each change. It never calls another component: it notifies all of them through
-//! [`Shared::notify`], asks for evaluations, marks what must be looked at, sets timers, and leaves [`Action`]s to the writer. Nothing here
-//! knows the API server.
+//! A component has its own state and gets this beside each change. It never calls another component: it notifies all of
+//! them through [`Shared::notify`], asks for evaluations, marks what must be looked at, sets timers, and leaves
+//! [`Action`]s to the writer. Nothing here knows the API server.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

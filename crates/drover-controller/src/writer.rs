@@ -1,7 +1,7 @@
 //! The writer: carries out what the components of a leader have decided, beside its loop.
 //!
-//! What became of an [`Action`] comes back as a [`Done`]. So many are under way at most that the loop takes nothing in before some have
-//! ended. Must never decide anything.
+//! What became of an [`Action`] comes back as a [`Done`]. So many are under way at most that the loop takes nothing in
+//! before some have ended. Must never decide anything.
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion, field_manager, finalizer, names};
 use drover_store::{Key, Object, Part, Precondition, Store, found, status_body};

@@ -1,5 +1,6 @@
-//! Times single evaluations on large clusters, from the evaluation to the finished plan with the view in hand, and counts what
-//! they allocate. `cargo xtask bench scheduler` and `scheduler-hard` run it; each row is one JSON object on stdout.
+//! Times single evaluations on large clusters, from the evaluation to the finished plan with the view in hand, and
+//! counts what they allocate. `cargo xtask bench scheduler` and `scheduler-hard` run it; each row is one JSON object on
+//! stdout.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

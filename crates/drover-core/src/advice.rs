@@ -1,8 +1,8 @@
 //! What would help a group that found no place: single changes of its job, tried out with the real scheduler.
 //!
-//! Input is the view, evaluation and plan that left something without a node; output the changes with the most effect. Nothing is
-//! guessed: each change was planned on the same view. For people who ask; far too dear for every evaluation. Must never know how
-//! a plan is written.
+//! Input is the view, evaluation and plan that left something without a node; output the changes with the most effect.
+//! Nothing is guessed: each change was planned on the same view. For people who ask; far too dear for every evaluation.
+//! Must never know how a plan is written.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! What an absent field means where that depends on the job's type or on the block above (`spec/scheduler.md`, 1.2).
 //!
-//! Input is a spec as it was written, output the same spec with every policy complete. The defaults that depend on nothing are
-//! in the schema and in the types of `drover-api`. Filling in twice changes nothing. A block that the job's type forbids is kept
-//! and completed like any other, so that validation can name it.
+//! Input is a spec as it was written, output the same spec with every policy complete. The defaults that depend on
+//! nothing are in the schema and in the types of `drover-api`. Filling in twice changes nothing. A block that the job's
+//! type forbids is kept and completed like any other, so that validation can name it.
 
 use drover_api::group::Group;
 use drover_api::job::JobType;
@@ -54,8 +54,8 @@ fn complete_group(group: &mut Group, job: &JobSpec) {
     }
 }
 
-/// The update block of a group: its own fields, else the job's, else the defaults. Service jobs always have one; system jobs
-/// when the job or the group gives one.
+/// The update block of a group: its own fields, else the job's, else the defaults. Service jobs always have one; system
+/// jobs when the job or the group gives one.
 pub fn update(job_type: JobType, job: Option<&Update>, group: Option<&Update>) -> Option<Update> {
     if job.is_none() && group.is_none() && job_type != JobType::Service {
         return None;
@@ -75,7 +75,8 @@ pub fn update(job_type: JobType, job: Option<&Update>, group: Option<&Update>) -
     })
 }
 
-/// The restart policy of a group, or of a task in it: the task's fields, else the group's, else the defaults of the job's type.
+/// The restart policy of a group, or of a task in it: the task's fields, else the group's, else the defaults of the
+/// job's type.
 pub fn restart(job_type: JobType, group: Option<&Restart>, task: Option<&Restart>) -> Restart {
     let (empty_group, empty_task) = (Restart::default(), Restart::default());
     let (group, task) = (group.unwrap_or(&empty_group), task.unwrap_or(&empty_task));

@@ -1,5 +1,5 @@
-//! A job's definition as the scheduler uses it: the complete spec, and for each group three fingerprints that answer "is an
-//! allocation of another version still current?" without comparing specs field by field.
+//! A job's definition as the scheduler uses it: the complete spec, and for each group three fingerprints that answer
+//! "is an allocation of another version still current?" without comparing specs field by field.
 //!
 //! Built once for each version of a job. It must never know counts at run time (scale) or what runs.
 
@@ -58,7 +58,8 @@ impl Definition {
         self.spec.groups.iter().find(|group| group.name == name)
     }
 
-    /// Whether nodes act alike on both: the same groups, and in each the same tasks. Allocations of one are current in the other.
+    /// Whether nodes act alike on both: the same groups, and in each the same tasks. Allocations of one are current in
+    /// the other.
     pub fn is_same_work(&self, other: &Self) -> bool {
         let work = |one: &Self| -> Vec<(String, FieldsDigest)> {
             let groups = one.spec.groups.iter().zip(one.prints());

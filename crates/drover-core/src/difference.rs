@@ -1,7 +1,7 @@
 //! What a new manifest changes of a job, field by field, with what each change does to the allocations.
 //!
-//! The effects are not a table of their own: each changed piece is put into the old spec alone, and the same digests are asked
-//! that the scheduler asks. Must never know what runs.
+//! The effects are not a table of their own: each changed piece is put into the old spec alone, and the same digests
+//! are asked that the scheduler asks. Must never know what runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -285,7 +285,8 @@ impl Members {
         });
     }
 
-    /// What has a name in both lists is compared with its namesake; of the rest, what stands in one list only is gone or new.
+    /// What has a name in both lists is compared with its namesake; of the rest, what stands in one list only is gone
+    /// or new.
     fn compare_lists(&mut self, name: &str, old: &Value, new: &Value) {
         if is_named(old) && is_named(new) {
             for (_, (old, new)) in by_name(old, new) {

@@ -1,8 +1,8 @@
 //! What a dispatch of a parameterized job may bring, and what it makes (`spec/scheduler.md` 1.6).
 //!
-//! A dispatch is a Job without groups that names its parent (`spec.dispatch`): what it runs is the parent's spec with its own
-//! meta and payload. Input: the parent's spec and the dispatch. Output: what is wrong, or the whole spec. Must never know how a
-//! job is created, nor whether a person, a command or Git made it.
+//! A dispatch is a Job without groups that names its parent (`spec.dispatch`): what it runs is the parent's spec with
+//! its own meta and payload. Input: the parent's spec and the dispatch. Output: what is wrong, or the whole spec. Must
+//! never know how a job is created, nor whether a person, a command or Git made it.
 
 use std::collections::BTreeSet;
 
@@ -135,8 +135,8 @@ pub fn encoded(payload: &[u8]) -> String {
     STANDARD.encode(payload)
 }
 
-/// What a dispatch runs: the parent's spec with the dispatch's own id, meta and payload. Meta that the dispatch may give and does
-/// not is empty, so that references to it are known.
+/// What a dispatch runs: the parent's spec with the dispatch's own id, meta and payload. Meta that the dispatch may
+/// give and does not is empty, so that references to it are known.
 pub fn whole(parent: &JobSpec, own: &JobSpec, name: &str) -> JobSpec {
     let rules = parent.parameterized.clone().unwrap_or_default();
     let mut meta = parent.meta.clone();

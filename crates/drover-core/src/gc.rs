@@ -1,7 +1,8 @@
 //! What nobody needs any more (`spec/scheduler.md` 12).
 //!
-//! Input: the view and the time. Output: the objects to delete. Running things are never in question, and the newest allocation
-//! of each slot stays, so that a finished batch slot does not run again. Must never know how objects are deleted.
+//! Input: the view and the time. Output: the objects to delete. Running things are never in question, and the newest
+//! allocation of each slot stays, so that a finished batch slot does not run again. Must never know how objects are
+//! deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -102,7 +103,8 @@ fn may_be_replaced(view: &ClusterView, job: &Job, alloc: &Alloc, now: Timestamp)
     policy.attempts.unwrap_or(0) > 0 && now.duration_since(last) <= interval
 }
 
-/// Whether a node that went down that long ago can go: it has been down for long, and all of its allocations have ended.
+/// Whether a node that went down that long ago can go: it has been down for long, and all of its allocations have
+/// ended.
 pub fn is_node_over(
     view: &ClusterView,
     node: &NodeName,
@@ -130,8 +132,8 @@ pub fn deployments(view: &ClusterView, job: &JobKey, limits: &Thresholds, now: T
     view.deployments_of_job(job).filter(is_over).map(|deployment| deployment.key.clone()).collect()
 }
 
-/// Whether a job that drover or a command made of another one can go. One that a person made, as Git does, stays: it would be
-/// made, and run, again.
+/// Whether a job that drover or a command made of another one can go. One that a person made, as Git does, stays: it
+/// would be made, and run, again.
 pub fn is_launch_over(id: &str, phase: JobPhase, age: SignedDuration, limits: &Thresholds) -> bool {
     let is_made = id.contains("/periodic-") || id.contains("/dispatch-");
     is_made && phase == JobPhase::Dead && age > limits.job

@@ -43,8 +43,8 @@ name! {
     EvalId
 }
 
-/// A namespaced object, by namespace and name. Keys are ordered by name first: of two that are compared nearly always the names differ,
-/// and the namespaces need not be read.
+/// A namespaced object, by namespace and name. Keys are ordered by name first: of two that are compared nearly always
+/// the names differ, and the namespaces need not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// Its name in the namespace.

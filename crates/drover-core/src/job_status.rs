@@ -1,4 +1,5 @@
-//! What `Job.status` says: phase, summary, columns and conditions, from the job, its allocations and its last evaluation.
+//! What `Job.status` says: phase, summary, columns and conditions, from the job, its allocations and its last
+//! evaluation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -364,7 +365,8 @@ fn reconciling(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason
     yes(Reason::Placing, "allocations are being placed, started or replaced".to_owned())
 }
 
-/// What a roll-out does. How far it is stands in its own object, and in no message that would be written again and again.
+/// What a roll-out does. How far it is stands in its own object, and in no message that would be written again and
+/// again.
 fn rolling(deployment: &Deployment) -> String {
     let (name, version) = (&deployment.key.name, deployment.job_version);
     let waits = deployment.groups.values().any(|state| state.desired_canaries > 0 && !state.promoted);
@@ -397,7 +399,8 @@ fn ready(
     Wanted::yes(Type::Ready, Reason::AllHealthy, "all desired allocations are running and healthy")
 }
 
-/// A stopped job is what its manifest asks for, so that those who wait for it go on; one that is being deleted is on its way out.
+/// A stopped job is what its manifest asks for, so that those who wait for it go on; one that is being deleted is on
+/// its way out.
 fn ready_when_stopped(input: &Input<'_>, message: &str) -> Wanted<Type, Reason> {
     if input.is_ending {
         return Wanted::no(Type::Ready, Reason::Stopped, "the job is being deleted");

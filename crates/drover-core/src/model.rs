@@ -207,8 +207,8 @@ pub struct Alloc {
     pub created_at: Timestamp,
 }
 
-/// The newest of the allocations that held one slot. Times of objects are whole seconds, so that the links between them count
-/// first: one that another of them replaced is not the newest.
+/// The newest of the allocations that held one slot. Times of objects are whole seconds, so that the links between them
+/// count first: one that another of them replaced is not the newest.
 pub fn newest_of_slot<'a>(holders: &[&'a Arc<Alloc>]) -> Option<&'a Arc<Alloc>> {
     let replaced: BTreeSet<&str> = holders.iter().filter_map(|alloc| alloc.previous.as_deref()).collect();
     let is_last = |alloc: &&&Arc<Alloc>| !replaced.contains(&*alloc.key.name);

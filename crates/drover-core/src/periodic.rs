@@ -1,11 +1,11 @@
 //! When a periodic job is launched, and what a launch makes (`spec/scheduler.md` 1.5).
 //!
-//! Input: the job's schedule, what was launched and left out so far, and the time. Output: a launch or none, and when to look
-//! again. A launch is named after its time, so that two leaders that decide on the same one meet in one object. Must never know
-//! how a job is created.
+//! Input: the job's schedule, what was launched and left out so far, and the time. Output: a launch or none, and when
+//! to look again. A launch is named after its time, so that two leaders that decide on the same one meet in one object.
+//! Must never know how a job is created.
 //!
-//! A schedule names readings of the clock on the wall in its zone. A time at which that clock shows such a reading is a launch:
-//! a reading in an hour that the clock skips is shown never, one in an hour that it repeats twice.
+//! A schedule names readings of the clock on the wall in its zone. A time at which that clock shows such a reading is a
+//! launch: a reading in an hour that the clock skips is shown never, one in an hour that it repeats twice.
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
@@ -66,7 +66,8 @@ impl Schedule {
         self.crons.iter().filter_map(|cron| self.last_of(cron, until)).max()
     }
 
-    /// Between two changes of the zone's clock its readings are as even as in UTC, so that each such era is searched by itself.
+    /// Between two changes of the zone's clock its readings are as even as in UTC, so that each such era is searched by
+    /// itself.
     fn next_of(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
         let (mut from, mut is_inclusive) = (after, false);
         for _ in 0..ERAS {
@@ -123,8 +124,8 @@ pub fn cron(text: &str) -> Result<Cron, ScheduleError> {
     })
 }
 
-/// A time zone by its IANA name; UTC where none is named. The zones are those that drover was built with, so that every leader
-/// reads one schedule alike.
+/// A time zone by its IANA name; UTC where none is named. The zones are those that drover was built with, so that every
+/// leader reads one schedule alike.
 ///
 /// # Errors
 /// When there is none of that name.
@@ -168,8 +169,8 @@ pub struct Step {
     pub next: Option<Timestamp>,
 }
 
-/// Looks at a schedule of which everything up to `considered` was decided. Of several launches that were missed since, only the
-/// newest is made up for.
+/// Looks at a schedule of which everything up to `considered` was decided. Of several launches that were missed since,
+/// only the newest is made up for.
 pub fn step(
     schedule: &Schedule,
     considered: Timestamp,

@@ -1,9 +1,9 @@
-//! The scheduler's picture of the cluster: immutable to its readers, indexed, and cheap to clone (the maps share structure), so
-//! that a plan is made on one state while the next one is being built.
+//! The scheduler's picture of the cluster: immutable to its readers, indexed, and cheap to clone (the maps share
+//! structure), so that a plan is made on one state while the next one is being built.
 //!
-//! The owner puts objects in as they change; an object that was just written and is not yet back from the watch is put in like
-//! any other, so that no plan gives its room away again. What is in use on each node is kept up to date with every change, so
-//! that a plan costs the same on a full cluster as on an empty one.
+//! The owner puts objects in as they change; an object that was just written and is not yet back from the watch is put
+//! in like any other, so that no plan gives its room away again. What is in use on each node is kept up to date with
+//! every change, so that a plan costs the same on a full cluster as on an empty one.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ pub struct NodeEntry {
     pub class: NodeClass,
     /// Its shape.
     pub shape: NodeShape,
-    /// Whether new allocations may be placed on it now. What is needed of every node for each plan lies here together, so that
-    /// no more than one place in memory is read for each.
+    /// Whether new allocations may be placed on it now. What is needed of every node for each plan lies here together,
+    /// so that no more than one place in memory is read for each.
     pub is_ready: bool,
     /// What allocations can be given.
     pub allocatable: Amounts,

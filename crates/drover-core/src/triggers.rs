@@ -1,7 +1,7 @@
 //! Which change triggers which evaluation, and what else follows from it.
 //!
-//! Input: an object before and after a change. Output: triggers, in the order in which they are queued, and what others have to look at.
-//! Source: `docs/spec/scheduler.md`, section 2. Must never know how a change became known.
+//! Input: an object before and after a change. Output: triggers, in the order in which they are queued, and what others
+//! have to look at. Source: `docs/spec/scheduler.md`, section 2. Must never know how a change became known.
 
 use drover_api::allocation::{AllocationSpec, AllocationStatus, ClientStatus, DesiredStatus};
 use drover_api::job::EvalTrigger;

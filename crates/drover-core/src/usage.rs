@@ -100,8 +100,9 @@ fn amounts(resources: &AllocatedResources, group: Option<&Group>) -> Amounts {
     Amounts { disk_mb: resources.disk_mb, ..sums }
 }
 
-/// What a group needs at its most demanding stage: prestart, main (with sidecars and poststart), or poststop. `need` gives MHz,
-/// MiB and whether the task has cores of its own, which it keeps through all stages (`spec/scheduler.md` 5.1).
+/// What a group needs at its most demanding stage: prestart, main (with sidecars and poststart), or poststop. `need`
+/// gives MHz, MiB and whether the task has cores of its own, which it keeps through all stages (`spec/scheduler.md`
+/// 5.1).
 pub fn largest_stage(group: &Group, need: impl Fn(&Task) -> (i64, i64, bool)) -> Amounts {
     let mut stages = [(0_i64, 0_i64); 3];
     let mut on_own_cores = 0_i64;

@@ -1,4 +1,5 @@
-//! The Container Storage Interface: messages, clients and services as its proto file has them, and how a driver registers with a kubelet.
+//! The Container Storage Interface: messages, clients and services as its proto file has them, and how a driver
+//! registers with a kubelet.
 //!
 //! Knows nothing of drover. Both sides use it: the agent as a client of drivers, and drivers that are written in Rust.
 

@@ -1,4 +1,5 @@
-//! What every daemon of drover has: probes and metrics, logs, the signals that end it, and why its configuration is refused.
+//! What every daemon of drover has: probes and metrics, logs, the signals that end it, and why its configuration is
+//! refused.
 //!
 //! Must never know what a job, a node or a task is.
 

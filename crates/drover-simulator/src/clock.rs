@@ -1,4 +1,5 @@
-//! Virtual time: the runtime's paused clock tells how much of it has passed, and each process may be wrong by an offset.
+//! Virtual time: the runtime's paused clock tells how much of it has passed, and each process may be wrong by an
+//! offset.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;

@@ -19,7 +19,8 @@ use drover_daemon::telemetry::{self, LogFormat};
 /// The commands of this crate.
 #[derive(Debug, Subcommand)]
 pub enum Commands {
-    /// Runs scenarios on whole clusters in virtual time: the real controller and agents, with every fault that a seed draws.
+    /// Runs scenarios on whole clusters in virtual time: the real controller and agents, with every fault that a seed
+    /// draws.
     Simulate(Args),
 }
 
@@ -49,12 +50,12 @@ pub struct Args {
     /// Ends with the first seed that fails.
     #[arg(long, requires = "seeds")]
     until_failure: bool,
-    /// Lets the controller crash after its Nth write (Leases and Events do not count); `all` tries every N and compares the end
-    /// with that of a run without a crash.
+    /// Lets the controller crash after its Nth write (Leases and Events do not count); `all` tries every N and compares
+    /// the end with that of a run without a crash.
     #[arg(long, value_name = "N|all", conflicts_with = "seeds")]
     crash_at_write: Option<CrashAt>,
-    /// Lets the controller crash at the Nth moment in the lives of calls to storage plugins: a plugin is called, it has answered, or
-    /// its node's agent has told so. `all` tries every N as above; both options may ask for all.
+    /// Lets the controller crash at the Nth moment in the lives of calls to storage plugins: a plugin is called, it has
+    /// answered, or its node's agent has told so. `all` tries every N as above; both options may ask for all.
     #[arg(long, value_name = "N|all", conflicts_with = "seeds")]
     crash_at_call: Option<CrashAt>,
     /// How the outcome is printed.
@@ -233,8 +234,8 @@ fn run_seeds(file: &File, seeds: RangeInclusive<u64>, until_failure: bool) -> an
     Ok(n_wrong > 0)
 }
 
-/// Lets the controller crash after each of its writes, and at each moment of a plugin call, in turn, and compares the ends. What a
-/// scenario expects on its way is not asked: a new leader takes its time.
+/// Lets the controller crash after each of its writes, and at each moment of a plugin call, in turn, and compares the
+/// ends. What a scenario expects on its way is not asked: a new leader takes its time.
 fn run_crashes(file: &File, seed: u64, writes: bool, calls: bool) -> anyhow::Result<bool> {
     let File { name, scenario } = file;
     let plain = run::run(scenario, Settings { seed, ..Settings::default() })?;

@@ -82,7 +82,8 @@ impl Controllers {
         }
     }
 
-    /// Ends the controller that a fault has struck; false when it is gone already, or is the second one, which stays away.
+    /// Ends the controller that a fault has struck; false when it is gone already, or is the second one, which stays
+    /// away.
     pub(super) fn crash_client(&mut self, client: Client) -> bool {
         if self.first.as_ref().is_some_and(|running| running.client == client) {
             self.crash();

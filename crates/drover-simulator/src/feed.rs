@@ -1,7 +1,7 @@
 //! Watches through a link: they break, go on where they broke or begin anew, come late and say things twice.
 //!
-//! Input: the in-memory store's events. Output: what a process would see of them, in an order that an API server can produce:
-//! events of one object never go back except by a list, and what was missed follows.
+//! Input: the in-memory store's events. Output: what a process would see of them, in an order that an API server can
+//! produce: events of one object never go back except by a list, and what was missed follows.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -131,8 +131,8 @@ impl<K: Object> Feed<K> {
         self.backlog.push_back(Change::InSync);
     }
 
-    /// The version of an old list, if this one is to be old. Nothing that the process has seen is undone by it, in an earlier life
-    /// neither: an agent's state file remembers.
+    /// The version of an old list, if this one is to be old. Nothing that the process has seen is undone by it, in an
+    /// earlier life neither: an agent's state file remembers.
     fn stale_version(&self, version: u64) -> Option<u64> {
         let share = self.seam.world.faults().stale_reads;
         if share <= 0.0 || self.seam.chance(fastrand::Rng::f64) >= share {

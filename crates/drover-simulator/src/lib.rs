@@ -1,7 +1,8 @@
 //! `drover simulate`: whole clusters on virtual time.
 //!
-//! Input: scenarios. Output: what went wrong, and on request everything that happened. The controller and the agents are the
-//! real ones; only the API server ([`drover_store::memory`]), time, chance and the driver are not. Must never hold a decision of theirs.
+//! Input: scenarios. Output: what went wrong, and on request everything that happened. The controller and the agents
+//! are the real ones; only the API server ([`drover_store::memory`]), time, chance and the driver are not. Must never
+//! hold a decision of theirs.
 
 mod assertions;
 mod clock;

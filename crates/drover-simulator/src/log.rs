@@ -1,4 +1,5 @@
-//! The observer: it counts writes, keeps the timeline, watches what must never be, and asks the invariants after every write.
+//! The observer: it counts writes, keeps the timeline, watches what must never be, and asks the invariants after every
+//! write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -28,7 +29,8 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Whether a crash of the controller is no excuse for it: an invariant is broken, or something at the end is not as it should be.
+    /// Whether a crash of the controller is no excuse for it: an invariant is broken, or something at the end is not as
+    /// it should be.
     pub(super) fn counts_after_a_crash(&self, last_step: Duration) -> bool {
         !self.what.starts_with("spec.steps") || self.at >= last_step
     }

@@ -1,7 +1,8 @@
-//! Many runs at once: each core takes the next one, and answers come in the order of the runs, as soon as all before them are there.
+//! Many runs at once: each core takes the next one, and answers come in the order of the runs, as soon as all before
+//! them are there.
 //!
-//! Input: numbered work. Output: what its answers are shown as; on a terminal a line says how far it is. Must never know what a
-//! run is.
+//! Input: numbered work. Output: what its answers are shown as; on a terminal a line says how far it is. Must never
+//! know what a run is.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -48,7 +49,8 @@ pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Does all pieces and shows their answers in order. Where one is enough, nothing begins after it, and what was shown ends with it.
+/// Does all pieces and shows their answers in order. Where one is enough, nothing begins after it, and what was shown
+/// ends with it.
 ///
 /// # Errors
 /// The first error of a piece, or of showing one.

@@ -1,4 +1,5 @@
-//! An operator with kubectl and drover's commands: what a scenario's steps do to objects. Each act is what the command writes.
+//! An operator with kubectl and drover's commands: what a scenario's steps do to objects. Each act is what the command
+//! writes.
 
 use std::sync::Arc;
 
@@ -241,8 +242,8 @@ impl Operator {
         self.patch(kind, &key, &body)
     }
 
-    /// `drover job dispatch`: refused with what the command says, else a job without groups. A token that a dispatch has already
-    /// makes nothing.
+    /// `drover job dispatch`: refused with what the command says, else a job without groups. A token that a dispatch
+    /// has already makes nothing.
     fn dispatch(&self, kind: &'static Kind, key: &Key, step: &JobStep) -> anyhow::Result<()> {
         let parent = self.stored_job(kind, key).with_context(|| format!("dispatch: jobs {:?} not found", key.name))?;
         let token = step.token.clone().unwrap_or_default();

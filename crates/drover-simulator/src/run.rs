@@ -1,7 +1,7 @@
 //! One run: a world, its processes, and the scenario's steps on virtual time.
 //!
-//! Input: a scenario and a seed. Output: an [`Outcome`]. The runtime has one thread and a paused clock, so that virtual time
-//! passes when nobody has anything to do, and the order of everything follows from scenario and seed alone.
+//! Input: a scenario and a seed. Output: an [`Outcome`]. The runtime has one thread and a paused clock, so that virtual
+//! time passes when nobody has anything to do, and the order of everything follows from scenario and seed alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Scenarios: what a file says, with every key checked.
 //!
-//! Input: YAML. Output: a [`Scenario`] with expanded names. A mistyped key is an error with its line and the closest valid key.
-//! Must never know how a step is carried out.
+//! Input: YAML. Output: a [`Scenario`] with expanded names. A mistyped key is an error with its line and the closest
+//! valid key. Must never know how a step is carried out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -379,7 +379,8 @@ macro_rules! filtered {
 }
 
 filtered! {
-    /// What is done to allocations. (The keys of the filter stand beside the others, which keeps their lines in errors.)
+    /// What is done to allocations. (The keys of the filter stand beside the others, which keeps their lines in
+    /// errors.)
     AllocStep {
         action: AllocAction,
         #[serde(default)]

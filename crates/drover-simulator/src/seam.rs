@@ -1,8 +1,9 @@
-//! The simulator's [`Store`]: what a process sees of the API server through its link, with everything that can go wrong there.
+//! The simulator's [`Store`]: what a process sees of the API server through its link, with everything that can go wrong
+//! there.
 //!
-//! Input: calls of the real controller and the real agent. Output: the in-memory store's answers, late, twice or never, as the
-//! scenario's faults and its steps say; each write is shown to the run's observer. All chances come from one seeded stream per
-//! process. Must never know what any object means.
+//! Input: calls of the real controller and the real agent. Output: the in-memory store's answers, late, twice or never,
+//! as the scenario's faults and its steps say; each write is shown to the run's observer. All chances come from one
+//! seeded stream per process. Must never know what any object means.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -48,7 +48,8 @@ pub(super) fn newest_deployment(
     Ok(all(store, "Deployment").into_iter().filter(is_of_job).max_by_key(|stored| age(stored)))
 }
 
-/// What is there, without what differs from run to run: names, uids, times, nodes of allocations, and what was lost with those.
+/// What is there, without what differs from run to run: names, uids, times, nodes of allocations, and what was lost
+/// with those.
 pub(super) fn end_state(store: &MemoryStore) -> Value {
     let mut slots: BTreeMap<String, usize> = BTreeMap::new();
     for stored in all(store, "Allocation") {

@@ -1,4 +1,5 @@
-//! The world of one run: the store, time, links and chances that all processes share, and the observer that sees every write.
+//! The world of one run: the store, time, links and chances that all processes share, and the observer that sees every
+//! write.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,8 @@ const SWEEP_AFTER: Duration = Duration::from_millis(50);
 pub(super) enum CrashPoint {
     /// Right after its durable write of this number.
     Write(u64),
-    /// At this moment of those in the lives of plugin calls: a driver is called, has answered, or its agent has told so.
+    /// At this moment of those in the lives of plugin calls: a driver is called, has answered, or its agent has told
+    /// so.
     Call(u64),
 }
 

@@ -1,8 +1,9 @@
 //! The frames of the agent's socket.
 //!
-//! A frame is a big-endian `u32` length, one byte for its kind, and that many bytes less one. The client sends one [`Request`];
-//! the server answers with any number of [`Answer`]s and data frames, the last of which is [`Answer::Done`], [`Answer::Exited`] or
-//! [`Answer::Error`]. While a command runs, the client sends data frames for its input and [`Input`]s.
+//! A frame is a big-endian `u32` length, one byte for its kind, and that many bytes less one. The client sends one
+//! [`Request`]; the server answers with any number of [`Answer`]s and data frames, the last of which is
+//! [`Answer::Done`], [`Answer::Exited`] or [`Answer::Error`]. While a command runs, the client sends data frames for
+//! its input and [`Input`]s.
 
 use std::collections::BTreeMap;
 use std::io;

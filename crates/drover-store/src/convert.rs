@@ -1,4 +1,5 @@
-//! From the objects of the API to what the scheduler knows of them: the one place where `Option`s of the wire become values.
+//! From the objects of the API to what the scheduler knows of them: the one place where `Option`s of the wire become
+//! values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -256,7 +257,8 @@ pub fn is_same_to_scheduler(one: &Node, other: &Node) -> bool {
     one == other
 }
 
-/// Whether a node has just become one that allocations may be placed on, or one whose allocations are cut off, back or lost.
+/// Whether a node has just become one that allocations may be placed on, or one whose allocations are cut off, back or
+/// lost.
 pub fn changed_sides(before: Option<&Node>, after: &Node) -> bool {
     before.is_none_or(|before| before.is_ready() != after.is_ready() || before.phase != after.phase)
 }

@@ -1,6 +1,7 @@
 //! The store over HTTP: the API server itself, by kube's client and watchers.
 //!
-//! Every call ends within a time limit; a watch that breaks begins anew by itself, after growing pauses. Must never know what is above it.
+//! Every call ends within a time limit; a watch that breaks begins anew by itself, after growing pauses. Must never
+//! know what is above it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -36,15 +37,15 @@ impl Debug for KubeStore {
     }
 }
 
-/// Requests that are under way at the same time. A burst of thousands would only wait inside the API server, past each one's time
-/// limit; what waits here has not begun.
+/// Requests that are under way at the same time. A burst of thousands would only wait inside the API server, past each
+/// one's time limit; what waits here has not begun.
 const IN_FLIGHT: usize = 32;
 /// Shortest and longest pause before a broken watch begins anew.
 const WATCH_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 impl KubeStore {
-    /// A store whose calls end after `timeout`, which must be shorter than any Lease that its user holds. A call that waits for
-    /// others has not begun; those for Leases never wait.
+    /// A store whose calls end after `timeout`, which must be shorter than any Lease that its user holds. A call that
+    /// waits for others has not begun; those for Leases never wait.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout, line: Arc::new(Semaphore::new(IN_FLIGHT)) }
     }

@@ -1,8 +1,8 @@
 //! The one way in which shells reach the API server, and what they read there.
 //!
-//! [`Store`] is the trait: typed calls with preconditions, and watches. [`KubeStore`] is its side over HTTP; [`memory`] holds the objects
-//! of an in-memory store with the API server's semantics, for simulations and tests. [`convert`] turns objects into the scheduler's model.
-//! Must never know what a controller or an agent decides.
+//! [`Store`] is the trait: typed calls with preconditions, and watches. [`KubeStore`] is its side over HTTP; [`memory`]
+//! holds the objects of an in-memory store with the API server's semantics, for simulations and tests. [`convert`]
+//! turns objects into the scheduler's model. Must never know what a controller or an agent decides.
 
 pub mod convert;
 pub mod events;

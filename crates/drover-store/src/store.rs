@@ -1,9 +1,9 @@
-//! The one way in which shells reach the API server: typed get, list, watch, create, apply, merge, replace and delete, each with
-//! its precondition.
+//! The one way in which shells reach the API server: typed get, list, watch, create, apply, merge, replace and delete,
+//! each with its precondition.
 //!
-//! [`KubeStore`] is the implementation over HTTP; the simulator's store is another. What is above this trait must never know
-//! which one it has. Every call has a time limit. A write that was decided from a read carries that read's resourceVersion or
-//! uid as its [`Precondition`], so that two writers cannot undo each other unseen.
+//! [`KubeStore`] is the implementation over HTTP; the simulator's store is another. What is above this trait must never
+//! know which one it has. Every call has a time limit. A write that was decided from a read carries that read's
+//! resourceVersion or uid as its [`Precondition`], so that two writers cannot undo each other unseen.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -197,8 +197,8 @@ pub fn found<K>(result: Result<K, StoreError>) -> Result<Option<K>, StoreError> 
     }
 }
 
-/// What a watch says. After [`Change::Restarted`] every object there is comes as [`Change::Present`], then [`Change::InSync`]:
-/// what did not come is gone.
+/// What a watch says. After [`Change::Restarted`] every object there is comes as [`Change::Present`], then
+/// [`Change::InSync`]: what did not come is gone.
 #[derive(Clone, Debug)]
 pub enum Change<K> {
     /// The watch begins anew.
@@ -225,8 +225,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn watch<K: Object>(&self, selection: Selection) -> BoxStream<'static, Change<K>>;
     /// Creates the object as it is; its status is dropped where the kind has one.
     fn create<K: Object>(&self, object: &K) -> impl Future<Output = Result<K, StoreError>> + Send;
-    /// Sets exactly these fields of the status as this manager's (server-side apply), and takes them over from others. `body` holds the
-    /// fields only.
+    /// Sets exactly these fields of the status as this manager's (server-side apply), and takes them over from others.
+    /// `body` holds the fields only.
     fn apply_status<K: Object>(
         &self,
         key: &Key,

@@ -1,7 +1,7 @@
 //! The agent's side of the supervisor: one connection, kept up by one task, which starts a supervisor when none lives.
 //!
-//! When the connection is lost every watched task is found again: at the same supervisor by its id, at a new one by pid and
-//! start time. Ends that happened meanwhile are delivered then.
+//! When the connection is lost every watched task is found again: at the same supervisor by its id, at a new one by pid
+//! and start time. Ends that happened meanwhile are delivered then.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,13 +23,13 @@ use super::protocol::{
 const CALL_QUEUE: usize = 256;
 /// Frames read ahead of the connection's task; the reader waits when it is full.
 const FRAME_QUEUE: usize = 256;
-/// How long one call may take. Starts wait for each other: of two hundred at once the last took 3 s on two idle cores, and more than 30 s
-/// where other work kept those busy.
+/// How long one call may take. Starts wait for each other: of two hundred at once the last took 3 s on two idle cores,
+/// and more than 30 s where other work kept those busy.
 const CALL_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long each of the first exchanges on a connection may take: they wait for nothing else.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one frame may take to be written. As long as a call: a Unix socket that is full takes more only when three quarters of it
-/// are read, and that can be a hundred starts on a busy machine.
+/// How long one frame may take to be written. As long as a call: a Unix socket that is full takes more only when three
+/// quarters of it are read, and that can be a hundred starts on a busy machine.
 const WRITE_TIMEOUT: Duration = CALL_TIMEOUT;
 /// The version that brought sandboxes.
 const SANDBOX_VERSION: u32 = 2;
@@ -140,8 +140,8 @@ impl Client {
         result.await.map_err(|_| CallError::Closed)
     }
 
-    /// Finds a task by its id among those that the supervisor had when the connection began. A beginning of an id that ends with a
-    /// slash finds one that runs, else one that has ended.
+    /// Finds a task by its id among those that the supervisor had when the connection began. A beginning of an id that
+    /// ends with a slash finds one that runs, else one that has ended.
     ///
     /// # Errors
     /// When the agent is shutting down.
@@ -190,7 +190,8 @@ impl Client {
         }
     }
 
-    /// Kills every task that nobody here watches, says how many, and lets the supervisor forget those that have ended: leftovers of an agent that died between start and record.
+    /// Kills every task that nobody here watches, says how many, and lets the supervisor forget those that have ended:
+    /// leftovers of an agent that died between start and record.
     ///
     /// # Errors
     /// When the agent is shutting down.
@@ -222,8 +223,8 @@ fn done_or_unknown(result: Result<Reply, CallError>) -> Result<(), CallError> {
 struct Watched {
     handle: Handle,
     exit: oneshot::Sender<Exit>,
-    /// Lets the kernel keep how the process ends, should the supervisor die with it. None where it has ended already, and the
-    /// supervisor knows how.
+    /// Lets the kernel keep how the process ends, should the supervisor die with it. None where it has ended already,
+    /// and the supervisor knows how.
     pidfd: Option<OwnedFd>,
 }
 

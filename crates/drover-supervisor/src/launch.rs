@@ -188,7 +188,8 @@ pub(super) fn socket_path(state_dir: &Path) -> PathBuf {
     state_dir.join("supervisor.sock")
 }
 
-/// A name of the socket that fits into a socket address (108 bytes), however long the folder's is. Valid while the descriptor lives.
+/// A name of the socket that fits into a socket address (108 bytes), however long the folder's is. Valid while the
+/// descriptor lives.
 pub(super) fn short_socket_path(state_dir: &Path) -> io::Result<(PathBuf, OwnedFd)> {
     short_path(state_dir, "supervisor.sock")
 }

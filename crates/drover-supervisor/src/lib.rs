@@ -1,12 +1,14 @@
 //! The supervisor: one process per agent that is the parent of every `raw_exec` and `exec` task and outlives the agent.
 //!
-//! Input: requests over a Unix socket ([`protocol`]), task output through FIFOs, the end of tasks through pidfds. Output: exit
-//! events, rotated log files. Nothing in it polls: an idle supervisor uses no CPU.
+//! Input: requests over a Unix socket ([`protocol`]), task output through FIFOs, the end of tasks through pidfds.
+//! Output: exit events, rotated log files. Nothing in it polls: an idle supervisor uses no CPU.
 //!
-//! Invariants: one supervisor per state folder (a lock file); an exit result is kept until the agent has acknowledged it; a
-//! task's end is told only when nothing of its process group is left; its own death neither kills a task nor breaks its pipes.
+//! Invariants: one supervisor per state folder (a lock file); an exit result is kept until the agent has acknowledged
+//! it; a task's end is told only when nothing of its process group is left; its own death neither kills a task nor
+//! breaks its pipes.
 //!
-//! Must never know: allocations, jobs, restart policies, the API server. It starts what it is told and says how it ended.
+//! Must never know: allocations, jobs, restart policies, the API server. It starts what it is told and says how it
+//! ended.
 
 mod cgroup;
 pub mod client;

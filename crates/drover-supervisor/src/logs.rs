@@ -1,7 +1,8 @@
 //! Collects the output of tasks from FIFOs into rotated files `<task>.<stream>.<n>`.
 //!
-//! Everything that is read is written at once, so a reader of the file is never behind. The directory belongs to tasks too:
-//! it is opened beneath the allocation's directory without following links, and only regular files of our own are written.
+//! Everything that is read is written at once, so a reader of the file is never behind. The directory belongs to tasks
+//! too: it is opened beneath the allocation's directory without following links, and only regular files of our own are
+//! written.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -192,7 +193,8 @@ impl Rotator {
         Ok(rotator)
     }
 
-    /// Writes all bytes. What a full disk refuses is counted and told in the log once there is room again: a task never waits for it.
+    /// Writes all bytes. What a full disk refuses is counted and told in the log once there is room again: a task never
+    /// waits for it.
     pub(super) fn write(&mut self, mut bytes: &[u8]) {
         if self.lost > 0 {
             let note = format!("[drover: {} bytes of output were lost: the disk was full]\n", self.lost);
@@ -215,8 +217,8 @@ impl Rotator {
         }
     }
 
-    /// Writes what belongs into the current file: everything when it fits, else up to the last newline that fits (the rest is
-    /// another file's), else as much as there is room for.
+    /// Writes what belongs into the current file: everything when it fits, else up to the last newline that fits (the
+    /// rest is another file's), else as much as there is room for.
     fn write_part(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.file.is_none() || self.size >= self.max_bytes {
             self.rotate()?;

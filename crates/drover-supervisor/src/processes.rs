@@ -22,7 +22,8 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// A zombie counts as ended everywhere, once its last thread has ended: a program may leave its first thread and go on.
+    /// A zombie counts as ended everywhere, once its last thread has ended: a program may leave its first thread and go
+    /// on.
     pub(super) fn is_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
@@ -52,8 +53,8 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// Opens the process that began then, alive or a zombie. While the descriptor is open the kernel keeps how it ends, whoever reaps it
-/// (Linux 6.15).
+/// Opens the process that began then, alive or a zombie. While the descriptor is open the kernel keeps how it ends,
+/// whoever reaps it (Linux 6.15).
 ///
 /// # Errors
 /// When there is no such process any more: its pid may be another one's.

@@ -1,8 +1,9 @@
 //! The messages between agent and supervisor, and how they are framed.
 //!
-//! A frame is a big-endian `u32` length and that many bytes of JSON. The first request on a connection is [`Request::Hello`] with
-//! the range of versions that the client speaks; the server answers with the newest common one. Both sides read the version
-//! before theirs, so that an agent can work with the supervisor that an older agent started.
+//! A frame is a big-endian `u32` length and that many bytes of JSON. The first request on a connection is
+//! [`Request::Hello`] with the range of versions that the client speaks; the server answers with the newest common one.
+//! Both sides read the version before theirs, so that an agent can work with the supervisor that an older agent
+//! started.
 
 use std::io;
 
@@ -69,8 +70,8 @@ pub enum Request {
         /// The task.
         id: String,
     },
-    /// Replaces the supervisor's program in place: same process, same tasks. There is no answer when it succeeds, for the
-    /// connection ends with the old program.
+    /// Replaces the supervisor's program in place: same process, same tasks. There is no answer when it succeeds, for
+    /// the connection ends with the old program.
     Upgrade {
         /// Absolute path of the new program.
         binary: String,

@@ -52,12 +52,13 @@ struct Upgrade {
     failed: oneshot::Sender<Refusal>,
 }
 
-/// Runs the supervisor of this state folder until SIGTERM, and then ends every task and unmounts what is mounted below the
-/// allocations' folder. `open_files` is the soft limit of open files that tasks get; none: the one that this process got.
+/// Runs the supervisor of this state folder until SIGTERM, and then ends every task and unmounts what is mounted below
+/// the allocations' folder. `open_files` is the soft limit of open files that tasks get; none: the one that this
+/// process got.
 ///
 /// # Errors
-/// When another supervisor serves the folder, the socket cannot be made, or what an earlier program has left (`resume` is the
-/// number of its descriptor) cannot be taken up.
+/// When another supervisor serves the folder, the socket cannot be made, or what an earlier program has left (`resume`
+/// is the number of its descriptor) cannot be taken up.
 pub fn run(state_dir: &Path, alloc_dir: &Path, open_files: Option<u64>, resume: Option<i32>) -> anyhow::Result<()> {
     let handed = resume.map(Handover::read).transpose().context("reading what the program before this one has left")?;
     let lock = match &handed {
@@ -95,8 +96,8 @@ fn lock(state_dir: &Path) -> anyhow::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Raises the soft limit of open files to the hard one, and returns what it was. For each task the supervisor needs about seven, the
-/// agent one.
+/// Raises the soft limit of open files to the hard one, and returns what it was. For each task the supervisor needs
+/// about seven, the agent one.
 pub fn raise_open_files() -> u64 {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let before = limit.current.unwrap_or(u64::MAX);
@@ -167,7 +168,8 @@ pub fn cgroup_name(state_dir: &Path) -> String {
     digest.iter().take(4).fold("drover.".to_owned(), |name, byte| name + &format!("{byte:02x}"))
 }
 
-/// Makes the place of the tasks' control groups, and moves there out of the group of the agent, whose end must not be ours.
+/// Makes the place of the tasks' control groups, and moves there out of the group of the agent, whose end must not be
+/// ours.
 fn prepare_cgroups(state_dir: &Path) -> Result<Cgroups, String> {
     let prepared = Cgroups::prepare(&cgroup_name(state_dir)).and_then(|cgroups| {
         cgroups.take_in(std::process::id())?;

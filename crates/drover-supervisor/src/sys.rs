@@ -1,5 +1,5 @@
-//! The system calls that have no safe wrapper: preparing a child between fork and exec, asking a pidfd how its process ended,
-//! and looking at a zombie without reaping it.
+//! The system calls that have no safe wrapper: preparing a child between fork and exec, asking a pidfd how its process
+//! ended, and looking at a zombie without reaping it.
 
 #![expect(unsafe_code, reason = "pre_exec, the PIDFD_GET_INFO ioctl and waitid with WNOWAIT have no safe interface")]
 
@@ -28,8 +28,9 @@ pub(super) struct ChildSetup {
     pub(super) entrances: Vec<CString>,
 }
 
-/// Makes the command's child the leader of its own session and group, with its user, OOM score and limits. It ignores no signal: what
-/// the supervisor inherited (`nohup`) would else be passed on, and a shell cannot trap what it was born to ignore.
+/// Makes the command's child the leader of its own session and group, with its user, OOM score and limits. It ignores
+/// no signal: what the supervisor inherited (`nohup`) would else be passed on, and a shell cannot trap what it was born
+/// to ignore.
 pub(super) fn prepare_child(command: &mut Command, setup: ChildSetup) {
     let score = CString::new(setup.oom_score_adj.to_string()).unwrap_or_default();
     let enter = move || -> io::Result<()> {
@@ -55,7 +56,8 @@ fn heed_all_signals() {
     }
 }
 
-/// Asks the kernel itself: the C library keeps two numbers to itself and refuses them, yet they are inherited as ignored too.
+/// Asks the kernel itself: the C library keeps two numbers to itself and refuses them, yet they are inherited as
+/// ignored too.
 fn set_action(number: libc::c_int, action: libc::sighandler_t) {
     // The kernel's own layout: action, flags, restorer, mask.
     let wanted = [action, 0, 0, 0];
@@ -124,8 +126,8 @@ struct PidfdInfo {
     exit_code: i32,
 }
 
-/// `_IOWR(0xFF, 11, struct pidfd_info)` with the 64 bytes of the first version. C libraries disagree on the type of a request, not on
-/// its bits.
+/// `_IOWR(0xFF, 11, struct pidfd_info)` with the 64 bytes of the first version. C libraries disagree on the type of a
+/// request, not on its bits.
 const PIDFD_GET_INFO: libc::Ioctl = libc::Ioctl::from_ne_bytes(REQUEST);
 #[cfg(target_env = "musl")]
 const REQUEST: [u8; 4] = 0xC040_FF0B_u32.to_ne_bytes();
@@ -133,7 +135,8 @@ const REQUEST: [u8; 4] = 0xC040_FF0B_u32.to_ne_bytes();
 const REQUEST: [u8; 8] = 0xC040_FF0B_u64.to_ne_bytes();
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
 
-/// Asks the kernel how a process that somebody else reaped ended; `None` while it has no answer (still a zombie, or Linux before 6.15).
+/// Asks the kernel how a process that somebody else reaped ended; `None` while it has no answer (still a zombie, or
+/// Linux before 6.15).
 pub(super) fn exit_of_reaped(pidfd: BorrowedFd<'_>) -> Option<Exit> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
     // SAFETY: the argument is a valid struct of the size that the request number names.
@@ -158,11 +161,11 @@ pub(super) fn peek_zombie() -> Option<i32> {
     }
 }
 
-/// Takes over a descriptor that the program before this one in the same process has left open for us; programs that we start do
-/// not get it.
+/// Takes over a descriptor that the program before this one in the same process has left open for us; programs that we
+/// start do not get it.
 pub(super) fn inherited(raw: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the number is from the state that the program before us wrote, which had cleared its close-on-exec flag and
-    // executed us; nothing else in this process knows it. That it is open is checked before it is owned.
+    // SAFETY: the number is from the state that the program before us wrote, which had cleared its close-on-exec flag
+    // and executed us; nothing else in this process knows it. That it is open is checked before it is owned.
     unsafe {
         check(libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC))?;
         Ok(OwnedFd::from_raw_fd(raw))

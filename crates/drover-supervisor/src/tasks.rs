@@ -1,7 +1,7 @@
 //! The table of tasks and one watcher per task, which sees it through from start to acknowledged end.
 //!
-//! A task has ended when its first process is a zombie. Then the rest of its group and session is killed, the result is read,
-//! the output is taken to its end, and only then subscribers hear of it.
+//! A task has ended when its first process is a zombie. Then the rest of its group and session is killed, the result is
+//! read, the output is taken to its end, and only then subscribers hear of it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -47,7 +47,8 @@ pub(super) struct Tasks {
     orphans_wanted: Notify,
     settled_wanted: Notify,
     ground: Ground,
-    /// Tasks on their way, and whether somebody wanted them to end meanwhile: they are nobody's yet and must not be reaped as orphans.
+    /// Tasks on their way, and whether somebody wanted them to end meanwhile: they are nobody's yet and must not be
+    /// reaped as orphans.
     preparing: RefCell<BTreeMap<String, bool>>,
     closing: Cell<bool>,
 }
@@ -333,8 +334,8 @@ impl Tasks {
         Ok(handle)
     }
 
-    /// Asks a task to end: the signal now, SIGKILL to its whole group after the grace. Ended tasks are left alone, and one that is
-    /// on its way ends as soon as it is there.
+    /// Asks a task to end: the signal now, SIGKILL to its whole group after the grace. Ended tasks are left alone, and
+    /// one that is on its way ends as soon as it is there.
     pub(super) fn stop(&self, id: &str, signal: i32, grace: Duration) -> Result<(), Refusal> {
         let mut entries = self.entries.borrow_mut();
         let Some(entry) = entries.get_mut(id) else {
@@ -563,7 +564,8 @@ impl Watcher {
         }
     }
 
-    /// Kills what is left of the group and session while the zombie of its leader keeps the number from being given away.
+    /// Kills what is left of the group and session while the zombie of its leader keeps the number from being given
+    /// away.
     async fn end_group(&self) {
         if self.parentage == Parentage::Child {
             self.kill_group();

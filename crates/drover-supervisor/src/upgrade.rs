@@ -1,8 +1,8 @@
 //! Replacing the supervisor's program in its own process: what is handed over, and how it is taken up.
 //!
-//! The state goes through a sealed file in memory; the lock, the socket, the pidfds and the collecting ends of output are simply left
-//! open. The process stays the parent of its tasks, and nothing of their output is lost. When the new program cannot be executed
-//! the old one goes on.
+//! The state goes through a sealed file in memory; the lock, the socket, the pidfds and the collecting ends of output
+//! are simply left open. The process stays the parent of its tasks, and nothing of their output is lost. When the new
+//! program cannot be executed the old one goes on.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};

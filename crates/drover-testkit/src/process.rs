@@ -34,8 +34,8 @@ impl ProcessId {
         (!stat.has_ended()).then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// Says whether this very process still runs. One that its parent has not waited for yet has ended, once its last thread
-    /// has.
+    /// Says whether this very process still runs. One that its parent has not waited for yet has ended, once its last
+    /// thread has.
     pub fn is_alive(self) -> bool {
         Self::of(self.pid) == Some(self)
     }

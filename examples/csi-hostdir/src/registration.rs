@@ -1,4 +1,5 @@
-//! Registers the driver with a kubelet, as the sidecar `node-driver-registrar` does: says who it is to whoever asks in the kubelet's folder.
+//! Registers the driver with a kubelet, as the sidecar `node-driver-registrar` does: says who it is to whoever asks in
+//! the kubelet's folder.
 
 use drover_csi::registration::registration_server::{Registration, RegistrationServer};
 use drover_csi::registration::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};

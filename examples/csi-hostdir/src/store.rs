@@ -1,7 +1,7 @@
 //! Volumes, attachments and snapshots on the disk.
 //!
-//! A volume is `volumes/<id>/`: its files in `data`, what is known of it in `volume.json`, a file in `attached` for each node. What is
-//! new gets its name last, so that a driver that dies leaves nothing half made under a name.
+//! A volume is `volumes/<id>/`: its files in `data`, what is known of it in `volume.json`, a file in `attached` for
+//! each node. What is new gets its name last, so that a driver that dies leaves nothing half made under a name.
 
 use std::fs;
 use std::io;

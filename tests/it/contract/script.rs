@@ -367,7 +367,8 @@ fn applies() -> Vec<Step> {
     ]
 }
 
-/// An allocation that its node's controller gives up while it starts: what both wrote to must not be left by one of them.
+/// An allocation that its node's controller gives up while it starts: what both wrote to must not be left by one of
+/// them.
 fn losses() -> Vec<Step> {
     let starting = condition("Ready", "False", "Starting");
     let (lost, stalled) = (condition("Ready", "False", "Lost"), condition("Stalled", "True", "Lost"));

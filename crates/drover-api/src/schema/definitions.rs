@@ -19,7 +19,8 @@ const DEFAULT_PROPERTIES: u64 = 64;
 /// Longest value of an environment variable.
 const ENV_VALUE: u64 = 32_768;
 
-/// Where a default stands in the schema; all others depend on the job's type or on another block and are `drover-core`'s.
+/// Where a default stands in the schema; all others depend on the job's type or on another block and are
+/// `drover-core`'s.
 const DEFAULTS: [(&str, &[&str]); 4] = [
     (
         "Job",

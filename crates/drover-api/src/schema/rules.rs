@@ -1,8 +1,9 @@
-//! The CEL rules of the definitions, one table: what an object must satisfy beyond types and ranges, and what to do when it
-//! does not. The same rules, and those that need more than one object, are in `drover-core`'s validation.
+//! The CEL rules of the definitions, one table: what an object must satisfy beyond types and ranges, and what to do
+//! when it does not. The same rules, and those that need more than one object, are in `drover-core`'s validation.
 //!
-//! A rule sits on the lowest schema that sees all it needs, because the API server multiplies its cost by the bounds of the
-//! lists above it. `message` names the field and the remedy. Each rule has a refused and an accepted object in `tests/golden`.
+//! A rule sits on the lowest schema that sees all it needs, because the API server multiplies its cost by the bounds of
+//! the lists above it. `message` names the field and the remedy. Each rule has a refused and an accepted object in
+//! `tests/golden`.
 
 use serde_json::{Value, json};
 

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use crate::cluster::api_errors::{About, explain};
 use crate::cluster::connect::Connection;
 
-/// How often a change is written when each time a status was written before it; client-go's `retry.DefaultRetry` has 5 too.
+/// How often a change is written when each time a status was written before it; client-go's `retry.DefaultRetry` has 5
+/// too.
 const CHANGE_TRIES: u32 = 5;
 
 /// The objects of a kind that a command is about.
@@ -101,8 +102,8 @@ where
 
     /// Writes what follows from an object as it was read, for as long as that is still to be done to what it is now.
     ///
-    /// drover itself writes the status all the time, which makes the API server refuse what was read a moment before. A status
-    /// is no one's request, so such an object is read again and written again.
+    /// drover itself writes the status all the time, which makes the API server refuse what was read a moment before. A
+    /// status is no one's request, so such an object is read again and written again.
     async fn write(
         &self,
         verb: &str,

@@ -1,4 +1,5 @@
-//! Watches one object until it is where a command wants it. Ctrl-C and the end of the user's patience end the looking, never the work.
+//! Watches one object until it is where a command wants it. Ctrl-C and the end of the user's patience end the looking,
+//! never the work.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -31,7 +32,8 @@ impl Watching {
         Self { what, again, patience: timeout.map_or(FOREVER, GoDuration::to_std) }
     }
 
-    /// Shows `judge` the object each time it changes, and nothing when it is gone, until that says with which code the command ends.
+    /// Shows `judge` the object each time it changes, and nothing when it is gone, until that says with which code the
+    /// command ends.
     pub(crate) async fn until<K>(
         &self,
         objects: &Objects<K>,

@@ -1,5 +1,5 @@
-//! `drover dump`: what a plan needs to know of a cluster, one JSON object per line. No Secret is ever read, and fields that may
-//! hold credentials are left out.
+//! `drover dump`: what a plan needs to know of a cluster, one JSON object per line. No Secret is ever read, and fields
+//! that may hold credentials are left out.
 
 use anyhow::{Context, bail};
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion, SYSTEM_NAMESPACE};

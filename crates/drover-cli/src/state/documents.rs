@@ -1,4 +1,5 @@
-//! Manifests in a file: JSON objects one after the other (one per line or not), a YAML stream, and `List` objects taken apart.
+//! Manifests in a file: JSON objects one after the other (one per line or not), a YAML stream, and `List` objects taken
+//! apart.
 //!
 //! JSON is split without being parsed, so that its parts can be parsed side by side. Knows no kind.
 

@@ -1,4 +1,5 @@
-//! Hostile states: whatever stands in a state file ends in a named error or in a plan, never in a panic, and never takes long.
+//! Hostile states: whatever stands in a state file ends in a named error or in a plan, never in a panic, and never
+//! takes long.
 //!
 //! Each run changes a good state in a few places at random. `DROVER_FUZZ_SECONDS` makes it go on for that long.
 

@@ -29,7 +29,8 @@ pub(crate) struct State {
     pub(crate) replaced: Option<Arc<Definition>>,
 }
 
-/// Reads a state for an evaluation of `target`. With `submitted`, that manifest stands in the place of the stored job's.
+/// Reads a state for an evaluation of `target`. With `submitted`, that manifest stands in the place of the stored
+/// job's.
 pub(crate) fn load(bytes: &[u8], target: &JobKey, submitted: Option<Job>) -> anyhow::Result<State> {
     let documents = documents::read(bytes)?;
     ensure!(!documents.is_empty(), "the state holds no object; write one with `drover dump -A`");
@@ -172,8 +173,8 @@ impl Parts {
         Ok(State { view: self.view, replaced: self.replaced })
     }
 
-    /// A job that was written by hand has no uid: it is the one that its allocations and versions belong to. And where these
-    /// were written by hand, they belong to the job that is there.
+    /// A job that was written by hand has no uid: it is the one that its allocations and versions belong to. And where
+    /// these were written by hand, they belong to the job that is there.
     fn complete_uids(&mut self) {
         let of_versions = self.versions.iter().map(|version| (&version.job, &version.uid));
         let of_allocs = self.allocs.iter().map(|alloc| (&alloc.job, &alloc.job_uid));
@@ -208,8 +209,8 @@ fn in_effect(job: &Job, fresh: Arc<Definition>, recorded: &[Recorded]) -> (i64, 
     }
 }
 
-/// The version that the job's spec is: the newest one where nothing changed, else the next one. A spec that was reverted is not
-/// tried again until it changes.
+/// The version that the job's spec is: the newest one where nothing changed, else the next one. A spec that was
+/// reverted is not tried again until it changes.
 fn effective(job: &Job, fresh: Arc<Definition>, recorded: &[Recorded]) -> (i64, Arc<Definition>) {
     let reverted = job.status.as_ref().and_then(|status| status.reverted_generation);
     if reverted.is_some() && reverted == job.metadata.generation {

@@ -1,4 +1,5 @@
-//! States that contradict themselves end in an error that names object, field, reason and remedy; what is merely missing is planned.
+//! States that contradict themselves end in an error that names object, field, reason and remedy; what is merely
+//! missing is planned.
 
 use drover_core::ids::JobKey;
 use serde_json::{Value, json};

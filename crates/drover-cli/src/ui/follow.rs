@@ -1,5 +1,5 @@
-//! Follows a job until it is where its manifest wants it, or cannot get there. On a terminal as one live tree, else a line for
-//! each change. Ctrl-C ends the looking, never the job.
+//! Follows a job until it is where its manifest wants it, or cannot get there. On a terminal as one live tree, else a
+//! line for each change. Ctrl-C ends the looking, never the job.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

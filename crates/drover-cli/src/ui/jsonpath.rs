@@ -1,8 +1,8 @@
 //! `-o jsonpath=TEMPLATE`: kubectl's templates, as `{range .items[*]}{.metadata.name}{"\n"}{end}`.
 //!
-//! The templates, and what kubectl's paths have beyond RFC 9535, are read here; the paths are followed by a library. As in kubectl
-//! a field that is not there prints nothing, results of one path are parted by spaces, and no line end is added. Source:
-//! <https://kubernetes.io/docs/reference/kubectl/jsonpath/>.
+//! The templates, and what kubectl's paths have beyond RFC 9535, are read here; the paths are followed by a library. As
+//! in kubectl a field that is not there prints nothing, results of one path are parted by spaces, and no line end is
+//! added. Source: <https://kubernetes.io/docs/reference/kubectl/jsonpath/>.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -122,8 +122,8 @@ impl Path {
     }
 }
 
-/// Steps of kubectl's as RFC 9535 writes them, which takes fewer names without quotes. To kubectl a name in quotes is a path too, so
-/// that the dots of a name are escaped in any case.
+/// Steps of kubectl's as RFC 9535 writes them, which takes fewer names without quotes. To kubectl a name in quotes is a
+/// path too, so that the dots of a name are escaped in any case.
 fn query(steps: &str) -> Result<String, &'static str> {
     let mut query = String::new();
     let mut rest = steps;

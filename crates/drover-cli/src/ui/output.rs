@@ -195,7 +195,8 @@ fn yaml(value: &Value) -> anyhow::Result<String> {
     Ok(serde_saphyr::to_string(value)?)
 }
 
-/// `djob/web`, as kubectl takes it. Jobs and deployments are named by their short names: kubectl means others by the long ones.
+/// `djob/web`, as kubectl takes it. Jobs and deployments are named by their short names: kubectl means others by the
+/// long ones.
 pub(crate) fn name_of<K: Resource<DynamicType = ()>>(object: &K) -> String {
     let name = object.meta().name.as_deref().unwrap_or_default();
     format!("{}/{name}", short_kind(&K::kind(&())))

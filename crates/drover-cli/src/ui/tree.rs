@@ -1,4 +1,5 @@
-//! A job and what belongs to it as one tree: job, deployment, groups, allocations. Pure: it is given what is there and the time.
+//! A job and what belongs to it as one tree: job, deployment, groups, allocations. Pure: it is given what is there and
+//! the time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -142,7 +142,8 @@ impl Deployments {
         }
         let job = JobKey::new(Arc::clone(&key.namespace), object.spec.job_name.clone());
         let known = self.known.entry(key.clone()).or_default();
-        // A plan that is being written brings the status of its deployment with it, and the end of each write a new look.
+        // A plan that is being written brings the status of its deployment with it, and the end of each write a new
+        // look.
         if known.is_writing || shared.evaluations.broker.is_under_way(&job) {
             return;
         }
@@ -219,8 +220,8 @@ impl Deployments {
         }
     }
 
-    /// Whether a status that only counts may be written now: not while an evaluation is on its way that will change the counts
-    /// again, and once per second.
+    /// Whether a status that only counts may be written now: not while an evaluation is on its way that will change the
+    /// counts again, and once per second.
     fn may_write(&mut self, shared: &mut Shared, key: &ObjectKey, job: &JobKey) -> bool {
         let is_busy = shared.evaluations.broker.is_busy(job);
         let Some(known) = self.known.get(key) else { return false };
@@ -332,7 +333,8 @@ impl Deployments {
         }
     }
 
-    /// The deployments of a job are looked at again: its evaluation is over. One that failed may still have to restore a version.
+    /// The deployments of a job are looked at again: its evaluation is over. One that failed may still have to restore
+    /// a version.
     pub(crate) fn on_evaluated(&mut self, shared: &mut Shared, job: &JobKey) {
         let known = &self.known;
         let unfinished =

@@ -114,8 +114,8 @@ fn wanted(
 }
 
 impl DeploymentWrite {
-    /// Creates the object, if it is new, and writes the status. A version becomes stable before its deployment is successful: a
-    /// crash between the two leaves a deployment that is found complete once more.
+    /// Creates the object, if it is new, and writes the status. A version becomes stable before its deployment is
+    /// successful: a crash between the two leaves a deployment that is found complete once more.
     pub(crate) async fn write<S: Store>(self, store: &S) -> Result<(Deployment, Option<JobVersion>), StoreError> {
         let version = match &self.stable {
             Some(version) => Some(jobs::mark_stable(store, version).await?),

@@ -1,7 +1,7 @@
 //! Dispatches: a job without groups runs those of its parent, as they were when the leader first saw it.
 //!
-//! What is wrong with a dispatch is `drover_core::dispatch`'s decision. The whole spec is recorded as the dispatch's version 0,
-//! and from then on that version counts, whatever becomes of the parent.
+//! What is wrong with a dispatch is `drover_core::dispatch`'s decision. The whole spec is recorded as the dispatch's
+//! version 0, and from then on that version counts, whatever becomes of the parent.
 
 use std::sync::Arc;
 

@@ -256,8 +256,8 @@ impl Jobs {
         }
     }
 
-    /// Makes an evaluation again that could not be carried out: soon where the API server could not be reached or another writer
-    /// was first, ever later where it refuses what is written.
+    /// Makes an evaluation again that could not be carried out: soon where the API server could not be reached or
+    /// another writer was first, ever later where it refuses what is written.
     fn make_again(shared: &mut Shared, job: &JobKey, trigger: EvalTrigger, class: ErrorClass) {
         let (pause, trigger) = match class {
             ErrorClass::Conflict => (RETRY / 10, trigger),
@@ -477,8 +477,8 @@ impl Jobs {
         self.try_again(shared, job, submitted, fault);
     }
 
-    /// Plans again what could not be written: at once where somebody else wrote in between, but not for ever; after a pause
-    /// where the API server could not be reached, which says nothing of the plan.
+    /// Plans again what could not be written: at once where somebody else wrote in between, but not for ever; after a
+    /// pause where the API server could not be reached, which says nothing of the plan.
     fn try_again(&mut self, shared: &mut Shared, job: &JobKey, submitted: Submitted, fault: Option<ErrorClass>) {
         let job_type = shared.view.job(job).map_or(JobType::Service, |job| job.definition.job_type());
         let Some(known) = self.known.get_mut(job) else { return };
@@ -555,8 +555,8 @@ impl Jobs {
         }
     }
 
-    /// Asks for a version that the stored status names, and that the watch of versions has not brought yet: what is known without
-    /// it is older than what was told before.
+    /// Asks for a version that the stored status names, and that the watch of versions has not brought yet: what is
+    /// known without it is older than what was told before.
     fn fetch_version(&mut self, shared: &mut Shared, job: &JobKey, number: i64) {
         let Some(known) = self.known.get_mut(job).filter(|known| !known.is_writing) else { return };
         known.is_writing = true;
@@ -697,7 +697,8 @@ impl Jobs {
                 shared.due.jobs.insert(key.clone());
             }
             Err(StoreError::NotFound(_)) => {}
-            // Somebody else wrote in between. The watch may have shown it while this write was under way, so nothing else asks again.
+            // Somebody else wrote in between. The watch may have shown it while this write was under way, so nothing
+            // else asks again.
             Err(StoreError::Conflict(_)) => shared.wake_in(RETRY / 10, Wake::JobStatus(key.clone())),
             Err(error) => {
                 tracing::warn!(job = %key, %error, "a job's status was not written");

@@ -3,8 +3,8 @@
 use drover_api::Job;
 use drover_store::{Object, Store, StoreError};
 
-/// Creates a launch. One that exists already is the answer; one of an earlier incarnation of the parent is in the way and goes
-/// with it.
+/// Creates a launch. One that exists already is the answer; one of an earlier incarnation of the parent is in the way
+/// and goes with it.
 pub(crate) async fn create_launch<S: Store>(store: S, child: Job) -> Result<Job, StoreError> {
     match store.create(&child).await {
         Err(StoreError::AlreadyExists(text)) => {

@@ -1,8 +1,8 @@
 //! Launches of periodic jobs: when one is due, the job of that launch is created.
 //!
-//! What is due is `drover_core::periodic`'s decision. A launch is an object named after its time, so that neither a second leader
-//! nor a repeated create makes another; what was left out is noted in the parent's status, so that no later leader makes up for
-//! it.
+//! What is due is `drover_core::periodic`'s decision. A launch is an object named after its time, so that neither a
+//! second leader nor a repeated create makes another; what was left out is noted in the parent's status, so that no
+//! later leader makes up for it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -81,8 +81,8 @@ impl JobState {
         self.checked.insert(known.unwrap_or_else(|| Checked::new(job, name)))
     }
 
-    /// Adds an evaluation to the shown ones. One that is made again, because its plan was refused, stands there once: the list is
-    /// keyed by the id, and the API server refuses a status that names one twice.
+    /// Adds an evaluation to the shown ones. One that is made again, because its plan was refused, stands there once:
+    /// the list is keyed by the id, and the API server refuses a status that names one twice.
     pub(super) fn record(&mut self, evaluation: EvaluationStatus) {
         self.evaluations.retain(|known| known.id != evaluation.id);
         self.evaluations.insert(0, evaluation);
@@ -145,7 +145,8 @@ fn is_explained(status: &JobStatus) -> bool {
     status.blocked.is_some() || status.evaluations.iter().any(|evaluation| !evaluation.failed.is_empty())
 }
 
-/// Sends a status. The precondition is the object that it was decided from: a leader that is behind must not undo a newer one's.
+/// Sends a status. The precondition is the object that it was decided from: a leader that is behind must not undo a
+/// newer one's.
 pub(crate) async fn write_status<S: Store>(
     store: S,
     key: JobKey,

@@ -67,14 +67,14 @@ pub(crate) fn prepare(
     }
 }
 
-/// Whether the job is older than one of its versions: a list can be stale, and an earlier leader has recorded a newer spec since. Taken
-/// for what people want now, the old spec would become the newest version.
+/// Whether the job is older than one of its versions: a list can be stale, and an earlier leader has recorded a newer
+/// spec since. Taken for what people want now, the old spec would become the newest version.
 pub(crate) fn is_behind(object: &Job, versions: &[Arc<JobVersion>]) -> bool {
     versions.iter().any(|version| Some(version.spec.job_generation) > object.metadata.generation)
 }
 
-/// Whether a version that an automatic revert made is still the one to run: until the spec differs from the one that failed, which
-/// a re-apply of the same manifest does not make it do.
+/// Whether a version that an automatic revert made is still the one to run: until the spec differs from the one that
+/// failed, which a re-apply of the same manifest does not make it do.
 pub(crate) fn stands_for(version: &JobVersion, versions: &[Arc<JobVersion>], object: &Job) -> bool {
     if version.spec.intent.is_empty() {
         return false;
@@ -84,7 +84,8 @@ pub(crate) fn stands_for(version: &JobVersion, versions: &[Arc<JobVersion>], obj
     is_same || Some(version.spec.job_generation) == object.metadata.generation
 }
 
-/// Whether a new version needs no deployment of its own, so that it is as stable as the one before: what nodes act on is the same.
+/// Whether a new version needs no deployment of its own, so that it is as stable as the one before: what nodes act on
+/// is the same.
 fn inherits(newest: &JobVersion, object: &Job) -> bool {
     let is_stable = newest.status.as_ref().is_some_and(|status| status.stable);
     let name = object.metadata.name.as_deref().unwrap_or_default();
@@ -178,8 +179,8 @@ impl Preparation {
     }
 }
 
-/// Creates a version. One of its name and incarnation that exists already is the answer; one of another incarnation is in the
-/// way and is deleted.
+/// Creates a version. One of its name and incarnation that exists already is the answer; one of another incarnation is
+/// in the way and is deleted.
 pub(crate) async fn create_version<S: Store>(store: &S, version: JobVersion) -> Result<JobVersion, StoreError> {
     match store.create(&version).await {
         Err(StoreError::AlreadyExists(text)) => {
@@ -195,8 +196,9 @@ pub(crate) async fn create_version<S: Store>(store: &S, version: JobVersion) -> 
     }
 }
 
-/// Versions that nothing keeps any more: beyond the newest six, of which tagged ones are none, and named by no allocation. Where the
-/// newest stable one is older it stays, and its neighbour goes in its place (`spec/scheduler.md` 1).
+/// Versions that nothing keeps any more: beyond the newest six, of which tagged ones are none, and named by no
+/// allocation. Where the newest stable one is older it stays, and its neighbour goes in its place (`spec/scheduler.md`
+/// 1).
 pub(crate) fn surplus(versions: &[Arc<JobVersion>], is_in_use: impl Fn(i64) -> bool) -> Vec<&Arc<JobVersion>> {
     let is_tagged = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.tag.is_some());
     let is_stable = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.stable);

@@ -87,8 +87,8 @@ impl Nodes {
         NodeChange { before, now: Some((node, object)) }
     }
 
-    /// Puts a node into the view, as far as its object and what is known besides say; returns how it was there before, and how it
-    /// is now.
+    /// Puts a node into the view, as far as its object and what is known besides say; returns how it was there before,
+    /// and how it is now.
     pub(super) fn show_node(
         &mut self,
         shared: &mut Shared,

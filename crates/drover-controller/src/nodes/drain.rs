@@ -1,7 +1,8 @@
-//! Drains: an operator's request becomes marks on allocations, progress in the node's status, and at the end a cleared request.
+//! Drains: an operator's request becomes marks on allocations, progress in the node's status, and at the end a cleared
+//! request.
 //!
-//! Crash-safe by its order: the node becomes ineligible before anything is marked, allocations are marked before the request is
-//! cleared, and each leader finds from the objects alone where the last one stood.
+//! Crash-safe by its order: the node becomes ineligible before anything is marked, allocations are marked before the
+//! request is cleared, and each leader finds from the objects alone where the last one stood.
 
 use std::time::Duration;
 

@@ -97,8 +97,8 @@ impl Nodes {
         }
     }
 
-    /// Notes which silent nodes are marked later, because most of their pool fell silent at once, and which are late beside nodes that
-    /// are marked: nothing new is placed on them.
+    /// Notes which silent nodes are marked later, because most of their pool fell silent at once, and which are late
+    /// beside nodes that are marked: nothing new is placed on them.
     pub(super) fn hold(&mut self, shared: &mut Shared, expired: &Expired) {
         let mut held = BTreeMap::new();
         for pool in &expired.slowed {

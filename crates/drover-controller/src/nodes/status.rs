@@ -62,7 +62,8 @@ impl Nodes {
         }
     }
 
-    /// How a node's status differs from the one that was written last; none where it does not, or where a write is under way.
+    /// How a node's status differs from the one that was written last; none where it does not, or where a write is
+    /// under way.
     pub(super) fn compare_node(
         &mut self,
         shared: &mut Shared,

@@ -1,7 +1,8 @@
 //! What agents are asked for on behalf of volumes, and what they answer.
 //!
-//! A request stands in the status of the asked agent's ClientNode until it is answered in that node's fingerprint. Its name is used
-//! once, so that an answer belongs to one request. Of each plugin one controller call is under way at a time.
+//! A request stands in the status of the asked agent's ClientNode until it is answered in that node's fingerprint. Its
+//! name is used once, so that an answer belongs to one request. Of each plugin one controller call is under way at a
+//! time.
 
 use std::sync::Arc;
 

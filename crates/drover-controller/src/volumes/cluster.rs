@@ -1,9 +1,10 @@
-//! Volumes of drivers that the cluster runs itself: attached and detached by `VolumeAttachment`s, which the drivers' own attachers carry
-//! out.
+//! Volumes of drivers that the cluster runs itself: attached and detached by `VolumeAttachment`s, which the drivers'
+//! own attachers carry out.
 //!
-//! There is one object for a volume and a node, under a name that follows from both; each is written and answered by itself, so that these
-//! calls wait for no turn among those of the plugin. What the attacher says comes by the watch of drover's own objects. An object that
-//! is for nobody any more, because a leader ended between two writes, is found by its label and deleted.
+//! There is one object for a volume and a node, under a name that follows from both; each is written and answered by
+//! itself, so that these calls wait for no turn among those of the plugin. What the attacher says comes by the watch of
+//! drover's own objects. An object that is for nobody any more, because a leader ended between two writes, is found by
+//! its label and deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -163,7 +164,8 @@ impl Volumes {
         shared.outbox.push(Action::DeleteAttachment(caller, name, precondition));
     }
 
-    /// Whether all of drover's objects and the cluster's drivers were listed: before, one that is not known may be there.
+    /// Whether all of drover's objects and the cluster's drivers were listed: before, one that is not known may be
+    /// there.
     fn knows_cluster(shared: &Shared) -> bool {
         shared.caches.attachments.is_synced() && shared.caches.drivers.is_synced()
     }
@@ -373,7 +375,8 @@ fn attachment_of(volume: &CSIVolume, node: &str) -> String {
     names::attachment_name(volume.metadata.uid.as_deref().unwrap_or_default(), node)
 }
 
-/// The object. A volume that is no `PersistentVolume` has no size in it, and no mode: the API server refuses both there.
+/// The object. A volume that is no `PersistentVolume` has no size in it, and no mode: the API server refuses both
+/// there.
 fn attachment(name: &str, volume: &CSIVolume, request: Wanted) -> VolumeAttachment {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let namespace = text(&volume.metadata.namespace);

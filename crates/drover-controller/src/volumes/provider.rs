@@ -1,5 +1,6 @@
-//! What is asked of a volume's provider for the volume itself: to make it, to confirm it, to make it larger, to take snapshots of it, to
-//! delete it. Of each volume one such call is under way at a time; what changes anything waits for its turn among the others of the plugin.
+//! What is asked of a volume's provider for the volume itself: to make it, to confirm it, to make it larger, to take
+//! snapshots of it, to delete it. Of each volume one such call is under way at a time; what changes anything waits for
+//! its turn among the others of the plugin.
 
 use std::sync::Arc;
 
@@ -120,7 +121,8 @@ impl Volumes {
         }
     }
 
-    /// Has the next mount follow; false where none has to. Where a node is down the volume is mounted anew before anybody uses it there.
+    /// Has the next mount follow; false where none has to. Where a node is down the volume is mounted anew before
+    /// anybody uses it there.
     fn follow(&mut self, shared: &mut Shared, caller: &Caller, object: &Arc<CSIVolume>) -> bool {
         let Some(following) = self.work.get_mut(caller).and_then(|work| work.following.as_mut()) else {
             return false;

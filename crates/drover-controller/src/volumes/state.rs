@@ -95,8 +95,8 @@ impl Volumes {
         self.calls.requests.get(node).is_some_and(|wanted| there != Some(wanted))
     }
 
-    /// How much is kept for volumes to which something happens: those that are watched, claims that wait for others, claims that are being
-    /// attached or released, and calls that agents were asked for.
+    /// How much is kept for volumes to which something happens: those that are watched, claims that wait for others,
+    /// claims that are being attached or released, and calls that agents were asked for.
     pub(crate) fn under_way(&self) -> [(&'static str, usize); 4] {
         [
             ("watched", self.watcher.n_active()),
@@ -134,7 +134,8 @@ impl Volumes {
 pub(super) struct Work {
     /// The controllers that were asked in this round and let others try.
     pub(super) tried: Vec<Skipped>,
-    /// How far it has come, or why it goes no further, is on its way into the status; until then nothing further is done.
+    /// How far it has come, or why it goes no further, is on its way into the status; until then nothing further is
+    /// done.
     pub(super) is_told: bool,
     /// How far it has come without its being written.
     pub(super) reached: Option<ClaimState>,
@@ -175,7 +176,8 @@ impl Providers {
     }
 }
 
-/// Mounts that have to follow a volume which was made larger. Another leader has it made as large again, and finds them again.
+/// Mounts that have to follow a volume which was made larger. Another leader has it made as large again, and finds them
+/// again.
 #[derive(Debug)]
 pub(super) struct Following {
     pub(super) provided: Provided,

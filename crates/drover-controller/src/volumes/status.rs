@@ -1,5 +1,5 @@
-//! Writing a volume's status and its finalizer. Of each volume one write is under way at a time; what it tells is kept until it is
-//! answered.
+//! Writing a volume's status and its finalizer. Of each volume one write is under way at a time; what it tells is kept
+//! until it is answered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,8 +91,8 @@ impl Volumes {
         current(&facts, shared.clock.now())
     }
 
-    /// The change of a volume's metadata that is due: its finalizer is set before anybody holds it and taken away when it goes and
-    /// nobody does; a person's request that was carried out is taken away.
+    /// The change of a volume's metadata that is due: its finalizer is set before anybody holds it and taken away when
+    /// it goes and nobody does; a person's request that was carried out is taken away.
     fn wanted_metadata(&self, shared: &Shared, id: &ObjectKey, object: &CSIVolume) -> Option<Value> {
         let meta = &object.metadata;
         let is_held = finalizer::is_held(meta, finalizer::RELEASE_CLAIMS);

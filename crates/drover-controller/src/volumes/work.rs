@@ -82,8 +82,8 @@ impl Volumes {
         }
     }
 
-    /// Claims that are not listed any more, because another leader has freed them, need nothing: who waits for a plugin's turn
-    /// need not wait for the answers.
+    /// Claims that are not listed any more, because another leader has freed them, need nothing: who waits for a
+    /// plugin's turn need not wait for the answers.
     pub(super) fn end_work_of_freed(&mut self, shared: &mut Shared, volume: &ObjectKey, object: &CSIVolume) {
         let claims = object.status.as_ref().map(|status| &status.claims[..]).unwrap_or_default();
         for caller in self.callers_of(volume) {
@@ -108,7 +108,8 @@ impl Volumes {
         }
     }
 
-    /// Takes a claim as far as it goes now. Nothing is done while a write of its volume, or a call for it, is under way.
+    /// Takes a claim as far as it goes now. Nothing is done while a write of its volume, or a call for it, is under
+    /// way.
     pub(super) fn advance_claim(&mut self, shared: &mut Shared, caller: &Caller) {
         let is_writing = self.writing.contains_key(&caller.0);
         let Some(work) = self.work.get_mut(caller) else { return };
@@ -279,8 +280,9 @@ impl Volumes {
         }
     }
 
-    /// Has it written how far a claim has come, while the next step goes on: what comes of that soon is the same write. Until it is
-    /// written the claim counts as taken, and a new leader finds the same steps done that this one has found.
+    /// Has it written how far a claim has come, while the next step goes on: what comes of that soon is the same write.
+    /// Until it is written the claim counts as taken, and a new leader finds the same steps done that this one has
+    /// found.
     fn record(&mut self, shared: &mut Shared, caller: &Caller, error: String, within: Duration) {
         let elapsed = shared.elapsed();
         let Some(work) = self.work.get(caller) else { return };

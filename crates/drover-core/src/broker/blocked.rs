@@ -1,7 +1,7 @@
 //! Which jobs wait for room, and which of them a change of the cluster may help (`spec/scheduler.md` 2.5).
 //!
-//! Input: what a plan could not place and why, and what became free since. Output: the jobs to evaluate again. Nothing here
-//! polls: a job that no change concerns is not looked at. Must never know how much is free.
+//! Input: what a plan could not place and why, and what became free since. Output: the jobs to evaluate again. Nothing
+//! here polls: a job that no change concerns is not looked at. Must never know how much is free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -74,8 +74,8 @@ impl Blocked {
         self.waiting.remove(job);
     }
 
-    /// Something became free with the write of this index: the jobs that it may help. They are not tracked until they block
-    /// again. O(waiting jobs).
+    /// Something became free with the write of this index: the jobs that it may help. They are not tracked until they
+    /// block again. O(waiting jobs).
     pub fn free(&mut self, what: Freed, index: u64, now: Timestamp) -> Vec<JobKey> {
         let helped: Vec<JobKey> = self
             .waiting

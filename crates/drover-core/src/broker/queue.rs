@@ -1,8 +1,9 @@
-//! Which job is looked at next: at most one evaluation of a job at a time, higher priority first, delayed ones when due.
+//! Which job is looked at next: at most one evaluation of a job at a time, higher priority first, delayed ones when
+//! due.
 //!
-//! An evaluation costs what its job has of allocations, and each change of one of them asks for one. A job whose evaluation was long
-//! rests before the next, which then sees all that has come meanwhile: else a large job that changes all the time would leave the leader
-//! no time for anything else.
+//! An evaluation costs what its job has of allocations, and each change of one of them asks for one. A job whose
+//! evaluation was long rests before the next, which then sees all that has come meanwhile: else a large job that
+//! changes all the time would leave the leader no time for anything else.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -37,7 +38,8 @@ const FOLLOW_UP: (Duration, Duration) = (Duration::from_mins(1), Duration::from_
 
 /// An evaluation that took less is followed by the next one at once.
 const LONG: Duration = Duration::from_millis(2);
-/// How much longer than its evaluation took a job rests: evaluations of one job leave four fifths of the time to others.
+/// How much longer than its evaluation took a job rests: evaluations of one job leave four fifths of the time to
+/// others.
 const REST: u32 = 4;
 /// The longest rest.
 const LONGEST_REST: Duration = Duration::from_secs(1);
@@ -133,7 +135,8 @@ impl Broker {
         Some(Next { job, trigger: waiting.trigger, wait_until: waiting.wait_until, number: waiting.number })
     }
 
-    /// The evaluation of a job took so long, and has ended now: by one monotonic clock, as [`Broker::pop`] is told the time.
+    /// The evaluation of a job took so long, and has ended now: by one monotonic clock, as [`Broker::pop`] is told the
+    /// time.
     pub fn rest(&mut self, job: &JobKey, took: Duration, now: Duration) {
         self.resting.retain(|_, until| *until > now);
         if took >= LONG {

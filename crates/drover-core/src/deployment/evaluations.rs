@@ -11,8 +11,8 @@ pub struct EvalRecord {
     pub is_cancelled: bool,
 }
 
-/// The newest write that some evaluation saw or will see; 0 where there is none. An evaluation that is blocked counts like any
-/// other: it must never hold another group's progress back.
+/// The newest write that some evaluation saw or will see; 0 where there is none. An evaluation that is blocked counts
+/// like any other: it must never hold another group's progress back.
 pub fn latest_index(evaluations: impl IntoIterator<Item = EvalRecord>) -> u64 {
     let seen = evaluations.into_iter().filter(|one| !one.is_cancelled);
     seen.map(|one| one.snapshot_index.unwrap_or(one.create_index)).max().unwrap_or(0)

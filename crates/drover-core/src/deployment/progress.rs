@@ -12,8 +12,8 @@ use crate::scheduler::reschedule;
 
 /// Counts a group's allocations of the deployment, and moves its deadline as they say.
 ///
-/// Healthy is what is healthy and has not ended: one that was healthy and failed since is missing. `began_at` is when the
-/// deployment was made: an allocation that joined it in place is older.
+/// Healthy is what is healthy and has not ended: one that was healthy and failed since is missing. `began_at` is when
+/// the deployment was made: an allocation that joined it in place is older.
 pub(super) fn count<'a>(
     state: &mut GroupState,
     allocs: impl Iterator<Item = &'a Arc<Alloc>>,
@@ -74,15 +74,15 @@ pub fn is_done(state: &GroupState, wanted_now: Option<i64>) -> bool {
     !awaits_promotion(state) && state.healthy_allocs >= needed(state, wanted_now)
 }
 
-/// When the deployment must have progressed: the first deadline of the groups that are not done; none where no group has one.
-/// `counts` are the allocations wanted now, by group.
+/// When the deployment must have progressed: the first deadline of the groups that are not done; none where no group
+/// has one. `counts` are the allocations wanted now, by group.
 pub fn cutoff(groups: &BTreeMap<String, GroupState>, counts: &BTreeMap<String, i64>) -> Option<Timestamp> {
     let open = groups.iter().filter(|(name, state)| !is_done(state, counts.get(*name).copied()));
     open.filter_map(|(_, state)| state.require_progress_by).min()
 }
 
-/// The groups for which a deployment fails at its cutoff: all but those that are complete and those whose healthy canaries wait
-/// for a person.
+/// The groups for which a deployment fails at its cutoff: all but those that are complete and those whose healthy
+/// canaries wait for a person.
 pub(super) fn overdue<'a>(
     groups: &'a BTreeMap<String, GroupState>,
     counts: &'a BTreeMap<String, i64>,

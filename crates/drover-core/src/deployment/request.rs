@@ -1,5 +1,5 @@
-//! What people ask of a deployment, and why it may be refused (`spec/deployments.md` 8): the checks that are made before a request is
-//! written, and again before it is acted on.
+//! What people ask of a deployment, and why it may be refused (`spec/deployments.md` 8): the checks that are made
+//! before a request is written, and again before it is acted on.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -29,8 +29,8 @@ pub enum Target {
     None,
 }
 
-/// The newest stable version of the job's history, unless what it runs is what `failed` runs. Without the exception a version
-/// that was once stable would be restored, fail and be restored for ever.
+/// The newest stable version of the job's history, unless what it runs is what `failed` runs. Without the exception a
+/// version that was once stable would be restored, fail and be restored for ever.
 pub fn target(versions: &[VersionFacts<'_>], failed: &JobSpec) -> Target {
     let stable = versions.iter().filter(|version| version.is_stable).max_by_key(|version| version.number);
     match stable {

@@ -181,8 +181,8 @@ pub enum Unhealthy {
     FailsDeployment,
 }
 
-/// Judges an unhealthy allocation (`spec/deployments.md`, unhealthy allocations): without a progress deadline or without an attempt
-/// left to replace it, the deployment has failed.
+/// Judges an unhealthy allocation (`spec/deployments.md`, unhealthy allocations): without a progress deadline or
+/// without an attempt left to replace it, the deployment has failed.
 pub fn judge_unhealthy(alloc: &Alloc, state: &GroupState, policy: Option<&Reschedule>) -> Unhealthy {
     let next = policy.and_then(|policy| reschedule::next_time(alloc, policy, alloc.last_event_at));
     if state.progress_deadline == GoDuration::ZERO || next.is_none() {

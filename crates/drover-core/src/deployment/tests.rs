@@ -1,4 +1,5 @@
-//! Cases of `spec/deployments.md` that one look at a deployment decides; those that the scheduler decides stand beside it.
+//! Cases of `spec/deployments.md` that one look at a deployment decides; those that the scheduler decides stand beside
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -28,8 +28,8 @@ pub struct HealthPolicy {
     pub deadline_after: Duration,
 }
 
-/// Which policy holds; `None` when the agent judges nothing: batch jobs, a deployment without an `update` block or one whose
-/// health people tell.
+/// Which policy holds; `None` when the agent judges nothing: batch jobs, a deployment without an `update` block or one
+/// whose health people tell.
 pub fn health_policy(
     job_type: JobType,
     in_deployment: bool,

@@ -63,7 +63,8 @@ impl Coordinator {
         self.state = State::Init;
     }
 
-    /// Takes the tasks' states into account and returns the gates. A task that is not in `progress` counts as pending. O(tasks).
+    /// Takes the tasks' states into account and returns the gates. A task that is not in `progress` counts as pending.
+    /// O(tasks).
     pub fn observe(&mut self, progress: &BTreeMap<String, Progress>) -> Gates {
         loop {
             let next = self.next(progress);

@@ -1,7 +1,7 @@
 //! Which ended allocations a node gives up, and why.
 //!
-//! A running allocation is never in question. The oldest ended one goes first, one after the other, until the node is below its
-//! limits again.
+//! A running allocation is never in question. The oldest ended one goes first, one after the other, until the node is
+//! below its limits again.
 
 use std::collections::BTreeSet;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Stage, TaskPlace};
 
-/// Returns the stages of a kill: those of one stage are killed together and awaited before the next. Poststop tasks are in none,
-/// they start once all others are dead. Empty stages are left out.
+/// Returns the stages of a kill: those of one stage are killed together and awaited before the next. Poststop tasks are
+/// in none, they start once all others are dead. Empty stages are left out.
 pub fn kill_stages(tasks: &BTreeMap<String, TaskPlace>) -> Vec<Vec<String>> {
     let mut stages = [Vec::new(), Vec::new(), Vec::new()];
     for (name, place) in tasks {

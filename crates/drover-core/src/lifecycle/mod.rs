@@ -1,7 +1,7 @@
 //! What happens to the tasks of one allocation, and when.
 //!
-//! Input: the tasks' places in the lifecycle, their states and the time. Output: open gates, reactions, a derived client status,
-//! the order of a kill, the next restart. The agent's runners carry these out.
+//! Input: the tasks' places in the lifecycle, their states and the time. Output: open gates, reactions, a derived
+//! client status, the order of a kill, the next restart. The agent's runners carry these out.
 //!
 //! Invariants: every function is total; the same input gives the same answer (randomness is passed in as a number).
 //!

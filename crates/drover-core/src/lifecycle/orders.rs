@@ -1,5 +1,5 @@
-//! Properties of the lifecycle as a whole: whatever tasks a group has and in whatever order things happen, the order rules hold and
-//! every task ends.
+//! Properties of the lifecycle as a whole: whatever tasks a group has and in whatever order things happen, the order
+//! rules hold and every task ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 

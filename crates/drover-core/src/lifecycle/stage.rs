@@ -59,7 +59,8 @@ impl Stage {
         }
     }
 
-    /// Whether a task of this stage runs again after it ended well, in a job that runs `until_stopped` (service, system) or to its end.
+    /// Whether a task of this stage runs again after it ended well, in a job that runs `until_stopped` (service,
+    /// system) or to its end.
     pub fn restarts_on_success(self, until_stopped: bool) -> bool {
         match self {
             Self::Main => until_stopped,

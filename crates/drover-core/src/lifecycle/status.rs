@@ -1,4 +1,5 @@
-//! The client status that follows from the tasks' states. `lost` and `unknown` cannot follow from them: they are the controller's.
+//! The client status that follows from the tasks' states. `lost` and `unknown` cannot follow from them: they are the
+//! controller's.
 
 use super::{Progress, RunState};
 

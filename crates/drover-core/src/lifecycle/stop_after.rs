@@ -1,4 +1,5 @@
-//! Which allocations end because their node has been cut off from the controller for too long (`disconnect.stopOnClientAfter`).
+//! Which allocations end because their node has been cut off from the controller for too long
+//! (`disconnect.stopOnClientAfter`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,8 +14,8 @@ pub struct CutOff<'a> {
     pub wake_after: Option<Duration>,
 }
 
-/// Judges the tracked allocations. `silent_for` is the time since the last accepted heartbeat; in an agent that has just started
-/// and had none yet, `grace` is what is left of its time to get one. O(tracked).
+/// Judges the tracked allocations. `silent_for` is the time since the last accepted heartbeat; in an agent that has
+/// just started and had none yet, `grace` is what is left of its time to get one. O(tracked).
 pub fn cut_off(tracked: &BTreeMap<String, Duration>, silent_for: Duration, grace: Duration) -> CutOff<'_> {
     if !grace.is_zero() {
         return CutOff { stop: Vec::new(), wake_after: (!tracked.is_empty()).then_some(grace) };

@@ -1,7 +1,8 @@
 //! How allocations leave nodes that are being drained (`spec/scheduler.md` 10).
 //!
-//! Input: the view, and which nodes are drained how. Output: the allocations to mark, which nodes are done, and how many
-//! allocations still hold each. A mark is a request; the scheduler stops and replaces. Must never know rooms or scores.
+//! Input: the view, and which nodes are drained how. Output: the allocations to mark, which nodes are done, and how
+//! many allocations still hold each. A mark is a request; the scheduler stops and replaces. Must never know rooms or
+//! scores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

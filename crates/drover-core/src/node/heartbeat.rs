@@ -1,12 +1,13 @@
 //! Which nodes have been silent for too long (`spec/scheduler.md`, 11; DESIGN, section 2).
 //!
-//! Time here is that of one process's monotonic clock, as a duration since its start. A beat counts when this process saw the
-//! Lease change, never by what another machine wrote into it. Silence of the leader's own never counts against a node: the
-//! leader renews its own Lease and sees that in the same watch; a gap between two of these proofs means that the watch was
-//! not live, and after it every live node has a fresh start.
+//! Time here is that of one process's monotonic clock, as a duration since its start. A beat counts when this process
+//! saw the Lease change, never by what another machine wrote into it. Silence of the leader's own never counts against
+//! a node: the leader renews its own Lease and sees that in the same watch; a gap between two of these proofs means
+//! that the watch was not live, and after it every live node has a fresh start.
 //!
-//! Where most of a pool falls silent at once, it is rather a switch that fails than all these nodes: they are then marked one after
-//! the other. Whether it is so is asked of the nodes whose heartbeats were due since the first missing one: of those, how many came?
+//! Where most of a pool falls silent at once, it is rather a switch that fails than all these nodes: they are then
+//! marked one after the other. Whether it is so is asked of the nodes whose heartbeats were due since the first missing
+//! one: of those, how many came?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +25,8 @@ pub const MOST_MISSING: usize = 55;
 /// Pause between two marks in a pool whose marking is slowed.
 pub const SLOW_PAUSE: Duration = Duration::from_secs(10);
 
-/// An agent that was cut off tries again at least that often: so long marking stays slow after most of a pool are heard of again.
+/// An agent that was cut off tries again at least that often: so long marking stays slow after most of a pool are heard
+/// of again.
 pub const RETURN: Duration = Duration::from_secs(30);
 
 /// When nodes were last heard of.
@@ -82,8 +84,8 @@ pub struct Expired {
     pub nodes: Vec<NodeName>,
     /// Pools in which others are left for later.
     pub slowed: Vec<Slowed>,
-    /// Nodes that are late beside nodes that were marked: what took those may have taken them too, so that what is placed on them would
-    /// soon be lost again. Their own deadline is still to come.
+    /// Nodes that are late beside nodes that were marked: what took those may have taken them too, so that what is
+    /// placed on them would soon be lost again. Their own deadline is still to come.
     pub suspects: BTreeSet<NodeName>,
 }
 
@@ -179,8 +181,8 @@ impl Ledger {
         self.last_proof = Some(now);
     }
 
-    /// Takes the nodes out whose silence is proven: their deadline has passed, and the watch was live after it. In a pool of which
-    /// most fell silent at once, one at a time. `pool_of` names a node's pool. O(nodes).
+    /// Takes the nodes out whose silence is proven: their deadline has passed, and the watch was live after it. In a
+    /// pool of which most fell silent at once, one at a time. `pool_of` names a node's pool. O(nodes).
     pub fn expire<'a>(&mut self, pool_of: impl Fn(&NodeName) -> Option<&'a str>) -> Expired {
         let Some(proof) = self.last_proof else { return Expired::default() };
         let over = self.nodes.iter().filter(|(_, heard)| heard.deadline < proof);
@@ -285,7 +287,8 @@ impl Ledger {
     }
 }
 
-/// The TTL for a number of nodes: `minimum` times a power of two, so that they beat at most `rate` times per second together.
+/// The TTL for a number of nodes: `minimum` times a power of two, so that they beat at most `rate` times per second
+/// together.
 pub fn ttl(minimum: Duration, n_nodes: usize, rate: u32) -> Duration {
     let mut ttl = minimum.max(Duration::from_millis(1));
     let needed = u128::try_from(n_nodes).unwrap_or(u128::MAX).saturating_mul(1000) / u128::from(rate.max(1));

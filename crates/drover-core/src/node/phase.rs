@@ -1,6 +1,7 @@
 //! Which phase a node is in after a heartbeat, and after its silence (`spec/scheduler.md` 9 and 11).
 //!
-//! Input: the view, with the node's allocations. Output: the phase. Must never know how silence is told; that is `heartbeat`'s.
+//! Input: the view, with the node's allocations. Output: the phase. Must never know how silence is told; that is
+//! `heartbeat`'s.
 
 use drover_api::GoDuration;
 use drover_api::allocation::{ClientStatus, DesiredStatus};
@@ -26,7 +27,8 @@ pub fn after_silence(view: &ClusterView, node: &NodeName, phase: NodePhase, now:
     }
 }
 
-/// When the last allocation of a silent node that may be away now is lost; none where no one may. O(allocations on the node).
+/// When the last allocation of a silent node that may be away now is lost; none where no one may. O(allocations on the
+/// node).
 pub fn window_ends_at(view: &ClusterView, node: &NodeName, now: Timestamp) -> Option<Timestamp> {
     let may_be_away = |alloc: &&std::sync::Arc<Alloc>| {
         alloc.desired == DesiredStatus::Run
@@ -44,7 +46,8 @@ pub fn window_ends_at(view: &ClusterView, node: &NodeName, now: Timestamp) -> Op
     view.allocs_on_node(node).filter(may_be_away).map(end).filter(|end| *end > now).max()
 }
 
-/// What a node becomes that is heard of. One that was cut off is ready only when its agent has said how its allocations fare.
+/// What a node becomes that is heard of. One that was cut off is ready only when its agent has said how its allocations
+/// fare.
 pub fn after_beat(view: &ClusterView, node: &NodeName, phase: NodePhase) -> NodePhase {
     match phase {
         NodePhase::Ready | NodePhase::Down => NodePhase::Ready,

@@ -53,8 +53,8 @@ pub fn by_node(plan: &Plan) -> BTreeMap<&NodeName, OnNode<'_>> {
     nodes
 }
 
-/// Adds the stops that an earlier plan began and nobody finished: an allocation that is marked lost ends for good, or its node
-/// would go on with it when it comes back. The mark and the stop are two writes.
+/// Adds the stops that an earlier plan began and nobody finished: an allocation that is marked lost ends for good, or
+/// its node would go on with it when it comes back. The mark and the stop are two writes.
 pub fn finish_lost(view: &ClusterView, job: &JobKey, plan: &mut Plan) {
     let half: Vec<Stop> = {
         let known: BTreeSet<&AllocKey> = plan.stops.iter().chain(plan.replaced()).map(|stop| &stop.alloc.key).collect();
@@ -66,8 +66,8 @@ pub fn finish_lost(view: &ClusterView, job: &JobKey, plan: &mut Plan) {
     plan.stops.extend(half);
 }
 
-/// Takes out of a plan what its nodes refuse, and says what that is. With `allAtOnce` one refusal leaves nothing, the deployment
-/// included. Canaries that are left out leave their deployment too.
+/// Takes out of a plan what its nodes refuse, and says what that is. With `allAtOnce` one refusal leaves nothing, the
+/// deployment included. Canaries that are left out leave their deployment too.
 pub fn admit(view: &ClusterView, job: Option<&Job>, plan: &mut Plan) -> Vec<(NodeName, Rejection)> {
     let refused: Vec<(NodeName, Rejection)> = by_node(plan)
         .iter()

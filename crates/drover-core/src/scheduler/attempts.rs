@@ -84,8 +84,8 @@ pub struct Blocked {
     pub trigger: EvalTrigger,
 }
 
-/// The end of an evaluation whose last plan this is. `was_blocked` is the id under which the job waited, where this evaluation is
-/// that one.
+/// The end of an evaluation whose last plan this is. `was_blocked` is the id under which the job waited, where this
+/// evaluation is that one.
 pub fn end(job_type: JobType, eval: &Evaluation, plan: &Plan, next: Next, was_blocked: Option<&EvalId>) -> Ended {
     let is_counted = matches!(job_type, JobType::Service | JobType::Batch);
     if plan.refused.is_some() {

@@ -63,8 +63,8 @@ pub fn escapes(target: &str) -> bool {
     ["${unique.", "${node.unique.", "${attr.unique.", "${meta.unique."].iter().any(|start| target.starts_with(start))
 }
 
-/// All that rules without a unique target can see of a node, what it runs included: two nodes of one shape get the same answer.
-/// Finer than the class, and within one process only.
+/// All that rules without a unique target can see of a node, what it runs included: two nodes of one shape get the same
+/// answer. Finer than the class, and within one process only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeShape(u64);
 

@@ -1,4 +1,5 @@
-//! Why a group found no place, in words: what left out how many nodes, what ran out, and the smallest change that would help.
+//! Why a group found no place, in words: what left out how many nodes, what ran out, and the smallest change that would
+//! help.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,8 @@ use drover_api::metric::{AllocMetric, Nearest};
 /// Reasons that are told one by one; the rest is counted.
 const TOLD: usize = 6;
 
-/// One sentence for each thing that stands in the way, the one that concerns most nodes first, then what would help least
-/// intrusively.
+/// One sentence for each thing that stands in the way, the one that concerns most nodes first, then what would help
+/// least intrusively.
 pub fn explain(metric: &AllocMetric) -> String {
     if metric.nodes_evaluated == 0 {
         return nowhere(metric);

@@ -1,5 +1,5 @@
-//! The scheduler: `plan` looks at one job and says what to do. Pure and deterministic: the same view, evaluation and seed give
-//! the same plan. It must never know how plans are written, or a clock.
+//! The scheduler: `plan` looks at one job and says what to do. Pure and deterministic: the same view, evaluation and
+//! seed give the same plan. It must never know how plans are written, or a clock.
 
 pub mod apply;
 pub mod attempts;

@@ -1,7 +1,8 @@
 //! Comparison of the two sides of a constraint or affinity (`spec/scheduler.md`, 4.3).
 //!
-//! A comparison is prepared once for a right side and then asked for many nodes: patterns are compiled, sets and version bounds
-//! are taken apart. Asking allocates nothing that grows with the right side. Must never know nodes or targets.
+//! A comparison is prepared once for a right side and then asked for many nodes: patterns are compiled, sets and
+//! version bounds are taken apart. Asking allocates nothing that grows with the right side. Must never know nodes or
+//! targets.
 
 use std::cmp::Ordering;
 
@@ -10,8 +11,8 @@ use regex::{Regex, RegexBuilder};
 
 use crate::scheduler::version::{Requirement, Version};
 
-/// Longest right side that is prepared; what is longer never matches. The schema's bound for `rTarget`, four times: right sides
-/// may also come from a node's attributes.
+/// Longest right side that is prepared; what is longer never matches. The schema's bound for `rTarget`, four times:
+/// right sides may also come from a node's attributes.
 pub const RIGHT_LIMIT_BYTES: usize = 4096;
 /// Largest program that a regular expression may become.
 const REGEX_LIMIT_BYTES: usize = 256 * 1024;
@@ -61,7 +62,8 @@ impl Comparison {
         Self { operand, prepared }
     }
 
-    /// Whether the left side satisfies it; `None` is a side that was not found. `right` is what the comparison was made with.
+    /// Whether the left side satisfies it; `None` is a side that was not found. `right` is what the comparison was made
+    /// with.
     pub fn holds(&self, left: Option<&str>, right: Option<&str>) -> bool {
         match self.operand {
             Operand::Equal | Operand::DoubleEqual | Operand::Is => left.zip(right).is_some_and(|(l, r)| l == r),

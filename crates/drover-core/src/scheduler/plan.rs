@@ -40,8 +40,8 @@ impl Evaluation {
     }
 }
 
-/// What to do, in this order: the deployment, stops, placements (each destructive update stops its predecessor in the same
-/// step), updates.
+/// What to do, in this order: the deployment, stops, placements (each destructive update stops its predecessor in the
+/// same step), updates.
 #[must_use]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {

@@ -1,5 +1,5 @@
-//! Whom to evict on a node so that an allocation of a higher priority fits (`spec/scheduler.md` 6). Pure: a node's allocations and
-//! an ask go in, the victims come out.
+//! Whom to evict on a node so that an allocation of a higher priority fits (`spec/scheduler.md` 6). Pure: a node's
+//! allocations and an ask go in, the victims come out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,8 +69,9 @@ pub fn score(priorities: &[i64]) -> f64 {
     1.0 / (1.0 + (0.0048 * (p - 2048.0)).exp())
 }
 
-/// The victims on a node, in the order in which they were chosen; none if evicting all that may be evicted does not make room.
-/// `used` is all that is in use there, the candidates included. `fits` says whether the group fits beside what is left.
+/// The victims on a node, in the order in which they were chosen; none if evicting all that may be evicted does not
+/// make room. `used` is all that is in use there, the candidates included. `fits` says whether the group fits beside
+/// what is left.
 pub fn victims(
     ask: Ask<'_>,
     node: &Node,
@@ -103,8 +104,8 @@ fn covers(free: Amounts, ask: Amounts) -> bool {
     free.cpu >= ask.cpu && free.memory_mb >= ask.memory_mb && free.disk_mb >= ask.disk_mb
 }
 
-/// Victims for cpu, memory and disk: by priority, the closest to what is still missing first; then those that are not needed
-/// after all are let go, the closest first.
+/// Victims for cpu, memory and disk: by priority, the closest to what is still missing first; then those that are not
+/// needed after all are let go, the closest first.
 fn for_amounts(ask: Amounts, free: Amounts, allowed: Vec<&Evictable>) -> Option<Vec<&Evictable>> {
     if covers(free, ask) {
         return Some(Vec::new());
@@ -167,8 +168,8 @@ fn port_holders<'a>(
     Some(())
 }
 
-/// Holders of enough devices for each request: of the groups of devices that would do, the one whose victims have the smallest
-/// sum of distinct priorities.
+/// Holders of enough devices for each request: of the groups of devices that would do, the one whose victims have the
+/// smallest sum of distinct priorities.
 fn device_holders<'a>(
     group: &Group,
     node: &Node,

@@ -1,5 +1,5 @@
-//! Device attributes and the values that constraints compare them with: texts read as booleans, numbers with units, or words
-//! (`spec/scheduler.md`, 4.2 and 4.3).
+//! Device attributes and the values that constraints compare them with: texts read as booleans, numbers with units, or
+//! words (`spec/scheduler.md`, 4.2 and 4.3).
 //!
 //! Reading never fails: what is neither boolean nor number is a word. Must never know devices or nodes.
 
@@ -57,8 +57,8 @@ pub fn parse(text: &str) -> Typed {
     Typed { text: text.to_owned(), value }
 }
 
-/// Whether the left side satisfies the comparison; `None` is a side that was not found. Values of different kinds or dimensions
-/// compare as neither equal nor different.
+/// Whether the left side satisfies the comparison; `None` is a side that was not found. Values of different kinds or
+/// dimensions compare as neither equal nor different.
 pub fn holds(operand: Operand, left: Option<&Typed>, right: Option<&Typed>) -> bool {
     let order = || left.zip(right).and_then(|(left, right)| compare(left, right));
     match operand {

@@ -1,6 +1,7 @@
 //! Versions and version requirements as constraints use them (`spec/scheduler.md`, 4.3): `>= 6.1, < 7`, `~> 1.2`.
 //!
-//! Looser than SemVer on the left (missing parts read as 0, a leading `v` is allowed), so that kernel versions compare too.
+//! Looser than SemVer on the left (missing parts read as 0, a leading `v` is allowed), so that kernel versions compare
+//! too.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,7 +18,8 @@ pub struct Version<'a> {
 }
 
 impl<'a> Version<'a> {
-    /// Parses `1.2.3`, `v1.2`, `6.1.0-13-amd64`, `1.3.0-beta.1+build` or `1.3rc1`; none when it does not begin with numbers.
+    /// Parses `1.2.3`, `v1.2`, `6.1.0-13-amd64`, `1.3.0-beta.1+build` or `1.3rc1`; none when it does not begin with
+    /// numbers.
     pub fn parse(text: &'a str) -> Option<Self> {
         let text = text.trim();
         let text = text.strip_prefix('v').unwrap_or(text);

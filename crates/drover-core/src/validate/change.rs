@@ -1,5 +1,5 @@
-//! What a new spec may not change about a stored job, and what a person may not submit at all (`spec/scheduler.md`, 1.3, update
-//! rules).
+//! What a new spec may not change about a stored job, and what a person may not submit at all (`spec/scheduler.md`,
+//! 1.3, update rules).
 
 use drover_api::JobSpec;
 

@@ -46,8 +46,8 @@ impl Found {
     }
 }
 
-/// Whether a volume can be mounted there in a task: absolute, and without `..`. A job is asked before its placement, and its task again
-/// when what it interpolates is known.
+/// Whether a volume can be mounted there in a task: absolute, and without `..`. A job is asked before its placement,
+/// and its task again when what it interpolates is known.
 pub fn is_mount_destination(path: &str) -> bool {
     path.starts_with('/') && !goes_up(path)
 }

@@ -1,8 +1,9 @@
-//! What is wrong with a job's spec as a whole (`spec/scheduler.md`, 1.3): all violations, each with code, field, reason and
-//! remedy. Rules that the API server checks too are checked again, because files are judged that no API server has seen.
+//! What is wrong with a job's spec as a whole (`spec/scheduler.md`, 1.3): all violations, each with code, field, reason
+//! and remedy. Rules that the API server checks too are checked again, because files are judged that no API server has
+//! seen.
 //!
-//! Input is a complete definition, so that merged blocks are judged as they will act. The work is bounded whatever the spec
-//! holds. Must never know what runs, which nodes exist, or how a spec was stored.
+//! Input is a complete definition, so that merged blocks are judged as they will act. The work is bounded whatever the
+//! spec holds. Must never know what runs, which nodes exist, or how a spec was stored.
 
 mod change;
 mod files;

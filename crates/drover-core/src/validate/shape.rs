@@ -1,7 +1,9 @@
-//! Whether an object that no API server has seen has the shape of its kind: known fields, types, allowed values, bounds.
+//! Whether an object that no API server has seen has the shape of its kind: known fields, types, allowed values,
+//! bounds.
 //!
-//! Read from the schema in the kind's definition, so that there is no second list of fields. An object without a violation
-//! here can be read into its type. CEL rules are not looked at; what they say of jobs is among the violations.
+//! Read from the schema in the kind's definition, so that there is no second list of fields. An object without a
+//! violation here can be read into its type. CEL rules are not looked at; what they say of jobs is among the
+//! violations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

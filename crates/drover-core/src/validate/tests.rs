@@ -507,8 +507,9 @@ fn the_shape_is_judged_with_field_and_remedy() {
     assert_eq!(status_shape("Allocation", &json!({})), []);
 }
 
-/// What the API server refuses by CEL or by the schema is refused without it too, and what it accepts is accepted. (Rules on
-/// changes are in `changes`, the one on the object's name is the CLI's. What merged blocks show the API server cannot see.)
+/// What the API server refuses by CEL or by the schema is refused without it too, and what it accepts is accepted.
+/// (Rules on changes are in `changes`, the one on the object's name is the CLI's. What merged blocks show the API
+/// server cannot see.)
 #[test]
 fn the_api_servers_goldens_are_judged_alike() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/schema");

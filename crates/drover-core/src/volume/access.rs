@@ -1,5 +1,5 @@
-//! Who may use a volume beside whom (`spec/volumes.md` 3.3 and 3.4). The scheduler and the taking of claims ask the same functions,
-//! so that they cannot differ.
+//! Who may use a volume beside whom (`spec/volumes.md` 3.3 and 3.4). The scheduler and the taking of claims ask the
+//! same functions, so that they cannot differ.
 
 use drover_api::csi_volume::{AccessMode, CSIVolumeSpec, CSIVolumeStatus, Claim, ClaimMode};
 use drover_api::volume_request::{RequestAccessMode, VolumeRequest, VolumeType};
@@ -56,7 +56,8 @@ pub const fn is_read_schedulable(status: &CSIVolumeStatus) -> bool {
     status.schedulable && status.resource_exhausted.is_none()
 }
 
-/// Whether a volume can be written to now; as it is used, or, while it is unclaimed, in one of the ways that its spec offers.
+/// Whether a volume can be written to now; as it is used, or, while it is unclaimed, in one of the ways that its spec
+/// offers.
 pub fn is_write_schedulable(spec: &CSIVolumeSpec, status: &CSIVolumeStatus) -> bool {
     let offers_writing = || spec.capabilities.iter().any(|offered| is_writer(offered.access_mode));
     is_read_schedulable(status) && status.access_mode.map_or_else(offers_writing, is_writer)

@@ -1,7 +1,8 @@
-//! When an allocation may mount the volume that it holds: at once, or after the plugin's controller has attached it to the node
-//! (`spec/volumes.md` 6.1).
+//! When an allocation may mount the volume that it holds: at once, or after the plugin's controller has attached it to
+//! the node (`spec/volumes.md` 6.1).
 //!
-//! Input: the volume with the claim, the view, the plugin. Output: the next step. Must never know how a controller is called.
+//! Input: the volume with the claim, the view, the plugin. Output: the next step. Must never know how a controller is
+//! called.
 
 use drover_api::csi_volume::{AttachState, CSIVolumeSpec, CSIVolumeStatus, Claim, ClaimState};
 

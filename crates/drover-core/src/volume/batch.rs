@@ -1,8 +1,9 @@
-//! Gathers the updates of a volume's claims for a short while, so that many allocations that end together are few writes
-//! (`spec/volumes.md` 4): a window of at most 250 ms, and at most 100 claims in one write.
+//! Gathers the updates of a volume's claims for a short while, so that many allocations that end together are few
+//! writes (`spec/volumes.md` 4): a window of at most 250 ms, and at most 100 claims in one write.
 //!
-//! Time is that of one process's monotonic clock, as a duration since its start. One write of a volume is under way at a time: the next
-//! one needs its answer. What waits is bounded by the volume's claims. Must never know how a status is written.
+//! Time is that of one process's monotonic clock, as a duration since its start. One write of a volume is under way at
+//! a time: the next one needs its answer. What waits is bounded by the volume's claims. Must never know how a status is
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Who holds a volume: how a claim is taken, found to be past, carried forward and freed (`spec/volumes.md` 3).
 //!
-//! Input: the view, what is wanted, the time. Output: the volume's status as it is to be written, or why not. A claim leaves the
-//! list only by [`ClaimState::ReadyToFree`], its state only moves forward, and no update has a field for its modes. Must never know how
-//! a status is written, nor how a volume is detached.
+//! Input: the view, what is wanted, the time. Output: the volume's status as it is to be written, or why not. A claim
+//! leaves the list only by [`ClaimState::ReadyToFree`], its state only moves forward, and no update has a field for its
+//! modes. Must never know how a status is written, nor how a volume is detached.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -225,8 +225,9 @@ pub fn is_unmounted(view: &ClusterView, volume: &ObjectKey, claim: &Claim) -> bo
     holder(view, volume, claim).is_some_and(|alloc| alloc.has_ended || alloc.unmounted.contains(&*volume.name))
 }
 
-/// The status of a volume as it is now: claims are past whose allocation has ended or is gone, and their modes are complete. Every
-/// reader and writer of claims begins with it, so that all see the same past claims. None where there is no such volume. O(claims).
+/// The status of a volume as it is now: claims are past whose allocation has ended or is gone, and their modes are
+/// complete. Every reader and writer of claims begins with it, so that all see the same past claims. None where there
+/// is no such volume. O(claims).
 pub fn read(view: &ClusterView, volume: &ObjectKey) -> Option<CSIVolumeStatus> {
     let status = view.volume(volume)?.status.clone().unwrap_or_default();
     Some(seen(view, volume, status))
@@ -264,7 +265,8 @@ pub fn attached(status: &CSIVolumeStatus, answers: &[Attachment], now: Timestamp
     status
 }
 
-/// The status after these updates. A claim that is not listed any more was freed before, and stays so. O(updates × claims).
+/// The status after these updates. A claim that is not listed any more was freed before, and stays so. O(updates ×
+/// claims).
 #[must_use]
 pub fn updated(status: &CSIVolumeStatus, updates: &[Update], now: Timestamp) -> CSIVolumeStatus {
     let mut status = CSIVolumeStatus { modified_at: Some(now), ..status.clone() };

@@ -1,9 +1,9 @@
-//! Volumes of drivers that the cluster runs itself: attached to a node and detached from it by an object that drover makes and deletes
-//! and the driver's own attacher carries out.
+//! Volumes of drivers that the cluster runs itself: attached to a node and detached from it by an object that drover
+//! makes and deletes and the driver's own attacher carries out.
 //!
-//! Input: a volume with a claim, and how the object stands. Output: what the object is to say, and what is done next. There is one
-//! object for a volume and a node, however many allocations use it there, and it has one name: whoever makes it a second time finds
-//! it. Must never know of which kind the object is, nor how it is written.
+//! Input: a volume with a claim, and how the object stands. Output: what the object is to say, and what is done next.
+//! There is one object for a volume and a node, however many allocations use it there, and it has one name: whoever
+//! makes it a second time finds it. Must never know of which kind the object is, nor how it is written.
 
 use std::collections::BTreeMap;
 
@@ -83,8 +83,8 @@ pub enum Detaching {
     Failing(String),
 }
 
-/// Says what attaching needs next, by how the object stands, if there is one. What is going is waited for: its attacher detaches the
-/// volume whoever else wants it.
+/// Says what attaching needs next, by how the object stands, if there is one. What is going is waited for: its attacher
+/// detaches the volume whoever else wants it.
 pub fn attaching(seen: Option<&Seen>) -> Attaching {
     match seen {
         None => Attaching::Create,

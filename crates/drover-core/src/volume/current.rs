@@ -1,7 +1,8 @@
-//! What a volume's status is to say now: what became of its claims, who takes one, how its plugin fares, and what people read of it.
+//! What a volume's status is to say now: what became of its claims, who takes one, how its plugin fares, and what
+//! people read of it.
 //!
-//! Input: the volume as it is stored, what happened since, the view. Output: the status to store. It is written as a whole, under the
-//! precondition that nobody wrote since. Must never know how a status is written.
+//! Input: the volume as it is stored, what happened since, the view. Output: the status to store. It is written as a
+//! whole, under the precondition that nobody wrote since. Must never know how a status is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 

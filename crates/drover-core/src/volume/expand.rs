@@ -1,4 +1,5 @@
-//! How a volume grows (`spec/volumes.md` 7.1): a controller makes it larger, then each node that has it mounted where the driver asks.
+//! How a volume grows (`spec/volumes.md` 7.1): a controller makes it larger, then each node that has it mounted where
+//! the driver asks.
 
 use drover_api::csi_volume::{CSIVolumeStatus, ClaimState};
 use jiff::Timestamp;

@@ -1,5 +1,6 @@
-//! What people do with volumes besides registering them, and what the controller does for them from time to time: taking a volume out,
-//! detaching it from a node, and waking volumes whose release got stuck (`spec/volumes.md` 4 and 7).
+//! What people do with volumes besides registering them, and what the controller does for them from time to time:
+//! taking a volume out, detaching it from a node, and waking volumes whose release got stuck (`spec/volumes.md` 4 and
+//! 7).
 
 use drover_api::csi_volume::{CSIVolumeStatus, Claim};
 use jiff::{SignedDuration, Timestamp};
@@ -68,8 +69,8 @@ fn known(view: &ClusterView, volume: &ObjectKey) -> Result<CSIVolumeStatus, Refu
     claim::read(view, volume).ok_or_else(|| Refusal::NotFound { volume: volume.clone() })
 }
 
-/// Which volumes have past claims and were not changed for `age`: each is to be touched, which makes the watcher look at it. An age of
-/// zero takes all. O(claims of all volumes).
+/// Which volumes have past claims and were not changed for `age`: each is to be touched, which makes the watcher look
+/// at it. An age of zero takes all. O(claims of all volumes).
 pub fn stuck(view: &ClusterView, age: SignedDuration, now: Timestamp) -> Vec<ObjectKey> {
     let is_old = |status: &CSIVolumeStatus| status.modified_at.is_none_or(|at| now.duration_since(at) >= age);
     let old = view.volumes().filter(|(_, volume)| volume.status.as_ref().is_some_and(is_old));

@@ -1,10 +1,11 @@
-//! What is known of CSI plugins as a whole (`spec/volumes.md` 2): their instances, from the fingerprints of nodes, and how many are
-//! expected, from the jobs that run them. A plugin that only kubelets have registered is a driver of the cluster: it has no controller that
-//! drover could ask, and volumes are attached by the cluster's own means (`cluster`).
+//! What is known of CSI plugins as a whole (`spec/volumes.md` 2): their instances, from the fingerprints of nodes, and
+//! how many are expected, from the jobs that run them. A plugin that only kubelets have registered is a driver of the
+//! cluster: it has no controller that drover could ask, and volumes are attached by the cluster's own means
+//! (`cluster`).
 //!
-//! Input: nodes, ends of allocations and jobs as they change; each costs what it changes. Output: counts, whether volumes can be used,
-//! and which controller is asked. A plugin is here while it has an instance or a job that runs one, so that nothing is left to
-//! collect. Must never know volumes' claims.
+//! Input: nodes, ends of allocations and jobs as they change; each costs what it changes. Output: counts, whether
+//! volumes can be used, and which controller is asked. A plugin is here while it has an instance or a job that runs
+//! one, so that nothing is left to collect. Must never know volumes' claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -128,8 +129,8 @@ impl Plugin {
         !has_jobs && n_of_jobs == 0 && !self.nodes.instances.is_empty()
     }
 
-    /// Whether its volumes need a controller: as its last controller said, or, before there is one, as any of its nodes says. Of a driver
-    /// of the cluster, whether they are attached.
+    /// Whether its volumes need a controller: as its last controller said, or, before there is one, as any of its nodes
+    /// says. Of a driver of the cluster, whether they are attached.
     pub fn is_controller_required(&self) -> bool {
         if self.is_of_cluster() {
             return !self.is_unattached;
@@ -170,8 +171,8 @@ impl Plugin {
         self.is_controller_required() && !self.is_of_cluster()
     }
 
-    /// Whether its controllers, which are alike, can do something; none while no controller is known. That of a driver of the cluster
-    /// attaches, and does nothing else for drover.
+    /// Whether its controllers, which are alike, can do something; none while no controller is known. That of a driver
+    /// of the cluster attaches, and does nothing else for drover.
     pub fn can(&self, capability: Capability) -> Option<bool> {
         if self.is_of_cluster() {
             return Some(capability == Capability::AttachDetach && !self.is_unattached);
@@ -287,7 +288,8 @@ impl Plugins {
         }
     }
 
-    /// Takes in how many instances a job is to run: what its groups want, of a system job what it has (`summary`, by group).
+    /// Takes in how many instances a job is to run: what its groups want, of a system job what it has (`summary`, by
+    /// group).
     pub fn put_job(&mut self, job: &Job, summary: &BTreeMap<String, GroupSummary>) {
         // Controllers and node halves, by plugin.
         let mut expected: BTreeMap<&str, (Option<i64>, Option<i64>)> = BTreeMap::new();
@@ -395,8 +397,9 @@ const fn halves(part: PluginType) -> (bool, bool) {
     }
 }
 
-/// The status with what follows from the plugin. Of a plugin that is unknown the counts are 0; whether it needs a controller, and whose
-/// it is, stays as it was last known: a claim is not freed without its controller because the plugin is away.
+/// The status with what follows from the plugin. Of a plugin that is unknown the counts are 0; whether it needs a
+/// controller, and whose it is, stays as it was last known: a claim is not freed without its controller because the
+/// plugin is away.
 #[must_use]
 pub fn refreshed(status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> CSIVolumeStatus {
     let mut status = status.clone();

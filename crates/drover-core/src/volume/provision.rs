@@ -6,8 +6,8 @@ use super::expand::Expand;
 use super::plugin::{Capability, Plugin};
 use super::quantity::bytes;
 
-/// Whether the provider has to make the volume before it can be used: nobody says which of the provider's volumes it is, and the
-/// plugin can make some. (With a plugin that cannot, drover's own id is the provider's.)
+/// Whether the provider has to make the volume before it can be used: nobody says which of the provider's volumes it
+/// is, and the plugin can make some. (With a plugin that cannot, drover's own id is the provider's.)
 pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
     let can_make =
         |plugin: &Plugin| plugin.is_controller_required() && plugin.can(Capability::CreateDelete) == Some(true);
@@ -15,8 +15,8 @@ pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Opt
     is_nameless && plugin.is_some_and(can_make)
 }
 
-/// Whether the plugin is asked whether the provider's volume can be used as the spec says: its controller has not confirmed this
-/// generation. (Without a controller of drover's nobody can be asked.)
+/// Whether the plugin is asked whether the provider's volume can be used as the spec says: its controller has not
+/// confirmed this generation. (Without a controller of drover's nobody can be asked.)
 pub fn is_to_be_validated(
     spec: &CSIVolumeSpec,
     status: &CSIVolumeStatus,
@@ -27,8 +27,8 @@ pub fn is_to_be_validated(
     is_known && status.validated_generation != generation && plugin.is_some_and(Plugin::needs_controller)
 }
 
-/// Whether the volume would have to be made, and its plugin is a driver of the cluster, which makes volumes for the cluster's own claims
-/// alone. (drover's own id is no provider's.)
+/// Whether the volume would have to be made, and its plugin is a driver of the cluster, which makes volumes for the
+/// cluster's own claims alone. (drover's own id is no provider's.)
 pub(super) fn is_for_others_to_make(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
     let is_nameless = spec.external_id.is_empty() && status.external_id.is_empty() && status.claims.is_empty();
     is_nameless && plugin.is_some_and(Plugin::is_of_cluster)

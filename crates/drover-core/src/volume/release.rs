@@ -1,8 +1,8 @@
 //! How a claim is released, step after step (`spec/volumes.md` 5).
 //!
-//! Input: the volume as it is stored, the view, the plugin, and what the calls of this round were answered. Output: the next
-//! step. Nothing is kept between steps but the claim's state, so that another leader, or a second release of the same claim, goes on
-//! where this one stands. Must never know how an agent is called, nor how a checkpoint is written.
+//! Input: the volume as it is stored, the view, the plugin, and what the calls of this round were answered. Output: the
+//! next step. Nothing is kept between steps but the claim's state, so that another leader, or a second release of the
+//! same claim, goes on where this one stands. Must never know how an agent is called, nor how a checkpoint is written.
 
 use drover_api::allocation::ClientStatus;
 use drover_api::client_node::NodePhase;
@@ -369,8 +369,8 @@ fn free(facts: &Facts<'_>, claim: &Claim) -> Step {
     Step::Checkpoint(ClaimState::ReadyToFree)
 }
 
-/// Whether a volume for one writer may be written to by a node that was cut off: it is down, or it is back and has not said yet that
-/// the allocation which it lost has ended.
+/// Whether a volume for one writer may be written to by a node that was cut off: it is down, or it is back and has not
+/// said yet that the allocation which it lost has ended.
 fn may_still_write(facts: &Facts<'_>, claim: &Claim) -> bool {
     let is_fenced = match facts.status.access_mode.or(claim.access_mode) {
         Some(AccessMode::SingleNodeWriter) => true,
@@ -399,9 +399,9 @@ fn may_still_write(facts: &Facts<'_>, claim: &Claim) -> bool {
     }
 }
 
-/// Whether another allocation keeps the volume attached to the same node: the last one is detached for all. One that is only to stop
-/// does, because its tasks may write until they end; so does one that has ended for as long as the node has yet to unmount what it has
-/// left, because nothing may be detached from under a mount.
+/// Whether another allocation keeps the volume attached to the same node: the last one is detached for all. One that is
+/// only to stop does, because its tasks may write until they end; so does one that has ended for as long as the node
+/// has yet to unmount what it has left, because nothing may be detached from under a mount.
 fn is_shared_on_node(facts: &Facts<'_>, claim: &Claim) -> bool {
     let is_mounted = |other: &Claim| {
         other.state <= ClaimState::Unpublishing

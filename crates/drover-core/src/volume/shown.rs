@@ -6,8 +6,8 @@ use drover_api::csi_volume::{AccessMode, CSIVolumeStatus, VolumeColumns, VolumeC
 use super::access::Held;
 use super::claim;
 
-/// The status with phase and columns that say the rest of it. A volume whose claims are being released is not shown as free: who would
-/// take it then would meet what is still attached. O(claims).
+/// The status with phase and columns that say the rest of it. A volume whose claims are being released is not shown as
+/// free: who would take it then would meet what is still attached. O(claims).
 #[must_use]
 pub fn shown(status: &CSIVolumeStatus) -> CSIVolumeStatus {
     let mut status = status.clone();

@@ -1,7 +1,9 @@
-//! What a person requests of a volume's snapshots, and what the volume's status says of them afterwards (`spec/volumes.md` 7).
+//! What a person requests of a volume's snapshots, and what the volume's status says of them afterwards
+//! (`spec/volumes.md` 7).
 //!
-//! Snapshots are the provider's: nothing here follows from those that a status lists, which is the last answer and no more. A request is
-//! made once, like a call of an API: one that fails is told and forgotten, and the person may request again.
+//! Snapshots are the provider's: nothing here follows from those that a status lists, which is the last answer and no
+//! more. A request is made once, like a call of an API: one that fails is told and forgotten, and the person may
+//! request again.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +29,8 @@ pub enum SnapshotRequest {
 }
 
 impl SnapshotRequest {
-    /// The request among a volume's annotations that is next: one is fulfilled at a time, and a list shows what became of the others.
+    /// The request among a volume's annotations that is next: one is fulfilled at a time, and a list shows what became
+    /// of the others.
     pub fn of(annotations: Option<&BTreeMap<String, String>>) -> Option<Self> {
         let said = |name: &str| annotations?.get(name).cloned();
         said(annotation::TAKE_SNAPSHOT)
@@ -54,8 +57,9 @@ impl SnapshotRequest {
         }
     }
 
-    /// The snapshot that it is about, as the provider knows it: the name of one to be taken, or the id of one that there is; empty for
-    /// all. The provider keeps one snapshot for each name, and other volumes have some of the same name.
+    /// The snapshot that it is about, as the provider knows it: the name of one to be taken, or the id of one that
+    /// there is; empty for all. The provider keeps one snapshot for each name, and other volumes have some of the same
+    /// name.
     pub fn snapshot(&self, volume_uid: &str) -> String {
         match self {
             Self::Take(name) => format!("{name}-{volume_uid}"),

@@ -22,7 +22,8 @@ struct Turn {
 }
 
 impl Turns {
-    /// Asks for a plugin's turn, and says whether the caller has it now. One that has not waits until [`Turns::finish`] names it.
+    /// Asks for a plugin's turn, and says whether the caller has it now. One that has not waits until [`Turns::finish`]
+    /// names it.
     pub fn ask(&mut self, plugin: &str, caller: &Caller) -> bool {
         let Some(turn) = self.by_plugin.get_mut(plugin) else {
             let turn = Turn { holder: caller.clone(), waiting: VecDeque::new() };

@@ -1,8 +1,9 @@
-//! When a claim is tried again that others stand in the way of (`spec/volumes.md` 6.1): after 2 s, 4 s, 8 s and so on, then each minute.
+//! When a claim is tried again that others stand in the way of (`spec/volumes.md` 6.1): after 2 s, 4 s, 8 s and so on,
+//! then each minute.
 //!
-//! Every change of a volume has its claims tried anyway; this is for a change that nobody sees. Time is that of one process's monotonic
-//! clock, as a duration since its start. Only volumes for which somebody waits are held. Must never know what a try does, nor give up:
-//! who waits does that.
+//! Every change of a volume has its claims tried anyway; this is for a change that nobody sees. Time is that of one
+//! process's monotonic clock, as a duration since its start. Only volumes for which somebody waits are held. Must never
+//! know what a try does, nor give up: who waits does that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -35,7 +36,8 @@ struct Wait {
 }
 
 impl Waits {
-    /// A claim of the volume was not free. A try before its time, because the volume has changed, moves the next one nowhere.
+    /// A claim of the volume was not free. A try before its time, because the volume has changed, moves the next one
+    /// nowhere.
     pub fn refused(&mut self, volume: &ObjectKey, now: Duration) {
         let wait = self.waiting.entry(volume.clone()).or_default();
         if wait.at.is_none() {

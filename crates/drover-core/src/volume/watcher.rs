@@ -1,8 +1,9 @@
-//! When a volume is looked at for claims to release (`spec/volumes.md` 4): after each change, in a pace of its own, and not at all while
-//! nothing happens to it.
+//! When a volume is looked at for claims to release (`spec/volumes.md` 4): after each change, in a pace of its own, and
+//! not at all while nothing happens to it.
 //!
-//! Time is that of one process's monotonic clock, as a duration since its start. The watcher holds only volumes that changed a
-//! while ago at most, so that idle ones cost nothing; it ends with its owner's term. Must never know what a look does.
+//! Time is that of one process's monotonic clock, as a duration since its start. The watcher holds only volumes that
+//! changed a while ago at most, so that idle ones cost nothing; it ends with its owner's term. Must never know what a
+//! look does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -12,7 +12,8 @@ use prometheus_client::registry::{Registry, Unit};
 /// The labels of a metric that has none, and that is not shown before it is counted.
 type NoLabels = [(&'static str, &'static str); 0];
 
-/// Everything that an agent counts; clones share it. What was never counted is not shown, so that a controller says nothing of it.
+/// Everything that an agent counts; clones share it. What was never counted is not shown, so that a controller says
+/// nothing of it.
 #[derive(Clone, Debug)]
 pub struct AgentMetrics {
     tasks: Family<TaskLabels, Gauge>,

@@ -1,7 +1,7 @@
 //! The metrics table of CONVENTIONS section 8, as values that others count into.
 //!
-//! Labels come from bounded sets; no name, id or address is ever one, but for `drover_job_info`, which operators ask for. Must never
-//! know where a number comes from.
+//! Labels come from bounded sets; no name, id or address is ever one, but for `drover_job_info`, which operators ask
+//! for. Must never know where a number comes from.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -316,7 +316,8 @@ impl Metrics {
         self.cluster.heartbeats_missed.get_or_create(&PoolLabels { pool: self.pool(pool) }).inc();
     }
 
-    /// The pool's label. The same pool has the same one each time, so that what is counted up is counted down where it was.
+    /// The pool's label. The same pool has the same one each time, so that what is counted up is counted down where it
+    /// was.
     fn pool(&self, pool: &str) -> String {
         let mut known = self.cluster.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() < MOST_POOLS {

@@ -1,7 +1,7 @@
 //! What operators and Kubernetes see of a running daemon: `/healthz`, `/readyz` and `/metrics`.
 //!
-//! Numbers and states come from who knows them; nothing here asks the API server, but `watch_cluster`, which looks whether the
-//! installation is whole. Must never know what jobs, nodes or tasks are.
+//! Numbers and states come from who knows them; nothing here asks the API server, but `watch_cluster`, which looks
+//! whether the installation is whole. Must never know what jobs, nodes or tasks are.
 
 mod agent_metrics;
 mod health;

@@ -147,7 +147,8 @@ impl Rest {
     }
 }
 
-/// Whether the collection of claims asks for another look at a volume whose release goes on: `modifiedAt` moves, as often as it may.
+/// Whether the collection of claims asks for another look at a volume whose release goes on: `modifiedAt` moves, as
+/// often as it may.
 fn is_claim_gc(change: &StoredChange) -> bool {
     let status = |stored: Option<&Stored>| stored?.typed::<CSIVolume>().ok()?.status.clone();
     let Some(before) = status(change.before.as_deref()) else { return false };

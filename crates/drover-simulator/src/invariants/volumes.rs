@@ -1,9 +1,9 @@
-//! I2: a volume for one writer is written to on one node at a time, and is not free while somebody can write to it. What a controller
-//! has detached from a node nobody there can write to.
+//! I2: a volume for one writer is written to on one node at a time, and is not free while somebody can write to it.
+//! What a controller has detached from a node nobody there can write to.
 //!
-//! And no call of a plugin does harm because it came again, late, or from another leader: nothing is detached, unmounted or deleted under
-//! somebody who uses it, and nothing is mounted for somebody whose claim is released. Nodes that were down meanwhile are excepted:
-//! there a controller detaches what is mounted, and that is what fences them.
+//! And no call of a plugin does harm because it came again, late, or from another leader: nothing is detached,
+//! unmounted or deleted under somebody who uses it, and nothing is mounted for somebody whose claim is released. Nodes
+//! that were down meanwhile are excepted: there a controller detaches what is mounted, and that is what fences them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

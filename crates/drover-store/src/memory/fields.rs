@@ -1,6 +1,7 @@
 //! Who owns which field: the sets behind server-side apply.
 //!
-//! Input: values and the schema of their kind. Output: sets of fields, what an apply takes away, what it conflicts with.
+//! Input: values and the schema of their kind. Output: sets of fields, what an apply takes away, what it conflicts
+//! with.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -230,13 +231,14 @@ impl Fields {
         found
     }
 
-    /// Removes from the object what this set has and no other one keeps. An item that somebody keeps has its keys, whoever set
-    /// them.
+    /// Removes from the object what this set has and no other one keeps. An item that somebody keeps has its keys,
+    /// whoever set them.
     fn remove_from(&self, value: &mut Value, schema: &Schema, keys: &[String], kept: &[&Self]) {
         let is_key = |place: &Place| matches!(place, Place::Field(name) if keys.contains(name));
         for (place, lost) in self.below.iter().filter(|(place, _)| !is_key(place)) {
             let keepers: Vec<&Self> = kept.iter().filter_map(|kept| kept.child(place)).collect();
-            // An item stays where another writer has made it or applies it, not where it has only changed something in it.
+            // An item stays where another writer has made it or applies it, not where it has only changed something in
+            // it.
             let is_kept = keepers.iter().any(|keeper| match place {
                 Place::Item(_) => keeper.is_owned,
                 Place::Field(_) => !keeper.is_empty(),
@@ -449,8 +451,8 @@ fn merge(live: &mut Value, body: &Value, schema: &Schema) {
     }
 }
 
-/// Merges a list with keys: what is applied stands in its own order, and what only the object has stands before the applied item
-/// that it stood before.
+/// Merges a list with keys: what is applied stands in its own order, and what only the object has stands before the
+/// applied item that it stood before.
 fn merge_items(live: &mut Vec<Value>, body: &[Value], list: &Schema, inner: &Schema) {
     let mut known: Vec<(Place, Option<Value>)> =
         std::mem::take(live).into_iter().map(|item| (Place::of(&item, list), Some(item))).collect();

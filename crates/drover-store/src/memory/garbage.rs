@@ -1,5 +1,5 @@
-//! What the controllers of Kubernetes do behind the API server: objects without owners go, and namespaces that are being deleted
-//! take everything in them along.
+//! What the controllers of Kubernetes do behind the API server: objects without owners go, and namespaces that are
+//! being deleted take everything in them along.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! What a definition's schema says of values, in a form that is quick to walk: types, bounds, defaults, list keys.
 //!
-//! Input: a structural `OpenAPI` schema. Output: defaults filled in, unknown fields dropped or named, violations named by field.
+//! Input: a structural `OpenAPI` schema. Output: defaults filled in, unknown fields dropped or named, violations named
+//! by field.
 
 use std::collections::BTreeMap;
 

@@ -177,8 +177,8 @@ impl MemoryStore {
         self.lock().tables[kind.number].select(selection)
     }
 
-    /// A page of a list: at most `limit` objects (0: all), from the beginning or where an earlier page ended. All pages show the
-    /// moment of the first one.
+    /// A page of a list: at most `limit` objects (0: all), from the beginning or where an earlier page ended. All pages
+    /// show the moment of the first one.
     ///
     /// # Errors
     /// [`Refusal::Expired`] when that is too long ago, [`Refusal::BadRequest`] for a token that no page has given.

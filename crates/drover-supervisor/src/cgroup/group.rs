@@ -39,8 +39,9 @@ impl Cgroup {
         }
     }
 
-    /// The files to which a single-threaded process writes `0` to enter. (In the first version the one that moves a single thread:
-    /// it needs no lock over all processes of the machine, which would cost milliseconds in each hierarchy.)
+    /// The files to which a single-threaded process writes `0` to enter. (In the first version the one that moves a
+    /// single thread: it needs no lock over all processes of the machine, which would cost milliseconds in each
+    /// hierarchy.)
     pub(crate) fn entrances(&self) -> Vec<PathBuf> {
         let name = match self.version {
             CgroupVersion::V1 => "tasks",
@@ -62,7 +63,8 @@ impl Cgroup {
         Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
     }
 
-    /// Kills everything in it and returns what to wait for. Frozen meanwhile, so that nothing multiplies faster than it dies.
+    /// Kills everything in it and returns what to wait for. Frozen meanwhile, so that nothing multiplies faster than it
+    /// dies.
     pub(crate) fn kill(&self) -> io::Result<Vec<OwnedFd>> {
         let mut dying = Vec::new();
         self.set_frozen(true);

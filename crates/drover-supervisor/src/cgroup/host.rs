@@ -59,7 +59,8 @@ impl Cgroups {
         }
     }
 
-    /// Gives the cores that no task has for itself to all others. Without that they still run, on the reserved cores too.
+    /// Gives the cores that no task has for itself to all others. Without that they still run, on the reserved cores
+    /// too.
     pub(crate) fn share_cores(&self) {
         let shared = match self {
             Self::V1(base) => base.share_cores(),
@@ -80,8 +81,8 @@ impl Cgroups {
         self.leave_others(&fs::read_to_string("/proc/self/mounts")?, pid)
     }
 
-    /// Moves a process of our own to the root of each hierarchy in which we have no folder. One that stays in a pod's group anywhere is
-    /// killed with the pod, and so are the tasks that it starts.
+    /// Moves a process of our own to the root of each hierarchy in which we have no folder. One that stays in a pod's
+    /// group anywhere is killed with the pod, and so are the tasks that it starts.
     pub(super) fn leave_others(&self, mounts: &str, pid: u32) -> io::Result<()> {
         let bases = self.bases();
         let ours: Vec<&Path> = bases.iter().filter_map(|base| base.parent()).collect();

@@ -1,9 +1,9 @@
-//! The control group of each task: limits before it starts, its processes and usage while it runs, the cause when memory ran out,
-//! and nothing left of it afterwards.
+//! The control group of each task: limits before it starts, its processes and usage while it runs, the cause when
+//! memory ran out, and nothing left of it afterwards.
 //!
-//! Input: the hierarchies that the host has mounted. The code path is chosen by what is there: [`v1`] where controllers have
-//! hierarchies of their own, [`v2`] where one tree has them all. All files are below the given roots, so that a recorded tree
-//! can stand in for a machine.
+//! Input: the hierarchies that the host has mounted. The code path is chosen by what is there: [`v1`] where controllers
+//! have hierarchies of their own, [`v2`] where one tree has them all. All files are below the given roots, so that a
+//! recorded tree can stand in for a machine.
 //!
 //! Must never know: tasks' definitions, namespaces, the agent.
 

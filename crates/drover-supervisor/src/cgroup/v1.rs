@@ -31,7 +31,8 @@ pub(super) fn hierarchies(mounts: &str) -> BTreeMap<&'static str, PathBuf> {
             }
         }
     }
-    // The last controllers of a host may live in a tree of the second version; without these two there is no first version.
+    // The last controllers of a host may live in a tree of the second version; without these two there is no first
+    // version.
     if found.contains_key("memory") && found.contains_key("cpu") { found } else { BTreeMap::new() }
 }
 
@@ -75,8 +76,8 @@ impl Base {
         Ok(base)
     }
 
-    /// The folder that tasks without cores of their own enter beside theirs. Where the cores share a hierarchy with another
-    /// controller each task has its own folder there, and cores cannot be kept free of the others.
+    /// The folder that tasks without cores of their own enter beside theirs. Where the cores share a hierarchy with
+    /// another controller each task has its own folder there, and cores cannot be kept free of the others.
     pub(super) fn shared(&self) -> Option<PathBuf> {
         let alone = |(controllers, _): &&(Vec<&str>, PathBuf)| controllers.as_slice() == ["cpuset"];
         self.dirs.iter().find(alone).map(|(_, base)| base.join(TASKS).join(SHARE))

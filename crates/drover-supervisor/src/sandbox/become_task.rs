@@ -12,7 +12,8 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 use super::wire::{Failure, Plan, Word, read_frame, say};
 use super::{filter, rights, sys, view};
 
-/// Becomes the task that standard input tells of. Returns only when that failed, or in the process that made way for it.
+/// Becomes the task that standard input tells of. Returns only when that failed, or in the process that made way for
+/// it.
 ///
 /// # Errors
 /// When standard input is no supervisor's socket.

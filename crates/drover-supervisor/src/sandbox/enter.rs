@@ -1,8 +1,9 @@
-//! Runs one more command in a task that runs already: in its namespaces, its control group, with its user and no more rights.
+//! Runs one more command in a task that runs already: in its namespaces, its control group, with its user and no more
+//! rights.
 //!
-//! A process of the agent (`droverd enter`) does it. Its standard input is a socket: first comes the [`EnterPlan`], then what the
-//! command reads; [`Word`]s go back. Standard output and error are the command's. With a terminal, standard output is the terminal
-//! and becomes standard input too.
+//! A process of the agent (`droverd enter`) does it. Its standard input is a socket: first comes the [`EnterPlan`],
+//! then what the command reads; [`Word`]s go back. Standard output and error are the command's. With a terminal,
+//! standard output is the terminal and becomes standard input too.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -1,4 +1,5 @@
-//! The system calls that no sandboxed task gets: those that change the machine, its clock, its keys, its kernel or its namespaces.
+//! The system calls that no sandboxed task gets: those that change the machine, its clock, its keys, its kernel or its
+//! namespaces.
 //!
 //! All others pass, as programs need them. Another architecture's calls end the process.
 

@@ -1,4 +1,5 @@
-//! The system calls of the sandbox that have no safe wrapper: fork in a process with one thread, and raising the loopback device.
+//! The system calls of the sandbox that have no safe wrapper: fork in a process with one thread, and raising the
+//! loopback device.
 
 #![expect(unsafe_code, reason = "fork and the interface ioctls have no safe interface")]
 

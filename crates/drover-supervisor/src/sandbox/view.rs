@@ -1,7 +1,8 @@
-//! The files that a sandboxed task sees: its own directory as the root, chosen paths of the host read-only, fresh `/proc` and `/dev`.
+//! The files that a sandboxed task sees: its own directory as the root, chosen paths of the host read-only, fresh
+//! `/proc` and `/dev`.
 //!
-//! The root belongs to the task, which may have put anything there: every mount point is made and opened beneath it without
-//! following links, and mounted on by descriptor.
+//! The root belongs to the task, which may have put anything there: every mount point is made and opened beneath it
+//! without following links, and mounted on by descriptor.
 
 use std::io;
 use std::path::Path;
@@ -67,8 +68,8 @@ fn named(path: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
-/// Shows a path of the host, or of a root that lies there, at the same place: directories and files by a read-only mount, links as
-/// links.
+/// Shows a path of the host, or of a root that lies there, at the same place: directories and files by a read-only
+/// mount, links as links.
 fn show_host_path(root: &Held, rootfs: Option<&str>, path: &str) -> io::Result<()> {
     let source = rootfs.map_or_else(|| path.to_owned(), |rootfs| format!("{rootfs}{path}"));
     let metadata = match std::fs::symlink_metadata(&source) {

@@ -440,7 +440,8 @@ impl ControlPlane {
         let Credentials { token_file, account_key, account_public_key, .. } = &self.credentials;
         let mut args = strings(&[
             "--etcd-servers=unix://etcd.sock",
-            // The address in the `kubernetes` endpoints would have to be another than loopback; nothing here needs them.
+            // The address in the `kubernetes` endpoints would have to be another than loopback; nothing here needs
+            // them.
             "--endpoint-reconciler-type=none",
             "--cert-dir=certs",
             "--service-account-issuer=https://kubernetes.default.svc",

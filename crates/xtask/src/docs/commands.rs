@@ -9,7 +9,8 @@ const PROJECT_COMMANDS: &str = "CONTRIBUTING.md";
 /// The document that tells of the past.
 const HISTORY: &str = "CHANGELOG.md";
 
-/// Commands of the project that [`PROJECT_COMMANDS`] does not name. (Those of `drover` are in its reference, which is made from its parser.)
+/// Commands of the project that [`PROJECT_COMMANDS`] does not name. (Those of `drover` are in its reference, which is
+/// made from its parser.)
 pub(super) fn undocumented(documents: &Documents, xtask: &clap::Command) -> Vec<String> {
     let text = documents.text(PROJECT_COMMANDS).unwrap_or_default();
     let named = mentions(text, &["cargo", "xtask"]);

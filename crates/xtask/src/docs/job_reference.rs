@@ -1,6 +1,7 @@
 //! The reference of a job's fields, from the schema of its definition.
 //!
-//! One section for each block, in the order in which blocks are met from the top. A block that was met before is linked, not repeated.
+//! One section for each block, in the order in which blocks are met from the top. A block that was met before is
+//! linked, not repeated.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

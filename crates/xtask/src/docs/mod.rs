@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the references that are made from the code, and whether the documents are true of it.
 //!
-//! [`run`] writes or compares. The rest are checks on text: each gets the documents and returns its findings, one line each.
+//! [`run`] writes or compares. The rest are checks on text: each gets the documents and returns its findings, one line
+//! each.
 
 mod blocks;
 mod commands;

@@ -83,7 +83,8 @@ impl Services {
         }
     }
 
-    /// Waits until one of those that run has ended. Does not return when none runs: then there is nothing to start again.
+    /// Waits until one of those that run has ended. Does not return when none runs: then there is nothing to start
+    /// again.
     async fn next_death(&self) -> usize {
         let ends = self.components.iter().enumerate().filter(|(_, (component, _))| component.was_started()).map(
             |(index, (component, _))| {

@@ -92,8 +92,8 @@ async fn stop(role: Role, id: ProcessId, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Ends tasks whose supervisor died before it could: every process with an allocation folder of ours in its environment is
-/// one.
+/// Ends tasks whose supervisor died before it could: every process with an allocation folder of ours in its environment
+/// is one.
 async fn end_leftover_tasks(layout: &Layout, progress: &Progress) -> Result<()> {
     let tasks = leftover_tasks(&layout.agent_alloc());
     if tasks.is_empty() {

@@ -1,8 +1,8 @@
-//! `drover alloc …`: an allocation as the cluster knows it, and the allocations of the node that this machine is, by the socket of
-//! its agent: their output, files and usage, commands in their tasks, restarts, signals, an early end.
+//! `drover alloc …`: an allocation as the cluster knows it, and the allocations of the node that this machine is, by
+//! the socket of its agent: their output, files and usage, commands in their tasks, restarts, signals, an early end.
 //!
-//! Input: arguments and the agent's answers. Output: results on standard output and an exit code. Must never know what the answers
-//! are made from.
+//! Input: arguments and the agent's answers. Output: results on standard output and an exit code. Must never know what
+//! the answers are made from.
 
 mod agent;
 mod command;

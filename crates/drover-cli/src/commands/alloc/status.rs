@@ -1,5 +1,5 @@
-//! `drover alloc status`: an allocation as the cluster knows it, from any machine: where it runs and why there, what became of
-//! its tasks, and what led to it.
+//! `drover alloc status`: an allocation as the cluster knows it, from any machine: where it runs and why there, what
+//! became of its tasks, and what led to it.
 
 use std::fmt::Write;
 

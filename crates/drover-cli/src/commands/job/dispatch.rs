@@ -1,7 +1,7 @@
 //! `drover job dispatch` and `drover job periodic force`: a job that another one makes, now.
 //!
-//! Both create one object; what it runs is the controller's to fill in and to check again. What is wrong is told before anything
-//! is created, all of it at once.
+//! Both create one object; what it runs is the controller's to fill in and to check again. What is wrong is told before
+//! anything is created, all of it at once.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! `drover job …`: what users do with jobs. Requests go into specs, under the user's field manager; the controller acts on them.
+//! `drover job …`: what users do with jobs. Requests go into specs, under the user's field manager; the controller acts
+//! on them.
 
 mod after;
 mod dispatch;

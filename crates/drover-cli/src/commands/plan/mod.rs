@@ -1,5 +1,5 @@
-//! `drover plan` and `drover job plan`: one evaluation of the real scheduler on a saved state or on the cluster as it is. Nothing
-//! is written anywhere.
+//! `drover plan` and `drover job plan`: one evaluation of the real scheduler on a saved state or on the cluster as it
+//! is. Nothing is written anywhere.
 
 mod command;
 mod difference;

@@ -1,4 +1,5 @@
-//! A plan as programs read it (`spec/simulate.md`, section 1): every list sorted by name, the same bytes for the same input.
+//! A plan as programs read it (`spec/simulate.md`, section 1): every list sorted by name, the same bytes for the same
+//! input.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A plan as people read it: what would be placed where, what would end, and for each group without a place why, and what would
-//! help.
+//! A plan as people read it: what would be placed where, what would end, and for each group without a place why, and
+//! what would help.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

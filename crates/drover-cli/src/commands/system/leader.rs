@@ -1,7 +1,7 @@
 //! Whether a controller leads now.
 //!
-//! Input: the leader's Lease, wherever drover is installed. Nobody else's clock is believed: a leader is alive when its Lease is
-//! seen to change.
+//! Input: the leader's Lease, wherever drover is installed. Nobody else's clock is believed: a leader is alive when its
+//! Lease is seen to change.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,8 @@ const LEASE_FOR: Duration = Duration::from_secs(15);
 /// The Leases that somebody holds, by name.
 type Held = BTreeMap<Key, Lease>;
 
-/// Waits for as long as the leader's Lease lasts, and refuses when it is renewed meanwhile. One that was given back needs no wait.
+/// Waits for as long as the leader's Lease lasts, and refuses when it is renewed meanwhile. One that was given back
+/// needs no wait.
 ///
 /// # Errors
 /// When a controller leads, with its name; or when nobody can tell.

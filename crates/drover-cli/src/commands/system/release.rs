@@ -1,7 +1,8 @@
 //! `drover system release-finalizers`: frees what is being deleted and waits for a controller that will not come back.
 //!
-//! Input: objects of the kinds Job, Allocation and CSIVolume, which alone have finalizers of drover's. Output: the same without them, a list,
-//! and what is forgotten with them. Must never touch a finalizer of somebody else, nor an object that nobody deletes.
+//! Input: objects of the kinds Job, Allocation and CSIVolume, which alone have finalizers of drover's. Output: the same
+//! without them, a list, and what is forgotten with them. Must never touch a finalizer of somebody else, nor an object
+//! that nobody deletes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write as _};

@@ -19,7 +19,8 @@ pub(crate) struct DetachArgs {
     /// The node.
     #[arg(add = cluster_names::<ClientNode>())]
     node: String,
-    /// You answer for it that nothing on the node writes to the volume any more, for example because it is switched off.
+    /// You answer for it that nothing on the node writes to the volume any more, for example because it is switched
+    /// off.
     #[arg(long)]
     force: bool,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! `drover volume register`, `create` and `delete`: the same as `kubectl apply` and `kubectl delete`, and the command ends when the
-//! provider has done its part.
+//! `drover volume register`, `create` and `delete`: the same as `kubectl apply` and `kubectl delete`, and the command
+//! ends when the provider has done its part.
 
 use std::path::PathBuf;
 

@@ -72,7 +72,8 @@ pub(crate) async fn run(command: &SnapshotCommand) -> anyhow::Result<u8> {
     }
 }
 
-/// Writes the request, waits until the controller has taken it away again, and prints what `show` makes of the status then.
+/// Writes the request, waits until the controller has taken it away again, and prints what `show` makes of the status
+/// then.
 async fn ask(
     of: &OfVolume,
     request: &'static str,

@@ -123,7 +123,8 @@ impl<'a> Checks<'a> {
         escaped.or_else(|| volume::missing(self.wanted, entry, proposed, index)).map(Arc::from)
     }
 
-    /// How far a node matches the weighted preferences: matched weights over all weights, from -1 to 1; none without any.
+    /// How far a node matches the weighted preferences: matched weights over all weights, from -1 to 1; none without
+    /// any.
     pub fn affinity(&mut self, entry: &NodeEntry) -> Option<f64> {
         if self.affinities.is_empty() {
             return None;

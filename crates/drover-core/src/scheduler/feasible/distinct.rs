@@ -5,7 +5,8 @@ use drover_api::placement::{Constraint, Operand};
 
 use crate::definition::Definition;
 
-/// Whether the allocations of the job, or of the group, must be on different nodes. The right side turns it off only as `false`.
+/// Whether the allocations of the job, or of the group, must be on different nodes. The right side turns it off only as
+/// `false`.
 pub fn distinct_hosts(definition: &Definition, group: &Group) -> (bool, bool) {
     let on = |constraints: &[Constraint]| {
         constraints

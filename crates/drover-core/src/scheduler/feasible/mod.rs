@@ -1,8 +1,8 @@
-//! Which nodes may take a group's allocations at all, and for the others: why not (`spec/scheduler.md` 4). Knows nothing of counts
-//! or of room.
+//! Which nodes may take a group's allocations at all, and for the others: why not (`spec/scheduler.md` 4). Knows
+//! nothing of counts or of room.
 //!
-//! Constraints are answered once for each class of nodes; what depends on one node (drivers, devices, networks, volumes,
-//! `unique.` targets) is answered for each.
+//! Constraints are answered once for each class of nodes; what depends on one node (drivers, devices, networks,
+//! volumes, `unique.` targets) is answered for each.
 
 mod checks;
 mod coverage;

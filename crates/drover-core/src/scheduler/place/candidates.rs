@@ -1,5 +1,5 @@
-//! Every node that a group could be placed on, with what stands in its way or how well it suits, kept up to date while a plan
-//! grows. Exact: each feasible node is scored, and placing one more costs what changed, not the number of nodes.
+//! Every node that a group could be placed on, with what stands in its way or how well it suits, kept up to date while
+//! a plan grows. Exact: each feasible node is scored, and placing one more costs what changed, not the number of nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -354,7 +354,8 @@ impl<'a> Candidates<'a> {
         self.states[row as usize] = state;
     }
 
-    /// Takes a change of an allocation in: of this group, or of another one on a node, which is in the table at `row` if it is.
+    /// Takes a change of an allocation in: of this group, or of another one on a node, which is in the table at `row`
+    /// if it is.
     pub(super) fn changed(
         &mut self,
         row: Option<Row>,

@@ -1,5 +1,5 @@
-//! Finds nodes for what is missing, one allocation after the other (`spec/scheduler.md` 3.13, 5, 6). Decides nothing about what
-//! should exist.
+//! Finds nodes for what is missing, one allocation after the other (`spec/scheduler.md` 3.13, 5, 6). Decides nothing
+//! about what should exist.
 
 mod candidates;
 mod evictions;

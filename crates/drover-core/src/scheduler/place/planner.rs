@@ -53,8 +53,8 @@ impl<'a> Planner<'a> {
         Self { view, job, eval, rng, proposed: Proposed::new(view, &job.key), plan: Plan::default(), node_table: None }
     }
 
-    /// Whether an allocation can go on where it is in the job's version; with what it holds then. The room of one that can is
-    /// its own already.
+    /// Whether an allocation can go on where it is in the job's version; with what it holds then. The room of one that
+    /// can is its own already.
     pub(crate) fn fits_in_place(
         &mut self,
         group: &'a Group,

@@ -1,9 +1,10 @@
 //! Nodes in the order of their scores, kept up to date one node at a time.
 //!
-//! A final score is the mean of what contributed: a part that depends on the node alone, and the spreads' part, which all nodes
-//! with the same values share and which moves with every placement. Nodes are in one group if they share the spreads' part and the
-//! number of scores: in a group the order by the own part is the order by the final score, whatever the spreads say. So one
-//! placement touches one node and looks at the first node of each group, and no node is scored again because of another.
+//! A final score is the mean of what contributed: a part that depends on the node alone, and the spreads' part, which
+//! all nodes with the same values share and which moves with every placement. Nodes are in one group if they share the
+//! spreads' part and the number of scores: in a group the order by the own part is the order by the final score,
+//! whatever the spreads say. So one placement touches one node and looks at the first node of each group, and no node
+//! is scored again because of another.
 
 use std::collections::BTreeSet;
 
@@ -87,8 +88,8 @@ impl ScoreIndex {
         }
     }
 
-    /// The best `n` nodes with their ranks by `total`, which makes the final score of a node from its group and own sum, best
-    /// first; equals by their ranks. Nodes of `without` do not count. O(groups + n²).
+    /// The best `n` nodes with their ranks by `total`, which makes the final score of a node from its group and own
+    /// sum, best first; equals by their ranks. Nodes of `without` do not count. O(groups + n²).
     pub(super) fn best(
         &self,
         n: usize,

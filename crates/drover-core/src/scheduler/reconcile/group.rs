@@ -409,7 +409,8 @@ impl Pass<'_> {
             let canaries = &self.canaries;
             let kept = holders.untainted.iter().filter(|alloc| canaries.contains(&alloc.key));
             promoted.extend(kept.map(|alloc| alloc.index));
-            // Even where nothing is above the count: a crash may have left another slot empty, and a count that grew has room.
+            // Even where nothing is above the count: a crash may have left another slot empty, and a count that grew
+            // has room.
             let mut any = i64::MAX;
             take(&mut holders.untainted, &mut surplus, &mut any, |alloc| {
                 !canaries.contains(&alloc.key) && promoted.contains(&alloc.index) && !alloc.is_server_terminal()
@@ -437,7 +438,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The stop of a lost allocation. Where its node stops it by itself, the replacement comes when that is surely done.
+    /// The stop of a lost allocation. Where its node stops it by itself, the replacement comes when that is surely
+    /// done.
     fn lost(&self, alloc: &Arc<Alloc>) -> Stop {
         let stop = Stop::lost(alloc);
         let definition = self.view.definition_of(alloc).unwrap_or(&self.job.definition);
@@ -458,8 +460,8 @@ impl Pass<'_> {
         let mut kept = Vec::with_capacity(holders.untainted.len());
         for alloc in std::mem::take(&mut holders.untainted) {
             let update_kind = update_kind(self.view, self.job, self.group, &alloc);
-            // One that is disconnected and was replaced fills no slot: whatever takes its place would be a second one there. When it
-            // is back it goes for its old version.
+            // One that is disconnected and was replaced fills no slot: whatever takes its place would be a second one
+            // there. When it is back it goes for its old version.
             if update_kind != UpdateKind::Current && self.is_doubled(&alloc) {
                 self.out.desired.ignore += 1;
                 kept.push(alloc);
@@ -591,7 +593,8 @@ impl Pass<'_> {
         missing
     }
 
-    /// For each slot the newest allocation that held it and is over, so that its data and its failures are not forgotten.
+    /// For each slot the newest allocation that held it and is over, so that its data and its failures are not
+    /// forgotten.
     fn newest_holders(&self) -> BTreeMap<i64, Arc<Alloc>> {
         let mut slots: BTreeMap<i64, Vec<&Arc<Alloc>>> = BTreeMap::new();
         let past = self.view.allocs_of_job(&self.job.key).filter(|alloc| {
@@ -643,8 +646,8 @@ impl Pass<'_> {
         missing.is_reschedule && !is_of_failed
     }
 
-    /// The version that a replacement runs while canaries try the newest: the newest that was promoted or had no canaries, at
-    /// least that of the allocation before; none where that is the job's own.
+    /// The version that a replacement runs while canaries try the newest: the newest that was promoted or had no
+    /// canaries, at least that of the allocation before; none where that is the job's own.
     fn version_meanwhile(&self, previous: Option<&Alloc>) -> Option<i64> {
         if !self.is_canarying() {
             return None;
@@ -665,8 +668,8 @@ impl Pass<'_> {
         newest.or_else(unguarded).filter(|version| *version != self.job.version)
     }
 
-    /// What an earlier roll-out has left behind without health goes first: it serves nobody, and while it is there, `limit` more
-    /// would be too many away at once.
+    /// What an earlier roll-out has left behind without health goes first: it serves nobody, and while it is there,
+    /// `limit` more would be too many away at once.
     fn update_destructively(&mut self, holders: &Holders, limit: i64) {
         let limit = usize::try_from(limit).unwrap_or(0);
         let serves = |alloc: &&Arc<Alloc>| alloc.deployment.is_none() || alloc.health_in_deployment() == Some(true);

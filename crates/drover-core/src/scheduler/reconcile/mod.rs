@@ -1,6 +1,6 @@
 //! What should exist of a service or batch job: which allocations stay, stop, change, are replaced or are missing
-//! (`spec/scheduler.md` 3). Never looks at what nodes have room for, but for one question about allocations that may go on
-//! where they are.
+//! (`spec/scheduler.md` 3). Never looks at what nodes have room for, but for one question about allocations that may go
+//! on where they are.
 
 mod ending;
 mod group;

@@ -84,6 +84,6 @@ pub struct Outcome {
     pub joins: Option<Arc<str>>,
 }
 
-/// Says whether an allocation can go on where it is under the job's version, and what it holds then. The flag says whether its
-/// node must still suit.
+/// Says whether an allocation can go on where it is under the job's version, and what it holds then. The flag says
+/// whether its node must still suit.
 pub type Fits<'a> = dyn FnMut(&Group, &Arc<Alloc>, bool) -> Option<Arc<AllocatedResources>> + 'a;

@@ -1,5 +1,5 @@
-//! What each allocation of a group is to a reconciliation: it stays, moves, is lost, disconnected or back (`spec/scheduler.md` 3.2),
-//! and which failed ones are replaced now or later (3.3).
+//! What each allocation of a group is to a reconciliation: it stays, moves, is lost, disconnected or back
+//! (`spec/scheduler.md` 3.2), and which failed ones are replaced now or later (3.3).
 
 use std::sync::Arc;
 
@@ -275,8 +275,9 @@ impl Rules<'_> {
         if is_to_wait { Second::Later(at) } else { Second::Never }
     }
 
-    /// Whether an allocation is marked as disconnected and nothing of what follows on the mark has happened: no replacement is there,
-    /// and none is awaited. The leader died in between, or the replacement could not be placed or written.
+    /// Whether an allocation is marked as disconnected and nothing of what follows on the mark has happened: no
+    /// replacement is there, and none is awaited. The leader died in between, or the replacement could not be placed or
+    /// written.
     fn is_left_alone(&self, alloc: &Alloc) -> bool {
         let awaits_replacement = alloc.follow_up.as_ref().is_some_and(|follow_up| {
             follow_up.trigger != EvalTrigger::MaxDisconnectTimeout && follow_up.at > self.eval.now

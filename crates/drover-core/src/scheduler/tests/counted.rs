@@ -1,4 +1,5 @@
-//! Cases of `spec/scheduler.md` that service and batch jobs show without a deployment: counts, names, updates, failures.
+//! Cases of `spec/scheduler.md` that service and batch jobs show without a deployment: counts, names, updates,
+//! failures.
 
 use drover_api::job::{EvalStatus, JobType};
 

@@ -87,7 +87,8 @@ fn s_071_one_that_is_away_stays_as_it_is() {
     assert!(plan.is_empty() && plan.follow_ups.is_empty(), "{plan:?}");
 }
 
-/// The mark is written before the replacement: a leader may die in between, and a replacement may find no room at first.
+/// The mark is written before the replacement: a leader may die in between, and a replacement may find no room at
+/// first.
 #[test]
 fn one_that_is_away_without_a_replacement_gets_one() {
     for (delay, job_type) in [(0, "service"), (30, "service"), (30, "batch")] {

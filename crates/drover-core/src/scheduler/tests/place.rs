@@ -1,4 +1,5 @@
-//! Cases of `spec/scheduler.md` 3.13 and 5: where allocations go, what is recorded when they go nowhere, and how nodes score.
+//! Cases of `spec/scheduler.md` 3.13 and 5: where allocations go, what is recorded when they go nowhere, and how nodes
+//! score.
 
 use super::*;
 use crate::scheduler::place::fullness;

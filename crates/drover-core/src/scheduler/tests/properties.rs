@@ -357,7 +357,8 @@ fn distinct<T: Ord>(items: &[T]) -> usize {
     items.iter().collect::<std::collections::BTreeSet<_>>().len()
 }
 
-/// How many allocations there may be of the group: the count, canaries, and those that are away while another stands in.
+/// How many allocations there may be of the group: the count, canaries, and those that are away while another stands
+/// in.
 fn check_counts(picture: &Picture, world: &World, view: &ClusterView) -> Result<(), TestCaseError> {
     let live = |alloc: &&Arc<Alloc>| !alloc.is_terminal() && alloc.client != ClientStatus::Unknown;
     if matches!(picture.kind, "system" | "sysbatch") {
@@ -462,8 +463,9 @@ fn is_next_step(plan: &Plan) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
-    /// Never overcommitted; never more than the count and the surge; the same input gives the same plan; the plan of what a plan
-    /// made is empty; a stopped job places nothing; victims are at least 10 lower in priority; the applier takes what was planned.
+    /// Never overcommitted; never more than the count and the surge; the same input gives the same plan; the plan of
+    /// what a plan made is empty; a stopped job places nothing; victims are at least 10 lower in priority; the applier
+    /// takes what was planned.
     #[test]
     fn every_plan_is_safe_deterministic_and_settles(picture in pictures()) {
         holds(&picture)?;

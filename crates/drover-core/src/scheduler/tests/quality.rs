@@ -1,5 +1,6 @@
-//! How good exact placements are beside sampled ones: the same clusters and jobs are filled by the scheduler and by a reference
-//! that looks at log2 of the nodes for each placement (at up to 100 with a spread), as Nomad describes its own (5.6).
+//! How good exact placements are beside sampled ones: the same clusters and jobs are filled by the scheduler and by a
+//! reference that looks at log2 of the nodes for each placement (at up to 100 with a spread), as Nomad describes its
+//! own (5.6).
 
 use fastrand::Rng;
 
@@ -96,8 +97,8 @@ fn has_room(problem: &Problem, machine: &Machine) -> bool {
     after.cpu <= machine.total.cpu && after.memory_mb <= machine.total.memory_mb
 }
 
-/// Fills the cluster by samples: so many candidates for each placement, found by going round the shuffled nodes; scores of at most
-/// zero are set aside, at most three of them.
+/// Fills the cluster by samples: so many candidates for each placement, found by going round the shuffled nodes; scores
+/// of at most zero are set aside, at most three of them.
 fn sampled(mut problem: Problem, seed: u64) -> Quality {
     let n = problem.machines.len();
     let mut order: Vec<usize> = (0..n).collect();

@@ -1,4 +1,5 @@
-//! Cases of `spec/deployments.md` that the scheduler decides: when a deployment begins, what it may change, when it is over.
+//! Cases of `spec/deployments.md` that the scheduler decides: when a deployment begins, what it may change, when it is
+//! over.
 
 use drover_api::deployment::DeploymentDescription as Why;
 

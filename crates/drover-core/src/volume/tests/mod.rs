@@ -1,5 +1,5 @@
-//! The stage on which the cases of `spec/volumes.md` are tried: two nodes with a plugin, one volume, allocations, and a plugin that
-//! answers by a script.
+//! The stage on which the cases of `spec/volumes.md` are tried: two nodes with a plugin, one volume, allocations, and a
+//! plugin that answers by a script.
 
 mod claim;
 mod cluster;
