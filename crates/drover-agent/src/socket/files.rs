@@ -57,6 +57,9 @@ pub(crate) struct Files {
     path: PathBuf,
 }
 
+/// How often a path is looked up while others rename files. A task that renames without pause fails half of all tries.
+const MOST_TRIES: usize = 200;
+
 impl Files {
     /// Opens the directory.
     pub(crate) fn open(root: &Path) -> Result<Self, FileError> {
@@ -78,7 +81,10 @@ impl Files {
         }
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let name = if relative.as_os_str().is_empty() { Path::new(".") } else { relative.as_path() };
-        let opened = rustix::fs::openat2(&self.root, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
+        let open = || rustix::fs::openat2(&self.root, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
+        // The kernel gives up on a `..` (of a link) when anything on the machine was renamed or mounted meanwhile.
+        let tries = std::iter::repeat_with(open).take(MOST_TRIES);
+        let opened = tries.skip_while(|opened| matches!(opened, Err(Errno::AGAIN))).next().unwrap_or(Err(Errno::AGAIN));
         let fd = opened.map_err(|error| match error {
             Errno::XDEV => FileError::Escapes(path.to_owned()),
             Errno::NOENT | Errno::NOTDIR => FileError::Missing(path.to_owned()),
@@ -278,6 +284,26 @@ mod tests {
         let names: Vec<String> = files.list("/alloc/logs").expect("listed").into_iter().map(|it| it.name).collect();
         assert_eq!(names, ["web.stdout.0"]);
         assert_eq!(files.stat("/").expect("a directory").mode.chars().next(), Some('d'));
+    }
+
+    #[test]
+    fn a_task_that_renames_without_pause_does_not_keep_others_from_its_files() {
+        let (dir, files) = alloc();
+        std::os::unix::fs::symlink("../local/data.json", dir.path().join("web/local/link")).expect("a link");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let (one, other) = (dir.path().join("web/one"), dir.path().join("web/other"));
+        std::fs::write(&one, "").expect("a file");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::fs::rename(&one, &other).expect("renamed");
+                    std::fs::rename(&other, &one).expect("renamed");
+                }
+            });
+            let failed = (0..5000).find_map(|_| files.stat("web/local/link").err());
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
     }
 
     #[test]
