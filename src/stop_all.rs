@@ -20,7 +20,7 @@ use drover_store::{Change, Key, KubeStore, Object, Part, Precondition, Selection
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// More names than that help nobody.
+/// More names than that are not useful.
 const MOST_NAMED: usize = 5;
 
 /// The command as a process.
@@ -39,7 +39,7 @@ async fn stop_all<S: Store>(store: &S, patience: Duration) -> anyhow::Result<()>
     let nodes = store.list::<ClientNode>(&Selection::default()).await.context("listing nodes")?;
     let (reached, silent): (Vec<ClientNode>, Vec<ClientNode>) = nodes.into_iter().partition(answers);
     for node in &silent {
-        tracing::warn!(node = node.key().name, "nobody is heard of this node: what runs there goes on");
+        tracing::warn!(node = node.key().name, "the agent of this node is not heard of: what runs there goes on");
     }
     for node in &reached {
         drain(store, node).await.with_context(|| format!("draining cnode/{}", node.key().name))?;
@@ -122,7 +122,7 @@ impl Running {
             Change::Malformed(key, reason) => {
                 tracing::error!(allocation = %key, reason, "an allocation cannot be read and is not waited for");
             }
-            Change::Interrupted(reason) => tracing::warn!(reason, "the watch of allocations begins anew"),
+            Change::Interrupted(reason) => tracing::warn!(reason, "the watch of allocations restarts"),
         }
         if self.is_synced && self.allocs.is_empty() { Known::NothingRuns } else { Known::SomethingMayRun }
     }

@@ -77,7 +77,7 @@ enum Role {
         /// The soft limit of open files that tasks get; default: the one that this process gets.
         #[arg(long)]
         open_files: Option<u64>,
-        /// Start it as nobody's child, and return.
+        /// Start it as a child of no process, and return.
         #[arg(long)]
         detach: bool,
         /// The descriptor of the state that the program before this one has left.

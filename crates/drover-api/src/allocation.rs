@@ -92,7 +92,7 @@ string_enum! {
         Restarting = "Restarting",
         /// It will not be started again.
         NotRestarting = "Not Restarting",
-        /// Somebody asked for a restart.
+        /// A user asked for a restart.
         RestartSignaled = "Restart Signaled",
         /// It is being sent a signal.
         Signaling = "Signaling",

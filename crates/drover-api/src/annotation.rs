@@ -27,6 +27,6 @@ pub const DELETE_SNAPSHOT: &str = "drover.dev/delete-snapshot";
 /// On a CSIVolume: `true` has its provider asked for its snapshots.
 pub const LIST_SNAPSHOTS: &str = "drover.dev/list-snapshots";
 
-/// On a VolumeAttachment of drover's: namespace and name of the CSIVolume that it attaches, as `shop/data`. Nobody
-/// takes it away.
+/// On a VolumeAttachment of drover's: namespace and name of the CSIVolume that it attaches, as `shop/data`. It is
+/// never taken away.
 pub const VOLUME: &str = "drover.dev/volume";

@@ -14,7 +14,7 @@ string_enum! {
         True = "True",
         /// It does not hold.
         False = "False",
-        /// Nobody knows yet.
+        /// It is not known yet.
         Unknown = "Unknown",
     }
 }
@@ -65,7 +65,7 @@ impl<T, R> Wanted<T, R> {
         Self { r#type, status: ConditionStatus::False, reason, message: message.into() }
     }
 
-    /// A condition nobody can judge yet.
+    /// A condition that is not known yet.
     pub fn unknown(r#type: T, reason: R, message: impl Into<String>) -> Self {
         Self { r#type, status: ConditionStatus::Unknown, reason, message: message.into() }
     }

@@ -67,9 +67,9 @@ string_enum! {
     pub enum VolumePhase default Pending {
         /// Being made or checked.
         Pending = "pending",
-        /// Nobody holds it.
+        /// It has no claims.
         Available = "available",
-        /// Somebody holds it.
+        /// It has claims.
         Claimed = "claimed",
         /// A claim is being released.
         Reaping = "reaping",

@@ -35,7 +35,7 @@ pub struct Group {
     /// How often its tasks are started again on the same node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
-    /// How a failed allocation is placed anew.
+    /// How a failed allocation is placed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reschedule: Option<Reschedule>,
     /// How its allocations leave a draining node.

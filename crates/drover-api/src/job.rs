@@ -513,7 +513,7 @@ string_enum! {
         NodeUpdate = "node-update",
         /// A node is being drained.
         NodeDrain = "node-drain",
-        /// Somebody stopped an allocation.
+        /// A user stopped an allocation.
         AllocStop = "alloc-stop",
         /// The next batch of a staggered update.
         RollingUpdate = "rolling-update",

@@ -33,7 +33,7 @@ pub struct JobVersionSpec {
     /// The job.
     #[schemars(length(min = 1, max = 63))]
     pub job_name: String,
-    /// The job's metadata.uid: a job that was deleted and created anew is another one.
+    /// The job's metadata.uid: a job that was deleted and created again is another one.
     #[serde(rename = "jobUID")]
     #[schemars(length(min = 1, max = 64))]
     pub job_uid: String,

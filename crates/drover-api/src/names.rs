@@ -107,7 +107,7 @@ pub fn allocation_name(slot: Slot<'_>) -> String {
     format!("{}-{}-{index}-{hash}", slot.job, slot.group)
 }
 
-/// The name of a version of a job: `<job>-v<version>`. A job that was deleted and created anew meets the versions of
+/// The name of a version of a job: `<job>-v<version>`. A job that was deleted and created again meets the versions of
 /// the old one by name; their `jobUID` tells them apart, and the garbage collector removes them.
 pub fn job_version_name(job: &str, version: i64) -> String {
     format!("{job}-v{version}")

@@ -64,7 +64,7 @@ string_enum! {
 #[serde(rename_all = "camelCase", default)]
 pub struct Update {
     /// How many allocations of the group may be replaced at the same time; default 1. 0 turns rolling updates off.
-    /// Example: 2 of 10 are stopped and started anew, the next ones when these are healthy.
+    /// Example: 2 of 10 are stopped and started again, the next ones when these are healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 50000))]
     pub max_parallel: Option<i64>,
@@ -120,7 +120,7 @@ pub struct Restart {
     pub render_templates: Option<bool>,
 }
 
-/// How an allocation that failed is placed anew, usually on another node. Service and batch jobs only.
+/// How an allocation that failed is placed again, usually on another node. Service and batch jobs only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reschedule {

@@ -29,7 +29,7 @@ const VARIABLE: &str = "COMPLETE";
 const PATIENCE: Duration = Duration::from_millis(300);
 /// The variable that says otherwise, for clusters that are far away.
 const PATIENCE_VARIABLE: &str = "DROVER_COMPLETION_TIMEOUT";
-/// More names than that help nobody.
+/// More names than that are not useful.
 const MOST_NAMES: u32 = 500;
 
 /// Answers a shell that asks what may follow; false when this is a person's command.

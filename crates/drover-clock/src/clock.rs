@@ -26,7 +26,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Waits until then; for ever where there is nothing to wait for.
+/// Waits until then; forever where there is nothing to wait for.
 pub async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

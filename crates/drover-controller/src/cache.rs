@@ -144,7 +144,7 @@ impl<K: Kept> Cache<K> {
                 Vec::new()
             }
             Change::Interrupted(reason) => {
-                tracing::warn!(kind = %K::kind(&()), reason, "the watch broke and begins anew");
+                tracing::warn!(kind = %K::kind(&()), reason, "the watch broke and restarts");
                 Vec::new()
             }
         }

@@ -16,7 +16,7 @@ use crate::timers::Wake;
 /// How long a node is down before what was on it counts as gone.
 const GONE_AFTER: Duration = Duration::from_mins(10);
 
-/// Removes an allocation's finalizer when nothing of it is left: its agent said so, or its node is gone for good.
+/// Removes an allocation's finalizer when nothing of it is left: its agent reported so, or its node is gone for good.
 pub(crate) fn settle(shared: &mut Shared, key: &AllocKey) {
     let Some(object) = shared.caches.allocs.get(&key_of(key)).cloned() else { return };
     if !finalizer::is_held(&object.metadata, finalizer::NODE_CLEANUP) {

@@ -1,4 +1,4 @@
-//! Deletes what nobody needs any more: ended allocations, finished deployments, nodes that stay down, ended launches
+//! Deletes what is no longer needed: ended allocations, finished deployments, nodes that stay down, ended launches
 //! and dispatches.
 //!
 //! What goes is `drover_core::gc`'s decision. Each delete names the object's uid, so that a second leader, or a new

@@ -47,7 +47,7 @@ struct StopWrite {
     /// The change of its spec; none where only its status changes.
     spec: Option<Value>,
     mark: Option<Mark>,
-    /// Whether it is back from where it was cut off.
+    /// Whether it is back from where it was disconnected.
     is_return: bool,
     at: Timestamp,
 }
@@ -71,7 +71,7 @@ const CUT_OFF: Mark = Mark {
     client: ClientStatus::Unknown,
     reason: AllocationReason::Reconnecting,
     description: "NodeDisconnected",
-    message: "its node is cut off; it may still run there",
+    message: "its node is disconnected; it may still run there",
 };
 
 #[derive(Debug)]

@@ -25,7 +25,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Recorder for somebody, with jobs by name or without.
+    /// A recorder for one controller, with jobs by name or without.
     pub(crate) fn of(metrics: Option<Metrics>, per_job: bool) -> Self {
         Self { metrics, per_job, asked_at: HashMap::new() }
     }

@@ -157,7 +157,7 @@ impl<S: Store> Stores for Always<S> {
     }
 }
 
-/// Follows and leads; counts for whoever asked for it. Each term begins with credentials as they are then (`stores`):
+/// Follows and leads; counts for its caller. Each term begins with credentials as they are then (`stores`):
 /// those of an earlier one may have been taken back.
 async fn lead(stores: &impl Stores, process: Process, metrics: Option<&Metrics>, shutdown: CancellationToken) {
     let Process { config, identity, clock, mut rng } = process;

@@ -1,6 +1,6 @@
 //! Sums, ratios and counts of amounts.
 
-/// The sum of numbers that may come from a file that nobody checked: it stays at the largest number.
+/// The sum of numbers that may come from a file that was not validated: it stays at the largest number.
 pub(crate) fn total(numbers: impl Iterator<Item = i64>) -> i64 {
     numbers.fold(0, i64::saturating_add)
 }

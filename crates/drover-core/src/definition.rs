@@ -21,7 +21,7 @@ pub type FieldsDigest = [u8; 16];
 pub struct Definition {
     /// The spec with every policy complete.
     pub spec: JobSpec,
-    /// They follow from the spec, and are made when somebody asks: a spec that is only checked has no use for them.
+    /// They follow from the spec, and are made on demand: a spec that is only checked has no use for them.
     prints: OnceLock<Vec<GroupPrint>>,
 }
 

@@ -306,7 +306,7 @@ impl Members {
     }
 }
 
-/// A value for people. Mount flags may hold secrets: that they differ is all that is said of them.
+/// A value for people. Mount flags may hold secrets: that they differ is all that is shown of them.
 fn shown(name: &str, value: &Value) -> String {
     if name == "mountFlags" && !is_nothing(value) { REDACTED.to_owned() } else { text(value) }
 }

@@ -1,4 +1,4 @@
-//! What nobody needs any more (`spec/scheduler.md` 12).
+//! What is no longer needed (`spec/scheduler.md` 12).
 //!
 //! Input: the view and the time. Output: the objects to delete. Running things are never in question, and the newest
 //! allocation of each slot stays, so that a finished batch slot does not run again. Must never know how objects are

@@ -197,7 +197,7 @@ pub struct Alloc {
     pub last_event_at: Timestamp,
     /// The reschedules that led to it.
     pub tracker: Option<RescheduleTracker>,
-    /// Whether somebody is deleting its object.
+    /// Whether its object is being deleted.
     pub is_deleting: bool,
     /// Whether its agent reported that nothing of it is left.
     pub has_ended: bool,
@@ -222,7 +222,7 @@ pub struct Health {
     pub is_healthy: bool,
     /// The deployment for which it counts.
     pub deployment: Option<Arc<str>>,
-    /// When it was given, by the clock of whoever gave it.
+    /// When it was given, by the giver's clock.
     pub at: Timestamp,
 }
 
@@ -269,7 +269,7 @@ impl Alloc {
         self.health.as_ref().filter(|health| health.deployment == self.deployment).map(|health| health.is_healthy)
     }
 
-    /// Whether the newest note on its client status is `unknown`: it was cut off and nobody decided on it since.
+    /// Whether the newest note on its client status is `unknown`: it was disconnected and is not decided on since.
     pub fn needs_reconnect(&self) -> bool {
         self.states.last().is_some_and(|(status, _)| *status == ClientStatus::Unknown)
     }

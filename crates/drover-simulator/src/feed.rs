@@ -1,4 +1,4 @@
-//! Watches through a link: they break, go on where they broke or begin anew, come late and say things twice.
+//! Watches through a link: they break, go on where they broke or begin again, come late and say things twice.
 //!
 //! Input: the in-memory store's events. Output: what a process would see of them, in an order that an API server can
 //! produce: events of one object never go back except by a list, and what was missed follows.
@@ -92,7 +92,7 @@ impl<K: Object> Feed<K> {
         self.seam.link.changed().await;
     }
 
-    /// Begins anew or goes on, when the server can be reached.
+    /// Restarts or goes on, when the server can be reached.
     async fn connect(&mut self) {
         match self.reach() {
             Reach::Open => {}

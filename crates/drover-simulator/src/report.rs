@@ -33,7 +33,7 @@ impl Title<'_> {
     }
 }
 
-/// The outcome as JSON. `wall` is 0 unless somebody asked for it: everything else is the same in each run of a seed.
+/// The outcome as JSON. `wall` is 0 unless it was asked for: everything else is the same in each run of a seed.
 pub(super) fn json(title: &Title<'_>, outcome: &Outcome, wall: Duration) -> Value {
     let failures = outcome.failures.iter().map(|failure| json!({ "at": at_text(failure.at), "what": failure.what }));
     json!({

@@ -1,7 +1,7 @@
 //! One run: a world, its processes, and the scenario's steps on virtual time.
 //!
 //! Input: a scenario and a seed. Output: an [`Outcome`]. The runtime has one thread and a paused clock, so that virtual
-//! time passes when nobody has anything to do, and the order of everything follows from scenario and seed alone.
+//! time passes when nothing has anything to do, and the order of everything follows from scenario and seed alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ use super::state;
 use super::world::{CrashPoint, World};
 use drover_controller::config::ControllerConfig;
 
-/// How long a crashed controller is away where nobody says.
+/// How long a crashed controller is away by default.
 const CRASH: Duration = Duration::from_secs(1);
 
 /// How a run is made.

@@ -70,7 +70,7 @@ impl Seam {
         Self { world, client, link, rng, manager, has_shadow: false }
     }
 
-    /// The same for a controller that leads whoever else does.
+    /// The same for a controller that leads beside others.
     pub(super) fn with_shadow(self) -> Self {
         Self { has_shadow: true, ..self }
     }
@@ -147,7 +147,7 @@ impl Seam {
         }
     }
 
-    /// Lets a message travel; what is cut off meanwhile does not arrive.
+    /// Lets a message travel; what is interrupted meanwhile does not arrive.
     pub(super) async fn travel(&self, sent: tokio::time::Instant, takes: Duration) -> Result<(), StoreError> {
         tokio::time::sleep(takes).await;
         match self.link.state().reach() {
@@ -168,7 +168,7 @@ impl Seam {
         }
     }
 
-    /// The process is gone: whoever waits for the answer is ended with it.
+    /// The process is gone: what waits for the answer is ended with it.
     pub(super) async fn end_process<T>(&self) -> Result<T, StoreError> {
         self.world.crash(self.client);
         std::future::pending().await
@@ -221,7 +221,7 @@ impl Seam {
     }
 }
 
-/// Whether a write of this kind is one that a crash can cut off from the next: not a renewal, not an Event.
+/// Whether a write of this kind is one that a crash can separate from the next: not a renewal, not an Event.
 pub(super) fn is_durable(kind: &Kind) -> bool {
     !matches!(kind.name.as_str(), "Lease" | "Event")
 }

@@ -100,7 +100,7 @@ pub(super) fn end_state(store: &MemoryStore) -> Value {
     json!({ "allocations": slots, "deployments": deployments, "jobs": jobs, "nodes": nodes, "volumes": volumes })
 }
 
-/// What of a volume is the same whoever holds it.
+/// What of a volume is the same for any holder.
 fn volume(stored: &Value) -> Value {
     let status = &stored["status"];
     let claims = status["claims"].as_array().into_iter().flatten();

@@ -181,7 +181,7 @@ impl World {
         self.log().invariants.observe_power_loss(node);
     }
 
-    /// Does for ever what Kubernetes' own controllers do: objects without owners go, and what is in namespaces that go.
+    /// Does forever what Kubernetes' own controllers do: objects without owners go, and what is in namespaces that go.
     pub(super) async fn collect_garbage(&self) {
         loop {
             self.garbage.notified().await;

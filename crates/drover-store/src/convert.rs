@@ -257,8 +257,8 @@ pub fn is_same_to_scheduler(one: &Node, other: &Node) -> bool {
     one == other
 }
 
-/// Whether a node has just become one that allocations may be placed on, or one whose allocations are cut off, back or
-/// lost.
+/// Whether a node has just become one that allocations may be placed on, or one whose allocations are disconnected,
+/// back or lost.
 pub fn changed_sides(before: Option<&Node>, after: &Node) -> bool {
     before.is_none_or(|before| before.is_ready() != after.is_ready() || before.phase != after.phase)
 }

@@ -1,6 +1,6 @@
 //! The store over HTTP: the API server itself, by kube's client and watchers.
 //!
-//! Every call ends within a time limit; a watch that breaks begins anew by itself, after growing pauses. Must never
+//! Every call ends within a time limit; a watch that breaks restarts by itself, after growing pauses. Must never
 //! know what is above it.
 
 use std::fmt::Debug;
@@ -40,7 +40,7 @@ impl Debug for KubeStore {
 /// Requests that are under way at the same time. A burst of thousands would only wait inside the API server, past each
 /// one's time limit; what waits here has not begun.
 const IN_FLIGHT: usize = 32;
-/// Shortest and longest pause before a broken watch begins anew.
+/// Shortest and longest pause before a broken watch restarts.
 const WATCH_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 impl KubeStore {

@@ -1,5 +1,5 @@
 //! How objects are read from what the API server sends: without the record of who wrote which field, which can be
-//! longer than the object and which nobody here asks for, and so that one object that cannot be read does not stop the
+//! longer than the object and which nothing here asks for, and so that one object that cannot be read does not stop the
 //! others.
 //!
 //! Must never know what the objects mean.

@@ -168,7 +168,7 @@ pub enum StoreError {
 pub enum ErrorClass {
     /// Try again later.
     Transient,
-    /// Read again and decide anew.
+    /// Read again and decide again.
     Conflict,
     /// Trying again does not help.
     Permanent,
@@ -201,7 +201,7 @@ pub fn found<K>(result: Result<K, StoreError>) -> Result<Option<K>, StoreError> 
 /// [`Change::InSync`]: what did not come is gone.
 #[derive(Clone, Debug)]
 pub enum Change<K> {
-    /// The watch begins anew.
+    /// The watch restarts.
     Restarted,
     /// An object, new or changed.
     Present(Box<K>),
@@ -221,7 +221,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn get<K: Object>(&self, key: &Key) -> impl Future<Output = Result<Option<K>, StoreError>> + Send;
     /// All objects of a kind that are selected.
     fn list<K: Object>(&self, selection: &Selection) -> impl Future<Output = Result<Vec<K>, StoreError>> + Send;
-    /// All objects of a kind that are selected, and every change of them, for ever.
+    /// All objects of a kind that are selected, and every change of them, forever.
     fn watch<K: Object>(&self, selection: Selection) -> BoxStream<'static, Change<K>>;
     /// Creates the object as it is; its status is dropped where the kind has one.
     fn create<K: Object>(&self, object: &K) -> impl Future<Output = Result<K, StoreError>> + Send;

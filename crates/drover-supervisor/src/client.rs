@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Kills every task that nobody here watches, says how many, and lets the supervisor forget those that have ended:
+    /// Kills every task that nothing here watches, says how many, and lets the supervisor forget those that have ended:
     /// leftovers of an agent that died between start and record.
     ///
     /// # Errors
@@ -259,7 +259,7 @@ enum Pending {
     Adopt {
         id: String,
     },
-    /// Nobody waits for the answer.
+    /// The answer is not needed.
     Ignored,
 }
 
@@ -269,7 +269,7 @@ struct Link {
     queue: mpsc::Receiver<Call>,
     watched: BTreeMap<String, Watched>,
     pending: BTreeMap<u64, Pending>,
-    /// What the supervisor listed and nobody has asked for yet.
+    /// What the supervisor listed and was not asked for yet.
     known: BTreeMap<String, TaskReport>,
     /// Recoveries that the loss of a connection interrupted; they are asked again.
     unanswered: Vec<(Handle, oneshot::Sender<Recovery>)>,

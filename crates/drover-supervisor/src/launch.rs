@@ -161,7 +161,7 @@ impl Launcher {
     }
 }
 
-/// Runs the supervisor detached: in a session of its own, as nobody's child.
+/// Runs the supervisor detached: in a session of its own, as a child of no process.
 ///
 /// # Errors
 /// When the second process cannot be started.

@@ -54,7 +54,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 }
 
 /// Opens the process that began then, alive or a zombie. While the descriptor is open the kernel keeps how it ends,
-/// whoever reaps it (Linux 6.15).
+/// whichever process reaps it (Linux 6.15).
 ///
 /// # Errors
 /// When there is no such process any more: its pid may be another one's.

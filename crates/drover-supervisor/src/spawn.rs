@@ -150,9 +150,9 @@ async fn start_process(spec: &StartSpec, ground: &Ground, cgroup: Option<&Cgroup
     Ok(Started { handle, pidfd, pipes, cgroup: None })
 }
 
-/// Forks and executes, and returns the child's pid. Whoever forks waits until the child executes, and on a busy machine
-/// that waits for its turn on a core: on threads of their own several do so at the same time, and the other tasks are
-/// served meanwhile.
+/// Forks and executes, and returns the child's pid. A process that forks waits until the child executes, and on a busy
+/// machine that waits for its turn on a core: on threads of their own several do so at the same time, and the other
+/// tasks are served meanwhile.
 async fn spawn(mut command: Command) -> io::Result<i32> {
     let spawned = tokio::task::spawn_blocking(move || command.spawn());
     let child = spawned.await.map_err(io::Error::other)??;

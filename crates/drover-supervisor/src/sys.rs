@@ -135,7 +135,7 @@ const REQUEST: [u8; 4] = 0xC040_FF0B_u32.to_ne_bytes();
 const REQUEST: [u8; 8] = 0xC040_FF0B_u64.to_ne_bytes();
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
 
-/// Asks the kernel how a process that somebody else reaped ended; `None` while it has no answer (still a zombie, or
+/// Asks the kernel how a process that another process reaped ended; `None` while it has no answer (still a zombie, or
 /// Linux before 6.15).
 pub(super) fn exit_of_reaped(pidfd: BorrowedFd<'_>) -> Option<Exit> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };

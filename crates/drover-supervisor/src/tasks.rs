@@ -47,7 +47,7 @@ pub(super) struct Tasks {
     orphans_wanted: Notify,
     settled_wanted: Notify,
     ground: Ground,
-    /// Tasks on their way, and whether somebody wanted them to end meanwhile: they are nobody's yet and must not be
+    /// Tasks on their way, and whether they were to end meanwhile: they have no owner yet and must not be
     /// reaped as orphans.
     preparing: RefCell<BTreeMap<String, bool>>,
     closing: Cell<bool>,
@@ -60,7 +60,7 @@ struct Entry {
     pidfd: Rc<OwnedFd>,
     stops: mpsc::Sender<Stop>,
     exit: Option<Exit>,
-    /// It never became the task, and nobody is told of its end.
+    /// It never became the task, and its end is not reported.
     is_stillborn: bool,
     /// How it ended, from the moment at which its process is gone.
     reaped: Option<Exit>,
@@ -165,7 +165,7 @@ impl Tasks {
         !is_stopped && !self.closing.get()
     }
 
-    /// Ends a task of which nobody was told. Its watcher sees the end; nobody is to hear of it.
+    /// Ends a task that was never reported. Its watcher sees the end, which is not reported either.
     fn undo(&self, id: &str) {
         if let Some(entry) = self.entries.borrow_mut().get_mut(id) {
             entry.is_stillborn = true;
@@ -388,7 +388,7 @@ impl Tasks {
         entries.values().map(|entry| TaskReport { handle: entry.handle.clone(), exit: entry.exit.clone() }).collect()
     }
 
-    /// Ends every task with SIGTERM, then SIGKILL, and tells nobody: the node is being powered off.
+    /// Ends every task with SIGTERM, then SIGKILL, and reports nothing: the node is being powered off.
     pub(super) async fn power_off(&self) {
         self.closing.set(true);
         self.settled().await;

@@ -16,7 +16,7 @@ use crate::Driver;
 use crate::node::{files_only, needed};
 use crate::store::{Attachment, Snapshot, Volume, id_of};
 
-/// The size of a volume for which nobody asks for one.
+/// The size of a volume without one in its request.
 const DEFAULT_SIZE: i64 = 1 << 30;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -325,7 +325,7 @@ fn capabilities(all: &[csi::VolumeCapability]) -> Result<(), Status> {
     all.iter().try_for_each(|one| files_only(Some(one)))
 }
 
-/// At least and at most so many bytes; 0 where nobody says.
+/// At least and at most so many bytes; 0 for no limit.
 fn size(range: Option<&csi::CapacityRange>) -> Result<(i64, i64), Status> {
     let (required, limit) = range.map_or((0, 0), |range| (range.required_bytes, range.limit_bytes));
     if required < 0 || limit < 0 || (limit > 0 && limit < required) {
@@ -357,9 +357,9 @@ fn shown_snapshot(snapshot: &Snapshot) -> csi::Snapshot {
 /// A page of a list, and the token of the next one; the token is the number of its first entry.
 fn page<T>(all: Vec<T>, max_entries: i32, token: &str) -> Result<(Vec<T>, String), Status> {
     let first: usize = if token.is_empty() { Ok(0) } else { token.parse() }
-        .map_err(|_| Status::aborted(format!("there is no page {token:?}; begin anew")))?;
+        .map_err(|_| Status::aborted(format!("there is no page {token:?}; begin again")))?;
     if first > all.len() {
-        return Err(Status::aborted(format!("there is no page {token:?} any more; begin anew")));
+        return Err(Status::aborted(format!("there is no page {token:?} any more; begin again")));
     }
     let n = usize::try_from(max_entries).unwrap_or(0);
     let last = if n == 0 { all.len() } else { (first + n).min(all.len()) };

@@ -1,5 +1,5 @@
-//! Registers the driver with a kubelet, as the sidecar `node-driver-registrar` does: says who it is to whoever asks in
-//! the kubelet's folder.
+//! Registers the driver with a kubelet, as the sidecar `node-driver-registrar` does: says who it is to a client that
+//! asks in the kubelet's folder.
 
 use drover_csi::registration::registration_server::{Registration, RegistrationServer};
 use drover_csi::registration::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
@@ -15,7 +15,7 @@ struct Registrar {
     endpoint: String,
 }
 
-/// Answers who asks, for ever.
+/// Answers each client.
 pub(crate) async fn serve(
     incoming: impl Stream<Item = std::io::Result<UnixStream>>,
     endpoint: String,

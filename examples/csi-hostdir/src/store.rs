@@ -197,7 +197,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Volumes have no owner: whoever mounts one may write to it.
+/// Volumes have no owner: any task that mounts one may write to it.
 fn open_to_all(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::create_dir(path)?;

@@ -2,7 +2,7 @@
 //! allocation. A greeting that is set but empty is a mistake that it does not start with.
 //!
 //! It needs the standard library only, and learns everything from the environment that drover gives a task. On SIGTERM
-//! the kernel ends it at once; a request takes microseconds, so none is cut off in practice.
+//! the kernel ends it at once; a request takes microseconds, so none is interrupted in practice.
 
 use std::env;
 use std::io::{self, BufRead as _, BufReader, Write as _};

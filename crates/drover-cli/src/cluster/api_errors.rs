@@ -27,9 +27,9 @@ pub(crate) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: ku
             "cannot {verb} {what}{place}: the API server did not answer; `kubectl cluster-info` says whether it can be reached"
         ));
     };
-    let said = status.message.as_str();
+    let reason = status.message.as_str();
     match status.code {
-        404 if said.contains("could not find the requested resource") => {
+        404 if reason.contains("could not find the requested resource") => {
             anyhow!("cannot {verb} {what}: the cluster does not know drover's kinds; install drover, or apply crds/")
         }
         404 if namespace.is_none() => {
@@ -45,16 +45,16 @@ pub(crate) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: ku
                 "free" => "cluster-admin",
                 _ => "drover-edit",
             };
-            anyhow!("you may not {verb} {what}{place}: {said}; ask for the role {role}")
+            anyhow!("you may not {verb} {what}{place}: {reason}; ask for the role {role}")
         }
         401 => anyhow!("cannot {verb} {what}: the API server does not know you; log in again, or give --kubeconfig"),
         409 => {
             let flag = namespace.map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
             anyhow!(
-                "cannot {verb} {what}: somebody else changed it meanwhile; look at it with `kubectl get {what}{flag} -o yaml`, and try again"
+                "cannot {verb} {what}: another writer changed it meanwhile; look at it with `kubectl get {what}{flag} -o yaml`, and try again"
             )
         }
-        422 => anyhow!("cannot {verb} {what}{place}: {said}"),
-        _ => anyhow!("cannot {verb} {what}{place}: {said}; try again"),
+        422 => anyhow!("cannot {verb} {what}{place}: {reason}"),
+        _ => anyhow!("cannot {verb} {what}{place}: {reason}; try again"),
     }
 }

@@ -20,7 +20,7 @@ use crate::ui::stdio::read_input;
 pub(crate) struct Applying {
     /// The API server only checks it.
     pub(crate) is_dry_run: bool,
-    /// Fields that somebody else has set are taken over.
+    /// Fields of other managers are taken over.
     pub(crate) takes_over: bool,
 }
 
@@ -85,7 +85,7 @@ impl Manifest {
         applied.map_err(|error| match error {
             // The API server names the fields and who has set them.
             kube::Error::Api(status) if status.code == 409 => anyhow!(
-                "cannot apply {}/{}: {}; take these values over into the manifest, or give --force-conflicts to set them anew",
+                "cannot apply {}/{}: {}; take these values over into the manifest, or give --force-conflicts to set them again",
                 self.short,
                 self.name,
                 status.message

@@ -74,7 +74,7 @@ where
         Ok(listed.items)
     }
 
-    /// Changes an object's spec, unless somebody else changed that spec since it was read.
+    /// Changes an object's spec, unless another writer changed that spec since it was read.
     pub(crate) async fn change(&self, verb: &str, found: &K, spec: &Value) -> anyhow::Result<K> {
         let is_same =
             |now: &K| (&now.meta().uid, now.meta().generation) == (&found.meta().uid, found.meta().generation);
@@ -130,7 +130,8 @@ where
         }
     }
 
-    /// Takes a finalizer off this very object, whoever writes to it meanwhile; one that is gone already is no error.
+    /// Takes a finalizer off this very object, whatever is written to it meanwhile; one that is gone already is no
+    /// error.
     pub(crate) async fn release(&self, found: &K, held_by: &str) -> anyhow::Result<()> {
         let name = name_of(found);
         let params = PatchParams { field_manager: Some(field_manager::CLI.to_owned()), ..PatchParams::default() };
@@ -264,7 +265,7 @@ mod tests {
     async fn a_spec_written_meanwhile_or_another_object_of_that_name_refuses_a_change() {
         for now in [stored("u", 2, "2"), stored("other", 1, "2")] {
             let (done, asked) = pause(vec![conflict(), (200, now)]).await;
-            assert!(done.is_err_and(|error| error.contains("somebody else changed it meanwhile")));
+            assert!(done.is_err_and(|error| error.contains("another writer changed it meanwhile")));
             assert_eq!(asked.len(), 2);
         }
     }
@@ -314,6 +315,6 @@ mod tests {
         for _ in 1..CHANGE_TRIES {
             answers.extend([(200, stored("u", 1, "2")), conflict()]);
         }
-        assert!(pause(answers).await.0.is_err_and(|error| error.contains("somebody else changed it meanwhile")));
+        assert!(pause(answers).await.0.is_err_and(|error| error.contains("another writer changed it meanwhile")));
     }
 }

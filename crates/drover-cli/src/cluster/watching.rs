@@ -73,7 +73,7 @@ where
         let now = match change {
             Ok(now) => now.filter(|now| now.meta().uid == found.meta().uid),
             Err(why) => {
-                complain(&format!("the watch broke and begins anew: {why}"));
+                complain(&format!("the watch broke and restarts: {why}"));
                 continue;
             }
         };

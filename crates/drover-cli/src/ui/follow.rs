@@ -28,7 +28,7 @@ pub(crate) const ENDED_BADLY: u8 = 2;
 pub(crate) const TIMED_OUT: u8 = 3;
 /// Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// How long is looked when nobody says how long.
+/// How long to watch without a timeout.
 pub(crate) const FOREVER: Duration = Duration::from_hours(24 * 365);
 /// How often the live tree is drawn again although nothing changed: ages and the deadline count.
 const TICK: Duration = Duration::from_secs(1);
@@ -126,7 +126,7 @@ impl Known {
             Seen::Job(Change::Present(job)) => self.job = Some(*job),
             Seen::Job(Change::Interrupted(why))
             | Seen::Deployment(Change::Interrupted(why))
-            | Seen::Alloc(Change::Interrupted(why)) => complain(&format!("the watch broke and begins anew: {why}")),
+            | Seen::Alloc(Change::Interrupted(why)) => complain(&format!("the watch broke and restarts: {why}")),
             Seen::Job(_) => {}
             Seen::Deployment(change) => keep(&mut self.deployments, change),
             Seen::Alloc(change) => keep(&mut self.allocs, change),
@@ -183,7 +183,7 @@ impl Known {
     }
 }
 
-/// What the tasks of an allocation said last.
+/// The last output of the tasks of an allocation.
 fn last_words(alloc: &Allocation) -> String {
     let name = alloc.metadata.name.as_deref().unwrap_or_default();
     let mut text = format!("\n  alloc/{name} on {}:", alloc.spec.node_name);

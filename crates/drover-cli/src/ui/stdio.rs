@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Writes a line to standard error; when that is closed too, nobody is left to tell.
+/// Writes a line to standard error; when that is closed too, there is nowhere left to report to.
 pub fn complain(text: &str) {
     writeln!(io::stderr(), "{text}").ok();
 }

@@ -477,8 +477,8 @@ impl Jobs {
         self.try_again(shared, job, submitted, fault);
     }
 
-    /// Plans again what could not be written: at once where somebody else wrote in between, but not for ever; after a
-    /// pause where the API server could not be reached, which says nothing of the plan.
+    /// Plans again what could not be written: at once where another writer came in between, but not without end; after
+    /// a pause where the API server could not be reached, which says nothing of the plan.
     fn try_again(&mut self, shared: &mut Shared, job: &JobKey, submitted: Submitted, fault: Option<ErrorClass>) {
         let job_type = shared.view.job(job).map_or(JobType::Service, |job| job.definition.job_type());
         let Some(known) = self.known.get_mut(job) else { return };

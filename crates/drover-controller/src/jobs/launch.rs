@@ -12,7 +12,7 @@ pub(crate) async fn create_launch<S: Store>(store: S, child: Job) -> Result<Job,
             if existing.metadata.owner_references == child.metadata.owner_references {
                 return Ok(existing);
             }
-            Err(StoreError::Unavailable(format!("{} is a job that nobody launched", child.key())))
+            Err(StoreError::Unavailable(format!("{} is a job that was not launched", child.key())))
         }
         other => other,
     }

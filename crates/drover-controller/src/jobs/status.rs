@@ -73,7 +73,7 @@ impl Checked {
 }
 
 impl JobState {
-    /// The job's spec as it is checked; it is checked anew when it has changed.
+    /// The job's spec as it is checked; it is checked again when it has changed.
     pub(super) fn checked(&mut self, job: &Job, name: &str) -> &Checked {
         let is_of =
             |checked: &Checked| checked.uid == job.metadata.uid && checked.generation == job.metadata.generation;

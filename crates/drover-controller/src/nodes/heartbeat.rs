@@ -64,7 +64,8 @@ impl Nodes {
         if phase == NodePhase::Disconnected
             && let Some(known) = shared.view.node(node)
         {
-            // Its agent may report before the new phase is seen here: what comes is no allocation that is cut off anew.
+            // Its agent may report before the new phase is seen here: what comes is no allocation that is disconnected
+            // again.
             let known = Node { phase: NodePhase::Initializing, ..(**known).clone() };
             shared.view.put_node(known);
         }
@@ -161,7 +162,7 @@ impl Nodes {
         self.show_node(shared, name, &object);
     }
 
-    /// A silent node is cut off while an allocation there may be away, and then down.
+    /// A silent node is disconnected while an allocation there may be away, and then down.
     pub(crate) fn judge_silent(&mut self, shared: &mut Shared, node: &NodeName) {
         let Some(phase) = self.known.get(node).and_then(|known| known.phase) else { return };
         let now = shared.clock.now();

@@ -63,7 +63,7 @@ pub(super) struct Shown {
 pub(super) enum Differs {
     /// In phase or a condition.
     Urgently,
-    /// In what nobody waits for.
+    /// In fields that can wait.
     Quietly {
         /// When the next one may be written.
         not_before: Option<Instant>,
@@ -83,7 +83,7 @@ pub(crate) struct Nodes {
     pub(super) known: HashMap<NodeName, NodeKnowledge>,
     pub(super) heartbeats: Heartbeats,
     pub(super) drains: Drains,
-    /// Nodes whose status differs in what nobody waits for.
+    /// Nodes whose status differs only in fields that can wait.
     pub(super) status_queue: StatusQueue,
     /// When one of them is written next.
     pub(super) status_queue_timer: Option<TimerId>,

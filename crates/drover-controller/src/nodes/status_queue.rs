@@ -1,4 +1,4 @@
-//! The line of node statuses whose change nobody waits for, as the number of allocations on a node.
+//! The queue of node statuses whose change can wait, such as the number of allocations on a node.
 //!
 //! They are written when nothing is being placed, a few at the same time, and while something is, one now and then:
 //! each placement changes the status of its node too, and would cost the API server twice. Must never know what a

@@ -170,7 +170,7 @@ impl Volumes {
         }
     }
 
-    /// Nobody waits for the answer any more.
+    /// The answer is no longer needed.
     pub(super) fn drop_call(&mut self, shared: &mut Shared, name: &str) {
         self.withdraw(shared, name);
     }

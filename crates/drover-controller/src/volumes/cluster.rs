@@ -3,7 +3,7 @@
 //!
 //! There is one object for a volume and a node, under a name that follows from both; each is written and answered by
 //! itself, so that these calls wait for no turn among those of the plugin. What the attacher says comes by the watch of
-//! drover's own objects. An object that is for nobody any more, because a leader ended between two writes, is found by
+//! drover's own objects. An object without a claim, because a leader ended between two writes, is found by
 //! its label and deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ use crate::timers::Wake;
 
 /// How long an attacher may be silent before people are told.
 const ATTACHER_PATIENCE: Duration = Duration::from_mins(2);
-/// How long an object that seems to be for nobody is left: the watch of volumes may show later for whom it is.
+/// How long an object without a claim is left: the watch of volumes may show its claim later.
 const FOR_NOBODY_AFTER: Duration = Duration::from_secs(10);
 
 impl Volumes {
@@ -305,7 +305,7 @@ impl Volumes {
         known.metadata.deletion_timestamp.is_none() && !is_for_somebody(status, &known.spec.node_name)
     }
 
-    /// An object that seems to be for nobody is looked at again, and then deleted.
+    /// An object without a claim is looked at again, and then deleted.
     fn note_if_for_nobody(shared: &mut Shared, name: &str) {
         // Before the first look at everything nobody can tell.
         if shared.has_begun && Self::is_for_nobody(shared, name) {
@@ -315,7 +315,7 @@ impl Volumes {
 
     pub(crate) fn delete_if_for_nobody(&mut self, shared: &mut Shared, name: &str) {
         if Self::is_for_nobody(shared, name) && !self.objects.deleting.contains(name) {
-            tracing::info!(attachment = name, "a VolumeAttachment is for nobody any more and is deleted");
+            tracing::info!(attachment = name, "a VolumeAttachment has no claim any more and is deleted");
             self.delete_attachment(shared, None, name.to_owned());
         }
     }

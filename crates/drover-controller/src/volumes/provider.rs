@@ -121,7 +121,7 @@ impl Volumes {
         }
     }
 
-    /// Has the next mount follow; false where none has to. Where a node is down the volume is mounted anew before
+    /// Has the next mount follow; false where none has to. Where a node is down the volume is mounted again before
     /// anybody uses it there.
     fn follow(&mut self, shared: &mut Shared, caller: &Caller, object: &Arc<CSIVolume>) -> bool {
         let Some(following) = self.work.get_mut(caller).and_then(|work| work.following.as_mut()) else {

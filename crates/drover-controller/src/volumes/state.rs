@@ -156,7 +156,7 @@ pub(super) struct Work {
 /// What providers have answered, until it is stored.
 #[derive(Debug, Default)]
 pub(super) struct Providers {
-    /// What they have made and nobody has stored yet.
+    /// What they have made and is not stored yet.
     pub(super) provided: BTreeMap<ObjectKey, Provided>,
     /// What became of requests about snapshots, until the requests are taken away.
     pub(super) snapshots: BTreeMap<ObjectKey, Outcome>,
@@ -191,11 +191,11 @@ pub(super) struct Following {
 pub(super) struct Objects {
     /// Those that are being made.
     pub(super) making: BTreeSet<String>,
-    /// Those that were deleted, until they are gone: nobody is told of these that a volume is attached.
+    /// Those that were deleted, until they are gone: no allocation gets these as attached.
     pub(super) deleting: BTreeSet<String>,
 }
 
-/// What a write tells that nobody else knows.
+/// What only the answer to a write tells.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
     pub(super) updates: Vec<Update>,

@@ -92,7 +92,7 @@ impl Volumes {
     }
 
     /// The change of a volume's metadata that is due: its finalizer is set before anybody holds it and taken away when
-    /// it goes and nobody does; a person's request that was carried out is taken away.
+    /// it goes and no operator does; a person's request that was carried out is taken away.
     fn wanted_metadata(&self, shared: &Shared, id: &ObjectKey, object: &CSIVolume) -> Option<Value> {
         let meta = &object.metadata;
         let is_held = finalizer::is_held(meta, finalizer::RELEASE_CLAIMS);
@@ -122,7 +122,7 @@ impl Volumes {
         is_done.then(|| json!({ "metadata": { "annotations": { annotation::FORCE_RELEASE: null } } }))
     }
 
-    /// Who found no free claim tries again after a while, even if nobody sees a change of the volume.
+    /// Who found no free claim tries again after a while, even without a change of the volume.
     fn plan_next_try(&mut self, shared: &mut Shared, id: &ObjectKey, refused: &[(Request, ClaimError)]) {
         if refused.iter().any(|(_, error)| error.is_retryable()) {
             let elapsed = shared.elapsed();
@@ -265,7 +265,7 @@ impl Volumes {
     }
 }
 
-/// The status of a volume at which nobody has looked.
+/// The status of a volume that was never reconciled.
 fn unseen() -> CSIVolumeStatus {
     CSIVolumeStatus { observed_generation: -1, ..CSIVolumeStatus::default() }
 }

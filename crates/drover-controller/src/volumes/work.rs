@@ -256,7 +256,7 @@ impl Volumes {
             view: &shared.view,
             plugin: self.plugins.get(&object.spec.plugin_id),
             unmount: if is_unmounted { Unmount::Reported } else { Unmount::Unknown },
-            force: if is_forced(object, &claim.node_name) { Force::ByPerson } else { Force::No },
+            force: if is_forced(object, &claim.node_name) { Force::ByOperator } else { Force::No },
             tried: self.work.get(caller).map_or(&[][..], |work| &work.tried[..]),
             attached: self.attached_by(shared, object, &claim.node_name),
         })

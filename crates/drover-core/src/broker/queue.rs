@@ -102,7 +102,7 @@ impl Broker {
         self.delayed.insert((follow_up.at, job.clone(), follow_up.trigger));
     }
 
-    /// Calls a delayed evaluation off that nobody waits for any more.
+    /// Calls a delayed evaluation off that is no longer needed.
     pub fn call_off(&mut self, job: &JobKey, follow_up: &FollowUp) {
         self.delayed.remove(&(follow_up.at, job.clone(), follow_up.trigger));
     }

@@ -2,8 +2,8 @@
 //! and the versions of its job.
 //!
 //! [`step`] is the state machine; the scheduler begins, completes and cancels deployments, everything else is decided
-//! here. Level-triggered: the same view gives the same step, whoever asks and however often, so that a new leader goes
-//! on where the last one stopped. It must never know a clock, nor how anything is written.
+//! here. Level-triggered: the same view gives the same step, whichever leader asks and however often, so that a new
+//! leader goes on where the last one stopped. It must never know a clock, nor how anything is written.
 
 mod evaluations;
 mod progress;

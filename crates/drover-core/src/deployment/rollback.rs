@@ -30,7 +30,7 @@ pub enum Target {
 }
 
 /// The newest stable version of the job's history, unless what it runs is what `failed` runs. Without the exception a
-/// version that was once stable would be restored, fail and be restored for ever.
+/// version that was once stable would be restored, fail and be restored forever.
 pub fn target(versions: &[VersionFacts<'_>], failed: &JobSpec) -> Target {
     let stable = versions.iter().filter(|version| version.is_stable).max_by_key(|version| version.number);
     match stable {

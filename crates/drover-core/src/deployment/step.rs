@@ -48,7 +48,7 @@ pub struct DeploymentView<'a> {
 /// What a deployment needs now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Its status; written first, under the precondition that nobody wrote since.
+    /// Its status; written first, under the precondition that no one else wrote since.
     pub status: DeploymentStatus,
     /// What follows the status, each of it idempotent.
     pub effects: Vec<Effect>,

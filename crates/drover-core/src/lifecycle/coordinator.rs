@@ -58,7 +58,7 @@ impl Coordinator {
         Self { state: State::Prestart, ..Self::new(tasks) }
     }
 
-    /// Begins the lifecycle anew: the order holds once more for tasks that are pending again.
+    /// Begins the lifecycle again: the order holds once more for tasks that are pending again.
     pub fn reset(&mut self) {
         self.state = State::Init;
     }

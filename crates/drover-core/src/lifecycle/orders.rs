@@ -102,7 +102,7 @@ impl Group {
         self.settle();
     }
 
-    /// The agent dies and another one takes up the tasks as they are. What it was killing it kills anew.
+    /// The agent dies and another one takes up the tasks as they are. What it was killing it kills again.
     fn restart_agent(&mut self) {
         self.coordinator = Coordinator::restored(self.places.iter().map(|(name, place)| (name.as_str(), *place)));
         if std::mem::take(&mut self.is_killing) {
@@ -112,7 +112,7 @@ impl Group {
         self.settle();
     }
 
-    /// Somebody asks for everything once more, while something lives that is not being ended.
+    /// A user asks for everything once more, while something lives that is not being ended.
     fn restart_all(&mut self) {
         if self.is_killing || self.is_released {
             return;

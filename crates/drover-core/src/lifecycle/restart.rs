@@ -1,7 +1,7 @@
 //! Decides whether and when a task runs again after it ended.
 //!
 //! Inputs gather in the tracker and are cleared by each decision. The interval begins when the tracker is made, and
-//! anew with the first decision after it has passed.
+//! again with the first decision after it has passed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which allocations end because their node has been cut off from the controller for too long
+//! Which allocations end because their node has been disconnected from the controller for too long
 //! (`disconnect.stopOnClientAfter`).
 
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ use crate::ids::{JobKey, NodeName};
 use crate::model::{Alloc, Job};
 use crate::snapshot::ClusterView;
 
-/// How long a drain may take where nobody says.
+/// How long a drain may take by default.
 const DEFAULT_DEADLINE: Duration = Duration::from_hours(1);
 /// Deadlines that are so close are handled together.
 const TOGETHER: SignedDuration = SignedDuration::from_secs(5);
@@ -183,7 +183,7 @@ fn part(view: &ClusterView, alloc: &Alloc) -> Part {
     }
 }
 
-/// Whether it is to leave and nobody has told it so.
+/// Whether it is to leave and is not marked yet.
 fn is_to_mark(alloc: &Alloc) -> bool {
     !alloc.is_terminal() && !alloc.transition.migrate
 }

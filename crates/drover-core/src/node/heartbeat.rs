@@ -25,8 +25,8 @@ pub const MOST_MISSING: usize = 55;
 /// Pause between two marks in a pool whose marking is slowed.
 pub const SLOW_PAUSE: Duration = Duration::from_secs(10);
 
-/// An agent that was cut off tries again at least that often: so long marking stays slow after most of a pool are heard
-/// of again.
+/// An agent that was disconnected tries again at least that often: so long marking stays slow after most of a pool are
+/// heard of again.
 pub const RETURN: Duration = Duration::from_secs(30);
 
 /// When nodes were last heard of.
@@ -172,7 +172,7 @@ impl Ledger {
         self.last_proof = Some(now);
     }
 
-    /// The watch began anew: what happened meanwhile was not seen.
+    /// The watch restarted: what happened meanwhile was not seen.
     pub fn blink(&mut self, now: Duration) {
         for heard in self.nodes.values_mut() {
             *heard = Heard { since: now, deadline: heard.deadline.max(now + FRESH_START) };

@@ -13,7 +13,7 @@ use crate::model::Alloc;
 use crate::scheduler::reconcile::{expires_at, lost_after};
 use crate::snapshot::ClusterView;
 
-/// What a node becomes whose silence is proven: cut off while an allocation of it may be away, else down.
+/// What a node becomes whose silence is proven: disconnected while an allocation of it may be away, else down.
 pub fn after_silence(view: &ClusterView, node: &NodeName, phase: NodePhase, now: Timestamp) -> NodePhase {
     match phase {
         NodePhase::Down | NodePhase::Initializing => NodePhase::Down,
@@ -46,8 +46,8 @@ pub fn window_ends_at(view: &ClusterView, node: &NodeName, now: Timestamp) -> Op
     view.allocs_on_node(node).filter(may_be_away).map(end).filter(|end| *end > now).max()
 }
 
-/// What a node becomes that is heard of. One that was cut off is ready only when its agent has said how its allocations
-/// fare.
+/// What a node becomes that is heard of. One that was disconnected is ready only when its agent has reported how its
+/// allocations fare.
 pub fn after_beat(view: &ClusterView, node: &NodeName, phase: NodePhase) -> NodePhase {
     match phase {
         NodePhase::Ready | NodePhase::Down => NodePhase::Ready,
@@ -61,7 +61,7 @@ pub fn after_beat(view: &ClusterView, node: &NodeName, phase: NodePhase) -> Node
     }
 }
 
-/// Whether a node has allocations that were cut off, and none of them has been reported since.
+/// Whether a node has allocations that were disconnected, and none of them has been reported since.
 fn owes_report(view: &ClusterView, node: &NodeName) -> bool {
     let live = || view.allocs_on_node(node).filter(|alloc| !alloc.is_client_terminal());
     let is_silent = |alloc: &std::sync::Arc<Alloc>| alloc.client == ClientStatus::Unknown;

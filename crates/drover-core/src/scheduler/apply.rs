@@ -53,7 +53,7 @@ pub fn by_node(plan: &Plan) -> BTreeMap<&NodeName, OnNode<'_>> {
     nodes
 }
 
-/// Adds the stops that an earlier plan began and nobody finished: an allocation that is marked lost ends for good, or
+/// Adds the stops that an earlier plan began and did not finish: an allocation that is marked lost ends for good, or
 /// its node would go on with it when it comes back. The mark and the stop are two writes.
 pub fn finish_lost(view: &ClusterView, job: &JobKey, plan: &mut Plan) {
     let half: Vec<Stop> = {

@@ -51,7 +51,7 @@ pub fn pattern(text: &str) -> Result<Regex, String> {
 }
 
 impl Comparison {
-    /// Prepares a comparison. A right side that depends on the node (`${…}`) is prepared anew for each node.
+    /// Prepares a comparison. A right side that depends on the node (`${…}`) is prepared again for each node.
     pub fn new(operand: Operand, right: Option<&str>) -> Self {
         let right = right.filter(|text| text.len() <= RIGHT_LIMIT_BYTES || !is_prepared(operand));
         let prepared = match (is_prepared(operand), right) {

@@ -143,7 +143,7 @@ pub struct DeploymentUpdate {
 /// Why an allocation ends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
-    /// Nobody wants it any more.
+    /// It is no longer wanted.
     NotNeeded,
     /// The allocation that it replaced came back and is kept.
     Reconnected,
@@ -368,7 +368,7 @@ pub struct DesiredUpdates {
     pub canary: i64,
     /// Are evicted for this group.
     pub preemptions: i64,
-    /// Are cut off.
+    /// Are disconnected.
     pub disconnect: i64,
     /// Are back.
     pub reconnect: i64,

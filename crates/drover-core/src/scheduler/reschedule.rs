@@ -1,4 +1,4 @@
-//! When a failed allocation is placed anew (`spec/scheduler.md`, 3.3).
+//! When a failed allocation is placed again (`spec/scheduler.md`, 3.3).
 
 use drover_api::GoDuration;
 use drover_api::allocation::{RescheduleEvent, RescheduleTracker};

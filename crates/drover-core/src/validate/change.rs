@@ -28,7 +28,7 @@ pub fn changes(stored: Option<&JobSpec>, submitted: &JobSpec) -> Vec<Violation> 
 impl Found {
     fn against(&mut self, stored: &JobSpec, submitted: &JobSpec) {
         let message = format_args!(
-            "cannot be changed from {} to {}; delete the job and create it anew",
+            "cannot be changed from {} to {}; delete the job and create it again",
             stored.r#type, submitted.r#type
         );
         self.when(stored.r#type != submitted.r#type, "TypeChanged", format_args!("spec.type"), message);
@@ -42,7 +42,7 @@ impl Found {
             ),
         ] {
             let message = if before { "cannot be removed" } else { "cannot be added" };
-            let message = format_args!("{message}; delete the job and create it anew");
+            let message = format_args!("{message}; delete the job and create it again");
             self.when(before != after, code, format_args!("spec.{block}"), message);
         }
         let is_other = stored.dispatch.is_some() && stored.dispatch != submitted.dispatch;

@@ -46,7 +46,7 @@ impl Found {
         self.when(delay.is_negative(), "ShutdownDelayNegative", format_args!("{at}.shutdownDelay"), message);
         if let Some(longest) = group.max_run_duration {
             let field = format_args!("{at}.maxRunDuration");
-            let message = format_args!("{longest} is not above 0s; raise it, or remove it to run for ever");
+            let message = format_args!("{longest} is not above 0s; raise it, or remove it to run without limit");
             self.when(longest <= GoDuration::ZERO, "MaxRunDuration", field, message);
             let is_wrong = matches!(r#type, JobType::Service | JobType::System);
             self.when(is_wrong, "MaxRunDuration", field, "is for batch and sysbatch jobs; remove it, or change type");

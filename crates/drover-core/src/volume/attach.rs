@@ -65,7 +65,9 @@ pub fn step(facts: &Facts<'_>, claim: &Claim) -> Step {
     }
     let node = NodeName::from(claim.node_name.as_str());
     let External::Known(external_node_id) = external_node_id(facts.view, facts.spec, facts.status, claim) else {
-        return Step::Wait(format!("plugin {id} has not said how the provider calls node {node}; run it on {node}"));
+        return Step::Wait(format!(
+            "plugin {id} has not reported how the provider calls node {node}; run it on {node}"
+        ));
     };
     match plugin.controller(facts.view, facts.tried) {
         Ok(controller) => Step::Controller(ControllerCall {

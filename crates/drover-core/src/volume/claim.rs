@@ -220,7 +220,7 @@ pub fn is_over(view: &ClusterView, volume: &ObjectKey, claim: &Claim) -> bool {
     holder(view, volume, claim).is_none_or(|alloc| alloc.is_client_terminal())
 }
 
-/// Whether the agent of a claim's node has said that its allocation uses the volume no longer.
+/// Whether the agent of a claim's node has reported that its allocation uses the volume no longer.
 pub fn is_unmounted(view: &ClusterView, volume: &ObjectKey, claim: &Claim) -> bool {
     holder(view, volume, claim).is_some_and(|alloc| alloc.has_ended || alloc.unmounted.contains(&*volume.name))
 }

@@ -2,8 +2,8 @@
 //! makes and deletes and the driver's own attacher carries out.
 //!
 //! Input: a volume with a claim, and how the object stands. Output: what the object is to say, and what is done next.
-//! There is one object for a volume and a node, however many allocations use it there, and it has one name: whoever
-//! makes it a second time finds it. Must never know of which kind the object is, nor how it is written.
+//! There is one object for a volume and a node, however many allocations use it there, and it has one name: any leader
+//! that makes it a second time finds it. Must never know of which kind the object is, nor how it is written.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ pub enum Detaching {
 }
 
 /// Says what attaching needs next, by how the object stands, if there is one. What is going is waited for: its attacher
-/// detaches the volume whoever else wants it.
+/// detaches the volume even if others want it.
 pub fn attaching(seen: Option<&Seen>) -> Attaching {
     match seen {
         None => Attaching::Create,
@@ -105,7 +105,7 @@ pub fn detaching(seen: Option<&Seen>) -> Detaching {
     }
 }
 
-/// Whether a volume's object for a node is for somebody: a claim there that is not freed.
+/// Whether a volume's object for a node is needed: a claim there that is not freed.
 pub fn is_for_somebody(status: Option<&CSIVolumeStatus>, node: &str) -> bool {
     status.is_some_and(|status| status.claims.iter().any(|claim| claim.node_name == node))
 }

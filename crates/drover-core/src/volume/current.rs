@@ -2,7 +2,7 @@
 //! people read of it.
 //!
 //! Input: the volume as it is stored, what happened since, the view. Output: the status to store. It is written as a
-//! whole, under the precondition that nobody wrote since. Must never know how a status is written.
+//! whole, under the precondition that no one else wrote since. Must never know how a status is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ pub struct Facts<'a> {
     pub stored: &'a CSIVolumeStatus,
     /// The generation of its spec.
     pub generation: i64,
-    /// Whether somebody is deleting it: then nobody takes it any more.
+    /// Whether it is being deleted: then no one may take it any more.
     pub is_deleting: bool,
     /// Nodes and allocations.
     pub view: &'a ClusterView,
@@ -209,7 +209,7 @@ pub fn differs(stored: &CSIVolumeStatus, current: &CSIVolumeStatus) -> bool {
     told != *stored
 }
 
-/// The stored status, or that of a volume which nobody has looked at yet.
+/// The stored status, or that of a volume which was never reconciled.
 fn first(facts: &Facts<'_>) -> CSIVolumeStatus {
     if facts.stored.observed_generation >= 0 {
         return facts.stored.clone();
@@ -252,7 +252,7 @@ fn schedulable(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPa
     }
     if facts.is_deleting {
         let why = if error.is_empty() { String::new() } else { format!(": {error}") };
-        let text = format!("it is being deleted and is given to nobody{why}");
+        let text = format!("it is being deleted and cannot be claimed{why}");
         return Wanted::no(Type::Schedulable, Reason::Reaping, text);
     }
     let faults = violations(facts.volume, facts.spec);
@@ -302,7 +302,7 @@ fn conditions(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPar
             Wanted::no(Type::Ready, Reason::InvalidSpec, growth.clone().unwrap_or_default())
         }
         (None, Reason::PluginHealthy) if status.claims.is_empty() => {
-            Wanted::yes(Type::Ready, Reason::Available, "nobody holds it")
+            Wanted::yes(Type::Ready, Reason::Available, "it has no claims")
         }
         (None, Reason::PluginHealthy) => {
             Wanted::yes(Type::Ready, Reason::Claimed, "it is held by those in status.claims")

@@ -12,7 +12,7 @@ use crate::ids::NodeName;
 pub struct Expand {
     /// At least.
     pub required: i64,
-    /// At most; none where nobody says.
+    /// At most; none for no limit.
     pub limit: Option<i64>,
 }
 

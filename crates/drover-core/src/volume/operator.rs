@@ -27,7 +27,7 @@ pub enum Refusal {
         /// The id that was given.
         volume: ObjectKey,
     },
-    /// Somebody holds it.
+    /// It has claims.
     #[error("volume {volume} is in use by allocation {alloc} on node {node}; stop its job and wait for the release")]
     InUse {
         /// The volume.

@@ -67,7 +67,7 @@ pub struct Plugin {
     pub provider_version: String,
     controllers: Half,
     nodes: Half,
-    /// What the last controller half said of whether volumes need one.
+    /// What the last controller half reported of whether volumes need one.
     said_by_controller: Option<bool>,
     /// Nodes whose node half says that volumes need a controller.
     said_by_nodes: BTreeSet<NodeName>,
@@ -122,15 +122,15 @@ impl fmt::Display for Skipped {
 }
 
 impl Plugin {
-    /// Whether the cluster runs it and nobody else: where a job runs any of it, or is to, the job's is used.
+    /// Whether only the cluster runs it: where a job runs any of it, or is to, the job's is used.
     pub fn is_of_cluster(&self) -> bool {
         let has_jobs = !self.controller_jobs.is_empty() || !self.node_jobs.is_empty();
         let n_of_jobs = self.controllers.n_of_jobs + self.nodes.n_of_jobs;
         !has_jobs && n_of_jobs == 0 && !self.nodes.instances.is_empty()
     }
 
-    /// Whether its volumes need a controller: as its last controller said, or, before there is one, as any of its nodes
-    /// says. Of a driver of the cluster, whether they are attached.
+    /// Whether its volumes need a controller: as its last controller reported, or, before there is one, as any of its
+    /// nodes says. Of a driver of the cluster, whether they are attached.
     pub fn is_controller_required(&self) -> bool {
         if self.is_of_cluster() {
             return !self.is_unattached;
@@ -161,7 +161,7 @@ impl Plugin {
         total(self.node_jobs.values().copied())
     }
 
-    /// Whether volumes of it can be used now. How the controller of a driver of the cluster fares nobody says.
+    /// Whether volumes of it can be used now. How the controller of a driver of the cluster fares is not known.
     pub fn is_schedulable(&self) -> bool {
         self.nodes_healthy() > 0 && (!self.needs_controller() || self.controllers_healthy() > 0)
     }

@@ -6,8 +6,8 @@ use super::expand::Expand;
 use super::plugin::{Capability, Plugin};
 use super::quantity::bytes;
 
-/// Whether the provider has to make the volume before it can be used: nobody says which of the provider's volumes it
-/// is, and the plugin can make some. (With a plugin that cannot, drover's own id is the provider's.)
+/// Whether the provider has to make the volume before it can be used: the spec does not say which of the provider's
+/// volumes it is, and the plugin can make some. (With a plugin that cannot, drover's own id is the provider's.)
 pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Option<&Plugin>) -> bool {
     let can_make =
         |plugin: &Plugin| plugin.is_controller_required() && plugin.can(Capability::CreateDelete) == Some(true);
@@ -16,7 +16,7 @@ pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Opt
 }
 
 /// Whether the plugin is asked whether the provider's volume can be used as the spec says: its controller has not
-/// confirmed this generation. (Without a controller of drover's nobody can be asked.)
+/// confirmed this generation. (Without a controller of drover's there is none to ask.)
 pub fn is_to_be_validated(
     spec: &CSIVolumeSpec,
     status: &CSIVolumeStatus,

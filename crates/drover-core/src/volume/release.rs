@@ -15,22 +15,22 @@ use super::plugin::{Capability, Plugin, Skipped};
 use crate::ids::{NodeName, ObjectKey};
 use crate::snapshot::ClusterView;
 
-/// Whether the volume is still mounted for the claim's allocation, as far as its agent said.
+/// Whether the volume is still mounted for the claim's allocation, as far as its agent reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
-    /// The agent has not said that it is unmounted.
+    /// The agent has not reported that it is unmounted.
     Unknown,
     /// The agent has unmounted it.
     Reported,
 }
 
-/// Whether somebody answers for it that a node which is down does not write any more.
+/// Whether an operator confirms that a node which is down does not write any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
-    /// Nobody does.
+    /// No one does.
     No,
-    /// A person does.
-    ByPerson,
+    /// An operator does.
+    ByOperator,
 }
 
 /// What the next step depends on.
@@ -48,9 +48,9 @@ pub struct Facts<'a> {
     pub view: &'a ClusterView,
     /// Its plugin, where it is known.
     pub plugin: Option<&'a Plugin>,
-    /// What the claim's agent said.
+    /// What the claim's agent reported.
     pub unmount: Unmount,
-    /// What a person said.
+    /// What an operator vouched for.
     pub force: Force,
     /// The controllers that were asked in this round and let others try.
     pub tried: &'a [Skipped],
@@ -63,7 +63,7 @@ pub struct Facts<'a> {
 pub enum AttachedBy {
     /// The cluster: there is an object that says so.
     Cluster,
-    /// The plugin's controller, or nobody.
+    /// The plugin's controller, or none.
     Plugin,
 }
 
@@ -86,7 +86,7 @@ pub enum Step {
     InUse,
 }
 
-/// The node half's part: unpublish, and unstage where nobody else on the node uses the volume in the same way.
+/// The node half's part: unpublish, and unstage where nothing else on the node uses the volume in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCall {
     /// The volume, by its namespace and its id.
@@ -163,10 +163,10 @@ pub enum Answered {
     Next(Skipped),
 }
 
-/// A volume for one writer is not freed while a node that is cut off may still write to it.
+/// A volume for one writer is not freed while a node that is disconnected may still write to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the node may still write: volume {volume} of allocation {alloc} stays claimed, because node {node} is cut off and has not reported the allocation's end; bring the node back, delete it (kubectl delete cnode {node}), or force the release"
+    "the node may still write: volume {volume} of allocation {alloc} stays claimed, because node {node} is disconnected and has not reported the allocation's end; bring the node back, delete it (kubectl delete cnode {node}), or force the release"
 )]
 pub struct Fence {
     /// The volume.
@@ -208,7 +208,7 @@ pub enum ReleaseError {
         /// What it answered.
         reason: String,
     },
-    /// Nobody runs the plugin.
+    /// The plugin does not run.
     #[error(
         "could not detach from controller: plugin {plugin} of volume {volume} on node {node} is unknown, and the volume needs its controller; run the plugin's job again, or deregister the volume by force"
     )]
@@ -220,7 +220,7 @@ pub enum ReleaseError {
         /// The node from which it is detached.
         node: NodeName,
     },
-    /// Nobody says how the provider calls the node.
+    /// It is not known how the provider calls the node.
     #[error(
         "could not detach from controller: missing external node id of node {node} for volume {volume}; run plugin {plugin} on {node} again, or delete the node"
     )]
@@ -289,7 +289,7 @@ pub fn step(facts: &Facts<'_>) -> Result<Step, ReleaseError> {
     }
 }
 
-/// Whether the claim's release is wanted although nobody has stored that yet.
+/// Whether the claim's release is wanted although that is not stored yet.
 fn is_wanted(facts: &Facts<'_>, claim: &Claim) -> bool {
     facts.unmount == Unmount::Reported || claim::is_over(facts.view, facts.volume, claim)
 }
@@ -369,8 +369,8 @@ fn free(facts: &Facts<'_>, claim: &Claim) -> Step {
     Step::Checkpoint(ClaimState::ReadyToFree)
 }
 
-/// Whether a volume for one writer may be written to by a node that was cut off: it is down, or it is back and has not
-/// said yet that the allocation which it lost has ended.
+/// Whether a volume for one writer may be written to by a node that was disconnected: it is down, or it is back and has
+/// not reported yet that the allocation which it lost has ended.
 fn may_still_write(facts: &Facts<'_>, claim: &Claim) -> bool {
     let is_fenced = match facts.status.access_mode.or(claim.access_mode) {
         Some(AccessMode::SingleNodeWriter) => true,
@@ -382,7 +382,7 @@ fn may_still_write(facts: &Facts<'_>, claim: &Claim) -> bool {
         )
         | None => false,
     };
-    if !is_fenced || facts.force == Force::ByPerson || facts.unmount == Unmount::Reported {
+    if !is_fenced || facts.force == Force::ByOperator || facts.unmount == Unmount::Reported {
         return false;
     }
     let Some(node) = facts.view.node(&NodeName::from(claim.node_name.as_str())) else { return false };

@@ -1,8 +1,8 @@
 //! When a claim is tried again that others stand in the way of (`spec/volumes.md` 6.1): after 2 s, 4 s, 8 s and so on,
 //! then each minute.
 //!
-//! Every change of a volume has its claims tried anyway; this is for a change that nobody sees. Time is that of one
-//! process's monotonic clock, as a duration since its start. Only volumes for which somebody waits are held. Must never
+//! Every change of a volume has its claims tried anyway; this is for a change that no watch shows. Time is that of one
+//! process's monotonic clock, as a duration since its start. Only volumes with a waiting claim are held. Must never
 //! know what a try does, nor give up: who waits does that.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ impl Waits {
         }
     }
 
-    /// Nobody waits for the volume.
+    /// No claim waits for the volume.
     pub fn settled(&mut self, volume: &ObjectKey) {
         if let Some(at) = self.waiting.remove(volume).and_then(|wait| wait.at) {
             self.next.remove(&(at, volume.clone()));

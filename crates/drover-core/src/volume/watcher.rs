@@ -110,7 +110,7 @@ impl Watcher {
         }
     }
 
-    /// When something is due for a volume at which nobody looks.
+    /// When something is due for a volume without a change.
     fn due(&self, watch: Watch) -> Duration {
         if !watch.is_queued {
             return watch.settles_at;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Health(Arc<Mutex<BTreeMap<&'static str, String>>>);
 
 impl Health {
-    /// A daemon that is not ready until each of these parts was said to be well.
+    /// A daemon that is not ready until each of these parts was reported healthy.
     pub fn of(parts: &[&'static str]) -> Self {
         Self(Arc::new(Mutex::new(parts.iter().map(|part| (*part, "not known yet".to_owned())).collect())))
     }

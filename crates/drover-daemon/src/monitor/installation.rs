@@ -1,4 +1,4 @@
-//! Whether drover is installed as a whole: somebody leads, and the admission policy that limits agents is there.
+//! Whether drover is installed as a whole: a controller leads, and the admission policy that limits agents is there.
 
 use futures::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
@@ -69,7 +69,7 @@ pub async fn watch_cluster(client: Client, installation: Installation<'_>, healt
 
 fn judge_lease(lease: Option<Lease>) -> Result<(), String> {
     let holder = lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty());
-    holder.map(drop).ok_or_else(|| "nobody leads yet".to_owned())
+    holder.map(drop).ok_or_else(|| "no controller leads yet".to_owned())
 }
 
 fn there(is_there: bool) -> Result<(), String> {
@@ -95,8 +95,8 @@ async fn follow<K>(
         match state.map(&judge) {
             Ok(Ok(())) => health.well(part),
             Ok(Err(reason)) => health.ill(part, reason),
-            // What was known stays: a watch that begins anew says nothing of its object.
-            Err(error) => tracing::debug!(%error, part, "the watch begins anew"),
+            // What was known stays: a watch that begins again says nothing of its object.
+            Err(error) => tracing::debug!(%error, part, "the watch restarts"),
         }
     }
 }

@@ -17,7 +17,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::agent_metrics::AgentMetrics;
 
-/// Pools that are told apart: whoever makes nodes names pools, and labels are bounded.
+/// Pools that are told apart: creators of nodes name pools, and labels are bounded.
 const MOST_POOLS: usize = 100;
 /// What the pools beyond those are called.
 const OTHER_POOLS: &str = "other";
@@ -237,7 +237,7 @@ impl Metrics {
             "Allocations that were to be made, by what became of it",
             self.scheduling.placements.clone(),
         );
-        let help = "Parts of plans that the API server refused because somebody else wrote first";
+        let help = "Parts of plans that the API server refused because another writer came first";
         all.register("plan_conflicts", help, self.scheduling.plan_conflicts.clone());
         all.register("nodes", "Nodes, as the leader knows them", self.cluster.nodes.clone());
         all.register("allocations", "Allocations, as the leader knows them", self.cluster.allocations.clone());
@@ -261,7 +261,7 @@ impl Metrics {
         registry
     }
 
-    /// Somebody looked at an object.
+    /// A component reconciled an object.
     pub fn reconciled(&self, controller: &'static str, result: &'static str, took: Duration) {
         let labels = ReconcileLabels { controller, result };
         self.reconciling.reconciles.get_or_create(&labels).inc();

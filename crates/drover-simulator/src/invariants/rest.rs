@@ -14,7 +14,7 @@ use super::definitions::Definitions;
 use crate::link::Client;
 use crate::times::at_text;
 
-/// How long nobody may write before all counts as at rest.
+/// How long no write may happen before all counts as at rest.
 const QUIET: Duration = Duration::from_mins(1);
 /// How long after a timer its writes may come.
 const AFTER_TIMER: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ const CLAIM_GC: SignedDuration = SignedDuration::from_mins(5);
 /// How long all may take to come to rest.
 const SETTLE: Duration = Duration::from_mins(10);
 
-/// How long an allocation may take to become healthy where nobody says.
+/// How long an allocation may take to become healthy by default.
 const HEALTHY_DEADLINE: Duration = Duration::from_mins(5);
 
 /// A write, with what is known of jobs.

@@ -10,7 +10,7 @@ use drover_store::memory::StoredChange;
 
 use super::definitions::{Definitions, is_per_node};
 
-/// How long two may share a slot when one of them is back from where it was cut off, or was a canary.
+/// How long two may share a slot when one of them is back from where it was disconnected, or was a canary.
 const OVERLAP: Duration = Duration::from_mins(5);
 
 /// Namespace, uid of the job, group, index, and the node where each has its own.

@@ -1,4 +1,4 @@
-//! I6: one run of a task at a time, and none is ended that nobody asked to end.
+//! I6: one run of a task at a time, and none ends without a request.
 
 use std::collections::{HashMap, HashSet};
 
@@ -68,7 +68,7 @@ impl Tasks {
                 let is_to_stay = self.known.get(&run.allocation).is_some_and(|known| known.is_to_stay);
                 if is_to_stay && !self.restarted.contains(&run.allocation) {
                     found.push(format!(
-                        "I6: task {} of allocation {} is killed on {node} and nobody asked for that",
+                        "I6: task {} of allocation {} is killed on {node} and nothing asked for that",
                         run.task, run.allocation
                     ));
                 }

@@ -1,9 +1,10 @@
-//! I2: a volume for one writer is written to on one node at a time, and is not free while somebody can write to it.
-//! What a controller has detached from a node nobody there can write to.
+//! I2: a volume for one writer is written to on one node at a time, and is not free while anything can write to it.
+//! What a controller has detached from a node cannot be written to there.
 //!
 //! And no call of a plugin does harm because it came again, late, or from another leader: nothing is detached,
-//! unmounted or deleted under somebody who uses it, and nothing is mounted for somebody whose claim is released. Nodes
-//! that were down meanwhile are excepted: there a controller detaches what is mounted, and that is what fences them.
+//! unmounted or deleted under a task that uses it, and nothing is mounted for an allocation whose claim is released.
+//! Nodes that were down meanwhile are excepted: there a controller detaches what is mounted, and that is what fences
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +82,7 @@ impl Volumes {
         }
     }
 
-    /// A claim that is gone must not be of somebody who can still write.
+    /// A claim that is gone must not be of an allocation that can still write.
     pub(super) fn observe_volume(&mut self, change: &StoredChange, found: &mut Vec<String>) {
         let Ok(volume) = change.object().typed::<CSIVolume>() else { return };
         let status = volume.status.clone().unwrap_or_default();

@@ -41,7 +41,7 @@ pub(crate) struct Owner {
     pub(crate) is_status: bool,
 }
 
-/// Fields of `metadata` that the store keeps: nobody owns them, and no write changes them.
+/// Fields of `metadata` that the store keeps: they have no owner, and no write changes them.
 pub(crate) const IDENTITY: [&str; 9] = [
     "name",
     "namespace",
@@ -231,8 +231,8 @@ impl Fields {
         found
     }
 
-    /// Removes from the object what this set has and no other one keeps. An item that somebody keeps has its keys,
-    /// whoever set them.
+    /// Removes from the object what this set has and no other one keeps. An item that another manager keeps has its
+    /// keys, from any manager.
     fn remove_from(&self, value: &mut Value, schema: &Schema, keys: &[String], kept: &[&Self]) {
         let is_key = |place: &Place| matches!(place, Place::Field(name) if keys.contains(name));
         for (place, lost) in self.below.iter().filter(|(place, _)| !is_key(place)) {

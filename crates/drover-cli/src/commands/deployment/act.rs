@@ -53,7 +53,7 @@ pub(super) async fn promote_groups(args: &PromoteArgs) -> anyhow::Result<u8> {
     act(&args.target, args.request()).await
 }
 
-/// Checks a request, and writes it into the spec unless somebody else wrote since.
+/// Checks a request, and writes it into the spec unless another writer changed it since.
 pub(super) async fn act(args: &TargetArgs, request: Request) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
     let deployments = connection.objects::<Deployment>();
@@ -93,7 +93,7 @@ fn check(request: &Request, status: &DeploymentStatus) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The change of the spec that a request is, its verb, and what is said when it is written.
+/// The change of the spec that a request is, its verb, and what is reported when it is written.
 fn change(request: &Request) -> (Value, &'static str, &'static str) {
     match request {
         Request::Pause => (json!({ "paused": true }), "pause", "is paused"),

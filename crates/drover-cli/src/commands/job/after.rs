@@ -27,7 +27,7 @@ impl AfterArgs {
         output::changed(job, self.output.as_ref())
     }
 
-    /// Follows the job to its end, unless nobody waits for that: then `state` is said of it.
+    /// Follows the job to its end, unless that is not wanted: then only `state` is reported.
     pub(super) async fn follow(&self, connection: &Connection, job: &Job, state: &str) -> anyhow::Result<u8> {
         let (name, namespace) = (job.metadata.name.as_deref().unwrap_or_default(), &connection.namespace);
         let again = format!("drover job status {name} -n {namespace} -w");

@@ -35,7 +35,7 @@ pub(crate) struct RunArgs {
     /// Change nothing.
     #[arg(long, value_enum)]
     dry_run: Option<DryRun>,
-    /// Take over fields that somebody else set, as a pipeline or kubectl.
+    /// Take over fields that another field manager set, such as a pipeline or kubectl.
     #[arg(long)]
     force_conflicts: bool,
 }

@@ -20,7 +20,7 @@ pub(crate) struct DrainArgs {
     /// When allocations that are still there are stopped, as 30m; default 1h.
     #[arg(long, conflicts_with = "no_deadline")]
     deadline: Option<GoDuration>,
-    /// Waits for ever until the last allocation has left.
+    /// Waits without limit until the last allocation has left.
     #[arg(long)]
     no_deadline: bool,
     /// Stops all allocations at once.

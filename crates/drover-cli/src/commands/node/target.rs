@@ -24,7 +24,7 @@ pub(crate) struct TargetArgs {
     output: Option<Output>,
 }
 
-/// Writes a change of a node's spec, unless somebody else wrote since it was looked at.
+/// Writes a change of a node's spec, unless another writer changed it since it was read.
 pub(super) async fn change(
     args: &TargetArgs,
     verb: &'static str,

@@ -125,7 +125,7 @@ pub(crate) struct Replaced {
     pub(crate) replacement: Placed,
 }
 
-/// An allocation that is cut off.
+/// An allocation that is disconnected.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Disconnected {

@@ -49,7 +49,7 @@ fn summary(report: &Report) -> String {
         (count(report.destructive.len()), "to replace"),
         (count(report.in_place.len()), "to update in place"),
         (count(report.stops.len()), "to stop"),
-        (count(report.disconnects.len()), "cut off"),
+        (count(report.disconnects.len()), "disconnected"),
         (count(report.reconnects.len()), "back"),
         (sum(|desired| desired.reschedule_later), "to reschedule later"),
         (missing, "without a node"),

@@ -1,6 +1,6 @@
 //! Whether a controller leads now.
 //!
-//! Input: the leader's Lease, wherever drover is installed. Nobody else's clock is believed: a leader is alive when its
+//! Input: the leader's Lease, wherever drover is installed. No other clock is trusted: a leader is alive when its
 //! Lease is seen to change.
 
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a Lease lasts that does not say.
 const LEASE_FOR: Duration = Duration::from_secs(15);
 
-/// The Leases that somebody holds, by name.
+/// The Leases that are held, by name.
 type Held = BTreeMap<Key, Lease>;
 
 /// Waits for as long as the leader's Lease lasts, and refuses when it is renewed meanwhile. One that was given back
 /// needs no wait.
 ///
 /// # Errors
-/// When a controller leads, with its name; or when nobody can tell.
+/// When a controller leads, with its name; or that this is unknown.
 pub(crate) async fn refuse_beside_leader(connection: &Connection) -> anyhow::Result<()> {
     let store = KubeStore::new(connection.client.clone(), REQUEST_TIMEOUT);
     let selection = Selection { fields: Some(format!("metadata.name={LEADER_LEASE}")), ..Selection::default() };
@@ -69,8 +69,8 @@ pub(crate) async fn refuse_beside_leader(connection: &Connection) -> anyhow::Res
 
 async fn held(store: &KubeStore, selection: &Selection) -> anyhow::Result<Held> {
     let leases = store.list::<Lease>(selection).await.map_err(|error| match error {
-        StoreError::Forbidden(said) => anyhow!(
-            "you may not list leases, which say whether a controller leads: {said}; ask for the role cluster-admin, or give --force when you know that none runs"
+        StoreError::Forbidden(reason) => anyhow!(
+            "you may not list leases, which say whether a controller leads: {reason}; ask for the role cluster-admin, or give --force when you know that none runs"
         ),
         error => anyhow!("cannot list leases, which say whether a controller leads: {error}; try again"),
     })?;

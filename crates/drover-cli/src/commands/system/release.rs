@@ -1,8 +1,8 @@
 //! `drover system release-finalizers`: frees what is being deleted and waits for a controller that will not come back.
 //!
 //! Input: objects of the kinds Job, Allocation and CSIVolume, which alone have finalizers of drover's. Output: the same
-//! without them, a list, and what is forgotten with them. Must never touch a finalizer of somebody else, nor an object
-//! that nobody deletes.
+//! without them, a list, and what is forgotten with them. Must never touch another owner's finalizer, nor an object
+//! that is not being deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write as _};
@@ -28,7 +28,7 @@ use drover_clock::{Clock, SystemClock};
 
 /// How many objects are freed at the same time.
 const AT_ONCE: usize = 16;
-/// More names than that help nobody.
+/// More names than that are not useful.
 const MOST_NAMED: usize = 5;
 
 /// Arguments of `drover system release-finalizers`.
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Do not ask.
     #[arg(short, long)]
     yes: bool,
-    /// Free them although a controller leads, or nobody can tell.
+    /// Free them although a controller leads, or it is unknown whether one does.
     #[arg(long)]
     force: bool,
     /// How they are printed.
@@ -111,7 +111,7 @@ fn is_agreed(n_waiting: usize) -> anyhow::Result<bool> {
 /// What is being deleted and waits for a finalizer of drover's.
 #[derive(Debug)]
 struct Waiting {
-    /// Among them those of a waiting job, which nobody has deleted yet: they would wait next.
+    /// Among them those of a waiting job, which are not being deleted yet: they would wait next.
     allocations: Vec<Allocation>,
     volumes: Vec<CSIVolume>,
     jobs: Vec<Job>,
@@ -169,7 +169,7 @@ impl Waiting {
         allocations.chain(volumes).chain(jobs).collect()
     }
 
-    /// What nobody looks after any more once they are freed, in words.
+    /// What stays behind without an owner once they are freed, in words.
     fn left_behind(&self) -> Vec<String> {
         let mut said = Vec::new();
         let mut by_node: BTreeMap<&str, usize> = BTreeMap::new();

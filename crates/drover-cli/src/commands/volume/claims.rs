@@ -24,7 +24,7 @@ pub(super) fn waits_for(claim: &Claim) -> String {
     }
 }
 
-/// A volume that somebody holds is not to go; `or` says what else there is to do.
+/// A volume that is in use must not go; `or` says what else there is to do.
 pub(super) fn refuse_in_use(volume: &CSIVolume, or: &str) -> anyhow::Result<()> {
     let Some(claim) = volume.status.as_ref().and_then(|status| status.claims.first()) else { return Ok(()) };
     bail!(

@@ -33,7 +33,11 @@ pub(super) async fn detach(args: &DetachArgs) -> anyhow::Result<u8> {
     let claims = volume.status.as_ref().map(|status| &status.claims[..]).unwrap_or_default();
     let there: Vec<&Claim> = claims.iter().filter(|claim| claim.node_name == args.node).collect();
     let Some(claim) = there.first() else {
-        bail!("csivol/{}: nobody on node {} holds it; `drover volume status {0}` shows who does", args.name, args.node);
+        bail!(
+            "csivol/{}: no allocation on node {} holds it; `drover volume status {0}` shows which do",
+            args.name,
+            args.node
+        );
     };
     if there.iter().all(|claim| claim.state == ClaimState::Taken) {
         bail!(

@@ -33,7 +33,7 @@ pub(crate) struct RegisterArgs {
     /// How long to wait, as 10m; default until the provider has answered.
     #[arg(long)]
     timeout: Option<GoDuration>,
-    /// Take over fields that somebody else set, as a pipeline or kubectl.
+    /// Take over fields that another field manager set, such as a pipeline or kubectl.
     #[arg(long)]
     force_conflicts: bool,
 }

@@ -272,7 +272,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Scores the spreads anew. O(values + combinations).
+    /// Scores the spreads again. O(values + combinations).
     fn weigh_spreads(&mut self) {
         let lowest = &mut self.lowest_boost;
         let scores: Vec<Vec<f64>> = self.spreads.iter().map(|spread| spread.scores(lowest)).collect();

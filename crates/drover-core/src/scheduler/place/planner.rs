@@ -319,7 +319,7 @@ impl<'a> CandidatesByVersion<'a> {
         self.changed_at(row, node, own, proposed);
     }
 
-    /// The same for a node whose place in the table is known: it is one for all by_version.
+    /// The same for a node whose place in the table is known: it is one for all versions.
     fn changed_at(&mut self, row: Option<Row>, node: &NodeName, own: Option<(&str, Change)>, proposed: &Proposed<'a>) {
         if let Some(row) = row {
             self.evictions.changed(row);

@@ -668,7 +668,7 @@ impl Pass<'_> {
         newest.or_else(unguarded).filter(|version| *version != self.job.version)
     }
 
-    /// What an earlier roll-out has left behind without health goes first: it serves nobody, and while it is there,
+    /// What an earlier roll-out has left behind without health goes first: it serves no traffic, and while it is there,
     /// `limit` more would be too many away at once.
     fn update_destructively(&mut self, holders: &Holders, limit: i64) {
         let limit = usize::try_from(limit).unwrap_or(0);

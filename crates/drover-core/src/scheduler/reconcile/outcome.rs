@@ -65,7 +65,7 @@ pub struct GroupOutcome {
     pub follow_ups: Vec<FollowUp>,
     /// Counters.
     pub desired: DesiredUpdates,
-    /// Where the group stands in a deployment that it enters anew.
+    /// Where the group stands in a deployment that it newly enters.
     pub enters: Option<GroupState>,
     /// Whether nothing of it is under way.
     pub is_complete: bool,

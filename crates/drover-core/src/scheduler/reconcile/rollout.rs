@@ -18,7 +18,7 @@ pub(in crate::scheduler) struct Rollout<'a> {
     pub(in crate::scheduler) current: Option<&'a Deployment>,
     /// Another one, which is over.
     pub(in crate::scheduler) old: Option<&'a Deployment>,
-    /// What must be said about it.
+    /// What must be recorded about it.
     pub(in crate::scheduler) ended: Option<(DeploymentPhase, DeploymentDescription)>,
 }
 

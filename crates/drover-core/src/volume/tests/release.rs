@@ -143,7 +143,7 @@ fn a_node_that_is_down_is_not_asked_and_may_still_write() {
     let mut stage = lost(AccessMode::SingleNodeWriter);
     let fenced = expect![[r"
         unpublishing; node-detached -> node-detached
-        the node may still write: volume shop/v1 of allocation a1 stays claimed, because node n-1 is cut off and has not reported the allocation's end; bring the node back, delete it (kubectl delete cnode n-1), or force the release"]];
+        the node may still write: volume shop/v1 of allocation a1 stays claimed, because node n-1 is disconnected and has not reported the allocation's end; bring the node back, delete it (kubectl delete cnode n-1), or force the release"]];
     check(&mut stage, "a1", Script::default(), &fenced);
     let freed_by = |end: &dyn Fn(&mut Stage, &mut Script)| {
         let mut stage = lost(AccessMode::SingleNodeWriter);
@@ -153,7 +153,7 @@ fn a_node_that_is_down_is_not_asked_and_may_still_write() {
         stage.drive("a1", &mut script).map(|()| stage.state("a1"))
     };
     assert_eq!(freed_by(&|stage, _| stage.remove_node("n-1")), Ok(None), "the node is deleted");
-    assert_eq!(freed_by(&|_, script| script.force = Force::ByPerson), Ok(None), "a person forces it");
+    assert_eq!(freed_by(&|_, script| script.force = Force::ByOperator), Ok(None), "a person forces it");
     assert_eq!(
         freed_by(&|stage, _| stage.change_alloc("a1", |alloc| alloc.has_ended = true)),
         Ok(None),
