@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 pub(crate) struct Closed;
 
 #[derive(Debug)]
-struct Shared<T> {
+struct Watched<T> {
     value: RwLock<T>,
     version: AtomicU64,
     n_senders: AtomicUsize,
@@ -37,12 +37,12 @@ impl<T> Deref for Ref<'_, T> {
 
 /// Changes the value.
 #[derive(Debug)]
-pub(crate) struct Sender<T>(Arc<Shared<T>>);
+pub(crate) struct Sender<T>(Arc<Watched<T>>);
 
 /// Sees the value and its changes.
 #[derive(Debug)]
 pub(crate) struct Receiver<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<Watched<T>>,
     seen: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 impl<T> Sender<T> {
     /// A value without a watcher yet.
     pub(crate) fn new(value: T) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(Watched {
             value: RwLock::new(value),
             version: AtomicU64::new(0),
             n_senders: AtomicUsize::new(1),
@@ -117,7 +117,7 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> Watched<T> {
     fn read(&self) -> Ref<'_, T> {
         Ref(self.value.read().unwrap_or_else(PoisonError::into_inner))
     }

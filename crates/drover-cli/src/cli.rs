@@ -50,7 +50,7 @@ enum Command<M: MoreCommands> {
     #[command(subcommand)]
     Volume(volume::VolumeCommand),
     /// Shows an allocation, looks into those of this node, and acts on them.
-    Alloc(alloc::Args),
+    Alloc(alloc::AllocArgs),
     /// Acts on drover itself, from outside.
     #[command(subcommand)]
     System(system::SystemCommand),
@@ -64,7 +64,7 @@ enum Command<M: MoreCommands> {
     /// Plans one evaluation on a saved state; nothing is written anywhere.
     Plan(plan::StateArgs),
     /// Writes the state that a plan needs, one object per line; secrets never.
-    Dump(dump::Args),
+    Dump(dump::DumpArgs),
     #[command(flatten)]
     More(M),
 }
@@ -74,7 +74,7 @@ enum JobCommand {
     /// Applies a manifest, and shows the roll-out until the job runs.
     Run(job::RunArgs),
     /// Shows all jobs, or one with its deployment and allocations.
-    Status(job::StatusArgs),
+    Status(job::JobStatusArgs),
     /// Lists the versions of a job.
     History(job::HistoryArgs),
     /// Gives a job the spec of an older version again.
@@ -82,9 +82,9 @@ enum JobCommand {
     /// Sets how many allocations a group has.
     Scale(job::ScaleArgs),
     /// Stops a job, or deletes it.
-    Stop(job::StopArgs),
+    Stop(job::StopJobArgs),
     /// Replaces the allocations of a job, a few at a time.
-    Restart(job::RestartArgs),
+    Restart(job::RestartJobArgs),
     /// Lets the healthy canaries of a job's newest deployment take over.
     Promote(deployment::PromoteArgs),
     /// Runs a parameterized job with a payload and meta.

@@ -56,7 +56,7 @@ pub(crate) enum Action {
     MakeAttachment(Caller, Box<VolumeAttachment>),
     DeleteAttachment(Option<Caller>, String, Precondition),
     /// Deletes what is not needed any more.
-    Collect(Garbage, Key, Precondition),
+    Collect(GarbageKind, Key, Precondition),
 }
 
 /// The status of a deployment.
@@ -81,7 +81,7 @@ pub(crate) struct DeploymentAct {
 
 /// Kinds that are collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Garbage {
+pub(crate) enum GarbageKind {
     Allocation,
     Deployment,
     Node,

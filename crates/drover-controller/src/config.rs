@@ -27,7 +27,7 @@ pub struct ControllerConfig {
     /// How nodes are chosen, and who may evict others.
     pub scheduler: Settings,
     /// What is deleted, and when.
-    pub gc: Garbage,
+    pub gc: GarbageConfig,
     /// Whether a controller without the admission policy that limits agents is not ready.
     pub requires_node_restriction: bool,
     /// What is counted.
@@ -49,7 +49,7 @@ impl Default for ControllerConfig {
             leader_election: LeaderElection::default(),
             heartbeat: Heartbeat::default(),
             scheduler: Settings::default(),
-            gc: Garbage::default(),
+            gc: GarbageConfig::default(),
             requires_node_restriction: false,
             metrics: MetricsConfig::default(),
         }
@@ -127,7 +127,7 @@ impl Heartbeat {
 /// What is deleted, and when (`spec/scheduler.md` 12).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Garbage {
+pub struct GarbageConfig {
     interval: GoDuration,
     alloc_threshold: GoDuration,
     batch_alloc_threshold: GoDuration,
@@ -140,7 +140,7 @@ pub struct Garbage {
     kept_allocs: u32,
 }
 
-impl Default for Garbage {
+impl Default for GarbageConfig {
     fn default() -> Self {
         let whole = |duration: SignedDuration| GoDuration::from_secs(duration.as_secs());
         let known = Thresholds::default();
@@ -162,7 +162,7 @@ fn signed(duration: GoDuration) -> SignedDuration {
     SignedDuration::try_from(duration.to_std()).unwrap_or(SignedDuration::MAX)
 }
 
-impl Garbage {
+impl GarbageConfig {
     /// How often it is looked.
     pub fn interval(self) -> Duration {
         self.interval.to_std()

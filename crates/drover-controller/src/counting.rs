@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::metric::AllocMetric;
-use drover_core::broker::queue::Next;
+use drover_core::broker::queue::NextEvaluation;
 use drover_core::ids::JobKey;
 use drover_core::scheduler::plan::Plan;
 use drover_store::StoreError;
@@ -36,7 +36,7 @@ impl Shared {
     }
 
     /// A job has its turn. One that waited for a time has waited since then.
-    pub(crate) fn count_turn(&mut self, next: &Next) {
+    pub(crate) fn count_turn(&mut self, next: &NextEvaluation) {
         let asked_at = self.recorder.asked_at.remove(&next.job);
         let Some(metrics) = &self.recorder.metrics else { return };
         let late = |at| Duration::try_from(self.clock.now().duration_since(at)).unwrap_or_default();

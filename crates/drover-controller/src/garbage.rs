@@ -11,19 +11,19 @@ use drover_store::{Object, Precondition, convert};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::actions::{Action, Garbage as Kind};
+use crate::actions::{Action, GarbageKind as Kind};
 use crate::keys::key_of;
 use crate::shared::Shared;
 use crate::timers::{TimerId, Wake};
 
 /// The collection of garbage.
 #[derive(Debug, Default)]
-pub(crate) struct Garbage {
+pub(crate) struct GarbageCollector {
     /// When it is looked for next.
     timer: Option<TimerId>,
 }
 
-impl Garbage {
+impl GarbageCollector {
     /// Looks at everything, and again after a while.
     pub(crate) fn collect(&mut self, shared: &mut Shared) {
         let (now, limits) = (shared.clock.now(), shared.config.gc.thresholds());

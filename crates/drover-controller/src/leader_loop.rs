@@ -26,7 +26,7 @@ use crate::cache::Observed;
 use crate::cluster_config::{ClusterConfig, SCHEDULER_CONFIG};
 use crate::deployments::{Deployments, Pass};
 use crate::finalizers;
-use crate::garbage::Garbage;
+use crate::garbage::GarbageCollector;
 use crate::jobs::{Jobs, PeriodicJobs};
 use crate::leader::LeaseGuard;
 use crate::nodes::Nodes;
@@ -56,7 +56,7 @@ enum Input {
 }
 
 /// What a turn of the loop is about.
-enum Turn {
+enum LoopTurn {
     Done(Result<Done, JoinError>),
     Input(Input),
     /// Something is due.
@@ -74,7 +74,7 @@ pub(crate) struct LeaderLoop<S> {
     deployments: Deployments,
     nodes: Nodes,
     volumes: Volumes,
-    garbage: Garbage,
+    garbage: GarbageCollector,
     cluster_config: ClusterConfig,
 }
 
@@ -89,7 +89,7 @@ impl<S: Store> LeaderLoop<S> {
             deployments: Deployments::default(),
             nodes: Nodes::new(&shared.config, renew_period),
             volumes: Volumes::default(),
-            garbage: Garbage::default(),
+            garbage: GarbageCollector::default(),
             cluster_config: ClusterConfig::new(shared.config.clone()),
             shared,
         }
@@ -105,9 +105,9 @@ impl<S: Store> LeaderLoop<S> {
             let turn = tokio::select! {
                 biased;
                 () = over.cancelled() => break,
-                Some(done) = self.writer.ended(), if !self.writer.is_idle() => Turn::Done(done),
-                Some(input) = inputs.next(), if has_room => Turn::Input(input),
-                () = tokio::time::sleep_until(wake_at), if has_room => Turn::Time,
+                Some(done) = self.writer.ended(), if !self.writer.is_idle() => LoopTurn::Done(done),
+                Some(input) = inputs.next(), if has_room => LoopTurn::Input(input),
+                () = tokio::time::sleep_until(wake_at), if has_room => LoopTurn::Time,
             };
             while !guard.holds() && !over.is_cancelled() {
                 tokio::select! {
@@ -120,9 +120,9 @@ impl<S: Store> LeaderLoop<S> {
                 break;
             }
             match turn {
-                Turn::Done(done) => self.take_done(done),
-                Turn::Input(input) => self.take(input),
-                Turn::Time => {}
+                LoopTurn::Done(done) => self.take_done(done),
+                LoopTurn::Input(input) => self.take(input),
+                LoopTurn::Time => {}
             }
             for _ in 0..BURST {
                 if !self.writer.has_room() {

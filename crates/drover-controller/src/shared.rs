@@ -12,7 +12,7 @@ use std::time::Duration;
 use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, ClientNode, Deployment, Job, JobVersion};
 use drover_clock::SharedClock;
-use drover_core::broker::blocked::{Blocked, Freed};
+use drover_core::broker::blocked::{BlockedJobs, Freed};
 use drover_core::broker::queue::Broker;
 use drover_core::ids::{JobKey, NodeName, ObjectKey};
 use drover_core::model::{DEFAULT_PRIORITY, Health};
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Evaluations {
     pub(crate) broker: Broker,
-    pub(crate) blocked: Blocked,
+    pub(crate) blocked: BlockedJobs,
     /// What the last evaluation of each job left.
     pub(crate) last: BTreeMap<JobKey, LastEvaluation>,
     /// Plans that are being written.

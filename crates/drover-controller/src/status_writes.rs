@@ -47,7 +47,7 @@ pub(crate) struct Pending {
 
 /// When a status may be written: now, or at that time; never when nothing differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum WriteDue {
     /// Nothing differs.
     Never,
     /// Phase or a condition differs, or the pause is over.
@@ -68,13 +68,13 @@ pub(crate) struct Last<'a> {
 }
 
 /// Decides when to write a status.
-pub(crate) fn due(wanted: &Value, last: Last<'_>, pending: Pending, now: Instant) -> Due {
+pub(crate) fn due(wanted: &Value, last: Last<'_>, pending: Pending, now: Instant) -> WriteDue {
     let Last { status: last, sent_at, differs_since } = last;
-    let at = |time: Instant| if time <= now { Due::Now } else { Due::At(time) };
+    let at = |time: Instant| if time <= now { WriteDue::Now } else { WriteDue::At(time) };
     let when_planned = if pending.is_planning { differs_since + PAUSE } else { now };
     let Some(last) = last else { return at(when_planned) };
     if is_same(wanted, last) {
-        return Due::Never;
+        return WriteDue::Never;
     }
     if is_urgent(wanted, last) {
         return at(when_planned);
@@ -113,11 +113,11 @@ mod tests {
         let last = status("running", 1);
         let pending = Pending::default();
         let since = |status| Last { status, sent_at: status.map(|_| now), differs_since: now };
-        assert_eq!(due(&status("running", 1), since(Some(&last)), pending, now), Due::Never);
-        assert_eq!(due(&status("running", 2), since(Some(&last)), pending, now), Due::At(now + PAUSE));
-        assert_eq!(due(&status("running", 2), since(Some(&last)), pending, now + PAUSE), Due::Now);
-        assert_eq!(due(&status("dead", 1), since(Some(&last)), pending, now), Due::Now);
-        assert_eq!(due(&last, since(None), pending, now), Due::Now);
+        assert_eq!(due(&status("running", 1), since(Some(&last)), pending, now), WriteDue::Never);
+        assert_eq!(due(&status("running", 2), since(Some(&last)), pending, now), WriteDue::At(now + PAUSE));
+        assert_eq!(due(&status("running", 2), since(Some(&last)), pending, now + PAUSE), WriteDue::Now);
+        assert_eq!(due(&status("dead", 1), since(Some(&last)), pending, now), WriteDue::Now);
+        assert_eq!(due(&last, since(None), pending, now), WriteDue::Now);
     }
 
     #[test]
@@ -128,11 +128,11 @@ mod tests {
         let planning = Pending { is_planning: true, ..Pending::default() };
         let since = Last { status: Some(&last), sent_at: Some(now), differs_since: now };
         let at = |pending, wanted: &Value, later: Duration| due(wanted, since, pending, now + later);
-        assert_eq!(at(planning, &status("dead", 1), Duration::ZERO), Due::At(now + PAUSE));
-        assert_eq!(at(planning, &status("dead", 1), PAUSE), Due::Now, "a long plan does not hide what happens");
+        assert_eq!(at(planning, &status("dead", 1), Duration::ZERO), WriteDue::At(now + PAUSE));
+        assert_eq!(at(planning, &status("dead", 1), PAUSE), WriteDue::Now, "a long plan does not hide what happens");
         let rolling = Pending { is_rolling: true, ..Pending::default() };
-        assert_eq!(at(rolling, &status("running", 2), PAUSE), Due::At(now + ROLLING_PAUSE));
-        assert_eq!(at(rolling, &status("running", 2), ROLLING_PAUSE), Due::Now);
-        assert_eq!(at(rolling, &status("dead", 1), Duration::ZERO), Due::Now);
+        assert_eq!(at(rolling, &status("running", 2), PAUSE), WriteDue::At(now + ROLLING_PAUSE));
+        assert_eq!(at(rolling, &status("running", 2), ROLLING_PAUSE), WriteDue::Now);
+        assert_eq!(at(rolling, &status("dead", 1), Duration::ZERO), WriteDue::Now);
     }
 }

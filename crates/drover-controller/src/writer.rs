@@ -9,7 +9,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::{Value, json};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::actions::{Action, DeploymentStatusWrite, Done, Garbage};
+use crate::actions::{Action, DeploymentStatusWrite, Done, GarbageKind};
 use crate::deployments;
 use crate::heartbeat_config;
 use crate::jobs;
@@ -136,11 +136,11 @@ async fn carry_out<S: Store>(action: Action, store: S) -> Done {
             Done::AttachmentDeleted(caller, name, result)
         }
         Action::Collect(kind, key, precondition) => match kind {
-            Garbage::Allocation => Done::Other("garbage", store.delete::<Allocation>(&key, &precondition).await),
-            Garbage::Deployment => Done::Other("garbage", store.delete::<Deployment>(&key, &precondition).await),
-            Garbage::Node => Done::Other("garbage", store.delete::<ClientNode>(&key, &precondition).await),
-            Garbage::Job => Done::Other("garbage", store.delete::<Job>(&key, &precondition).await),
-            Garbage::Version => Done::Other("version", store.delete::<JobVersion>(&key, &precondition).await),
+            GarbageKind::Allocation => Done::Other("garbage", store.delete::<Allocation>(&key, &precondition).await),
+            GarbageKind::Deployment => Done::Other("garbage", store.delete::<Deployment>(&key, &precondition).await),
+            GarbageKind::Node => Done::Other("garbage", store.delete::<ClientNode>(&key, &precondition).await),
+            GarbageKind::Job => Done::Other("garbage", store.delete::<Job>(&key, &precondition).await),
+            GarbageKind::Version => Done::Other("version", store.delete::<JobVersion>(&key, &precondition).await),
         },
     }
 }

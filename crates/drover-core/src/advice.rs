@@ -33,14 +33,14 @@ const LEAST_DISK: i64 = 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// What to change.
-    pub change: Change,
+    pub change: JobChange,
     /// How many more allocations of the group find a node then.
     pub gain: i64,
 }
 
 /// A change of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum JobChange {
     /// A constraint is taken away.
     WithoutConstraint {
         /// Where it stands.
@@ -68,7 +68,7 @@ pub enum Change {
     },
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for JobChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WithoutConstraint { field, rule } => write!(f, "without {field} ({rule})"),
@@ -96,7 +96,7 @@ fn missing(plan: &Plan, group: &str) -> i64 {
 }
 
 /// A change that has an effect.
-fn helpful(gain: i64, change: Change) -> Option<Advice> {
+fn helpful(gain: i64, change: JobChange) -> Option<Advice> {
     (gain > 0).then_some(Advice { change, gain })
 }
 
@@ -143,7 +143,7 @@ impl Trial<'_> {
         }
         if self.spec().datacenters != ["*"] {
             let any = || self.gain(|spec, _| spec.datacenters = vec!["*".to_owned()]);
-            all.push(Box::new(move || helpful(any(), Change::AnyDatacenter)));
+            all.push(Box::new(move || helpful(any(), JobChange::AnyDatacenter)));
         }
         if !metric.dimension_exhausted.is_empty() {
             self.ports(&mut all);
@@ -181,7 +181,7 @@ impl Trial<'_> {
     ) -> TryOut<'t> {
         let parts = [constraint.l_target.as_str(), constraint.operand.as_str(), constraint.r_target.as_str()];
         let rule = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
-        Box::new(move || helpful(self.gain(remove), Change::WithoutConstraint { field, rule }))
+        Box::new(move || helpful(self.gain(remove), JobChange::WithoutConstraint { field, rule }))
     }
 
     fn ports<'t>(&'t self, all: &mut Vec<TryOut<'t>>) {
@@ -191,7 +191,7 @@ impl Trial<'_> {
                 let label = port.label.clone();
                 all.push(Box::new(move || {
                     let gain = self.gain(|spec, at| spec.groups[at].networks[m].ports[n].r#static = None);
-                    helpful(gain, Change::FreePort { label, instead_of })
+                    helpful(gain, JobChange::FreePort { label, instead_of })
                 }));
             }
         }
@@ -234,6 +234,6 @@ impl Trial<'_> {
             let middle = helps + (too_much - helps) / 2;
             if gain(middle) > 0 { helps = middle } else { too_much = middle }
         }
-        helpful(gain(helps), Change::Less { field, value: helps, instead_of: asked })
+        helpful(gain(helps), JobChange::Less { field, value: helps, instead_of: asked })
     }
 }

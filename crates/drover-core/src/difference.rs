@@ -15,7 +15,7 @@ use crate::scheduler::plan::DesiredUpdates;
 
 /// What became of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Change {
+pub enum PieceChange {
     /// It is as it was.
     None,
     /// It is new.
@@ -28,7 +28,7 @@ pub enum Change {
 
 /// What a change does to the allocations of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Effect {
+pub enum GroupEffect {
     /// Allocations are added.
     #[serde(rename = "forces create")]
     Create,
@@ -43,7 +43,7 @@ pub enum Effect {
     Replace,
 }
 
-impl Effect {
+impl GroupEffect {
     /// The words for it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Effect {
 #[serde(rename_all = "camelCase")]
 pub struct JobDiff {
     /// What became of the job.
-    pub r#type: Change,
+    pub r#type: PieceChange,
     /// Its id.
     pub id: String,
     /// Its own fields and objects.
@@ -74,7 +74,7 @@ pub struct JobDiff {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupDiff {
     /// What became of it.
-    pub r#type: Change,
+    pub r#type: PieceChange,
     /// Its name.
     pub name: String,
     /// Its own fields and objects.
@@ -90,7 +90,7 @@ pub struct GroupDiff {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ObjectDiff {
     /// What became of it.
-    pub r#type: Change,
+    pub r#type: PieceChange,
     /// The name of the field that holds it, or of the task.
     pub name: String,
     /// What is different in it.
@@ -98,14 +98,14 @@ pub struct ObjectDiff {
     pub members: Members,
     /// What the change does to the allocations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub annotations: Vec<Effect>,
+    pub annotations: Vec<GroupEffect>,
 }
 
 /// What is different in a field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FieldDiff {
     /// What became of it.
-    pub r#type: Change,
+    pub r#type: PieceChange,
     /// Its name.
     pub name: String,
     /// Its old value: a text as it is, anything else as JSON, none as an empty text.
@@ -114,7 +114,7 @@ pub struct FieldDiff {
     pub new: String,
     /// What the change does to the allocations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub annotations: Vec<Effect>,
+    pub annotations: Vec<GroupEffect>,
 }
 
 /// The changed fields and objects of something, by name.
@@ -136,8 +136,8 @@ impl JobDiff {
         let groups = by_name(&specs.old["groups"], &specs.new["groups"]);
         let task_groups: Vec<GroupDiff> =
             groups.into_iter().map(|(name, (old, new))| specs.group(name, old, new)).collect();
-        let is_same = members.is_empty() && task_groups.iter().all(|group| group.r#type == Change::None);
-        let r#type = if is_same { Change::None } else { change(&specs.old, &specs.new) };
+        let is_same = members.is_empty() && task_groups.iter().all(|group| group.r#type == PieceChange::None);
+        let r#type = if is_same { PieceChange::None } else { change(&specs.old, &specs.new) };
         Self { r#type, id: after.spec.id.clone(), members, task_groups }
     }
 
@@ -176,7 +176,7 @@ impl Specs<'_> {
         let (Some((at, old)), Some(new)) = (old, new) else {
             let (old, new) = (old.map_or(&Value::Null, |(_, old)| old), new.unwrap_or(&Value::Null));
             let r#type = change(old, new);
-            let effect = if r#type == Change::Added { Effect::Create } else { Effect::Destroy };
+            let effect = if r#type == PieceChange::Added { GroupEffect::Create } else { GroupEffect::Destroy };
             let members = members(old, new, &["tasks", "name"]);
             let tasks = named_objects(&old["tasks"], &new["tasks"], |_, old, new| {
                 (self::members(old, new, &["name"]), vec![effect])
@@ -187,7 +187,7 @@ impl Specs<'_> {
         let mut members = self.pieces(Some(name), &path, (old, new), &["tasks"]);
         for field in members.fields.iter_mut().filter(|field| field.name == "count") {
             let grows = new["count"].as_i64() > old["count"].as_i64();
-            field.annotations = vec![if grows { Effect::Create } else { Effect::Destroy }];
+            field.annotations = vec![if grows { GroupEffect::Create } else { GroupEffect::Destroy }];
         }
         let tasks = named_objects(&old["tasks"], &new["tasks"], |at, old, new| match at {
             Some(at) if !new.is_null() => {
@@ -195,10 +195,10 @@ impl Specs<'_> {
                 let effect = members.effects().max();
                 (members, effect.into_iter().collect())
             }
-            _ => (self::members(old, new, &["name"]), vec![Effect::Replace]),
+            _ => (self::members(old, new, &["name"]), vec![GroupEffect::Replace]),
         });
         let is_same = members.is_empty() && tasks.is_empty();
-        let r#type = if is_same { Change::None } else { Change::Edited };
+        let r#type = if is_same { PieceChange::None } else { PieceChange::Edited };
         GroupDiff { r#type, name: name.to_owned(), members, tasks, updates: BTreeMap::new() }
     }
 
@@ -218,7 +218,7 @@ impl Specs<'_> {
     }
 
     /// What it does to put this one piece into the old spec.
-    fn effect(&self, group: Option<&str>, path: &str, key: &str, piece: &Value) -> Option<Effect> {
+    fn effect(&self, group: Option<&str>, path: &str, key: &str, piece: &Value) -> Option<GroupEffect> {
         let before = self.before?;
         let mut spec = self.old.clone();
         spec.pointer_mut(path)?.as_object_mut()?.insert(key.to_owned(), piece.clone());
@@ -231,11 +231,11 @@ impl Specs<'_> {
     }
 }
 
-fn effect_of(before: GroupPrint, after: GroupPrint) -> Option<Effect> {
+fn effect_of(before: GroupPrint, after: GroupPrint) -> Option<GroupEffect> {
     if before.destructive != after.destructive {
-        return Some(Effect::Replace);
+        return Some(GroupEffect::Replace);
     }
-    (before != after).then_some(Effect::InPlace)
+    (before != after).then_some(GroupEffect::InPlace)
 }
 
 impl Members {
@@ -243,13 +243,13 @@ impl Members {
         self.fields.is_empty() && self.objects.is_empty()
     }
 
-    fn annotate(&mut self, effect: Option<Effect>) {
+    fn annotate(&mut self, effect: Option<GroupEffect>) {
         let fields = self.fields.iter_mut().map(|field| &mut field.annotations);
         let objects = self.objects.iter_mut().map(|object| &mut object.annotations);
         fields.chain(objects).for_each(|annotations| annotations.extend(effect));
     }
 
-    fn effects(&self) -> impl Iterator<Item = Effect> {
+    fn effects(&self) -> impl Iterator<Item = GroupEffect> {
         let fields = self.fields.iter().flat_map(|field| &field.annotations);
         fields.chain(self.objects.iter().flat_map(|object| &object.annotations)).copied()
     }
@@ -324,7 +324,7 @@ fn members(old: &Value, new: &Value, without: &[&str]) -> Members {
 fn named_objects(
     old: &Value,
     new: &Value,
-    judge: impl Fn(Option<usize>, &Value, &Value) -> (Members, Vec<Effect>),
+    judge: impl Fn(Option<usize>, &Value, &Value) -> (Members, Vec<GroupEffect>),
 ) -> Vec<ObjectDiff> {
     let mut changed = Vec::new();
     for (name, (old, new)) in by_name(old, new) {
@@ -355,12 +355,12 @@ fn keys<'a>(old: &'a Value, new: &'a Value) -> impl Iterator<Item = &'a str> {
     of(old).chain(of(new)).collect::<BTreeSet<&str>>().into_iter()
 }
 
-fn change(old: &Value, new: &Value) -> Change {
+fn change(old: &Value, new: &Value) -> PieceChange {
     match (is_nothing(old), is_nothing(new)) {
-        (true, true) => Change::None,
-        (true, false) => Change::Added,
-        (false, true) => Change::Deleted,
-        (false, false) => Change::Edited,
+        (true, true) => PieceChange::None,
+        (true, false) => PieceChange::Added,
+        (false, true) => PieceChange::Deleted,
+        (false, false) => PieceChange::Edited,
     }
 }
 
@@ -412,8 +412,8 @@ mod tests {
         JobDiff::between(Some(&definition(old)), &definition(new))
     }
 
-    fn field(old: &str, new: &str, name: &str, effect: Option<Effect>) -> FieldDiff {
-        let r#type = if old.is_empty() { Change::Added } else { Change::Edited };
+    fn field(old: &str, new: &str, name: &str, effect: Option<GroupEffect>) -> FieldDiff {
+        let r#type = if old.is_empty() { PieceChange::Added } else { PieceChange::Edited };
         let annotations = effect.into_iter().collect();
         FieldDiff { r#type, name: name.to_owned(), old: old.to_owned(), new: new.to_owned(), annotations }
     }
@@ -422,23 +422,23 @@ mod tests {
     fn each_change_says_what_it_does() {
         let count =
             |old, new| between(web(old, &json!({})), web(new, &json!({}))).task_groups[0].members.fields.clone();
-        assert_eq!(count(2, 4), [field("2", "4", "count", Some(Effect::Create))]);
-        assert_eq!(count(4, 2), [field("4", "2", "count", Some(Effect::Destroy))]);
+        assert_eq!(count(2, 4), [field("2", "4", "count", Some(GroupEffect::Create))]);
+        assert_eq!(count(4, 2), [field("4", "2", "count", Some(GroupEffect::Destroy))]);
 
         let task =
             |change: Value| between(web(1, &json!({})), web(1, &change)).task_groups[0].tasks[0].annotations.clone();
-        assert_eq!(task(json!({ "config": { "command": "/bin/b", "args": ["x"] } })), [Effect::Replace]);
-        assert_eq!(task(json!({ "killTimeout": "30s" })), [Effect::InPlace]);
-        assert_eq!(task(json!({ "logs": { "maxFiles": 3 } })), [Effect::InPlace]);
-        assert_eq!(task(json!({ "logs": { "disabled": true } })), [Effect::Replace]);
-        assert_eq!(task(json!({ "killTimeout": "30s", "env": { "A": "1" } })), [Effect::Replace]);
+        assert_eq!(task(json!({ "config": { "command": "/bin/b", "args": ["x"] } })), [GroupEffect::Replace]);
+        assert_eq!(task(json!({ "killTimeout": "30s" })), [GroupEffect::InPlace]);
+        assert_eq!(task(json!({ "logs": { "maxFiles": 3 } })), [GroupEffect::InPlace]);
+        assert_eq!(task(json!({ "logs": { "disabled": true } })), [GroupEffect::Replace]);
+        assert_eq!(task(json!({ "killTimeout": "30s", "env": { "A": "1" } })), [GroupEffect::Replace]);
     }
 
     #[test]
     fn all_of_a_new_job_is_added() {
         let diff = JobDiff::between(None, &definition(web(2, &json!({}))));
-        assert_eq!((diff.r#type, diff.task_groups[0].r#type), (Change::Added, Change::Added));
-        assert_eq!(diff.task_groups[0].tasks[0].annotations, [Effect::Create]);
+        assert_eq!((diff.r#type, diff.task_groups[0].r#type), (PieceChange::Added, PieceChange::Added));
+        assert_eq!(diff.task_groups[0].tasks[0].annotations, [GroupEffect::Create]);
     }
 
     #[test]
@@ -446,7 +446,7 @@ mod tests {
         let mut scaled = web(2, &json!({}));
         scaled["scale"] = json!({ "group": "web", "count": 7 });
         let diff = between(web(2, &json!({})), scaled);
-        assert_eq!((diff.r#type, diff.task_groups[0].r#type), (Change::None, Change::None));
+        assert_eq!((diff.r#type, diff.task_groups[0].r#type), (PieceChange::None, PieceChange::None));
         assert!(diff.members.is_empty());
     }
 
@@ -458,15 +458,18 @@ mod tests {
             .expect("groups")
             .push(json!({ "name": "db", "tasks": [{ "name": "db", "driver": "exec" }] }));
         let added = between(web(1, &json!({})), more.clone());
-        assert_eq!((added.task_groups[0].name.as_str(), added.task_groups[0].r#type), ("db", Change::Added));
+        assert_eq!((added.task_groups[0].name.as_str(), added.task_groups[0].r#type), ("db", PieceChange::Added));
         let gone = between(more, web(1, &json!({})));
-        assert_eq!(gone.task_groups[0].r#type, Change::Deleted);
-        assert_eq!(gone.task_groups[0].tasks[0].annotations, [Effect::Destroy]);
+        assert_eq!(gone.task_groups[0].r#type, PieceChange::Deleted);
+        assert_eq!(gone.task_groups[0].tasks[0].annotations, [GroupEffect::Destroy]);
 
         let mut two = web(1, &json!({}));
         two["groups"][0]["tasks"].as_array_mut().expect("tasks").push(json!({ "name": "log", "driver": "exec" }));
         let task = between(web(1, &json!({})), two).task_groups[0].tasks[0].clone();
-        assert_eq!((task.name.as_str(), task.r#type, task.annotations), ("log", Change::Added, vec![Effect::Replace]));
+        assert_eq!(
+            (task.name.as_str(), task.r#type, task.annotations),
+            ("log", PieceChange::Added, vec![GroupEffect::Replace])
+        );
     }
 
     #[test]
@@ -482,8 +485,8 @@ mod tests {
         };
         let diff = between(constrained(&["linux", "a"]), constrained(&["a", "linux", "b"]));
         let [added] = diff.members.objects.as_slice() else { panic!("{:?}", diff.members) };
-        assert_eq!((added.name.as_str(), added.r#type), ("constraints", Change::Added));
-        assert_eq!(added.annotations, [Effect::InPlace]);
+        assert_eq!((added.name.as_str(), added.r#type), ("constraints", PieceChange::Added));
+        assert_eq!(added.annotations, [GroupEffect::InPlace]);
         let values = between(web(1, &json!({})), {
             let mut spec = web(1, &json!({}));
             spec["datacenters"] = json!(["a", "b"]);

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use drover_api::job::PayloadRule;
 use drover_api::{JobSpec, names};
 
-use crate::validate::{Found, Violation};
+use crate::validate::{Violation, Violations};
 
 /// Most bytes of a payload.
 pub const PAYLOAD_LIMIT: usize = 16 * 1024;
@@ -36,7 +36,7 @@ pub fn is_open(spec: &JobSpec) -> bool {
 
 /// All that is wrong with a dispatch. O(meta and payload).
 pub fn violations(parent: Parent<'_>, own: &JobSpec) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     let field = format_args!("spec.dispatch.parent");
     let name = parent.name;
     let Some(spec) = parent.spec else {
@@ -68,7 +68,7 @@ pub fn violations(parent: Parent<'_>, own: &JobSpec) -> Vec<Violation> {
     found.finish()
 }
 
-impl Found {
+impl Violations {
     fn payload(&mut self, rule: PayloadRule, own: &JobSpec) {
         let field = format_args!("spec.dispatch.payload");
         let payload = match payload(own) {

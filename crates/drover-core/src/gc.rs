@@ -49,7 +49,7 @@ impl Default for Thresholds {
 /// The allocations of a job that can go. O(its allocations).
 pub fn allocations(view: &ClusterView, job: &JobKey, limits: &Thresholds, now: Timestamp) -> Vec<AllocKey> {
     let known = view.job(job);
-    let mut slots: BTreeMap<Slot<'_>, Vec<&Arc<Alloc>>> = BTreeMap::new();
+    let mut slots: BTreeMap<SlotKey<'_>, Vec<&Arc<Alloc>>> = BTreeMap::new();
     for alloc in view.allocs_of_job(job) {
         slots.entry(slot(view, alloc)).or_default().push(alloc);
     }
@@ -64,9 +64,9 @@ pub fn allocations(view: &ClusterView, job: &JobKey, limits: &Thresholds, now: T
 }
 
 /// Group, index, and the node where each has its own.
-type Slot<'a> = (&'a str, i64, Option<&'a NodeName>);
+type SlotKey<'a> = (&'a str, i64, Option<&'a NodeName>);
 
-fn slot<'a>(view: &ClusterView, alloc: &'a Alloc) -> Slot<'a> {
+fn slot<'a>(view: &ClusterView, alloc: &'a Alloc) -> SlotKey<'a> {
     let job_type = view.definition_of(alloc).map(|definition| definition.job_type());
     let is_per_node = matches!(job_type, Some(JobType::System | JobType::Sysbatch));
     (&alloc.group, alloc.index, is_per_node.then_some(&alloc.node))

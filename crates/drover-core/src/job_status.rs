@@ -65,7 +65,7 @@ pub struct Reverted {
 
 /// The status of a job.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct JobVerdict {
     /// pending, running or dead.
     pub phase: JobPhase,
     /// By group.
@@ -81,7 +81,7 @@ pub struct Verdict {
 }
 
 /// Judges a job.
-pub fn judge(input: Input<'_>) -> Verdict {
+pub fn judge(input: Input<'_>) -> JobVerdict {
     if periodic::is_template(&input.job.definition.spec) {
         return judge_template(&input);
     }
@@ -122,11 +122,18 @@ pub fn judge(input: Input<'_>) -> Verdict {
         conditions.iter().find(|c| matches!(c.r#type, Type::Stalled | Type::Reconciling)).or(conditions.first());
     let reason = reason.map(|condition| condition.reason);
     let wake_at = input.blocked_since.filter(|_| stall.is_none()).map(|since| since + BLOCKED_PATIENCE);
-    Verdict { phase, summary, running: format!("{}/{}", counts.running, counts.desired), conditions, reason, wake_at }
+    JobVerdict {
+        phase,
+        summary,
+        running: format!("{}/{}", counts.running, counts.desired),
+        conditions,
+        reason,
+        wake_at,
+    }
 }
 
 /// Judges a periodic or parameterized job: it runs nothing itself, and is ready when it is accepted.
-fn judge_template(input: &Input<'_>) -> Verdict {
+fn judge_template(input: &Input<'_>) -> JobVerdict {
     let spec = &input.job.definition.spec;
     let is_off = spec.periodic.is_some() && !periodic::is_armed(spec, false) && spec.parameterized.is_none();
     let mut conditions = Vec::new();
@@ -160,7 +167,7 @@ fn judge_template(input: &Input<'_>) -> Verdict {
     let reason = reason.map(|condition| condition.reason);
     let ChildrenSummary { pending, running, .. } = input.children;
     let phase = if is_stopped(input) { JobPhase::Dead } else { JobPhase::Running };
-    Verdict {
+    JobVerdict {
         phase,
         summary: BTreeMap::new(),
         running: format!("{running}/{}", pending + running),

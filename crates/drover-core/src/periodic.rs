@@ -150,7 +150,7 @@ pub fn is_armed(spec: &JobSpec, is_stopped: bool) -> bool {
 
 /// What there is to do about a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum ScheduleDue {
     /// Nothing yet.
     Nothing,
     /// The launch of this time.
@@ -162,9 +162,9 @@ pub enum Due {
 /// What a look at a schedule found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Step {
+pub struct ScheduleStep {
     /// What to do.
-    pub due: Due,
+    pub due: ScheduleDue,
     /// The next launch after now.
     pub next: Option<Timestamp>,
 }
@@ -177,16 +177,16 @@ pub fn step(
     prohibit_overlap: bool,
     is_child_running: bool,
     now: Timestamp,
-) -> Step {
+) -> ScheduleStep {
     let next = schedule.next_after(now);
     let missed = schedule.next_after(considered).filter(|at| *at <= now);
     let newest = missed.and_then(|_| schedule.last_until(now)).filter(|at| *at > considered);
     let due = match newest {
-        None => Due::Nothing,
-        Some(at) if prohibit_overlap && is_child_running => Due::Skip(at),
-        Some(at) => Due::Launch(at),
+        None => ScheduleDue::Nothing,
+        Some(at) if prohibit_overlap && is_child_running => ScheduleDue::Skip(at),
+        Some(at) => ScheduleDue::Launch(at),
     };
-    Step { due, next }
+    ScheduleStep { due, next }
 }
 
 /// A job that a template makes.
@@ -309,24 +309,24 @@ mod tests {
         let look = |prohibit, runs, now| step(&every_minute, at("2026-01-01T00:00:00Z"), prohibit, runs, at(now));
         let next = Some(at("2026-01-01T00:02:00Z"));
         let due = at("2026-01-01T00:01:00Z");
-        assert_eq!(look(true, true, "2026-01-01T00:01:00Z"), Step { due: Due::Skip(due), next });
-        assert_eq!(look(true, false, "2026-01-01T00:01:00Z"), Step { due: Due::Launch(due), next });
-        assert_eq!(look(false, true, "2026-01-01T00:01:00Z"), Step { due: Due::Launch(due), next });
-        assert_eq!(look(true, true, "2026-01-01T00:00:59Z").due, Due::Nothing);
+        assert_eq!(look(true, true, "2026-01-01T00:01:00Z"), ScheduleStep { due: ScheduleDue::Skip(due), next });
+        assert_eq!(look(true, false, "2026-01-01T00:01:00Z"), ScheduleStep { due: ScheduleDue::Launch(due), next });
+        assert_eq!(look(false, true, "2026-01-01T00:01:00Z"), ScheduleStep { due: ScheduleDue::Launch(due), next });
+        assert_eq!(look(true, true, "2026-01-01T00:00:59Z").due, ScheduleDue::Nothing);
         // What was left out is not made up for when the child ends.
         let after = step(&every_minute, due, true, false, at("2026-01-01T00:01:30Z"));
-        assert_eq!(after, Step { due: Due::Nothing, next });
+        assert_eq!(after, ScheduleStep { due: ScheduleDue::Nothing, next });
     }
 
     #[test]
     fn of_the_launches_of_an_outage_only_the_newest_is_made_up_for() {
         let hourly = schedule(&["0 * * * *"], "");
         let first = step(&hourly, at("2026-01-01T00:00:00Z"), false, false, at("2026-01-01T05:20:00Z"));
-        assert_eq!(first.due, Due::Launch(at("2026-01-01T05:00:00Z")));
+        assert_eq!(first.due, ScheduleDue::Launch(at("2026-01-01T05:00:00Z")));
         let again = step(&hourly, at("2026-01-01T05:00:00Z"), false, false, at("2026-01-01T05:20:01Z"));
-        assert_eq!(again, Step { due: Due::Nothing, next: Some(at("2026-01-01T06:00:00Z")) });
+        assert_eq!(again, ScheduleStep { due: ScheduleDue::Nothing, next: Some(at("2026-01-01T06:00:00Z")) });
         let none = step(&hourly, at("2026-01-01T05:10:00Z"), false, false, at("2026-01-01T05:20:00Z"));
-        assert_eq!(none.due, Due::Nothing);
+        assert_eq!(none.due, ScheduleDue::Nothing);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub struct NodeEntry {
     pub usage: Usage,
 }
 
-type Allocs = OrdMap<AllocKey, Arc<Alloc>>;
+type AllocMap = OrdMap<AllocKey, Arc<Alloc>>;
 
 /// The state of the cluster, as one leader knows it.
 #[derive(Clone, Debug, Default)]
@@ -48,9 +48,9 @@ pub struct ClusterView {
     nodes: OrdMap<NodeName, Arc<NodeEntry>>,
     jobs: OrdMap<JobKey, Arc<Job>>,
     versions: OrdMap<(JobKey, Uid, i64), Arc<Definition>>,
-    allocs: Allocs,
-    by_job: OrdMap<JobKey, Allocs>,
-    by_node: OrdMap<NodeName, Allocs>,
+    allocs: AllocMap,
+    by_job: OrdMap<JobKey, AllocMap>,
+    by_node: OrdMap<NodeName, AllocMap>,
     /// The successor of an allocation, by the key of that allocation.
     next: OrdMap<AllocKey, AllocKey>,
     deployments: OrdMap<JobKey, OrdMap<ObjectKey, Arc<Deployment>>>,
@@ -341,7 +341,7 @@ fn holds_the_same(before: &Alloc, after: &Alloc) -> bool {
         && (!after.holds_room() || (before.resources == after.resources && before.job_version == after.job_version))
 }
 
-fn unindex<K: Ord + Clone>(index: &mut OrdMap<K, Allocs>, at: &K, key: &AllocKey) {
+fn unindex<K: Ord + Clone>(index: &mut OrdMap<K, AllocMap>, at: &K, key: &AllocKey) {
     if let Some(set) = index.get_mut(at) {
         set.remove(key);
         if set.is_empty() {

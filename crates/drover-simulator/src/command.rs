@@ -108,7 +108,8 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         telemetry::init(filter, LogFormat::Text)?;
     }
     // What is mistyped in the last one is said before the first one runs.
-    let files: Vec<File> = args.files.iter().map(|path| File::read(path)).collect::<anyhow::Result<_>>()?;
+    let files: Vec<ScenarioFile> =
+        args.files.iter().map(|path| ScenarioFile::read(path)).collect::<anyhow::Result<_>>()?;
     let mut has_failed = false;
     match (&args.seeds, args.crashes()?) {
         (Some(seeds), _) => {
@@ -155,12 +156,12 @@ impl Args {
 }
 
 /// A scenario and where it stands.
-struct File {
+struct ScenarioFile {
     name: String,
     scenario: Scenario,
 }
 
-impl File {
+impl ScenarioFile {
     fn read(path: &Path) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         let text = String::from_utf8(read_input(path)?).with_context(|| format!("{name} is no text"))?;
@@ -175,7 +176,7 @@ impl File {
 }
 
 /// Runs each scenario once, and says all about it.
-fn run_each(files: &[File], args: &Args, crash_at: Option<CrashPoint>) -> anyhow::Result<bool> {
+fn run_each(files: &[ScenarioFile], args: &Args, crash_at: Option<CrashPoint>) -> anyhow::Result<bool> {
     // What several log at once cannot be told apart, and what runs beside another takes longer.
     let n_threads = if args.log.is_some() || args.wall_clock { 1 } else { many::cores() };
     let work = Work { name: "simulation", unit: "scenarios", n: files.len(), n_threads };
@@ -200,7 +201,7 @@ fn run_each(files: &[File], args: &Args, crash_at: Option<CrashPoint>) -> anyhow
 }
 
 /// Runs a scenario; whether all was right, and what is printed of it.
-fn run_one(file: &File, args: &Args, settings: Settings) -> anyhow::Result<(bool, Vec<u8>)> {
+fn run_one(file: &ScenarioFile, args: &Args, settings: Settings) -> anyhow::Result<(bool, Vec<u8>)> {
     let title = file.title(&settings);
     let began = Instant::now();
     let mut outcome = run::run(&file.scenario, settings)?;
@@ -221,7 +222,7 @@ fn run_one(file: &File, args: &Args, settings: Settings) -> anyhow::Result<(bool
 }
 
 /// Runs every seed, or those up to the first that fails.
-fn run_seeds(file: &File, seeds: RangeInclusive<u64>, until_failure: bool) -> anyhow::Result<bool> {
+fn run_seeds(file: &ScenarioFile, seeds: RangeInclusive<u64>, until_failure: bool) -> anyhow::Result<bool> {
     let runs: Vec<Settings> = seeds.map(|seed| Settings { seed, ..Settings::default() }).collect();
     let wrong = if until_failure { Verdict::Enough } else { Verdict::Wrong };
     let tally = run_many(file, "seeds", &runs, wrong, |settings, outcome| {
@@ -236,8 +237,8 @@ fn run_seeds(file: &File, seeds: RangeInclusive<u64>, until_failure: bool) -> an
 
 /// Lets the controller crash after each of its writes, and at each moment of a plugin call, in turn, and compares the
 /// ends. What a scenario expects on its way is not asked: a new leader takes its time.
-fn run_crashes(file: &File, seed: u64, writes: bool, calls: bool) -> anyhow::Result<bool> {
-    let File { name, scenario } = file;
+fn run_crashes(file: &ScenarioFile, seed: u64, writes: bool, calls: bool) -> anyhow::Result<bool> {
+    let ScenarioFile { name, scenario } = file;
     let plain = run::run(scenario, Settings { seed, ..Settings::default() })?;
     ensure!(plain.failures.is_empty(), "{name}: the run without a crash fails already: {}", plain.failures[0].what);
     let at_writes = (1..=plain.durable_writes).filter(|_| writes).map(CrashPoint::Write);
@@ -259,7 +260,7 @@ fn run_crashes(file: &File, seed: u64, writes: bool, calls: bool) -> anyhow::Res
 
 /// Makes many runs and prints a line for each that `judge` finds wanting.
 fn run_many(
-    file: &File,
+    file: &ScenarioFile,
     unit: &str,
     runs: &[Settings],
     wrong: Verdict,

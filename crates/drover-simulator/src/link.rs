@@ -97,18 +97,18 @@ impl Link {
 /// The ways of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    known: Mutex<Known>,
+    known: Mutex<KnownLink>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownLink {
     links: BTreeMap<Client, Link>,
     /// What holds for all, the ones to come too.
     common: LinkState,
 }
 
 impl Links {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, KnownLink> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

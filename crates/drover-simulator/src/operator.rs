@@ -21,7 +21,7 @@ use super::scenario::{
 use super::state;
 use super::verb::Verb;
 use super::world::World;
-use drover_agent::simulated::{Machine, Restart, TaskEnd};
+use drover_agent::simulated::{Machine, Restart, SimulatedEnd};
 use drover_store::convert;
 
 /// The field manager of an operator.
@@ -148,9 +148,9 @@ impl Operator {
         for stored in self.allocs(&step.filter(), step.newest)? {
             let alloc = stored.typed::<Allocation>().map_err(anyhow::Error::msg)?;
             let end = match step.action {
-                AllocAction::Fail => Some(TaskEnd::Code(step.exit_code.unwrap_or(1))),
-                AllocAction::Complete => Some(TaskEnd::Code(0)),
-                AllocAction::OomKill => Some(TaskEnd::OutOfMemory),
+                AllocAction::Fail => Some(SimulatedEnd::Code(step.exit_code.unwrap_or(1))),
+                AllocAction::Complete => Some(SimulatedEnd::Code(0)),
+                AllocAction::OomKill => Some(SimulatedEnd::OutOfMemory),
                 AllocAction::Restart
                 | AllocAction::RestartAll
                 | AllocAction::Stop
@@ -335,7 +335,7 @@ fn typed(stored: &Stored) -> Option<Job> {
     serde_json::from_value(stored.value.clone()).ok()
 }
 
-fn end_tasks(machine: &Machine, alloc: &Allocation, step: &AllocStep, end: TaskEnd) -> anyhow::Result<()> {
+fn end_tasks(machine: &Machine, alloc: &Allocation, step: &AllocStep, end: SimulatedEnd) -> anyhow::Result<()> {
     let uid = alloc.metadata.uid.as_deref().unwrap_or_default();
     let states = alloc.status.iter().flat_map(|status| status.task_states.keys());
     let all: Vec<&String> = states.filter(|name| step.task.as_ref().is_none_or(|task| task == *name)).collect();

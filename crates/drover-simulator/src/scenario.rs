@@ -22,7 +22,7 @@ use drover_agent::simulated::PluginSpec;
 /// A whole scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct File {
+struct ScenarioManifest {
     api_version: String,
     kind: String,
     metadata: Metadata,
@@ -678,7 +678,7 @@ const START: &str = "2026-01-01T00:00:00Z";
 impl Scenario {
     /// Reads a scenario.
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
-        let file: File =
+        let file: ScenarioManifest =
             serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("{}", advise(&error.to_string())))?;
         ensure!(
             file.api_version == drover_api::API_VERSION,

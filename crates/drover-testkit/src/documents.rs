@@ -19,7 +19,7 @@ const ANY: &str = "...";
 
 /// A line of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum DocumentLine<'a> {
     /// Text.
     Text(&'a str),
     /// A fence that opens a block, with the block's language.
@@ -96,20 +96,20 @@ impl Document {
 }
 
 /// The lines of a document with their numbers, from 1 on.
-pub fn lines(text: &str) -> impl Iterator<Item = (usize, Line<'_>)> {
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, DocumentLine<'_>)> {
     let mut language = None;
     text.lines().enumerate().map(move |(n, line)| {
         let fence = line.trim_start().strip_prefix("```");
         let kind = match (language, fence) {
-            (None, None) => Line::Text(line),
+            (None, None) => DocumentLine::Text(line),
             (None, Some(opened)) => {
                 language = Some(opened.trim());
-                Line::Opens(opened.trim())
+                DocumentLine::Opens(opened.trim())
             }
-            (Some(inside), None) => Line::Code(inside, line),
+            (Some(inside), None) => DocumentLine::Code(inside, line),
             (Some(_), Some(_)) => {
                 language = None;
-                Line::Closes
+                DocumentLine::Closes
             }
         };
         (n + 1, kind)
@@ -127,9 +127,9 @@ pub fn commands(text: &str, places: &[&str]) -> Vec<Command> {
     let (mut before, mut here) = ("", None);
     for (line, kind) in lines(text) {
         match kind {
-            Line::Text(text) => before = text.trim(),
-            Line::Opens("console") => here = place(before).filter(|place| places.contains(place)),
-            Line::Code("console", text) => {
+            DocumentLine::Text(text) => before = text.trim(),
+            DocumentLine::Opens("console") => here = place(before).filter(|place| places.contains(place)),
+            DocumentLine::Code("console", text) => {
                 let Some(place) = here else { continue };
                 if let Some(text) = text.strip_prefix("$ ") {
                     let (place, text) = (place.to_owned(), text.to_owned());
@@ -138,8 +138,8 @@ pub fn commands(text: &str, places: &[&str]) -> Vec<Command> {
                     command.output.extend([text, "\n"]);
                 }
             }
-            Line::Closes => (before, here) = ("", None),
-            Line::Opens(_) | Line::Code(..) => {}
+            DocumentLine::Closes => (before, here) = ("", None),
+            DocumentLine::Opens(_) | DocumentLine::Code(..) => {}
         }
     }
     found
@@ -150,12 +150,12 @@ pub fn manifests(text: &str) -> Vec<Manifest> {
     let mut found: Vec<Manifest> = Vec::new();
     for (line, kind) in lines(text) {
         match kind {
-            Line::Opens("yaml") => found.push(Manifest { line: line + 1, text: String::new() }),
-            Line::Code("yaml", text) => found.iter_mut().last().into_iter().for_each(|last| {
+            DocumentLine::Opens("yaml") => found.push(Manifest { line: line + 1, text: String::new() }),
+            DocumentLine::Code("yaml", text) => found.iter_mut().last().into_iter().for_each(|last| {
                 last.text += text;
                 last.text.push('\n');
             }),
-            Line::Text(_) | Line::Opens(_) | Line::Code(..) | Line::Closes => {}
+            DocumentLine::Text(_) | DocumentLine::Opens(_) | DocumentLine::Code(..) | DocumentLine::Closes => {}
         }
     }
     found.retain(|manifest| manifest.text.lines().any(|line| line.starts_with("apiVersion:")));
@@ -275,11 +275,11 @@ kind: B
     fn a_block_is_told_from_text() {
         let found: Vec<_> = lines("a\n```yaml\nb\n```\nc").collect();
         let wanted = [
-            (1, Line::Text("a")),
-            (2, Line::Opens("yaml")),
-            (3, Line::Code("yaml", "b")),
-            (4, Line::Closes),
-            (5, Line::Text("c")),
+            (1, DocumentLine::Text("a")),
+            (2, DocumentLine::Opens("yaml")),
+            (3, DocumentLine::Code("yaml", "b")),
+            (4, DocumentLine::Closes),
+            (5, DocumentLine::Text("c")),
         ];
         assert_eq!(found, wanted);
     }

@@ -133,7 +133,7 @@ fn run_binary(binary: &Built, filters: &[String], progress: &Progress, tally: &m
         // When the receiver is gone, the binary has been ended.
         lines.map(|line| sender.send(line)).take_while(std::result::Result::is_ok).count()
     });
-    let mut run = Run { target: &binary.target, running: BTreeMap::new(), n_done: 0, n_all: 0, has_ended: false };
+    let mut run = BinaryRun { target: &binary.target, running: BTreeMap::new(), n_done: 0, n_all: 0, has_ended: false };
     let result = run.follow(&lines, &step, tally);
     drop(lines);
     if result.is_err() {
@@ -179,7 +179,7 @@ fn content(file: &mut File) -> String {
 }
 
 /// One test binary while it runs.
-struct Run<'a> {
+struct BinaryRun<'a> {
     target: &'a str,
     running: BTreeMap<String, Instant>,
     n_done: u64,
@@ -187,7 +187,7 @@ struct Run<'a> {
     has_ended: bool,
 }
 
-impl Run<'_> {
+impl BinaryRun<'_> {
     fn follow(&mut self, lines: &Receiver<String>, step: &Step, tally: &mut Tally) -> Result<()> {
         let deadline = Instant::now() + BINARY_TIMEOUT;
         loop {
@@ -262,8 +262,8 @@ fn run_doc_tests(progress: &Progress, tally: &mut Tally) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn run_of(lines: &[&str]) -> (Run<'static>, Tally) {
-        let mut run = Run { target: "it", running: BTreeMap::new(), n_done: 0, n_all: 0, has_ended: false };
+    fn run_of(lines: &[&str]) -> (BinaryRun<'static>, Tally) {
+        let mut run = BinaryRun { target: "it", running: BTreeMap::new(), n_done: 0, n_all: 0, has_ended: false };
         let mut tally = Tally::default();
         let step = Progress::silent().step("testing");
         for line in lines {

@@ -45,7 +45,7 @@ impl Need {
 
 /// Why an allocation is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct NotAdmitted {
     /// Who holds it.
     pub(crate) holder: String,
     /// What is held, for people.
@@ -76,12 +76,12 @@ impl Admission {
     }
 
     /// Takes what the allocation needs, all or nothing. What it holds already is its own.
-    pub(crate) fn claim(&self, uid: &str, name: &str, need: Need) -> Result<(), Refused> {
+    pub(crate) fn claim(&self, uid: &str, name: &str, need: Need) -> Result<(), NotAdmitted> {
         let mut holders = self.lock();
         let others = || holders.iter().filter(|(holder, _)| *holder != uid).map(|(_, holder)| holder);
         for other in others() {
             if let Some(what) = overlap(&need, &other.need) {
-                return Err(Refused { holder: other.name.clone(), what, is_stopping: other.is_stopping });
+                return Err(NotAdmitted { holder: other.name.clone(), what, is_stopping: other.is_stopping });
             }
         }
         let held: i64 = others().map(|other| other.need.memory_mb).sum();
@@ -90,7 +90,7 @@ impl Admission {
             let what = format!("{held} of {} MB memory", self.memory_mb);
             let (holder, is_stopping) =
                 largest.map_or((String::from("the node"), false), |it| (it.name.clone(), it.is_stopping));
-            return Err(Refused { holder, what, is_stopping });
+            return Err(NotAdmitted { holder, what, is_stopping });
         }
         holders.insert(uid.to_owned(), Holder { name: name.to_owned(), need, is_stopping: false });
         Ok(())
@@ -157,7 +157,10 @@ mod tests {
         let admission = Admission::new(1000);
         admission.claim("a", "web-0", port(80)).expect("free");
         let refused = admission.claim("b", "web-1", port(80)).expect_err("held");
-        assert_eq!(refused, Refused { holder: "web-0".into(), what: "port 80 of 10.0.0.1".into(), is_stopping: false });
+        assert_eq!(
+            refused,
+            NotAdmitted { holder: "web-0".into(), what: "port 80 of 10.0.0.1".into(), is_stopping: false }
+        );
         admission.claim("b", "web-1", port(81)).expect("another port");
         admission.claim("a", "web-0", port(80)).expect("its own");
     }

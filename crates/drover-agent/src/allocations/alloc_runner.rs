@@ -30,7 +30,7 @@ use super::task_commands::{Errand, TaskCommands};
 use super::task_states::TaskStates;
 use crate::node::alloc_dir::AllocDir;
 use crate::tasks::orders::{KillOrder, Orders};
-use crate::tasks::plan::{TaskEnd, TaskPlan, TaskUpdate, Wires};
+use crate::tasks::plan::{TaskEnd, TaskHandles, TaskPlan, TaskUpdate};
 use crate::tasks::record::TaskRecord;
 use crate::tasks::task_event;
 use crate::tasks::task_runner::TaskRunner;
@@ -79,7 +79,7 @@ pub(crate) struct AllocRunner {
 
 /// How the life of an allocation was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum AllocExit {
     /// No process is left.
     Ended,
     /// The agent ends and the tasks go on.
@@ -123,7 +123,7 @@ impl AllocRunner {
 
     /// Runs the allocation until it was destroyed or the agent ends.
     pub(crate) async fn run(mut self) {
-        if self.live().await == Left::Detached {
+        if self.live().await == AllocExit::Detached {
             return;
         }
         self.finish().await;
@@ -148,20 +148,20 @@ impl AllocRunner {
         }
     }
 
-    async fn live(&mut self) -> Left {
+    async fn live(&mut self) -> AllocExit {
         let is_new = self.plan.restored.is_empty();
         if is_new && !self.is_wanted() {
             self.note_never_started();
-            return Left::Ended;
+            return AllocExit::Ended;
         }
         self.is_leftover = !is_new && !self.is_wanted();
         self.track_health();
         let prepared = if self.is_wanted() { self.prepare().await } else { Prepared::Go };
         match prepared {
-            Prepared::Detached => Left::Detached,
+            Prepared::Detached => AllocExit::Detached,
             Prepared::Stopped if is_new => {
                 self.note_never_started();
-                Left::Ended
+                AllocExit::Ended
             }
             Prepared::Go | Prepared::Stopped => self.run_tasks().await,
             Prepared::Failed(reason) => self.fail_setup(&reason).await,
@@ -194,14 +194,14 @@ impl AllocRunner {
     }
 
     /// Nothing of it is started, and what runs of an earlier life is ended.
-    async fn fail_setup(&mut self, reason: &str) -> Left {
+    async fn fail_setup(&mut self, reason: &str) -> AllocExit {
         let now = self.now();
         let because =
             task_event::plain(Type::SetupFailure, now, format!("the allocation could not be set up: {reason}"));
         tracing::warn!(allocation = self.plan.uid, reason, "allocation could not be set up");
         if self.plan.restored.is_empty() {
             self.tasks.fail_unstarted(now, &because);
-            return Left::Ended;
+            return AllocExit::Ended;
         }
         self.start_kill(KillOrder { events: vec![because], skip_delay: true, fails: true, is_cleanup: true });
         self.run_tasks().await
@@ -212,7 +212,7 @@ impl AllocRunner {
         self.tasks.end_unstarted(now);
     }
 
-    async fn run_tasks(&mut self) -> Left {
+    async fn run_tasks(&mut self) -> AllocExit {
         let (updates, mut changes) = mpsc::channel(UPDATE_QUEUE);
         if !self.is_wanted() {
             self.orders.send_modify(|orders| orders.is_stopped = true);
@@ -225,17 +225,17 @@ impl AllocRunner {
         let max_run = self.max_run_deadline();
         let mut wanted = self.plan.wanted.clone();
         wanted.mark_changed();
-        let mut left = Left::Ended;
+        let mut left = AllocExit::Ended;
         loop {
             tokio::select! {
                 biased;
                 Some(update) = changes.recv() => self.observe(update),
                 ended = runners.join_next() => match ended {
                     Some(Ok(TaskEnd::Done)) => {}
-                    Some(Ok(TaskEnd::Detached)) => left = Left::Detached,
+                    Some(Ok(TaskEnd::Detached)) => left = AllocExit::Detached,
                     Some(Err(error)) => {
                         tracing::error!(error = %error, allocation = self.plan.uid, "a task runner broke off");
-                        left = Left::Detached;
+                        left = AllocExit::Detached;
                     }
                     None => break,
                 },
@@ -276,7 +276,7 @@ impl AllocRunner {
                 recovering: recovering.clone(),
                 volumes: self.plan.volumes.clone(),
             };
-            let wires = Wires {
+            let wires = TaskHandles {
                 orders: self.orders.subscribe(),
                 commands,
                 updates: updates.clone(),

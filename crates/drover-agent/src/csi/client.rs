@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a call did not work.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CallFailure {
     /// The same call may work a moment later.
     Temporary(PluginError),
     /// It will not.
@@ -55,15 +55,15 @@ impl Tries {
     ///
     /// # Errors
     /// It is not to be made again.
-    pub(crate) async fn again(&mut self, failure: Failure) -> Result<(), PluginError> {
+    pub(crate) async fn again(&mut self, failure: CallFailure) -> Result<(), PluginError> {
         match failure {
-            Failure::Temporary(error) if self.0 < TRIES => {
+            CallFailure::Temporary(error) if self.0 < TRIES => {
                 tracing::debug!(error = %error, tries = self.0, "a call of a driver is made again");
                 tokio::time::sleep(PAUSE * 2_u32.pow(self.0)).await;
                 self.0 += 1;
                 Ok(())
             }
-            Failure::Temporary(error) | Failure::ForGood(error) => Err(error),
+            CallFailure::Temporary(error) | CallFailure::ForGood(error) => Err(error),
         }
     }
 }
@@ -124,13 +124,13 @@ impl SocketPlugin {
             let failure = match tokio::time::timeout(timeout, made).await {
                 Ok(Ok(Ok(answer))) => return Ok(answer.into_inner()),
                 Ok(Ok(Err(status))) if is_temporary(status.code()) => {
-                    Failure::Temporary(told(&status).without(&confidential))
+                    CallFailure::Temporary(told(&status).without(&confidential))
                 }
-                Ok(Ok(Err(status))) => Failure::ForGood(told(&status).without(&confidential)),
-                Ok(Err(error)) => Failure::Temporary(error),
+                Ok(Ok(Err(status))) => CallFailure::ForGood(told(&status).without(&confidential)),
+                Ok(Err(error)) => CallFailure::Temporary(error),
                 Err(_) => {
                     let reason = format!("the driver has not answered within {timeout:?}");
-                    Failure::Temporary(PluginError { reason, kind: ErrorKind::Retryable })
+                    CallFailure::Temporary(PluginError { reason, kind: ErrorKind::Retryable })
                 }
             };
             tries.again(failure).await?;

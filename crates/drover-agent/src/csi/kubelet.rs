@@ -46,7 +46,7 @@ pub(super) fn root(kubelet_dir: &Path) -> PathBuf {
 
 /// A driver that has registered.
 #[derive(Clone, Debug)]
-struct Driver {
+struct RegisteredDriver {
     name: String,
     plugin: Arc<SocketPlugin>,
     /// Its last answer.
@@ -54,8 +54,8 @@ struct Driver {
 }
 
 /// What registers at a socket.
-enum Registered {
-    Driver(Driver),
+enum Registrant {
+    Driver(RegisteredDriver),
     /// Something else, of which the kubelet knows other kinds.
     Other,
 }
@@ -89,7 +89,7 @@ impl Csi {
 
     /// Asks the driver that registers at a socket how it fares, until the socket is gone for a while.
     async fn follow_registration(&self, socket: &Path) {
-        let mut driver: Option<Driver> = None;
+        let mut driver: Option<RegisteredDriver> = None;
         let mut n_failed: u32 = 0;
         loop {
             if !is_there(socket) {
@@ -102,15 +102,15 @@ impl Csi {
                 n_failed = n_failed.max(1);
             }
             let asked = match &driver {
-                Some(known) if n_failed == 0 => Ok(Registered::Driver(known.clone())),
+                Some(known) if n_failed == 0 => Ok(Registrant::Driver(known.clone())),
                 Some(_) | None => registered(socket, driver.as_ref()).await,
             };
             let answered = match asked {
-                Ok(Registered::Driver(found)) => {
+                Ok(Registrant::Driver(found)) => {
                     self.forget_renamed(socket, driver.as_ref(), &found);
                     driver.insert(found).plugin.probe().await
                 }
-                Ok(Registered::Other) => {
+                Ok(Registrant::Other) => {
                     while_there(socket, Duration::MAX).await;
                     continue;
                 }
@@ -130,14 +130,19 @@ impl Csi {
     }
 
     /// A socket that now is another driver's says nothing of the one before.
-    fn forget_renamed(&self, socket: &Path, before: Option<&Driver>, now: &Driver) {
+    fn forget_renamed(&self, socket: &Path, before: Option<&RegisteredDriver>, now: &RegisteredDriver) {
         if let Some(before) = before.filter(|before| before.name != now.name) {
             self.drop_plugin(&before.name, &key(socket));
         }
     }
 
     /// Reports how a driver fares, unless its name is not known.
-    fn tell_of_driver(&self, socket: &Path, driver: Option<&Driver>, answered: Result<&PluginFacts, &PluginError>) {
+    fn tell_of_driver(
+        &self,
+        socket: &Path,
+        driver: Option<&RegisteredDriver>,
+        answered: Result<&PluginFacts, &PluginError>,
+    ) {
         let Some(driver) = driver else {
             if let Err(error) = answered {
                 tracing::debug!(socket = %socket.display(), error = %error, "it is not known what registers there");
@@ -221,15 +226,15 @@ fn pause(n_failed: u32) -> Duration {
 }
 
 /// Asks what registers at a socket. What was known of a driver stays known until it answers itself.
-async fn registered(socket: &Path, known: Option<&Driver>) -> Result<Registered, PluginError> {
+async fn registered(socket: &Path, known: Option<&RegisteredDriver>) -> Result<Registrant, PluginError> {
     let said = SocketPlugin::new(socket.to_owned(), Halves { controller: false, node: false }).registered().await?;
     if said.r#type != CSI {
-        return Ok(Registered::Other);
+        return Ok(Registrant::Other);
     }
     let endpoint = endpoint(socket, &said)?;
     let facts = known.filter(|known| known.name == said.name).map(|known| known.facts.clone()).unwrap_or_default();
     let plugin = Arc::new(SocketPlugin::new(endpoint, NODE_HALF));
-    Ok(Registered::Driver(Driver { name: said.name, plugin, facts }))
+    Ok(Registrant::Driver(RegisteredDriver { name: said.name, plugin, facts }))
 }
 
 /// Where a driver's own socket is.

@@ -27,7 +27,7 @@ mod tests;
 
 pub(crate) use claim::Granted;
 #[cfg(any(test, feature = "simulated"))]
-pub(crate) use client::{Failure, Tries};
+pub(crate) use client::{CallFailure, Tries};
 pub(crate) use mount_record::Mounts;
 pub(crate) use objects::StoredVolumes;
 #[cfg(any(test, feature = "simulated"))]

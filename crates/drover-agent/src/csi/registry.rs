@@ -21,12 +21,12 @@ pub(crate) struct Instance {
 /// The drivers by their names, and within a name by what runs them: a task, or the socket of one of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    known: BTreeMap<(String, String), Registered>,
+    known: BTreeMap<(String, String), RegisteredInstance>,
     n_registered: u64,
 }
 
 #[derive(Debug)]
-struct Registered {
+struct RegisteredInstance {
     instance: Instance,
     /// Its place in the order of registration.
     nth: u64,
@@ -39,7 +39,7 @@ impl Registry {
         let before = self.known.remove(&key);
         let works = instance.info.healthy && before.as_ref().is_none_or(|before| !before.instance.info.healthy);
         let nth = before.map_or_else(|| self.next_place(), |before| before.nth);
-        self.known.insert(key, Registered { instance, nth });
+        self.known.insert(key, RegisteredInstance { instance, nth });
         works
     }
 

@@ -38,10 +38,10 @@ pub(crate) struct CsiParts {
 
 /// The volumes of this node; clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Csi(pub(super) Arc<Shared>);
+pub(crate) struct Csi(pub(super) Arc<PluginsShared>);
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct PluginsShared {
     pub(super) root: PathBuf,
     pub(super) state: StateStore,
     pub(super) disk: Arc<dyn Disk>,
@@ -59,7 +59,7 @@ pub(super) struct Shared {
 impl Csi {
     /// Knows no plugin yet.
     pub(crate) fn new(parts: CsiParts) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(PluginsShared {
             root: parts.root,
             state: parts.state,
             disk: parts.disk,

@@ -26,7 +26,7 @@ use super::shared::{Csi, CsiParts};
 use crate::node::disk::Disk;
 use crate::node::memory_disk::MemoryDisk;
 use crate::node::view::NodeView;
-use crate::reporting::events::{EventSink, Left, NodeEvents, Reason};
+use crate::reporting::events::{EventSink, EventsLeft, NodeEvents, Reason};
 use crate::state::{MemoryState, StateStore};
 use crate::watch;
 use drover_clock::SystemClock;
@@ -49,7 +49,7 @@ pub(crate) async fn with_a_mount(state: &MemoryState, uid: &str, name: &str) -> 
 }
 
 /// What people are told of node `n-1`.
-fn told() -> (NodeEvents, Left) {
+fn told() -> (NodeEvents, EventsLeft) {
     let (sink, left) = EventSink::kept(Arc::new(SystemClock));
     (NodeEvents::new(sink, "n-1".to_owned(), watch::Sender::new(NodeView::default()).subscribe()), left)
 }
@@ -218,7 +218,7 @@ struct Stage {
     csi: Csi,
     plugin: Noted,
     state: MemoryState,
-    told: Left,
+    told: EventsLeft,
     _running: JoinSet<()>,
 }
 

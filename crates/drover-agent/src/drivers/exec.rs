@@ -69,7 +69,7 @@ enum Mode {
 /// A task's settings.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Config {
+struct ExecTaskConfig {
     command: String,
     #[serde(default)]
     args: Vec<String>,
@@ -95,7 +95,7 @@ struct Config {
     ulimit: BTreeMap<String, String>,
 }
 
-impl Config {
+impl ExecTaskConfig {
     fn read(config: &Map<String, Value>) -> Result<Self, String> {
         let config: Self =
             serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))?;
@@ -145,7 +145,7 @@ impl Exec {
         self.settings.unfit.clone()
     }
 
-    fn spec_of(&self, config: &Config, request: StartRequest) -> Result<StartSpec, StartError> {
+    fn spec_of(&self, config: &ExecTaskConfig, request: StartRequest) -> Result<StartSpec, StartError> {
         let caps =
             capabilities(&self.settings.allow_caps, &config.cap_add, &config.cap_drop).map_err(StartError::Invalid)?;
         let asked = capabilities(&self.settings.allow_caps, &config.cap_add, &["all".to_owned()])
@@ -185,7 +185,7 @@ impl Exec {
         })
     }
 
-    fn cgroup(&self, config: &Config, request: &StartRequest) -> CgroupSpec {
+    fn cgroup(&self, config: &ExecTaskConfig, request: &StartRequest) -> CgroupSpec {
         let resources = &request.resources;
         let memory = memory_limits(resources);
         let mhz = u64::try_from(resources.cpu).unwrap_or(0);
@@ -204,9 +204,9 @@ impl Exec {
     }
 
     /// What a task sees read-only: the host's paths, or a root that it asks for and that lies where roots may lie.
-    fn shown(&self, rootfs: Option<&Path>) -> Result<Shown, StartError> {
+    fn shown(&self, rootfs: Option<&Path>) -> Result<ReadOnlyPath, StartError> {
         let Some(rootfs) = rootfs else {
-            return Ok(Shown { rootfs: None, paths: self.settings.host_paths.clone() });
+            return Ok(ReadOnlyPath { rootfs: None, paths: self.settings.host_paths.clone() });
         };
         let refused = |reason: String| StartError::Invalid(format!("config.rootfs {}: {reason}", rootfs.display()));
         // Links are followed here and once: what is mounted is what was checked.
@@ -223,7 +223,7 @@ impl Exec {
         let entries = std::fs::read_dir(&found).map_err(|error| refused(error.to_string()))?;
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let paths = names.filter(|name| !OWN.contains(&name.as_str())).map(|name| format!("/{name}")).collect();
-        Ok(Shown { rootfs: Some(found), paths })
+        Ok(ReadOnlyPath { rootfs: Some(found), paths })
     }
 }
 
@@ -232,12 +232,12 @@ const OWN: [&str; 8] = ["alloc", "dev", "local", "private", "proc", "secrets", "
 
 /// What a task sees read-only.
 #[derive(Debug)]
-struct Shown {
+struct ReadOnlyPath {
     rootfs: Option<PathBuf>,
     paths: Vec<String>,
 }
 
-impl Shown {
+impl ReadOnlyPath {
     /// The command as the task will see it: among its own files, or among what it is shown.
     fn find_command(&self, command: &str, task_dir: &Path) -> Result<PathBuf, StartError> {
         let is_shown = |path: &Path| {
@@ -283,14 +283,14 @@ impl ProcessKind for Exec {
     }
 
     fn check(&self, config: &Map<String, Value>) -> Result<(), String> {
-        Config::read(config).map(drop)
+        ExecTaskConfig::read(config).map(drop)
     }
 
     fn spec(&self, request: StartRequest) -> Result<StartSpec, StartError> {
         if let Some(reason) = self.unusable() {
             return Err(StartError::Invalid(reason));
         }
-        let config = Config::read(&request.config).map_err(StartError::Invalid)?;
+        let config = ExecTaskConfig::read(&request.config).map_err(StartError::Invalid)?;
         self.spec_of(&config, request)
     }
 
@@ -305,7 +305,7 @@ mod tests {
     use serde_json::json;
 
     fn read(config: &Value) -> Result<(), String> {
-        Config::read(config.as_object().expect("an object")).map(drop)
+        ExecTaskConfig::read(config.as_object().expect("an object")).map(drop)
     }
 
     #[test]

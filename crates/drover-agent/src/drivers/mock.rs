@@ -22,7 +22,7 @@ use drover_supervisor::protocol::Exit;
 
 /// What a running mock task was told.
 #[derive(Clone, Debug)]
-enum Told {
+enum MockCommand {
     /// It is to stop.
     Stop { signal: i32, grace: Duration, at: Instant },
     /// It ends by itself, so.
@@ -36,10 +36,10 @@ enum Told {
 /// A task that pretends to run.
 #[derive(Clone, Debug)]
 struct MockTask {
-    config: Config,
+    config: MockTaskConfig,
     started: Instant,
     health: HealthReport,
-    told: watch::Sender<Option<Told>>,
+    told: watch::Sender<Option<MockCommand>>,
 }
 
 /// A run of a mock task.
@@ -80,7 +80,7 @@ impl Debug for Mock {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Config {
+struct MockTaskConfig {
     start_error: String,
     start_error_recoverable: bool,
     start_block_for: Option<GoDuration>,
@@ -109,7 +109,7 @@ impl Mock {
         Self { node: node.into(), ..Self::default() }
     }
 
-    fn config(config: &Map<String, Value>) -> Result<Config, String> {
+    fn config(config: &Map<String, Value>) -> Result<MockTaskConfig, String> {
         serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))
     }
 
@@ -128,7 +128,7 @@ impl Mock {
         }
         self.fail_first(&config, &request.id)?;
         if config.fail_on_versions.contains(&request.job_version) {
-            config = Config { run_for: Some(FAILS_AFTER.into()), exit_code: 1, ..config };
+            config = MockTaskConfig { run_for: Some(FAILS_AFTER.into()), exit_code: 1, ..config };
         }
         let health = match config.healthy_after {
             _ if config.unhealthy_on_nodes.contains(&self.node) => HealthReport::Never,
@@ -142,7 +142,7 @@ impl Mock {
         Ok(Running { handle, health, ended: run(task).boxed() })
     }
 
-    fn fail_first(&self, config: &Config, id: &str) -> Result<(), StartError> {
+    fn fail_first(&self, config: &MockTaskConfig, id: &str) -> Result<(), StartError> {
         if config.fail_first == 0 {
             return Ok(());
         }
@@ -183,7 +183,7 @@ impl Mock {
         runs.any(|(_, run)| {
             run.told.send_if_modified(|told| {
                 let is_news = told.is_none();
-                told.get_or_insert_with(|| Told::End(exit.clone()));
+                told.get_or_insert_with(|| MockCommand::End(exit.clone()));
                 is_news
             })
         })
@@ -216,8 +216,8 @@ async fn run(task: MockTask) -> ExitResult {
     tokio::select! {
         biased;
         told = heard => match told {
-            Told::End(exit) => exit,
-            Told::Stop { signal, grace, at } => {
+            MockCommand::End(exit) => exit,
+            MockCommand::Stop { signal, grace, at } => {
                 let ignored_for = config.kill_after.unwrap_or_default().to_std();
                 tokio::time::sleep_until(at + ignored_for.min(grace)).await;
                 let exit = Exit::signal(if ignored_for > grace { libc::SIGKILL } else { signal });
@@ -270,10 +270,10 @@ impl Driver for Mock {
 
     fn stop<'a>(&'a self, id: &'a str, signal: i32, grace: Duration) -> BoxFuture<'a, Result<(), DriverError>> {
         if let Some(task) = self.lock().get(id) {
-            let stop = Told::Stop { signal, grace, at: Instant::now() };
+            let stop = MockCommand::Stop { signal, grace, at: Instant::now() };
             // A task that ends by itself does not hear of it any more.
             task.told.send_if_modified(|told| {
-                let hears = !matches!(told, Some(Told::End(_)));
+                let hears = !matches!(told, Some(MockCommand::End(_)));
                 if hears {
                     *told = Some(stop);
                 }

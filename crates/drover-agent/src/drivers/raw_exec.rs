@@ -32,7 +32,7 @@ pub(crate) struct RawExec {
 /// A task's settings.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Config {
+struct RawExecTaskConfig {
     command: String,
     #[serde(default)]
     args: Vec<String>,
@@ -48,7 +48,7 @@ struct Config {
     cgroup_v2_override: Option<Value>,
 }
 
-impl Config {
+impl RawExecTaskConfig {
     fn read(config: &Map<String, Value>) -> Result<Self, String> {
         let config: Self =
             serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))?;
@@ -82,7 +82,7 @@ impl RawExec {
         ProcessDriver::over(Self { settings }, supervisor)
     }
 
-    fn spec_of(&self, config: Config, request: StartRequest) -> Result<StartSpec, StartError> {
+    fn spec_of(&self, config: RawExecTaskConfig, request: StartRequest) -> Result<StartSpec, StartError> {
         let command = find_command(&config.command, &request.task_dir, request.env.get("PATH").map(String::as_str))?;
         let logs = process::log_spec(&request)?;
         let cgroup = Some(process::counting_cgroup(&request));
@@ -121,14 +121,14 @@ impl ProcessKind for RawExec {
     }
 
     fn check(&self, config: &Map<String, Value>) -> Result<(), String> {
-        Config::read(config).map(drop)
+        RawExecTaskConfig::read(config).map(drop)
     }
 
     fn spec(&self, request: StartRequest) -> Result<StartSpec, StartError> {
         if !self.settings.enabled {
             return Err(StartError::Invalid(DISABLED.to_owned()));
         }
-        let config = Config::read(&request.config).map_err(StartError::Invalid)?;
+        let config = RawExecTaskConfig::read(&request.config).map_err(StartError::Invalid)?;
         self.spec_of(config, request)
     }
 
@@ -183,7 +183,7 @@ mod tests {
     use serde_json::json;
 
     fn read(config: &Value) -> Result<(), String> {
-        Config::read(config.as_object().expect("an object")).map(drop)
+        RawExecTaskConfig::read(config.as_object().expect("an object")).map(drop)
     }
 
     #[test]

@@ -151,10 +151,10 @@ impl EventSink {
 
     /// A sink from which nothing is written.
     #[cfg(test)]
-    pub(crate) fn kept(clock: SharedClock) -> (Self, Left) {
+    pub(crate) fn kept(clock: SharedClock) -> (Self, EventsLeft) {
         let ((warnings, warning_queue), (routine, routine_queue)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
         let sink = Self { warnings, routine, clock, dropped: Arc::default() };
-        (sink, Left { warnings: warning_queue, routine: routine_queue })
+        (sink, EventsLeft { warnings: warning_queue, routine: routine_queue })
     }
 
     /// Leaves an Event about an allocation.
@@ -200,13 +200,13 @@ impl NodeEvents {
 /// What was left in a sink.
 #[cfg(test)]
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct EventsLeft {
     warnings: mpsc::Receiver<Note>,
     routine: mpsc::Receiver<Note>,
 }
 
 #[cfg(test)]
-impl Left {
+impl EventsLeft {
     /// What was left since the last question, warnings first.
     pub(crate) fn take(&mut self) -> Vec<(Reason, String)> {
         let queues = [&mut self.warnings, &mut self.routine];

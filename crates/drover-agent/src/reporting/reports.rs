@@ -87,19 +87,19 @@ impl Entry {
     }
 
     /// Where it stands among those that may leave. Of one allocation only one report is under way.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<ReportPlace> {
         let due = self.due.filter(|_| self.sending.is_none())?;
         Some(if self.can_wait() {
-            Place::Calm { due, gathered: due.max(self.pending_since + GATHER) }
+            ReportPlace::Calm { due, gathered: due.max(self.pending_since + GATHER) }
         } else {
-            Place::Urgent(due)
+            ReportPlace::Urgent(due)
         })
     }
 }
 
 /// When a report may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ReportPlace {
     /// Then.
     Urgent(Instant),
     /// Then, or later, or not at all, as things are.
@@ -148,22 +148,22 @@ impl Entries {
         self.unplace(uid, entry.and_then(|entry| entry.place()));
     }
 
-    fn place(&mut self, uid: &str, place: Option<Place>) {
+    fn place(&mut self, uid: &str, place: Option<ReportPlace>) {
         match place {
             None => {}
-            Some(Place::Urgent(due)) => drop(self.urgent.insert((due, uid.to_owned()))),
-            Some(Place::Calm { due, gathered }) => {
+            Some(ReportPlace::Urgent(due)) => drop(self.urgent.insert((due, uid.to_owned()))),
+            Some(ReportPlace::Calm { due, gathered }) => {
                 self.calm.insert((due, uid.to_owned()));
                 self.gathered.insert((gathered, uid.to_owned()));
             }
         }
     }
 
-    fn unplace(&mut self, uid: &str, place: Option<Place>) {
+    fn unplace(&mut self, uid: &str, place: Option<ReportPlace>) {
         match place {
             None => {}
-            Some(Place::Urgent(due)) => drop(self.urgent.remove(&(due, uid.to_owned()))),
-            Some(Place::Calm { due, gathered }) => {
+            Some(ReportPlace::Urgent(due)) => drop(self.urgent.remove(&(due, uid.to_owned()))),
+            Some(ReportPlace::Calm { due, gathered }) => {
                 self.calm.remove(&(due, uid.to_owned()));
                 self.gathered.remove(&(gathered, uid.to_owned()));
             }
@@ -398,9 +398,9 @@ pub(super) mod tests {
     /// When the next report may leave, by looking at each.
     fn due_by_looking(reports: &Reports, give_way: GiveWay) -> Option<Instant> {
         let leaves = |entry: &Entry| match (entry.place()?, give_way) {
-            (Place::Urgent(due), _) | (Place::Calm { due, .. }, GiveWay::No) => Some(due),
-            (Place::Calm { gathered, .. }, GiveWay::Gather) => Some(gathered),
-            (Place::Calm { .. }, GiveWay::Hold) => None,
+            (ReportPlace::Urgent(due), _) | (ReportPlace::Calm { due, .. }, GiveWay::No) => Some(due),
+            (ReportPlace::Calm { gathered, .. }, GiveWay::Gather) => Some(gathered),
+            (ReportPlace::Calm { .. }, GiveWay::Hold) => None,
         };
         reports.lock().by_uid.values().filter_map(leaves).min()
     }

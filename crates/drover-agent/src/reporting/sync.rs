@@ -99,7 +99,7 @@ impl<S: Store> Sync<S> {
                 Some(done) = under_way.next() => {
                     let (taken, outcome): (Taken, Outcome) = done;
                     n_calm -= usize::from(taken.can_wait);
-                    if this.settle(&taken.uid, taken.report, outcome) == Next::Pause {
+                    if this.settle(&taken.uid, taken.report, outcome) == NextReport::Pause {
                         not_before = Instant::now() + this.random.jitter(RETRY);
                     }
                 }
@@ -133,24 +133,24 @@ impl<S: Store> Sync<S> {
 
     /// Notes what became of a report. When the API server does not answer once, it is not asked again for the others at
     /// once: each try may cost the whole time limit.
-    fn settle(&self, uid: &str, report: Report, outcome: Outcome) -> Next {
+    fn settle(&self, uid: &str, report: Report, outcome: Outcome) -> NextReport {
         let now = Instant::now();
         match outcome {
-            Outcome::Accepted => Next::GoOn,
+            Outcome::Accepted => NextReport::GoOn,
             Outcome::Obsolete => {
                 self.reports.drop_sent(uid);
-                Next::GoOn
+                NextReport::GoOn
             }
             Outcome::NotReady => {
                 self.reports.put_back(uid, report, now);
-                Next::GoOn
+                NextReport::GoOn
             }
             Outcome::Failed(error) => {
                 tracing::warn!(allocation = uid, error = %error, "status was not accepted and is kept");
                 let is_silent = error.class() == ErrorClass::Transient;
                 let pause = if is_silent { Duration::ZERO } else { self.random.jitter(RETRY) };
                 self.reports.put_back(uid, report, now + pause);
-                if is_silent { Next::Pause } else { Next::GoOn }
+                if is_silent { NextReport::Pause } else { NextReport::GoOn }
             }
         }
     }
@@ -229,7 +229,7 @@ impl<S: Store> Sync<S> {
 
 /// How sending goes on after a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextReport {
     GoOn,
     /// For a while nothing is sent.
     Pause,

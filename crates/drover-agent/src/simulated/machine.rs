@@ -56,7 +56,7 @@ pub struct TaskRun {
 
 /// How a task ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskEnd {
+pub enum SimulatedEnd {
     /// With an exit code.
     Code(i32),
     /// By a signal.
@@ -204,11 +204,11 @@ impl Machine {
     }
 
     /// Ends a task as it may end by itself; false when it does not run.
-    pub fn end_task(&self, allocation: &str, task: &str, end: TaskEnd) -> bool {
+    pub fn end_task(&self, allocation: &str, task: &str, end: SimulatedEnd) -> bool {
         let exit = match end {
-            TaskEnd::Code(code) => ExitResult { exit: Exit::code(code), oom_killed: false },
-            TaskEnd::Signal(signal) => ExitResult { exit: Exit::signal(signal), oom_killed: false },
-            TaskEnd::OutOfMemory => {
+            SimulatedEnd::Code(code) => ExitResult { exit: Exit::code(code), oom_killed: false },
+            SimulatedEnd::Signal(signal) => ExitResult { exit: Exit::signal(signal), oom_killed: false },
+            SimulatedEnd::OutOfMemory => {
                 let oom = Some(OomKill { limit_bytes: 0, peak_bytes: 0 });
                 ExitResult { exit: Exit { oom, ..Exit::signal(libc::SIGKILL) }, oom_killed: true }
             }

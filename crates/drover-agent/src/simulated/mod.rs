@@ -3,5 +3,5 @@
 mod machine;
 mod plugin;
 
-pub use machine::{Life, Machine, RequestError, Restart, TaskChange, TaskEnd, TaskRun};
+pub use machine::{Life, Machine, RequestError, Restart, SimulatedEnd, TaskChange, TaskRun};
 pub use plugin::{Cloud, MountChange, MountRun, PluginCall, PluginNews, PluginObserver, PluginSpec};

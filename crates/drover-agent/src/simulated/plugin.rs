@@ -13,7 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::csi::{
-    Attachment, ErrorKind, Failure, Grown, Instance, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError,
+    Attachment, CallFailure, ErrorKind, Grown, Instance, KnownVolume, MadeVolume, NewVolume, Plugin, PluginError,
     PluginFacts, Tries, VolumeUse,
 };
 use crate::node::memory_disk::MemoryDisk;
@@ -169,7 +169,7 @@ impl SimulatedPlugin {
         loop {
             (self.observer)(PluginNews::Called(call));
             let answer = self.attempt(&work).await;
-            let is_fault = matches!(answer, Err(Failure::Temporary(_)));
+            let is_fault = matches!(answer, Err(CallFailure::Temporary(_)));
             (self.observer)(PluginNews::Answered { call, is_fault });
             match answer {
                 Ok(done) => return Ok(done),
@@ -178,17 +178,17 @@ impl SimulatedPlugin {
         }
     }
 
-    async fn attempt<T>(&self, work: impl Fn() -> Result<T, PluginError> + Send + Sync) -> Result<T, Failure> {
+    async fn attempt<T>(&self, work: impl Fn() -> Result<T, PluginError> + Send + Sync) -> Result<T, CallFailure> {
         tokio::time::sleep(self.spec.delay).await;
         let drawn = if self.spec.errors > 0.0 { self.random.unit() } else { 1.0 };
         let fault = || {
             let reason = "Unavailable: a simulated fault".to_owned();
-            Failure::Temporary(PluginError { reason, kind: ErrorKind::Retryable })
+            CallFailure::Temporary(PluginError { reason, kind: ErrorKind::Retryable })
         };
         if drawn < self.spec.errors / 2.0 {
             return Err(fault());
         }
-        let done = work().map_err(Failure::ForGood)?;
+        let done = work().map_err(CallFailure::ForGood)?;
         if drawn < self.spec.errors { Err(fault()) } else { Ok(done) }
     }
 

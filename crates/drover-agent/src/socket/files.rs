@@ -74,17 +74,17 @@ impl Files {
     }
 
     /// Opens something beneath it; a leading `/` means the directory itself.
-    fn open_beneath(&self, path: &str, flags: OFlags, shown: Shown) -> Result<OwnedFd, FileError> {
+    fn open_beneath(&self, path: &str, flags: OFlags, shown: Exposure) -> Result<OwnedFd, FileError> {
         let relative = clean(path)?;
-        if shown == Shown::Contents && is_closed(&relative) {
+        if shown == Exposure::Contents && is_closed(&relative) {
             return Err(FileError::Closed(path.to_owned()));
         }
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let name = if relative.as_os_str().is_empty() { Path::new(".") } else { relative.as_path() };
         let open = || rustix::fs::openat2(&self.root, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
         // The kernel gives up on a `..` (of a link) when anything on the machine was renamed or mounted meanwhile.
-        let tries = std::iter::repeat_with(open).take(MOST_TRIES);
-        let opened = tries.skip_while(|opened| matches!(opened, Err(Errno::AGAIN))).next().unwrap_or(Err(Errno::AGAIN));
+        let mut tries = std::iter::repeat_with(open).take(MOST_TRIES);
+        let opened = tries.find(|opened| !matches!(opened, Err(Errno::AGAIN))).unwrap_or(Err(Errno::AGAIN));
         let fd = opened.map_err(|error| match error {
             Errno::XDEV => FileError::Escapes(path.to_owned()),
             Errno::NOENT | Errno::NOTDIR => FileError::Missing(path.to_owned()),
@@ -92,7 +92,7 @@ impl Files {
         })?;
         let real = real_path(&fd).map_err(|error| FileError::Io(path.to_owned(), error))?;
         let Ok(inside) = real.strip_prefix(&self.path) else { return Err(FileError::Escapes(path.to_owned())) };
-        if shown == Shown::Contents && is_closed(inside) {
+        if shown == Exposure::Contents && is_closed(inside) {
             return Err(FileError::Closed(path.to_owned()));
         }
         Ok(fd)
@@ -100,7 +100,7 @@ impl Files {
 
     /// Describes a file.
     pub(crate) fn stat(&self, path: &str) -> Result<FileInfo, FileError> {
-        let fd = self.open_beneath(path, OFlags::PATH, Shown::Name)?;
+        let fd = self.open_beneath(path, OFlags::PATH, Exposure::Name)?;
         let name =
             Path::new(path).file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
         let metadata = std::fs::File::from(fd).metadata().map_err(|error| FileError::Io(path.to_owned(), error))?;
@@ -110,7 +110,7 @@ impl Files {
 
     /// Lists a directory, sorted by name. What vanishes meanwhile is left out.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<FileInfo>, FileError> {
-        let fd = self.open_beneath(path, OFlags::RDONLY | OFlags::DIRECTORY, Shown::Name)?;
+        let fd = self.open_beneath(path, OFlags::RDONLY | OFlags::DIRECTORY, Exposure::Name)?;
         let failed = |error: Errno| FileError::Io(path.to_owned(), error.into());
         let mut found = Vec::new();
         for entry in rustix::fs::Dir::read_from(&fd).map_err(failed)? {
@@ -132,7 +132,7 @@ impl Files {
     pub(crate) fn read(&self, path: &str, origin: Origin, offset: u64) -> Result<Reader, FileError> {
         let failed = |error: io::Error| FileError::Io(path.to_owned(), error);
         // Opening a FIFO must not wait for its other end.
-        let fd = self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Shown::Contents)?;
+        let fd = self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Exposure::Contents)?;
         let stat = rustix::fs::fstat(&fd).map_err(|error| failed(error.into()))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
@@ -178,7 +178,7 @@ impl Reader {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum Exposure {
     Name,
     Contents,
 }

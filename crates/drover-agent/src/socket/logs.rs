@@ -7,7 +7,7 @@ use drover_socket::protocol::{LogStream, Origin};
 
 /// Where reading begins: a file's number and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LogPosition {
     pub(crate) index: u64,
     pub(crate) offset: u64,
 }
@@ -33,26 +33,26 @@ pub(crate) fn sizes(files: &Files, task: &str, stream: LogStream) -> Result<BTre
 
 /// Walks from the origin over the files. Before the first byte is the first byte, beyond the last is the end; without
 /// files there is no place.
-pub(crate) fn walk(sizes: &BTreeMap<u64, u64>, origin: Origin, offset: u64) -> Option<Place> {
+pub(crate) fn walk(sizes: &BTreeMap<u64, u64>, origin: Origin, offset: u64) -> Option<LogPosition> {
     let mut left = offset;
     match origin {
         Origin::Start => {
             for (index, size) in sizes {
                 if left < *size {
-                    return Some(Place { index: *index, offset: left });
+                    return Some(LogPosition { index: *index, offset: left });
                 }
                 left -= size;
             }
-            sizes.last_key_value().map(|(index, size)| Place { index: *index, offset: *size })
+            sizes.last_key_value().map(|(index, size)| LogPosition { index: *index, offset: *size })
         }
         Origin::End => {
             for (index, size) in sizes.iter().rev() {
                 if left <= *size {
-                    return Some(Place { index: *index, offset: size - left });
+                    return Some(LogPosition { index: *index, offset: size - left });
                 }
                 left -= size;
             }
-            sizes.first_key_value().map(|(index, _)| Place { index: *index, offset: 0 })
+            sizes.first_key_value().map(|(index, _)| LogPosition { index: *index, offset: 0 })
         }
     }
 }
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn an_offset_is_walked_over_the_files() {
         let sizes: BTreeMap<u64, u64> = (0..4).map(|index| (index, 100)).collect();
-        let at = |index, offset| Some(Place { index, offset });
+        let at = |index, offset| Some(LogPosition { index, offset });
         let from_first: BTreeMap<u64, u64> = (1..4).map(|index| (index, 100)).collect();
         assert_eq!(walk(&from_first, Origin::Start, 110), at(2, 10));
         assert_eq!(walk(&sizes, Origin::End, 110), at(2, 90));

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exec::{self, ExecError};
 use super::files::{FileError, Files};
-use super::logs::{self, Place};
+use super::logs::{self, LogPosition};
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::{Directory, Listed};
 use crate::drivers::{SIGNALS, StatsError, UsageStream};
@@ -61,24 +61,24 @@ pub(crate) struct Server {
 
 /// Why a request was not carried out.
 #[derive(Debug)]
-struct Refused {
+struct RequestRefused {
     code: u16,
     message: String,
 }
 
-impl Refused {
+impl RequestRefused {
     fn new(code: u16, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 }
 
-impl From<FileError> for Refused {
+impl From<FileError> for RequestRefused {
     fn from(error: FileError) -> Self {
         Self::new(error.code(), error.to_string())
     }
 }
 
-impl From<CommandError> for Refused {
+impl From<CommandError> for RequestRefused {
     fn from(error: CommandError) -> Self {
         let code = match error {
             CommandError::UnknownTask(_) | CommandError::NotWanted => 400,
@@ -89,7 +89,7 @@ impl From<CommandError> for Refused {
     }
 }
 
-impl From<MetaError> for Refused {
+impl From<MetaError> for RequestRefused {
     fn from(error: MetaError) -> Self {
         let code = match error {
             MetaError::Invalid(_) => 400,
@@ -99,7 +99,7 @@ impl From<MetaError> for Refused {
     }
 }
 
-impl From<VolumeError> for Refused {
+impl From<VolumeError> for RequestRefused {
     fn from(error: VolumeError) -> Self {
         let code = match error {
             VolumeError::NameExists { .. } | VolumeError::Parameter { .. } | VolumeError::Invalid(_) => 400,
@@ -122,11 +122,11 @@ impl From<Meta> for MetaInfo {
 
 /// A refusal, or a client that has gone.
 enum Broken {
-    Refused(Refused),
+    Refused(RequestRefused),
     Gone(io::Error),
 }
 
-impl<E: Into<Refused>> From<E> for Broken {
+impl<E: Into<RequestRefused>> From<E> for Broken {
     fn from(error: E) -> Self {
         Self::Refused(error.into())
     }
@@ -171,7 +171,7 @@ impl Server {
         let (mut from, mut to) = stream.into_split();
         let answer = match Box::pin(self.answer(&mut from, &mut to)).await {
             Ok(answer) => answer,
-            Err(Broken::Refused(Refused { code, message })) => Answer::Error { code, message },
+            Err(Broken::Refused(RequestRefused { code, message })) => Answer::Error { code, message },
             Err(Broken::Gone(error)) => {
                 tracing::debug!(error = %error, "a client has gone");
                 return;
@@ -184,18 +184,18 @@ impl Server {
 
     async fn answer(&self, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) -> Result<Answer, Broken> {
         let frame = tokio::time::timeout(REQUEST_TIMEOUT, protocol::read_frame(from)).await;
-        let frame = frame.map_err(|_| Refused::new(400, "no request came"))?.map_err(Broken::Gone)?;
+        let frame = frame.map_err(|_| RequestRefused::new(400, "no request came"))?.map_err(Broken::Gone)?;
         let Some(Frame { kind: FrameKind::Message, payload }) = frame else {
-            return Err(Refused::new(400, "the first frame must be a request").into());
+            return Err(RequestRefused::new(400, "the first frame must be a request").into());
         };
         let request: Request = serde_json::from_slice(&payload)
-            .map_err(|error| Refused::new(400, format!("this is no request that the agent knows: {error}")))?;
+            .map_err(|error| RequestRefused::new(400, format!("this is no request that the agent knows: {error}")))?;
         match request {
             Request::Allocations => Ok(Answer::Allocations(self.allocations())),
             Request::Restart { allocation, task, all_tasks } => {
                 let scope = match (task, all_tasks) {
                     (Some(_), true) => {
-                        return Err(Refused::new(400, "task and allTasks exclude each other: give one").into());
+                        return Err(RequestRefused::new(400, "task and allTasks exclude each other: give one").into());
                     }
                     (Some(task), false) => RestartScope::Task(task),
                     (None, true) => RestartScope::All,
@@ -263,7 +263,7 @@ impl Server {
             }
             Request::Exec { allocation, task, command, tty, size } => {
                 if command.is_empty() {
-                    return Err(Refused::new(400, "command is empty: name a program").into());
+                    return Err(RequestRefused::new(400, "command is empty: name a program").into());
                 }
                 let (_, listed) = self.find(&allocation)?;
                 known_task(&listed, &task)?;
@@ -274,7 +274,7 @@ impl Server {
                     Err(ExecError::Io(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {
                         Err(Broken::Gone(error))
                     }
-                    Err(error) => Err(Refused::new(500, error.to_string()).into()),
+                    Err(error) => Err(RequestRefused::new(500, error.to_string()).into()),
                 }
             }
         }
@@ -290,9 +290,10 @@ impl Server {
         }
     }
 
-    fn find(&self, id: &str) -> Result<(String, Listed), Refused> {
-        let unknown =
-            || Refused::new(404, format!("unknown allocation {id:?} on this node: `drover alloc list` shows all"));
+    fn find(&self, id: &str) -> Result<(String, Listed), RequestRefused> {
+        let unknown = || {
+            RequestRefused::new(404, format!("unknown allocation {id:?} on this node: `drover alloc list` shows all"))
+        };
         self.directory.find(id).ok_or_else(unknown)
     }
 
@@ -319,7 +320,7 @@ impl Server {
         to: &mut OwnedWriteHalf,
     ) -> Result<Answer, Broken> {
         let files = Files::open(listed.dir.root())?;
-        let missing = || Refused::new(404, format!("task {} has no such output yet", log.task));
+        let missing = || RequestRefused::new(404, format!("task {} has no such output yet", log.task));
         let Some(mut place) = logs::walk(&logs::sizes(&files, &log.task, log.stream)?, origin, offset) else {
             return Err(missing().into());
         };
@@ -330,7 +331,7 @@ impl Server {
             let next =
                 logs::sizes(&files, &log.task, log.stream)?.range(place.index + 1..).next().map(|(index, _)| *index);
             match next {
-                Some(index) => place = Place { index, offset: 0 },
+                Some(index) => place = LogPosition { index, offset: 0 },
                 None if is_over => return Ok(Answer::Done),
                 None => tokio::time::sleep(FOLLOW_EVERY).await,
             }
@@ -353,7 +354,7 @@ impl Server {
             let (name, run) = (task.clone(), Run { listed: listed.clone(), task: task.clone(), every: interval });
             samples.push(stats::follow(run, interval).map(move |used| (name.clone(), used)).boxed());
         }
-        let mut told = Told { missing: listed.tasks.iter().cloned().collect(), used: BTreeMap::new() };
+        let mut told = UsageReports { missing: listed.tasks.iter().cloned().collect(), used: BTreeMap::new() };
         let mut before: Option<(Instant, BTreeMap<String, TaskStats>)> = None;
         let mut next = Instant::now() + FIRST_SAMPLES;
         loop {
@@ -383,7 +384,12 @@ struct Log {
 }
 
 /// Sends a file from a place to its end; returns where that was.
-async fn send_from(files: &Files, log: &Log, place: Place, to: &mut OwnedWriteHalf) -> Result<Place, Broken> {
+async fn send_from(
+    files: &Files,
+    log: &Log,
+    place: LogPosition,
+    to: &mut OwnedWriteHalf,
+) -> Result<LogPosition, Broken> {
     let file = logs::file(&log.task, log.stream, place.index);
     let mut reader = match files.read(&file, Origin::Start, place.offset) {
         Ok(reader) => reader,
@@ -398,7 +404,7 @@ async fn send_from(files: &Files, log: &Log, place: Place, to: &mut OwnedWriteHa
             .next(u64::try_from(MAX_DATA_BYTES).unwrap_or(u64::MAX))
             .map_err(|error| FileError::Io(file.clone(), error))?;
         if bytes.is_empty() {
-            return Ok(Place { index: place.index, offset: reader.at() });
+            return Ok(LogPosition { index: place.index, offset: reader.at() });
         }
         if !is_announced {
             is_announced = true;
@@ -427,13 +433,13 @@ impl AsyncOpen for Run {
 }
 
 /// What the tasks have told of what they use.
-struct Told {
+struct UsageReports {
     /// Those that have told nothing yet.
     missing: BTreeSet<String>,
     used: BTreeMap<String, TaskStats>,
 }
 
-impl Told {
+impl UsageReports {
     /// Takes in what comes until then, or until all have told for the first time.
     async fn listen(&mut self, samples: &mut Samples, until: Instant, is_first: bool) {
         while !(is_first && self.missing.is_empty()) {
@@ -485,31 +491,34 @@ fn total(tasks: &BTreeMap<String, TaskStats>) -> TaskStats {
     })
 }
 
-fn known_task(listed: &Listed, task: &str) -> Result<(), Refused> {
+fn known_task(listed: &Listed, task: &str) -> Result<(), RequestRefused> {
     if listed.tasks.iter().any(|name| name == task) {
         return Ok(());
     }
-    Err(Refused::new(400, format!("unknown task {task:?}: the allocation has {}", listed.tasks.join(", "))))
+    Err(RequestRefused::new(400, format!("unknown task {task:?}: the allocation has {}", listed.tasks.join(", "))))
 }
 
-fn check_signal(name: &str) -> Result<(), Refused> {
+fn check_signal(name: &str) -> Result<(), RequestRefused> {
     let short = name.trim_start_matches("SIG");
     if SIGNALS.iter().any(|(known, _)| *known == short) {
         return Ok(());
     }
-    Err(Refused::new(400, format!("{name} is no signal: give a name as SIGHUP")))
+    Err(RequestRefused::new(400, format!("{name} is no signal: give a name as SIGHUP")))
 }
 
-async fn locate(listed: &Listed, task: &str) -> Result<Handle, Refused> {
+async fn locate(listed: &Listed, task: &str) -> Result<Handle, RequestRefused> {
     let task_name = task.to_owned();
     let found = ask(listed, |answer| AllocCommand::Locate { task: task_name, answer }).await??;
     serde_json::from_value(found.handle.driver)
-        .map_err(|_| Refused::new(400, format!("task {task} has no process of its own")))
+        .map_err(|_| RequestRefused::new(400, format!("task {task} has no process of its own")))
 }
 
-async fn ask<T>(listed: &Listed, command: impl FnOnce(oneshot::Sender<T>) -> AllocCommand) -> Result<T, Refused> {
+async fn ask<T>(
+    listed: &Listed,
+    command: impl FnOnce(oneshot::Sender<T>) -> AllocCommand,
+) -> Result<T, RequestRefused> {
     let (answer, result) = oneshot::channel();
-    let gone = || Refused::new(404, "the allocation has just been given up");
+    let gone = || RequestRefused::new(404, "the allocation has just been given up");
     match listed.commands.try_send(command(answer)) {
         Ok(()) => {}
         Err(mpsc::error::TrySendError::Full(_)) => return Err(CommandError::Busy.into()),
@@ -519,8 +528,8 @@ async fn ask<T>(listed: &Listed, command: impl FnOnce(oneshot::Sender<T>) -> All
 }
 
 /// A directory may be large and slow.
-async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Refused::new(500, error.to_string()))
+async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, RequestRefused> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| RequestRefused::new(500, error.to_string()))
 }
 
 async fn send(to: &mut OwnedWriteHalf, answer: &Answer) -> io::Result<()> {

@@ -60,7 +60,7 @@ enum Table {
 }
 
 #[derive(Debug)]
-enum Change {
+enum StateChange {
     Put(Table, String, Vec<u8>),
     Delete(Table, String),
     /// Everything of an allocation.
@@ -69,7 +69,7 @@ enum Change {
 
 #[derive(Debug)]
 struct Write {
-    change: Change,
+    change: StateChange,
     done: oneshot::Sender<Result<(), String>>,
 }
 
@@ -157,7 +157,7 @@ impl StateStore {
     /// All tasks that run are known again.
     pub(crate) async fn note_rebuilt(&self) -> Result<(), StateError> {
         match &self.0 {
-            Backing::File(file) => file.write(Change::Delete(Table::Meta, REBUILDING.to_owned())).await,
+            Backing::File(file) => file.write(StateChange::Delete(Table::Meta, REBUILDING.to_owned())).await,
             Backing::Memory(memory) => {
                 memory.lock().is_rebuilding = false;
                 Ok(())
@@ -168,7 +168,7 @@ impl StateStore {
     /// Writes next to nothing, so that a file that could not be written is tried again.
     pub(crate) async fn probe(&self) -> Result<(), StateError> {
         match &self.0 {
-            Backing::File(file) => file.write(Change::Delete(Table::Meta, "probe".to_owned())).await,
+            Backing::File(file) => file.write(StateChange::Delete(Table::Meta, "probe".to_owned())).await,
             Backing::Memory(_) => Ok(()),
         }
     }
@@ -190,7 +190,7 @@ impl StateStore {
         match &self.0 {
             Backing::File(file) => {
                 let bytes = file.encode(record)?;
-                file.begin(Change::Put(Table::Allocs, uid.to_owned(), bytes)).await
+                file.begin(StateChange::Put(Table::Allocs, uid.to_owned(), bytes)).await
             }
             Backing::Memory(_) => self.put_alloc(uid, record).await.map(|()| Pending(None)),
         }
@@ -265,7 +265,7 @@ impl StateStore {
     /// Forgets a version of a job.
     pub(crate) async fn delete_job(&self, key: &str) -> Result<(), StateError> {
         match &self.0 {
-            Backing::File(file) => file.write(Change::Delete(Table::Jobs, key.to_owned())).await,
+            Backing::File(file) => file.write(StateChange::Delete(Table::Jobs, key.to_owned())).await,
             Backing::Memory(memory) => {
                 memory.lock().jobs.remove(key);
                 Ok(())
@@ -276,7 +276,7 @@ impl StateStore {
     /// Forgets an allocation and its tasks.
     pub(crate) async fn forget(&self, uid: &str) -> Result<(), StateError> {
         match &self.0 {
-            Backing::File(file) => file.write(Change::Forget(uid.to_owned())).await,
+            Backing::File(file) => file.write(StateChange::Forget(uid.to_owned())).await,
             Backing::Memory(memory) => {
                 let mut saved = memory.lock();
                 saved.allocs.remove(uid);
@@ -290,7 +290,7 @@ impl StateStore {
 impl FileState {
     async fn put<T: Serialize + Sync>(&self, table: Table, key: String, value: &T) -> Result<(), StateError> {
         let bytes = self.encode(value)?;
-        self.write(Change::Put(table, key, bytes)).await
+        self.write(StateChange::Put(table, key, bytes)).await
     }
 
     fn encode<T: Serialize>(&self, value: &T) -> Result<Vec<u8>, StateError> {
@@ -298,11 +298,11 @@ impl FileState {
             .map_err(|error| StateError::Write { path: self.path.clone(), reason: error.to_string() })
     }
 
-    async fn write(&self, change: Change) -> Result<(), StateError> {
+    async fn write(&self, change: StateChange) -> Result<(), StateError> {
         self.begin(change).await?.wait().await
     }
 
-    async fn begin(&self, change: Change) -> Result<Pending, StateError> {
+    async fn begin(&self, change: StateChange) -> Result<Pending, StateError> {
         let (done, result) = oneshot::channel();
         self.writes.send(Write { change, done }).await.map_err(|_| StateError::Closed)?;
         Ok(Pending(Some((self.path.clone(), result))))
@@ -361,7 +361,7 @@ fn commit_or_reopen(path: &Path, database: &mut Option<Database>, batch: &[Write
     commit(open, changes()).map_err(|error| error.to_string())
 }
 
-fn commit<'a>(database: &Database, changes: impl Iterator<Item = &'a Change>) -> Result<(), redb::Error> {
+fn commit<'a>(database: &Database, changes: impl Iterator<Item = &'a StateChange>) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
         let mut allocs = transaction.open_table(ALLOCS)?;
@@ -370,15 +370,15 @@ fn commit<'a>(database: &Database, changes: impl Iterator<Item = &'a Change>) ->
         let mut meta = transaction.open_table(META)?;
         for change in changes {
             match change {
-                Change::Put(Table::Allocs, key, value) => drop(allocs.insert(key.as_str(), value.as_slice())?),
-                Change::Put(Table::Tasks, key, value) => drop(tasks.insert(key.as_str(), value.as_slice())?),
-                Change::Put(Table::Jobs, key, value) => drop(jobs.insert(key.as_str(), value.as_slice())?),
-                Change::Put(Table::Meta, key, value) => drop(meta.insert(key.as_str(), value.as_slice())?),
-                Change::Delete(Table::Meta, key) => drop(meta.remove(key.as_str())?),
-                Change::Delete(Table::Allocs, key) => drop(allocs.remove(key.as_str())?),
-                Change::Delete(Table::Tasks, key) => drop(tasks.remove(key.as_str())?),
-                Change::Delete(Table::Jobs, key) => drop(jobs.remove(key.as_str())?),
-                Change::Forget(uid) => {
+                StateChange::Put(Table::Allocs, key, value) => drop(allocs.insert(key.as_str(), value.as_slice())?),
+                StateChange::Put(Table::Tasks, key, value) => drop(tasks.insert(key.as_str(), value.as_slice())?),
+                StateChange::Put(Table::Jobs, key, value) => drop(jobs.insert(key.as_str(), value.as_slice())?),
+                StateChange::Put(Table::Meta, key, value) => drop(meta.insert(key.as_str(), value.as_slice())?),
+                StateChange::Delete(Table::Meta, key) => drop(meta.remove(key.as_str())?),
+                StateChange::Delete(Table::Allocs, key) => drop(allocs.remove(key.as_str())?),
+                StateChange::Delete(Table::Tasks, key) => drop(tasks.remove(key.as_str())?),
+                StateChange::Delete(Table::Jobs, key) => drop(jobs.remove(key.as_str())?),
+                StateChange::Forget(uid) => {
                     drop(allocs.remove(uid.as_str())?);
                     let (from, to) = (format!("{uid}/"), format!("{uid}0"));
                     tasks.retain_in(from.as_str()..to.as_str(), |_, _| false)?;

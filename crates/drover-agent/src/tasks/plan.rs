@@ -23,7 +23,7 @@ pub(crate) type Recovering = mpsc::Sender<Infallible>;
 
 /// What connects a task's runner with that of its allocation.
 #[derive(Debug)]
-pub(crate) struct Wires {
+pub(crate) struct TaskHandles {
     pub(crate) orders: watch::Receiver<Orders>,
     pub(crate) commands: mpsc::Receiver<TaskCommand>,
     pub(crate) updates: mpsc::Sender<TaskUpdate>,

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::commands::{CommandError, Force, Located, TaskCommand};
 use super::orders::Orders;
-use super::plan::{TaskEnd, TaskPlan, TaskUpdate, Wires};
+use super::plan::{TaskEnd, TaskHandles, TaskPlan, TaskUpdate};
 use super::record::TaskRecord;
 use super::runner_env::RunnerEnv;
 use super::{policy, task_event};
@@ -56,7 +56,7 @@ pub(crate) struct TaskRunner {
 
 /// Why the life of a task was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum TaskExit {
     Over,
     Detached,
 }
@@ -81,7 +81,7 @@ enum Interrupt {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextRun {
     RunAgain,
     Stop,
     Detach,
@@ -89,7 +89,7 @@ enum Next {
 
 impl TaskRunner {
     /// A runner for this task.
-    pub(crate) fn new(env: Arc<RunnerEnv>, plan: TaskPlan, wires: Wires) -> Self {
+    pub(crate) fn new(env: Arc<RunnerEnv>, plan: TaskPlan, wires: TaskHandles) -> Self {
         let stage = policy::stage(&plan.task);
         let policy = policy::restart_policy(plan.job.r#type, &plan.group, &plan.task, stage);
         let driver = env.machine.drivers.find(&plan.task.driver);
@@ -100,7 +100,7 @@ impl TaskRunner {
         };
         let known_driver = driver.is_some().then_some(plan.task.driver.as_str());
         let counted = env.metrics.task(known_driver, record.state.state);
-        let Wires { orders, commands, updates, shutdown } = wires;
+        let TaskHandles { orders, commands, updates, shutdown } = wires;
         Self {
             env,
             plan,
@@ -124,12 +124,12 @@ impl TaskRunner {
     pub(crate) async fn run(mut self) -> TaskEnd {
         let mut left = match self.restore().await {
             Restored::Finished => return TaskEnd::Done,
-            Restored::Dead => Left::Over,
-            Restored::Detached => Left::Detached,
+            Restored::Dead => TaskExit::Over,
+            Restored::Detached => TaskExit::Detached,
             Restored::Live => self.live().await,
         };
         loop {
-            if left == Left::Detached {
+            if left == TaskExit::Detached {
                 return TaskEnd::Detached;
             }
             self.die().await;
@@ -137,9 +137,9 @@ impl TaskRunner {
                 break;
             }
             match self.wait_for_release().await {
-                Next::Stop => break,
-                Next::Detach => return TaskEnd::Detached,
-                Next::RunAgain => left = self.live().await,
+                NextRun::Stop => break,
+                NextRun::Detach => return TaskEnd::Detached,
+                NextRun::RunAgain => left = self.live().await,
             }
         }
         self.record.run_complete = true;
@@ -148,39 +148,39 @@ impl TaskRunner {
     }
 
     /// One turn is one run of the process.
-    async fn live(&mut self) -> Left {
+    async fn live(&mut self) -> TaskExit {
         loop {
             if self.running.is_none() {
                 if self.is_over() {
-                    return Left::Over;
+                    return TaskExit::Over;
                 }
                 match self.wait_for_gate().await {
                     None => {}
                     Some(Interrupt::Kill) => {
                         self.note_kill_of_unstarted().await;
-                        return Left::Over;
+                        return TaskExit::Over;
                     }
-                    Some(Interrupt::Shutdown) => return Left::Detached,
+                    Some(Interrupt::Shutdown) => return TaskExit::Detached,
                 }
-                if self.launch().await == Next::Detach {
-                    return Left::Detached;
+                if self.launch().await == NextRun::Detach {
+                    return TaskExit::Detached;
                 }
             }
             if let Some(running) = self.running.take()
-                && self.see_through(running).await == Left::Detached
+                && self.see_through(running).await == TaskExit::Detached
             {
-                return Left::Detached;
+                return TaskExit::Detached;
             }
             match self.decide().await {
-                Next::RunAgain => {}
-                Next::Stop => return Left::Over,
-                Next::Detach => return Left::Detached,
+                NextRun::RunAgain => {}
+                NextRun::Stop => return TaskExit::Over,
+                NextRun::Detach => return TaskExit::Detached,
             }
         }
     }
 
     /// Waits for the end of the process, or ends it.
-    async fn see_through(&mut self, mut running: Running) -> Left {
+    async fn see_through(&mut self, mut running: Running) -> TaskExit {
         let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
         loop {
             tokio::select! {
@@ -188,20 +188,20 @@ impl TaskRunner {
                 interrupt = interrupted(&mut orders, &shutdown, &name) => match interrupt {
                     Interrupt::Kill => {
                         self.kill(running).await;
-                        return Left::Over;
+                        return TaskExit::Over;
                     }
-                    Interrupt::Shutdown => return Left::Detached,
+                    Interrupt::Shutdown => return TaskExit::Detached,
                 },
                 result = &mut running.ended => {
                     self.note_end(&result);
-                    return Left::Over;
+                    return TaskExit::Over;
                 }
                 Some(command) = self.commands.recv() => match command {
                     TaskCommand::Restart { answer, .. } => {
                         self.end_for_restart(running).await;
                         // Who has gone does not ask for the answer.
                         drop(answer.send(Ok(())));
-                        return Left::Over;
+                        return TaskExit::Over;
                     }
                     TaskCommand::Signal { signal, answer } => {
                         drop(answer.send(self.signal(&signal, &running.handle.id).await));
@@ -212,7 +212,7 @@ impl TaskRunner {
                     self.note_health(&health).await;
                     if let PluginHealth::NeverUp(_) = health {
                         self.end_for_failure(running).await;
-                        return Left::Over;
+                        return TaskExit::Over;
                     }
                 }
             }
@@ -289,7 +289,7 @@ impl TaskRunner {
         }
     }
 
-    async fn decide(&mut self) -> Next {
+    async fn decide(&mut self) -> NextRun {
         self.adopt_version();
         let now = self.env.clock.now();
         let decision = self.tracker.decide(now, self.env.random.unit());
@@ -299,15 +299,15 @@ impl TaskRunner {
                 if !self.kill_order().is_cleanup {
                     self.push(task_event::killed(now));
                 }
-                return Next::Stop;
+                return NextRun::Stop;
             }
-            Decision::Done => return Next::Stop,
+            Decision::Done => return NextRun::Stop,
             Decision::Fail(reason) => {
                 self.push(task_event::not_restarting(now, &reason));
                 self.record.state.failed = true;
                 let text = format!("task {} failed: {reason}; {}", self.plan.task.name, self.last_cause());
                 self.env.events.emit(&self.plan.allocation, Reason::TaskFailed, text);
-                return Next::Stop;
+                return NextRun::Stop;
             }
             Decision::Restart { delay, reason } => {
                 let text = format!(
@@ -329,13 +329,13 @@ impl TaskRunner {
         self.pause(next).await
     }
 
-    async fn pause(&mut self, delay: Duration) -> Next {
+    async fn pause(&mut self, delay: Duration) -> NextRun {
         match self.idle(tokio::time::sleep(delay)).await {
-            Ok(()) => Next::RunAgain,
-            Err(Interrupt::Shutdown) => Next::Detach,
+            Ok(()) => NextRun::RunAgain,
+            Err(Interrupt::Shutdown) => NextRun::Detach,
             Err(Interrupt::Kill) => {
                 self.note_kill_of_unstarted().await;
-                Next::Stop
+                NextRun::Stop
             }
         }
     }
@@ -381,17 +381,17 @@ impl TaskRunner {
     }
 
     /// A dead task waits until all are, for a user may want the whole allocation to run again.
-    async fn wait_for_release(&mut self) -> Next {
+    async fn wait_for_release(&mut self) -> NextRun {
         let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
         let released = async move {
             let released = orders.wait_for(|orders| orders.is_released || orders.kills.contains_key(&name)).await;
-            if released.is_ok() { Next::Stop } else { Next::Detach }
+            if released.is_ok() { NextRun::Stop } else { NextRun::Detach }
         };
         tokio::pin!(released);
         loop {
             let command = tokio::select! {
                 biased;
-                () = shutdown.cancelled() => return Next::Detach,
+                () = shutdown.cancelled() => return NextRun::Detach,
                 next = &mut released => return next,
                 Some(command) = self.commands.recv() => command,
             };

@@ -21,7 +21,7 @@ const CONFIDENTIAL: [&str; 4] = ["mountFlags", "publishContext", "csiAnswers", "
 
 /// What to write.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DumpArgs {
     /// Objects of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
@@ -40,7 +40,7 @@ pub(crate) enum Scope {
 }
 
 /// Writes the state to standard output.
-pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+pub(crate) fn run(args: &DumpArgs) -> anyhow::Result<u8> {
     block_on(async {
         let connection = args.connect.connect().await?;
         let scope = if args.all_namespaces { Scope::All } else { Scope::One(connection.namespace) };

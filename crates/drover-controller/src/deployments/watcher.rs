@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::Deployment;
 use drover_api::deployment::{DeploymentDescription, DeploymentStatus, RollbackResult};
 use drover_api::job::EvalTrigger;
-use drover_core::deployment::{self, DeploymentView, Effect, EvalRecord, StepNotice, VersionFacts};
+use drover_core::deployment::{self, DeploymentEffect, DeploymentView, EvalRecord, StepNotice, VersionFacts};
 use drover_core::ids::{AllocKey, JobKey, ObjectKey, Uid};
 use drover_core::model::Alloc;
 use drover_store::events::{Happening, Severity};
@@ -59,7 +59,7 @@ struct Knowledge {
 
 /// A deployment that is looked at.
 #[derive(Clone, Copy, Debug)]
-struct About<'a> {
+struct WatchedDeployment<'a> {
     key: &'a ObjectKey,
     object: &'a Deployment,
     job: &'a JobKey,
@@ -158,10 +158,15 @@ impl Deployments {
                 return self.write_step(shared, key, &object, step);
             }
         }
-        self.act(shared, About { key, object: &object, job: &job }, &step, look);
+        self.act(shared, WatchedDeployment { key, object: &object, job: &job }, &step, look);
     }
 
-    fn step_of(shared: &Shared, object: &Deployment, job: &JobKey, status: &DeploymentStatus) -> deployment::Step {
+    fn step_of(
+        shared: &Shared,
+        object: &Deployment,
+        job: &JobKey,
+        status: &DeploymentStatus,
+    ) -> deployment::DeploymentStep {
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let uid = Uid::from(object.spec.job_uid.clone());
         let versions = shared.versions_of(job, &object.spec.job_uid);
@@ -238,7 +243,13 @@ impl Deployments {
         }
     }
 
-    fn write_step(&mut self, shared: &mut Shared, key: &ObjectKey, object: &Deployment, step: deployment::Step) {
+    fn write_step(
+        &mut self,
+        shared: &mut Shared,
+        key: &ObjectKey,
+        object: &Deployment,
+        step: deployment::DeploymentStep,
+    ) {
         let notices = || step.notices.iter().filter(|notice| !matches!(notice, StepNotice::AllocationUnhealthy(_)));
         shared.recorder.stepped(notices());
         for notice in notices() {
@@ -258,9 +269,15 @@ impl Deployments {
     }
 
     /// What follows from a status that is stored.
-    fn act(&mut self, shared: &mut Shared, about: About<'_>, step: &deployment::Step, look: Pass) {
-        let About { key, object, job } = about;
-        let is_replacing = step.effects.iter().any(|effect| matches!(effect, Effect::AllowReplacement(..)));
+    fn act(
+        &mut self,
+        shared: &mut Shared,
+        about: WatchedDeployment<'_>,
+        step: &deployment::DeploymentStep,
+        look: Pass,
+    ) {
+        let WatchedDeployment { key, object, job } = about;
+        let is_replacing = step.effects.iter().any(|effect| matches!(effect, DeploymentEffect::AllowReplacement(..)));
         let Some(known) = self.known.get_mut(key) else { return };
         if known.is_acting {
             return;
@@ -269,10 +286,10 @@ impl Deployments {
             known.batch = Batch::Waiting;
             shared.wake_in(BATCH, Wake::DeploymentBatch(key.clone()));
         }
-        let due: Vec<Effect> = step
+        let due: Vec<DeploymentEffect> = step
             .effects
             .iter()
-            .filter(|effect| look == Pass::Batch || !matches!(effect, Effect::AllowReplacement(..)))
+            .filter(|effect| look == Pass::Batch || !matches!(effect, DeploymentEffect::AllowReplacement(..)))
             .cloned()
             .collect();
         if look == Pass::Batch {
@@ -300,8 +317,8 @@ impl Deployments {
         shared.outbox.push(Action::Act(Box::new(DeploymentAct { key: key.clone(), restores, changes })));
     }
 
-    fn restore_of(shared: &Shared, effect: &Effect, object: &Deployment, job: &JobKey) -> Option<Restore> {
-        let Effect::Restore(intent) = effect else { return None };
+    fn restore_of(shared: &Shared, effect: &DeploymentEffect, object: &Deployment, job: &JobKey) -> Option<Restore> {
+        let DeploymentEffect::Restore(intent) = effect else { return None };
         let owner = shared.job(job).cloned()?;
         let versions = shared.versions_of(job, &object.spec.job_uid);
         // A leader that died in the middle has made it and not yet marked it.
@@ -458,14 +475,16 @@ impl Deployments {
 }
 
 /// The change of an allocation that an effect is.
-fn change_of(effect: &Effect) -> Option<(AllocKey, Uid, Value)> {
+fn change_of(effect: &DeploymentEffect) -> Option<(AllocKey, Uid, Value)> {
     match effect {
-        Effect::AllowReplacement(key, uid) => {
+        DeploymentEffect::AllowReplacement(key, uid) => {
             let body = json!({ "spec": { "desiredTransition": { "reschedule": true } } });
             Some((key.clone(), uid.clone(), body))
         }
-        Effect::EndCanary(key, uid) => Some((key.clone(), uid.clone(), json!({ "spec": { "canary": false } }))),
-        Effect::Restore(_) => None,
+        DeploymentEffect::EndCanary(key, uid) => {
+            Some((key.clone(), uid.clone(), json!({ "spec": { "canary": false } })))
+        }
+        DeploymentEffect::Restore(_) => None,
     }
 }
 

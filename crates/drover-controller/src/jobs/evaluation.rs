@@ -8,8 +8,8 @@ use drover_api::allocation::DesiredStatus;
 use drover_api::condition::ConditionStatus;
 use drover_api::job::{BlockedEvaluation, EvalTrigger, EvaluationStatus, JobConditionType, JobType};
 use drover_api::{Job, JobVersion};
-use drover_core::broker::blocked::Verdict;
-use drover_core::broker::queue::{GivenBack, Next};
+use drover_core::broker::blocked::BlockedVerdict;
+use drover_core::broker::queue::{GivenBack, NextEvaluation};
 use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
 use drover_core::job_status::{self, Input, Reverted};
@@ -27,13 +27,13 @@ use tokio::time::Instant;
 use super::periodic::PeriodicJobs;
 use super::status::{self, Checked, Facts, JobState};
 use super::versions::{self, Prepared};
-use crate::actions::{Action, Garbage};
+use crate::actions::{Action, GarbageKind};
 use crate::cache::Observed;
 use crate::finalizers;
 use crate::keys::key_of;
 use crate::plan_writes::{Writes, Written};
 use crate::shared::{LastEvaluation, Notice, RETRY, Shared};
-use crate::status_writes::{self, Due, Last, Pending};
+use crate::status_writes::{self, Last, Pending, WriteDue};
 use crate::stored::Stored;
 use crate::timers::Wake;
 use crate::volumes;
@@ -160,7 +160,7 @@ impl Jobs {
     }
 
     /// Looks at one job and does what is needed.
-    pub(crate) fn evaluate(&mut self, shared: &mut Shared, next: &Next) {
+    pub(crate) fn evaluate(&mut self, shared: &mut Shared, next: &NextEvaluation) {
         let key = next.job.clone();
         let Some(object) = shared.job(&key).cloned() else {
             shared.view.remove_job(&key);
@@ -279,7 +279,13 @@ impl Jobs {
     }
 
     /// Plans, and writes what the plan says.
-    fn carry_out(&mut self, shared: &mut Shared, next: &Next, object: Option<&Job>, versions: &[Arc<JobVersion>]) {
+    fn carry_out(
+        &mut self,
+        shared: &mut Shared,
+        next: &NextEvaluation,
+        object: Option<&Job>,
+        versions: &[Arc<JobVersion>],
+    ) {
         let now = shared.clock.now();
         let job = &next.job;
         let priority = shared.view.job(job).map_or(50, |job| job.definition.spec.priority);
@@ -364,12 +370,12 @@ impl Jobs {
         shared.evaluations.last.insert(job.clone(), last);
         if plan.failed.is_empty() {
             shared.evaluations.blocked.untrack(job);
-        } else if shared.evaluations.blocked.block(job, plan.waits_for.clone(), index) == Verdict::Again {
+        } else if shared.evaluations.blocked.block(job, plan.waits_for.clone(), index) == BlockedVerdict::Again {
             shared.recorder.asked(job);
             shared.evaluations.broker.enqueue(job, EvalTrigger::QueuedAllocs, evaluation.priority);
         }
         let waited = known.blocked.as_ref().map(|blocked| EvalId::from(blocked.id.clone()));
-        let ended = attempts::end(job_type, evaluation, plan, attempts::Next::Done, waited.as_ref());
+        let ended = attempts::end(job_type, evaluation, plan, attempts::NextAttempt::Done, waited.as_ref());
         known.queued.clone_from(&plan.queued);
         let is_news = match &known.blocked {
             None => !plan.failed.is_empty(),
@@ -417,7 +423,7 @@ impl Jobs {
         for version in versions::surplus(versions, |number| in_use.contains(&number)) {
             let (key, precondition) = (Object::key(&**version), Precondition::same_object(&version.metadata));
             tracing::debug!(job = %job, version = version.spec.version, generation = object.metadata.generation, "a version is no longer kept");
-            shared.outbox.push(Action::Collect(Garbage::Version, key, precondition));
+            shared.outbox.push(Action::Collect(GarbageKind::Version, key, precondition));
         }
     }
 
@@ -489,11 +495,11 @@ impl Jobs {
             Some(_) | None => shared.evaluations.broker.acknowledge(job),
         }
         match known.attempts.get_or_insert(Attempts::of(job_type)).after(submitted) {
-            attempts::Next::Done => known.attempts = None,
-            attempts::Next::Again => {
+            attempts::NextAttempt::Done => known.attempts = None,
+            attempts::NextAttempt::Again => {
                 shared.wake_in(RETRY / 10, Wake::Evaluate(job.clone(), EvalTrigger::QueuedAllocs));
             }
-            attempts::Next::Exhausted => {
+            attempts::NextAttempt::Exhausted => {
                 known.attempts = None;
                 tracing::warn!(%job, "every plan of an evaluation was refused; it is made again later");
                 if scheduler::accepts(job_type, EvalTrigger::MaxPlanAttempts) {
@@ -543,9 +549,9 @@ impl Jobs {
         let now = Instant::now();
         let differs_since = *known.differs_since.get_or_insert(now);
         match status_writes::due(&wanted, Last { status: last, sent_at, differs_since }, pending, now) {
-            Due::Never => known.differs_since = None,
-            Due::At(at) => drop(shared.wake_at(at, Wake::JobStatus(key.clone()))),
-            Due::Now => {
+            WriteDue::Never => known.differs_since = None,
+            WriteDue::At(at) => drop(shared.wake_at(at, Wake::JobStatus(key.clone()))),
+            WriteDue::Now => {
                 known.is_writing = true;
                 known.differs_since = None;
                 known.sent = Some((Arc::clone(&wanted), now));

@@ -11,7 +11,7 @@ use drover_api::Job;
 use drover_api::condition::ConditionStatus;
 use drover_api::job::{JobConditionType, JobPhase, JobStatus};
 use drover_core::ids::{JobKey, Uid};
-use drover_core::periodic::{self, Due, Schedule};
+use drover_core::periodic::{self, Schedule, ScheduleDue};
 use drover_store::events::{Happening, Severity};
 use drover_store::{ErrorClass, StoreError, convert};
 use jiff::{SignedDuration, Timestamp};
@@ -59,16 +59,16 @@ impl PeriodicJobs {
         let runs = prohibits && Self::runs_a_child(shared, key);
         let mut step = periodic::step(&schedule, known.considered, prohibits, runs, now);
         if known.under_way.is_some() {
-            step.due = Due::Nothing;
+            step.due = ScheduleDue::Nothing;
         }
         known.next = step.next;
         match step.due {
-            Due::Nothing => {}
-            Due::Skip(at) => {
+            ScheduleDue::Nothing => {}
+            ScheduleDue::Skip(at) => {
                 (known.considered, known.skipped) = (at, Some(at));
                 Self::report_launch(shared, key, "LaunchSkipped", at, "is left out: an earlier one still runs");
             }
-            Due::Launch(at) => {
+            ScheduleDue::Launch(at) => {
                 known.under_way = Self::launch(shared, key, at).then_some(at);
             }
         }

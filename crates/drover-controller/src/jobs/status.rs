@@ -8,7 +8,7 @@ use drover_api::job::{BlockedEvaluation, EvaluationStatus, JobColumns, JobStatus
 use drover_api::{Job, field_manager, label};
 use drover_core::definition::Definition;
 use drover_core::ids::JobKey;
-use drover_core::job_status::Verdict;
+use drover_core::job_status::JobVerdict;
 use drover_core::model::Deployment;
 use drover_core::scheduler::attempts::Attempts;
 use drover_core::validate::{self, Violation};
@@ -103,7 +103,7 @@ pub(super) struct Facts<'a> {
 }
 
 /// The status of a job as it should be.
-pub(super) fn desired(job: &Job, verdict: Verdict, known: &JobState, facts: &Facts<'_>) -> JobStatus {
+pub(super) fn desired(job: &Job, verdict: JobVerdict, known: &JobState, facts: &Facts<'_>) -> JobStatus {
     let Facts { version, scaled, deployment, now } = facts;
     let (version, deployment) = (*version, *deployment);
     let before = job.status.clone().unwrap_or_default();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use drover_api::client_node::{DrainState, DrainStatus, Eligibility};
 use drover_api::{Allocation, ClientNode};
 use drover_core::ids::{AllocKey, JobKey, NodeName};
-use drover_core::node::drain::{self, Leaving, Mark};
+use drover_core::node::drain::{self, DrainMark, Leaving};
 use drover_store::events::{Happening, Severity};
 use drover_store::{Key, Precondition, StoreError};
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ impl Nodes {
         }
     }
 
-    pub(super) fn mark_leaving(shared: &mut Shared, mark: &Mark) {
+    pub(super) fn mark_leaving(shared: &mut Shared, mark: &DrainMark) {
         let key = mark.alloc.key.clone();
         let Some(object) = shared.caches.allocs.get(&key_of(&key)).cloned() else { return };
         // What was decided stays so until the answer is there.

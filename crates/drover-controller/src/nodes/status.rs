@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::state::{Differs, Nodes, Shown};
-use super::status_queue::Turn;
+use super::status_queue::QueueTurn;
 use crate::actions::Action;
 use crate::shared::{Notice, RETRY, Shared};
 use crate::status_writes::{self};
@@ -41,14 +41,14 @@ impl Nodes {
         let now = Instant::now();
         loop {
             match self.status_queue.next(shared.evaluations.n_plans > 0, now) {
-                Turn::Nobody => return,
-                Turn::At(at) => {
+                QueueTurn::Nobody => return,
+                QueueTurn::At(at) => {
                     if self.status_queue_timer.is_none() {
                         self.status_queue_timer = Some(shared.wake_at(at, Wake::StatusQueue));
                     }
                     return;
                 }
-                Turn::Of(name) => match self.compare_node(shared, volumes, &name) {
+                QueueTurn::Of(name) => match self.compare_node(shared, volumes, &name) {
                     Some((_, _, Differs::Quietly { not_before: Some(at) })) if at > now => {
                         shared.wake_at(at, Wake::NodeStatus(name));
                     }

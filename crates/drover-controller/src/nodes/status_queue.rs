@@ -26,7 +26,7 @@ pub(crate) struct StatusQueue {
 
 /// What the line does next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum QueueTurn {
     /// This one's status may be written now.
     Of(NodeName),
     /// None may before that time.
@@ -44,18 +44,18 @@ impl StatusQueue {
     }
 
     /// Takes the first one out whose turn it is.
-    pub(crate) fn next(&mut self, is_placing: bool, now: Instant) -> Turn {
+    pub(crate) fn next(&mut self, is_placing: bool, now: Instant) -> QueueTurn {
         if self.under_way.len() >= SIDE_BY_SIDE {
-            return Turn::Nobody;
+            return QueueTurn::Nobody;
         }
         let may_begin_at = self.began_at.filter(|_| is_placing && !self.waiting.is_empty()).map(|at| at + PACE);
         if let Some(at) = may_begin_at.filter(|at| *at > now) {
-            return Turn::At(at);
+            return QueueTurn::At(at);
         }
-        let Some(node) = self.waiting.pop_front() else { return Turn::Nobody };
+        let Some(node) = self.waiting.pop_front() else { return QueueTurn::Nobody };
         self.members.remove(&node);
         self.began_at = Some(now);
-        Turn::Of(node)
+        QueueTurn::Of(node)
     }
 
     /// A write has begun.
@@ -81,8 +81,8 @@ mod tests {
         line
     }
 
-    fn node(number: usize) -> Turn {
-        Turn::Of(NodeName::from(format!("n-{number}")))
+    fn node(number: usize) -> QueueTurn {
+        QueueTurn::Of(NodeName::from(format!("n-{number}")))
     }
 
     #[test]
@@ -92,20 +92,20 @@ mod tests {
             assert_eq!(line.next(false, now), node(number));
             line.begin(&NodeName::from(format!("n-{number}")));
         }
-        assert_eq!(line.next(false, now), Turn::Nobody);
+        assert_eq!(line.next(false, now), QueueTurn::Nobody);
         line.end(&"n-3".into());
         assert_eq!(line.next(false, now), node(SIDE_BY_SIDE));
         assert_eq!(line.next(false, now), node(SIDE_BY_SIDE + 1));
-        assert_eq!(line.next(false, now), Turn::Nobody);
+        assert_eq!(line.next(false, now), QueueTurn::Nobody);
     }
 
     #[test]
     fn one_now_and_then_is_written_while_something_is_placed() {
         let (mut line, now) = (line(3), Instant::now());
         assert_eq!(line.next(true, now), node(0));
-        assert_eq!(line.next(true, now), Turn::At(now + PACE));
+        assert_eq!(line.next(true, now), QueueTurn::At(now + PACE));
         assert_eq!(line.next(true, now + PACE), node(1));
         assert_eq!(line.next(false, now + PACE), node(2), "nothing is placed any more");
-        assert_eq!(line.next(true, now + PACE), Turn::Nobody);
+        assert_eq!(line.next(true, now + PACE), QueueTurn::Nobody);
     }
 }

@@ -15,7 +15,7 @@ use drover_core::volume::plugin::Skipped;
 use drover_core::volume::release::{Answered, ControllerAnswer, ControllerCall, NodeAnswer};
 use drover_core::volume::turn::Caller;
 
-use super::request::{About, Asked, Call, ProviderCall};
+use super::request::{Asked, Call, ProviderCall, RequestSubject};
 use super::state::Volumes;
 use crate::shared::Shared;
 
@@ -24,8 +24,8 @@ const MOST_REQUESTS: usize = 128;
 
 impl Volumes {
     /// Asks an agent on behalf of a claim, or waits for the turn.
-    pub(super) fn ask(&mut self, shared: &mut Shared, caller: &Caller, about: About<'_>, asked: Asked) {
-        let About { volume, claim } = about;
+    pub(super) fn ask(&mut self, shared: &mut Shared, caller: &Caller, about: RequestSubject<'_>, asked: Asked) {
+        let RequestSubject { volume, claim } = about;
         if asked.call().takes_turns() {
             if let Some(work) = self.work.get_mut(caller) {
                 work.turn = Some(asked.plugin().to_owned());

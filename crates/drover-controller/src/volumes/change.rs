@@ -9,7 +9,7 @@ use drover_core::broker::blocked::Freed;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::Node;
 use drover_core::triggers::Consequences;
-use drover_core::volume::claim::{self, Request, Update};
+use drover_core::volume::claim::{self, ClaimRequest, Update};
 use drover_core::volume::operator;
 use drover_core::volume::plugin::{Plugin, Plugins};
 use drover_core::volume::snapshot::SnapshotRequest;
@@ -182,7 +182,7 @@ impl Volumes {
         }
     }
 
-    fn holds(shared: &Shared, request: &Request) -> bool {
+    fn holds(shared: &Shared, request: &ClaimRequest) -> bool {
         let Some(status) = shared.view.volume(&request.volume).and_then(|volume| volume.status.as_ref()) else {
             return false;
         };

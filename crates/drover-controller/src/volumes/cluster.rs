@@ -14,7 +14,9 @@ use drover_api::csi_volume::{AttachState, Claim, ClaimState};
 use drover_api::{CSIVolume, annotation, label, names};
 use drover_core::ids::ObjectKey;
 use drover_core::volume::claim::Attachment;
-use drover_core::volume::cluster::{Access, Attaching, Detaching, Seen as Word, Wanted, attaching, detaching};
+use drover_core::volume::cluster::{
+    Access, Attaching, Detaching, Seen as Word, WantedAttachment, attaching, detaching,
+};
 use drover_core::volume::cluster::{is_for_somebody, wanted};
 use drover_core::volume::plugin::Plugin;
 use drover_core::volume::release::{AttachedBy, ReleaseError};
@@ -377,7 +379,7 @@ fn attachment_of(volume: &CSIVolume, node: &str) -> String {
 
 /// The object. A volume that is no `PersistentVolume` has no size in it, and no mode: the API server refuses both
 /// there.
-fn attachment(name: &str, volume: &CSIVolume, request: Wanted) -> VolumeAttachment {
+fn attachment(name: &str, volume: &CSIVolume, request: WantedAttachment) -> VolumeAttachment {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let namespace = text(&volume.metadata.namespace);
     let of = format!("{namespace}/{}", text(&volume.metadata.name));

@@ -13,10 +13,10 @@ use drover_core::volume::expand::{Expand, Expanded, expanded};
 use drover_core::volume::plugin::{Plugin, Skipped};
 use drover_core::volume::provision::{is_to_be_made, is_to_be_validated, is_to_grow};
 use drover_core::volume::release::external_id;
-use drover_core::volume::snapshot::{Outcome, SnapshotRequest};
+use drover_core::volume::snapshot::{SnapshotOutcome, SnapshotRequest};
 use drover_core::volume::turn::Caller;
 
-use super::request::{About, Asked, ProviderCall};
+use super::request::{Asked, ProviderCall, RequestSubject};
 use super::state::{Following, Volumes};
 use crate::shared::Shared;
 
@@ -107,7 +107,7 @@ impl Volumes {
                 let generation = object.metadata.generation.unwrap_or(0);
                 let Wanted { call, expand, request } = wanted;
                 let asked = ProviderCall { call, controller, plugin, external_id, expand, request, generation };
-                self.ask(shared, caller, About { volume: object, claim: None }, Asked::Provider(asked));
+                self.ask(shared, caller, RequestSubject { volume: object, claim: None }, Asked::Provider(asked));
             }
             Err(skipped) => {
                 let reasons: Vec<String> = skipped.iter().map(ToString::to_string).collect();
@@ -150,7 +150,7 @@ impl Volumes {
         let (call, plugin) = (CsiCall::NodeExpand, object.spec.plugin_id.clone());
         let external_id = external_id(&caller.0, &object.spec, &status).to_owned();
         let asked = ProviderCall { call, controller, plugin, external_id, expand, request: None, generation: 0 };
-        self.ask(shared, caller, About { volume: object, claim: Some(claim) }, Asked::Provider(asked));
+        self.ask(shared, caller, RequestSubject { volume: object, claim: Some(claim) }, Asked::Provider(asked));
         true
     }
 
@@ -240,7 +240,7 @@ impl Volumes {
             tracing::warn!(volume = %id, call = %request.call(), error = why, "a request about snapshots is not fulfilled");
             Self::report_volume(shared, &id, "SnapshotFailed", "Snapshot", why);
         }
-        self.providers.snapshots.insert(id.clone(), Outcome { request: request.clone(), answer });
+        self.providers.snapshots.insert(id.clone(), SnapshotOutcome { request: request.clone(), answer });
         shared.due.volumes.insert(id);
     }
 

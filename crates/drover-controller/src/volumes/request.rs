@@ -108,7 +108,7 @@ impl Asked {
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct About<'a> {
+pub(super) struct RequestSubject<'a> {
     pub(super) volume: &'a Arc<CSIVolume>,
     /// The claim, where it is about one.
     pub(super) claim: Option<&'a Claim>,
@@ -124,8 +124,8 @@ pub(super) struct Claimed<'a> {
 
 impl<'a> Claimed<'a> {
     /// The same for a request.
-    pub(super) fn about(self) -> About<'a> {
-        About { volume: self.volume, claim: Some(self.claim) }
+    pub(super) fn about(self) -> RequestSubject<'a> {
+        RequestSubject { volume: self.volume, claim: Some(self.claim) }
     }
 }
 

@@ -7,11 +7,11 @@ use drover_api::csi_volume::ClaimState;
 use drover_api::{CSIVolume, ClientNode};
 use drover_core::ids::{AllocKey, NodeName, ObjectKey};
 use drover_core::volume::batch::Batches;
-use drover_core::volume::claim::{Attachment, Request, Update};
+use drover_core::volume::claim::{Attachment, ClaimRequest, Update};
 use drover_core::volume::current::Provided;
 use drover_core::volume::expand::{Expand, Mount};
 use drover_core::volume::plugin::{Plugins, Skipped};
-use drover_core::volume::snapshot::Outcome;
+use drover_core::volume::snapshot::SnapshotOutcome;
 use drover_core::volume::turn::Caller;
 use drover_core::volume::wait::Waits;
 use drover_core::volume::watcher::{Pace, Watcher};
@@ -56,7 +56,7 @@ pub(crate) struct Volumes {
 /// A claim that is wanted.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
-    pub(super) request: Request,
+    pub(super) request: ClaimRequest,
     /// Whether it was reported that it waits.
     pub(super) is_reported: bool,
 }
@@ -159,7 +159,7 @@ pub(super) struct Providers {
     /// What they have made and is not stored yet.
     pub(super) provided: BTreeMap<ObjectKey, Provided>,
     /// What became of requests about snapshots, until the requests are taken away.
-    pub(super) snapshots: BTreeMap<ObjectKey, Outcome>,
+    pub(super) snapshots: BTreeMap<ObjectKey, SnapshotOutcome>,
     /// Why they have not done what is wanted.
     pub(super) errors: BTreeMap<ObjectKey, String>,
     /// Volumes that they have deleted.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimState};
 use drover_api::{CSIVolume, annotation, finalizer};
 use drover_core::ids::{NodeName, ObjectKey};
-use drover_core::volume::claim::{self, ClaimError, Request, Update};
-use drover_core::volume::current::{Current, Facts, current, differs};
+use drover_core::volume::claim::{self, ClaimError, ClaimRequest, Update};
+use drover_core::volume::current::{Current, VolumeFacts, current, differs};
 use drover_core::volume::operator::{self, Claims};
 use drover_store::{Key, Object, Precondition, StoreError, status_body};
 use serde_json::{Value, json};
@@ -71,8 +71,8 @@ impl Volumes {
     fn current_status(&self, shared: &Shared, id: &ObjectKey, object: &CSIVolume) -> Current {
         let stored = object.status.clone().unwrap_or_else(unseen);
         let waiting = self.waiting.get(id).into_iter().flatten();
-        let requests: Vec<Request> = waiting.map(|(_, waiting)| waiting.request.clone()).collect();
-        let facts = Facts {
+        let requests: Vec<ClaimRequest> = waiting.map(|(_, waiting)| waiting.request.clone()).collect();
+        let facts = VolumeFacts {
             volume: id,
             spec: &object.spec,
             stored: &stored,
@@ -123,7 +123,7 @@ impl Volumes {
     }
 
     /// Who found no free claim tries again after a while, even without a change of the volume.
-    fn plan_next_try(&mut self, shared: &mut Shared, id: &ObjectKey, refused: &[(Request, ClaimError)]) {
+    fn plan_next_try(&mut self, shared: &mut Shared, id: &ObjectKey, refused: &[(ClaimRequest, ClaimError)]) {
         if refused.iter().any(|(_, error)| error.is_retryable()) {
             let elapsed = shared.elapsed();
             self.waits.refused(id, elapsed);
@@ -133,7 +133,7 @@ impl Volumes {
     }
 
     /// Says once for each allocation that others hold what it wants.
-    fn tell_of_waiting(&mut self, shared: &mut Shared, id: &ObjectKey, refused: &[(Request, ClaimError)]) {
+    fn tell_of_waiting(&mut self, shared: &mut Shared, id: &ObjectKey, refused: &[(ClaimRequest, ClaimError)]) {
         let mut news = Vec::new();
         for waiting in self.waiting.get_mut(id).into_iter().flat_map(BTreeMap::values_mut) {
             let error = refused.iter().find(|(request, _)| *request == waiting.request).map(|(_, error)| error);
@@ -209,7 +209,7 @@ impl Volumes {
         self.begin_attaching(shared, id);
         self.look_at_provider(shared, id);
         let held = claim::read(&shared.view, id).map(|status| status.claims).unwrap_or_default();
-        let is_taken = |request: &Request| held.iter().any(|claim| claim.alloc_id == request.alloc_id.as_str());
+        let is_taken = |request: &ClaimRequest| held.iter().any(|claim| claim.alloc_id == request.alloc_id.as_str());
         if let Some(waiting) = self.waiting.get_mut(id) {
             waiting.retain(|_, waiting| !is_taken(&waiting.request));
             if waiting.is_empty() {

@@ -10,7 +10,7 @@ use drover_core::ids::{AllocKey, ObjectKey};
 use drover_core::volume::attach;
 use drover_core::volume::batch::{TOLD_WITHIN, WINDOW};
 use drover_core::volume::claim::{self, Attachment, Update};
-use drover_core::volume::release::{self, Force, ReleaseError, Step, Unmount};
+use drover_core::volume::release::{self, Force, ReleaseError, ReleaseStep, Unmount};
 use drover_core::volume::turn::Caller;
 use drover_core::volume::wait;
 use drover_store::events::{Happening, Severity};
@@ -147,18 +147,18 @@ impl Volumes {
             let tried = self.work.get(caller).map_or(&[][..], |work| &work.tried[..]);
             let plugin = self.plugins.get(&object.spec.plugin_id);
             let (volume, spec, view) = (&caller.0, &object.spec, &shared.view);
-            attach::step(&attach::Facts { volume, spec, status, view, plugin, tried }, claim)
+            attach::step(&attach::AttachFacts { volume, spec, status, view, plugin, tried }, claim)
         };
         match step {
-            attach::Step::Settled => self.end_work(shared, caller),
+            attach::AttachStep::Settled => self.end_work(shared, caller),
             // The status is written with it.
-            attach::Step::Attached => {
+            attach::AttachStep::Attached => {
                 shared.due.volumes.insert(caller.0.clone());
                 self.end_work(shared, caller);
             }
-            attach::Step::Controller(call) => self.ask(shared, caller, claimed.about(), Asked::Publish(call)),
-            attach::Step::Cluster => self.attach_by_cluster(shared, caller, claimed),
-            attach::Step::Wait(why) => self.note_attachment(shared, caller, claim, &why),
+            attach::AttachStep::Controller(call) => self.ask(shared, caller, claimed.about(), Asked::Publish(call)),
+            attach::AttachStep::Cluster => self.attach_by_cluster(shared, caller, claimed),
+            attach::AttachStep::Wait(why) => self.note_attachment(shared, caller, claim, &why),
         }
     }
 
@@ -200,17 +200,17 @@ impl Volumes {
                 return;
             }
             let step = self.release_step(shared, caller, Claimed { status: &status, ..claimed });
-            if reached.is_some() && matches!(step, Ok(Step::Node(_) | Step::Cluster)) {
+            if reached.is_some() && matches!(step, Ok(ReleaseStep::Node(_) | ReleaseStep::Cluster)) {
                 self.record(shared, caller, String::new(), WINDOW);
             }
             match step {
-                Ok(Step::Checkpoint(state)) => self.reach(shared, caller, state),
+                Ok(ReleaseStep::Checkpoint(state)) => self.reach(shared, caller, state),
                 // Its agent unmounts what its allocation has used, and tells so.
-                Ok(Step::Node(call)) if Self::is_agents_own(shared, &caller.0, claim) => {
+                Ok(ReleaseStep::Node(call)) if Self::is_agents_own(shared, &caller.0, claim) => {
                     return tracing::debug!(volume = %call.volume, alloc = call.alloc_id, node = %call.node, "the agent unmounts");
                 }
-                Ok(Step::Node(call)) => return self.ask(shared, caller, claimed.about(), Asked::Node(call)),
-                Ok(Step::Controller(call)) => {
+                Ok(ReleaseStep::Node(call)) => return self.ask(shared, caller, claimed.about(), Asked::Node(call)),
+                Ok(ReleaseStep::Controller(call)) => {
                     self.ask(shared, caller, claimed.about(), Asked::Unpublish(call));
                     let is_asked = self.work.get(caller).is_some_and(|work| work.call.is_some());
                     if reached.is_some() {
@@ -218,14 +218,14 @@ impl Volumes {
                     }
                     return;
                 }
-                Ok(Step::Cluster) => {
+                Ok(ReleaseStep::Cluster) => {
                     if !self.is_detached_by_cluster(shared, caller, object, claim) {
                         return;
                     }
                     self.reach(shared, caller, ClaimState::ReadyToFree);
                 }
-                Ok(Step::Wait(fence)) => return self.wait(shared, caller, claim, &fence.to_string()),
-                Ok(Step::Freed | Step::InUse) => return self.end_work(shared, caller),
+                Ok(ReleaseStep::Wait(fence)) => return self.wait(shared, caller, claim, &fence.to_string()),
+                Ok(ReleaseStep::Freed | ReleaseStep::InUse) => return self.end_work(shared, caller),
                 Err(error) => return self.fail(shared, caller, claim, &error),
             }
         }
@@ -245,10 +245,15 @@ impl Volumes {
         }
     }
 
-    fn release_step(&self, shared: &Shared, caller: &Caller, claimed: Claimed<'_>) -> Result<Step, ReleaseError> {
+    fn release_step(
+        &self,
+        shared: &Shared,
+        caller: &Caller,
+        claimed: Claimed<'_>,
+    ) -> Result<ReleaseStep, ReleaseError> {
         let Claimed { volume: object, status, claim } = claimed;
         let is_unmounted = claim::is_unmounted(&shared.view, &caller.0, claim);
-        release::step(&release::Facts {
+        release::step(&release::ReleaseFacts {
             volume: &caller.0,
             spec: &object.spec,
             status,

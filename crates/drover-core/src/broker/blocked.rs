@@ -27,7 +27,7 @@ pub enum Freed {
 
 /// What becomes of a job that found no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BlockedVerdict {
     /// It waits; where it waited already, the older wait is over.
     Waits,
     /// What it waits for became free while it was planned: it is evaluated again at once.
@@ -38,8 +38,8 @@ pub enum Verdict {
 
 /// The jobs that wait for room.
 #[derive(Clone, Debug, Default)]
-pub struct Blocked {
-    waiting: BTreeMap<JobKey, Waiting>,
+pub struct BlockedJobs {
+    waiting: BTreeMap<JobKey, BlockedJob>,
     /// What became free last, by what it was: the index of the write, and when.
     freed: BTreeMap<Freed, (u64, Timestamp)>,
     /// The same, by the index: what is forgotten, and what a plan has missed, are found without looking at the rest.
@@ -47,26 +47,26 @@ pub struct Blocked {
 }
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct BlockedJob {
     waits: WaitsFor,
     /// The newest write that its plan saw.
     snapshot: u64,
 }
 
-impl Blocked {
+impl BlockedJobs {
     /// A job's plan, made on this snapshot, left something without a place.
-    pub fn block(&mut self, job: &JobKey, waits: WaitsFor, snapshot: u64) -> Verdict {
+    pub fn block(&mut self, job: &JobKey, waits: WaitsFor, snapshot: u64) -> BlockedVerdict {
         if self.waiting.get(job).is_some_and(|known| known.snapshot > snapshot) {
-            return Verdict::Duplicate;
+            return BlockedVerdict::Duplicate;
         }
         let first_missed = (snapshot.saturating_add(1), Freed::Class(String::new()));
         let is_missed = self.in_order.range(first_missed..).any(|(_, what)| waits.is_helped_by(what));
         if is_missed {
             self.waiting.remove(job);
-            return Verdict::Again;
+            return BlockedVerdict::Again;
         }
-        self.waiting.insert(job.clone(), Waiting { waits, snapshot });
-        Verdict::Waits
+        self.waiting.insert(job.clone(), BlockedJob { waits, snapshot });
+        BlockedVerdict::Waits
     }
 
     /// A job waits for nothing any more: all of it is placed, or it is stopped or gone.
@@ -148,8 +148,8 @@ mod tests {
 
     /// How many jobs are evaluated when this becomes free, while one waits for that.
     fn woken(waits: WaitsFor, what: Freed) -> usize {
-        let mut blocked = Blocked::default();
-        assert_eq!(blocked.block(&job(), waits, 1), Verdict::Waits);
+        let mut blocked = BlockedJobs::default();
+        assert_eq!(blocked.block(&job(), waits, 1), BlockedVerdict::Waits);
         let woken = blocked.free(what, 2, at(0)).len();
         assert_eq!(blocked.is_waiting(&job()), woken == 0);
         woken
@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn s_147_a_newer_wait_takes_the_place_of_an_older_one() {
-        let mut blocked = Blocked::default();
-        assert_eq!(blocked.block(&job(), classes(&[("A", false)]), 10), Verdict::Waits);
-        assert_eq!(blocked.block(&job(), classes(&[("A", true)]), 11), Verdict::Waits);
-        assert_eq!(blocked.block(&job(), classes(&[("A", false)]), 10), Verdict::Duplicate);
+        let mut blocked = BlockedJobs::default();
+        assert_eq!(blocked.block(&job(), classes(&[("A", false)]), 10), BlockedVerdict::Waits);
+        assert_eq!(blocked.block(&job(), classes(&[("A", true)]), 11), BlockedVerdict::Waits);
+        assert_eq!(blocked.block(&job(), classes(&[("A", false)]), 10), BlockedVerdict::Duplicate);
         assert_eq!(blocked.free(Freed::Class("A".into()), 12, at(0)), [job()]);
         assert_eq!(blocked.free(Freed::Class("C".into()), 13, at(0)), []);
     }
@@ -181,21 +181,21 @@ mod tests {
     #[test]
     fn s_148_what_became_free_while_the_plan_was_made_counts() {
         let blocked_at = |snapshot, may| {
-            let mut blocked = Blocked::default();
+            let mut blocked = BlockedJobs::default();
             assert_eq!(blocked.free(Freed::Class("A".into()), 1000, at(0)), []);
             blocked.block(&job(), classes(&[("A", may)]), snapshot)
         };
-        assert_eq!(blocked_at(900, true), Verdict::Again);
-        assert_eq!(blocked_at(1001, true), Verdict::Waits);
-        assert_eq!(blocked_at(900, false), Verdict::Waits);
+        assert_eq!(blocked_at(900, true), BlockedVerdict::Again);
+        assert_eq!(blocked_at(1001, true), BlockedVerdict::Waits);
+        assert_eq!(blocked_at(900, false), BlockedVerdict::Waits);
     }
 
     #[test]
     fn what_became_free_is_forgotten_after_a_quarter_of_an_hour() {
-        let mut blocked = Blocked::default();
+        let mut blocked = BlockedJobs::default();
         blocked.free(Freed::Class("A".into()), 1000, at(0));
         blocked.free(Freed::Class("B".into()), 1001, at(16));
-        assert_eq!(blocked.block(&job(), classes(&[("A", true), ("B", false)]), 900), Verdict::Waits);
+        assert_eq!(blocked.block(&job(), classes(&[("A", true), ("B", false)]), 900), BlockedVerdict::Waits);
         // What became free again is as young as the last time.
         blocked.free(Freed::Class("C".into()), 1002, at(20));
         blocked.free(Freed::Class("B".into()), 1003, at(30));
@@ -203,8 +203,8 @@ mod tests {
         let known: Vec<&Freed> = blocked.freed.keys().collect();
         assert_eq!(known, [&Freed::Class("A".into()), &Freed::Class("B".into())]);
         assert_eq!(blocked.in_order.len(), 2);
-        assert_eq!(blocked.block(&job(), classes(&[("A", false), ("B", true)]), 1002), Verdict::Again);
-        assert_eq!(blocked.block(&job(), classes(&[("A", false), ("B", true)]), 1003), Verdict::Waits);
+        assert_eq!(blocked.block(&job(), classes(&[("A", false), ("B", true)]), 1002), BlockedVerdict::Again);
+        assert_eq!(blocked.block(&job(), classes(&[("A", false), ("B", true)]), 1003), BlockedVerdict::Waits);
     }
 
     #[test]

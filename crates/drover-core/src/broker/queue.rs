@@ -18,7 +18,7 @@ use crate::ids::JobKey;
 /// The queue of evaluations.
 #[derive(Debug, Default)]
 pub struct Broker {
-    waiting: HashMap<JobKey, Waiting>,
+    waiting: HashMap<JobKey, WaitingEvaluation>,
     order: BTreeSet<(Reverse<i64>, u64, JobKey)>,
     under_way: HashSet<JobKey>,
     delayed: BTreeSet<(Timestamp, JobKey, EvalTrigger)>,
@@ -54,7 +54,7 @@ pub enum GivenBack {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingEvaluation {
     trigger: EvalTrigger,
     wait_until: Option<Timestamp>,
     priority: i64,
@@ -63,7 +63,7 @@ struct Waiting {
 
 /// An evaluation to make now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Next {
+pub struct NextEvaluation {
     /// The job.
     pub job: JobKey,
     /// What caused it.
@@ -90,7 +90,7 @@ impl Broker {
             return;
         }
         self.counter += 1;
-        let waiting = Waiting { trigger, wait_until, priority, number: self.counter };
+        let waiting = WaitingEvaluation { trigger, wait_until, priority, number: self.counter };
         self.waiting.insert(job.clone(), waiting);
         if !self.under_way.contains(job) {
             self.order.insert((Reverse(priority), waiting.number, job.clone()));
@@ -124,7 +124,7 @@ impl Broker {
     }
 
     /// The next evaluation of a job that does not rest; its job is under way until [`Broker::finish`].
-    pub fn pop(&mut self, now: Duration) -> Option<Next> {
+    pub fn pop(&mut self, now: Duration) -> Option<NextEvaluation> {
         let rests = |job: &JobKey| self.resting.get(job).is_some_and(|until| *until > now);
         let place = self.order.iter().find(|(_, _, job)| !rests(job)).cloned()?;
         self.order.remove(&place);
@@ -132,7 +132,7 @@ impl Broker {
         self.resting.remove(&job);
         let waiting = self.waiting.remove(&job)?;
         self.under_way.insert(job.clone());
-        Some(Next { job, trigger: waiting.trigger, wait_until: waiting.wait_until, number: waiting.number })
+        Some(NextEvaluation { job, trigger: waiting.trigger, wait_until: waiting.wait_until, number: waiting.number })
     }
 
     /// The evaluation of a job took so long, and has ended now: by one monotonic clock, as [`Broker::pop`] is told the

@@ -18,4 +18,4 @@ pub use evaluations::{EvalRecord, latest_index};
 pub use progress::{awaits_promotion, cutoff, is_done, needed};
 pub use rollback::{Target, VersionFacts, target};
 pub use status::{Standing, Unhealthy, is_unhealthy, judge_unhealthy, status};
-pub use step::{DeploymentView, Effect, Step, StepNotice, digest, judgements, step};
+pub use step::{DeploymentEffect, DeploymentStep, DeploymentView, StepNotice, digest, judgements, step};

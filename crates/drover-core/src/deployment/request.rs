@@ -8,7 +8,7 @@ use drover_api::deployment::{DeploymentPhase, GroupState, Promote};
 
 /// What a person asks of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum DeploymentRequest {
     /// Stop updating until it is resumed.
     Pause,
     /// Go on.
@@ -19,7 +19,7 @@ pub enum Request {
     Promote(Promote),
 }
 
-impl Request {
+impl DeploymentRequest {
     const fn verb(&self) -> &'static str {
         match self {
             Self::Pause => "pause",
@@ -43,7 +43,7 @@ pub struct Short {
 
 /// Why a call is refused. Nothing is changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// It is over.
     #[error("cannot {verb} a terminal deployment: it is {phase}; act on the job's newest deployment")]
     Terminal {
@@ -87,9 +87,9 @@ impl fmt::Display for Shorts<'_> {
 ///
 /// # Errors
 /// When the deployment is over.
-pub fn check_phase(call: &Request, phase: DeploymentPhase) -> Result<(), Refusal> {
+pub fn check_phase(call: &DeploymentRequest, phase: DeploymentPhase) -> Result<(), RequestRefusal> {
     if !phase.is_active() {
-        return Err(Refusal::Terminal { verb: call.verb(), phase });
+        return Err(RequestRefusal::Terminal { verb: call.verb(), phase });
     }
     Ok(())
 }
@@ -102,10 +102,10 @@ pub fn promoted_groups(
     request: &Promote,
     groups: &BTreeMap<String, GroupState>,
     healthy: &BTreeMap<String, i64>,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, RequestRefusal> {
     let unknown: Vec<String> = request.groups.iter().filter(|group| !groups.contains_key(*group)).cloned().collect();
     if !unknown.is_empty() {
-        return Err(Refusal::UnknownGroup { unknown, known: groups.keys().cloned().collect() });
+        return Err(RequestRefusal::UnknownGroup { unknown, known: groups.keys().cloned().collect() });
     }
     let wanted = || groups.iter().filter(|(name, _)| request.all || request.groups.contains(name));
     let short: Vec<Short> = wanted()
@@ -118,6 +118,6 @@ pub fn promoted_groups(
     if short.is_empty() {
         Ok(wanted().map(|(name, _)| name.clone()).collect())
     } else {
-        Err(Refusal::NotHealthy(short))
+        Err(RequestRefusal::NotHealthy(short))
     }
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::progress;
-use super::request::{self, Refusal};
+use super::request::{self, RequestRefusal};
 use super::rollback::{Target, VersionFacts, target};
 use super::status::{Standing, Unhealthy, is_unhealthy, judge_unhealthy, status};
 use crate::definition::Definition;
@@ -47,11 +47,11 @@ pub struct DeploymentView<'a> {
 
 /// What a deployment needs now.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct DeploymentStep {
     /// Its status; written first, under the precondition that no one else wrote since.
     pub status: DeploymentStatus,
     /// What follows the status, each of it idempotent.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<DeploymentEffect>,
     /// Whether the job must be evaluated at once.
     pub evaluate: bool,
     /// Whether it must be evaluated, which may wait for others that want it too.
@@ -64,7 +64,7 @@ pub struct Step {
 
 /// Something that follows from a deployment's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum DeploymentEffect {
     /// An unhealthy allocation may be replaced, as its reschedule policy says. May wait for others.
     AllowReplacement(AllocKey, Uid),
     /// A canary has become an ordinary allocation.
@@ -89,13 +89,13 @@ pub enum StepNotice {
     /// It failed.
     Failed(DeploymentDescription, String),
     /// What a person asked was refused.
-    Refused(Refusal),
+    Refused(RequestRefusal),
 }
 
 /// Decides what a deployment needs now. One that is over needs nothing but the end of what its end began.
 #[must_use]
-pub fn step(view: &DeploymentView<'_>) -> Step {
-    let mut pass = Pass::new(view);
+pub fn step(view: &DeploymentView<'_>) -> DeploymentStep {
+    let mut pass = StepPass::new(view);
     if view.stored.phase.is_active() {
         pass.judge_by_call();
         pass.pause_or_resume();
@@ -139,12 +139,12 @@ pub fn digest(request: &AllocationHealth) -> String {
     drover_api::names::hex(&hasher.finalize()[..16])
 }
 
-struct Pass<'a> {
+struct StepPass<'a> {
     view: &'a DeploymentView<'a>,
     allocs: Vec<Arc<Alloc>>,
     status: DeploymentStatus,
     acted: Acted,
-    effects: Vec<Effect>,
+    effects: Vec<DeploymentEffect>,
     evaluate: bool,
     evaluate_soon: bool,
     notices: Vec<StepNotice>,
@@ -159,7 +159,7 @@ enum Revert {
     Unwanted,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> StepPass<'a> {
     fn new(view: &'a DeploymentView<'a>) -> Self {
         Self {
             view,
@@ -196,10 +196,10 @@ impl<'a> Pass<'a> {
             .map(ToString::to_string)
             .collect();
         if named.is_empty() {
-            return self.notices.push(StepNotice::Refused(Refusal::NoAllocations));
+            return self.notices.push(StepNotice::Refused(RequestRefusal::NoAllocations));
         }
         if !foreign.is_empty() {
-            return self.notices.push(StepNotice::Refused(Refusal::ForeignAllocations(foreign)));
+            return self.notices.push(StepNotice::Refused(RequestRefusal::ForeignAllocations(foreign)));
         }
         self.acted.allocation_health_at = Some(self.view.now);
         self.evaluate = true;
@@ -319,7 +319,7 @@ impl<'a> Pass<'a> {
         for alloc in self.allocs.clone() {
             let Some(state) = self.status.groups.get(&alloc.group) else { continue };
             if state.promoted && alloc.canary && !alloc.is_terminal() {
-                self.effects.push(Effect::EndCanary(alloc.key.clone(), alloc.uid.clone()));
+                self.effects.push(DeploymentEffect::EndCanary(alloc.key.clone(), alloc.uid.clone()));
             }
             if is_unhealthy(&alloc) && self.is_active() {
                 let policy = self.group(&alloc.group).and_then(|group| group.reschedule.as_ref());
@@ -327,7 +327,7 @@ impl<'a> Pass<'a> {
                     reverts |= state.auto_revert;
                     failing.get_or_insert_with(|| alloc.key.name.to_string());
                 } else if !alloc.transition.reschedule {
-                    self.effects.push(Effect::AllowReplacement(alloc.key.clone(), alloc.uid.clone()));
+                    self.effects.push(DeploymentEffect::AllowReplacement(alloc.key.clone(), alloc.uid.clone()));
                     self.notices.push(StepNotice::AllocationUnhealthy(alloc.key.name.to_string()));
                 }
             }
@@ -383,7 +383,7 @@ impl<'a> Pass<'a> {
         self.status.phase = DeploymentPhase::Failed;
         self.status.description = description;
         self.status.rollback = self.roll_back(revert);
-        self.effects.retain(|effect| matches!(effect, Effect::EndCanary(..)));
+        self.effects.retain(|effect| matches!(effect, DeploymentEffect::EndCanary(..)));
         self.evaluate = true;
         self.notices.push(StepNotice::Failed(description, text));
     }
@@ -416,7 +416,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn finish(mut self) -> Step {
+    fn finish(mut self) -> DeploymentStep {
         let view = self.view;
         self.status.acted = (self.acted != Acted::default()).then_some(self.acted);
         let is_restored = |intent: &Intent| view.versions.iter().any(|one| one.is_stable && one.intent == intent.id);
@@ -427,7 +427,7 @@ impl<'a> Pass<'a> {
         };
         match self.status.intent.take_if(|intent| is_restored(intent) || is_overtaken(intent)) {
             Some(_) => self.evaluate = true,
-            None => self.effects.extend(self.status.intent.clone().map(Effect::Restore)),
+            None => self.effects.extend(self.status.intent.clone().map(DeploymentEffect::Restore)),
         }
         let is_active = self.status.phase.is_active();
         let is_paused = self.status.phase == DeploymentPhase::Paused;
@@ -441,7 +441,7 @@ impl<'a> Pass<'a> {
         } else {
             self.status
         };
-        Step {
+        DeploymentStep {
             status: written,
             effects: self.effects,
             evaluate: self.evaluate,

@@ -14,7 +14,7 @@ use drover_api::deployment::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::request::{Refusal, Request, Short, check_phase};
+use super::request::{DeploymentRequest, RequestRefusal, Short, check_phase};
 use super::*;
 use crate::definition::Definition;
 use crate::ids::{JobKey, Uid};
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    fn step_at(&mut self, seconds: f64) -> Step {
+    fn step_at(&mut self, seconds: f64) -> DeploymentStep {
         self.now = at(seconds);
         let definition = Definition::new(&serde_json::from_value(self.job.clone()).expect("a job"), "web");
         let versions: Vec<VersionFacts<'_>> = self
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Takes a step, and its status as stored.
-    fn advance(&mut self, seconds: f64) -> Step {
+    fn advance(&mut self, seconds: f64) -> DeploymentStep {
         let step = self.step_at(seconds);
         self.status = step.status.clone();
         step
@@ -181,7 +181,7 @@ fn seconds(time: Option<Timestamp>) -> Option<f64> {
     time.map(|time| time.duration_since(at(0.0)).as_secs_f64())
 }
 
-fn outcome(step: &Step) -> (Phase, Why) {
+fn outcome(step: &DeploymentStep) -> (Phase, Why) {
     (step.status.phase, step.status.description)
 }
 
@@ -199,11 +199,11 @@ fn only(groups: &[&str]) -> Promote {
     Promote { all: false, groups: groups.iter().map(|&group| group.to_owned()).collect() }
 }
 
-fn replaced(step: &Step) -> usize {
-    step.effects.iter().filter(|effect| matches!(effect, Effect::AllowReplacement(..))).count()
+fn replaced(step: &DeploymentStep) -> usize {
+    step.effects.iter().filter(|effect| matches!(effect, DeploymentEffect::AllowReplacement(..))).count()
 }
 
-fn refusals(step: &Step) -> Vec<String> {
+fn refusals(step: &DeploymentStep) -> Vec<String> {
     let refused = step.notices.iter().filter_map(|notices| match notices {
         StepNotice::Refused(refusal) => Some(refusal.to_string()),
         _ => None,
@@ -440,7 +440,7 @@ fn d_029_a_canary_that_has_ended_does_not_count() {
     let step = world.step_at(2.0);
     assert_eq!(
         step.notices,
-        [StepNotice::Refused(Refusal::NotHealthy(vec![Short { group: "A".into(), healthy: 0, needed: 1 }]))]
+        [StepNotice::Refused(RequestRefusal::NotHealthy(vec![Short { group: "A".into(), healthy: 0, needed: 1 }]))]
     );
 }
 
@@ -472,7 +472,7 @@ fn d_031_promoted_canaries_become_ordinary() {
     world.spec.promote = Some(all());
     let step = world.advance(2.0);
     let key = world.allocs[0].key.clone();
-    assert!(step.effects.contains(&Effect::EndCanary(key, Uid::from("uid-0"))));
+    assert!(step.effects.contains(&DeploymentEffect::EndCanary(key, Uid::from("uid-0"))));
     world.allocs[0] = Arc::new(Alloc { canary: false, ..(*world.allocs[0]).clone() });
     assert_eq!(world.step_at(3.0).effects, []);
     assert_eq!(world.status.groups["A"].placed_canaries, ["A-0"]);
@@ -523,7 +523,7 @@ fn d_037_d_038_d_039_d_040_pause_and_resume() {
 #[test]
 fn d_041_resuming_what_runs_changes_nothing() {
     let mut world = World::new(&[("A", 1, 0, "10s")]);
-    assert_eq!(check_phase(&Request::Resume, Phase::Running), Ok(()));
+    assert_eq!(check_phase(&DeploymentRequest::Resume, Phase::Running), Ok(()));
     let step = world.advance(1.0);
     assert_eq!(outcome(&step), RUNNING);
 }
@@ -544,8 +544,8 @@ fn rolled_back(versions: &[(i64, bool, &str)], reverts: bool) -> (Option<Rollbac
     let step = world.step_at(1.0);
     assert_eq!((outcome(&step), step.evaluate), (BY_USER, true));
     let restored = step.effects.iter().find_map(|effect| match effect {
-        Effect::Restore(intent) => intent.rollback_to_version,
-        Effect::AllowReplacement(..) | Effect::EndCanary(..) => None,
+        DeploymentEffect::Restore(intent) => intent.rollback_to_version,
+        DeploymentEffect::AllowReplacement(..) | DeploymentEffect::EndCanary(..) => None,
     });
     (step.status.rollback, restored)
 }
@@ -681,10 +681,10 @@ fn d_053_a_declaration_counts_whole_or_not_at_all() {
 #[test]
 fn d_054_nothing_can_be_asked_of_what_is_over() {
     let calls = [
-        (Request::Pause, "pause"),
-        (Request::Resume, "resume"),
-        (Request::Promote(all()), "promote"),
-        (Request::Fail, "fail"),
+        (DeploymentRequest::Pause, "pause"),
+        (DeploymentRequest::Resume, "resume"),
+        (DeploymentRequest::Promote(all()), "promote"),
+        (DeploymentRequest::Fail, "fail"),
     ];
     for phase in [Phase::Failed, Phase::Successful, Phase::Cancelled] {
         for (call, verb) in &calls {

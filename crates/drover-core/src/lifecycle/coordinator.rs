@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::{Progress, RunState, Stage, TaskPlace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
+enum TaskPhase {
     Init,
     Prestart,
     Main,
@@ -42,7 +42,7 @@ impl Gates {
 /// The lifecycle of one allocation's tasks.
 #[derive(Clone, Debug)]
 pub struct Coordinator {
-    state: State,
+    state: TaskPhase,
     stages: BTreeMap<String, Stage>,
 }
 
@@ -50,17 +50,17 @@ impl Coordinator {
     /// A coordinator for tasks that have not started.
     pub fn new<'a>(tasks: impl IntoIterator<Item = (&'a str, TaskPlace)>) -> Self {
         let stages = tasks.into_iter().map(|(name, place)| (name.to_owned(), place.stage)).collect();
-        Self { state: State::Init, stages }
+        Self { state: TaskPhase::Init, stages }
     }
 
     /// A coordinator for tasks some of which ran before the agent started: nothing waits for all of them to be pending.
     pub fn restored<'a>(tasks: impl IntoIterator<Item = (&'a str, TaskPlace)>) -> Self {
-        Self { state: State::Prestart, ..Self::new(tasks) }
+        Self { state: TaskPhase::Prestart, ..Self::new(tasks) }
     }
 
     /// Begins the lifecycle again: the order holds once more for tasks that are pending again.
     pub fn reset(&mut self) {
-        self.state = State::Init;
+        self.state = TaskPhase::Init;
     }
 
     /// Takes the tasks' states into account and returns the gates. A task that is not in `progress` counts as pending.
@@ -75,24 +75,24 @@ impl Coordinator {
         }
     }
 
-    fn next(&self, progress: &BTreeMap<String, Progress>) -> State {
+    fn next(&self, progress: &BTreeMap<String, Progress>) -> TaskPhase {
         let others_dead = self.all(progress, |stage, task| stage == Stage::Poststop || task.state == RunState::Dead);
         if others_dead {
-            return State::Poststop;
+            return TaskPhase::Poststop;
         }
         let (done, next) = match self.state {
-            State::Init => (self.all(progress, |_, task| task.state == RunState::Pending), State::Prestart),
-            State::Prestart => (self.is_prestart_done(progress), State::Main),
-            State::Main => (
+            TaskPhase::Init => (self.all(progress, |_, task| task.state == RunState::Pending), TaskPhase::Prestart),
+            TaskPhase::Prestart => (self.is_prestart_done(progress), TaskPhase::Main),
+            TaskPhase::Main => (
                 self.all(progress, |stage, task| stage != Stage::Main || task.state != RunState::Pending),
-                State::Poststart,
+                TaskPhase::Poststart,
             ),
-            State::Poststart => (
+            TaskPhase::Poststart => (
                 self.all(progress, |stage, task| stage != Stage::PoststartEphemeral || task.state == RunState::Dead),
-                State::WaitAlloc,
+                TaskPhase::WaitAlloc,
             ),
-            State::WaitAlloc => (false, State::WaitAlloc),
-            State::Poststop => (false, State::Poststop),
+            TaskPhase::WaitAlloc => (false, TaskPhase::WaitAlloc),
+            TaskPhase::Poststop => (false, TaskPhase::Poststop),
         };
         if done { next } else { self.state }
     }
@@ -110,15 +110,15 @@ impl Coordinator {
     }
 }
 
-fn gates(state: State) -> Gates {
+fn gates(state: TaskPhase) -> Gates {
     //                  Pe     Ps     M      Oe     Os     X
     let open = match state {
-        State::Init => [false, false, false, false, false, false],
-        State::Prestart => [true, true, false, false, false, false],
-        State::Main => [false, true, true, false, false, false],
-        State::Poststart => [false, true, true, true, true, false],
-        State::WaitAlloc => [false, true, true, false, true, false],
-        State::Poststop => [false, false, false, false, false, true],
+        TaskPhase::Init => [false, false, false, false, false, false],
+        TaskPhase::Prestart => [true, true, false, false, false, false],
+        TaskPhase::Main => [false, true, true, false, false, false],
+        TaskPhase::Poststart => [false, true, true, true, true, false],
+        TaskPhase::WaitAlloc => [false, true, true, false, true, false],
+        TaskPhase::Poststop => [false, false, false, false, false, true],
     };
     Gates { open }
 }

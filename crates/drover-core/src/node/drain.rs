@@ -51,7 +51,7 @@ impl Leaving {
 
 /// An allocation that is to leave.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mark {
+pub struct DrainMark {
     /// Which one.
     pub alloc: Arc<Alloc>,
     /// What is requested of it from now on.
@@ -61,9 +61,9 @@ pub struct Mark {
 /// What all drains need now.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
-pub struct Step {
+pub struct DrainStep {
     /// Allocations to mark.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<DrainMark>,
     /// Nodes that everything which had to has left.
     pub done: BTreeSet<NodeName>,
     /// For each node, how many allocations have to leave it still.
@@ -84,9 +84,9 @@ enum Part {
 }
 
 /// Decides what all drains need now. O(allocations of the jobs on these nodes).
-pub fn step(view: &ClusterView, drains: &BTreeMap<NodeName, Leaving>, now: Timestamp) -> Step {
+pub fn step(view: &ClusterView, drains: &BTreeMap<NodeName, Leaving>, now: Timestamp) -> DrainStep {
     let forced = forced(drains, now);
-    let mut step = Step { wake_at: wake_at(drains, &forced), ..Step::default() };
+    let mut step = DrainStep { wake_at: wake_at(drains, &forced), ..DrainStep::default() };
     let mut jobs: BTreeSet<&JobKey> = BTreeSet::new();
     for (name, drain) in drains {
         let there: Vec<&Arc<Alloc>> = view.allocs_on_node(name).filter(|alloc| !alloc.is_client_terminal()).collect();
@@ -137,7 +137,7 @@ fn moves(
     job: &JobKey,
     drains: &BTreeMap<NodeName, Leaving>,
     forced: &BTreeSet<NodeName>,
-) -> Vec<Mark> {
+) -> Vec<DrainMark> {
     let mut groups: BTreeMap<&str, Vec<&Arc<Alloc>>> = BTreeMap::new();
     for alloc in view.allocs_of_job(job) {
         groups.entry(&alloc.group).or_default().push(alloc);
@@ -188,10 +188,10 @@ fn is_to_mark(alloc: &Alloc) -> bool {
     !alloc.is_terminal() && !alloc.transition.migrate
 }
 
-fn mark(alloc: &Arc<Alloc>, part: Part) -> Mark {
+fn mark(alloc: &Arc<Alloc>, part: Part) -> DrainMark {
     let migrate_disable_placement = alloc.transition.migrate_disable_placement || part == Part::Ends;
     let transition = DesiredTransition { migrate: true, migrate_disable_placement, ..alloc.transition };
-    Mark { alloc: Arc::clone(alloc), transition }
+    DrainMark { alloc: Arc::clone(alloc), transition }
 }
 
 #[cfg(test)]
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!((open.wake_at, open.remaining[&NodeName::from("n-0")]), (Some(later), 3));
         let over = step(&world.view, &drained(&[("n-0", at(now()))]), now());
         assert_eq!(over.marks.len(), 3);
-        let is_final = |mark: &Mark| mark.transition.migrate && mark.transition.migrate_disable_placement;
+        let is_final = |mark: &DrainMark| mark.transition.migrate && mark.transition.migrate_disable_placement;
         assert!(over.marks.iter().all(is_final));
     }
 

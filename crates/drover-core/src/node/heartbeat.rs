@@ -38,7 +38,7 @@ pub struct Ledger {
     last_proof: Option<Duration>,
     nodes: BTreeMap<NodeName, Heard>,
     /// Nodes that were marked not long ago, or while marking is slowed.
-    marked: BTreeMap<NodeName, Mark>,
+    marked: BTreeMap<NodeName, HeartbeatMark>,
     /// Nodes whose heartbeat was missing when another one was marked, and that were not heard of since.
     suspects: BTreeSet<NodeName>,
     /// Until when marking is slow in a pool.
@@ -70,7 +70,7 @@ struct Heard {
 }
 
 #[derive(Clone, Debug)]
-struct Mark {
+struct HeartbeatMark {
     pool: String,
     /// When the heartbeat was due that did not come.
     due: Duration,
@@ -104,7 +104,7 @@ pub struct Slowed {
 
 /// What heartbeats say of a pool.
 #[derive(Debug, Default)]
-struct Tally {
+struct PoolTally {
     n_nodes: usize,
     n_missing: usize,
     /// Heartbeats that came since the first missing one was due.
@@ -113,7 +113,7 @@ struct Tally {
     first_missing: Option<Duration>,
 }
 
-impl Tally {
+impl PoolTally {
     fn miss(&mut self, due: Duration) {
         self.n_missing += 1;
         self.first_missing = Some(self.first_missing.map_or(due, |first| first.min(due)));
@@ -238,7 +238,7 @@ impl Ledger {
     }
 
     /// Whether marking is slow in a pool: most of it is missing, or was not long ago.
-    fn is_slow(&mut self, pool: &str, tally: &Tally, proof: Duration) -> bool {
+    fn is_slow(&mut self, pool: &str, tally: &PoolTally, proof: Duration) -> bool {
         if tally.is_mass() {
             self.slow_until.insert(pool.to_owned(), proof + self.allowed.ttl.max(RETURN));
         }
@@ -251,7 +251,7 @@ impl Ledger {
         if let Some(pool) = pool {
             let due = heard.since + self.allowed.ttl;
             self.last_marks.insert(pool.to_owned(), proof);
-            self.marked.insert(node.clone(), Mark { pool: pool.to_owned(), due, at: proof });
+            self.marked.insert(node.clone(), HeartbeatMark { pool: pool.to_owned(), due, at: proof });
         }
     }
 
@@ -261,8 +261,8 @@ impl Ledger {
         pools: &BTreeSet<&'a str>,
         pool_of: &impl Fn(&NodeName) -> Option<&'a str>,
         proof: Duration,
-    ) -> BTreeMap<&'a str, Tally> {
-        let mut tallies: BTreeMap<&str, Tally> = pools.iter().map(|pool| (*pool, Tally::default())).collect();
+    ) -> BTreeMap<&'a str, PoolTally> {
+        let mut tallies: BTreeMap<&str, PoolTally> = pools.iter().map(|pool| (*pool, PoolTally::default())).collect();
         let on_its_way = self.on_its_way();
         for (node, heard) in &self.nodes {
             let Some(tally) = pool_of(node).and_then(|pool| tallies.get_mut(pool)) else { continue };

@@ -24,7 +24,7 @@ pub enum Submitted {
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextAttempt {
     /// Plan again on a newer picture.
     Again,
     /// The evaluation is done.
@@ -51,16 +51,16 @@ impl Attempts {
     }
 
     /// Takes the outcome of a try in. Progress gives all tries back.
-    pub fn after(&mut self, submitted: Submitted) -> Next {
+    pub fn after(&mut self, submitted: Submitted) -> NextAttempt {
         match submitted {
-            Submitted::Whole => Next::Done,
+            Submitted::Whole => NextAttempt::Done,
             Submitted::Part => {
                 self.used = 0;
-                Next::Again
+                NextAttempt::Again
             }
             Submitted::Nothing => {
                 self.used += 1;
-                if self.used >= self.most { Next::Exhausted } else { Next::Again }
+                if self.used >= self.most { NextAttempt::Exhausted } else { NextAttempt::Again }
             }
         }
     }
@@ -72,12 +72,12 @@ pub struct Ended {
     /// complete, failed, or blocked where the same evaluation waits again.
     pub status: EvalStatus,
     /// The evaluation that waits for room, if one does: its own id where it waited before.
-    pub blocked: Option<Blocked>,
+    pub blocked: Option<BlockedEvaluation>,
 }
 
 /// An evaluation that waits for room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
+pub struct BlockedEvaluation {
     /// Its id; none for a new one.
     pub id: Option<EvalId>,
     /// What it is triggered by when it is tried again.
@@ -86,24 +86,30 @@ pub struct Blocked {
 
 /// The end of an evaluation whose last plan this is. `was_blocked` is the id under which the job waited, where this
 /// evaluation is that one.
-pub fn end(job_type: JobType, eval: &Evaluation, plan: &Plan, next: Next, was_blocked: Option<&EvalId>) -> Ended {
+pub fn end(
+    job_type: JobType,
+    eval: &Evaluation,
+    plan: &Plan,
+    next: NextAttempt,
+    was_blocked: Option<&EvalId>,
+) -> Ended {
     let is_counted = matches!(job_type, JobType::Service | JobType::Batch);
     if plan.refused.is_some() {
         return Ended { status: EvalStatus::Failed, blocked: None };
     }
-    if next == Next::Exhausted {
-        let blocked = is_counted.then_some(Blocked { id: None, trigger: EvalTrigger::MaxPlanAttempts });
+    if next == NextAttempt::Exhausted {
+        let blocked = is_counted.then_some(BlockedEvaluation { id: None, trigger: EvalTrigger::MaxPlanAttempts });
         return Ended { status: EvalStatus::Failed, blocked };
     }
     if plan.failed.is_empty() {
         return Ended { status: EvalStatus::Complete, blocked: None };
     }
     if let Some(id) = was_blocked {
-        let blocked = Blocked { id: Some(id.clone()), trigger: EvalTrigger::QueuedAllocs };
+        let blocked = BlockedEvaluation { id: Some(id.clone()), trigger: EvalTrigger::QueuedAllocs };
         return Ended { status: EvalStatus::Blocked, blocked: Some(blocked) };
     }
     // A delayed evaluation that is on its way makes another one unnecessary.
     let waits_otherwise = !plan.follow_ups.is_empty() && eval.wait_until.is_some_and(|until| until > eval.now);
-    let blocked = (!waits_otherwise).then_some(Blocked { id: None, trigger: EvalTrigger::QueuedAllocs });
+    let blocked = (!waits_otherwise).then_some(BlockedEvaluation { id: None, trigger: EvalTrigger::QueuedAllocs });
     Ended { status: EvalStatus::Complete, blocked }
 }

@@ -34,7 +34,7 @@ pub struct Evictable {
 
 /// What is to fit on a node.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct PreemptionAsk<'a> {
     /// Its priority.
     pub priority: i64,
     /// The sums that it needs.
@@ -73,7 +73,7 @@ pub fn score(priorities: &[i64]) -> f64 {
 /// make room. `used` is all that is in use there, the candidates included. `fits` says whether the group fits beside
 /// what is left.
 pub fn victims(
-    ask: Ask<'_>,
+    ask: PreemptionAsk<'_>,
     node: &Node,
     used: &Usage,
     candidates: &[Evictable],

@@ -8,7 +8,7 @@ use drover_api::group::Group;
 
 use crate::ids::{AllocKey, JobKey, NodeName};
 use crate::model::Alloc;
-use crate::scheduler::feasible::Wanted;
+use crate::scheduler::feasible::WantedGroup;
 use crate::snapshot::{ClusterView, NodeEntry};
 use crate::usage::Usage;
 
@@ -132,7 +132,7 @@ impl<'a> Proposed<'a> {
     }
 
     /// Calls with namespace, group and slot of each allocation that will be on a node.
-    pub fn each_on(&self, node: &NodeName, wanted: Wanted<'_>, mut call: impl FnMut(Arc<str>, &Group, i64)) {
+    pub fn each_on(&self, node: &NodeName, wanted: WantedGroup<'_>, mut call: impl FnMut(Arc<str>, &Group, i64)) {
         for alloc in self.view.allocs_on_node(node).filter(|alloc| self.stays(alloc)) {
             if let Some(group) = self.view.definition_of(alloc).and_then(|known| known.group(&alloc.group)) {
                 call(Arc::clone(&alloc.job.namespace), group, alloc.index);
@@ -146,7 +146,7 @@ impl<'a> Proposed<'a> {
     }
 
     /// Whether one of the allocations that will be on a node satisfies a condition on its group and slot.
-    pub fn any_on(&self, node: &NodeName, wanted: Wanted<'_>, holds: impl Fn(&Group, i64) -> bool) -> bool {
+    pub fn any_on(&self, node: &NodeName, wanted: WantedGroup<'_>, holds: impl Fn(&Group, i64) -> bool) -> bool {
         let mut found = false;
         self.each_on(node, wanted, |_, group, index| found |= holds(group, index));
         found

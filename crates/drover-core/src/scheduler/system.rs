@@ -14,7 +14,7 @@ use drover_api::metric::AllocMetric;
 use crate::arithmetic::as_count;
 use crate::ids::{AllocKey, NodeName};
 use crate::model::{Alloc, Job, newest_of_slot};
-use crate::scheduler::feasible::{self, Checks, Wanted};
+use crate::scheduler::feasible::{self, Checks, WantedGroup};
 use crate::scheduler::place::fit::Need;
 use crate::scheduler::place::{Planner, fullness};
 use crate::scheduler::plan::{Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason};
@@ -24,7 +24,7 @@ use crate::snapshot::{ClusterView, NodeEntry};
 
 /// One slot of a group on a node, with what there is of the group there.
 #[derive(Clone, Copy)]
-struct Slot<'a, 'b> {
+struct NodeSlot<'a, 'b> {
     entry: &'a NodeEntry,
     there: &'b [&'b Arc<Alloc>],
     index: i64,
@@ -43,7 +43,7 @@ struct MissingOnNode<'a> {
 
 /// What was found of one group.
 #[derive(Default)]
-struct Found<'a> {
+struct FoundSlots<'a> {
     missing: Vec<MissingOnNode<'a>>,
     updates: Vec<Arc<Alloc>>,
     /// Allocations that end because they were away too long: their slot is free at once.
@@ -73,7 +73,7 @@ pub(super) fn plan<'a>(view: &'a ClusterView, job: &'a Job, eval: &'a Evaluation
                 planner.plan.stops.extend(outcome.stops);
             }
             Some(group) => {
-                let mut pass = Pass { planner: &mut planner, group, rollout, state: None };
+                let mut pass = SystemPass { planner: &mut planner, group, rollout, state: None };
                 pass.run(&allocs);
                 is_complete &= pass.is_complete(&allocs);
                 if let Some(state) = pass.state.filter(|_| !is_known(rollout, name)) {
@@ -99,7 +99,7 @@ fn is_known(rollout: Rollout<'_>, group: &str) -> bool {
     rollout.current.is_some_and(|current| current.groups.contains_key(group))
 }
 
-struct Pass<'p, 'a> {
+struct SystemPass<'p, 'a> {
     planner: &'p mut Planner<'a>,
     group: &'a Group,
     rollout: Rollout<'a>,
@@ -117,7 +117,7 @@ enum Fate {
     Update,
 }
 
-impl<'a> Pass<'_, 'a> {
+impl<'a> SystemPass<'_, 'a> {
     fn job(&self) -> &'a Job {
         self.planner.job
     }
@@ -128,7 +128,7 @@ impl<'a> Pass<'_, 'a> {
 
     fn run(&mut self, allocs: &[Arc<Alloc>]) {
         let count = self.job().counts.get(&self.group.name).copied().unwrap_or(self.group.count);
-        let mut found = Found::default();
+        let mut found = FoundSlots::default();
         let mut on_node: BTreeMap<&NodeName, Vec<&Arc<Alloc>>> = BTreeMap::new();
         for alloc in allocs {
             on_node.entry(&alloc.node).or_default().push(alloc);
@@ -172,7 +172,7 @@ impl<'a> Pass<'_, 'a> {
             if entry.is_ready && feasible::is_covered(&entry.node, &self.job().definition) {
                 let there = on_node.get(&entry.node.name).map_or(&[][..], Vec::as_slice);
                 for index in 0..count {
-                    self.add_missing(Slot { entry, there, index }, &mut found, &mut desired);
+                    self.add_missing(NodeSlot { entry, there, index }, &mut found, &mut desired);
                 }
             }
         }
@@ -256,8 +256,13 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Adds the slot of a node if nothing holds it.
-    fn add_missing(&self, slot: Slot<'a, '_>, found: &mut Found<'a>, desired: &mut super::plan::DesiredUpdates) {
-        let Slot { entry, there, index } = slot;
+    fn add_missing(
+        &self,
+        slot: NodeSlot<'a, '_>,
+        found: &mut FoundSlots<'a>,
+        desired: &mut super::plan::DesiredUpdates,
+    ) {
+        let NodeSlot { entry, there, index } = slot;
         let slot = || there.iter().filter(|alloc| alloc.index == index);
         let is_held = |alloc: &&&Arc<Alloc>| !alloc.is_terminal() && !found.lost.contains(&alloc.key);
         if slot().any(|alloc| is_held(&alloc)) {
@@ -280,7 +285,7 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Finds or makes the group's state in a deployment.
-    fn open_state(&mut self, allocs: &[Arc<Alloc>], found: &Found<'_>) {
+    fn open_state(&mut self, allocs: &[Arc<Alloc>], found: &FoundSlots<'_>) {
         let known = self.rollout.current.and_then(|current| current.groups.get(&self.group.name));
         if let Some(known) = known {
             self.state = Some(known.clone());
@@ -305,7 +310,7 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Replaces as many as canaries and maxParallel allow.
-    fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut Found<'a>, desired: &mut super::plan::DesiredUpdates) {
+    fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut FoundSlots<'a>, desired: &mut super::plan::DesiredUpdates) {
         let update = self.group.update.as_ref();
         let most = update.and_then(|update| update.max_parallel).unwrap_or(0);
         let n_updates = as_count(found.updates.len());
@@ -369,9 +374,9 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Places on each node. Gives the number of slots that failed, and how many of those wait for room.
-    fn place(&mut self, found: &Found<'a>, allocs: &[Arc<Alloc>]) -> (i64, i64) {
+    fn place(&mut self, found: &FoundSlots<'a>, allocs: &[Arc<Alloc>]) -> (i64, i64) {
         let (view, job) = (self.view(), self.job());
-        let wanted = Wanted { job: &job.key, definition: &job.definition, group: self.group };
+        let wanted = WantedGroup { job: &job.key, definition: &job.definition, group: self.group };
         let mut checks = Checks::new(wanted);
         let need = Need::new(view.settings(), &job.definition, self.group);
         let mut filtered = AllocMetric { node_pool: job.definition.spec.node_pool.clone(), ..AllocMetric::default() };

@@ -3,12 +3,12 @@
 
 use drover_api::JobSpec;
 
-use super::found::{Found, Violation};
+use super::found::{Violation, Violations};
 use crate::dispatch;
 
 /// What is wrong with submitting a spec, by itself (`stored` is none) or in the place of a stored one.
 pub fn changes(stored: Option<&JobSpec>, submitted: &JobSpec) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     let is_child = stored.is_some_and(|stored| stored.dispatch.is_some());
     // A dispatch takes its groups from its parent; one with groups of its own would be a job that only looks like one.
     let is_open = dispatch::is_open(submitted);
@@ -25,7 +25,7 @@ pub fn changes(stored: Option<&JobSpec>, submitted: &JobSpec) -> Vec<Violation> 
     found.finish()
 }
 
-impl Found {
+impl Violations {
     fn against(&mut self, stored: &JobSpec, submitted: &JobSpec) {
         let message = format_args!(
             "cannot be changed from {} to {}; delete the job and create it again",

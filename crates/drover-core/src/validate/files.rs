@@ -2,9 +2,9 @@
 
 use drover_api::task::{ChangeMode, Task, Template};
 
-use super::found::{At, Found, shown};
+use super::found::{At, Violations, shown};
 
-impl Found {
+impl Violations {
     pub(super) fn files(&mut self, at: At<'_>, task: &Task) {
         for (n, template) in task.templates.iter().enumerate() {
             self.template(format_args!("{at}.templates[{n}]"), template);

@@ -27,12 +27,12 @@ pub(crate) type At<'a> = fmt::Arguments<'a>;
 
 /// The violations so far.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Violations {
     told: Vec<Violation>,
     untold: usize,
 }
 
-impl Found {
+impl Violations {
     /// Adds a violation when something is wrong.
     pub(crate) fn when(&mut self, is_wrong: bool, code: &'static str, field: At<'_>, message: impl fmt::Display) {
         if !is_wrong {

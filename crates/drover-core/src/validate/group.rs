@@ -6,12 +6,12 @@ use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::{GoDuration, JobSpec};
 
-use super::found::{At, Found, shown};
+use super::found::{At, Violations, shown};
 
 /// Smallest disk of a group, in MiB.
 const DISK_MINIMUM_MB: i64 = 10;
 
-impl Found {
+impl Violations {
     pub(super) fn group(&mut self, spec: &JobSpec, at: At<'_>, group: &Group) {
         let r#type = spec.r#type;
         self.group_fields(r#type, at, group);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_api::JobSpec;
 use drover_api::job::{JobType, Parameterized, Periodic};
 
-use super::found::{Found, Violation, is_label, shown};
+use super::found::{Violation, Violations, is_label, shown};
 use crate::definition::Definition;
 use crate::{dispatch, periodic};
 
@@ -20,7 +20,7 @@ const PRIORITY_LIMIT: i64 = 100;
 
 /// All that is wrong with a complete definition. O(size of the spec).
 pub fn violations(definition: &Definition) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     let spec = &definition.spec;
     found.job(spec);
     found.job_update(spec);
@@ -30,7 +30,7 @@ pub fn violations(definition: &Definition) -> Vec<Violation> {
     found.finish()
 }
 
-impl Found {
+impl Violations {
     fn job(&mut self, spec: &JobSpec) {
         self.size(spec);
         self.identity(spec);

@@ -21,8 +21,8 @@ mod warning;
 
 pub use change::changes;
 pub use files::is_mount_destination;
-pub(crate) use found::Found;
 pub use found::Violation;
+pub(crate) use found::Violations;
 pub use job::{JOB_MAX_COUNT, SPEC_LIMIT_BYTES, violations};
 pub use shape::{shape, status_shape};
 pub use warning::warnings;

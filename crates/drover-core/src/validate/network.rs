@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use drover_api::group::Group;
 use drover_api::network::{Network, NetworkMode, Port};
 
-use super::found::{At, Found, shown};
+use super::found::{At, Violations, shown};
 
 /// Highest port.
 const PORT_LIMIT: i64 = 65_535;
 
-impl Found {
+impl Violations {
     pub(super) fn networks(&mut self, at: At<'_>, group: &Group) {
         let (mut labels, mut statics) = (BTreeSet::new(), BTreeSet::new());
         for (n, network) in group.networks.iter().enumerate() {

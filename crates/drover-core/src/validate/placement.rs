@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use drover_api::job::JobType;
 use drover_api::placement::{Affinity, Constraint, Operand, Spread};
 
-use super::found::{At, Found, shown};
+use super::found::{At, Violations, shown};
 use crate::scheduler::operand;
 use crate::scheduler::version::Requirement;
 
@@ -14,7 +14,7 @@ const NODE_TARGETS: [&str; 5] = ["node.unique.id", "node.unique.name", "node.dat
 /// Beginnings of targets that name a key.
 const KEYED_TARGETS: [&str; 3] = ["attr.", "meta.", "device."];
 
-impl Found {
+impl Violations {
     /// The preferences of a job, a group or a task.
     pub(super) fn preferences(&mut self, at: At<'_>, r#type: JobType, affinities: &[Affinity], spreads: &[Spread]) {
         let is_system = r#type == JobType::System;

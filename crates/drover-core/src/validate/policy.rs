@@ -5,7 +5,7 @@ use drover_api::job::JobType;
 use drover_api::policy::{DelayFunction, Disconnect, HealthCheck, Migrate, Reschedule, Restart, RestartMode, Update};
 use drover_api::{GoDuration, JobSpec};
 
-use super::found::{At, Found};
+use super::found::{At, Violations};
 
 const NONE: GoDuration = GoDuration::ZERO;
 /// Shortest delay of a reschedule and shortest interval of restarts.
@@ -13,7 +13,7 @@ const SHORTEST: GoDuration = GoDuration::from_secs(5);
 /// Shortest interval of reschedules.
 const SHORTEST_INTERVAL: GoDuration = GoDuration::from_secs(15);
 
-impl Found {
+impl Violations {
     /// The update block of a job whose type knows none. (Where it knows one, the groups hold it merged.)
     pub(super) fn job_update(&mut self, spec: &JobSpec) {
         let is_wrong = spec.update.is_some() && matches!(spec.r#type, JobType::Batch | JobType::Sysbatch);

@@ -6,12 +6,12 @@ use drover_api::GoDuration;
 use drover_api::group::Group;
 use drover_api::service::{AddressMode, CheckType, Service};
 
-use super::found::{At, Found, shown};
+use super::found::{At, Violations, shown};
 
 /// Shortest pause between two probes, and shortest wait for an answer.
 const SHORTEST: GoDuration = GoDuration::from_secs(1);
 
-impl Found {
+impl Violations {
     pub(super) fn services(&mut self, at: At<'_>, group: &Group) {
         let mut seen = BTreeSet::new();
         for (n, service) in group.services.iter().enumerate() {

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use drover_api::{GoDuration, crds, duration};
 use serde_json::{Map, Value};
 
-use super::found::{Found, Violation, shown};
+use super::found::{Violation, Violations, shown};
 
 /// The schemas by kind.
 static SCHEMAS: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
@@ -50,7 +50,7 @@ const CODES: &[(&str, &str)] = &[
 
 /// What is wrong with the shape of an object's spec; nothing for a kind that is not drover's.
 pub fn shape(kind: &str, object: &Value) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     found.part(kind, object, "spec");
     let is_missing = SCHEMAS.contains_key(kind) && !object["spec"].is_object();
     found.when(is_missing, "FieldMissing", format_args!("spec"), "is missing; say what is wanted");
@@ -59,12 +59,12 @@ pub fn shape(kind: &str, object: &Value) -> Vec<Violation> {
 
 /// What is wrong with the shape of an object's status, where it has one.
 pub fn status_shape(kind: &str, object: &Value) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     found.part(kind, object, "status");
     found.finish()
 }
 
-impl Found {
+impl Violations {
     fn part(&mut self, kind: &str, object: &Value, part: &str) {
         let schema = SCHEMAS.get(kind).map(|schema| &schema["properties"][part]);
         if let (Some(schema), Value::Object(_)) = (schema, &object[part]) {

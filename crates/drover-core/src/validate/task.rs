@@ -6,12 +6,12 @@ use drover_api::job::JobType;
 use drover_api::placement::Operand;
 use drover_api::task::{LifecycleHook, PropagationMode, Resources, Task};
 
-use super::found::{At, Found, is_label, shown};
+use super::found::{At, Violations, is_label, shown};
 
 /// Least memory of a task, in MiB.
 const MEMORY_MINIMUM_MB: i64 = 10;
 
-impl Found {
+impl Violations {
     pub(super) fn task(&mut self, r#type: JobType, at: At<'_>, group: &Group, task: &Task) {
         self.task_name(at, &task.name);
         self.when(task.driver.is_empty(), "DriverMissing", format_args!("{at}.driver"), "is empty; name a driver");

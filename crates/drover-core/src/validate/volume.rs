@@ -5,9 +5,9 @@ use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::volume_request::{RequestAccessMode as Mode, VolumeRequest, VolumeType};
 
-use super::found::{At, Found};
+use super::found::{At, Violations};
 
-impl Found {
+impl Violations {
     pub(super) fn volumes(&mut self, r#type: JobType, at: At<'_>, group: &Group) {
         let canaries = group.update.as_ref().and_then(|update| update.canary).unwrap_or(0);
         for (n, volume) in group.volumes.iter().enumerate() {

@@ -3,12 +3,12 @@
 use drover_api::group::Group;
 use drover_api::job::JobType;
 
-use super::found::{At, Found, Violation};
+use super::found::{At, Violation, Violations};
 use crate::definition::Definition;
 
 /// What a person should know about a definition that is accepted nevertheless.
 pub fn warnings(definition: &Definition) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     let spec = &definition.spec;
     for (n, group) in spec.groups.iter().enumerate() {
         found.group_warnings(spec.r#type, format_args!("spec.groups[{n}]"), group);
@@ -20,7 +20,7 @@ pub fn warnings(definition: &Definition) -> Vec<Violation> {
     found.finish()
 }
 
-impl Found {
+impl Violations {
     fn group_warnings(&mut self, r#type: JobType, at: At<'_>, group: &Group) {
         if let Some(most) = group.update.as_ref().and_then(|update| update.max_parallel) {
             let is_counted = matches!(r#type, JobType::Service | JobType::Batch);

@@ -13,7 +13,7 @@ use crate::snapshot::ClusterView;
 
 /// What the next step depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct AttachFacts<'a> {
     /// The volume, by its namespace and its id.
     pub volume: &'a ObjectKey,
     /// Its spec.
@@ -30,7 +30,7 @@ pub struct Facts<'a> {
 
 /// What the attaching of a claim needs next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum AttachStep {
     /// Nothing: the allocation may mount it.
     Attached,
     /// Have a controller attach it to the claim's node.
@@ -44,33 +44,33 @@ pub enum Step {
 }
 
 /// Decides what the attaching of a claim needs next. A controller may be asked twice for the same. O(claims).
-pub fn step(facts: &Facts<'_>, claim: &Claim) -> Step {
+pub fn step(facts: &AttachFacts<'_>, claim: &Claim) -> AttachStep {
     if claim.state != ClaimState::Taken || claim.attach != AttachState::Pending {
-        return Step::Settled;
+        return AttachStep::Settled;
     }
     let id = &facts.spec.plugin_id;
     if !facts.plugin.map_or(facts.status.controller_required, Plugin::is_controller_required) {
-        return Step::Attached;
+        return AttachStep::Attached;
     }
     let Some(plugin) = facts.plugin else {
-        return Step::Wait(format!(
+        return AttachStep::Wait(format!(
             "plugin {id} is unknown, and the volume needs its controller; run the plugin's job"
         ));
     };
     if plugin.can(Capability::AttachDetach) == Some(false) {
-        return Step::Attached;
+        return AttachStep::Attached;
     }
     if plugin.is_of_cluster() {
-        return Step::Cluster;
+        return AttachStep::Cluster;
     }
     let node = NodeName::from(claim.node_name.as_str());
     let External::Known(external_node_id) = external_node_id(facts.view, facts.spec, facts.status, claim) else {
-        return Step::Wait(format!(
+        return AttachStep::Wait(format!(
             "plugin {id} has not reported how the provider calls node {node}; run it on {node}"
         ));
     };
     match plugin.controller(facts.view, facts.tried) {
-        Ok(controller) => Step::Controller(ControllerCall {
+        Ok(controller) => AttachStep::Controller(ControllerCall {
             volume: facts.volume.clone(),
             controller,
             plugin: id.clone(),
@@ -83,7 +83,7 @@ pub fn step(facts: &Facts<'_>, claim: &Claim) -> Step {
         Err(skipped) => {
             let reasons: Vec<String> = skipped.iter().map(ToString::to_string).collect();
             let reasons = if reasons.is_empty() { "none is known".to_owned() } else { reasons.join(", ") };
-            Step::Wait(format!(
+            AttachStep::Wait(format!(
                 "no controller of plugin {id} can be asked to attach it ({reasons}); make one healthy on a ready node"
             ))
         }

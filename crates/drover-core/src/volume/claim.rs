@@ -22,7 +22,7 @@ pub const MOST_CLAIMS: usize = 1000;
 
 /// What an allocation wants of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct ClaimRequest {
     /// The volume, by its namespace and its id.
     pub volume: ObjectKey,
     /// The allocation.
@@ -126,14 +126,14 @@ pub struct Attachment {
 }
 
 /// The volumes that an allocation wants, in the order of its group. Empty where its definition is unknown.
-pub fn wanted(view: &ClusterView, alloc: &Alloc) -> Vec<Request> {
+pub fn wanted(view: &ClusterView, alloc: &Alloc) -> Vec<ClaimRequest> {
     let Some(group) = view.definition_of(alloc).and_then(|definition| definition.group(&alloc.group)) else {
         return Vec::new();
     };
     let requests = group.volumes.iter().filter(|request| access::is_csi(request));
     requests
         .filter_map(|request| {
-            Some(Request {
+            Some(ClaimRequest {
                 volume: ObjectKey::new(Arc::clone(&alloc.key.namespace), access::source(request, alloc.index)),
                 alloc: alloc.key.clone(),
                 alloc_id: alloc.uid.clone(),
@@ -150,7 +150,7 @@ pub fn wanted(view: &ClusterView, alloc: &Alloc) -> Vec<Request> {
 ///
 /// # Errors
 /// Why it cannot be taken; only [`ClaimError::MaxClaims`] passes by itself.
-pub fn take(view: &ClusterView, request: &Request, now: Timestamp) -> Result<Option<CSIVolumeStatus>, ClaimError> {
+pub fn take(view: &ClusterView, request: &ClaimRequest, now: Timestamp) -> Result<Option<CSIVolumeStatus>, ClaimError> {
     let no_volume = || ClaimError::NoVolume { volume: request.volume.clone() };
     let (volume, status) = view.volume(&request.volume).zip(read(view, &request.volume)).ok_or_else(no_volume)?;
     add(view, &volume.spec, status, request, now)
@@ -161,10 +161,10 @@ pub(super) fn add(
     view: &ClusterView,
     spec: &CSIVolumeSpec,
     mut status: CSIVolumeStatus,
-    request: &Request,
+    request: &ClaimRequest,
     now: Timestamp,
 ) -> Result<Option<CSIVolumeStatus>, ClaimError> {
-    let Request { volume: key, alloc, mode, .. } = request;
+    let ClaimRequest { volume: key, alloc, mode, .. } = request;
     let (current, wanted) = (status.attachment_mode.unwrap_or(request.attachment_mode), request.attachment_mode);
     if current != wanted {
         return Err(ClaimError::AttachmentMode { volume: key.clone(), current, wanted });

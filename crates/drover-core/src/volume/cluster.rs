@@ -14,7 +14,7 @@ use crate::ids::{NodeName, ObjectKey};
 
 /// What an object is to say. Mount flags are not among it: they may hold secrets, and many can read the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedAttachment {
     /// The driver whose attacher is meant.
     pub driver: String,
     /// The node.
@@ -111,7 +111,7 @@ pub fn is_for_somebody(status: Option<&CSIVolumeStatus>, node: &str) -> bool {
 }
 
 /// What the object of a claim's volume and node is to say.
-pub fn wanted(volume: &ObjectKey, spec: &CSIVolumeSpec, status: &CSIVolumeStatus, claim: &Claim) -> Wanted {
+pub fn wanted(volume: &ObjectKey, spec: &CSIVolumeSpec, status: &CSIVolumeStatus, claim: &Claim) -> WantedAttachment {
     let mut context = spec.context.clone();
     context.extend(status.context.clone());
     let access = match claim.access_mode.or(status.access_mode) {
@@ -119,7 +119,7 @@ pub fn wanted(volume: &ObjectKey, spec: &CSIVolumeSpec, status: &CSIVolumeStatus
         Some(AccessMode::SingleNodeReaderOnly | AccessMode::MultiNodeReaderOnly) => Access::ReadOnly,
         Some(AccessMode::MultiNodeSingleWriter | AccessMode::MultiNodeMultiWriter) => Access::ManyNodes,
     };
-    Wanted {
+    WantedAttachment {
         driver: spec.plugin_id.clone(),
         node: NodeName::from(claim.node_name.as_str()),
         external_id: external_id(volume, spec, status).to_owned(),

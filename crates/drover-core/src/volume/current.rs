@@ -14,19 +14,19 @@ use drover_api::csi_volume::{
 use jiff::Timestamp;
 
 use super::attach;
-use super::claim::{self, Attachment, ClaimError, Request, Update};
+use super::claim::{self, Attachment, ClaimError, ClaimRequest, Update};
 use super::plugin::{Capability, Plugin, refreshed};
 use super::provision::{is_for_others_to_make, is_to_be_made, is_to_be_validated};
 use super::quantity::bytes;
 use super::register::violations;
 use super::shown::shown;
-use super::snapshot::Outcome;
+use super::snapshot::SnapshotOutcome;
 use crate::ids::ObjectKey;
 use crate::snapshot::ClusterView;
 
 /// What a volume's status follows from.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct VolumeFacts<'a> {
     /// The volume, by its namespace and its id.
     pub volume: &'a ObjectKey,
     /// Its spec.
@@ -46,11 +46,11 @@ pub struct Facts<'a> {
     /// What controllers answered.
     pub attachments: &'a [Attachment],
     /// The claims that are wanted and not taken yet, in the order in which they are.
-    pub requests: &'a [Request],
+    pub requests: &'a [ClaimRequest],
     /// What its provider has made of it since.
     pub provided: Option<&'a Provided>,
     /// What became of a request about its snapshots.
-    pub snapshots: Option<&'a Outcome>,
+    pub snapshots: Option<&'a SnapshotOutcome>,
     /// Why its provider has not done what is wanted; empty where nothing is wrong.
     pub provider_error: &'a str,
     /// The ids of allocations whose claims could not be released for so often that a person is needed.
@@ -87,13 +87,13 @@ pub struct Current {
     /// It.
     pub status: CSIVolumeStatus,
     /// The claims that could not be taken, and why.
-    pub refused: Vec<(Request, ClaimError)>,
+    pub refused: Vec<(ClaimRequest, ClaimError)>,
     /// The claims that are taken with it.
-    pub taken: Vec<Request>,
+    pub taken: Vec<ClaimRequest>,
 }
 
 /// Says what a volume's status is to be. O((updates + requests) × claims).
-pub fn current(facts: &Facts<'_>, now: Timestamp) -> Current {
+pub fn current(facts: &VolumeFacts<'_>, now: Timestamp) -> Current {
     let (view, spec) = (facts.view, facts.spec);
     let mut status = refreshed(&first(facts), facts.plugin);
     status.observed_generation = facts.generation;
@@ -168,7 +168,7 @@ enum ProviderPart {
 }
 
 /// A volume that was confirmed once goes on being used while a change of its spec is asked about.
-fn provider_part(facts: &Facts<'_>, status: &CSIVolumeStatus) -> ProviderPart {
+fn provider_part(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus) -> ProviderPart {
     if is_to_be_made(facts.spec, status, facts.plugin) {
         return ProviderPart::Make;
     }
@@ -184,7 +184,7 @@ fn provider_part(facts: &Facts<'_>, status: &CSIVolumeStatus) -> ProviderPart {
 }
 
 /// Why the size that is asked for cannot be: only the plugin knows that, so that the API server takes it.
-fn growth_fault(facts: &Facts<'_>, status: &CSIVolumeStatus) -> Option<String> {
+fn growth_fault(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus) -> Option<String> {
     let range = facts.spec.capacity.as_ref()?;
     let (wanted, current) = (bytes(&range.min)?, bytes(&status.capacity)?);
     let cannot = facts.plugin.and_then(|plugin| plugin.can(Capability::Expand)) == Some(false);
@@ -210,7 +210,7 @@ pub fn differs(stored: &CSIVolumeStatus, current: &CSIVolumeStatus) -> bool {
 }
 
 /// The stored status, or that of a volume which was never reconciled.
-fn first(facts: &Facts<'_>) -> CSIVolumeStatus {
+fn first(facts: &VolumeFacts<'_>) -> CSIVolumeStatus {
     if facts.stored.observed_generation >= 0 {
         return facts.stored.clone();
     }
@@ -226,9 +226,9 @@ fn first(facts: &Facts<'_>) -> CSIVolumeStatus {
     }
 }
 
-fn attach_what_needs_no_controller(facts: &Facts<'_>, status: &mut CSIVolumeStatus) {
+fn attach_what_needs_no_controller(facts: &VolumeFacts<'_>, status: &mut CSIVolumeStatus) {
     let looked_at = status.clone();
-    let attaching = attach::Facts {
+    let attaching = attach::AttachFacts {
         volume: facts.volume,
         spec: facts.spec,
         status: &looked_at,
@@ -237,7 +237,7 @@ fn attach_what_needs_no_controller(facts: &Facts<'_>, status: &mut CSIVolumeStat
         tried: &[],
     };
     for (claim, looked_at) in status.claims.iter_mut().zip(&looked_at.claims) {
-        if attach::step(&attaching, looked_at) == attach::Step::Attached {
+        if attach::step(&attaching, looked_at) == attach::AttachStep::Attached {
             claim.attach = AttachState::Attached;
             claim.error.clear();
         }
@@ -245,7 +245,7 @@ fn attach_what_needs_no_controller(facts: &Facts<'_>, status: &mut CSIVolumeStat
 }
 
 /// Whether the volume can be given to anybody, and why not.
-fn schedulable(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPart) -> Wanted<Type, Reason> {
+fn schedulable(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus, provider: ProviderPart) -> Wanted<Type, Reason> {
     let (plugin, error) = (&facts.spec.plugin_id, facts.provider_error);
     if status.schedulable {
         return Wanted::yes(Type::Schedulable, Reason::PluginHealthy, format!("plugin {plugin} is healthy"));
@@ -289,7 +289,7 @@ fn schedulable(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPa
     Wanted::no(Type::Schedulable, reason, text)
 }
 
-fn conditions(facts: &Facts<'_>, status: &CSIVolumeStatus, provider: ProviderPart) -> Vec<Wanted<Type, Reason>> {
+fn conditions(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus, provider: ProviderPart) -> Vec<Wanted<Type, Reason>> {
     let schedulable = schedulable(facts, status, provider);
     let growth = growth_fault(facts, status);
     let stuck = claim::past(status).find(|claim| facts.stuck.contains(&claim.alloc_id));

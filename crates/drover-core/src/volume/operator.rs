@@ -20,7 +20,7 @@ pub enum Claims {
 
 /// Why a person's request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ActionRefusal {
     /// There is no volume with exactly this id.
     #[error("volume {volume} does not exist; give its whole id")]
     NotFound {
@@ -43,7 +43,7 @@ pub enum Refusal {
 ///
 /// # Errors
 /// It does not exist or is in use.
-pub fn deregister(view: &ClusterView, volume: &ObjectKey, claims: Claims) -> Result<(), Refusal> {
+pub fn deregister(view: &ClusterView, volume: &ObjectKey, claims: Claims) -> Result<(), ActionRefusal> {
     let status = known(view, volume)?;
     let keeps_it = |claim: &&Claim| match claims {
         Claims::MustBeFree => true,
@@ -51,7 +51,7 @@ pub fn deregister(view: &ClusterView, volume: &ObjectKey, claims: Claims) -> Res
     };
     status.claims.iter().find(keeps_it).map_or(Ok(()), |claim| {
         let (alloc, node) = (claim.allocation.clone(), claim.node_name.clone());
-        Err(Refusal::InUse { volume: volume.clone(), alloc, node })
+        Err(ActionRefusal::InUse { volume: volume.clone(), alloc, node })
     })
 }
 
@@ -59,14 +59,14 @@ pub fn deregister(view: &ClusterView, volume: &ObjectKey, claims: Claims) -> Res
 ///
 /// # Errors
 /// The volume does not exist.
-pub fn detach(view: &ClusterView, volume: &ObjectKey, node: &NodeName) -> Result<Vec<String>, Refusal> {
+pub fn detach(view: &ClusterView, volume: &ObjectKey, node: &NodeName) -> Result<Vec<String>, ActionRefusal> {
     let status = known(view, volume)?;
     let there = claim::past(&status).filter(|claim| claim.node_name == node.as_str());
     Ok(there.map(|claim| claim.alloc_id.clone()).collect())
 }
 
-fn known(view: &ClusterView, volume: &ObjectKey) -> Result<CSIVolumeStatus, Refusal> {
-    claim::read(view, volume).ok_or_else(|| Refusal::NotFound { volume: volume.clone() })
+fn known(view: &ClusterView, volume: &ObjectKey) -> Result<CSIVolumeStatus, ActionRefusal> {
+    claim::read(view, volume).ok_or_else(|| ActionRefusal::NotFound { volume: volume.clone() })
 }
 
 /// Which volumes have past claims and were not changed for `age`: each is to be touched, which makes the watcher look

@@ -3,11 +3,11 @@
 use drover_api::csi_volume::CSIVolumeSpec;
 
 use crate::ids::ObjectKey;
-use crate::validate::{Found, Violation};
+use crate::validate::{Violation, Violations};
 
 /// What is wrong with a volume by itself.
 pub fn violations(volume: &ObjectKey, spec: &CSIVolumeSpec) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     for (field, text) in
         [("metadata.namespace", &*volume.namespace), ("spec.id", &*volume.name), ("spec.pluginID", &spec.plugin_id)]
     {

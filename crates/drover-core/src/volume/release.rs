@@ -35,7 +35,7 @@ pub enum Force {
 
 /// What the next step depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct ReleaseFacts<'a> {
     /// The volume, by its namespace and its id.
     pub volume: &'a ObjectKey,
     /// Its spec.
@@ -69,7 +69,7 @@ pub enum AttachedBy {
 
 /// What a release needs next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReleaseStep {
     /// Store that the claim has come this far, and ask again.
     Checkpoint(ClaimState),
     /// Have the claim's node unmount the volume.
@@ -276,31 +276,33 @@ fn shown(skipped: &[Skipped]) -> String {
 ///
 /// # Errors
 /// Why it goes no further; the state that was reached stays.
-pub fn step(facts: &Facts<'_>) -> Result<Step, ReleaseError> {
+pub fn step(facts: &ReleaseFacts<'_>) -> Result<ReleaseStep, ReleaseError> {
     let Some(claim) = facts.status.claims.iter().find(|claim| claim.alloc_id == facts.alloc_id) else {
-        return Ok(Step::Freed);
+        return Ok(ReleaseStep::Freed);
     };
     match claim.state {
-        ClaimState::Taken if is_wanted(facts, claim) => Ok(Step::Checkpoint(ClaimState::Unpublishing)),
-        ClaimState::Taken => Ok(Step::InUse),
+        ClaimState::Taken if is_wanted(facts, claim) => Ok(ReleaseStep::Checkpoint(ClaimState::Unpublishing)),
+        ClaimState::Taken => Ok(ReleaseStep::InUse),
         ClaimState::Unpublishing => Ok(node_step(facts, claim)),
         ClaimState::NodeDetached => controller_step(facts, claim),
-        ClaimState::ControllerDetached | ClaimState::ReadyToFree => Ok(Step::Checkpoint(ClaimState::ReadyToFree)),
+        ClaimState::ControllerDetached | ClaimState::ReadyToFree => {
+            Ok(ReleaseStep::Checkpoint(ClaimState::ReadyToFree))
+        }
     }
 }
 
 /// Whether the claim's release is wanted although that is not stored yet.
-fn is_wanted(facts: &Facts<'_>, claim: &Claim) -> bool {
+fn is_wanted(facts: &ReleaseFacts<'_>, claim: &Claim) -> bool {
     facts.unmount == Unmount::Reported || claim::is_over(facts.view, facts.volume, claim)
 }
 
 /// The table of the node step.
-fn node_step(facts: &Facts<'_>, claim: &Claim) -> Step {
+fn node_step(facts: &ReleaseFacts<'_>, claim: &Claim) -> ReleaseStep {
     let node = NodeName::from(claim.node_name.as_str());
     if !is_reachable(facts, claim) || facts.unmount == Unmount::Reported {
-        return Step::Checkpoint(ClaimState::NodeDetached);
+        return ReleaseStep::Checkpoint(ClaimState::NodeDetached);
     }
-    Step::Node(NodeCall {
+    ReleaseStep::Node(NodeCall {
         volume: facts.volume.clone(),
         node,
         plugin: facts.spec.plugin_id.clone(),
@@ -313,18 +315,18 @@ fn node_step(facts: &Facts<'_>, claim: &Claim) -> Step {
 }
 
 /// Whether the claim's node can be asked to unmount.
-fn is_reachable(facts: &Facts<'_>, claim: &Claim) -> bool {
+fn is_reachable(facts: &ReleaseFacts<'_>, claim: &Claim) -> bool {
     let node = facts.view.node(&NodeName::from(claim.node_name.as_str()));
     node.is_some_and(|known| known.phase != NodePhase::Down)
 }
 
 /// The table of the controller step.
-fn controller_step(facts: &Facts<'_>, claim: &Claim) -> Result<Step, ReleaseError> {
+fn controller_step(facts: &ReleaseFacts<'_>, claim: &Claim) -> Result<ReleaseStep, ReleaseError> {
     let (volume, id) = (facts.volume.clone(), facts.spec.plugin_id.clone());
     let node = NodeName::from(claim.node_name.as_str());
     // Whoever runs the plugin by now: what the cluster has attached it detaches.
     if facts.attached == AttachedBy::Cluster {
-        return Ok(if is_shared_on_node(facts, claim) { free(facts, claim) } else { Step::Cluster });
+        return Ok(if is_shared_on_node(facts, claim) { free(facts, claim) } else { ReleaseStep::Cluster });
     }
     if !facts.plugin.map_or(facts.status.controller_required, Plugin::is_controller_required) {
         return Ok(free(facts, claim));
@@ -338,7 +340,7 @@ fn controller_step(facts: &Facts<'_>, claim: &Claim) -> Result<Step, ReleaseErro
     }
     // Nothing is attached: this says so to whoever asks a second time.
     if plugin.is_of_cluster() {
-        return Ok(Step::Cluster);
+        return Ok(ReleaseStep::Cluster);
     }
     let external_node_id = match external_node_id(facts.view, facts.spec, facts.status, claim) {
         External::Known(known) => known.to_owned(),
@@ -346,7 +348,7 @@ fn controller_step(facts: &Facts<'_>, claim: &Claim) -> Result<Step, ReleaseErro
         External::Missing => return Err(ReleaseError::NoExternalNodeId { volume, plugin: id, node }),
     };
     match plugin.controller(facts.view, facts.tried) {
-        Ok(controller) => Ok(Step::Controller(ControllerCall {
+        Ok(controller) => Ok(ReleaseStep::Controller(ControllerCall {
             volume,
             controller,
             plugin: id,
@@ -361,17 +363,17 @@ fn controller_step(facts: &Facts<'_>, claim: &Claim) -> Result<Step, ReleaseErro
 }
 
 /// Frees a claim that no controller has to detach, unless its node may still write.
-fn free(facts: &Facts<'_>, claim: &Claim) -> Step {
+fn free(facts: &ReleaseFacts<'_>, claim: &Claim) -> ReleaseStep {
     if may_still_write(facts, claim) {
         let node = NodeName::from(claim.node_name.as_str());
-        return Step::Wait(Fence { volume: facts.volume.clone(), alloc: claim.allocation.clone(), node });
+        return ReleaseStep::Wait(Fence { volume: facts.volume.clone(), alloc: claim.allocation.clone(), node });
     }
-    Step::Checkpoint(ClaimState::ReadyToFree)
+    ReleaseStep::Checkpoint(ClaimState::ReadyToFree)
 }
 
 /// Whether a volume for one writer may be written to by a node that was disconnected: it is down, or it is back and has
 /// not reported yet that the allocation which it lost has ended.
-fn may_still_write(facts: &Facts<'_>, claim: &Claim) -> bool {
+fn may_still_write(facts: &ReleaseFacts<'_>, claim: &Claim) -> bool {
     let is_fenced = match facts.status.access_mode.or(claim.access_mode) {
         Some(AccessMode::SingleNodeWriter) => true,
         Some(
@@ -402,7 +404,7 @@ fn may_still_write(facts: &Facts<'_>, claim: &Claim) -> bool {
 /// Whether another allocation keeps the volume attached to the same node: the last one is detached for all. One that is
 /// only to stop does, because its tasks may write until they end; so does one that has ended for as long as the node
 /// has yet to unmount what it has left, because nothing may be detached from under a mount.
-fn is_shared_on_node(facts: &Facts<'_>, claim: &Claim) -> bool {
+fn is_shared_on_node(facts: &ReleaseFacts<'_>, claim: &Claim) -> bool {
     let is_mounted = |other: &Claim| {
         other.state <= ClaimState::Unpublishing
             && is_reachable(facts, other)

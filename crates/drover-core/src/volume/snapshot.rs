@@ -113,14 +113,14 @@ impl SnapshotRequest {
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SnapshotOutcome {
     /// It.
     pub request: SnapshotRequest,
     /// The snapshots that the provider answered with, or why it was not fulfilled.
     pub answer: Result<Vec<VolumeSnapshot>, String>,
 }
 
-impl Outcome {
+impl SnapshotOutcome {
     /// Has a status say what became of the request. Doing so twice changes nothing.
     pub fn tell(&self, status: &mut CSIVolumeStatus) {
         let answered = match &self.answer {

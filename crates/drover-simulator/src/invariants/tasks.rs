@@ -11,7 +11,7 @@ use drover_agent::simulated::{TaskChange, TaskRun};
 
 /// What is known of an allocation whose tasks run.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownTasks {
     /// Whether all of it is to run, and nothing in its definition ends it.
     is_to_stay: bool,
 }
@@ -21,7 +21,7 @@ struct Known {
 pub(super) struct Tasks {
     /// By allocation and task: the run, and its node.
     runs: HashMap<(String, String), (String, String)>,
-    known: HashMap<String, Known>,
+    known: HashMap<String, KnownTasks>,
     /// Allocations whose tasks an operator asked to restart.
     restarted: HashSet<String>,
 }
@@ -50,7 +50,7 @@ impl Tasks {
             && alloc.metadata.deletion_timestamp.is_none()
             && client == ClientStatus::Running
             && !ends_by_itself;
-        self.known.insert(uid, Known { is_to_stay });
+        self.known.insert(uid, KnownTasks { is_to_stay });
     }
 
     pub(super) fn observe(&mut self, node: &str, run: &TaskRun, change: TaskChange, found: &mut Vec<String>) {

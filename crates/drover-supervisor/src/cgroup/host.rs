@@ -13,9 +13,9 @@ use crate::protocol::{CgroupSpec, CgroupVersion, Slice};
 #[derive(Clone, Debug)]
 pub(crate) enum Cgroups {
     /// One folder per hierarchy.
-    V1(v1::Base),
+    V1(v1::BaseV1),
     /// One folder.
-    V2(v2::Base),
+    V2(v2::BaseV2),
 }
 
 impl Cgroups {
@@ -30,9 +30,9 @@ impl Cgroups {
         if v1.is_empty() {
             let root = v2::root(mounts)
                 .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no cgroup hierarchy is mounted"))?;
-            return v2::Base::prepare(&root, name).map(Self::V2);
+            return v2::BaseV2::prepare(&root, name).map(Self::V2);
         }
-        v1::Base::prepare(&v1, name).map(Self::V1)
+        v1::BaseV1::prepare(&v1, name).map(Self::V1)
     }
 
     /// Makes the group of a task and sets its limits. When this fails nothing is left of it.

@@ -43,12 +43,12 @@ const SHARE: &str = "share.slice";
 
 /// Our folders.
 #[derive(Clone, Debug)]
-pub(crate) struct Base {
+pub(crate) struct BaseV1 {
     /// By hierarchy, in the order of [`WANTED`]; controllers that share one are there once.
     dirs: Vec<(Vec<&'static str>, PathBuf)>,
 }
 
-impl Base {
+impl BaseV1 {
     /// Makes the folder `name` in each hierarchy.
     pub(super) fn prepare(found: &BTreeMap<&'static str, PathBuf>, name: &str) -> io::Result<Self> {
         let mut dirs: Vec<(Vec<&'static str>, PathBuf)> = Vec::new();

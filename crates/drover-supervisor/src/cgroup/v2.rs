@@ -44,11 +44,11 @@ const RESERVE: &str = "reserve.slice";
 
 /// Our folder.
 #[derive(Clone, Debug)]
-pub(crate) struct Base {
+pub(crate) struct BaseV2 {
     dir: PathBuf,
 }
 
-impl Base {
+impl BaseV2 {
     /// Makes the folder `name` and lets the groups in it have the controllers.
     pub(super) fn prepare(root: &Path, name: &str) -> io::Result<Self> {
         missing(root)?;

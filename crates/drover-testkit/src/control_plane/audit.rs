@@ -83,7 +83,7 @@ impl AuditLog {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct AuditLine {
     verb: String,
     user: UserField,
     #[serde(default)]
@@ -114,7 +114,7 @@ struct StatusField {
 }
 
 fn parse(line: &str) -> Result<AuditEvent> {
-    let Line { verb, user, object_ref, response_status } =
+    let AuditLine { verb, user, object_ref, response_status } =
         serde_json::from_str(line).with_context(|| format!("audit line {line}"))?;
     let ObjectField { mut resource, api_group, subresource, namespace, name } = object_ref;
     for (separator, part) in [(".", api_group), ("/", subresource)] {

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::args::BenchArgs;
-use super::cluster::{Allocations, Cluster, Seen, with_cluster};
+use super::cluster::{AllocSeen, Allocations, Cluster, with_cluster};
 use super::density::counts;
 use super::report::percentile;
 
@@ -275,13 +275,13 @@ async fn all_seen(
             step.moved(what, seen.len() as u64, count as u64);
         }
         match allocations.next().await?.1 {
-            Seen::Present { name, job, client_status, .. } if job == wanted => match client_status.as_str() {
+            AllocSeen::Present { name, job, client_status, .. } if job == wanted => match client_status.as_str() {
                 "failed" | "complete" | "lost" => bail!("the allocation {name} is {client_status}"),
                 status if is_seen(status) => drop(seen.insert(name)),
                 _ => {}
             },
-            Seen::Present { .. } => {}
-            Seen::Deleted { name } => bail!("the allocation {name} was deleted"),
+            AllocSeen::Present { .. } => {}
+            AllocSeen::Deleted { name } => bail!("the allocation {name} was deleted"),
         }
     }
     Ok(())

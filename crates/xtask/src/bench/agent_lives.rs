@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::args::BenchArgs;
-use super::cluster::{Allocations, Cluster, Seen, with_cluster};
+use super::cluster::{AllocSeen, Allocations, Cluster, with_cluster};
 use super::report::percentile;
 
 /// Jobs, which come evenly.
@@ -74,18 +74,18 @@ async fn health_delays(allocations: &mut Allocations, n_lives: usize) -> Result<
     let mut delays = Vec::new();
     while delays.len() < n_lives {
         match allocations.next().await?.1 {
-            Seen::Present { name, is_healthy: true, started_at, .. } if !seen.contains(&name) => {
+            AllocSeen::Present { name, is_healthy: true, started_at, .. } if !seen.contains(&name) => {
                 let started = started_at.with_context(|| format!("the healthy allocation {name} has not started"))?;
                 delays.push(now().duration_since(started).as_secs_f64() - MIN_HEALTHY.as_secs_f64());
                 seen.insert(name);
             }
-            Seen::Present { name, client_status, .. }
+            AllocSeen::Present { name, client_status, .. }
                 if matches!(client_status.as_str(), "failed" | "complete" | "lost") =>
             {
                 bail!("the allocation {name} is {client_status}");
             }
-            Seen::Present { .. } => {}
-            Seen::Deleted { name } => bail!("the allocation {name} was deleted"),
+            AllocSeen::Present { .. } => {}
+            AllocSeen::Deleted { name } => bail!("the allocation {name} was deleted"),
         }
     }
     delays.sort_by(f64::total_cmp);

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::args::BenchArgs;
-use super::cluster::{Allocations, Cluster, Seen, with_cluster};
+use super::cluster::{AllocSeen, Allocations, Cluster, with_cluster};
 
 /// Windows of which each state's figure is the median.
 const WINDOWS: usize = 15;
@@ -191,7 +191,7 @@ async fn figure(log: &Path) -> Result<u32> {
 /// Waits until the job's allocation runs; returns its uid.
 async fn running(allocations: &mut Allocations, wanted: &str) -> Result<String> {
     loop {
-        if let Seen::Present { uid, job, client_status, .. } = allocations.next().await?.1
+        if let AllocSeen::Present { uid, job, client_status, .. } = allocations.next().await?.1
             && job == wanted
         {
             match client_status.as_str() {
@@ -205,7 +205,7 @@ async fn running(allocations: &mut Allocations, wanted: &str) -> Result<String> 
 
 async fn gone(allocations: &mut Allocations, job: &str) -> Result<()> {
     loop {
-        if let Seen::Deleted { name } = allocations.next().await?.1
+        if let AllocSeen::Deleted { name } = allocations.next().await?.1
             && name.starts_with(job)
         {
             return Ok(());

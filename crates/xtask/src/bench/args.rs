@@ -5,7 +5,7 @@ use drover_testkit::cargo::Profile;
 
 /// A bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Name {
+pub enum BenchName {
     /// From the create request of a one-task job to the watch event that shows it running
     Start,
     /// Rate of starts, memory per task and idle CPU of 200 tasks on one node
@@ -39,7 +39,7 @@ pub enum Name {
 pub struct BenchArgs {
     /// Which one
     #[arg(value_enum)]
-    pub name: Name,
+    pub name: BenchName,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -61,6 +61,6 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// How long nothing happens while idleness is measured.
     pub(super) fn idle_seconds(&self) -> u64 {
-        self.idle_seconds.unwrap_or(if self.name == Name::Agent { 20 } else { 60 })
+        self.idle_seconds.unwrap_or(if self.name == BenchName::Agent { 20 } else { 60 })
     }
 }

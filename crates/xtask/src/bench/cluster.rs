@@ -13,7 +13,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, P
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::args::{BenchArgs, Name};
+use super::args::{BenchArgs, BenchName};
 use crate::up::{Session, UpArgs};
 
 /// The namespace of the jobs.
@@ -94,7 +94,7 @@ async fn watch(api: &Api<DynamicObject>, version: &str) -> Result<Events> {
 }
 
 /// What an event says about an allocation.
-pub(super) enum Seen {
+pub(super) enum AllocSeen {
     Present {
         name: String,
         uid: String,
@@ -110,12 +110,12 @@ pub(super) enum Seen {
 
 impl Allocations {
     /// Waits for the next event; returns when it came.
-    pub(super) async fn next(&mut self) -> Result<(Instant, Seen)> {
+    pub(super) async fn next(&mut self) -> Result<(Instant, AllocSeen)> {
         let next = tokio::time::timeout(EVENT_TIMEOUT, self.next_of_an_object()).await;
         next.with_context(|| format!("no event of an Allocation within {} s", EVENT_TIMEOUT.as_secs()))?
     }
 
-    async fn next_of_an_object(&mut self) -> Result<(Instant, Seen)> {
+    async fn next_of_an_object(&mut self) -> Result<(Instant, AllocSeen)> {
         loop {
             let event = self.events.next().await;
             let at = Instant::now();
@@ -131,7 +131,7 @@ impl Allocations {
                 }
                 WatchEvent::Deleted(object) => {
                     self.follow(object.metadata.resource_version.as_ref());
-                    return Ok((at, Seen::Deleted { name: object.metadata.name.unwrap_or_default() }));
+                    return Ok((at, AllocSeen::Deleted { name: object.metadata.name.unwrap_or_default() }));
                 }
                 WatchEvent::Bookmark(bookmark) => self.version = bookmark.metadata.resource_version,
                 WatchEvent::Error(status) => bail!("the watch on Allocations failed: {}", status.message),
@@ -146,9 +146,9 @@ impl Allocations {
     }
 }
 
-fn seen(object: DynamicObject) -> Seen {
+fn seen(object: DynamicObject) -> AllocSeen {
     let text = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Seen::Present {
+    AllocSeen::Present {
         job: text("/spec/jobName"),
         client_status: text("/status/clientStatus"),
         is_healthy: object.data.pointer("/status/health/healthy").and_then(Value::as_bool) == Some(true),
@@ -185,7 +185,7 @@ fn job(name: &str, count: usize) -> Result<DynamicObject> {
 fn up_args(args: &BenchArgs, audit: bool, data: &Path) -> UpArgs {
     let usual = UpArgs::default();
     // One that holds its agent must not lose its node meanwhile.
-    let heartbeat_grace = if args.name == Name::Agent { "300s".to_owned() } else { usual.heartbeat_grace.clone() };
+    let heartbeat_grace = if args.name == BenchName::Agent { "300s".to_owned() } else { usual.heartbeat_grace.clone() };
     UpArgs {
         heartbeat_grace,
         examples: vec!["none".to_owned()],

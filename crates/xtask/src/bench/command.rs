@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use drover_testkit::progress::{Progress, print_note};
 
-use super::args::{BenchArgs, Name};
-use super::report::{Machine, Report};
+use super::args::{BenchArgs, BenchName};
+use super::report::{BenchReport, Machine};
 use super::{
     agent, agent_lives, agent_neighbours, cluster_load, density, deployments, scheduler, start, status, volumes,
 };
@@ -28,25 +28,25 @@ pub async fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
 }
 
-async fn measure(args: &BenchArgs, progress: &Progress) -> Result<Report> {
+async fn measure(args: &BenchArgs, progress: &Progress) -> Result<BenchReport> {
     let machine = Machine::observe()?;
-    if matches!(args.name, Name::Scheduler | Name::SchedulerHard) {
+    if matches!(args.name, BenchName::Scheduler | BenchName::SchedulerHard) {
         let measured = scheduler::run(args, progress)?;
-        return Report::of_figures(args.name, machine, measured.runs, &measured.figures, measured.rows);
+        return BenchReport::of_figures(args.name, machine, measured.runs, &measured.figures, measured.rows);
     }
     let mut runs = Vec::new();
     for _ in 0..args.runs.max(1) {
         runs.push(match args.name {
-            Name::Start => vec![start::run(args, progress).await?],
-            Name::Density | Name::Idle => vec![density::run(args, progress).await?],
-            Name::AgentLives => vec![agent_lives::run(args, progress).await?],
-            Name::AgentNeighbours => vec![agent_neighbours::run(args, progress).await?],
-            Name::Status => vec![status::run(args, progress).await?],
-            Name::Cluster => vec![cluster_load::run(args, progress).await?],
-            Name::Deployments => deployments::run(args, progress).await?,
-            Name::Volumes => volumes::run(args, progress).await?,
-            Name::Agent | Name::Scheduler | Name::SchedulerHard => agent::run(args, progress).await?,
+            BenchName::Start => vec![start::run(args, progress).await?],
+            BenchName::Density | BenchName::Idle => vec![density::run(args, progress).await?],
+            BenchName::AgentLives => vec![agent_lives::run(args, progress).await?],
+            BenchName::AgentNeighbours => vec![agent_neighbours::run(args, progress).await?],
+            BenchName::Status => vec![status::run(args, progress).await?],
+            BenchName::Cluster => vec![cluster_load::run(args, progress).await?],
+            BenchName::Deployments => deployments::run(args, progress).await?,
+            BenchName::Volumes => volumes::run(args, progress).await?,
+            BenchName::Agent | BenchName::Scheduler | BenchName::SchedulerHard => agent::run(args, progress).await?,
         });
     }
-    Report::of_rows(args.name, machine, &runs)
+    BenchReport::of_rows(args.name, machine, &runs)
 }

@@ -10,8 +10,8 @@ use drover_testkit::progress::Progress;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::args::{BenchArgs, Name};
-use super::cluster::{Cluster, Seen, with_cluster};
+use super::args::{BenchArgs, BenchName};
+use super::cluster::{AllocSeen, Cluster, with_cluster};
 
 /// All of drover that runs on the node and beside it.
 const ROLES: [Role; 3] = [Role::Controller, Role::Agent, Role::Supervisor];
@@ -22,7 +22,8 @@ const QUIET_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
     // The audit log costs a little of each write, so only the bench that reads it has it.
-    with_cluster(args, args.name == Name::Idle, progress, async |cluster| measure(cluster, args, progress).await).await
+    with_cluster(args, args.name == BenchName::Idle, progress, async |cluster| measure(cluster, args, progress).await)
+        .await
 }
 
 async fn measure(cluster: &Cluster<'_>, args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
@@ -58,7 +59,7 @@ async fn measure(cluster: &Cluster<'_>, args: &BenchArgs, progress: &Progress) -
     row.insert("pssBytesPerTask".to_owned(), json!(pss / u64::from(n_tasks_u32)));
     row.insert("idleCpuFraction".to_owned(), json!(fractions.iter().sum::<f64>()));
     row.insert("idleSeconds".to_owned(), json!(args.idle_seconds()));
-    if args.name == Name::Idle {
+    if args.name == BenchName::Idle {
         insert_writes(&mut row, &log.read_new()?);
     }
     Ok(row)
@@ -74,12 +75,12 @@ async fn start_tasks(cluster: &Cluster<'_>, n_tasks: usize, progress: &Progress)
     let last = loop {
         let (at, seen) = allocations.next().await?;
         match seen {
-            Seen::Present { name, client_status, .. } => match client_status.as_str() {
+            AllocSeen::Present { name, client_status, .. } => match client_status.as_str() {
                 "running" => running.insert(name),
                 "" | "pending" | "-" => false,
                 other => bail!("the allocation {name} is {other}"),
             },
-            Seen::Deleted { name } => bail!("the allocation {name} was deleted"),
+            AllocSeen::Deleted { name } => bail!("the allocation {name} was deleted"),
         };
         step.moved("", running.len() as u64, n_tasks as u64);
         if running.len() == n_tasks {
@@ -95,13 +96,13 @@ pub(super) fn counts(event: &AuditEvent) -> bool {
     event.user.starts_with("drover-") && event.resource != "leases.coordination.k8s.io"
 }
 
-async fn wait_until_quiet(log: &mut AuditLog, name: Name, progress: &Progress) -> Result<()> {
+async fn wait_until_quiet(log: &mut AuditLog, name: BenchName, progress: &Progress) -> Result<()> {
     let step = progress.step("waiting until nothing is written any more");
     let deadline = Instant::now() + QUIET_TIMEOUT;
     let mut quiet_since = Instant::now();
     while quiet_since.elapsed() < QUIET_FOR && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        if name == Name::Idle && log.read_new()?.iter().any(counts) {
+        if name == BenchName::Idle && log.read_new()?.iter().any(counts) {
             quiet_since = Instant::now();
         }
     }

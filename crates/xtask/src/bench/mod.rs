@@ -18,5 +18,5 @@ mod start;
 mod status;
 mod volumes;
 
-pub use args::{BenchArgs, Name};
+pub use args::{BenchArgs, BenchName};
 pub use command::run;

@@ -9,10 +9,10 @@ use drover_testkit::workspace;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::args::Name;
+use super::args::BenchName;
 
 /// A figure, and what it should be.
-type Target = (&'static str, Wanted);
+type FigureTarget = (&'static str, Wanted);
 
 #[derive(Debug, Clone, Copy)]
 enum Wanted {
@@ -22,12 +22,12 @@ enum Wanted {
 }
 
 /// The targets of the acceptance table; memory is counted in megabytes of a million bytes.
-fn targets(name: Name) -> &'static [Target] {
+fn targets(name: BenchName) -> &'static [FigureTarget] {
     use Wanted::{AtLeast, AtMost, LessThan};
     match name {
-        Name::Start => &[("p50Seconds", AtMost(0.1))],
-        Name::Density => &[("startsPerSecond", AtLeast(100.0)), ("pssBytesPerTask", AtMost(1_500_000.0))],
-        Name::Agent => &[
+        BenchName::Start => &[("p50Seconds", AtMost(0.1))],
+        BenchName::Density => &[("startsPerSecond", AtLeast(100.0)), ("pssBytesPerTask", AtMost(1_500_000.0))],
+        BenchName::Agent => &[
             ("raw_exec.startP50Seconds", AtMost(0.01)),
             ("exec.startP50Seconds", AtMost(0.04)),
             ("raw_exec.startsPerSecond", AtLeast(200.0)),
@@ -39,19 +39,19 @@ fn targets(name: Name) -> &'static [Target] {
             ("exec.restoreSeconds", AtMost(1.0)),
             ("exec.restoreEvents", AtMost(0.0)),
         ],
-        Name::AgentLives => &[
+        BenchName::AgentLives => &[
             ("agentWritesMost", AtMost(3.0)),
             ("controllerWritesMost", AtMost(1.0)),
             ("healthDelayP99Seconds", LessThan(0.3)),
         ],
-        Name::AgentNeighbours => &[
+        BenchName::AgentNeighbours => &[
             // Control groups can do no more than keep programs on cores of their own.
             ("cpuHogTimesOfLeast", AtMost(1.5)),
             ("memoryHogTimesOfLeast", AtMost(1.5)),
             ("forkBombTimesOfLeast", AtMost(1.5)),
             ("diskFillerTimesOfLeast", AtMost(1.5)),
         ],
-        Name::Cluster => &[
+        BenchName::Cluster => &[
             ("rateOverBare", AtLeast(0.8)),
             ("writesPerAllocation", AtMost(1.0)),
             ("controllerRssBytes", AtMost(300_000_000.0)),
@@ -62,20 +62,20 @@ fn targets(name: Name) -> &'static [Target] {
             ("strangersEvaluated", AtMost(0.0)),
             ("unblockedMaxSeconds", AtMost(0.1)),
         ],
-        Name::Deployments => &[
+        BenchName::Deployments => &[
             ("changeCostRatio", AtMost(1.2)),
             ("openWatchesGrowth", AtMost(0.0)),
             ("bytesPerDeployment", AtMost(16_384.0)),
             ("writesPerDeployment", AtMost(20.0)),
         ],
-        Name::Volumes => &[
+        BenchName::Volumes => &[
             ("writesPerReleasedClaim", AtMost(3.0)),
             ("callsInFlightPerPlugin", AtMost(1.0)),
             ("idleTasks", AtMost(0.0)),
             ("changeCostRatio", AtMost(1.2)),
         ],
-        Name::Status => &[("p50Seconds", LessThan(0.3)), ("allocationListsPerCall", AtMost(1.0))],
-        Name::Scheduler => &[
+        BenchName::Status => &[("p50Seconds", LessThan(0.3)), ("allocationListsPerCall", AtMost(1.0))],
+        BenchName::Scheduler => &[
             ("noSpread5000x1200Seconds", AtMost(0.005)),
             ("spread5000x1200Seconds", AtMost(0.05)),
             ("leastTimesFasterThanNomad", AtLeast(10.0)),
@@ -83,8 +83,8 @@ fn targets(name: Name) -> &'static [Target] {
             ("slopeOverAllocs", AtMost(1.2)),
             ("slopeOverNodes", AtMost(1.0)),
         ],
-        Name::SchedulerHard => &[("slowestSeconds", AtMost(0.25)), ("fullToEmptySeconds", AtMost(2.0))],
-        Name::Idle => &[
+        BenchName::SchedulerHard => &[("slowestSeconds", AtMost(0.25)), ("fullToEmptySeconds", AtMost(2.0))],
+        BenchName::Idle => &[
             ("controllerIdleCpuFraction", LessThan(0.01)),
             ("agentIdleCpuFraction", LessThan(0.01)),
             ("idleWrites", AtMost(0.0)),
@@ -156,7 +156,7 @@ struct TargetResult {
 /// What a bench prints.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     bench: String,
     commit: String,
     machine: Machine,
@@ -167,10 +167,10 @@ pub(super) struct Report {
     falls_short: Vec<&'static str>,
 }
 
-impl Report {
+impl BenchReport {
     /// Takes the median of each figure over the runs. Where rows have a `driver`, targets name a figure as
     /// `driver.figure`.
-    pub(super) fn of_rows(name: Name, machine: Machine, runs: &[Vec<Map<String, Value>>]) -> Result<Self> {
+    pub(super) fn of_rows(name: BenchName, machine: Machine, runs: &[Vec<Map<String, Value>>]) -> Result<Self> {
         let n_rows = runs.first().map_or(0, Vec::len);
         let rows: Vec<Map<String, Value>> = (0..n_rows)
             .map(|row| medians(&runs.iter().filter_map(|run| run.get(row).cloned()).collect::<Vec<_>>()))
@@ -186,14 +186,14 @@ impl Report {
 
     /// A report of medians that were taken already: `figures` are what the targets name.
     pub(super) fn of_figures(
-        name: Name,
+        name: BenchName,
         mut machine: Machine,
         n_runs: usize,
         figures: &Map<String, Value>,
         rows: Vec<Map<String, Value>>,
     ) -> Result<Self> {
         machine.load1_after = load1()?;
-        let result = |(name, wanted): &Target| {
+        let result = |(name, wanted): &FigureTarget| {
             let got = figures.get(*name).and_then(Value::as_f64).with_context(|| format!("no figure {name}"))?;
             Ok(TargetResult { name, wanted: wanted.text(), got, holds: wanted.holds(got) })
         };
@@ -203,7 +203,7 @@ impl Report {
             commit: workspace::commit(),
             machine,
             runs: n_runs,
-            etcd_fsync: !matches!(name, Name::Scheduler | Name::SchedulerHard),
+            etcd_fsync: !matches!(name, BenchName::Scheduler | BenchName::SchedulerHard),
             falls_short: targets.iter().filter(|target| !target.holds).map(|target| target.name).collect(),
             targets,
             rows,
@@ -268,7 +268,7 @@ mod tests {
             .into_iter()
             .map(|p50| vec![json!({"jobs": 50, "p50Seconds": p50}).as_object().cloned().unwrap()])
             .collect();
-        let report = Report::of_rows(Name::Start, Machine::observe().unwrap(), &runs).unwrap();
+        let report = BenchReport::of_rows(BenchName::Start, Machine::observe().unwrap(), &runs).unwrap();
         assert_eq!(report.falls_short, ["p50Seconds"]);
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["bench"], "start");

@@ -10,7 +10,7 @@ use drover_testkit::progress::Progress;
 use drover_testkit::spawner::spawn_bound_to_this_process;
 use serde_json::{Map, Value, json};
 
-use super::args::{BenchArgs, Name};
+use super::args::{BenchArgs, BenchName};
 
 /// Runs of which the median counts, unless more are asked for.
 const RUNS: usize = 5;
@@ -37,7 +37,7 @@ pub(super) struct Measured {
 }
 
 pub(super) fn run(args: &BenchArgs, progress: &Progress) -> Result<Measured> {
-    let is_hard = args.name == Name::SchedulerHard;
+    let is_hard = args.name == BenchName::SchedulerHard;
     let (name, n_rows) = if is_hard { ("scheduler-hard", 12) } else { ("scheduler", 120) };
     let step = progress.step("building the bench".to_owned());
     cargo::build(&["bench", "-p", "drover-core", "--bench", "scheduler", "--no-run"], &step)?;

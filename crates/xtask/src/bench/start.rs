@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::args::BenchArgs;
-use super::cluster::{Allocations, Cluster, Seen, with_cluster};
+use super::cluster::{AllocSeen, Allocations, Cluster, with_cluster};
 use super::report::percentile;
 
 pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
@@ -45,7 +45,7 @@ async fn running(allocations: &mut Allocations, wanted: &str) -> Result<Instant>
     let mut first = None;
     loop {
         match allocations.next().await? {
-            (at, Seen::Present { job, client_status, is_healthy, .. })
+            (at, AllocSeen::Present { job, client_status, is_healthy, .. })
                 if job == wanted && client_status == "running" =>
             {
                 let first = *first.get_or_insert(at);
@@ -53,8 +53,8 @@ async fn running(allocations: &mut Allocations, wanted: &str) -> Result<Instant>
                     return Ok(first);
                 }
             }
-            (_, Seen::Present { .. }) => {}
-            (_, Seen::Deleted { name }) => bail!("the allocation {name} was deleted"),
+            (_, AllocSeen::Present { .. }) => {}
+            (_, AllocSeen::Deleted { name }) => bail!("the allocation {name} was deleted"),
         }
     }
 }

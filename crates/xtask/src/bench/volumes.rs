@@ -332,16 +332,16 @@ async fn lose(stage: &Stage, away: Loss<'_>, agents: &Agents, progress: &Progres
 
 /// Agents that do at once what they are asked for.
 #[derive(Debug, Default)]
-struct Agents(std::sync::Mutex<Seen>);
+struct Agents(std::sync::Mutex<ClaimSeen>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ClaimSeen {
     n_answers: u64,
     most_in_flight: usize,
 }
 
 impl Agents {
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+    fn seen(&self) -> std::sync::MutexGuard<'_, ClaimSeen> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 

@@ -2,7 +2,7 @@
 
 use drover_testkit::documents::place;
 
-use super::documents::{Documents, Line, lines};
+use super::documents::{DocumentLine, Documents, lines};
 
 /// Where a block may run: with a control plane, controller and agent; with `cargo xtask up`; on a real kubelet; nowhere
 /// in particular.
@@ -19,21 +19,21 @@ fn faults(path: &str, text: &str) -> Vec<String> {
     let (mut before, mut is_first) = ("", false);
     for (n, line) in lines(text) {
         match line {
-            Line::Text(line) => before = line.trim(),
-            Line::Opens("console") => {
+            DocumentLine::Text(line) => before = line.trim(),
+            DocumentLine::Opens("console") => {
                 is_first = true;
                 if place(before).is_none_or(|place| !PLACES.contains(&place)) {
                     let places = PLACES.join(", ");
                     findings.push(format!("{path}:{n}: the line before a block of commands says where it runs, as <!-- runs: cluster -->; there are {places}"));
                 }
             }
-            Line::Code("console", line) => {
+            DocumentLine::Code("console", line) => {
                 if std::mem::take(&mut is_first) && !line.starts_with("$ ") {
                     findings.push(format!("{path}:{n}: a block of commands begins with one: `$ command`"));
                 }
             }
-            Line::Closes => before = "",
-            Line::Opens(_) | Line::Code(..) => {}
+            DocumentLine::Closes => before = "",
+            DocumentLine::Opens(_) | DocumentLine::Code(..) => {}
         }
     }
     findings

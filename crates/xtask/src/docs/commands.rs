@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::documents::{Documents, Line, code_spans, lines};
+use super::documents::{DocumentLine, Documents, code_spans, lines};
 
 /// The document that names all commands of the project.
 const PROJECT_COMMANDS: &str = "CONTRIBUTING.md";
@@ -68,13 +68,13 @@ fn mentions(text: &str, program: &[&str]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (_, line) in lines(text) {
         match line {
-            Line::Text(line) => code_spans(line).for_each(|span| take(span, program, &mut found)),
-            Line::Code("console", line) => {
+            DocumentLine::Text(line) => code_spans(line).for_each(|span| take(span, program, &mut found)),
+            DocumentLine::Code("console", line) => {
                 if let Some(command) = line.strip_prefix("$ ") {
                     take(command, program, &mut found);
                 }
             }
-            Line::Code(..) | Line::Opens(_) | Line::Closes => {}
+            DocumentLine::Code(..) | DocumentLine::Opens(_) | DocumentLine::Closes => {}
         }
     }
     found

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-pub(super) use drover_testkit::documents::{Line, lines};
+pub(super) use drover_testkit::documents::{DocumentLine, lines};
 
 /// Documents at the top of the tree.
 const AT_THE_TOP: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-use super::documents::{Documents, Line, lines};
+use super::documents::{DocumentLine, Documents, lines};
 
 /// Links that lead nowhere.
 pub(super) fn dead(root: &Path, documents: &Documents) -> Vec<String> {
@@ -67,7 +67,7 @@ fn resolved(from: &str, target: &str) -> String {
 fn targets(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (n, line) in lines(text) {
-        let Line::Text(line) = line else { continue };
+        let DocumentLine::Text(line) = line else { continue };
         let mut rest = line;
         while let Some(start) = rest.find("](") {
             let is_code = rest[..start].matches('`').count() % 2 == 1;
@@ -86,8 +86,8 @@ fn targets(text: &str) -> Vec<(usize, &str)> {
 fn anchors(text: &str) -> Vec<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let headings = lines(text).filter_map(|(_, line)| match line {
-        Line::Text(line) if line.starts_with('#') => Some(line.trim_start_matches('#').trim()),
-        Line::Text(_) | Line::Opens(_) | Line::Code(..) | Line::Closes => None,
+        DocumentLine::Text(line) if line.starts_with('#') => Some(line.trim_start_matches('#').trim()),
+        DocumentLine::Text(_) | DocumentLine::Opens(_) | DocumentLine::Code(..) | DocumentLine::Closes => None,
     });
     let mut found = Vec::new();
     for heading in headings {

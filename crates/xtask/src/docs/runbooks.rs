@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::documents::{Documents, Line, lines};
+use super::documents::{DocumentLine, Documents, lines};
 
 /// The chart's alerts.
 const ALERTS: &str = "charts/drover/templates/monitoring.yaml";
@@ -26,8 +26,8 @@ pub(super) fn missing(root: &Path, documents: &Documents) -> Result<Vec<String>>
 fn differing(rules: &str, runbooks: &str) -> Vec<String> {
     let alerts: BTreeSet<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     let heading = |(_, line)| match line {
-        Line::Text(line) if line.starts_with(RUNBOOKS.1) => Some(line.trim_start_matches("### ")),
-        Line::Text(_) | Line::Opens(_) | Line::Code(..) | Line::Closes => None,
+        DocumentLine::Text(line) if line.starts_with(RUNBOOKS.1) => Some(line.trim_start_matches("### ")),
+        DocumentLine::Text(_) | DocumentLine::Opens(_) | DocumentLine::Code(..) | DocumentLine::Closes => None,
     };
     let written: BTreeSet<&str> = lines(runbooks).filter_map(heading).collect();
     let without = alerts.difference(&written).map(|name| format!("{}: alert {name} has no runbook", RUNBOOKS.0));

@@ -10,7 +10,7 @@ use super::{imports, tests_to_code};
 #[command(args_conflicts_with_subcommands = true)]
 pub struct FiguresArgs {
     #[command(subcommand)]
-    figure: Option<Figure>,
+    figure: Option<FigureName>,
     /// Print the lines of tests and of code for programs
     #[arg(long)]
     json: bool,
@@ -20,7 +20,7 @@ pub struct FiguresArgs {
 }
 
 #[derive(Debug, Clone, Subcommand)]
-enum Figure {
+enum FigureName {
     /// Which files use which: circles of files, and dependencies against the order of the crates
     Imports {
         /// Print it for programs
@@ -35,7 +35,7 @@ enum Figure {
 /// When the tree cannot be read, or holds too few lines of tests and that was asked.
 pub fn run(args: &FiguresArgs) -> Result<()> {
     match &args.figure {
-        Some(Figure::Imports { json }) => imports::print(*json),
+        Some(FigureName::Imports { json }) => imports::print(*json),
         None => {
             let figure = tests_to_code::Figure::of_workspace()?;
             figure.print(args.json)?;

@@ -10,7 +10,7 @@ use crate::tidy::imports;
 /// # Errors
 /// When the tree cannot be read.
 pub(super) fn print(as_json: bool) -> Result<()> {
-    let figure = imports::Figure::of_workspace()?;
+    let figure = imports::ImportsFigure::of_workspace()?;
     if as_json {
         print_line(&serde_json::to_string(&figure).context("rendering the figure")?);
         return Ok(());

@@ -29,13 +29,13 @@ const MINIMA: &[(&str, Option<&str>, f64)] = &[
 /// The lines of the workspace.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure {
-    parts: Vec<Part>,
+    parts: Vec<CodePart>,
 }
 
 /// A crate, or a component of one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Part {
+struct CodePart {
     name: String,
     /// A folder of the crate's sources; none for the whole crate.
     component: Option<String>,
@@ -44,7 +44,7 @@ struct Part {
     minimum: Option<f64>,
 }
 
-impl Part {
+impl CodePart {
     /// Zero for a part without code: there is nothing to test.
     fn ratio(&self) -> f64 {
         if self.code == 0 { 0.0 } else { f64::from(self.tests) / f64::from(self.code) }
@@ -78,7 +78,7 @@ impl Figure {
         }
         let part = |((name, component), (code, tests)): ((String, Option<String>), (u32, u32))| {
             let minimum = minimum(&name, component.as_deref());
-            Part { name, component, code, tests, minimum }
+            CodePart { name, component, code, tests, minimum }
         };
         Self { parts: lines.into_iter().map(part).collect() }
     }
@@ -97,7 +97,7 @@ impl Figure {
             let name = part.component.as_ref().map_or(part.name.clone(), |component| format!("  {component}"));
             let minimum = part.minimum.map(|minimum| format!("{minimum:.1}")).unwrap_or_default();
             let mark = if part.is_too_low() { " too few" } else { "" };
-            let Part { code, tests, .. } = part;
+            let CodePart { code, tests, .. } = part;
             print_line(&format!("{name:<34} {code:>7} {tests:>7} {:>6.2} {minimum:>8}{mark}", part.ratio()));
         }
         Ok(())

@@ -37,7 +37,7 @@ pub(super) struct Film {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) row: u16,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<FrameRun>,
     /// Milliseconds after the start.
     pub(super) from: u64,
     /// The same; none for what stands at the end.
@@ -46,7 +46,7 @@ pub(super) struct Span {
 
 /// Characters of one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct FrameRun {
     pub(super) column: u16,
     pub(super) text: String,
     pub(super) look: Look,
@@ -65,7 +65,7 @@ pub(super) fn film(chunks: &[Chunk]) -> Film {
     let size = |n| NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN);
     let mut terminal = Parser::new(size(ROWS), size(WIDTH), 0);
     let mut film = Film::default();
-    let mut standing: Vec<(Vec<Run>, u64)> = (0..ROWS).map(|_| (Vec::new(), 0)).collect();
+    let mut standing: Vec<(Vec<FrameRun>, u64)> = (0..ROWS).map(|_| (Vec::new(), 0)).collect();
     for group in chunks.chunk_by(|one, next| one.at / STEP == next.at / STEP) {
         for chunk in group {
             terminal.process(&chunk.bytes);
@@ -95,8 +95,8 @@ impl Film {
     }
 }
 
-fn runs_of(screen: &Screen, row: u16) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+fn runs_of(screen: &Screen, row: u16) -> Vec<FrameRun> {
+    let mut runs: Vec<FrameRun> = Vec::new();
     for column in 0..COLUMNS {
         let Some(cell) = screen.cell(row, column) else { break };
         let colour = match cell.fgcolor() {
@@ -107,7 +107,7 @@ fn runs_of(screen: &Screen, row: u16) -> Vec<Run> {
         let text = if cell.has_contents() { cell.contents() } else { " " };
         match runs.last_mut().filter(|run| run.look == look) {
             Some(run) => run.text += text,
-            None => runs.push(Run { column, text: text.to_owned(), look }),
+            None => runs.push(FrameRun { column, text: text.to_owned(), look }),
         }
     }
     if let Some(last) = runs.last_mut() {
@@ -124,7 +124,7 @@ mod tests {
     fn seen(chunks: &[(u64, &str)]) -> Vec<(u16, String, u64, Option<u64>)> {
         let chunks: Vec<Chunk> =
             chunks.iter().map(|(at, text)| Chunk { at: *at, bytes: text.as_bytes().to_vec() }).collect();
-        let text = |runs: Vec<Run>| runs.into_iter().map(|run| run.text).collect();
+        let text = |runs: Vec<FrameRun>| runs.into_iter().map(|run| run.text).collect();
         film(&chunks).spans.into_iter().map(|span| (span.row, text(span.runs), span.from, span.until)).collect()
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::frames::{COLUMNS, Film, ROWS, Run, Span};
+use super::frames::{COLUMNS, Film, FrameRun, ROWS, Span};
 
 /// Width of a column, in tenths of a pixel: 0.6 of the size of the letters.
 const COLUMN: u32 = 84;
@@ -56,7 +56,7 @@ fn group(span: &Span, name: &str) -> String {
     format!("<g class=\"{name}{class}\" opacity=\"{opacity}\">{texts}</g>\n")
 }
 
-fn letters(run: &Run, y: u32) -> String {
+fn letters(run: &FrameRun, y: u32) -> String {
     let tenths = EDGE * 10 + u32::from(run.column) * COLUMN;
     let mut class = run.look.colour.map(|colour| format!("c{colour}")).unwrap_or_default();
     if run.look.is_bold {
@@ -82,7 +82,7 @@ mod tests {
 
     fn span(text: &str, from: u64, until: Option<u64>) -> Span {
         let look = Look { colour: None, is_bold: false };
-        Span { row: 1, runs: vec![Run { column: 2, text: text.to_owned(), look }], from, until }
+        Span { row: 1, runs: vec![FrameRun { column: 2, text: text.to_owned(), look }], from, until }
     }
 
     #[test]

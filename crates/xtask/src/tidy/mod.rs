@@ -1,6 +1,5 @@
 //! Rules of the tree that no compiler checks. `cargo xtask tidy` applies them, `cargo xtask ci` too.
 
-mod debts;
 mod fault;
 pub mod imports;
 pub mod production;

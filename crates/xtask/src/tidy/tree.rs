@@ -103,6 +103,11 @@ impl CodeFile {
         &self.file.text
     }
 
+    /// The folder of the package that it belongs to.
+    pub(super) fn package(&self) -> PathBuf {
+        self.file.path.iter().take_while(|part| *part != "src").collect()
+    }
+
     /// Says whether all of it is there for tests: `tests.rs`, or below a folder `tests` or `benches`.
     pub(super) fn is_for_tests(&self) -> bool {
         let path = &self.file.path;

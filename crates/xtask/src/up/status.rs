@@ -34,7 +34,7 @@ pub enum Output {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct StatusReport {
     kubeconfig: PathBuf,
     data_dir: PathBuf,
     processes: Vec<Row>,
@@ -63,7 +63,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
         log: layout.log(role),
     });
     let report =
-        Report { kubeconfig: state.kubeconfig.clone(), data_dir: layout.root.clone(), processes: rows.collect() };
+        StatusReport { kubeconfig: state.kubeconfig.clone(), data_dir: layout.root.clone(), processes: rows.collect() };
     match args.output {
         Output::Json => print_line(&serde_json::to_string(&report).context("rendering the report")?),
         Output::Table => print_table(&report, &state, &layout),
@@ -71,7 +71,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     Ok(if report.processes.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn print_table(report: &Report, state: &State, layout: &Layout) {
+fn print_table(report: &StatusReport, state: &State, layout: &Layout) {
     if report.processes.is_empty() {
         print_line(&format!("nothing runs in {}; start it with `cargo xtask up`", report.data_dir.display()));
         return;

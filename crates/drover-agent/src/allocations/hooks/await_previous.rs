@@ -1,9 +1,9 @@
 //! Hook `await_previous`: the allocations that this one replaces, or that were evicted for it, have to end first.
 
-use super::hook_error::HookError;
+use super::hook_error::AllocHookError;
 use crate::allocations::plan::AllocPlan;
 
-pub(super) async fn prerun(plan: &AllocPlan) -> Result<(), HookError> {
+pub(super) async fn prerun(plan: &AllocPlan) -> Result<(), AllocHookError> {
     if !plan.restored.is_empty() {
         // It has waited in an earlier life.
         return Ok(());

@@ -1,11 +1,11 @@
 //! Hook `migrate_disk`: a group with a sticky disk goes on with the files of the allocation that it replaces on this
 //! node.
 
-use super::hook_error::HookError;
+use super::hook_error::AllocHookError;
 use crate::allocations::plan::AllocPlan;
 use crate::node::alloc_dir::AllocDir;
 
-pub(super) fn prerun(plan: &AllocPlan, dir: &AllocDir) -> Result<(), HookError> {
+pub(super) fn prerun(plan: &AllocPlan, dir: &AllocDir) -> Result<(), AllocHookError> {
     let disk = &plan.group.ephemeral_disk;
     let Some(previous) = plan.previous_dir.as_ref().filter(|_| disk.sticky || disk.migrate) else { return Ok(()) };
     if !plan.restored.is_empty() {
@@ -18,7 +18,7 @@ pub(super) fn prerun(plan: &AllocPlan, dir: &AllocDir) -> Result<(), HookError> 
             .machine
             .disk
             .build_task(dir, &task.name, secrets_mb)
-            .map_err(|error| HookError { hook: "migrate_disk", reason: error.to_string() })?;
+            .map_err(|error| AllocHookError { hook: "migrate_disk", reason: error.to_string() })?;
     }
     let tasks: Vec<&str> = plan.group.tasks.iter().map(|task| task.name.as_str()).collect();
     plan.env.machine.disk.take_over(previous, dir, &tasks);

@@ -6,12 +6,12 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::hook_error::HookError;
+use super::hook_error::AllocHookError;
 use super::{admission, alloc_dir, await_previous, migrate_disk, volumes};
 use crate::allocations::plan::AllocPlan;
 use crate::node::alloc_dir::AllocDir;
 
-type Prerun = for<'a> fn(&'a AllocPlan, &'a AllocDir) -> BoxFuture<'a, Result<(), HookError>>;
+type Prerun = for<'a> fn(&'a AllocPlan, &'a AllocDir) -> BoxFuture<'a, Result<(), AllocHookError>>;
 
 /// The prerun hooks in their order.
 const PRERUN: &[Prerun] = &[
@@ -23,7 +23,7 @@ const PRERUN: &[Prerun] = &[
 ];
 
 /// Runs the prerun hooks.
-pub(crate) async fn prerun(plan: &AllocPlan, dir: &AllocDir) -> Result<(), HookError> {
+pub(crate) async fn prerun(plan: &AllocPlan, dir: &AllocDir) -> Result<(), AllocHookError> {
     for hook in PRERUN {
         hook(plan, dir).await?;
     }

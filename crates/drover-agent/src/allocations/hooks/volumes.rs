@@ -8,7 +8,7 @@ use drover_api::allocation::{VolumeState, VolumeStatus};
 use drover_api::volume_request::{VolumeRequest, VolumeType};
 use drover_core::volume::access;
 
-use super::hook_error::HookError;
+use super::hook_error::AllocHookError;
 use crate::allocations::plan::AllocPlan;
 use crate::allocations::volume_sources::VolumeSource;
 use crate::csi::Granted;
@@ -17,7 +17,7 @@ use crate::reporting::events::Reason;
 /// How long the report of an allocation's end waits for its volumes; what is not unmounted by then is told later.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) async fn prerun(plan: &AllocPlan) -> Result<(), HookError> {
+pub(super) async fn prerun(plan: &AllocPlan) -> Result<(), AllocHookError> {
     if plan.group.volumes.is_empty() {
         return Ok(());
     }
@@ -25,7 +25,7 @@ pub(super) async fn prerun(plan: &AllocPlan) -> Result<(), HookError> {
     prepared.map_err(|reason| {
         let allocation = plan.wanted.borrow().allocation.clone();
         plan.env.events.emit(&allocation, Reason::VolumeError, reason.clone());
-        HookError { hook: "volumes", reason }
+        AllocHookError { hook: "volumes", reason }
     })
 }
 

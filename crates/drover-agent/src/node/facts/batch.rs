@@ -29,7 +29,7 @@ pub(crate) enum Fact {
 
 /// What follows from a fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct FactChange {
     /// The node is not what it was.
     pub(crate) is_node_changed: bool,
     /// A driver whose health or description changed, with what there is to say.
@@ -84,18 +84,18 @@ impl Batch {
     }
 
     /// Takes a fact in. While the batch is open it changes nothing.
-    pub(crate) fn take(&mut self, fact: Fact) -> Change {
+    pub(crate) fn take(&mut self, fact: Fact) -> FactChange {
         if let Fact::Reported(manager) = fact {
             self.missing.remove(&manager);
-            return Change::default();
+            return FactChange::default();
         }
         if self.is_open {
             self.recorded.push(fact);
-            return Change::default();
+            return FactChange::default();
         }
         let before = self.print.clone();
         let driver = self.apply(fact);
-        Change { is_node_changed: before != self.print, driver }
+        FactChange { is_node_changed: before != self.print, driver }
     }
 
     /// Applies all that was gathered, to one picture of the node. Returns whether that changed it.
@@ -164,7 +164,7 @@ mod tests {
             Fact::Driver("exec".into(), driver(true, "")),
             Fact::Reported(Manager::Devices),
         ] {
-            assert_eq!(batch.take(fact), Change::default());
+            assert_eq!(batch.take(fact), FactChange::default());
         }
         assert!(!batch.is_complete());
         batch.take(Fact::Reported(Manager::Drivers));
@@ -187,9 +187,9 @@ mod tests {
         assert_eq!(batch.close(), Ok(true));
         let change = batch.take(Fact::Driver("exec".into(), driver(false, "x")));
         let told = Some(("exec".to_owned(), driver(false, "x")));
-        assert_eq!(change, Change { is_node_changed: true, driver: told });
+        assert_eq!(change, FactChange { is_node_changed: true, driver: told });
         let same = batch.take(Fact::Driver("exec".into(), driver(false, "x")));
-        assert_eq!(same, Change::default(), "what is known is no news");
+        assert_eq!(same, FactChange::default(), "what is known is no news");
         let gone = batch.take(Fact::Driver("exec".into(), DriverInfo::default()));
         assert!(gone.is_node_changed && !batch.print().attributes.contains_key("driver.exec"));
     }

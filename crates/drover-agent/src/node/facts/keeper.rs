@@ -9,7 +9,7 @@ use drover_api::client_node::{DriverInfo, Fingerprint};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::batch::{Batch, Change, Fact, Manager};
+use super::batch::{Batch, Fact, FactChange, Manager};
 use super::meta::{Changes, Meta};
 use crate::drivers::Drivers;
 use crate::node::view::NodeNews;
@@ -34,7 +34,7 @@ pub(crate) struct Keeper {
 }
 
 /// What others hold of the loop.
-pub(crate) struct Wires {
+pub(crate) struct KeeperHandles {
     /// Where facts are told.
     pub(crate) facts: mpsc::Sender<Fact>,
     /// What the node is.
@@ -49,12 +49,12 @@ impl Keeper {
         print: Fingerprint,
         managers: impl IntoIterator<Item = Manager>,
         news: mpsc::Sender<NodeNews>,
-    ) -> (Self, Wires) {
+    ) -> (Self, KeeperHandles) {
         let (facts, queue) = mpsc::channel(QUEUE);
         let (published, seen) = watch::channel(print.clone());
         let (gathered, is_gathered) = watch::channel(false);
         let keeper = Self { batch: Batch::new(print, managers), facts: queue, print: published, news, gathered };
-        (keeper, Wires { facts, print: seen, gathered: is_gathered })
+        (keeper, KeeperHandles { facts, print: seen, gathered: is_gathered })
     }
 
     /// Keeps the facts until no sender is left.
@@ -70,7 +70,7 @@ impl Keeper {
                 fact = self.facts.recv() => fact,
             };
             let Some(fact) = fact else { return };
-            let Change { is_node_changed, driver } = self.batch.take(fact);
+            let FactChange { is_node_changed, driver } = self.batch.take(fact);
             if is_node_changed {
                 self.print.send_replace(self.batch.print().clone());
             }

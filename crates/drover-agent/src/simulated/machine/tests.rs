@@ -345,7 +345,7 @@ async fn whole_life(seed: u64) -> Vec<String> {
     assert!(machine.restart("nobody", Restart::All).await.is_err());
     let uid = api.allocation().metadata.uid.expect("a uid");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(machine.end_task(&uid, "t", TaskEnd::OutOfMemory));
+    assert!(machine.end_task(&uid, "t", SimulatedEnd::OutOfMemory));
     api.until("started again", |api| api.status().task_states["t"].restarts == 1).await;
     let events: Vec<TaskEventType> = api.status().task_states["t"].events.iter().map(|event| event.r#type).collect();
     assert!(events.contains(&TaskEventType::Terminated) && events.contains(&TaskEventType::Restarting), "{events:?}");

@@ -3,7 +3,7 @@
 /// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{hook}: {reason}")]
-pub(crate) struct HookError {
+pub(crate) struct TaskHookError {
     pub(crate) hook: &'static str,
     pub(crate) reason: String,
     /// Whether another try may help.

@@ -8,5 +8,5 @@ mod prestart;
 mod task_dir;
 mod validate;
 
-pub(super) use hook_error::HookError;
+pub(super) use hook_error::TaskHookError;
 pub(super) use prestart::prestart;

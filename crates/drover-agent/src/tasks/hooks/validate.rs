@@ -1,6 +1,6 @@
 //! Hook `validate`: what only the agent can refuse, with the field and the remedy.
 
-use super::hook_error::HookError;
+use super::hook_error::TaskHookError;
 use crate::tasks::plan::TaskPlan;
 use crate::tasks::runner_env::RunnerEnv;
 
@@ -8,13 +8,13 @@ use crate::tasks::runner_env::RunnerEnv;
 const CHECKED_DRIVERS: &[&str] = &["exec"];
 const DENIED_USERS: &[&str] = &["root", "Administrator"];
 
-pub(super) fn prestart(_: &RunnerEnv, plan: &TaskPlan) -> Result<(), HookError> {
+pub(super) fn prestart(_: &RunnerEnv, plan: &TaskPlan) -> Result<(), TaskHookError> {
     check(plan)
 }
 
-fn check(plan: &TaskPlan) -> Result<(), HookError> {
+fn check(plan: &TaskPlan) -> Result<(), TaskHookError> {
     let task = &plan.task;
-    let refuse = |reason: String| Err(HookError { hook: "validate", reason, is_recoverable: false });
+    let refuse = |reason: String| Err(TaskHookError { hook: "validate", reason, is_recoverable: false });
     if CHECKED_DRIVERS.contains(&task.driver.as_str()) && DENIED_USERS.contains(&task.user.as_str()) {
         return refuse(format!("user {} may not run tasks of driver {}: name another one", task.user, task.driver));
     }

@@ -5,24 +5,24 @@ use drover_api::network::NetworkMode;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Next, TaskRunner};
+use super::{NextRun, TaskRunner};
 use crate::csi;
 use crate::drivers::{FsIsolation, LogLimits, Running, StartError, StartRequest};
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
-use crate::tasks::hooks::{self, HookError};
+use crate::tasks::hooks::{self, TaskHookError};
 use crate::tasks::task_event;
 use drover_core::task::environment::{self, EnvironmentInput, TaskPaths};
 
 /// Why a run did not start.
-struct Failure {
+struct LaunchFailure {
     event: TaskEvent,
     is_recoverable: bool,
 }
 
 impl TaskRunner {
     /// Starts a run. A failure becomes the restart tracker's input.
-    pub(super) async fn launch(&mut self) -> Next {
+    pub(super) async fn launch(&mut self) -> NextRun {
         match self.try_launch().await {
             Ok(next) => next,
             Err(failure) => {
@@ -30,12 +30,12 @@ impl TaskRunner {
                 self.env.events.emit(&self.plan.allocation, Reason::DriverError, text);
                 self.push(failure.event);
                 self.tracker.observe_start_error(failure.is_recoverable);
-                Next::Stop
+                NextRun::Stop
             }
         }
     }
 
-    async fn try_launch(&mut self) -> Result<Next, Failure> {
+    async fn try_launch(&mut self) -> Result<NextRun, LaunchFailure> {
         let now = self.env.clock.now();
         let is_first = self.record.state.started_at.is_none();
         if self.record.state.events.is_empty() {
@@ -63,7 +63,7 @@ impl TaskRunner {
         let started = tokio::select! {
             biased;
             // What has begun all the same is found again by its id.
-            () = self.shutdown.cancelled() => return Ok(Next::Detach),
+            () = self.shutdown.cancelled() => return Ok(NextRun::Detach),
             started = driver.start(request) => started,
         };
         self.record.starting = None;
@@ -71,7 +71,7 @@ impl TaskRunner {
             Ok(running) => {
                 self.env.metrics.started(&self.plan.task.driver, StartPhase::Start, prepared.elapsed());
                 self.note_start(running, is_first).await;
-                Ok(Next::RunAgain)
+                Ok(NextRun::RunAgain)
             }
             Err(StartError::Invalid(reason)) => Err(self.failure(Type::DriverFailure, reason, false)),
             Err(StartError::Recoverable(reason)) => Err(self.failure(Type::DriverFailure, reason, true)),
@@ -155,11 +155,11 @@ impl TaskRunner {
         })
     }
 
-    fn hook_failure(&self, error: &HookError) -> Failure {
+    fn hook_failure(&self, error: &TaskHookError) -> LaunchFailure {
         self.failure(Type::SetupFailure, error.to_string(), error.is_recoverable)
     }
 
-    fn failure(&self, r#type: Type, message: String, is_recoverable: bool) -> Failure {
-        Failure { event: task_event::plain(r#type, self.env.clock.now(), message), is_recoverable }
+    fn failure(&self, r#type: Type, message: String, is_recoverable: bool) -> LaunchFailure {
+        LaunchFailure { event: task_event::plain(r#type, self.env.clock.now(), message), is_recoverable }
     }
 }

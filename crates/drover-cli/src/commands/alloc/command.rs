@@ -11,7 +11,7 @@ use super::{exec, files, list, logs, restart, signal, stats, status, stop};
 
 /// What to do with allocations.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct AllocArgs {
     /// The socket of this machine's agent, in its state folder.
     #[arg(
         long,
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Shows an allocation as the cluster knows it: its tasks, their events, and why it runs where it runs.
-    Status(status::StatusArgs),
+    Status(status::AllocStatusArgs),
     /// Lists what runs on this node.
     List {
         /// How it is printed.
@@ -44,15 +44,15 @@ enum Verb {
     /// Shows what the running tasks use.
     Stats(stats::StatsArgs),
     /// Restarts the tasks that run, one of them, or all in the order of their lifecycle.
-    Restart(restart::RestartArgs),
+    Restart(restart::RestartAllocArgs),
     /// Sends a signal to the tasks that run, or to one of them.
     Signal(signal::SignalArgs),
     /// Ends the tasks in their order; the controller decides what takes their place.
-    Stop(stop::StopArgs),
+    Stop(stop::StopAllocArgs),
 }
 
 /// Carries out the command.
-pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let agent = Agent::new(args.socket.clone());
     let code = runtime.block_on(async {

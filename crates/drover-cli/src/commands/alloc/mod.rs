@@ -17,4 +17,4 @@ mod stats;
 mod status;
 mod stop;
 
-pub(crate) use command::{Args, run};
+pub(crate) use command::{AllocArgs, run};

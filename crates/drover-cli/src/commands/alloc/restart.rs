@@ -6,7 +6,7 @@ use drover_socket::protocol::Request;
 use super::agent::Agent;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct RestartArgs {
+pub(super) struct RestartAllocArgs {
     /// The allocation: its uid or the beginning of it, or `namespace/name`.
     allocation: String,
     /// Only this task.
@@ -17,8 +17,8 @@ pub(super) struct RestartArgs {
 }
 
 /// Does it.
-pub(super) async fn run(agent: &Agent, args: &RestartArgs) -> anyhow::Result<()> {
-    let RestartArgs { allocation, task, all_tasks } = args;
+pub(super) async fn run(agent: &Agent, args: &RestartAllocArgs) -> anyhow::Result<()> {
+    let RestartAllocArgs { allocation, task, all_tasks } = args;
     let request = Request::Restart { allocation: allocation.clone(), task: task.clone(), all_tasks: *all_tasks };
     agent.ask(&request).await?;
     let what = match (task, all_tasks) {

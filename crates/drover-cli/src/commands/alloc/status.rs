@@ -23,7 +23,7 @@ const EVENTS: usize = 10;
 
 /// Arguments of `drover alloc status`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct StatusArgs {
+pub(crate) struct AllocStatusArgs {
     /// The allocation, or the start of its name.
     #[arg(add = names::<Allocation>())]
     name: String,
@@ -35,7 +35,7 @@ pub(crate) struct StatusArgs {
 }
 
 /// Shows it.
-pub(crate) async fn run(args: &StatusArgs) -> anyhow::Result<u8> {
+pub(crate) async fn run(args: &AllocStatusArgs) -> anyhow::Result<u8> {
     let found = find(&args.connect.connect().await?.objects(), &args.name).await?;
     if args.output.is_for_people() {
         answer(described(&found, SystemClock.now()).as_bytes())?;

@@ -14,7 +14,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 it has ended, 1 error, 3 the time was over.")]
-pub(super) struct StopArgs {
+pub(super) struct StopAllocArgs {
     /// The allocation: its uid or the beginning of it, or `namespace/name`.
     allocation: String,
     /// Do not wait for the end.
@@ -26,7 +26,7 @@ pub(super) struct StopArgs {
 }
 
 /// Does it.
-pub(super) async fn run(agent: &Agent, args: &StopArgs) -> anyhow::Result<u8> {
+pub(super) async fn run(agent: &Agent, args: &StopAllocArgs) -> anyhow::Result<u8> {
     let id = agent.find(&args.allocation).await?.id;
     agent.ask(&Request::Stop { allocation: id.clone() }).await?;
     if args.detach {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::anyhow;
 use drover_api::Deployment;
 use drover_api::deployment::{DeploymentStatus, Promote};
-use drover_core::deployment::request::{self, Refusal, Request};
+use drover_core::deployment::request::{self, DeploymentRequest, RequestRefusal};
 use serde_json::{Value, json};
 
 use crate::cluster::connect::{ConnectArgs, block_on};
@@ -17,7 +17,7 @@ use super::status::find;
 
 /// A deployment to act on.
 #[derive(Debug, clap::Args)]
-pub(crate) struct TargetArgs {
+pub(crate) struct DeploymentTarget {
     /// The deployment, or the start of its name; or a job, for its newest one.
     #[arg(add = names::<Deployment>())]
     name: String,
@@ -32,15 +32,15 @@ pub(crate) struct TargetArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct PromoteArgs {
     #[command(flatten)]
-    target: TargetArgs,
+    target: DeploymentTarget,
     /// Only this group; may be given several times.
     #[arg(long = "group")]
     groups: Vec<String>,
 }
 
 impl PromoteArgs {
-    fn request(&self) -> Request {
-        Request::Promote(Promote { all: self.groups.is_empty(), groups: self.groups.clone() })
+    fn request(&self) -> DeploymentRequest {
+        DeploymentRequest::Promote(Promote { all: self.groups.is_empty(), groups: self.groups.clone() })
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn promote_groups(args: &PromoteArgs) -> anyhow::Result<u8> {
 }
 
 /// Checks a request, and writes it into the spec unless another writer changed it since.
-pub(super) async fn act(args: &TargetArgs, request: Request) -> anyhow::Result<u8> {
+pub(super) async fn act(args: &DeploymentTarget, request: DeploymentRequest) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
     let deployments = connection.objects::<Deployment>();
     let found = find(&deployments, &args.name).await?;
@@ -63,8 +63,8 @@ pub(super) async fn act(args: &TargetArgs, request: Request) -> anyhow::Result<u
     check(&request, &status).map_err(|refusal| anyhow!("ddep/{name}: {refusal}"))?;
     let is_paused = found.spec.paused;
     let is_so = match request {
-        Request::Pause if is_paused => Some("is paused already"),
-        Request::Resume if !is_paused => Some("is not paused"),
+        DeploymentRequest::Pause if is_paused => Some("is paused already"),
+        DeploymentRequest::Resume if !is_paused => Some("is not paused"),
         _ => None,
     };
     if let Some(is_so) = is_so {
@@ -82,9 +82,9 @@ pub(super) async fn act(args: &TargetArgs, request: Request) -> anyhow::Result<u
     Ok(0)
 }
 
-fn check(request: &Request, status: &DeploymentStatus) -> Result<(), Refusal> {
+fn check(request: &DeploymentRequest, status: &DeploymentStatus) -> Result<(), RequestRefusal> {
     request::check_phase(request, status.phase)?;
-    if let Request::Promote(request) = request {
+    if let DeploymentRequest::Promote(request) = request {
         // Until they are promoted, only canaries of the new version run, so that what is healthy of it are canaries.
         let healthy: BTreeMap<String, i64> =
             status.groups.iter().map(|(name, state)| (name.clone(), state.healthy_allocs)).collect();
@@ -94,15 +94,15 @@ fn check(request: &Request, status: &DeploymentStatus) -> Result<(), Refusal> {
 }
 
 /// The change of the spec that a request is, its verb, and what is reported when it is written.
-fn change(request: &Request) -> (Value, &'static str, &'static str) {
+fn change(request: &DeploymentRequest) -> (Value, &'static str, &'static str) {
     match request {
-        Request::Pause => (json!({ "paused": true }), "pause", "is paused"),
-        Request::Resume => (json!({ "paused": false }), "resume", "goes on"),
-        Request::Fail => (json!({ "fail": true }), "fail", "fails"),
-        Request::Promote(Promote { all: true, .. }) => {
+        DeploymentRequest::Pause => (json!({ "paused": true }), "pause", "is paused"),
+        DeploymentRequest::Resume => (json!({ "paused": false }), "resume", "goes on"),
+        DeploymentRequest::Fail => (json!({ "fail": true }), "fail", "fails"),
+        DeploymentRequest::Promote(Promote { all: true, .. }) => {
             (json!({ "promote": { "all": true, "groups": null } }), "promote", "is promoted")
         }
-        Request::Promote(request) => {
+        DeploymentRequest::Promote(request) => {
             (json!({ "promote": { "all": null, "groups": request.groups } }), "promote", "is promoted")
         }
     }

@@ -1,6 +1,6 @@
 //! The verbs of `drover deployment`.
 
-use drover_core::deployment::request::Request;
+use drover_core::deployment::request::DeploymentRequest;
 
 use super::{act, list, status};
 use crate::cluster::connect::block_on;
@@ -11,15 +11,15 @@ pub(crate) enum DeploymentCommand {
     /// Lists deployments.
     List(list::ListArgs),
     /// Shows a deployment with its groups.
-    Status(status::StatusArgs),
+    Status(status::DeploymentStatusArgs),
     /// Lets healthy canaries take over.
     Promote(act::PromoteArgs),
     /// Stops updating until it is resumed.
-    Pause(act::TargetArgs),
+    Pause(act::DeploymentTarget),
     /// Goes on with a paused deployment.
-    Resume(act::TargetArgs),
+    Resume(act::DeploymentTarget),
     /// Fails a deployment; its groups with autoRevert go back to the newest stable version.
-    Fail(act::TargetArgs),
+    Fail(act::DeploymentTarget),
 }
 
 /// Does it.
@@ -29,9 +29,9 @@ pub(crate) fn run(command: &DeploymentCommand) -> anyhow::Result<u8> {
             DeploymentCommand::List(args) => list::list(args).await,
             DeploymentCommand::Status(args) => status::status(args).await,
             DeploymentCommand::Promote(args) => act::promote_groups(args).await,
-            DeploymentCommand::Pause(args) => act::act(args, Request::Pause).await,
-            DeploymentCommand::Resume(args) => act::act(args, Request::Resume).await,
-            DeploymentCommand::Fail(args) => act::act(args, Request::Fail).await,
+            DeploymentCommand::Pause(args) => act::act(args, DeploymentRequest::Pause).await,
+            DeploymentCommand::Resume(args) => act::act(args, DeploymentRequest::Resume).await,
+            DeploymentCommand::Fail(args) => act::act(args, DeploymentRequest::Fail).await,
         }
     })
 }

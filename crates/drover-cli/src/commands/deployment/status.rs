@@ -19,7 +19,7 @@ use drover_clock::{Clock, SystemClock};
 #[command(
     after_help = "Exit codes with -w: 0 the job runs, 1 error, 2 it failed, 3 the time was over, 130 detached by Ctrl-C."
 )]
-pub(crate) struct StatusArgs {
+pub(crate) struct DeploymentStatusArgs {
     /// The deployment, or the start of its name; or a job, for its newest one.
     #[arg(add = names::<Deployment>())]
     name: String,
@@ -36,7 +36,7 @@ pub(crate) struct StatusArgs {
     output: Output,
 }
 
-pub(super) async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
+pub(super) async fn status(args: &DeploymentStatusArgs) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
     let found = find(&connection.objects(), &args.name).await?;
     let job = found.spec.job_name.clone();

@@ -14,9 +14,9 @@ mod validate;
 
 pub(crate) use dispatch::{DispatchArgs, PeriodicCommand, dispatch, periodic};
 pub(crate) use history::{HistoryArgs, RevertArgs, history, revert};
-pub(crate) use restart::{RestartArgs, restart};
+pub(crate) use restart::{RestartJobArgs, restart};
 pub(crate) use run::{RunArgs, run};
 pub(crate) use scale::{ScaleArgs, scale};
-pub(crate) use status::{StatusArgs, status};
-pub(crate) use stop::{StopArgs, stop};
+pub(crate) use status::{JobStatusArgs, status};
+pub(crate) use stop::{StopJobArgs, stop};
 pub(crate) use validate::{Args as ValidateArgs, run as validate};

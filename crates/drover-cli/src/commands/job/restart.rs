@@ -19,7 +19,7 @@ use drover_store::{Change, KubeStore, Selection, Store};
 /// Arguments of `drover job restart`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all were replaced, 1 error, 3 the time was over.")]
-pub(crate) struct RestartArgs {
+pub(crate) struct RestartJobArgs {
     /// The job.
     #[arg(add = names::<Job>())]
     name: String,
@@ -40,7 +40,7 @@ pub(crate) struct RestartArgs {
 }
 
 /// Deletes allocations batch by batch; the controller replaces each, and the next batch waits until those are healthy.
-pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
+pub(crate) fn restart(args: &RestartJobArgs) -> anyhow::Result<u8> {
     ensure!(args.batch_size > 0, "--batch-size 0: must be at least 1");
     block_on(async {
         let connection = args.connect.connect().await?;

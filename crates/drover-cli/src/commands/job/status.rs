@@ -24,7 +24,7 @@ use drover_clock::{Clock, SystemClock};
 #[command(
     after_help = "Exit codes with -w: 0 it runs or is done, 1 error, 2 it failed, 3 the time was over, 130 detached by Ctrl-C."
 )]
-pub(crate) struct StatusArgs {
+pub(crate) struct JobStatusArgs {
     /// The job; without one all jobs are listed.
     #[arg(add = names::<Job>())]
     name: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) struct StatusArgs {
 }
 
 /// Shows jobs.
-pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<u8> {
+pub(crate) fn status(args: &JobStatusArgs) -> anyhow::Result<u8> {
     block_on(async {
         let connection = args.connect.connect().await?;
         let jobs = connection.objects::<Job>();
@@ -74,7 +74,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<u8> {
     })
 }
 
-async fn list(connection: &Connection, args: &StatusArgs) -> anyhow::Result<u8> {
+async fn list(connection: &Connection, args: &JobStatusArgs) -> anyhow::Result<u8> {
     let mut params = ListParams::default();
     params.label_selector.clone_from(&args.selector);
     let mut found = connection.objects_of::<Job>(args.all_namespaces).list(&params).await?;

@@ -10,7 +10,7 @@ use crate::ui::stdio::complain;
 
 /// Arguments of `drover job stop`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct StopArgs {
+pub(crate) struct StopJobArgs {
     /// The job.
     #[arg(add = names::<Job>())]
     name: String,
@@ -25,7 +25,7 @@ pub(crate) struct StopArgs {
 }
 
 /// Stops a job; it stays, and `spec.stop: false` starts it again.
-pub(crate) fn stop(args: &StopArgs) -> anyhow::Result<u8> {
+pub(crate) fn stop(args: &StopJobArgs) -> anyhow::Result<u8> {
     block_on(async {
         let connection = args.connect.connect().await?;
         let jobs = connection.objects::<Job>();

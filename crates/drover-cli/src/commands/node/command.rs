@@ -7,7 +7,7 @@ use crate::cluster::connect::block_on;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum NodeCommand {
     /// Lists nodes, or shows one.
-    Status(status::StatusArgs),
+    Status(status::NodeStatusArgs),
     /// Moves all allocations away from a node, or takes that back.
     Drain(drain::DrainArgs),
     /// Says whether new allocations may be placed on a node.

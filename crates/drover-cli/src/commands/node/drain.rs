@@ -9,14 +9,14 @@ use crate::cluster::watching::Watching;
 use crate::ui::follow::ENDED_BADLY;
 use crate::ui::stdio::complain;
 
-use super::target::{TargetArgs, change};
+use super::target::{NodeTarget, change};
 
 /// Arguments of `drover node drain`.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches of a command line")]
 pub(crate) struct DrainArgs {
     #[command(flatten)]
-    target: TargetArgs,
+    target: NodeTarget,
     /// When allocations that are still there are stopped, as 30m; default 1h.
     #[arg(long, conflicts_with = "no_deadline")]
     deadline: Option<GoDuration>,

@@ -4,13 +4,13 @@ use anyhow::bail;
 use drover_api::client_node::Eligibility;
 use serde_json::json;
 
-use super::target::{TargetArgs, change};
+use super::target::{NodeTarget, change};
 
 /// Arguments of `drover node eligibility`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EligibilityArgs {
     #[command(flatten)]
-    target: TargetArgs,
+    target: NodeTarget,
     /// New allocations may be placed on it.
     #[arg(long, required_unless_present = "disable", conflicts_with = "disable")]
     enable: bool,

@@ -14,7 +14,7 @@ use super::target::find;
 
 /// Arguments of `drover node status`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct StatusArgs {
+pub(crate) struct NodeStatusArgs {
     /// The node, or the start of its name; none for all.
     #[arg(add = cluster_names::<ClientNode>())]
     name: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) struct StatusArgs {
     output: Output,
 }
 
-pub(super) async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
+pub(super) async fn status(args: &NodeStatusArgs) -> anyhow::Result<u8> {
     let known = args.connect.connect().await?.cluster_objects::<ClientNode>();
     if let Some(name) = args.name.as_deref().filter(|_| !args.output.is_for_people()) {
         output::object(&find(&known, name).await?, &args.output)?;

@@ -13,7 +13,7 @@ use crate::ui::stdio::complain;
 
 /// A node to act on.
 #[derive(Debug, clap::Args)]
-pub(crate) struct TargetArgs {
+pub(crate) struct NodeTarget {
     /// The node, or the start of its name.
     #[arg(add = cluster_names::<ClientNode>())]
     name: String,
@@ -26,7 +26,7 @@ pub(crate) struct TargetArgs {
 
 /// Writes a change of a node's spec, unless another writer changed it since it was read.
 pub(super) async fn change(
-    args: &TargetArgs,
+    args: &NodeTarget,
     verb: &'static str,
     request: impl FnOnce(&ClientNode) -> anyhow::Result<Value>,
 ) -> anyhow::Result<(Objects<ClientNode>, ClientNode)> {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use drover_core::difference::{Change, Effect, GroupDiff, JobDiff, Members, ObjectDiff};
+use drover_core::difference::{GroupDiff, GroupEffect, JobDiff, Members, ObjectDiff, PieceChange};
 
 /// Writes the changes as text, with a blank line after them; nothing where nothing changes.
 pub(crate) fn write(text: &mut String, diff: &JobDiff) {
-    if diff.r#type == Change::None {
+    if diff.r#type == PieceChange::None {
         return;
     }
     line(text, 0, diff.r#type, &format!("Job {}", diff.id), &[]);
@@ -25,16 +25,16 @@ pub(crate) fn write(text: &mut String, diff: &JobDiff) {
 
 /// A group that stays as it is matters where the plan does something to it.
 fn is_told(group: &GroupDiff) -> bool {
-    group.r#type != Change::None || group.updates.keys().any(|what| *what != "ignore")
+    group.r#type != PieceChange::None || group.updates.keys().any(|what| *what != "ignore")
 }
 
 fn members(text: &mut String, depth: usize, members: &Members) {
     for field in &members.fields {
         let (old, new) = (quoted(&field.old), quoted(&field.new));
         let values = match field.r#type {
-            Change::Added => new,
-            Change::Deleted => old,
-            Change::Edited | Change::None => format!("{old} => {new}"),
+            PieceChange::Added => new,
+            PieceChange::Deleted => old,
+            PieceChange::Edited | PieceChange::None => format!("{old} => {new}"),
         };
         line(text, depth, field.r#type, &format!("{}: {values}", field.name), &field.annotations);
     }
@@ -48,12 +48,12 @@ fn object(text: &mut String, depth: usize, title: &str, object: &ObjectDiff) {
     members(text, depth + 1, &object.members);
 }
 
-fn line(text: &mut String, depth: usize, change: Change, what: &str, effects: &[Effect]) {
+fn line(text: &mut String, depth: usize, change: PieceChange, what: &str, effects: &[GroupEffect]) {
     let mark = match change {
-        Change::None => "   ",
-        Change::Added => "+  ",
-        Change::Deleted => "-  ",
-        Change::Edited => "+/-",
+        PieceChange::None => "   ",
+        PieceChange::Added => "+  ",
+        PieceChange::Deleted => "-  ",
+        PieceChange::Edited => "+/-",
     };
     let effects: Vec<&str> = effects.iter().map(|effect| effect.as_str()).collect();
     let effects = if effects.is_empty() { String::new() } else { format!("  ({})", effects.join(", ")) };

@@ -10,7 +10,7 @@ use drover_api::deployment::{DeploymentDescription, DeploymentPhase, GroupState}
 use drover_api::job::{EvalStatus, EvalTrigger};
 use drover_api::metric::AllocMetric;
 use drover_core::advice::Advice;
-use drover_core::difference::{Change, JobDiff};
+use drover_core::difference::{JobDiff, PieceChange};
 use drover_core::model::Alloc;
 use drover_core::scheduler::plan::{self, DesiredUpdates, Disconnect, Evaluation, Placement, Plan, Stop, StopReason};
 use drover_core::snapshot::ClusterView;
@@ -230,7 +230,7 @@ impl Report {
 
     /// Whether the job becomes another, or anything is written or planned for later.
     pub(crate) fn changes(&self) -> bool {
-        self.diff.as_ref().is_some_and(|diff| diff.r#type != Change::None)
+        self.diff.as_ref().is_some_and(|diff| diff.r#type != PieceChange::None)
             || !(self.stops.is_empty()
                 && self.placements.is_empty()
                 && self.in_place.is_empty()

@@ -7,7 +7,7 @@ use crate::cluster::connect::block_on;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum SystemCommand {
     /// Frees objects that are being deleted and wait for a controller that is gone.
-    ReleaseFinalizers(release::Args),
+    ReleaseFinalizers(release::ReleaseFinalizersArgs),
 }
 
 /// Does it.

@@ -35,7 +35,7 @@ const MOST_NAMED: usize = 5;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all were freed or nothing waits, 1 refused or an error.")]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches of a command line")]
-pub(crate) struct Args {
+pub(crate) struct ReleaseFinalizersArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     /// Free those of all namespaces.
@@ -56,7 +56,7 @@ pub(crate) struct Args {
 }
 
 /// Lists what waits, asks, and frees it.
-pub(crate) async fn run(args: &Args) -> anyhow::Result<u8> {
+pub(crate) async fn run(args: &ReleaseFinalizersArgs) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
     let waiting = Waiting::find(&connection, args.all_namespaces).await?;
     let n_waiting = waiting.len();

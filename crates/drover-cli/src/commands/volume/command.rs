@@ -7,7 +7,7 @@ use crate::cluster::connect::block_on;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum VolumeCommand {
     /// Lists volumes, or shows who holds one and what each claim waits for.
-    Status(status::StatusArgs),
+    Status(status::VolumeStatusArgs),
     /// Releases what allocations that are over still hold of a volume on a node.
     Detach(detach::DetachArgs),
     /// Takes a volume out of the cluster; its data stays at the provider.
@@ -17,7 +17,7 @@ pub(crate) enum VolumeCommand {
     /// Has its provider make a volume.
     Create(register::RegisterArgs),
     /// Has its provider delete a volume with all its data.
-    Delete(register::DeleteArgs),
+    Delete(register::DeleteVolumeArgs),
     /// Takes, lists and deletes snapshots of a volume.
     #[command(subcommand)]
     Snapshot(snapshot::SnapshotCommand),

@@ -40,7 +40,7 @@ pub(crate) struct RegisterArgs {
 
 /// Arguments of `drover volume delete`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct DeleteArgs {
+pub(crate) struct DeleteVolumeArgs {
     /// The volume, by its whole name.
     #[arg(add = names::<CSIVolume>())]
     name: String,
@@ -113,7 +113,7 @@ fn registered(name: &str, generation: Option<i64>, now: Option<CSIVolume>, told:
 }
 
 /// Has the provider delete it, and waits until it has.
-pub(crate) async fn delete(args: &DeleteArgs) -> anyhow::Result<u8> {
+pub(crate) async fn delete(args: &DeleteVolumeArgs) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
     let known = connection.objects::<CSIVolume>();
     let volume = known.get(&args.name).await?;

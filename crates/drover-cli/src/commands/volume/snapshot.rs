@@ -19,7 +19,7 @@ pub(crate) enum SnapshotCommand {
     /// Takes a snapshot, and prints its id.
     Create(CreateArgs),
     /// Deletes a snapshot at the provider.
-    Delete(DeleteArgs),
+    Delete(DeleteSnapshotArgs),
     /// Asks the provider for the snapshots of a volume.
     List(OfVolume),
 }
@@ -48,7 +48,7 @@ pub(crate) struct CreateArgs {
 
 /// Arguments of `drover volume snapshot delete`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct DeleteArgs {
+pub(crate) struct DeleteSnapshotArgs {
     #[command(flatten)]
     of: OfVolume,
     /// The provider's id of it, as `drover volume snapshot list` shows it.

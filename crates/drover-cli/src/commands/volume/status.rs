@@ -17,7 +17,7 @@ use super::claims::waits_for;
 
 /// Arguments of `drover volume status`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct StatusArgs {
+pub(crate) struct VolumeStatusArgs {
     /// The volume, or the start of its name; none for all.
     #[arg(add = names::<CSIVolume>())]
     name: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct StatusArgs {
     output: Output,
 }
 
-pub(super) async fn status(args: &StatusArgs) -> anyhow::Result<u8> {
+pub(super) async fn status(args: &VolumeStatusArgs) -> anyhow::Result<u8> {
     let known = args.connect.connect().await?.objects_of::<CSIVolume>(args.all_namespaces);
     let Some(name) = &args.name else {
         let of_plugin = args.plugin.as_ref().map(|id| format!("spec.pluginID={id}"));

@@ -7,7 +7,7 @@ use drover_api::network::NetworkMode;
 use drover_api::placement::{Affinity, Constraint, Operand};
 
 use super::target::{self, resolve};
-use super::wanted::Wanted;
+use super::wanted::WantedGroup;
 use super::{device, volume};
 use crate::arithmetic::{ratio, total};
 use crate::model::{DriverState, Node};
@@ -55,7 +55,7 @@ impl<'a> Rule<'a> {
 /// The rules of a group, prepared.
 #[derive(Debug)]
 pub struct Checks<'a> {
-    wanted: Wanted<'a>,
+    wanted: WantedGroup<'a>,
     of_class: Vec<Rule<'a>>,
     of_node: Vec<Rule<'a>>,
     affinities: Vec<(Rule<'a>, i64)>,
@@ -74,7 +74,7 @@ struct Answer {
 
 impl<'a> Checks<'a> {
     /// Prepares the rules of a group.
-    pub fn new(wanted: Wanted<'a>) -> Self {
+    pub fn new(wanted: WantedGroup<'a>) -> Self {
         let (spec, group) = (&wanted.definition.spec, wanted.group);
         let constraints = spec.constraints.iter().chain(&group.constraints);
         let constraints = constraints.chain(group.tasks.iter().flat_map(|task| &task.constraints));

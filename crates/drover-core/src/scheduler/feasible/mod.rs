@@ -16,6 +16,6 @@ pub use checks::Checks;
 pub use coverage::{is_covered, is_in_pool};
 pub use distinct::{DistinctProperty, distinct_hosts, distinct_properties};
 pub use target::resolve;
-pub use wanted::Wanted;
+pub use wanted::WantedGroup;
 
 pub(crate) use target::host_network;

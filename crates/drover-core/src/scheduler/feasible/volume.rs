@@ -8,7 +8,7 @@ use drover_api::csi_volume::{AttachmentMode, Claim, ClaimMode};
 use drover_api::volume_request::{RequestAccessMode, VolumeRequest};
 use drover_api::{CSIVolume, group::Group};
 
-use super::Wanted;
+use super::WantedGroup;
 use crate::ids::ObjectKey;
 use crate::scheduler::proposed::Proposed;
 use crate::snapshot::NodeEntry;
@@ -16,7 +16,12 @@ use crate::volume::access::{self, Held, is_csi, source};
 use crate::volume::claim;
 
 /// The key of the first volume rule that a node breaks.
-pub(super) fn missing(wanted: Wanted<'_>, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<String> {
+pub(super) fn missing(
+    wanted: WantedGroup<'_>,
+    entry: &NodeEntry,
+    proposed: &Proposed<'_>,
+    index: i64,
+) -> Option<String> {
     let host = wanted.group.volumes.iter().filter(|request| !is_csi(request));
     for request in host {
         let source = source(request, index);
@@ -57,7 +62,7 @@ fn is_exclusive(volume: &HostVolume, request: &VolumeRequest) -> bool {
 
 /// Whether a volume for one writer has that one already.
 fn has_other_writer(
-    wanted: Wanted<'_>,
+    wanted: WantedGroup<'_>,
     (is_exclusive, source_id): (bool, &str),
     entry: &NodeEntry,
     proposed: &Proposed<'_>,
@@ -69,7 +74,7 @@ fn has_other_writer(
     is_exclusive && proposed.any_on(&entry.node.name, wanted, writes)
 }
 
-fn missing_csi(wanted: Wanted<'_>, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<String> {
+fn missing_csi(wanted: WantedGroup<'_>, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<String> {
     let requests: Vec<_> = wanted.group.volumes.iter().filter(|request| is_csi(request)).collect();
     if requests.is_empty() {
         return None;
@@ -92,7 +97,7 @@ fn missing_csi(wanted: Wanted<'_>, entry: &NodeEntry, proposed: &Proposed<'_>, i
 fn plugin_failure(
     volume: &CSIVolume,
     id: &str,
-    wanted: Wanted<'_>,
+    wanted: WantedGroup<'_>,
     entry: &NodeEntry,
     proposed: &Proposed<'_>,
 ) -> Option<String> {
@@ -135,7 +140,7 @@ fn claim_failure(
     volume: &CSIVolume,
     id: &str,
     request: &VolumeRequest,
-    wanted: Wanted<'_>,
+    wanted: WantedGroup<'_>,
     proposed: &Proposed<'_>,
 ) -> Option<String> {
     let (no_read, no_write) = (|| Some(format!("csiNoRead:{id}")), || Some(format!("csiNoWrite:{id}")));

@@ -7,7 +7,7 @@ use crate::ids::JobKey;
 
 /// What of a job decides which nodes a group may use.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct WantedGroup<'a> {
     /// The job.
     pub job: &'a JobKey,
     /// Its definition.

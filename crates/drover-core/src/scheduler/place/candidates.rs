@@ -17,7 +17,7 @@ use crate::definition::Definition;
 use crate::ids::{JobKey, NodeName};
 use crate::model::{Alloc, Amounts, Node};
 use crate::scheduler::class::{self, ByShape};
-use crate::scheduler::feasible::{self, Checks, DistinctProperty, Wanted, resolve};
+use crate::scheduler::feasible::{self, Checks, DistinctProperty, WantedGroup, resolve};
 use crate::scheduler::plan::{Metrics, Scores, WaitsFor};
 use crate::scheduler::proposed::Proposed;
 use crate::settings::Algorithm;
@@ -29,8 +29,8 @@ const KEPT_SCORES: usize = 5;
 
 /// What is to be placed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
-    pub(super) wanted: Wanted<'a>,
+pub(super) struct PlacementAsk<'a> {
+    pub(super) wanted: WantedGroup<'a>,
     pub(super) algorithm: Algorithm,
     /// How many allocations of the group are wanted.
     pub(super) count: i64,
@@ -38,7 +38,7 @@ pub(super) struct Ask<'a> {
 
 /// Where a node stands. Reasons are numbers of the tally.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum CandidateState {
     /// It is in another pool or datacenter.
     Outside,
     Filtered(u32),
@@ -74,15 +74,15 @@ struct Place {
 
 #[derive(Debug)]
 pub(super) struct Candidates<'a> {
-    ask: Ask<'a>,
+    ask: PlacementAsk<'a>,
     table: Arc<NodeTable<'a>>,
     need: Need<'a>,
     checks: Checks<'a>,
     /// The slot of the job for whose volumes the answers hold.
     index: i64,
-    states: Vec<State>,
+    states: Vec<CandidateState>,
     by_score: ScoreIndex,
-    tally: Tally,
+    tally: NodeTally,
     spreads: Vec<Spread<'a>>,
     /// For each combination of the spreads' values: their numbers.
     tuples: Vec<Vec<Option<usize>>>,
@@ -120,7 +120,7 @@ impl Counted {
 
 /// How the counts of a value change.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+pub(super) enum CountChange {
     Placed,
     Ended,
     Kept,
@@ -129,13 +129,13 @@ pub(super) enum Change {
 impl<'a> Candidates<'a> {
     /// Looks at every node. O(nodes).
     pub(super) fn new(
-        ask: Ask<'a>,
+        ask: PlacementAsk<'a>,
         table: Arc<NodeTable<'a>>,
         proposed: &Proposed<'a>,
         index: i64,
         need: Need<'a>,
     ) -> Self {
-        let Wanted { definition, group, .. } = ask.wanted;
+        let WantedGroup { definition, group, .. } = ask.wanted;
         let n = table.len();
         let rules = feasible::distinct_properties(definition, group);
         let mut candidates = Self {
@@ -143,9 +143,9 @@ impl<'a> Candidates<'a> {
             need,
             checks: Checks::new(ask.wanted),
             index,
-            states: vec![State::Outside; n],
+            states: vec![CandidateState::Outside; n],
             by_score: ScoreIndex::default(),
-            tally: Tally::new(&definition.spec.node_pool),
+            tally: NodeTally::new(&definition.spec.node_pool),
             spreads: spread::spreads(definition, group, ask.count),
             tuples: Vec::new(),
             tuple_of: vec![0; n],
@@ -186,7 +186,7 @@ impl<'a> Candidates<'a> {
             self.tuple_of[row as usize] = place.tuple;
             self.tally.evaluated();
             let state = self.look(row, proposed);
-            if let State::Open(own) = state {
+            if let CandidateState::Open(own) = state {
                 let (key, sum) = self.score_group_of(row, own);
                 open.push((row, self.table.rank(row), key, sum));
             }
@@ -284,18 +284,18 @@ impl<'a> Candidates<'a> {
     }
 
     /// Looks at one covered node.
-    fn look(&mut self, row: Row, proposed: &Proposed<'a>) -> State {
+    fn look(&mut self, row: Row, proposed: &Proposed<'a>) -> CandidateState {
         let entry = self.table.entry(row);
         if let Some(rule) = self.checks.first_failure(entry, proposed, self.index) {
-            return State::Filtered(self.tally.reason(&rule));
+            return CandidateState::Filtered(self.tally.reason(&rule));
         }
         if let Some(rule) = self.broken_distinctness(entry, proposed) {
-            return State::Filtered(self.tally.reason(&rule));
+            return CandidateState::Filtered(self.tally.reason(&rule));
         }
         let usage = proposed.usage(entry);
         match self.need.check(entry, usage) {
-            Ok(devices) => State::Open(self.score(row, usage, devices, proposed)),
-            Err(dimension) => State::Exhausted(self.tally.reason(&dimension)),
+            Ok(devices) => CandidateState::Open(self.score(row, usage, devices, proposed)),
+            Err(dimension) => CandidateState::Exhausted(self.tally.reason(&dimension)),
         }
     }
 
@@ -339,7 +339,7 @@ impl<'a> Candidates<'a> {
     /// Looks at a node again, because something on it changed.
     fn refresh(&mut self, row: Row, proposed: &Proposed<'a>) {
         let before = self.states[row as usize];
-        if before == State::Outside {
+        if before == CandidateState::Outside {
             return;
         }
         let state = self.look(row, proposed);
@@ -347,7 +347,7 @@ impl<'a> Candidates<'a> {
         self.tally.leave(before, entry);
         self.tally.enter(state, entry);
         let place = match state {
-            State::Open(own) => Some(self.score_group_of(row, own)),
+            CandidateState::Open(own) => Some(self.score_group_of(row, own)),
             _ => None,
         };
         self.by_score.set(row, self.table.rank(row), place);
@@ -360,7 +360,7 @@ impl<'a> Candidates<'a> {
         &mut self,
         row: Option<Row>,
         node: &NodeName,
-        own: Option<(&str, Change)>,
+        own: Option<(&str, CountChange)>,
         proposed: &Proposed<'a>,
     ) {
         let mut again: Vec<Row> = row.into_iter().collect();
@@ -376,10 +376,10 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    fn recount(&mut self, node: &Node, group: &str, change: Change, again: &mut Vec<Row>) {
+    fn recount(&mut self, node: &Node, group: &str, change: CountChange, again: &mut Vec<Row>) {
         let is_of_group = group == self.group().name;
         if is_of_group && !self.spreads.is_empty() {
-            let by = if matches!(change, Change::Ended) { -1 } else { 1 };
+            let by = if matches!(change, CountChange::Ended) { -1 } else { 1 };
             for spread in &mut self.spreads {
                 if let Some(value) = resolve(spread.attribute, node) {
                     let number = spread.value(value);
@@ -396,9 +396,9 @@ impl<'a> Candidates<'a> {
             let counted = distinct.used.entry(value.to_owned()).or_default();
             let before = counted.used() >= distinct.rule.limit;
             match change {
-                Change::Placed => counted.placed += 1,
-                Change::Ended => counted.cleared += 1,
-                Change::Kept => counted.cleared -= 1,
+                CountChange::Placed => counted.placed += 1,
+                CountChange::Ended => counted.cleared += 1,
+                CountChange::Kept => counted.cleared -= 1,
             }
             if before != (counted.used() >= distinct.rule.limit) {
                 again.extend(&counted.rows);
@@ -418,7 +418,7 @@ impl<'a> Candidates<'a> {
 
     /// The scores of an open node, complete.
     fn complete(&self, row: Row, is_penalised: bool) -> Option<Scores> {
-        let State::Open(own) = self.states[row as usize] else { return None };
+        let CandidateState::Open(own) = self.states[row as usize] else { return None };
         let spread = self.spread_scores[self.tuple_of[row as usize] as usize];
         let spread = (!self.spreads.is_empty() && spread != 0.0).then_some(spread);
         Some(Scores { spread, penalty: is_penalised.then_some(-1.0), ..own.scores() })
@@ -464,7 +464,7 @@ impl<'a> Candidates<'a> {
 
     /// Whether a node lacks nothing but room.
     pub(super) fn is_exhausted(&self, row: Row) -> bool {
-        matches!(self.states[row as usize], State::Exhausted(_))
+        matches!(self.states[row as usize], CandidateState::Exhausted(_))
     }
 
     /// Nodes that lack nothing but room.
@@ -504,7 +504,7 @@ impl<'a> Candidates<'a> {
     /// The node that lacks least of what is asked for, in shares of the ask.
     fn nearest(&self, proposed: &Proposed<'a>) -> Option<Nearest> {
         let lacks = |row: Row| {
-            let State::Exhausted(reason) = self.states[row as usize] else { return None };
+            let CandidateState::Exhausted(reason) = self.states[row as usize] else { return None };
             let is_amount = matches!(self.tally.reasons[reason as usize].0.as_str(), "cpu" | "memory" | "disk");
             let entry = self.table.entry(row);
             let (need, used) = (self.need.amounts(entry), proposed.usage(entry).amounts);
@@ -588,7 +588,7 @@ pub(in crate::scheduler) fn fullness(algorithm: Algorithm, total: Amounts, used:
 
 /// Counts of nodes by what stands in their way.
 #[derive(Debug)]
-struct Tally {
+struct NodeTally {
     metric: AllocMetric,
     reasons: Vec<(String, i64, bool)>,
     numbers: HashMap<String, u32>,
@@ -596,7 +596,7 @@ struct Tally {
     shared: Option<Arc<AllocMetric>>,
 }
 
-impl Tally {
+impl NodeTally {
     fn new(pool: &str) -> Self {
         let metric = AllocMetric { node_pool: pool.to_owned(), ..AllocMetric::default() };
         Self { metric, reasons: Vec::new(), numbers: HashMap::new(), datacenters: Vec::new(), shared: None }
@@ -634,19 +634,19 @@ impl Tally {
         self.reasons.iter().filter(|(_, n, _)| *n > 0).map(|(key, ..)| key.as_str())
     }
 
-    fn enter(&mut self, state: State, entry: &NodeEntry) {
+    fn enter(&mut self, state: CandidateState, entry: &NodeEntry) {
         self.count(state, entry, 1);
     }
 
-    fn leave(&mut self, state: State, entry: &NodeEntry) {
+    fn leave(&mut self, state: CandidateState, entry: &NodeEntry) {
         self.count(state, entry, -1);
     }
 
-    fn count(&mut self, state: State, entry: &NodeEntry, by: i64) {
+    fn count(&mut self, state: CandidateState, entry: &NodeEntry, by: i64) {
         let (reason, is_filter) = match state {
-            State::Outside | State::Open(_) => return,
-            State::Filtered(reason) => (reason, true),
-            State::Exhausted(reason) => (reason, false),
+            CandidateState::Outside | CandidateState::Open(_) => return,
+            CandidateState::Filtered(reason) => (reason, true),
+            CandidateState::Exhausted(reason) => (reason, false),
         };
         self.shared = None;
         let counted = &mut self.reasons[reason as usize];

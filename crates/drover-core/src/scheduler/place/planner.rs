@@ -8,7 +8,7 @@ use drover_api::allocation::{AllocatedResources, LastReschedule, RescheduleTrack
 use drover_api::group::Group;
 use drover_api::metric::AllocMetric;
 
-use super::candidates::{self, Ask, Candidates, Change};
+use super::candidates::{self, Candidates, CountChange, PlacementAsk};
 use super::evictions::{EvictionOption, Evictions};
 use super::fit::{self, Need};
 use super::node_table::NodeTable;
@@ -16,7 +16,7 @@ use super::score_index::Row;
 use crate::definition::Definition;
 use crate::ids::NodeName;
 use crate::model::{Alloc, Job};
-use crate::scheduler::feasible::{self, Checks, Wanted};
+use crate::scheduler::feasible::{self, Checks, WantedGroup};
 use crate::scheduler::plan::{AttributeUpdate, Evaluation, InPlace, Metrics, Placement, Plan};
 use crate::scheduler::preempt::{self, Evictable};
 use crate::scheduler::proposed::Proposed;
@@ -42,7 +42,7 @@ struct CandidatesByVersion<'a> {
 }
 
 /// A node that was found.
-struct Found {
+struct FoundNode {
     row: Row,
     metrics: Metrics,
     victims: Vec<Evictable>,
@@ -72,7 +72,7 @@ impl<'a> Planner<'a> {
             return Some(held);
         }
         self.proposed.end(alloc);
-        let wanted = Wanted { job: &self.job.key, definition, group };
+        let wanted = WantedGroup { job: &self.job.key, definition, group };
         let is_feasible = Checks::new(wanted).first_failure(entry, &self.proposed, alloc.index).is_none();
         let own = crate::usage::Usage::of(&held, Some(group));
         let mut total = self.proposed.usage(entry).clone();
@@ -142,7 +142,7 @@ impl<'a> Planner<'a> {
         }
         if let Some(stop) = &missing.replaces {
             self.proposed.end(&stop.alloc);
-            by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, Change::Ended)), &self.proposed);
+            by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, CountChange::Ended)), &self.proposed);
         }
         let candidates = by_version.candidates.get_mut(&version)?;
         candidates.turn_to(missing.index, &self.proposed);
@@ -151,7 +151,7 @@ impl<'a> Planner<'a> {
             let metric = candidates.failure(&self.proposed);
             if let Some(stop) = &missing.replaces {
                 self.proposed.keep(&stop.alloc);
-                by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, Change::Kept)), &self.proposed);
+                by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, CountChange::Kept)), &self.proposed);
             }
             self.plan.failed.insert(name.to_string(), metric);
             self.note_unplaced(&missing);
@@ -164,7 +164,7 @@ impl<'a> Planner<'a> {
         }
         let resources = candidates.need().assign(&entry.node, self.proposed.usage(entry), self.rng).ok()?;
         self.proposed.place(entry, group, missing.index, &resources);
-        by_version.changed_at(Some(row), &node, Some((name, Change::Placed)), &self.proposed);
+        by_version.changed_at(Some(row), &node, Some((name, CountChange::Placed)), &self.proposed);
         let n_victims = i64::try_from(found.victims.len()).unwrap_or(0);
         let deployment = deployment.filter(|_| version == self.job.version).cloned();
         let tracker = self.successor_tracker(name, &missing);
@@ -206,20 +206,20 @@ impl<'a> Planner<'a> {
         let table = self.node_table.get_or_insert_with(|| Arc::new(NodeTable::new(self.view, self.rng)));
         let table = Arc::clone(table);
         let settings = self.view.settings();
-        let ask = Ask {
-            wanted: Wanted { job: &self.job.key, definition, group },
+        let ask = PlacementAsk {
+            wanted: WantedGroup { job: &self.job.key, definition, group },
             algorithm: settings.algorithm(&definition.spec.node_pool),
             count: self.job.counts.get(&group.name).copied().unwrap_or(group.count),
         };
         Candidates::new(ask, table, &self.proposed, index, Need::new(settings, definition, group))
     }
 
-    fn find(&self, candidates: &mut Candidates<'a>, missing: &Missing, evictions: &mut Evictions) -> Option<Found> {
+    fn find(&self, candidates: &mut Candidates<'a>, missing: &Missing, evictions: &mut Evictions) -> Option<FoundNode> {
         let penalty = candidates::penalty_nodes(missing.previous.as_deref());
         let preferred = self.preferred(candidates.group(), missing.previous.as_deref());
         let alone = preferred.and_then(|node| candidates.only(&node, penalty.contains(&node)));
         if let Some((row, metrics)) = alone.or_else(|| candidates.best(&penalty)) {
-            return Some(Found { row, metrics, victims: Vec::new() });
+            return Some(FoundNode { row, metrics, victims: Vec::new() });
         }
         self.by_eviction(candidates, evictions)
     }
@@ -236,7 +236,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The best node on which enough allocations of lower priorities can be evicted.
-    fn by_eviction(&self, candidates: &mut Candidates<'a>, evictions: &mut Evictions) -> Option<Found> {
+    fn by_eviction(&self, candidates: &mut Candidates<'a>, evictions: &mut Evictions) -> Option<FoundNode> {
         if !self.view.settings().preemption.is_on(self.job.definition.job_type()) {
             return None;
         }
@@ -244,7 +244,7 @@ impl<'a> Planner<'a> {
             evictions.best(candidates, |candidates, row| self.eviction_on(candidates, row))?;
         let node = candidates.entry(row).node.name.clone();
         let metrics = Metrics { best: vec![(node, *scores)], counts: candidates.counts() };
-        Some(Found { row, metrics, victims: victims.clone() })
+        Some(FoundNode { row, metrics, victims: victims.clone() })
     }
 
     fn eviction_on(&self, candidates: &mut Candidates<'a>, row: Row) -> Option<EvictionOption> {
@@ -270,7 +270,7 @@ impl<'a> Planner<'a> {
             .map(|alloc| self.evictable(alloc))
             .collect();
         let priority = self.job.definition.spec.priority;
-        let ask = preempt::Ask { priority, amounts: need.amounts(entry), group: need.group() };
+        let ask = preempt::PreemptionAsk { priority, amounts: need.amounts(entry), group: need.group() };
         preempt::victims(ask, &entry.node, used, &evictable, |left| need.check(entry, left).is_ok())
     }
 
@@ -314,13 +314,19 @@ impl<'a> Planner<'a> {
 
 impl<'a> CandidatesByVersion<'a> {
     /// Takes a change on a node in.
-    fn changed(&mut self, node: &NodeName, own: Option<(&str, Change)>, proposed: &Proposed<'a>) {
+    fn changed(&mut self, node: &NodeName, own: Option<(&str, CountChange)>, proposed: &Proposed<'a>) {
         let row = self.candidates.values().next().and_then(|candidates| candidates.row_of(node));
         self.changed_at(row, node, own, proposed);
     }
 
     /// The same for a node whose place in the table is known: it is one for all versions.
-    fn changed_at(&mut self, row: Option<Row>, node: &NodeName, own: Option<(&str, Change)>, proposed: &Proposed<'a>) {
+    fn changed_at(
+        &mut self,
+        row: Option<Row>,
+        node: &NodeName,
+        own: Option<(&str, CountChange)>,
+        proposed: &Proposed<'a>,
+    ) {
         if let Some(row) = row {
             self.evictions.changed(row);
         }

@@ -1,4 +1,5 @@
-//! What should become of one group of a service or batch job (`spec/scheduler.md` 3.1; [`Pass::run`] has the order).
+//! What should become of one group of a service or batch job (`spec/scheduler.md` 3.1; [`GroupPass::run`] has the
+//! order).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::names::Names;
 use super::outcome::{Fits, GroupOutcome, Missing};
 use super::rollout::Rollout;
-use super::sort::{self, Allocs, Due, Rules, Sorted};
+use super::sort::{self, AllocList, DueAllocs, Rules, Sorted};
 use super::update_kind::{self, UpdateKind, update_kind};
 use super::{ending, reconnect};
 use crate::arithmetic::as_count;
@@ -52,7 +53,7 @@ pub(super) fn decide(
         return ending::stop_all(view, allocs, eval);
     }
     let state = rollout.current.and_then(|current| current.groups.get(&group.name)).cloned();
-    let mut pass = Pass {
+    let mut pass = GroupPass {
         view,
         job,
         group,
@@ -80,7 +81,7 @@ fn new_state(group: &Group) -> GroupState {
     }
 }
 
-struct Pass<'a> {
+struct GroupPass<'a> {
     view: &'a ClusterView,
     job: &'a Job,
     group: &'a Group,
@@ -100,16 +101,16 @@ struct Pass<'a> {
 /// Allocations that fill slots, once it is known what each is.
 #[derive(Default)]
 struct Holders {
-    untainted: Allocs,
-    migrating: Allocs,
-    lost: Allocs,
+    untainted: AllocList,
+    migrating: AllocList,
+    lost: AllocList,
     /// Are replaced now; those of `disconnecting` keep running where they are.
-    due: Allocs,
+    due: AllocList,
     disconnecting: BTreeSet<AllocKey>,
-    destructive: Allocs,
+    destructive: AllocList,
 }
 
-impl Pass<'_> {
+impl GroupPass<'_> {
     fn run(&mut self, allocs: &[Arc<Alloc>], fits: &mut Fits<'_>) {
         self.delays_placement = allocs.iter().any(|alloc| self.waits_for_its_node(alloc));
         let live = self.without_past(allocs);
@@ -181,7 +182,7 @@ impl Pass<'_> {
     }
 
     /// Leaves out what no longer counts.
-    fn without_past(&mut self, allocs: &[Arc<Alloc>]) -> Allocs {
+    fn without_past(&mut self, allocs: &[Arc<Alloc>]) -> AllocList {
         let is_batch = self.is_batch();
         let mut live = Vec::with_capacity(allocs.len());
         for alloc in allocs {
@@ -199,7 +200,7 @@ impl Pass<'_> {
     }
 
     /// Canaries of deployments that are over end; those of the current one are found.
-    fn end_canaries(&mut self, live: Allocs) -> Allocs {
+    fn end_canaries(&mut self, live: AllocList) -> AllocList {
         let is_of = |deployment: &Deployment, alloc: &Alloc| {
             let state = deployment.groups.get(&self.group.name);
             let is_listed =
@@ -227,7 +228,7 @@ impl Pass<'_> {
     }
 
     /// Finds out what each allocation is: it stays, moves, is lost, disconnected, back, or replaced now or later.
-    fn classify(&mut self, live: Allocs, all: &[Arc<Alloc>]) -> Holders {
+    fn classify(&mut self, live: AllocList, all: &[Arc<Alloc>]) -> Holders {
         let mut sorted = Sorted::new(self.view, live, self.eval.now);
         self.out.desired.ignore += as_count(sorted.ignored.len());
         self.replace_canaries(&mut sorted);
@@ -293,7 +294,7 @@ impl Pass<'_> {
     }
 
     /// Of a reconnected allocation and its replacement one goes on.
-    fn reconnect(&mut self, back: Allocs, due: &mut Due, sorted: &mut Sorted, all: &[Arc<Alloc>]) {
+    fn reconnect(&mut self, back: AllocList, due: &mut DueAllocs, sorted: &mut Sorted, all: &[Arc<Alloc>]) {
         if back.is_empty() {
             return;
         }
@@ -403,7 +404,7 @@ impl Pass<'_> {
         let is_moving = |alloc: &Arc<Alloc>| holders.migrating.iter().any(|moving| moving.key == alloc.key);
         let due = holders.due.iter().filter(|alloc| !is_moving(alloc) && !is_hidden(alloc));
         let mut remove = as_count(known.count() + holders.migrating.len() + due.count()) - self.count;
-        let mut surplus: Allocs = Vec::new();
+        let mut surplus: AllocList = Vec::new();
         let mut promoted = BTreeSet::new();
         if !is_canarying {
             let canaries = &self.canaries;
@@ -419,7 +420,7 @@ impl Pass<'_> {
         }
         by_highest_slot(&mut holders.migrating);
         take(&mut holders.migrating, &mut surplus, &mut remove, |_| true);
-        let mut rest: Allocs = holders.untainted.iter().chain(&holders.due).cloned().collect();
+        let mut rest: AllocList = holders.untainted.iter().chain(&holders.due).cloned().collect();
         by_highest_slot(&mut rest);
         take(&mut rest, &mut surplus, &mut remove, |alloc| !alloc.is_server_terminal() && !is_hidden(alloc));
         let gone: BTreeSet<&AllocKey> = surplus.iter().map(|alloc| &alloc.key).collect();
@@ -755,7 +756,7 @@ impl Pass<'_> {
 }
 
 /// Moves allocations that qualify from one list to another, at most `remove` of them.
-fn take(from: &mut Allocs, to: &mut Allocs, remove: &mut i64, qualifies: impl Fn(&Arc<Alloc>) -> bool) {
+fn take(from: &mut AllocList, to: &mut AllocList, remove: &mut i64, qualifies: impl Fn(&Arc<Alloc>) -> bool) {
     from.retain(|alloc| {
         let is_taken = *remove > 0 && qualifies(alloc);
         if is_taken {
@@ -766,7 +767,7 @@ fn take(from: &mut Allocs, to: &mut Allocs, remove: &mut i64, qualifies: impl Fn
     });
 }
 
-fn by_highest_slot(allocs: &mut Allocs) {
+fn by_highest_slot(allocs: &mut AllocList) {
     let rank = |alloc: &Arc<Alloc>| (std::cmp::Reverse(alloc.index), !alloc.is_terminal());
     allocs.sort_by(|a, b| {
         rank(a).cmp(&rank(b)).then_with(|| b.created_at.cmp(&a.created_at)).then_with(|| b.key.cmp(&a.key))

@@ -7,16 +7,17 @@ use drover_api::deployment::GroupState;
 
 use super::ending::{marks, stop_all};
 use super::group::{self, Subject};
-use super::outcome::{Fits, Outcome};
+use super::outcome::{Fits, JobOutcome};
 use super::rollout::Rollout;
 use crate::model::{Alloc, Job};
 use crate::scheduler::plan::Evaluation;
 use crate::snapshot::ClusterView;
 
 /// Decides for a job; one that is absent counts as stopped. O(allocations of the job).
-pub fn reconcile(view: &ClusterView, job: Option<&Job>, eval: &Evaluation, fits: &mut Fits<'_>) -> Outcome {
+pub fn reconcile(view: &ClusterView, job: Option<&Job>, eval: &Evaluation, fits: &mut Fits<'_>) -> JobOutcome {
     let rollout = Rollout::of(view, &eval.job, job);
-    let mut outcome = Outcome { deployment_updates: rollout.cancelled().into_iter().collect(), ..Outcome::default() };
+    let mut outcome =
+        JobOutcome { deployment_updates: rollout.cancelled().into_iter().collect(), ..JobOutcome::default() };
     let mut by_group: BTreeMap<Arc<str>, Vec<Arc<Alloc>>> = BTreeMap::new();
     for alloc in view.allocs_of_job(&eval.job) {
         by_group.entry(Arc::from(alloc.group.as_str())).or_default().push(Arc::clone(alloc));

@@ -13,7 +13,7 @@ mod sort;
 mod update_kind;
 
 pub use job::reconcile;
-pub use outcome::{Fits, GroupOutcome, Missing, Outcome};
+pub use outcome::{Fits, GroupOutcome, JobOutcome, Missing};
 pub use update_kind::{UpdateKind, update_kind};
 
 pub(in crate::scheduler) use ending::{marks, stop_all};

@@ -73,7 +73,7 @@ pub struct GroupOutcome {
 
 /// What should become of a job.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct JobOutcome {
     /// Each group of the job, and groups that only allocations name.
     pub groups: BTreeMap<Arc<str>, GroupOutcome>,
     /// Deployments that end.

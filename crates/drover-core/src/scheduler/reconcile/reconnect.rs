@@ -13,7 +13,7 @@ use crate::snapshot::ClusterView;
 
 /// What becomes of allocations that are back.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ReconnectOutcome {
     /// Originals and replacements that end.
     pub(super) stops: Vec<Stop>,
     /// Originals that go on.
@@ -27,8 +27,8 @@ pub(super) fn decide(
     group: &Group,
     back: Vec<Arc<Alloc>>,
     is_outdated: impl Fn(&Alloc) -> bool,
-) -> Outcome {
-    let mut outcome = Outcome::default();
+) -> ReconnectOutcome {
+    let mut outcome = ReconnectOutcome::default();
     for original in back {
         if original.client == ClientStatus::Failed {
             let stop = Stop { client: Some(ClientStatus::Failed), ..Stop::new(&original, StopReason::Rescheduled) };

@@ -16,7 +16,7 @@ use crate::scheduler::reschedule;
 use crate::snapshot::ClusterView;
 
 /// Allocations, in the order in which they were found.
-pub(super) type Allocs = Vec<Arc<Alloc>>;
+pub(super) type AllocList = Vec<Arc<Alloc>>;
 
 /// What an allocation is to a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,13 @@ pub(super) enum Class {
 /// The allocations of a group, by class.
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
-    pub(super) ignored: Allocs,
-    pub(super) untainted: Allocs,
-    pub(super) migrating: Allocs,
-    pub(super) lost: Allocs,
-    pub(super) disconnecting: Allocs,
-    pub(super) reconnecting: Allocs,
-    pub(super) expiring: Allocs,
+    pub(super) ignored: AllocList,
+    pub(super) untainted: AllocList,
+    pub(super) migrating: AllocList,
+    pub(super) lost: AllocList,
+    pub(super) disconnecting: AllocList,
+    pub(super) reconnecting: AllocList,
+    pub(super) expiring: AllocList,
 }
 
 impl Sorted {
@@ -143,11 +143,11 @@ pub(crate) fn is_lost(view: &ClusterView, alloc: &Alloc) -> bool {
 
 /// What is to become of allocations that may be replaced.
 #[derive(Debug, Default)]
-pub(super) struct Due {
+pub(super) struct DueAllocs {
     /// They stay.
-    pub(super) untainted: Allocs,
+    pub(super) untainted: AllocList,
     /// They are replaced now.
-    pub(super) now: Allocs,
+    pub(super) now: AllocList,
     /// They stay, and are replaced at that time.
     pub(super) later: Vec<(Timestamp, Arc<Alloc>)>,
 }
@@ -178,8 +178,8 @@ enum Second {
 }
 
 /// Sorts allocations by whether and when they are replaced.
-pub(super) fn due(rules: Rules<'_>, allocs: Allocs) -> Due {
-    let mut due = Due::default();
+pub(super) fn due(rules: Rules<'_>, allocs: AllocList) -> DueAllocs {
+    let mut due = DueAllocs::default();
     for alloc in allocs {
         match rules.first(&alloc) {
             First::Gone => {}

@@ -5,7 +5,7 @@ use drover_api::job::{EvalStatus, JobType};
 
 use super::*;
 use crate::ids::EvalId;
-use crate::scheduler::attempts::{self, Attempts, Blocked, Next, Submitted};
+use crate::scheduler::attempts::{self, Attempts, BlockedEvaluation, NextAttempt, Submitted};
 
 #[test]
 fn s_001_everything_is_placed() {
@@ -687,7 +687,7 @@ fn submissions(job_type: JobType) -> (u32, attempts::Ended) {
     loop {
         n += 1;
         let next = tries.after(Submitted::Nothing);
-        if next != Next::Again {
+        if next != NextAttempt::Again {
             return (n, attempts::end(job_type, &world.evaluation(), &world.plan(), next, None));
         }
     }
@@ -695,7 +695,7 @@ fn submissions(job_type: JobType) -> (u32, attempts::Ended) {
 
 #[test]
 fn s_095_an_evaluation_whose_plans_are_all_refused_fails_and_waits() {
-    let blocked = Some(Blocked { id: None, trigger: EvalTrigger::MaxPlanAttempts });
+    let blocked = Some(BlockedEvaluation { id: None, trigger: EvalTrigger::MaxPlanAttempts });
     let ended = attempts::Ended { status: EvalStatus::Failed, blocked };
     assert_eq!(submissions(JobType::Service), (5, ended.clone()));
     assert_eq!(submissions(JobType::Batch), (2, ended));
@@ -703,9 +703,9 @@ fn s_095_an_evaluation_whose_plans_are_all_refused_fails_and_waits() {
     let mut tries = Attempts::of(JobType::Batch);
     assert_eq!(
         [Submitted::Nothing, Submitted::Part, Submitted::Nothing].map(|outcome| tries.after(outcome)),
-        [Next::Again; 3]
+        [NextAttempt::Again; 3]
     );
-    assert_eq!(tries.after(Submitted::Nothing), Next::Exhausted, "progress gave the tries back");
+    assert_eq!(tries.after(Submitted::Nothing), NextAttempt::Exhausted, "progress gave the tries back");
 }
 
 #[test]
@@ -714,12 +714,13 @@ fn s_096_a_blocked_evaluation_without_room_stays_the_same_one() {
     for n in 0..10 {
         world.view.remove_node(&NodeName::from(format!("n-{n}")));
     }
-    let end =
-        |was: Option<&EvalId>| attempts::end(JobType::Service, &world.evaluation(), &world.plan(), Next::Done, was);
-    let new = Some(Blocked { id: None, trigger: EvalTrigger::QueuedAllocs });
+    let end = |was: Option<&EvalId>| {
+        attempts::end(JobType::Service, &world.evaluation(), &world.plan(), NextAttempt::Done, was)
+    };
+    let new = Some(BlockedEvaluation { id: None, trigger: EvalTrigger::QueuedAllocs });
     assert_eq!(end(None), attempts::Ended { status: EvalStatus::Complete, blocked: new });
     let id = EvalId::from("waits");
-    let same = Some(Blocked { id: Some(id.clone()), trigger: EvalTrigger::QueuedAllocs });
+    let same = Some(BlockedEvaluation { id: Some(id.clone()), trigger: EvalTrigger::QueuedAllocs });
     assert_eq!(end(Some(&id)), attempts::Ended { status: EvalStatus::Blocked, blocked: same });
 }
 
@@ -728,7 +729,8 @@ fn s_097_a_blocked_evaluation_with_room_is_complete() {
     let world = World::new(&spec(10));
     let plan = world.plan();
     assert_eq!(plan.placements.len(), 10);
-    let ended = attempts::end(JobType::Service, &world.evaluation(), &plan, Next::Done, Some(&EvalId::from("waits")));
+    let ended =
+        attempts::end(JobType::Service, &world.evaluation(), &plan, NextAttempt::Done, Some(&EvalId::from("waits")));
     assert_eq!(ended, attempts::Ended { status: EvalStatus::Complete, blocked: None });
 }
 

@@ -6,7 +6,7 @@ use drover_api::csi_volume::ClaimState;
 use drover_api::placement::{Constraint, Operand};
 
 use super::*;
-use crate::broker::blocked::{Blocked, Freed, Verdict};
+use crate::broker::blocked::{BlockedJobs, BlockedVerdict, Freed};
 use crate::ids::ObjectKey;
 use crate::scheduler::class::NodeClass;
 use crate::scheduler::feasible;
@@ -155,8 +155,8 @@ fn a_claim_of_a_vanished_allocation_is_waited_for() {
     world.view.put_volume(id.clone(), Arc::clone(&claimed));
     let plan = world.plan();
     assert!(plan.failed["web"].constraint_filtered.contains_key("csiInUseGCd:v1:holder"), "{:?}", plan.failed);
-    let mut blocked = Blocked::default();
-    assert_eq!(blocked.block(&key(), plan.waits_for, 1), Verdict::Waits);
+    let mut blocked = BlockedJobs::default();
+    assert_eq!(blocked.block(&key(), plan.waits_for, 1), BlockedVerdict::Waits);
     let free = Update::Release { alloc_id: "uid-0".into(), state: ClaimState::ReadyToFree, error: String::new() };
     let mut freed = (*claimed).clone();
     freed.status = Some(updated(&claimed.status.clone().unwrap(), &[free], now()));
@@ -223,8 +223,8 @@ fn a_missing_volume_is_waited_for() {
     }
     let plan = world.plan();
     assert_eq!(plan.failed["web"].constraint_filtered, BTreeMap::from([("csiVolumeNotFound:v1".to_owned(), 10)]));
-    let mut blocked = Blocked::default();
-    assert_eq!(blocked.block(&key(), plan.waits_for, 1), Verdict::Waits);
+    let mut blocked = BlockedJobs::default();
+    assert_eq!(blocked.block(&key(), plan.waits_for, 1), BlockedVerdict::Waits);
     let (id, created) = volume("v1", |_| {});
     world.view.put_volume(id, created);
     assert_eq!(blocked.free(Freed::Volume("csi-volume:shop:v1".into()), 2, now()), [key()]);

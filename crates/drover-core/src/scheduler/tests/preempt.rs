@@ -135,7 +135,11 @@ fn lower_priorities_give_way_first() {
     let candidates = [candidate("a", 50, 1000), candidate("b", 20, 1000)];
     let used = Usage { amounts: amounts(2000, 0, 0), n_allocs: 2, ..Usage::default() };
     let world = World::new(&spec(1));
-    let ask = preempt::Ask { priority: 100, amounts: amounts(1000, 0, 0), group: &world.job.definition.spec.groups[0] };
+    let ask = preempt::PreemptionAsk {
+        priority: 100,
+        amounts: amounts(1000, 0, 0),
+        group: &world.job.definition.spec.groups[0],
+    };
     let chosen = preempt::victims(ask, &node, &used, &candidates, |_| true).unwrap();
     assert_eq!(chosen.iter().map(|one| &*one.alloc.key.name).collect::<Vec<_>>(), ["b"]);
 }

@@ -128,7 +128,8 @@ fn a_volume_in_use_as_files_is_no_block_device() {
     let mut stage = Stage::new(AccessMode::MultiNodeMultiWriter);
     stage.holder("a1", "n-1", ClaimMode::Write);
     stage.alloc("a2", "n-2");
-    let request = Request { attachment_mode: AttachmentMode::BlockDevice, ..stage.request("a2", ClaimMode::Write) };
+    let request =
+        ClaimRequest { attachment_mode: AttachmentMode::BlockDevice, ..stage.request("a2", ClaimMode::Write) };
     let refused = take(&stage.world.view, &request, now()).expect_err("another attachment mode");
     expect_test::expect!["attachment mode cannot change while claimed: volume shop/v1 is used as file-system, and block-device is asked for; stop its users first, or ask for file-system"]
         .assert_eq(&refused.to_string());
@@ -163,7 +164,7 @@ fn a_volume_without_room_is_unschedulable() {
 fn an_unknown_volume_and_a_full_list_are_refused() {
     let mut stage = Stage::new(AccessMode::MultiNodeMultiWriter);
     stage.alloc("a1", "n-1");
-    let elsewhere = Request { volume: ObjectKey::new("other", "v1"), ..stage.request("a1", ClaimMode::Read) };
+    let elsewhere = ClaimRequest { volume: ObjectKey::new("other", "v1"), ..stage.request("a1", ClaimMode::Read) };
     let refused = take(&stage.world.view, &elsewhere, now());
     assert_eq!(refused, Err(ClaimError::NoVolume { volume: ObjectKey::new("other", "v1") }));
     stage.holder("a0", "n-1", ClaimMode::Write);

@@ -36,9 +36,9 @@ fn status_of(stage: &Stage) -> CSIVolumeStatus {
     stage.look(&Since::default()).status
 }
 
-fn attach_step(stage: &Stage) -> attach::Step {
+fn attach_step(stage: &Stage) -> attach::AttachStep {
     let (spec, status) = (stage.spec(), stage.status());
-    let facts = attach::Facts {
+    let facts = attach::AttachFacts {
         volume: &stage.volume,
         spec: &spec,
         status: &status,
@@ -94,10 +94,10 @@ fn where_a_job_runs_the_same_driver_the_job_is_used() {
 fn a_claim_is_attached_by_the_cluster_or_at_once() {
     let mut stage = of_cluster(AccessMode::SingleNodeWriter);
     stage.holder("a1", "n-1", ClaimMode::Write);
-    assert_eq!(attach_step(&stage), attach::Step::Cluster);
+    assert_eq!(attach_step(&stage), attach::AttachStep::Cluster);
     assert_eq!(status_of(&stage).claims[0].attach, AttachState::Pending);
     stage.plugins.forgo_attaching("p");
-    assert_eq!(attach_step(&stage), attach::Step::Attached);
+    assert_eq!(attach_step(&stage), attach::AttachStep::Attached);
     assert_eq!(status_of(&stage).claims[0].attach, AttachState::Attached);
 }
 

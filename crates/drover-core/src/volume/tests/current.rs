@@ -8,12 +8,12 @@ use drover_api::csi_volume::{AttachState, CapacityRange, VolumeConditionType as 
 use super::*;
 use crate::volume::attach;
 use crate::volume::claim::Attachment;
-use crate::volume::current::{Current, Facts, Provided, current, differs};
+use crate::volume::current::{Current, Provided, VolumeFacts, current, differs};
 
 /// What happened since the last look.
 #[derive(Default)]
 pub(super) struct Since<'a> {
-    requests: Vec<Request>,
+    requests: Vec<ClaimRequest>,
     updates: Vec<Update>,
     attachments: Vec<Attachment>,
     provided: Option<&'a Provided>,
@@ -25,7 +25,7 @@ pub(super) struct Since<'a> {
 impl Stage {
     pub(super) fn look(&self, since: &Since<'_>) -> Current {
         let (spec, stored) = (self.spec(), self.status());
-        let facts = Facts {
+        let facts = VolumeFacts {
             volume: &self.volume,
             spec: &spec,
             stored: &stored,
@@ -135,7 +135,7 @@ fn attaching_asks_one_controller_after_the_other_and_then_says_why_it_waits() {
     let mut tried = Vec::new();
     let mut asked = Vec::new();
     let waits = loop {
-        let facts = attach::Facts {
+        let facts = attach::AttachFacts {
             volume: &stage.volume,
             spec: &spec,
             status: &status,
@@ -144,11 +144,11 @@ fn attaching_asks_one_controller_after_the_other_and_then_says_why_it_waits() {
             tried: &tried,
         };
         match attach::step(&facts, &status.claims[0]) {
-            attach::Step::Controller(call) => {
+            attach::AttachStep::Controller(call) => {
                 asked.push(format!("{} attaches {} to {}", call.controller, call.external_id, call.external_node_id));
                 tried.push(Skipped { node: call.controller, reason: "busy".to_owned() });
             }
-            attach::Step::Wait(why) => break why,
+            attach::AttachStep::Wait(why) => break why,
             other => panic!("{other:?}"),
         }
     };

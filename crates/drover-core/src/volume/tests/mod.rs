@@ -24,9 +24,11 @@ use drover_api::csi_volume::{
     VolumePhase,
 };
 
-use super::claim::{ClaimError, Request, Update, take, updated};
+use super::claim::{ClaimError, ClaimRequest, Update, take, updated};
 use super::plugin::{Plugins, Skipped, refreshed};
-use super::release::{Answered, AttachedBy, ControllerAnswer, Facts, Force, NodeAnswer, Step, Unmount, step};
+use super::release::{
+    Answered, AttachedBy, ControllerAnswer, Force, NodeAnswer, ReleaseFacts, ReleaseStep, Unmount, step,
+};
 use crate::ids::{AllocKey, NodeName, ObjectKey};
 use crate::model::{Alloc, Node};
 use crate::scheduler::tests::{World, node, now, spec};
@@ -194,9 +196,9 @@ impl Stage {
         }
     }
 
-    fn request(&self, alloc: &str, mode: ClaimMode) -> Request {
+    fn request(&self, alloc: &str, mode: ClaimMode) -> ClaimRequest {
         let access_mode = self.spec().capabilities[0].access_mode;
-        Request {
+        ClaimRequest {
             volume: self.volume.clone(),
             alloc: AllocKey::new("shop", alloc),
             alloc_id: alloc.into(),
@@ -234,7 +236,7 @@ impl Stage {
     /// One step of a release: whether anything came of it.
     fn step(&mut self, alloc: &str, script: &mut Script, tried: &mut Vec<Skipped>) -> Result<bool, String> {
         let (spec, status) = (self.spec(), self.status());
-        let facts = Facts {
+        let facts = ReleaseFacts {
             volume: &self.volume,
             spec: &spec,
             status: &status,
@@ -247,14 +249,14 @@ impl Stage {
             attached: script.attached,
         };
         let reached = match step(&facts).map_err(|error| error.to_string())? {
-            Step::Checkpoint(state) => state,
-            Step::Node(call) => {
+            ReleaseStep::Checkpoint(state) => state,
+            ReleaseStep::Node(call) => {
                 let mode = if call.is_read_only { "ro" } else { "rw" };
                 script.log.push(format!("node {} {mode}", call.node));
                 let answer = script.node.pop_front().unwrap_or(NodeAnswer::Done);
                 call.answered(answer).map_err(|error| error.to_string())?
             }
-            Step::Controller(call) => {
+            ReleaseStep::Controller(call) => {
                 let (controller, id, node) = (&call.controller, &call.external_id, &call.external_node_id);
                 script.log.push(format!("controller {controller} {id} off {node}"));
                 let answer = script.controller.pop_front().unwrap_or(ControllerAnswer::Done);
@@ -266,13 +268,13 @@ impl Stage {
                     }
                 }
             }
-            Step::Cluster => {
+            ReleaseStep::Cluster => {
                 script.log.push("cluster".to_owned());
                 script.attached = AttachedBy::Plugin;
                 ClaimState::ReadyToFree
             }
-            Step::Wait(fence) => return Err(fence.to_string()),
-            Step::Freed | Step::InUse => return Ok(false),
+            ReleaseStep::Wait(fence) => return Err(fence.to_string()),
+            ReleaseStep::Freed | ReleaseStep::InUse => return Ok(false),
         };
         script.log.push(reached.to_string());
         let update = Update::Release { alloc_id: alloc.to_owned(), state: reached, error: String::new() };

@@ -6,7 +6,7 @@ use drover_api::allocation::DesiredStatus;
 use jiff::SignedDuration;
 
 use super::*;
-use crate::volume::operator::{Claims, Refusal, deregister, detach, has_past_claims, stuck};
+use crate::volume::operator::{ActionRefusal, Claims, deregister, detach, has_past_claims, stuck};
 use crate::volume::watcher::{Pace, Watcher};
 
 /// V-053
@@ -45,7 +45,7 @@ fn part_of_an_id_names_no_volume() {
         let volume = ObjectKey::new("shop", id);
         for claims in [Claims::MustBeFree, Claims::MayBeOver] {
             let refused = deregister(&stage.world.view, &volume, claims);
-            assert_eq!(refused, Err(Refusal::NotFound { volume: volume.clone() }));
+            assert_eq!(refused, Err(ActionRefusal::NotFound { volume: volume.clone() }));
         }
     }
 }
@@ -66,7 +66,7 @@ fn a_detach_releases_what_is_past_on_that_node() {
     assert!(calls.iter().all(|script| script.n("node n-1") == 1 && script.n("node ") == 1));
     assert_eq!((stage.state("a3"), stage.state("a4")), (Some(ClaimState::Taken), Some(ClaimState::Taken)));
     let unknown = ObjectKey::new("shop", "v2");
-    assert_eq!(detach(&stage.world.view, &unknown, &"n-1".into()), Err(Refusal::NotFound { volume: unknown }));
+    assert_eq!(detach(&stage.world.view, &unknown, &"n-1".into()), Err(ActionRefusal::NotFound { volume: unknown }));
 }
 
 /// V-051

@@ -5,7 +5,7 @@ use drover_api::csi_volume::{MOST_SNAPSHOTS, VolumeSnapshot};
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::volume::snapshot::{Outcome, SnapshotRequest};
+use crate::volume::snapshot::{SnapshotOutcome, SnapshotRequest};
 
 fn request(annotations: &[(&str, &str)]) -> Option<SnapshotRequest> {
     let all = annotations.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -22,7 +22,7 @@ fn shown(status: &CSIVolumeStatus) -> Vec<(&str, &str)> {
 }
 
 fn told(status: &mut CSIVolumeStatus, request: SnapshotRequest, answer: Result<Vec<VolumeSnapshot>, String>) {
-    let outcome = Outcome { request, answer };
+    let outcome = SnapshotOutcome { request, answer };
     outcome.tell(status);
     assert!(outcome.is_told_by(status));
     let before = status.clone();

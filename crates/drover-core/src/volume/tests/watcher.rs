@@ -197,7 +197,7 @@ fn many_claims_that_end_together_are_few_writes() {
     while !stage.status().claims.is_empty() {
         for name in &names {
             let (spec, status) = (stage.spec(), stage.status());
-            let facts = Facts {
+            let facts = ReleaseFacts {
                 volume: &v1(),
                 spec: &spec,
                 status: &status,
@@ -210,11 +210,11 @@ fn many_claims_that_end_together_are_few_writes() {
                 attached: AttachedBy::Plugin,
             };
             let reached = match step(&facts).expect("a step") {
-                Step::Checkpoint(reached) => reached,
-                Step::Node(call) => call.answered(NodeAnswer::Done).expect("a state"),
-                Step::Controller(_) | Step::Cluster => ClaimState::ReadyToFree,
-                Step::Freed => continue,
-                Step::Wait(_) | Step::InUse => panic!("{name} is not released"),
+                ReleaseStep::Checkpoint(reached) => reached,
+                ReleaseStep::Node(call) => call.answered(NodeAnswer::Done).expect("a state"),
+                ReleaseStep::Controller(_) | ReleaseStep::Cluster => ClaimState::ReadyToFree,
+                ReleaseStep::Freed => continue,
+                ReleaseStep::Wait(_) | ReleaseStep::InUse => panic!("{name} is not released"),
             };
             batches.add(
                 &v1(),

@@ -7,7 +7,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Field, ImplItem, Item, ItemUse, Macro, Meta, Path, Visibility};
 
 use super::attributes;
-use super::resolve::Target;
+use super::resolve::PathTarget;
 use super::sources::{self, FileId, Import, ModuleId, Sources};
 
 /// From a file to another, with the names that make the arrow.
@@ -32,7 +32,7 @@ struct Finder<'a> {
 impl Finder<'_> {
     fn name(&mut self, path: &[String]) {
         for target in self.sources.resolve(self.module, path) {
-            if let Target::Item { file, name } = target {
+            if let PathTarget::Item { file, name } = target {
                 self.point(file, name);
             }
         }

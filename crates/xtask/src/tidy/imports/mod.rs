@@ -14,4 +14,4 @@ mod report;
 mod resolve;
 mod sources;
 
-pub use report::{Figure, check};
+pub use report::{ImportsFigure, check};

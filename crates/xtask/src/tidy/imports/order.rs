@@ -30,13 +30,13 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
 #[derive(Debug, Deserialize)]
 pub(super) struct Package {
     pub(super) name: String,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<BuildTarget>,
     dependencies: Vec<Dependency>,
 }
 
 /// Something that is built from a package.
 #[derive(Debug, Deserialize)]
-pub(super) struct Target {
+pub(super) struct BuildTarget {
     pub(super) name: String,
     pub(super) kind: Vec<String>,
     pub(super) src_path: std::path::PathBuf,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail, ensure};
 use drover_testkit::workspace;
 use serde::Serialize;
 
@@ -10,11 +10,10 @@ use super::arrows::{self, Arrows};
 use super::circles::{self, Circle};
 use super::order;
 use super::sources::{self, FileId, Sources};
-use crate::tidy::debts::Debts;
 
 /// What is known about the imports of the workspace.
 #[derive(Debug, Clone, Serialize)]
-pub struct Figure {
+pub struct ImportsFigure {
     /// Every library and program.
     pub crates: Vec<CrateFigure>,
     /// Dependencies between crates that must not be.
@@ -59,13 +58,17 @@ pub struct ArrowFigure {
 /// # Errors
 /// Names each circle by one shortest way around, and each dependency.
 pub fn check() -> Result<()> {
-    let figure = Figure::of_workspace()?;
-    Debts::read()?
-        .judge("circles", &figure.faults())
-        .context("to break a circle, move what both files need into a file of its own, or hand it over as an argument")
+    let figure = ImportsFigure::of_workspace()?;
+    let faults = figure.faults();
+    ensure!(
+        faults.is_empty(),
+        "{}\nto break a circle, move what both files need into a file of its own, or hand it over as an argument",
+        faults.join("\n")
+    );
+    Ok(())
 }
 
-impl Figure {
+impl ImportsFigure {
     /// Reads the workspace.
     ///
     /// # Errors
@@ -142,7 +145,7 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let figure = crate_figure(root.path(), "x", &root.path().join("lib.rs")).unwrap();
-        Figure { crates: vec![figure], against_order: Vec::new() }.faults()
+        ImportsFigure { crates: vec![figure], against_order: Vec::new() }.faults()
     }
 
     fn n_circles(files: &[(&str, &str)]) -> usize {

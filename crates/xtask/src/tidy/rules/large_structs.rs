@@ -43,13 +43,13 @@ const HANDLES: &[&str] = &[
 ];
 
 /// A type's name, within its package.
-type Name = (PathBuf, String);
+type TypeName = (PathBuf, String);
 
 /// Names the structs with too many fields.
 pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Fault> {
     let mut changed = Changed::default();
     for code in tree.code.iter().filter(|code| !code.is_for_tests()) {
-        changed.package = package_of(&code.file.path);
+        changed.package = code.package();
         changed.visit_file(&code.syntax);
     }
     let mut faults = Vec::new();
@@ -59,7 +59,7 @@ pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Fault> {
             _ => None,
         });
         for item in structs {
-            if let Some(why) = why_not_data(item, &changed, &package_of(&code.file.path)) {
+            if let Some(why) = why_not_data(item, &changed, &code.package()) {
                 let reason = format!("{} has {} fields and {why}", item.ident, item.fields.len());
                 faults.push(code.file.fault(item.ident.span().start().line, reason, REMEDY));
             }
@@ -77,16 +77,11 @@ fn why_not_data(item: &ItemStruct, changed: &Changed, package: &Path) -> Option<
     handles.found.map(|found| format!("holds a {found}"))
 }
 
-/// The folder of the package that a file belongs to.
-fn package_of(path: &Path) -> PathBuf {
-    path.iter().take_while(|part| *part != "src").collect()
-}
-
 /// The types that have methods with `&mut self`.
 #[derive(Default)]
 struct Changed {
     package: PathBuf,
-    names: BTreeSet<Name>,
+    names: BTreeSet<TypeName>,
 }
 
 impl<'ast> Visit<'ast> for Changed {

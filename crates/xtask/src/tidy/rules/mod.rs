@@ -5,4 +5,5 @@ pub(super) mod headers;
 pub(super) mod large_structs;
 pub(super) mod module_files;
 pub(super) mod orphans;
+pub(super) mod twin_types;
 pub(super) mod words;
