@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use drover_clock::Backoff;
 use drover_store::memory::{FieldSelection as Selected, Kind, Stored, Watch, WatchEvent};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -38,7 +39,7 @@ struct Feed<K> {
     /// The version of the newest event that was delivered; none: a list is needed.
     resume_after: Option<u64>,
     backlog: VecDeque<Change<K>>,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 /// Opens a watch for a process.
@@ -54,7 +55,7 @@ pub(super) fn open<K: Object>(seam: Seam, selection: &Selection) -> BoxStream<'s
                 watch: None,
                 resume_after: None,
                 backlog: VecDeque::new(),
-                pause: PAUSE.0,
+                backoff: Backoff::new(PAUSE.0, PAUSE.1),
             };
             futures::stream::unfold(feed, Feed::next).boxed()
         }
@@ -99,7 +100,7 @@ impl<K: Object> Feed<K> {
             Reach::Cut | Reach::Frozen => return self.link_changed().await,
             Reach::Refused => {
                 self.backlog.push_back(Change::Interrupted("connection refused".to_owned()));
-                let pause = self.next_pause();
+                let pause = self.backoff.failed();
                 return tokio::time::sleep(pause).await;
             }
         }
@@ -107,7 +108,7 @@ impl<K: Object> Feed<K> {
         if self.reach() != Reach::Open {
             return;
         }
-        self.pause = PAUSE.0;
+        self.backoff.worked();
         let store = self.seam.world.store.clone();
         if let Some(after) = self.resume_after
             && let Ok(watch) = store.watch(self.kind, &self.selected, after)
@@ -172,12 +173,6 @@ impl<K: Object> Feed<K> {
         self.backlog.push_back(Change::Interrupted(why.to_owned()));
     }
 
-    fn next_pause(&mut self) -> Duration {
-        let pause = self.pause;
-        self.pause = (pause * 2).min(PAUSE.1);
-        pause
-    }
-
     /// Delivers an event, or lets something go wrong with it.
     async fn take(&mut self, event: &WatchEvent) {
         let share = self.seam.world.faults().watch_drops;
@@ -186,7 +181,7 @@ impl<K: Object> Feed<K> {
                 // It breaks, and goes on with the same event.
                 0 => {
                     self.interrupt("the connection was reset");
-                    let pause = self.next_pause();
+                    let pause = self.backoff.failed();
                     return tokio::time::sleep(pause).await;
                 }
                 // It breaks, and where it stood is forgotten (410): what came in between is seen by nobody.

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_clock::Backoff;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt as _};
 use kube::Client;
@@ -130,7 +131,10 @@ impl Store for KubeStore {
         if let Some(labels) = &selection.labels {
             config = config.labels(labels);
         }
-        StreamBackoff::new(watcher(api, config), Pauses(WATCH_PAUSE.0)).into_stream().map(change).boxed()
+        StreamBackoff::new(watcher(api, config), Pauses(Backoff::new(WATCH_PAUSE.0, WATCH_PAUSE.1)))
+            .into_stream()
+            .map(change)
+            .boxed()
     }
 
     async fn create<K: Object>(&self, object: &K) -> Result<K, StoreError> {
@@ -199,22 +203,20 @@ fn address(body: &mut Value, key: &Key, precondition: &Precondition) {
     }
 }
 
-/// Pauses between tries of a broken watch: doubling, reset by the first event that arrives.
-struct Pauses(Duration);
+/// Pauses between tries of a broken watch: spread at random, reset by the first event that arrives.
+struct Pauses(Backoff);
 
 impl Iterator for Pauses {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let pause = self.0;
-        self.0 = (pause * 2).min(WATCH_PAUSE.1);
-        Some(pause)
+        Some(Backoff::spread(self.0.failed(), &mut fastrand::Rng::new()))
     }
 }
 
 impl kube::runtime::utils::Backoff for Pauses {
     fn reset(&mut self) {
-        self.0 = WATCH_PAUSE.0;
+        self.0.worked();
     }
 }
 

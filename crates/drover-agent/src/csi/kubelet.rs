@@ -14,6 +14,7 @@ use std::time::Duration;
 use drover_api::client_node::CsiInfo;
 use drover_api::csi_volume::PluginSource;
 use drover_api::message;
+use drover_clock::Backoff;
 use drover_csi::registration::PluginInfo;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -221,7 +222,7 @@ async fn while_there(socket: &Path, span: Duration) {
 fn pause(n_failed: u32) -> Duration {
     match n_failed {
         0 => PROBE_EVERY,
-        n => (PAUSES.0 * 2_u32.saturating_pow((n - 1).min(16))).min(PAUSES.1),
+        n => Backoff::new(PAUSES.0, PAUSES.1).after(n),
     }
 }
 

@@ -13,6 +13,7 @@ use drover_api::client_node::CsiRequest;
 use drover_api::csi_volume::{AccessMode, AttachmentMode, PluginSource};
 use drover_api::volume_request::VolumeRequest;
 use drover_api::{message, names};
+use drover_clock::Backoff;
 use tokio::time::Instant;
 
 use super::claim::{self, Granted};
@@ -238,9 +239,8 @@ impl Csi {
                     error,
                     "a volume is not unmounted yet"
                 );
-                let pause = PAUSES.0 * 2_u32.saturating_pow(mount.n_failed.min(5));
-                mount.retry_at = Some(Instant::now() + pause.min(PAUSES.1));
                 mount.n_failed += 1;
+                mount.retry_at = Some(Instant::now() + Backoff::new(PAUSES.0, PAUSES.1).after(mount.n_failed));
                 mount.error.clone_from(error);
             }
         }

@@ -4,6 +4,7 @@
 //! is opened again after one interval, an error to open it is tried again with growing pauses, and what is not
 //! supported is left alone. Must never know: control groups, sockets, who asks.
 
+use drover_clock::Backoff;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
@@ -22,7 +23,7 @@ pub(crate) fn follow<O>(open: O, every: Duration) -> BoxStream<'static, Option<U
 where
     O: AsyncOpen + 'static,
 {
-    let follow = Follow { open, every, stream: None, pause: None, next_pause: FIRST_PAUSE };
+    let follow = Follow { open, every, stream: None, pause: None, backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE) };
     samples(follow).boxed()
 }
 
@@ -38,7 +39,7 @@ struct Follow<O> {
     stream: Option<UsageStream>,
     /// Waited for before the next look.
     pause: Option<Duration>,
-    next_pause: Duration,
+    backoff: Backoff,
 }
 
 fn samples<O: AsyncOpen>(follow: Follow<O>) -> impl Stream<Item = Option<Usage>> + Send {
@@ -53,15 +54,18 @@ impl<O: AsyncOpen> Follow<O> {
             }
             let Some(stream) = &mut self.stream else {
                 match self.open.open().await {
-                    Ok(stream) => (self.stream, self.next_pause) = (Some(stream), FIRST_PAUSE),
+                    Ok(stream) => {
+                        self.stream = Some(stream);
+                        self.backoff.worked();
+                    }
                     Err(StatsError::Unsupported(reason)) => {
                         tracing::debug!(reason, "a task has no statistics");
                         return None;
                     }
                     Err(StatsError::Recoverable(reason)) => {
-                        tracing::debug!(reason, retry_in = ?self.next_pause, "statistics are not read");
-                        self.pause = Some(self.next_pause);
-                        self.next_pause = (self.next_pause * 2).min(LONGEST_PAUSE);
+                        let pause = self.backoff.failed();
+                        tracing::debug!(reason, retry_in = ?pause, "statistics are not read");
+                        self.pause = Some(pause);
                         return Some(None);
                     }
                 }
