@@ -546,7 +546,7 @@ string_enum! {
 impl CsiCall {
     /// Whether it is one that a plugin is asked for one at a time (`spec/volumes.md` 5). What its node half does, and
     /// what changes nothing at the provider, waits for no other call.
-    pub const fn takes_turns(self) -> bool {
+    pub const fn takes_lock(self) -> bool {
         match self {
             Self::ControllerPublish
             | Self::ControllerUnpublish

@@ -10,7 +10,7 @@ use drover_api::deployment::DeploymentStatus;
 use drover_api::job::EvalTrigger;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
-use drover_core::volume::turn::Caller;
+use drover_core::volume::plugin_lock::Caller;
 use drover_store::{Key, Precondition, StoreError};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -37,11 +37,8 @@ pub(super) async fn answer(csi: &Csi, request: &CsiRequest) -> CsiAnswer {
 }
 
 async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginError> {
-    let _turn = if request.call.takes_turns() {
-        Some(csi.controller_lock(&request.plugin_id).lock_owned().await)
-    } else {
-        None
-    };
+    let _turn =
+        if request.call.takes_lock() { Some(csi.controller_lock(&request.plugin_id).lock_owned().await) } else { None };
     match request.call {
         CsiCall::NodeUnpublish => {
             let volume_id = volume_id(csi, request).await?;

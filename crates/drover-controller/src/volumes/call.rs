@@ -12,8 +12,8 @@ use drover_api::csi_volume::{AttachState, ClaimState};
 use drover_core::ids::NodeName;
 use drover_core::volume::claim::Attachment;
 use drover_core::volume::plugin::Skipped;
+use drover_core::volume::plugin_lock::Caller;
 use drover_core::volume::release::{Answered, ControllerAnswer, ControllerCall, NodeAnswer};
-use drover_core::volume::turn::Caller;
 
 use super::request::{Asked, Call, ProviderCall, RequestSubject};
 use super::state::Volumes;
@@ -26,11 +26,11 @@ impl Volumes {
     /// Asks an agent on behalf of a claim, or waits for the turn.
     pub(super) fn ask(&mut self, shared: &mut Shared, caller: &Caller, about: RequestSubject<'_>, asked: Asked) {
         let RequestSubject { volume, claim } = about;
-        if asked.call().takes_turns() {
+        if asked.call().takes_lock() {
             if let Some(work) = self.work.get_mut(caller) {
                 work.turn = Some(asked.plugin().to_owned());
             }
-            if !self.calls.turns.ask(asked.plugin(), caller) {
+            if !self.calls.lock.ask(asked.plugin(), caller) {
                 return;
             }
         }
@@ -189,7 +189,7 @@ impl Volumes {
         if let Some(work) = self.work.get_mut(&call.caller) {
             (work.call, work.turn) = (None, None);
         }
-        if call.asked.call().takes_turns() {
+        if call.asked.call().takes_lock() {
             let plugin = call.asked.plugin().to_owned();
             self.end_turn(&plugin, &call.caller);
         }
@@ -197,7 +197,7 @@ impl Volumes {
     }
 
     pub(super) fn end_turn(&mut self, plugin: &str, caller: &Caller) {
-        if let Some(next) = self.calls.turns.finish(plugin, caller) {
+        if let Some(next) = self.calls.lock.finish(plugin, caller) {
             self.ready.insert(next.0);
         }
     }

@@ -10,9 +10,9 @@ use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::Node;
 use drover_core::triggers::Consequences;
 use drover_core::volume::claim::{self, ClaimRequest, Update};
-use drover_core::volume::operator;
 use drover_core::volume::plugin::{Plugin, Plugins};
 use drover_core::volume::snapshot::SnapshotRequest;
+use drover_core::volume::user_actions;
 use drover_store::convert;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -121,7 +121,7 @@ impl Volumes {
 
     pub(crate) fn collect_claims(&mut self, shared: &mut Shared) {
         let elapsed = shared.elapsed();
-        for volume in operator::stuck(&shared.view, shared.config.gc.claim_threshold(), shared.clock.now()) {
+        for volume in user_actions::stuck(&shared.view, shared.config.gc.claim_threshold(), shared.clock.now()) {
             self.batches.add(&volume, Update::Touch, elapsed);
         }
         Self::plan_claim_gc(shared);

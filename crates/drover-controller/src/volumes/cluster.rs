@@ -19,8 +19,8 @@ use drover_core::volume::cluster::{
 };
 use drover_core::volume::cluster::{is_for_somebody, wanted};
 use drover_core::volume::plugin::Plugin;
+use drover_core::volume::plugin_lock::Caller;
 use drover_core::volume::release::{AttachedBy, ReleaseError};
-use drover_core::volume::turn::Caller;
 use drover_store::{Change, Key, Precondition, StoreError, convert};
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolumeSpec, SecretReference};
 use k8s_openapi::api::storage::v1::{

@@ -11,10 +11,10 @@ use drover_core::ids::ObjectKey;
 use drover_core::volume::current::Provided;
 use drover_core::volume::expand::{Expand, Expanded, expanded};
 use drover_core::volume::plugin::{Plugin, Skipped};
+use drover_core::volume::plugin_lock::Caller;
 use drover_core::volume::provision::{is_to_be_made, is_to_be_validated, is_to_grow};
 use drover_core::volume::release::external_id;
 use drover_core::volume::snapshot::{SnapshotOutcome, SnapshotRequest};
-use drover_core::volume::turn::Caller;
 
 use super::request::{Asked, ProviderCall, RequestSubject};
 use super::state::{Following, Volumes};

@@ -8,9 +8,9 @@ use drover_api::client_node::{CsiCall, CsiRequest};
 use drover_api::csi_volume::{CSIVolumeStatus, Claim, ClaimMode};
 use drover_core::ids::NodeName;
 use drover_core::volume::expand::Expand;
+use drover_core::volume::plugin_lock::{Caller, PluginLock};
 use drover_core::volume::release::{ControllerCall, NodeCall};
 use drover_core::volume::snapshot::SnapshotRequest;
-use drover_core::volume::turn::{Caller, Turns};
 
 /// A call for a volume itself.
 #[derive(Clone, Debug)]
@@ -139,7 +139,7 @@ pub(super) struct Call {
 /// The calls of agents that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    pub(super) turns: Turns,
+    pub(super) lock: PluginLock,
     /// What agents are asked for, by the name of the request.
     pub(super) by_name: BTreeMap<String, Call>,
     pub(super) n_asked: u64,

@@ -9,7 +9,7 @@ use drover_api::{CSIVolume, annotation, finalizer};
 use drover_core::ids::{NodeName, ObjectKey};
 use drover_core::volume::claim::{self, ClaimError, ClaimRequest, Update};
 use drover_core::volume::current::{Current, VolumeFacts, current, differs};
-use drover_core::volume::operator::{self, Claims};
+use drover_core::volume::user_actions::{self, Claims};
 use drover_store::{Key, Object, Precondition, StoreError, status_body};
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ impl Volumes {
             let is_forced = request(annotation::DEREGISTER) == Some("force");
             let claims = if is_forced { Claims::MayBeOver } else { Claims::MustBeFree };
             let keeps_data = request(annotation::DELETE_DATA) != Some("true") || self.providers.deleted.contains(id);
-            let may_go = operator::deregister(&shared.view, id, claims).is_ok() && keeps_data;
+            let may_go = user_actions::deregister(&shared.view, id, claims).is_ok() && keeps_data;
             let body = json!({ "metadata": { "finalizers": finalizer::without(meta, finalizer::RELEASE_CLAIMS) } });
             return may_go.then_some(body);
         }
@@ -116,8 +116,9 @@ impl Volumes {
             return Some(json!({ "metadata": { "annotations": { outcome.request.annotation(): null } } }));
         }
         let nodes = request(annotation::FORCE_RELEASE)?;
-        let is_over =
-            |node: &str| operator::detach(&shared.view, id, &NodeName::from(node)).is_ok_and(|past| past.is_empty());
+        let is_over = |node: &str| {
+            user_actions::detach(&shared.view, id, &NodeName::from(node)).is_ok_and(|past| past.is_empty())
+        };
         let is_done = annotation::nodes(nodes).all(is_over);
         is_done.then(|| json!({ "metadata": { "annotations": { annotation::FORCE_RELEASE: null } } }))
     }

@@ -15,11 +15,11 @@ use jiff::Timestamp;
 
 use super::attach;
 use super::claim::{self, Attachment, ClaimError, ClaimRequest, Update};
+use super::columns::with_columns;
 use super::plugin::{Capability, Plugin, refreshed};
 use super::provision::{is_for_others_to_make, is_to_be_made, is_to_be_validated};
 use super::quantity::bytes;
 use super::register::violations;
-use super::shown::shown;
 use super::snapshot::SnapshotOutcome;
 use crate::ids::ObjectKey;
 use crate::snapshot::ClusterView;
@@ -133,7 +133,7 @@ pub fn current(facts: &VolumeFacts<'_>, now: Timestamp) -> Current {
     }
     attach_what_needs_no_controller(facts, &mut status);
     status.conditions = merged(&facts.stored.conditions, conditions(facts, &status, provider), facts.generation, now);
-    let mut status = shown(&status);
+    let mut status = with_columns(&status);
     if differs(facts.stored, &status) {
         status.modified_at = Some(now);
     }

@@ -400,7 +400,7 @@ impl Agents {
 
     fn count(&self, requests: &BTreeMap<String, CsiRequest>) {
         let mut by_plugin: BTreeMap<&str, usize> = BTreeMap::new();
-        for request in requests.values().filter(|request| request.call.takes_turns()) {
+        for request in requests.values().filter(|request| request.call.takes_lock()) {
             *by_plugin.entry(&request.plugin_id).or_default() += 1;
         }
         let most = by_plugin.into_values().max().unwrap_or(0);

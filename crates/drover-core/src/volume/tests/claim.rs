@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::volume::claim::{MOST_CLAIMS, past, read, wanted};
-use crate::volume::shown::shown;
+use crate::volume::columns::with_columns;
 
 fn modes(stage: &Stage) -> (Option<AccessMode>, Option<AttachmentMode>) {
     let status = stage.status();
@@ -200,7 +200,7 @@ fn the_claim_of_an_ended_allocation_is_past_and_listed() {
         assert_eq!(seen.claims.len(), 1);
         let past: Vec<_> = past(&seen).map(|claim| (&*claim.alloc_id, claim.state)).collect();
         assert_eq!(past, [("a1", ClaimState::Unpublishing)], "{end}");
-        assert_eq!((&*shown(&seen).columns.claims, shown(&seen).phase.as_str()), ("0/1/1", "reaping"));
+        assert_eq!((&*with_columns(&seen).columns.claims, with_columns(&seen).phase.as_str()), ("0/1/1", "reaping"));
     }
 }
 

@@ -4,12 +4,12 @@
 mod claim;
 mod cluster;
 mod current;
-mod operator;
 mod plugin;
 mod properties;
 mod register;
 mod release;
 mod snapshot;
+mod user_actions;
 mod wait;
 mod watcher;
 

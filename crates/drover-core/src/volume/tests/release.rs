@@ -5,8 +5,8 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::scheduler::tests::spec as job_spec;
-use crate::volume::shown::shown;
-use crate::volume::turn::Turns;
+use crate::volume::columns::with_columns;
+use crate::volume::plugin_lock::PluginLock;
 
 /// An ended writer `a1` on `n-1`.
 fn ended(mode: AccessMode) -> Stage {
@@ -340,12 +340,12 @@ fn a_volume_is_in_use_until_the_controller_has_detached_it() {
     let (mut script, mut tried) = (Script::default(), Vec::new());
     while stage.state("a1").is_some() {
         assert_eq!(waits(&stage), (Some(true), true, 0), "{}", script.text());
-        assert_ne!(shown(&stage.status()).phase.as_str(), "available", "{}", script.text());
+        assert_ne!(with_columns(&stage.status()).phase.as_str(), "available", "{}", script.text());
         assert!(stage.status().access_mode.is_some());
         stage.step("a1", &mut script, &mut tried).expect("a step");
     }
     assert_eq!(script.calls(), (1, 1));
-    assert_eq!(shown(&stage.status()).phase.as_str(), "available");
+    assert_eq!(with_columns(&stage.status()).phase.as_str(), "available");
     assert_eq!(waits(&stage), (None, false, 1));
 }
 
@@ -397,7 +397,7 @@ fn one_controller_call_of_a_plugin_is_under_way_at_a_time() {
         stage.end(&format!("a{n}"));
     }
     let callers: Vec<_> = keys.iter().enumerate().map(|(n, key)| (key.clone(), format!("a{n}"))).collect();
-    let mut turns = Turns::default();
+    let mut turns = PluginLock::default();
     let mut under_way = Vec::new();
     for (key, alloc) in &callers {
         stage.volume = key.clone();

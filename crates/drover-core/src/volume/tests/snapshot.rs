@@ -17,7 +17,7 @@ fn taken(id: &str, second: i64) -> VolumeSnapshot {
     VolumeSnapshot { id: id.to_owned(), created_at, ready_to_use: true, ..VolumeSnapshot::default() }
 }
 
-fn shown(status: &CSIVolumeStatus) -> Vec<(&str, &str)> {
+fn listed(status: &CSIVolumeStatus) -> Vec<(&str, &str)> {
     status.snapshots.iter().map(|one| (&*one.id, &*one.name)).collect()
 }
 
@@ -52,7 +52,7 @@ fn the_status_says_what_the_provider_answered_and_an_error_until_the_next_answer
     let take = || SnapshotRequest::Take("nightly".to_owned());
     told(&mut status, take(), Ok(vec![taken("s-1", 10)]));
     told(&mut status, SnapshotRequest::Take("weekly".to_owned()), Ok(vec![taken("s-2", 20)]));
-    assert_eq!(shown(&status), [("s-2", "weekly"), ("s-1", "nightly")], "the newest first");
+    assert_eq!(listed(&status), [("s-2", "weekly"), ("s-1", "nightly")], "the newest first");
     told(&mut status, take(), Ok(vec![taken("s-1", 10)]));
     assert_eq!(status.snapshots.len(), 2, "the same name is the same snapshot");
 
@@ -61,11 +61,11 @@ fn the_status_says_what_the_provider_answered_and_an_error_until_the_next_answer
     let first = VolumeSnapshot { created_at: None, ..taken("s-3", 0) };
     told(&mut status, SnapshotRequest::List, Ok(vec![first, taken("s-1", 10)]));
     assert_eq!(&*status.snapshot_error, "");
-    assert_eq!(shown(&status), [("s-1", "nightly"), ("s-3", "")], "what has no time is last; names are kept");
+    assert_eq!(listed(&status), [("s-1", "nightly"), ("s-3", "")], "what has no time is last; names are kept");
 
     told(&mut status, SnapshotRequest::Delete("s-1".to_owned()), Ok(Vec::new()));
     told(&mut status, SnapshotRequest::Delete("s-9".to_owned()), Ok(Vec::new()));
-    assert_eq!(shown(&status), [("s-3", "")]);
+    assert_eq!(listed(&status), [("s-3", "")]);
     let many = (0..).map(|n| taken(&format!("m-{n}"), n)).take(MOST_SNAPSHOTS + 5);
     told(&mut status, SnapshotRequest::List, Ok(many.collect()));
     assert_eq!(

@@ -6,7 +6,7 @@ use drover_api::allocation::DesiredStatus;
 use jiff::SignedDuration;
 
 use super::*;
-use crate::volume::operator::{ActionRefusal, Claims, deregister, detach, has_past_claims, stuck};
+use crate::volume::user_actions::{ActionRefusal, Claims, deregister, detach, has_past_claims, stuck};
 use crate::volume::watcher::{Pace, Watcher};
 
 /// V-053

@@ -9,7 +9,7 @@ use super::claim;
 /// The status with phase and columns that say the rest of it. A volume whose claims are being released is not shown as
 /// free: who would take it then would meet what is still attached. O(claims).
 #[must_use]
-pub fn shown(status: &CSIVolumeStatus) -> CSIVolumeStatus {
+pub fn with_columns(status: &CSIVolumeStatus) -> CSIVolumeStatus {
     let mut status = status.clone();
     let n_past = claim::past(&status).count();
     status.phase = if status.claims.is_empty() {

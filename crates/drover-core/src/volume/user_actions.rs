@@ -1,4 +1,4 @@
-//! What people do with volumes besides registering them, and what the controller does for them from time to time:
+//! What users do with volumes besides registering them, and what the controller does for them from time to time:
 //! taking a volume out, detaching it from a node, and waking volumes whose release got stuck (`spec/volumes.md` 4 and
 //! 7).
 
@@ -18,7 +18,7 @@ pub enum Claims {
     MayBeOver,
 }
 
-/// Why a person's request is refused.
+/// Why a user's request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ActionRefusal {
     /// There is no volume with exactly this id.
@@ -77,7 +77,7 @@ pub fn stuck(view: &ClusterView, age: SignedDuration, now: Timestamp) -> Vec<Obj
     old.map(|(key, _)| key).filter(|key| has_past_claims(view, key)).cloned().collect()
 }
 
-/// Whether a volume is to be touched when a person asks for just this one, however long ago it changed.
+/// Whether a volume is to be touched when a user asks for just this one, however long ago it changed.
 pub fn has_past_claims(view: &ClusterView, volume: &ObjectKey) -> bool {
     claim::read(view, volume).is_some_and(|status| claim::past(&status).next().is_some())
 }
