@@ -289,9 +289,6 @@ pub struct Fingerprint {
     /// A drain that the agent asks for because it shuts down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_requested: Option<Drain>,
-    /// The hash that nodes alike to the scheduler share.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub computed_class: String,
     /// The cgroup that holds all tasks.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cgroup_parent: String,

@@ -119,3 +119,96 @@ impl Hasher for Passed {
         self.0 = hash;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::DriverState;
+    use crate::scheduler::tests::node;
+
+    fn class(change: impl FnOnce(&mut Node)) -> NodeClass {
+        let mut node = node("n-1");
+        node.devices = serde_json::from_value(json!([{
+            "vendor": "nvidia", "type": "gpu", "name": "a100", "attributes": { "memory": "11 GiB" }, "instances": []
+        }]))
+        .expect("a device");
+        change(&mut node);
+        NodeClass::of(&node)
+    }
+
+    #[test]
+    fn a_015_a_016_a_017_nodes_of_a_class_differ_only_in_what_is_unique() {
+        let plain = class(|_| {});
+        let put = |key: &str| (key.to_owned(), "1".to_owned());
+        let same: [(&str, fn(&mut Node)); 4] = [
+            ("its name", |node| node.name = "n-2".into()),
+            ("its phase", |node| node.is_eligible = !node.is_eligible),
+            ("what it has room for", |node| node.allocatable.cpu += 1),
+            ("a unique attribute", |node| drop(node.attributes.insert("unique.hostname".into(), "n-2".into()))),
+        ];
+        for (what, change) in same {
+            assert_eq!(class(change), plain, "{what}");
+        }
+        assert_eq!(class(|node| node.meta.extend([put("unique.rack")])), plain, "A-017");
+        let other: [(&str, fn(&mut Node)); 7] = [
+            ("its datacenter", |node| node.datacenter = "dc2".into()),
+            ("its pool", |node| node.pool = "gpu".into()),
+            ("its class", |node| node.class = "large".into()),
+            ("an attribute", |node| drop(node.attributes.insert("kernel.name".into(), "plan9".into()))),
+            ("metadata", |node| drop(node.meta.insert("rack".into(), "r1".into()))),
+            ("a device", |node| node.devices.clear()),
+            ("A-016: an attribute of a device", |node| {
+                node.devices[0].attributes.insert("memory".into(), "12 GiB".into());
+            }),
+        ];
+        for (what, change) in other {
+            assert_ne!(class(change), plain, "{what}");
+        }
+    }
+
+    #[test]
+    fn text_that_moves_from_one_field_to_the_next_makes_another_class() {
+        let with = |datacenter: &str, class_name: &str| {
+            class(|node| {
+                datacenter.clone_into(&mut node.datacenter);
+                class_name.clone_into(&mut node.class);
+            })
+        };
+        assert_ne!(with("ab", "c"), with("a", "bc"));
+        let key = |key: &str, value: &str| class(|node| drop(node.meta.insert(key.into(), value.into())));
+        assert_ne!(key("ab", "c"), key("a", "bc"));
+        let of = |is_meta: bool| {
+            class(|node| {
+                drop(if is_meta { &mut node.meta } else { &mut node.attributes }.insert("z".into(), "1".into()))
+            })
+        };
+        assert_ne!(of(true), of(false), "metadata is not an attribute");
+    }
+
+    #[test]
+    fn a_target_escapes_its_class_when_it_names_something_unique() {
+        for target in ["${unique.x}", "${node.unique.id}", "${attr.unique.hostname}", "${meta.unique.rack}"] {
+            assert!(escapes(target), "{target}");
+        }
+        for target in
+            ["${attr.kernel.name}", "${meta.rack}", "${node.class}", "unique.x", "${attr.kernel.unique.x}", ""]
+        {
+            assert!(!escapes(target), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_shape_sees_what_runs_on_a_node_and_the_class_does_not() {
+        let of = |change: fn(&mut Node)| {
+            let mut node = node("n-1");
+            change(&mut node);
+            NodeShape::of(&node, NodeClass::of(&node))
+        };
+        let plain = of(|_| {});
+        assert_eq!(of(|node| node.name = "n-2".into()), plain);
+        assert_ne!(of(|node| node.drivers.extend([("exec".into(), DriverState::Unhealthy)])), plain);
+        assert_ne!(of(|node| node.network_modes.extend(["cni/mesh".into()])), plain);
+    }
+}

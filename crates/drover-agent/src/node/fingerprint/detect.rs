@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use drover_api::client_node::{Fingerprint, FingerprintMeta, HostVolume, PortRange, ReservedResources};
-use sha2::{Digest, Sha256};
 
 use super::attribute::put;
 use super::{host, machine, network};
@@ -65,7 +64,6 @@ pub(crate) fn detect(config: &AgentConfig, drivers: &Drivers) -> Result<Fingerpr
         found.attributes.insert(format!("driver.{name}"), "1".to_owned());
     }
     override_resources(config, &mut found);
-    found.computed_class = computed_class(config, &found);
     Ok(found)
 }
 
@@ -148,47 +146,10 @@ fn signal(_: &AgentConfig, found: &mut Fingerprint) -> Result<(), String> {
     Ok(())
 }
 
-/// The hash that nodes alike to the scheduler share: nothing that is one node's alone enters it.
-fn computed_class(config: &AgentConfig, found: &Fingerprint) -> String {
-    let mut hash = Sha256::new();
-    let mut part = |text: &str| {
-        hash.update(text.as_bytes());
-        hash.update([0]);
-    };
-    for text in [&config.datacenter, &config.node_pool, &config.node_class] {
-        part(text);
-    }
-    for map in [&found.attributes, &found.meta.static_meta] {
-        for (key, value) in map.iter().filter(|(key, _)| !key.starts_with("unique.") && !is_amount(key)) {
-            part(key);
-            part(value);
-        }
-        part("");
-    }
-    for group in &found.devices {
-        for text in [&group.vendor, &group.r#type, &group.name] {
-            part(text);
-        }
-        for (key, value) in group.attributes.iter().filter(|(key, _)| !key.starts_with("unique.")) {
-            part(key);
-            part(value);
-        }
-    }
-    let digest = hash.finalize();
-    format!("v1:{}", drover_api::names::hex(&digest[..8]))
-}
-
-/// Amounts are resources, which do not make a class.
-fn is_amount(key: &str) -> bool {
-    matches!(key, "cpu.totalcompute" | "cpu.usablecompute" | "memory.totalbytes")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::path::Path;
-
-    use drover_api::client_node::DeviceGroup;
 
     fn config(more: &str) -> AgentConfig {
         let text = format!("stateDir: /tmp\nallocDir: /tmp\naddress: 10.1.2.3\n{more}");
@@ -243,32 +204,6 @@ mod tests {
         let config = config("hostVolumes: {certs: {path: /no/such/folder}}\n");
         let error = detect(&config, &Drivers::default()).expect_err("refused").to_string();
         assert!(error.contains("certs") && error.contains("/no/such/folder"), "{error}");
-    }
-
-    #[test]
-    fn a_015_and_a_017_only_what_is_unique_differs_within_a_class() {
-        // unique metadata makes no other class.
-        let plain = take("");
-        assert_eq!(plain.computed_class, take("resources: {cpu: 1}\nmeta: {unique.rack: r1}\n").computed_class);
-        assert_ne!(plain.computed_class, take("meta: {rack: r1}\n").computed_class);
-        assert_ne!(plain.computed_class, take("nodeClass: big\n").computed_class);
-    }
-
-    #[test]
-    fn a_016_a_devices_attributes_make_the_class() {
-        let with = |memory: &str| {
-            let mut found = take("");
-            let mut group: DeviceGroup = serde_json::from_value(serde_json::json!({
-                "vendor": "nvidia", "type": "gpu", "name": "a100", "instances": []
-            }))
-            .expect("a device");
-            group.attributes.insert("memory".into(), memory.into());
-            group.attributes.insert("unique.serial".into(), memory.into());
-            found.devices.push(group);
-            computed_class(&config(""), &found)
-        };
-        assert_ne!(with("11 GiB"), with("12 GiB"));
-        assert_eq!(with("11 GiB"), with("11 GiB"));
     }
 
     #[test]
