@@ -128,6 +128,8 @@ mod tests {
     use crate::model::DriverState;
     use crate::scheduler::tests::node;
 
+    type Change = fn(&mut Node);
+
     fn class(change: impl FnOnce(&mut Node)) -> NodeClass {
         let mut node = node("n-1");
         node.devices = serde_json::from_value(json!([{
@@ -142,7 +144,7 @@ mod tests {
     fn a_015_a_016_a_017_nodes_of_a_class_differ_only_in_what_is_unique() {
         let plain = class(|_| {});
         let put = |key: &str| (key.to_owned(), "1".to_owned());
-        let same: [(&str, fn(&mut Node)); 4] = [
+        let same: [(&str, Change); 4] = [
             ("its name", |node| node.name = "n-2".into()),
             ("its phase", |node| node.is_eligible = !node.is_eligible),
             ("what it has room for", |node| node.allocatable.cpu += 1),
@@ -152,7 +154,7 @@ mod tests {
             assert_eq!(class(change), plain, "{what}");
         }
         assert_eq!(class(|node| node.meta.extend([put("unique.rack")])), plain, "A-017");
-        let other: [(&str, fn(&mut Node)); 7] = [
+        let other: [(&str, Change); 7] = [
             ("its datacenter", |node| node.datacenter = "dc2".into()),
             ("its pool", |node| node.pool = "gpu".into()),
             ("its class", |node| node.class = "large".into()),
@@ -180,9 +182,7 @@ mod tests {
         let key = |key: &str, value: &str| class(|node| drop(node.meta.insert(key.into(), value.into())));
         assert_ne!(key("ab", "c"), key("a", "bc"));
         let of = |is_meta: bool| {
-            class(|node| {
-                drop(if is_meta { &mut node.meta } else { &mut node.attributes }.insert("z".into(), "1".into()))
-            })
+            class(|node| if is_meta { &mut node.meta } else { &mut node.attributes }.extend([("z".into(), "1".into())]))
         };
         assert_ne!(of(true), of(false), "metadata is not an attribute");
     }
