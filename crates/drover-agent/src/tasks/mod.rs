@@ -10,3 +10,6 @@ pub(crate) mod runner_env;
 pub(crate) mod starts;
 pub(crate) mod task_event;
 pub(crate) mod task_runner;
+
+#[cfg(test)]
+mod tests;

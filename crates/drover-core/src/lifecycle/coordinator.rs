@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::{Progress, RunState, Stage, TaskPlace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum TaskPhase {
+enum LifecyclePhase {
     Init,
     Prestart,
     Main,
@@ -42,7 +42,7 @@ impl Gates {
 /// The lifecycle of one allocation's tasks.
 #[derive(Clone, Debug)]
 pub struct Coordinator {
-    state: TaskPhase,
+    state: LifecyclePhase,
     stages: BTreeMap<String, Stage>,
 }
 
@@ -50,17 +50,17 @@ impl Coordinator {
     /// A coordinator for tasks that have not started.
     pub fn new<'a>(tasks: impl IntoIterator<Item = (&'a str, TaskPlace)>) -> Self {
         let stages = tasks.into_iter().map(|(name, place)| (name.to_owned(), place.stage)).collect();
-        Self { state: TaskPhase::Init, stages }
+        Self { state: LifecyclePhase::Init, stages }
     }
 
     /// A coordinator for tasks some of which ran before the agent started: nothing waits for all of them to be pending.
     pub fn restored<'a>(tasks: impl IntoIterator<Item = (&'a str, TaskPlace)>) -> Self {
-        Self { state: TaskPhase::Prestart, ..Self::new(tasks) }
+        Self { state: LifecyclePhase::Prestart, ..Self::new(tasks) }
     }
 
     /// Begins the lifecycle again: the order holds once more for tasks that are pending again.
     pub fn reset(&mut self) {
-        self.state = TaskPhase::Init;
+        self.state = LifecyclePhase::Init;
     }
 
     /// Takes the tasks' states into account and returns the gates. A task that is not in `progress` counts as pending.
@@ -75,24 +75,26 @@ impl Coordinator {
         }
     }
 
-    fn next(&self, progress: &BTreeMap<String, Progress>) -> TaskPhase {
+    fn next(&self, progress: &BTreeMap<String, Progress>) -> LifecyclePhase {
         let others_dead = self.all(progress, |stage, task| stage == Stage::Poststop || task.state == RunState::Dead);
         if others_dead {
-            return TaskPhase::Poststop;
+            return LifecyclePhase::Poststop;
         }
         let (done, next) = match self.state {
-            TaskPhase::Init => (self.all(progress, |_, task| task.state == RunState::Pending), TaskPhase::Prestart),
-            TaskPhase::Prestart => (self.is_prestart_done(progress), TaskPhase::Main),
-            TaskPhase::Main => (
+            LifecyclePhase::Init => {
+                (self.all(progress, |_, task| task.state == RunState::Pending), LifecyclePhase::Prestart)
+            }
+            LifecyclePhase::Prestart => (self.is_prestart_done(progress), LifecyclePhase::Main),
+            LifecyclePhase::Main => (
                 self.all(progress, |stage, task| stage != Stage::Main || task.state != RunState::Pending),
-                TaskPhase::Poststart,
+                LifecyclePhase::Poststart,
             ),
-            TaskPhase::Poststart => (
+            LifecyclePhase::Poststart => (
                 self.all(progress, |stage, task| stage != Stage::PoststartEphemeral || task.state == RunState::Dead),
-                TaskPhase::WaitAlloc,
+                LifecyclePhase::WaitAlloc,
             ),
-            TaskPhase::WaitAlloc => (false, TaskPhase::WaitAlloc),
-            TaskPhase::Poststop => (false, TaskPhase::Poststop),
+            LifecyclePhase::WaitAlloc => (false, LifecyclePhase::WaitAlloc),
+            LifecyclePhase::Poststop => (false, LifecyclePhase::Poststop),
         };
         if done { next } else { self.state }
     }
@@ -110,15 +112,15 @@ impl Coordinator {
     }
 }
 
-fn gates(state: TaskPhase) -> Gates {
+fn gates(state: LifecyclePhase) -> Gates {
     //                  Pe     Ps     M      Oe     Os     X
     let open = match state {
-        TaskPhase::Init => [false, false, false, false, false, false],
-        TaskPhase::Prestart => [true, true, false, false, false, false],
-        TaskPhase::Main => [false, true, true, false, false, false],
-        TaskPhase::Poststart => [false, true, true, true, true, false],
-        TaskPhase::WaitAlloc => [false, true, true, false, true, false],
-        TaskPhase::Poststop => [false, false, false, false, false, true],
+        LifecyclePhase::Init => [false, false, false, false, false, false],
+        LifecyclePhase::Prestart => [true, true, false, false, false, false],
+        LifecyclePhase::Main => [false, true, true, false, false, false],
+        LifecyclePhase::Poststart => [false, true, true, true, true, false],
+        LifecyclePhase::WaitAlloc => [false, true, true, false, true, false],
+        LifecyclePhase::Poststop => [false, false, false, false, false, true],
     };
     Gates { open }
 }

@@ -1,0 +1,111 @@
+//! The hooks before a task's run, against real directories.
+
+use std::fs;
+use std::sync::Arc;
+
+use drover_api::{Allocation, AllocationSpec};
+use serde_json::{Value, json};
+
+use super::world::{Node, UID, job};
+use crate::allocations::volume_sources::VolumeSources;
+use crate::tasks::hooks;
+use crate::tasks::plan::TaskPlan;
+
+fn plan(node: &Node, task: &Value) -> TaskPlan {
+    let job = job("batch", task);
+    let group = Arc::new(job.groups[0].clone());
+    let allocation = AllocationSpec { group: "g".into(), ..AllocationSpec::default() };
+    TaskPlan {
+        uid: UID.to_owned(),
+        allocation: Arc::new(Allocation::new("a", allocation)),
+        task: Arc::new(group.tasks[0].clone()),
+        group,
+        job: Arc::new(job),
+        dir: node.dir(),
+        restored: None,
+        recovering: None,
+        volumes: VolumeSources::default(),
+    }
+}
+
+fn prestart(node: &Node, plan: &TaskPlan) -> Result<(), (String, bool)> {
+    let env = node.env();
+    fs::create_dir_all(&env.alloc_dir).expect("a directory");
+    env.machine.disk.build(&plan.dir).expect("the allocation's directory");
+    hooks::prestart(&env, plan).map_err(|error| (error.to_string(), error.is_recoverable))
+}
+
+#[tokio::test]
+async fn a_task_has_its_directories_before_it_runs_and_keeps_what_is_in_them() {
+    let node = Node::new();
+    let plan = plan(&node, &json!({}));
+    prestart(&node, &plan).expect("prepared");
+    let dir = plan.dir.task("t");
+    fs::write(dir.join("local/data"), "kept").expect("a file");
+    prestart(&node, &plan).expect("prepared once more");
+    assert_eq!(fs::read_to_string(dir.join("local/data")).expect("a file"), "kept");
+    assert!(dir.join("secrets").is_dir() && dir.join("tmp").is_dir());
+}
+
+#[tokio::test]
+async fn what_this_agent_cannot_do_is_refused_with_the_field() {
+    let node = Node::new();
+    for (task, message) in [
+        (
+            json!({ "driver": "exec", "user": "root" }),
+            "validate: user root may not run tasks of driver exec: name another one",
+        ),
+        (
+            json!({ "csiPlugin": { "id": "p", "type": "node" } }),
+            "validate: a task with csiPlugin needs driver raw_exec, not mock: its mounts are for others",
+        ),
+        (
+            json!({ "templates": [{ "data": "x", "destination": "local/x" }] }),
+            "validate: templates is not supported by this agent: take it out of task t",
+        ),
+        (
+            json!({ "artifacts": [{ "source": "https://example.com/x" }] }),
+            "validate: artifacts is not supported by this agent: take it out of task t",
+        ),
+    ] {
+        assert_eq!(prestart(&node, &plan(&node, &task)), Err((message.to_owned(), false)));
+    }
+}
+
+#[tokio::test]
+async fn the_payload_of_a_dispatch_is_written_once() {
+    let node = Node::new();
+    let mut plan = plan(&node, &json!({ "dispatchPayload": { "file": "in/order.json" } }));
+    prestart(&node, &plan).expect("without a payload nothing is written");
+    let file = plan.dir.task("t").join("local/in/order.json");
+    assert!(!file.exists());
+
+    let mut dispatched = (*plan.job).clone();
+    dispatched.dispatch =
+        Some(serde_json::from_value(json!({ "parent": "p", "payload": "aGVsbG8=" })).expect("a block"));
+    plan.job = Arc::new(dispatched.clone());
+    prestart(&node, &plan).expect("written");
+    assert_eq!(fs::read_to_string(&file).expect("the payload"), "hello");
+    fs::write(&file, "the task's own").expect("a file");
+    prestart(&node, &plan).expect("left alone");
+    assert_eq!(fs::read_to_string(&file).expect("the payload"), "the task's own");
+
+    dispatched.dispatch.as_mut().expect("a block").payload = "!".into();
+    plan.job = Arc::new(dispatched);
+    let (message, is_recoverable) = prestart(&node, &plan).expect_err("refused");
+    assert!(message.starts_with("dispatch_payload: the payload is no base64") && !is_recoverable, "{message}");
+}
+
+#[tokio::test]
+async fn a_device_that_is_not_there_may_come() {
+    let node = Node::new();
+    let mut plan = plan(&node, &json!({}));
+    let resources = json!({ "tasks": { "t": { "devices": [
+        { "vendor": "nvidia", "type": "gpu", "name": "a100", "ids": ["gpu-0"] }
+    ] } } });
+    let mut allocation = (*plan.allocation).clone();
+    allocation.spec.resources = serde_json::from_value(resources).expect("resources");
+    plan.allocation = Arc::new(allocation);
+    let (message, is_recoverable) = prestart(&node, &plan).expect_err("refused");
+    assert!(message.starts_with("devices: ") && message.contains("gpu") && is_recoverable, "{message}");
+}

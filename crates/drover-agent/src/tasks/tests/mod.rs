@@ -1,0 +1,10 @@
+//! Single tasks with the mock driver, on a paused clock: what takes minutes is over at once, and times are exact.
+
+mod commands;
+mod ends;
+mod hooks;
+mod kills;
+mod restore;
+mod starts;
+mod words;
+mod world;
