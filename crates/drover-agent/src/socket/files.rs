@@ -142,7 +142,8 @@ impl Files {
         let mut file = std::fs::File::from(fd);
         let size = file.metadata().map_err(failed)?.len();
         let at = match origin {
-            Origin::Start => offset,
+            // Beyond the end is the end: only a file that gets shorter later was cut short.
+            Origin::Start => offset.min(size),
             Origin::End => size.saturating_sub(offset),
         };
         file.seek(SeekFrom::Start(at)).map_err(failed)?;
