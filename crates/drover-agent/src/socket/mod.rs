@@ -17,3 +17,6 @@ mod logs;
 mod server;
 
 pub(crate) use server::Server;
+
+#[cfg(test)]
+mod tests;
