@@ -115,6 +115,8 @@ impl Pass<'_> {
         let live = self.without_past(allocs);
         let live = self.end_canaries(live);
         let mut holders = self.classify(live, allocs);
+        // One that moves and is due holds its slot once.
+        let moving: BTreeSet<AllocKey> = holders.migrating.iter().map(|alloc| alloc.key.clone()).collect();
         let mut names = Names::new(
             // What was replaced while it is disconnected leaves its name to its replacement.
             holders
@@ -122,7 +124,7 @@ impl Pass<'_> {
                 .iter()
                 .filter(|alloc| !self.is_doubled(alloc))
                 .chain(&holders.migrating)
-                .chain(&holders.due)
+                .chain(holders.due.iter().filter(|alloc| !moving.contains(&alloc.key)))
                 .chain(&holders.lost),
             self.count,
         );
