@@ -203,8 +203,8 @@ impl<'a> Pass<'_, 'a> {
             return Fate::Stop(Stop::new(alloc, StopReason::NodeTainted));
         }
         let reconnects = alloc.needs_reconnect();
-        let is_away = matches!(alloc.client, ClientStatus::Unknown | ClientStatus::Running) && reconnects;
-        if is_away && expires_at(view, alloc) <= now {
+        // One whose agent says that it runs is back, whatever its window was.
+        if alloc.client == ClientStatus::Unknown && reconnects && expires_at(view, alloc) <= now {
             return Fate::Stop(Stop::lost(alloc));
         }
         if is_lost(view, alloc) {
