@@ -272,8 +272,8 @@ impl<'a> Pass<'_, 'a> {
                 && alloc.desired == DesiredStatus::Run
         });
         match finished.map(|alloc| update_kind(self.view(), self.job(), self.group, alloc)) {
-            Some(UpdateKind::Current) => return found.n_ignored += 1,
-            Some(_) => desired.destructive_update += 1,
+            Some(UpdateKind::Current | UpdateKind::InPlace { .. }) => return found.n_ignored += 1,
+            Some(UpdateKind::Destructive) => desired.destructive_update += 1,
             None => {}
         }
         found.missing.push(MissingOnNode { entry, index, previous: newest, replaces: None, canary: false });
