@@ -140,7 +140,9 @@ impl<'a> Planner<'a> {
         if let Entry::Vacant(vacant) = by_version.candidates.entry(version) {
             vacant.insert(self.candidates_for(definition, group, missing.index));
         }
-        if let Some(stop) = &missing.replaces {
+        // One that has failed holds no room, and counts nowhere: its end frees nothing.
+        let gives_way = missing.replaces.as_ref().filter(|stop| stop.alloc.holds_room());
+        if let Some(stop) = gives_way {
             self.proposed.end(&stop.alloc);
             by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, Change::Ended)), &self.proposed);
         }
@@ -149,7 +151,7 @@ impl<'a> Planner<'a> {
         let found = self.find(candidates, &missing, &mut by_version.evictions);
         let Some(found) = found else {
             let metric = candidates.failure(&self.proposed);
-            if let Some(stop) = &missing.replaces {
+            if let Some(stop) = gives_way {
                 self.proposed.keep(&stop.alloc);
                 by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, Change::Kept)), &self.proposed);
             }
