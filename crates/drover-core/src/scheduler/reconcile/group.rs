@@ -143,7 +143,7 @@ impl Pass<'_> {
         if is_new_total {
             self.state.desired_total += as_count(missing.len());
         }
-        self.place(missing, &holders, limit);
+        self.place(missing, &holders, &mut names, limit);
         self.migrate(&holders, &mut names);
         self.truncate();
         self.enter_deployment(allocs, &holders);
@@ -609,7 +609,7 @@ impl Pass<'_> {
     }
 
     /// Decides which of the missing allocations are placed now, and which wait (`spec/scheduler.md` 3.11).
-    fn place(&mut self, missing: Vec<Missing>, holders: &Holders, limit: i64) {
+    fn place(&mut self, missing: Vec<Missing>, holders: &Holders, names: &mut Names, limit: i64) {
         let is_ready = !self.rollout.is_paused() && !self.rollout.is_failed() && !self.is_canarying();
         let limit = if is_ready { limit } else { 0 };
         if self.delays_placement {
@@ -617,7 +617,7 @@ impl Pass<'_> {
             let stops: Vec<Stop> = missing.into_iter().filter_map(|missing| missing.replaces).collect();
             self.out.desired.stop += as_count(stops.len());
             self.out.stops.extend(stops);
-            return self.update_destructively(holders, limit);
+            return self.update_destructively(holders, names, limit);
         }
         let lost: BTreeSet<&AllocKey> = holders.lost.iter().map(|alloc| &alloc.key).collect();
         let placed: Vec<Missing> = missing
@@ -635,7 +635,7 @@ impl Pass<'_> {
         self.out.desired.stop += as_count(placed.iter().filter(|missing| missing.replaces.is_some()).count());
         let rest = (limit - as_count(placed.len())).max(0);
         self.out.missing.extend(placed);
-        self.update_destructively(holders, rest);
+        self.update_destructively(holders, names, rest);
     }
 
     /// Whether a slot is filled although the roll-out stands still.
@@ -672,7 +672,7 @@ impl Pass<'_> {
 
     /// What an earlier roll-out has left behind without health goes first: it serves nobody, and while it is there,
     /// `limit` more would be too many away at once.
-    fn update_destructively(&mut self, holders: &Holders, limit: i64) {
+    fn update_destructively(&mut self, holders: &Holders, names: &mut Names, limit: i64) {
         let limit = usize::try_from(limit).unwrap_or(0);
         let serves = |alloc: &&Arc<Alloc>| alloc.deployment.is_none() || alloc.health_in_deployment() == Some(true);
         let mut outdated: Vec<&Arc<Alloc>> = holders.destructive.iter().collect();
@@ -687,7 +687,7 @@ impl Pass<'_> {
             self.out.missing.push(Missing {
                 replaces: Some(Stop::new(alloc, StopReason::Updating)),
                 is_destructive: true,
-                ..Missing::new(alloc.index, Some(Arc::clone(alloc)))
+                ..Missing::new(names.inherit(alloc.index), Some(Arc::clone(alloc)))
             });
         }
     }
