@@ -411,13 +411,17 @@ impl Pass<'_> {
             let canaries = &self.canaries;
             let kept = holders.untainted.iter().filter(|alloc| canaries.contains(&alloc.key));
             promoted.extend(kept.map(|alloc| alloc.index));
-            // Even where nothing is above the count: a crash may have left another slot empty, and a count that grew
-            // has room.
-            let mut any = i64::MAX;
-            take(&mut holders.untainted, &mut surplus, &mut any, |alloc| {
+            let shares = |alloc: &Arc<Alloc>| {
                 !canaries.contains(&alloc.key) && promoted.contains(&alloc.index) && !alloc.is_server_terminal()
-            });
+            };
+            let is_outdated =
+                |alloc: &Arc<Alloc>| update_kind(self.view, self.job, self.group, alloc) != UpdateKind::Current;
+            // An earlier version goes even where nothing is above the count: a crash may have left another slot empty,
+            // and a count that grew has room.
+            let mut any = i64::MAX;
+            take(&mut holders.untainted, &mut surplus, &mut any, |alloc| shares(alloc) && is_outdated(alloc));
             remove -= as_count(surplus.len());
+            take(&mut holders.untainted, &mut surplus, &mut remove, shares);
         }
         by_highest_slot(&mut holders.migrating);
         take(&mut holders.migrating, &mut surplus, &mut remove, |_| true);
