@@ -423,6 +423,13 @@ impl Pass<'_> {
             remove -= as_count(surplus.len());
             take(&mut holders.untainted, &mut surplus, &mut remove, shares);
         }
+        // What has failed goes before what runs.
+        let has_failed = |alloc: &Arc<Alloc>| alloc.is_client_terminal() && !alloc.is_server_terminal();
+        let moving: BTreeSet<AllocKey> = holders.migrating.iter().map(|alloc| alloc.key.clone()).collect();
+        by_highest_slot(&mut holders.due);
+        take(&mut holders.due, &mut surplus, &mut remove, |alloc| {
+            has_failed(alloc) && !moving.contains(&alloc.key) && !is_hidden(alloc)
+        });
         by_highest_slot(&mut holders.migrating);
         take(&mut holders.migrating, &mut surplus, &mut remove, |_| true);
         let mut rest: Allocs = holders.untainted.iter().chain(&holders.due).cloned().collect();
