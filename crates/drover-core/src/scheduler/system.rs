@@ -322,11 +322,21 @@ impl<'a> Pass<'_, 'a> {
             }
             is_canarying = state.desired_canaries > 0 && !state.promoted;
         }
+        // A node whose canary failed gets the next one.
+        let mut n_again = 0;
+        if is_canarying {
+            for missing in &mut found.missing {
+                missing.canary =
+                    missing.previous.as_ref().is_some_and(|alloc| alloc.canary && alloc.deployment.as_ref() == name);
+                n_again += i64::from(missing.canary);
+            }
+        }
         let stands_still = self.rollout.is_paused() || self.rollout.is_failed();
         let n_now = if stands_still {
             0
         } else if is_canarying {
-            self.state.as_ref().map_or(0, |state| state.desired_canaries).saturating_sub(canaries).max(0)
+            let wanted = self.state.as_ref().map_or(0, |state| state.desired_canaries);
+            wanted.saturating_sub(canaries + n_again).max(0)
         } else if most == 0 {
             n_updates
         } else {
@@ -338,13 +348,6 @@ impl<'a> Pass<'_, 'a> {
             };
             (most - as_count(allocs.iter().filter(is_unjudged).count())).max(0)
         };
-        // A node whose canary failed gets the next one.
-        if is_canarying {
-            for missing in &mut found.missing {
-                missing.canary =
-                    missing.previous.as_ref().is_some_and(|alloc| alloc.canary && alloc.deployment.as_ref() == name);
-            }
-        }
         for (n, alloc) in found.updates.iter().enumerate() {
             let Some(entry) = self.planner.view.node_entry(&alloc.node) else { continue };
             if as_count(n) >= n_now {
