@@ -291,6 +291,10 @@ impl<'a> Planner<'a> {
     /// A reschedule without a place is noted on the allocation, so that it is tried again when there is room.
     fn note_unplaced(&mut self, missing: &Missing) {
         let Some(previous) = missing.previous.as_ref().filter(|_| missing.is_reschedule) else { return };
+        // One that is cut off in the same plan waits for the end of its window already.
+        if self.plan.disconnects.iter().any(|cut| cut.alloc.key == previous.key) {
+            return;
+        }
         let noted = previous.tracker.as_ref().and_then(|tracker| tracker.last_reschedule);
         if noted != Some(LastReschedule::NoPlacement) {
             self.plan.attributes.push(AttributeUpdate {
