@@ -23,7 +23,6 @@ use crate::model::{Alloc, Deployment, Job, newest_of_slot};
 use crate::scheduler::plan::{AttributeUpdate, Disconnect, Evaluation, Stop, StopReason};
 use crate::scheduler::reschedule;
 use crate::snapshot::ClusterView;
-use crate::validate::JOB_MAX_COUNT;
 
 /// Events that are due within this span share one evaluation.
 const BATCH: SignedDuration = SignedDuration::from_secs(5);
@@ -506,8 +505,7 @@ impl Pass<'_> {
 
     /// Adds the canaries that are missing. Says whether canaries are still to be placed.
     fn place_canaries(&mut self, holders: &Holders, names: &Names) -> bool {
-        // A file that nobody checked may ask for any number.
-        let wanted = self.update().and_then(|update| update.canary).unwrap_or(0).min(JOB_MAX_COUNT);
+        let wanted = self.update().and_then(|update| update.canary).unwrap_or(0).min(self.count);
         let missing = wanted - as_count(self.canaries.len());
         if holders.destructive.is_empty() || missing <= 0 || self.state.promoted {
             return false;
