@@ -180,7 +180,10 @@ impl<'a> Pass<'_, 'a> {
         self.open_state(allocs, &found);
         desired.place = as_count(found.missing.len()) - desired.destructive_update;
         self.roll(allocs, &mut found, &mut desired);
+        let n_before = self.planner.plan.placements.len();
         let (n_failed, queued) = self.place(&found, allocs);
+        desired.preemptions =
+            self.planner.plan.placements[n_before..].iter().map(|one| as_count(one.preempts.len())).sum();
         if let Some(state) = self.state.as_mut().filter(|_| !is_known(self.rollout, &self.group.name)) {
             let held_back = as_count(found.updates.len()) - desired.destructive_update - desired.canary;
             state.desired_total =
