@@ -17,7 +17,9 @@ use crate::model::{Alloc, Job, newest_of_slot};
 use crate::scheduler::feasible::{self, Checks, Wanted};
 use crate::scheduler::place::fit::Need;
 use crate::scheduler::place::{Planner, fullness};
-use crate::scheduler::plan::{Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason};
+use crate::scheduler::plan::{
+    DesiredUpdates, Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason,
+};
 use crate::scheduler::preempt;
 use crate::scheduler::reconcile::{Rollout, UpdateKind, expires_at, is_lost, lost_after, marks, stop_all, update_kind};
 use crate::snapshot::{ClusterView, NodeEntry};
@@ -62,27 +64,37 @@ pub(super) fn plan<'a>(view: &'a ClusterView, job: &'a Job, eval: &'a Evaluation
     for alloc in view.allocs_of_job(&job.key) {
         by_group.entry(alloc.group.as_str()).or_default().push(Arc::clone(alloc));
     }
-    let mut enters = BTreeMap::new();
-    let mut is_complete = true;
-    for (name, allocs) in by_group {
+    // All that ends enters first, so that its room is free for every group, whatever their names.
+    let mut found_of_group = BTreeMap::new();
+    for (name, allocs) in &by_group {
         let before = planner.plan.stops.len();
         match job.definition.group(name) {
             None => {
-                let outcome = stop_all(view, &allocs, eval);
-                planner.plan.desired.insert(name.to_owned(), outcome.desired);
+                let outcome = stop_all(view, allocs, eval);
+                for stop in &outcome.stops {
+                    planner.proposed.end(&stop.alloc);
+                }
+                planner.plan.desired.insert((*name).to_owned(), outcome.desired);
                 planner.plan.stops.extend(outcome.stops);
             }
             Some(group) => {
                 let mut pass = Pass { planner: &mut planner, group, rollout, state: None };
-                pass.run(&allocs);
-                is_complete &= pass.is_complete(&allocs);
-                if let Some(state) = pass.state.filter(|_| !is_known(rollout, name)) {
-                    enters.insert(name.to_owned(), state);
-                }
+                found_of_group.insert(*name, pass.find(allocs));
             }
         }
-        let marked = marks(view, &allocs, &planner.plan.stops[before..]);
+        let marked = marks(view, allocs, &planner.plan.stops[before..]);
         planner.plan.stops.extend(marked);
+    }
+    let mut enters = BTreeMap::new();
+    let mut is_complete = true;
+    for (name, found) in found_of_group {
+        let Some((group, allocs)) = job.definition.group(name).zip(by_group.get(name)) else { continue };
+        let mut pass = Pass { planner: &mut planner, group, rollout, state: None };
+        pass.fill(allocs, found);
+        is_complete &= pass.is_complete(allocs);
+        if let Some(state) = pass.state.filter(|_| !is_known(rollout, name)) {
+            enters.insert(name.to_owned(), state);
+        }
     }
     planner.plan.deployment = rollout.entered(view, job, enters);
     if let Some(deployment) = &planner.plan.deployment {
@@ -126,14 +138,15 @@ impl<'a> Pass<'_, 'a> {
         self.planner.view
     }
 
-    fn run(&mut self, allocs: &[Arc<Alloc>]) {
+    /// Finds out what becomes of each allocation, and which slots are empty.
+    fn find(&mut self, allocs: &[Arc<Alloc>]) -> (Found<'a>, DesiredUpdates) {
         let count = self.job().counts.get(&self.group.name).copied().unwrap_or(self.group.count);
         let mut found = Found::default();
         let mut on_node: BTreeMap<&NodeName, Vec<&Arc<Alloc>>> = BTreeMap::new();
         for alloc in allocs {
             on_node.entry(&alloc.node).or_default().push(alloc);
         }
-        let mut desired = super::plan::DesiredUpdates::default();
+        let mut desired = DesiredUpdates::default();
         for alloc in on_node.values().flatten().filter(|alloc| !alloc.is_terminal()) {
             match self.fate(alloc, count) {
                 Fate::Ignore => found.n_ignored += 1,
@@ -177,6 +190,11 @@ impl<'a> Pass<'_, 'a> {
             }
         }
         desired.ignore = found.n_ignored;
+        (found, desired)
+    }
+
+    /// Fills the slots, as far as the roll-out allows.
+    fn fill(&mut self, allocs: &[Arc<Alloc>], (mut found, mut desired): (Found<'a>, DesiredUpdates)) {
         self.open_state(allocs, &found);
         desired.place = as_count(found.missing.len()) - desired.destructive_update;
         self.roll(allocs, &mut found, &mut desired);
@@ -259,7 +277,7 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Adds the slot of a node if nothing holds it.
-    fn add_missing(&self, slot: Slot<'a, '_>, found: &mut Found<'a>, desired: &mut super::plan::DesiredUpdates) {
+    fn add_missing(&self, slot: Slot<'a, '_>, found: &mut Found<'a>, desired: &mut DesiredUpdates) {
         let Slot { entry, there, index } = slot;
         let slot = || there.iter().filter(|alloc| alloc.index == index);
         let is_held = |alloc: &&&Arc<Alloc>| !alloc.is_terminal() && !found.lost.contains(&alloc.key);
@@ -308,7 +326,7 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Replaces as many as canaries and maxParallel allow.
-    fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut Found<'a>, desired: &mut super::plan::DesiredUpdates) {
+    fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut Found<'a>, desired: &mut DesiredUpdates) {
         let update = self.group.update.as_ref();
         let most = update.and_then(|update| update.max_parallel).unwrap_or(0);
         let n_updates = as_count(found.updates.len());
