@@ -1,5 +1,6 @@
 //! The world in which the scheduler's cases are tried: a cluster with one job, in which tests change what they need.
 
+mod acceptance;
 mod apply;
 mod best_node;
 mod counted;
