@@ -179,7 +179,7 @@ fn device_holders<'a>(
 ) -> Option<()> {
     for request in group.tasks.iter().flat_map(|task| &task.resources.devices) {
         let wanted = usize::try_from(request.count).unwrap_or(usize::MAX);
-        let options = node.devices.iter().filter(|devices| device::matches_name(devices, &request.name));
+        let options = node.devices.iter().filter(|devices| device::is_asked_for(devices, request));
         let mut best: Option<(i64, Vec<&'a Evictable>)> = None;
         for devices in options {
             let Some(option) = device_option(devices, wanted, used, allowed, chosen) else { continue };

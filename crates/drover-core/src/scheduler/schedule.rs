@@ -58,9 +58,7 @@ fn counted(view: &ClusterView, job: &Job, eval: &Evaluation, rng: &mut fastrand:
     let outcome = reconcile::reconcile(view, Some(job), eval, &mut fits);
     planner.plan.deployment_updates = outcome.deployment_updates;
     planner.plan.deployment = outcome.deployment;
-    for (name, group) in outcome.groups {
-        planner.place_group(&name, group, outcome.joins.as_ref());
-    }
+    planner.place_groups(outcome.groups, outcome.joins.as_ref());
     planner.plan
 }
 

@@ -17,7 +17,9 @@ use crate::model::{Alloc, Job, newest_of_slot};
 use crate::scheduler::feasible::{self, Checks, WantedGroup};
 use crate::scheduler::place::fit::Need;
 use crate::scheduler::place::{Planner, fullness};
-use crate::scheduler::plan::{Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason};
+use crate::scheduler::plan::{
+    DesiredUpdates, Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason,
+};
 use crate::scheduler::preempt;
 use crate::scheduler::reconcile::{Rollout, UpdateKind, expires_at, is_lost, lost_after, marks, stop_all, update_kind};
 use crate::snapshot::{ClusterView, NodeEntry};
@@ -62,27 +64,37 @@ pub(super) fn plan<'a>(view: &'a ClusterView, job: &'a Job, eval: &'a Evaluation
     for alloc in view.allocs_of_job(&job.key) {
         by_group.entry(alloc.group.as_str()).or_default().push(Arc::clone(alloc));
     }
-    let mut enters = BTreeMap::new();
-    let mut is_complete = true;
-    for (name, allocs) in by_group {
+    // All that ends enters first, so that its room is free for every group, whatever their names.
+    let mut found_of_group = BTreeMap::new();
+    for (name, allocs) in &by_group {
         let before = planner.plan.stops.len();
         match job.definition.group(name) {
             None => {
-                let outcome = stop_all(view, &allocs, eval);
-                planner.plan.desired.insert(name.to_owned(), outcome.desired);
+                let outcome = stop_all(view, allocs, eval);
+                for stop in &outcome.stops {
+                    planner.proposed.end(&stop.alloc);
+                }
+                planner.plan.desired.insert((*name).to_owned(), outcome.desired);
                 planner.plan.stops.extend(outcome.stops);
             }
             Some(group) => {
                 let mut pass = SystemPass { planner: &mut planner, group, rollout, state: None };
-                pass.run(&allocs);
-                is_complete &= pass.is_complete(&allocs);
-                if let Some(state) = pass.state.filter(|_| !is_known(rollout, name)) {
-                    enters.insert(name.to_owned(), state);
-                }
+                found_of_group.insert(*name, pass.find(allocs));
             }
         }
-        let marked = marks(view, &allocs, &planner.plan.stops[before..]);
+        let marked = marks(view, allocs, &planner.plan.stops[before..]);
         planner.plan.stops.extend(marked);
+    }
+    let mut enters = BTreeMap::new();
+    let mut is_complete = true;
+    for (name, found) in found_of_group {
+        let Some((group, allocs)) = job.definition.group(name).zip(by_group.get(name)) else { continue };
+        let mut pass = SystemPass { planner: &mut planner, group, rollout, state: None };
+        pass.fill(allocs, found);
+        is_complete &= pass.is_complete(allocs);
+        if let Some(state) = pass.state.filter(|_| !is_known(rollout, name)) {
+            enters.insert(name.to_owned(), state);
+        }
     }
     planner.plan.deployment = rollout.entered(view, job, enters);
     if let Some(deployment) = &planner.plan.deployment {
@@ -126,14 +138,15 @@ impl<'a> SystemPass<'_, 'a> {
         self.planner.view
     }
 
-    fn run(&mut self, allocs: &[Arc<Alloc>]) {
+    /// Finds out what becomes of each allocation, and which slots are empty.
+    fn find(&mut self, allocs: &[Arc<Alloc>]) -> (FoundSlots<'a>, DesiredUpdates) {
         let count = self.job().counts.get(&self.group.name).copied().unwrap_or(self.group.count);
         let mut found = FoundSlots::default();
         let mut on_node: BTreeMap<&NodeName, Vec<&Arc<Alloc>>> = BTreeMap::new();
         for alloc in allocs {
             on_node.entry(&alloc.node).or_default().push(alloc);
         }
-        let mut desired = super::plan::DesiredUpdates::default();
+        let mut desired = DesiredUpdates::default();
         for alloc in on_node.values().flatten().filter(|alloc| !alloc.is_terminal()) {
             match self.fate(alloc, count) {
                 Fate::Ignore => found.n_ignored += 1,
@@ -177,10 +190,18 @@ impl<'a> SystemPass<'_, 'a> {
             }
         }
         desired.ignore = found.n_ignored;
+        (found, desired)
+    }
+
+    /// Fills the slots, as far as the roll-out allows.
+    fn fill(&mut self, allocs: &[Arc<Alloc>], (mut found, mut desired): (FoundSlots<'a>, DesiredUpdates)) {
         self.open_state(allocs, &found);
         desired.place = as_count(found.missing.len()) - desired.destructive_update;
         self.roll(allocs, &mut found, &mut desired);
+        let n_before = self.planner.plan.placements.len();
         let (n_failed, queued) = self.place(&found, allocs);
+        desired.preemptions =
+            self.planner.plan.placements[n_before..].iter().map(|one| as_count(one.preempts.len())).sum();
         if let Some(state) = self.state.as_mut().filter(|_| !is_known(self.rollout, &self.group.name)) {
             let held_back = as_count(found.updates.len()) - desired.destructive_update - desired.canary;
             state.desired_total =
@@ -203,8 +224,8 @@ impl<'a> SystemPass<'_, 'a> {
             return Fate::Stop(Stop::new(alloc, StopReason::NodeTainted));
         }
         let reconnects = alloc.needs_reconnect();
-        let is_away = matches!(alloc.client, ClientStatus::Unknown | ClientStatus::Running) && reconnects;
-        if is_away && expires_at(view, alloc) <= now {
+        // One whose agent says that it runs is back, whatever its window was.
+        if alloc.client == ClientStatus::Unknown && reconnects && expires_at(view, alloc) <= now {
             return Fate::Stop(Stop::lost(alloc));
         }
         if is_lost(view, alloc) {
@@ -256,12 +277,7 @@ impl<'a> SystemPass<'_, 'a> {
     }
 
     /// Adds the slot of a node if nothing holds it.
-    fn add_missing(
-        &self,
-        slot: NodeSlot<'a, '_>,
-        found: &mut FoundSlots<'a>,
-        desired: &mut super::plan::DesiredUpdates,
-    ) {
+    fn add_missing(&self, slot: NodeSlot<'a, '_>, found: &mut FoundSlots<'a>, desired: &mut DesiredUpdates) {
         let NodeSlot { entry, there, index } = slot;
         let slot = || there.iter().filter(|alloc| alloc.index == index);
         let is_held = |alloc: &&&Arc<Alloc>| !alloc.is_terminal() && !found.lost.contains(&alloc.key);
@@ -277,8 +293,8 @@ impl<'a> SystemPass<'_, 'a> {
                 && alloc.desired == DesiredStatus::Run
         });
         match finished.map(|alloc| update_kind(self.view(), self.job(), self.group, alloc)) {
-            Some(UpdateKind::Current) => return found.n_ignored += 1,
-            Some(_) => desired.destructive_update += 1,
+            Some(UpdateKind::Current | UpdateKind::InPlace { .. }) => return found.n_ignored += 1,
+            Some(UpdateKind::Destructive) => desired.destructive_update += 1,
             None => {}
         }
         found.missing.push(MissingOnNode { entry, index, previous: newest, replaces: None, canary: false });
@@ -310,7 +326,7 @@ impl<'a> SystemPass<'_, 'a> {
     }
 
     /// Replaces as many as canaries and maxParallel allow.
-    fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut FoundSlots<'a>, desired: &mut super::plan::DesiredUpdates) {
+    fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut FoundSlots<'a>, desired: &mut DesiredUpdates) {
         let update = self.group.update.as_ref();
         let most = update.and_then(|update| update.max_parallel).unwrap_or(0);
         let n_updates = as_count(found.updates.len());
@@ -327,11 +343,21 @@ impl<'a> SystemPass<'_, 'a> {
             }
             is_canarying = state.desired_canaries > 0 && !state.promoted;
         }
+        // A node whose canary failed gets the next one.
+        let mut n_again = 0;
+        if is_canarying {
+            for missing in &mut found.missing {
+                missing.canary =
+                    missing.previous.as_ref().is_some_and(|alloc| alloc.canary && alloc.deployment.as_ref() == name);
+                n_again += i64::from(missing.canary);
+            }
+        }
         let stands_still = self.rollout.is_paused() || self.rollout.is_failed();
         let n_now = if stands_still {
             0
         } else if is_canarying {
-            self.state.as_ref().map_or(0, |state| state.desired_canaries).saturating_sub(canaries).max(0)
+            let wanted = self.state.as_ref().map_or(0, |state| state.desired_canaries);
+            wanted.saturating_sub(canaries + n_again).max(0)
         } else if most == 0 {
             n_updates
         } else {
@@ -343,13 +369,6 @@ impl<'a> SystemPass<'_, 'a> {
             };
             (most - as_count(allocs.iter().filter(is_unjudged).count())).max(0)
         };
-        // A node whose canary failed gets the next one.
-        if is_canarying {
-            for missing in &mut found.missing {
-                missing.canary =
-                    missing.previous.as_ref().is_some_and(|alloc| alloc.canary && alloc.deployment.as_ref() == name);
-            }
-        }
         for (n, alloc) in found.updates.iter().enumerate() {
             let Some(entry) = self.planner.view.node_entry(&alloc.node) else { continue };
             if as_count(n) >= n_now {

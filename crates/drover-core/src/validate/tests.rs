@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::definition::Definition;
 
+mod messages;
+
 fn plain() -> Value {
     json!({ "groups": [{ "name": "g", "count": 1, "tasks": [{ "name": "t", "driver": "mock" }] }] })
 }

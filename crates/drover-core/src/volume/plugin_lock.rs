@@ -22,8 +22,8 @@ struct Holding {
 }
 
 impl PluginLock {
-    /// Asks for a plugin's lock, and says whether the caller holds it now. One that does not waits until [`PluginLock::finish`]
-    /// names it.
+    /// Asks for a plugin's lock, and says whether the caller holds it now. One that does not waits until
+    /// [`PluginLock::finish`] names it.
     pub fn ask(&mut self, plugin: &str, caller: &Caller) -> bool {
         let Some(holding) = self.by_plugin.get_mut(plugin) else {
             let holding = Holding { holder: caller.clone(), waiting: VecDeque::new() };

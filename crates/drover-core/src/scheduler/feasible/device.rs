@@ -80,7 +80,7 @@ fn is_held(held: &DeviceKey, group: &DeviceGroup, id: &str) -> bool {
 }
 
 /// Whether a request names a group of devices: by type, vendor/type or vendor/type/name.
-pub fn matches_name(group: &DeviceGroup, name: &str) -> bool {
+fn matches_name(group: &DeviceGroup, name: &str) -> bool {
     let mut parts = name.splitn(3, '/');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(kind), None, _) => group.r#type == kind,
@@ -90,7 +90,8 @@ pub fn matches_name(group: &DeviceGroup, name: &str) -> bool {
     }
 }
 
-fn is_asked_for(group: &DeviceGroup, request: &DeviceRequest) -> bool {
+/// Whether a group of devices is what a request names, and satisfies its constraints.
+pub fn is_asked_for(group: &DeviceGroup, request: &DeviceRequest) -> bool {
     matches_name(group, &request.name)
         && request.constraints.iter().all(|one| holds(group, &one.l_target, one.operand, &one.r_target))
 }

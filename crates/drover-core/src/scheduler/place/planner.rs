@@ -87,8 +87,24 @@ impl<'a> Planner<'a> {
         None
     }
 
-    /// Places what a group misses.
-    pub(crate) fn place_group(&mut self, name: &Arc<str>, outcome: GroupOutcome, deployment: Option<&Arc<str>>) {
+    /// Carries out what was decided for each group: first all that ends, then what replaces it, then what is new, so
+    /// that the room of what ends is free for every group of the job, whatever their names.
+    pub(crate) fn place_groups(&mut self, groups: BTreeMap<Arc<str>, GroupOutcome>, deployment: Option<&Arc<str>>) {
+        let mut missing: Vec<(Arc<str>, Vec<Missing>)> = Vec::with_capacity(groups.len());
+        for (name, mut outcome) in groups {
+            missing.push((Arc::clone(&name), std::mem::take(&mut outcome.missing)));
+            self.take_in(&name, outcome, deployment);
+        }
+        for is_destructive in [true, false] {
+            for (name, missing) in &mut missing {
+                let now: Vec<Missing> = missing.extract_if(.., |one| one.is_destructive == is_destructive).collect();
+                self.place_missing(name, now, deployment);
+            }
+        }
+    }
+
+    /// Takes in what becomes of a group's allocations.
+    fn take_in(&mut self, name: &Arc<str>, outcome: GroupOutcome, deployment: Option<&Arc<str>>) {
         for stop in &outcome.stops {
             self.proposed.end(&stop.alloc);
         }
@@ -104,21 +120,26 @@ impl<'a> Planner<'a> {
             alloc,
             resources,
         }));
-        let mut desired = outcome.desired;
+        self.plan.queued.insert(name.to_string(), 0);
+        self.plan.desired.insert(name.to_string(), outcome.desired);
+    }
+
+    /// Places what a group misses.
+    fn place_missing(&mut self, name: &Arc<str>, missing: Vec<Missing>, deployment: Option<&Arc<str>>) {
         let mut by_version = CandidatesByVersion { candidates: BTreeMap::new(), evictions: Evictions::default() };
-        let mut queued = 0;
-        for missing in outcome.missing {
+        let (mut queued, mut preemptions) = (0, 0);
+        for missing in missing {
             let n_victims = self.place_one(name, missing, deployment, &mut by_version);
             queued += i64::from(n_victims.is_none());
-            desired.preemptions += n_victims.unwrap_or(0);
+            preemptions += n_victims.unwrap_or(0);
         }
         if self.plan.failed.contains_key(&**name) {
             for candidates in by_version.candidates.values() {
                 candidates.note_waiting(&mut self.plan.waits_for, &self.job.key);
             }
         }
-        self.plan.queued.insert(name.to_string(), queued);
-        self.plan.desired.insert(name.to_string(), desired);
+        *self.plan.queued.entry(name.to_string()).or_default() += queued;
+        self.plan.desired.entry(name.to_string()).or_default().preemptions += preemptions;
     }
 
     /// Places one allocation. Says how many others are evicted for it; nothing when there is no place.
@@ -140,7 +161,9 @@ impl<'a> Planner<'a> {
         if let Entry::Vacant(vacant) = by_version.candidates.entry(version) {
             vacant.insert(self.candidates_for(definition, group, missing.index));
         }
-        if let Some(stop) = &missing.replaces {
+        // One that has failed holds no room, and counts nowhere: its end frees nothing.
+        let gives_way = missing.replaces.as_ref().filter(|stop| stop.alloc.holds_room());
+        if let Some(stop) = gives_way {
             self.proposed.end(&stop.alloc);
             by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, CountChange::Ended)), &self.proposed);
         }
@@ -149,7 +172,7 @@ impl<'a> Planner<'a> {
         let found = self.find(candidates, &missing, &mut by_version.evictions);
         let Some(found) = found else {
             let metric = candidates.failure(&self.proposed);
-            if let Some(stop) = &missing.replaces {
+            if let Some(stop) = gives_way {
                 self.proposed.keep(&stop.alloc);
                 by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, CountChange::Kept)), &self.proposed);
             }
@@ -289,6 +312,10 @@ impl<'a> Planner<'a> {
     /// A reschedule without a place is noted on the allocation, so that it is tried again when there is room.
     fn note_unplaced(&mut self, missing: &Missing) {
         let Some(previous) = missing.previous.as_ref().filter(|_| missing.is_reschedule) else { return };
+        // One that is cut off in the same plan waits for the end of its window already.
+        if self.plan.disconnects.iter().any(|cut| cut.alloc.key == previous.key) {
+            return;
+        }
         let noted = previous.tracker.as_ref().and_then(|tracker| tracker.last_reschedule);
         if noted != Some(LastReschedule::NoPlacement) {
             self.plan.attributes.push(AttributeUpdate {

@@ -24,7 +24,6 @@ use crate::model::{Alloc, Deployment, Job, newest_of_slot};
 use crate::scheduler::plan::{AttributeUpdate, Disconnect, Evaluation, Stop, StopReason};
 use crate::scheduler::reschedule;
 use crate::snapshot::ClusterView;
-use crate::validate::JOB_MAX_COUNT;
 
 /// Events that are due within this span share one evaluation.
 const BATCH: SignedDuration = SignedDuration::from_secs(5);
@@ -116,6 +115,8 @@ impl GroupPass<'_> {
         let live = self.without_past(allocs);
         let live = self.end_canaries(live);
         let mut holders = self.classify(live, allocs);
+        // One that moves and is due holds its slot once.
+        let moving: BTreeSet<AllocKey> = holders.migrating.iter().map(|alloc| alloc.key.clone()).collect();
         let mut names = Names::new(
             // What was replaced while it is disconnected leaves its name to its replacement.
             holders
@@ -123,7 +124,7 @@ impl GroupPass<'_> {
                 .iter()
                 .filter(|alloc| !self.is_doubled(alloc))
                 .chain(&holders.migrating)
-                .chain(&holders.due)
+                .chain(holders.due.iter().filter(|alloc| !moving.contains(&alloc.key)))
                 .chain(&holders.lost),
             self.count,
         );
@@ -142,7 +143,7 @@ impl GroupPass<'_> {
         if is_new_total {
             self.state.desired_total += as_count(missing.len());
         }
-        self.place(missing, &holders, limit);
+        self.place(missing, &holders, &mut names, limit);
         self.migrate(&holders, &mut names);
         self.truncate();
         self.enter_deployment(allocs, &holders);
@@ -410,14 +411,25 @@ impl GroupPass<'_> {
             let canaries = &self.canaries;
             let kept = holders.untainted.iter().filter(|alloc| canaries.contains(&alloc.key));
             promoted.extend(kept.map(|alloc| alloc.index));
-            // Even where nothing is above the count: a crash may have left another slot empty, and a count that grew
-            // has room.
-            let mut any = i64::MAX;
-            take(&mut holders.untainted, &mut surplus, &mut any, |alloc| {
+            let shares = |alloc: &Arc<Alloc>| {
                 !canaries.contains(&alloc.key) && promoted.contains(&alloc.index) && !alloc.is_server_terminal()
-            });
+            };
+            let is_outdated =
+                |alloc: &Arc<Alloc>| update_kind(self.view, self.job, self.group, alloc) != UpdateKind::Current;
+            // An earlier version goes even where nothing is above the count: a crash may have left another slot empty,
+            // and a count that grew has room.
+            let mut any = i64::MAX;
+            take(&mut holders.untainted, &mut surplus, &mut any, |alloc| shares(alloc) && is_outdated(alloc));
             remove -= as_count(surplus.len());
+            take(&mut holders.untainted, &mut surplus, &mut remove, shares);
         }
+        // What has failed goes before what runs.
+        let has_failed = |alloc: &Arc<Alloc>| alloc.is_client_terminal() && !alloc.is_server_terminal();
+        let moving: BTreeSet<AllocKey> = holders.migrating.iter().map(|alloc| alloc.key.clone()).collect();
+        by_highest_slot(&mut holders.due);
+        take(&mut holders.due, &mut surplus, &mut remove, |alloc| {
+            has_failed(alloc) && !moving.contains(&alloc.key) && !is_hidden(alloc)
+        });
         by_highest_slot(&mut holders.migrating);
         take(&mut holders.migrating, &mut surplus, &mut remove, |_| true);
         let mut rest: AllocList = holders.untainted.iter().chain(&holders.due).cloned().collect();
@@ -494,8 +506,7 @@ impl GroupPass<'_> {
 
     /// Adds the canaries that are missing. Says whether canaries are still to be placed.
     fn place_canaries(&mut self, holders: &Holders, names: &Names) -> bool {
-        // A file that nobody checked may ask for any number.
-        let wanted = self.update().and_then(|update| update.canary).unwrap_or(0).min(JOB_MAX_COUNT);
+        let wanted = self.update().and_then(|update| update.canary).unwrap_or(0).min(self.count);
         let missing = wanted - as_count(self.canaries.len());
         if holders.destructive.is_empty() || missing <= 0 || self.state.promoted {
             return false;
@@ -608,7 +619,7 @@ impl GroupPass<'_> {
     }
 
     /// Decides which of the missing allocations are placed now, and which wait (`spec/scheduler.md` 3.11).
-    fn place(&mut self, missing: Vec<Missing>, holders: &Holders, limit: i64) {
+    fn place(&mut self, missing: Vec<Missing>, holders: &Holders, names: &mut Names, limit: i64) {
         let is_ready = !self.rollout.is_paused() && !self.rollout.is_failed() && !self.is_canarying();
         let limit = if is_ready { limit } else { 0 };
         if self.delays_placement {
@@ -616,7 +627,7 @@ impl GroupPass<'_> {
             let stops: Vec<Stop> = missing.into_iter().filter_map(|missing| missing.replaces).collect();
             self.out.desired.stop += as_count(stops.len());
             self.out.stops.extend(stops);
-            return self.update_destructively(holders, limit);
+            return self.update_destructively(holders, names, limit);
         }
         let lost: BTreeSet<&AllocKey> = holders.lost.iter().map(|alloc| &alloc.key).collect();
         let placed: Vec<Missing> = missing
@@ -634,7 +645,7 @@ impl GroupPass<'_> {
         self.out.desired.stop += as_count(placed.iter().filter(|missing| missing.replaces.is_some()).count());
         let rest = (limit - as_count(placed.len())).max(0);
         self.out.missing.extend(placed);
-        self.update_destructively(holders, rest);
+        self.update_destructively(holders, names, rest);
     }
 
     /// Whether a slot is filled although the roll-out stands still.
@@ -671,7 +682,7 @@ impl GroupPass<'_> {
 
     /// What an earlier roll-out has left behind without health goes first: it serves no traffic, and while it is there,
     /// `limit` more would be too many away at once.
-    fn update_destructively(&mut self, holders: &Holders, limit: i64) {
+    fn update_destructively(&mut self, holders: &Holders, names: &mut Names, limit: i64) {
         let limit = usize::try_from(limit).unwrap_or(0);
         let serves = |alloc: &&Arc<Alloc>| alloc.deployment.is_none() || alloc.health_in_deployment() == Some(true);
         let mut outdated: Vec<&Arc<Alloc>> = holders.destructive.iter().collect();
@@ -686,7 +697,7 @@ impl GroupPass<'_> {
             self.out.missing.push(Missing {
                 replaces: Some(Stop::new(alloc, StopReason::Updating)),
                 is_destructive: true,
-                ..Missing::new(alloc.index, Some(Arc::clone(alloc)))
+                ..Missing::new(names.inherit(alloc.index), Some(Arc::clone(alloc)))
             });
         }
     }

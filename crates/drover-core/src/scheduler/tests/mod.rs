@@ -1,15 +1,19 @@
 //! The world in which the scheduler's cases are tried: a cluster with one job, in which tests change what they need.
 
+mod acceptance;
 mod apply;
+mod best_node;
 mod counted;
 mod deployment;
 mod disconnect;
 mod feasible;
+mod operands;
 mod place;
 mod preempt;
 mod properties;
 mod quality;
 mod rollout;
+mod room;
 mod system;
 
 use std::collections::BTreeMap;
