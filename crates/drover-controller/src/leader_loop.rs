@@ -41,7 +41,7 @@ const BURST: usize = 1024;
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
 /// What came in by a watch.
-enum Input {
+pub(crate) enum Input {
     Job(Change<Job>),
     Version(Change<JobVersion>),
     Allocation(Change<Allocation>),
@@ -68,7 +68,7 @@ enum LoopTurn {
 pub(crate) struct LeaderLoop<S> {
     store: S,
     writer: Writer<S>,
-    shared: Shared,
+    pub(crate) shared: Shared,
     jobs: Jobs,
     periodic_jobs: PeriodicJobs,
     deployments: Deployments,
@@ -137,7 +137,7 @@ impl<S: Store> LeaderLoop<S> {
         self.shared.recorder.end();
     }
 
-    fn inputs(&self) -> SelectAll<BoxStream<'static, Input>> {
+    pub(crate) fn inputs(&self) -> SelectAll<BoxStream<'static, Input>> {
         let all = Selection::default;
         let own = Selection { namespace: Some(self.shared.config.namespace.clone()), ..Selection::default() };
         let config = Selection { fields: Some(format!("metadata.name={}", SCHEDULER_CONFIG.0)), ..own.clone() };
@@ -158,7 +158,7 @@ impl<S: Store> LeaderLoop<S> {
     }
 
     /// Takes in what a watch says: the caches first, then the components.
-    fn take(&mut self, input: Input) {
+    pub(crate) fn take(&mut self, input: Input) {
         let Self { shared, .. } = self;
         match input {
             Input::Job(change) => {
@@ -269,7 +269,7 @@ impl<S: Store> LeaderLoop<S> {
         }
     }
 
-    fn take_done(&mut self, done: Result<Done, JoinError>) {
+    pub(crate) fn take_done(&mut self, done: Result<Done, JoinError>) {
         let shared = &mut self.shared;
         if let Ok(done) = &done {
             shared.recorder.ended(done);
@@ -308,7 +308,7 @@ impl<S: Store> LeaderLoop<S> {
     }
 
     /// Everything that is decided after new facts: the begin of the term, due evaluations, statuses.
-    fn decide(&mut self) {
+    pub(crate) fn decide(&mut self) {
         if !self.shared.caches.are_synced() {
             return;
         }
@@ -431,7 +431,7 @@ impl<S: Store> LeaderLoop<S> {
         }
     }
 
-    fn next_wake(&self) -> Instant {
+    pub(crate) fn next_wake(&self) -> Instant {
         let shared = &self.shared;
         let far = Instant::now() + LONGEST_WAIT;
         let timer = shared.timers.next().unwrap_or(far);

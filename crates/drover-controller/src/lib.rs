@@ -26,6 +26,8 @@ mod run;
 mod shared;
 mod status_writes;
 mod stored;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod volumes;
 mod writer;

@@ -53,7 +53,7 @@ impl<S: Store> Writer<S> {
     }
 }
 
-async fn carry_out<S: Store>(action: Action, store: S) -> Done {
+pub(crate) async fn carry_out<S: Store>(action: Action, store: S) -> Done {
     match action {
         Action::Report(event) => Done::Other("event", store.create(&*event).await.map(|_| ())),
         Action::Prepare(preparation, trigger) => {

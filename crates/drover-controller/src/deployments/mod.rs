@@ -1,5 +1,7 @@
 //! Deployments: their status, what follows from it, and the writes of both.
 
+#[cfg(test)]
+mod tests;
 mod watcher;
 mod writes;
 

@@ -6,6 +6,8 @@ mod evaluation;
 mod launch;
 mod periodic;
 mod status;
+#[cfg(test)]
+mod tests;
 mod versions;
 
 pub(crate) use children::ChildJobs;

@@ -22,6 +22,8 @@ use crate::timers::{TimerId, Wake};
 
 /// Longest wait for a launch in one piece: a step of the machine's clock is noticed then.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(5);
+/// How long after the begin of a term the children of a job are known as they are.
+const SETTLED: SignedDuration = SignedDuration::from_secs(1);
 /// Pause before a launch that the API server refused is tried again.
 const REFUSED: Duration = Duration::from_mins(1);
 
@@ -58,7 +60,9 @@ impl PeriodicJobs {
         let mut known = self.launches_known(shared, key, now);
         let runs = prohibits && Self::runs_a_child(shared, key);
         let mut step = periodic::step(&schedule, known.considered, prohibits, runs, now);
-        if known.under_way.is_some() {
+        // What an earlier leader wrote of a child may be older than the child's end: this one looks at the child first.
+        let is_unsure = runs && matches!(step.due, ScheduleDue::Skip(_)) && Self::has_unseen_child(shared, key);
+        if known.under_way.is_some() || is_unsure {
             step.due = ScheduleDue::Nothing;
         }
         known.next = step.next;
@@ -76,7 +80,8 @@ impl PeriodicJobs {
             shared.timers.cancel(&wake);
         }
         known.wake = step.next.map(|at| {
-            let soon = now.checked_add(LONGEST_WAIT).map_or(at, |limit| limit.min(at));
+            let pause = if is_unsure { SETTLED } else { LONGEST_WAIT };
+            let soon = now.checked_add(pause).map_or(at, |limit| limit.min(at));
             shared.wake_at(shared.instant_of(soon), Wake::Launch(key.clone()))
         });
         self.launches.insert(key.clone(), known);
@@ -125,6 +130,13 @@ impl PeriodicJobs {
         let is_running =
             |child: &JobKey, phase: JobPhase| phase != JobPhase::Dead || shared.evaluations.broker.is_busy(child);
         shared.caches.children.children(key, &uid).any(|(child, member)| is_running(child, member.phase))
+    }
+
+    /// Whether this leader has not looked at one of the children yet.
+    fn has_unseen_child(shared: &Shared, key: &JobKey) -> bool {
+        let Some(uid) = shared.job(key).map(|object| convert::uid(&object.metadata)) else { return false };
+        let is_unseen = |child: &JobKey| shared.evaluations.last.get(child).and_then(|last| last.saw).is_none();
+        shared.caches.children.children(key, &uid).any(|(child, _)| is_unseen(child))
     }
 
     /// Begins to create the job of a launch; not before the parent's version is recorded.

@@ -93,7 +93,20 @@ impl Nodes {
             return;
         }
         self.drains.wake_at = None;
-        let step = drain::step(&shared.view, &self.drains.under_way, shared.clock.now());
+        let now = shared.clock.now();
+        let mut step = drain::step(&shared.view, &self.drains.under_way, now);
+        // A new leader has not evaluated each job yet: how many of such a one may leave is not known.
+        let is_known = |mark: &DrainMark| {
+            let is_over = |leaving: &Leaving| leaving.is_forced || leaving.force_deadline.is_some_and(|at| at <= now);
+            let (job, node) = (&mark.alloc.job, &mark.alloc.node);
+            let is_evaluated = shared.view.job(job).is_some() || shared.job(job).is_none();
+            is_evaluated || self.drains.under_way.get(node).is_some_and(is_over)
+        };
+        let n_marks = step.marks.len();
+        step.marks.retain(is_known);
+        if step.marks.len() < n_marks {
+            self.wake_for_drains(shared, Instant::now() + BATCH);
+        }
         for (node, remaining) in &step.remaining {
             if let Some(state) = self.known.get_mut(node).and_then(|known| known.drain.as_mut()) {
                 state.remaining = *remaining;

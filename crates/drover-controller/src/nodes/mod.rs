@@ -6,5 +6,7 @@ mod heartbeat;
 mod state;
 mod status;
 mod status_queue;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use state::{NodeChange, Nodes};

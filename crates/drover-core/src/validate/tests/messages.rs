@@ -833,7 +833,9 @@ fn a_stored_job_refuses_changes_with_what_to_do_instead() {
         (
             Some(&service),
             &plain,
-            vec!["spec.type: cannot be changed from service to batch; delete the job and create it again (TypeChanged)"],
+            vec![
+                "spec.type: cannot be changed from service to batch; delete the job and create it again (TypeChanged)",
+            ],
         ),
         (
             Some(&plain),

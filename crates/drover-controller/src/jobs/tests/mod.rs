@@ -1,0 +1,21 @@
+//! What becomes of jobs in a cluster: the writes that follow each change, and what stands in the store at the end.
+
+mod dispatch;
+mod life;
+mod periodic;
+
+use drover_api::Job;
+use drover_api::job::JobConditionType;
+
+use crate::tests::World;
+
+/// A condition of a job's status, as `True AllHealthy`.
+fn condition(world: &World, name: &str, kind: JobConditionType) -> Option<String> {
+    let status = world.the::<Job>(name).status?;
+    status.conditions.iter().find(|one| one.r#type == kind).map(|one| format!("{} {}", one.status, one.reason))
+}
+
+/// How many events begin so.
+fn told(world: &World, begin: &str) -> usize {
+    world.events().iter().filter(|event| event.starts_with(begin)).count()
+}
