@@ -82,11 +82,11 @@ fn s_193_a_batch_allocation_that_moves_keeps_its_slot_to_itself() {
 }
 
 /// A job with a group `before` that fills the only node, and its next version, in which the group is called `after`.
-fn renamed(kind: &str, before: &str, after: &str, constraint: Option<Value>) -> World {
+fn renamed(kind: &str, before: &str, after: &str, constraint: Option<&Value>) -> World {
     let named = |name: &str| {
         let mut one = without_update(spec(1), kind);
         one["groups"][0]["name"] = json!(name);
-        one["constraints"] = json!(Vec::from_iter(constraint.clone()));
+        one["constraints"] = json!(Vec::from_iter(constraint));
         one
     };
     let full = Node { allocatable: Amounts { cpu: 100, memory_mb: 100, disk_mb: 300 }, ..node("n-0") };
@@ -106,7 +106,7 @@ fn s_194_a_renamed_group_gets_the_room_of_the_one_before_whatever_the_names() {
     for kind in ["service", "batch", "system", "sysbatch"] {
         for (before, after) in [("web", "api"), ("api", "web")] {
             for constraint in [None, Some(distinct.clone())] {
-                let plan = renamed(kind, before, after, constraint.clone()).plan();
+                let plan = renamed(kind, before, after, constraint.as_ref()).plan();
                 let placed: Vec<&str> = plan.placements.iter().map(|one| &*one.group).collect();
                 assert_eq!(placed, [after], "{kind}: {before} is {after} now, with {constraint:?}");
                 assert_eq!(stops(&plan), ["0 NotNeeded"]);
@@ -369,9 +369,9 @@ fn s_218_there_are_no_more_canaries_than_the_group_counts() {
     world.old(&before_a_destructive_change(canaried));
     world.allocs(0..3, |alloc| alloc.job_version = 0);
     let plan = world.plan();
-    let mut canaries: Vec<i64> = plan.placements.iter().filter(|one| one.canary).map(|one| one.index).collect();
-    canaries.sort_unstable();
-    assert_eq!(canaries, [0, 1, 2]);
+    let mut slots: Vec<i64> = plan.placements.iter().filter(|one| one.canary).map(|one| one.index).collect();
+    slots.sort_unstable();
+    assert_eq!(slots, [0, 1, 2]);
     assert_eq!(plan.deployment.unwrap().groups["web"].desired_canaries, 3);
 }
 

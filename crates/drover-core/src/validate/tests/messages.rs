@@ -823,7 +823,7 @@ fn after_a_thousand_violations_the_rest_is_counted() {
 fn a_stored_job_refuses_changes_with_what_to_do_instead() {
     let job = |changes: &[(&str, Value)]| -> JobSpec { serde_json::from_value(spec(changes)).unwrap() };
     let batch = ("type", json!("batch"));
-    let plain = job(&[batch.clone()]);
+    let plain = job(std::slice::from_ref(&batch));
     let periodic = job(&[batch.clone(), ("periodic.crons", json!(["@daily"]))]);
     let parameterized = job(&[batch.clone(), ("parameterized", json!({}))]);
     let child = job(&[batch.clone(), ("dispatch", json!({ "parent": "p" })), ("meta", json!({ "a": "1" }))]);
