@@ -515,7 +515,10 @@ impl Jobs {
             Some(object) => shared.put_stored(&object),
             None => {
                 if let Some(namespace) = &key.namespace {
-                    shared.view.remove_alloc(&AllocKey::new(namespace.as_str(), key.name.as_str()));
+                    let alloc = AllocKey::new(namespace.as_str(), key.name.as_str());
+                    // What it was to hold is known as long as it is in the view.
+                    volumes::unassume_claims(shared, &alloc);
+                    shared.view.remove_alloc(&alloc);
                 }
             }
         }

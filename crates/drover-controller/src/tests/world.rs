@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drover_api::allocation::{ClientStatus, DesiredStatus};
+use drover_api::csi_volume::AttachState;
 use drover_api::job::JobType;
-use drover_api::{Allocation, ClientNode, Job, LEADER_LEASE};
+use drover_api::volume_request::VolumeRequest;
+use drover_api::{Allocation, CSIVolume, ClientNode, Job, LEADER_LEASE};
 use drover_clock::SharedClock;
 use drover_store::{Key, Object, Part, Precondition, Selection, Store, StoreError};
 use futures::stream::{BoxStream, SelectAll};
@@ -167,6 +169,7 @@ impl World {
                 continue;
             }
             has_acted |= match (alloc.spec.desired_status, status.client_status) {
+                (DesiredStatus::Run, ClientStatus::Pending) if !self.has_volumes(&alloc) => false,
                 (DesiredStatus::Run, ClientStatus::Pending | ClientStatus::Unknown) => {
                     self.report(&alloc, &json!({ "clientStatus": "running" }));
                     true
@@ -181,8 +184,21 @@ impl World {
         has_acted
     }
 
-    /// The agent of a running service finds it healthy for its deployment, or for none, or not healthy where its
-    /// version is sick.
+    /// Whether all volumes that an allocation wants are attached for it.
+    fn has_volumes(&self, alloc: &Allocation) -> bool {
+        let job = self.find::<Job>(&alloc.spec.job_name);
+        let groups = job.as_ref().map(|job| &job.spec.groups[..]).unwrap_or_default();
+        let group = groups.iter().find(|group| group.name == alloc.spec.group);
+        let is_attached = |request: &VolumeRequest| {
+            let claims =
+                self.find::<CSIVolume>(&request.source).and_then(|volume| volume.status).unwrap_or_default().claims;
+            let own = claims.iter().find(|claim| Some(&claim.alloc_id) == alloc.metadata.uid.as_ref());
+            own.is_some_and(|claim| claim.attach == AttachState::Attached)
+        };
+        group.is_none_or(|group| group.volumes.iter().all(is_attached))
+    }
+
+    /// The agent of a running service finds it healthy for its deployment, or for none, or not healthy where its version is sick.
     fn judge(&self, alloc: &Allocation) -> bool {
         let deployment = &alloc.spec.deployment_name;
         let judged = alloc.status.as_ref().and_then(|status| status.health.as_ref());

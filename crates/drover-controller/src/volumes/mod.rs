@@ -16,6 +16,8 @@ mod provider;
 mod request;
 mod state;
 mod status;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub(crate) use change::{assume_claims, unassume_claims};
