@@ -198,7 +198,8 @@ impl World {
         group.is_none_or(|group| group.volumes.iter().all(is_attached))
     }
 
-    /// The agent of a running service finds it healthy for its deployment, or for none, or not healthy where its version is sick.
+    /// The agent of a running service finds it healthy for its deployment, or for none, or not healthy where its
+    /// version is sick.
     fn judge(&self, alloc: &Allocation) -> bool {
         let deployment = &alloc.spec.deployment_name;
         let judged = alloc.status.as_ref().and_then(|status| status.health.as_ref());

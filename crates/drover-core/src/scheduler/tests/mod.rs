@@ -4,6 +4,7 @@ mod acceptance;
 mod apply;
 mod best_node;
 mod counted;
+mod decisions;
 mod deployment;
 mod disconnect;
 mod feasible;
@@ -15,6 +16,7 @@ mod quality;
 mod rollout;
 mod room;
 mod system;
+mod victims;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
