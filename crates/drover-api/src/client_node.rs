@@ -289,6 +289,10 @@ pub struct Fingerprint {
     /// A drain that the agent asks for because it shuts down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_requested: Option<Drain>,
+    /// Deprecated, and not read: the controller computes the class itself. Agents of chart 0.1.0 write it, and the API
+    /// server would refuse their whole status without it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub computed_class: String,
     /// The cgroup that holds all tasks.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cgroup_parent: String,
