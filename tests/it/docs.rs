@@ -40,7 +40,7 @@ fn kubeconfig(cluster: &Cluster, home: &Path, namespace: &str) -> PathBuf {
 fn terminal(cluster: &Cluster, home: &Path, namespace: &str) -> Shell {
     let kubeconfig = kubeconfig(cluster, home, namespace);
     let drover = Path::new(env!("CARGO_BIN_EXE_drover")).parent().expect("a folder").to_owned();
-    let path = path_with([drover, cluster.plane.binaries().folder().to_owned()]);
+    let path = path_with(std::iter::once(drover).chain(cluster.plane.binaries().folders()));
     let environment = [("PATH", path.as_os_str()), ("KUBECONFIG", kubeconfig.as_os_str()), ("HOME", home.as_os_str())];
     Shell::start(&workspace::root(), environment).expect("a shell")
 }

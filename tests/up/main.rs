@@ -138,7 +138,7 @@ fn assert_documents_are_right(data: &Path) {
     std::os::unix::fs::symlink(data, checkout.path().join(".drover")).unwrap();
     let binaries = drover_testkit::control_plane::Binaries::find_or_build(&Progress::silent()).unwrap();
     let path = std::env::var_os("PATH").unwrap();
-    let path = std::env::join_paths([binaries.folder().to_owned()].into_iter().chain(std::env::split_paths(&path)));
+    let path = std::env::join_paths(binaries.folders().chain(std::env::split_paths(&path)));
     let path = path.unwrap();
     let environment = [("PATH", path.as_os_str()), ("XTASK", program().as_os_str()), ("DATA", data.as_os_str())];
     let mut shell = Shell::start(checkout.path(), environment).unwrap();

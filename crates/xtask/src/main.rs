@@ -100,7 +100,9 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Status(args) => return up::status(&args),
         Command::ControlPlane => {
             let binaries = Binaries::find_or_build(&Progress::for_people())?;
-            print_line(&binaries.folder().display().to_string());
+            for folder in binaries.folders() {
+                print_line(&folder.display().to_string());
+            }
         }
         Command::Crds { check: true } => crds::check()?,
         Command::Crds { check: false } => {

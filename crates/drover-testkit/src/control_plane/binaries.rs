@@ -6,8 +6,9 @@ use anyhow::{Result, bail};
 
 use crate::programs::{GoModule, KUBERNETES_VERSION, Output, Programs};
 use crate::progress::Progress;
+use crate::workspace;
 
-const PROGRAMS: Programs = Programs {
+const SERVERS: Programs = Programs {
     name: "control-plane",
     modules: &[
         GoModule {
@@ -18,22 +19,33 @@ const PROGRAMS: Programs = Programs {
         },
         GoModule {
             folder: "tools/kubernetes",
-            packages: &[
-                "k8s.io/kubernetes/cmd/kube-apiserver",
-                "k8s.io/kubernetes/cmd/kube-controller-manager",
-                "k8s.io/kubernetes/cmd/kubectl",
-            ],
+            packages: &["k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kube-controller-manager"],
             links_version: true,
             ..GoModule::PLAIN
         },
     ],
-    instead: "set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kube-controller-manager and kubectl (a build takes about 5 minutes)",
+    instead: INSTEAD,
 };
 
-/// A folder with etcd, kube-apiserver, kubectl and, usually, kube-controller-manager.
+/// Apart from the servers, because no part of drover runs it: who has one needs no other.
+const KUBECTL: Programs = Programs {
+    name: "kubectl",
+    modules: &[GoModule {
+        folder: "tools/kubernetes",
+        packages: &["k8s.io/kubernetes/cmd/kubectl"],
+        links_version: true,
+        ..GoModule::PLAIN
+    }],
+    instead: INSTEAD,
+};
+
+const INSTEAD: &str = "set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kube-controller-manager and kubectl (a build takes about 5 minutes)";
+
+/// A folder with etcd, kube-apiserver and, usually, kube-controller-manager; and kubectl, wherever it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binaries {
     folder: PathBuf,
+    kubectl: PathBuf,
 }
 
 impl Binaries {
@@ -46,16 +58,27 @@ impl Binaries {
     /// # Errors
     /// When a program is missing from the named folder, Go is not installed, or a build fails.
     pub fn find_or_build(progress: &Progress) -> Result<Self> {
-        if let Some(folder) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()) {
-            return Self::in_folder(PathBuf::from(folder));
+        if let Some(folder) = given_folder() {
+            return Self::in_folder(folder);
         }
-        Self::in_folder(PROGRAMS.find_or_build(progress)?)
+        let servers = SERVERS.find_or_build(progress)?;
+        Self::new(servers, KUBECTL.find_or_build(progress)?.join("kubectl"))
+    }
+
+    /// As [`Self::find_or_build`], with the kubectl of the user's `PATH` where there is one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_or_build_for_user(progress: &Progress) -> Result<Self> {
+        match workspace::find_on_path("kubectl").filter(|_| given_folder().is_none()) {
+            Some(kubectl) => Self::new(SERVERS.find_or_build(progress)?, kubectl),
+            None => Self::find_or_build(progress),
+        }
     }
 
     /// Says whether the programs are there without a build, as far as that can be told at once.
     pub fn is_built() -> bool {
-        std::env::var_os("KUBEBUILDER_ASSETS").is_some_and(|folder| !folder.is_empty())
-            || PROGRAMS.folder().is_ok_and(|folder| folder.is_dir())
+        given_folder().is_some() || SERVERS.folder().is_ok_and(|folder| folder.is_dir())
     }
 
     /// Takes the programs of a folder.
@@ -63,14 +86,22 @@ impl Binaries {
     /// # Errors
     /// When one that is always needed is not there.
     pub fn in_folder(folder: PathBuf) -> Result<Self> {
-        let binaries = Self { folder: std::path::absolute(&folder).unwrap_or(folder) };
-        for name in ["etcd", "kube-apiserver", "kubectl"] {
+        let kubectl = folder.join("kubectl");
+        let binaries = Self::new(folder, kubectl)?;
+        binaries.existing("kubectl")?;
+        Ok(binaries)
+    }
+
+    fn new(folder: PathBuf, kubectl: PathBuf) -> Result<Self> {
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let binaries = Self { folder: absolute(folder), kubectl: absolute(kubectl) };
+        for name in ["etcd", "kube-apiserver"] {
             binaries.existing(name)?;
         }
         Ok(binaries)
     }
 
-    /// The folder that holds the programs.
+    /// The folder that holds the servers.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -86,8 +117,14 @@ impl Binaries {
     }
 
     /// The path of kubectl.
-    pub fn kubectl(&self) -> PathBuf {
-        self.folder.join("kubectl")
+    pub fn kubectl(&self) -> &Path {
+        &self.kubectl
+    }
+
+    /// The folders that hold the programs, for a `PATH`.
+    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        let of_kubectl = self.kubectl.parent().filter(|folder| **folder != self.folder).map(Path::to_owned);
+        std::iter::once(self.folder.clone()).chain(of_kubectl)
     }
 
     /// The path of kube-controller-manager.
@@ -108,6 +145,10 @@ impl Binaries {
         }
         Ok(path)
     }
+}
+
+fn given_folder() -> Option<PathBuf> {
+    std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 #[cfg(test)]

@@ -80,10 +80,11 @@ pub async fn run(progress: &Progress) -> Result<()> {
 
 /// `script` gives the commands a terminal, and writes what comes with the time at which it came.
 fn command(drover: &Path, kubeconfig: &Path, folder: &Path) -> Result<Command> {
-    let kubectl = Binaries::find_or_build(&Progress::silent())?.folder().to_owned();
-    let ours = [drover.parent().context("a program without a folder")?.to_owned(), kubectl];
+    let programs = Binaries::find_or_build(&Progress::silent())?;
+    let drover = drover.parent().context("a program without a folder")?.to_owned();
+    let ours = std::iter::once(drover).chain(programs.folders());
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let path: OsString = std::env::join_paths(ours.into_iter().chain(std::env::split_paths(&path)))?;
+    let path: OsString = std::env::join_paths(ours.chain(std::env::split_paths(&path)))?;
     let file = folder.join("commands");
     fs::write(&file, SCRIPT).context("writing the commands")?;
     let mut command = Command::new("script");

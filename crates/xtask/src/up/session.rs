@@ -251,7 +251,7 @@ impl Session {
 
 async fn start_plane(layout: &Layout, audit: bool, outlook: &Outlook, progress: &Progress) -> Result<ControlPlane> {
     let shown = progress.clone();
-    let binaries = tokio::task::spawn_blocking(move || Binaries::find_or_build(&shown))
+    let binaries = tokio::task::spawn_blocking(move || Binaries::find_or_build_for_user(&shown))
         .await
         .context("building the control plane")??;
     outlook.done(Part::ControlPlane);

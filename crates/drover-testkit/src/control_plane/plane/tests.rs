@@ -90,8 +90,8 @@ async fn a_program_that_cannot_start_is_named_with_the_end_of_its_log() {
     let folder = tempfile::tempdir().unwrap();
     let built = Binaries::find_or_build(&Progress::for_people()).unwrap();
     let fake = tempfile::tempdir().unwrap();
-    for name in ["kube-apiserver", "kubectl"] {
-        std::os::unix::fs::symlink(built.folder().join(name), fake.path().join(name)).unwrap();
+    for program in [built.kube_apiserver().as_path(), built.kubectl()] {
+        std::os::unix::fs::symlink(program, fake.path().join(program.file_name().unwrap())).unwrap();
     }
     crate::workspace::write_with_mode(
         &fake.path().join("etcd"),
