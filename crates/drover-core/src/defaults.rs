@@ -54,10 +54,10 @@ fn complete_group(group: &mut Group, job: &JobSpec) {
     }
 }
 
-/// The update block of a group: its own fields, else the job's, else the defaults. Service jobs always have one; system
-/// jobs when the job or the group gives one.
+/// The update block of a group: its own fields, else the job's, else the defaults. Service and system jobs always have
+/// one.
 pub fn update(job_type: JobType, job: Option<&Update>, group: Option<&Update>) -> Option<Update> {
-    if job.is_none() && group.is_none() && job_type != JobType::Service {
+    if job.is_none() && group.is_none() && matches!(job_type, JobType::Batch | JobType::Sysbatch) {
         return None;
     }
     let (empty_job, empty_group) = (Update::default(), Update::default());
@@ -160,7 +160,7 @@ mod tests {
         for (kind, update, reschedule, migrate) in [
             (JobType::Service, true, true, true),
             (JobType::Batch, false, true, false),
-            (JobType::System, false, false, false),
+            (JobType::System, true, false, false),
             (JobType::Sysbatch, false, false, false),
         ] {
             let group = canonical(&job(kind), "j").groups.remove(0);
@@ -171,11 +171,9 @@ mod tests {
 
     #[test]
     fn a_block_that_the_type_forbids_is_kept_for_validation() {
-        for (kind, update, reschedule, migrate) in [
-            (JobType::Batch, true, false, true),
-            (JobType::System, false, true, true),
-            (JobType::Sysbatch, true, true, true),
-        ] {
+        for (kind, update, reschedule, migrate) in
+            [(JobType::Batch, true, false, true), (JobType::Sysbatch, true, true, true)]
+        {
             let mut spec = job(kind);
             let group = &mut spec.groups[0];
             group.update = update.then(Update::default);

@@ -40,7 +40,9 @@ pub(crate) fn writes(plan: &Plan, stored: &Stored<'_>, now: Timestamp) -> Vec<De
     let Stored { job, siblings: allocs, versions, .. } = *stored;
     let ends = plan.deployment_updates.iter().filter_map(|update| {
         let object = stored.deployment(&update.deployment)?;
-        let status = wanted(&object, Some((update.phase, update.description)), None, allocs, now);
+        // What the plan changes of its groups is in the same write: a second one would be refused.
+        let changed = plan.deployment.as_ref().filter(|begun| begun.name == update.deployment.name);
+        let status = wanted(&object, Some((update.phase, update.description)), changed, allocs, now);
         let is_stable = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.stable);
         let stable = (update.phase == DeploymentPhase::Successful)
             .then(|| versions.iter().find(|one| one.spec.version == object.spec.job_version && !is_stable(one)))
@@ -49,7 +51,9 @@ pub(crate) fn writes(plan: &Plan, stored: &Stored<'_>, now: Timestamp) -> Vec<De
         let precondition = Precondition::unchanged(&object.metadata);
         Some(DeploymentWrite { key: key_of(&update.deployment), object: None, precondition, status, stable })
     });
-    let begins = plan.deployment.iter().filter_map(|begun| {
+    let ends_too =
+        |begun: &&DeploymentPlan| plan.deployment_updates.iter().any(|one| one.deployment.name == begun.name);
+    let begins = plan.deployment.iter().filter(|begun| !ends_too(begun)).filter_map(|begun| {
         let object = if begun.is_new {
             new_object(job?, begun)
         } else {

@@ -368,7 +368,7 @@ impl Jobs {
         let Some(known) = self.known.get_mut(job) else { return };
         let last = LastEvaluation { saw: Some(index), held_back: plan.held_back };
         shared.evaluations.last.insert(job.clone(), last);
-        if plan.failed.is_empty() {
+        if !plan.is_blocked {
             shared.evaluations.blocked.untrack(job);
         } else if shared.evaluations.blocked.block(job, plan.waits_for.clone(), index) == BlockedVerdict::Again {
             shared.recorder.asked(job);

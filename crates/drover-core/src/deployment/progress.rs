@@ -1,18 +1,21 @@
 //! Counters and progress deadlines (`spec/deployments.md` 4.1 and 5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_api::GoDuration;
+use drover_api::allocation::ClientStatus;
 use drover_api::deployment::GroupState;
 use jiff::Timestamp;
 
+use crate::arithmetic::as_count;
 use crate::model::Alloc;
 use crate::scheduler::reschedule;
 
 /// Counts a group's allocations of the deployment, and moves its deadline as they say.
 ///
-/// Healthy is what is healthy and has not ended: one that was healthy and failed since is missing. `began_at` is when
+/// Healthy are the slots in which one has become healthy, whatever was lost there since: what is lost with its node
+/// later takes no progress back, and its replacement adds none. `began_at` is when
 /// the deployment was made: an allocation that joined it in place is older.
 pub(super) fn count<'a>(
     state: &mut GroupState,
@@ -20,7 +23,9 @@ pub(super) fn count<'a>(
     began_at: Timestamp,
     now: Timestamp,
 ) {
-    let (mut placed, mut healthy, mut unhealthy) = (0, 0, 0);
+    let allocs: Vec<&Arc<Alloc>> = allocs.collect();
+    let healthy = healthy_slots(&allocs);
+    let (mut placed, mut unhealthy) = (0, 0);
     let (mut first, mut last_progress): (Option<Timestamp>, Option<Timestamp>) = (None, None);
     for alloc in allocs {
         placed += 1;
@@ -28,7 +33,6 @@ pub(super) fn count<'a>(
         first = Some(first.map_or(at, |first| first.min(at)));
         match alloc.health_in_deployment() {
             Some(true) => {
-                healthy += i64::from(!alloc.is_terminal());
                 // An agent's clock that runs ahead gives no longer deadline.
                 let since = alloc.health.as_ref().map(|health| health.at.min(now));
                 last_progress = last_progress.max(since);
@@ -50,6 +54,29 @@ pub(super) fn count<'a>(
         let by = |at: Option<Timestamp>| at.map(|at| reschedule::after(at, state.progress_deadline));
         state.require_progress_by = state.require_progress_by.or(by(first)).max(by(last_progress));
     }
+}
+
+/// In how many slots an allocation has become healthy and did not fail since. Those that replaced one another held one
+/// slot.
+fn healthy_slots(allocs: &[&Arc<Alloc>]) -> i64 {
+    let previous: BTreeMap<&str, &str> =
+        allocs.iter().filter_map(|alloc| Some((&*alloc.key.name, alloc.previous.as_deref()?))).collect();
+    let known: BTreeSet<&str> = allocs.iter().map(|alloc| &*alloc.key.name).collect();
+    let first_of_slot = |alloc: &&&Arc<Alloc>| {
+        let mut first = &*alloc.key.name;
+        // A chain that a person wrote may close on itself.
+        for _ in 0..previous.len() {
+            match previous.get(first).filter(|before| known.contains(**before)) {
+                Some(before) => first = before,
+                None => break,
+            }
+        }
+        first.to_owned()
+    };
+    let is_healthy =
+        |alloc: &&&Arc<Alloc>| alloc.health_in_deployment() == Some(true) && alloc.client != ClientStatus::Failed;
+    let slots: BTreeSet<String> = allocs.iter().filter(is_healthy).map(|alloc| first_of_slot(&alloc)).collect();
+    as_count(slots.len())
 }
 
 /// Gives every group its whole progress deadline again, from `now` on.
@@ -81,15 +108,16 @@ pub fn cutoff(groups: &BTreeMap<String, GroupState>, counts: &BTreeMap<String, i
     open.filter_map(|(_, state)| state.require_progress_by).min()
 }
 
-/// The groups for which a deployment fails at its cutoff: all but those that are complete and those whose healthy
-/// canaries wait for a person.
+/// The groups for which a deployment fails at its cutoff: all but those that are complete, those whose healthy canaries
+/// wait for a person, and those that have time left.
 pub(super) fn overdue<'a>(
     groups: &'a BTreeMap<String, GroupState>,
     counts: &'a BTreeMap<String, i64>,
+    now: Timestamp,
 ) -> impl Iterator<Item = (&'a str, &'a GroupState)> {
-    groups.iter().map(|(name, state)| (name.as_str(), state)).filter(|(name, state)| {
+    groups.iter().map(|(name, state)| (name.as_str(), state)).filter(move |(name, state)| {
         let waits_for_a_person = awaits_promotion(state) && state.healthy_allocs >= state.desired_canaries;
-        let is_complete = !awaits_promotion(state) && state.healthy_allocs >= needed(state, counts.get(*name).copied());
-        !waits_for_a_person && !is_complete
+        let has_time = state.require_progress_by.is_some_and(|by| by > now);
+        !waits_for_a_person && !is_done(state, counts.get(*name).copied()) && !has_time
     })
 }

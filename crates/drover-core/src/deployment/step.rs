@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_api::deployment::{
-    Acted, AllocationHealth, DeploymentDescription, DeploymentPhase, DeploymentSpec, DeploymentStatus, Intent, Rollback,
+    Acted, AllocationHealth, DeploymentDescription, DeploymentPhase, DeploymentSpec, DeploymentStatus, GroupState,
+    Intent, Rollback,
 };
 use drover_api::group::Group;
 use jiff::Timestamp;
@@ -353,12 +354,10 @@ impl<'a> StepPass<'a> {
     }
 
     fn look_at_the_clock(&mut self) {
-        let cutoff = progress::cutoff(&self.status.groups, self.view.counts);
-        let is_over = cutoff.is_some_and(|cutoff| cutoff <= self.view.now);
-        if !is_over || self.status.phase == DeploymentPhase::Paused {
+        if !self.is_late() {
             return;
         }
-        let overdue: Vec<(String, bool)> = progress::overdue(&self.status.groups, self.view.counts)
+        let overdue: Vec<(String, bool)> = progress::overdue(&self.status.groups, self.view.counts, self.view.now)
             .map(|(name, state)| (name.to_owned(), state.auto_revert))
             .collect();
         if overdue.is_empty() {
@@ -371,14 +370,18 @@ impl<'a> StepPass<'a> {
         self.fail(DeploymentDescription::ProgressDeadline, revert, text);
     }
 
-    /// 8.1. Once the deadline has passed, it is the reason whatever else happens.
+    /// Whether a deadline has passed that was neither met nor moved since.
+    fn is_late(&self) -> bool {
+        let cutoff = progress::cutoff(&self.status.groups, self.view.counts);
+        self.status.phase != DeploymentPhase::Paused && cutoff.is_some_and(|cutoff| cutoff <= self.view.now)
+    }
+
+    /// 8.1. Once a deadline has passed, it is the reason whatever else happens; one that was met or moved is forgotten.
     fn fail(&mut self, description: DeploymentDescription, revert: Revert, text: String) {
         if !self.is_active() {
             return;
         }
-        let is_late = progress::cutoff(&self.status.groups, self.view.counts)
-            .is_some_and(|cutoff| cutoff <= self.view.now && self.status.phase != DeploymentPhase::Paused);
-        let is_late = is_late && description == DeploymentDescription::FailedAllocations;
+        let is_late = description == DeploymentDescription::FailedAllocations && self.is_late();
         let description = if is_late { DeploymentDescription::ProgressDeadline } else { description };
         self.status.phase = DeploymentPhase::Failed;
         self.status.description = description;
@@ -407,11 +410,14 @@ impl<'a> StepPass<'a> {
     }
 
     fn tell_of_canaries(&mut self) {
-        let is_ready = |groups: &BTreeMap<String, drover_api::deployment::GroupState>| {
+        let is_ready = |groups: &BTreeMap<String, GroupState>| {
             let mut waiting = groups.values().filter(|state| progress::awaits_promotion(state)).peekable();
             waiting.peek().is_some() && waiting.all(|state| state.healthy_allocs >= state.desired_canaries)
         };
-        if self.is_active() && is_ready(&self.status.groups) && !is_ready(&self.view.stored.groups) {
+        let live = self.healthy_canaries();
+        let waiting = || self.status.groups.iter().filter(|(_, state)| progress::awaits_promotion(state));
+        let is_live = waiting().all(|(name, state)| live.get(name).copied().unwrap_or(0) >= state.desired_canaries);
+        if self.is_active() && is_live && is_ready(&self.status.groups) && !is_ready(&self.view.stored.groups) {
             self.notices.push(StepNotice::CanariesHealthy);
         }
     }

@@ -130,6 +130,11 @@ impl World {
         self.alloc_with(group, health, |alloc| alloc.canary = true)
     }
 
+    fn change(&mut self, name: &str, change: impl Fn(&mut Alloc)) {
+        let alloc = self.allocs.iter_mut().find(|alloc| &*alloc.key.name == name).expect("an allocation");
+        change(Arc::make_mut(alloc));
+    }
+
     fn reschedule(&mut self, policy: &Value) {
         for group in self.job["groups"].as_array_mut().expect("groups") {
             group["reschedule"] = policy.clone();
@@ -785,4 +790,69 @@ fn after_the_deadline_every_failure_is_one_of_the_deadline() {
     let uid = world.alloc("A", None);
     world.spec.allocation_health = Some(declare(&[], &[&uid]));
     assert_eq!(outcome(&world.step_at(21.0)), LATE);
+}
+
+#[test]
+fn d_086_what_is_lost_later_takes_no_progress_back() {
+    let mut world = World::new(&[("A", 2, 0, "10s"), ("B", 2, 1, "1000s")]);
+    world.alloc("A", Some((true, 1.0)));
+    world.alloc("A", Some((true, 2.0)));
+    world.canary("B", Some((true, 3.0)));
+    assert_eq!(outcome(&world.advance(4.0)), CANARYING);
+    // Long after the deadline a node goes, and another allocation takes over.
+    world.change("A-0", |alloc| (alloc.client, alloc.desired) = (ClientStatus::Lost, DesiredStatus::Stop));
+    world.alloc_with("A", None, |alloc| alloc.previous = Some("A-0".into()));
+    assert_eq!(outcome(&world.advance(500.0)), CANARYING);
+    assert_eq!((world.status.groups["A"].healthy_allocs, world.status.groups["A"].placed_allocs), (2, 3));
+    // What replaces it adds nothing when it is healthy: one slot counts once.
+    let replacement = world.allocs.len() - 1;
+    let health = world.allocs[1].health.clone();
+    world.change(&format!("A-{replacement}"), |alloc| alloc.health = health.clone());
+    world.advance(510.0);
+    assert_eq!(world.status.groups["A"].healthy_allocs, 2);
+}
+
+#[test]
+fn d_086_a_group_with_time_left_does_not_fail_for_another_that_waits() {
+    let mut world = World::new(&[("A", 2, 1, "10s"), ("B", 2, 0, "100s")]);
+    world.canary("A", Some((true, 1.0)));
+    world.alloc("B", None);
+    world.advance(1.0);
+    assert_eq!(outcome(&world.advance(50.0)), CANARYING);
+    assert_eq!(outcome(&world.advance(101.0)), LATE);
+}
+
+#[test]
+fn d_087_a_deadline_that_was_met_or_moved_is_forgotten() {
+    let unhealthy = |world: &mut World, group: &str| {
+        let uid = world.alloc(group, None);
+        world.spec.allocation_health = Some(declare(&[], &[&uid]));
+    };
+    // Met: both of A became healthy in time.
+    let mut world = World::new(&[("A", 2, 0, "10s"), ("B", 2, 0, "1000s")]);
+    world.alloc("A", Some((true, 1.0)));
+    world.alloc("A", Some((true, 2.0)));
+    world.advance(20.0);
+    unhealthy(&mut world, "B");
+    assert_eq!(outcome(&world.step_at(21.0)), (Phase::Failed, Why::FailedAllocations));
+    // Moved: the canary waited for longer than its deadline, and was promoted.
+    let mut world = World::new(&[("A", 3, 1, "10s")]);
+    world.canary("A", Some((true, 1.0)));
+    world.advance(1.0);
+    assert_eq!(outcome(&world.advance(20.0)), CANARYING);
+    world.spec.promote = Some(all());
+    world.advance(21.0);
+    unhealthy(&mut world, "A");
+    assert_eq!(outcome(&world.step_at(22.0)), (Phase::Failed, Why::FailedAllocations));
+}
+
+#[test]
+fn s_202_a_roll_out_goes_on_as_long_as_each_progress_comes_in_time() {
+    let mut world = World::new(&[("A", 3, 0, "10s")]);
+    world.alloc("A", Some((true, 8.0)));
+    world.alloc("A", None);
+    world.alloc("A", None);
+    assert_eq!(outcome(&world.advance(8.0)), RUNNING);
+    assert_eq!(outcome(&world.advance(17.0)), RUNNING, "the first deadline is past, the first progress was at 8");
+    assert_eq!(outcome(&world.step_at(18.0)), LATE);
 }

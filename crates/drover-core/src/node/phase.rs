@@ -40,10 +40,10 @@ pub fn window_ends_at(view: &ClusterView, node: &NodeName, now: Timestamp) -> Op
         if alloc.client == ClientStatus::Unknown {
             expires_at(view, alloc)
         } else {
-            crate::scheduler::reschedule::after(now, lost_after(view, alloc))
+            Some(crate::scheduler::reschedule::after(now, lost_after(view, alloc)))
         }
     };
-    view.allocs_on_node(node).filter(may_be_away).map(end).filter(|end| *end > now).max()
+    view.allocs_on_node(node).filter(may_be_away).filter_map(end).filter(|end| *end > now).max()
 }
 
 /// What a node becomes that is heard of. One that was disconnected is ready only when its agent has reported how its

@@ -101,7 +101,7 @@ pub fn end(
         let blocked = is_counted.then_some(BlockedEvaluation { id: None, trigger: EvalTrigger::MaxPlanAttempts });
         return Ended { status: EvalStatus::Failed, blocked };
     }
-    if plan.failed.is_empty() {
+    if !plan.is_blocked {
         return Ended { status: EvalStatus::Complete, blocked: None };
     }
     if let Some(id) = was_blocked {

@@ -67,6 +67,8 @@ pub struct Plan {
     pub follow_ups: Vec<FollowUp>,
     /// For each group that found no place: why.
     pub failed: BTreeMap<String, AllocMetric>,
+    /// Whether a group without a place waits for room, or for nodes. A system job whose rules exclude nodes does not.
+    pub is_blocked: bool,
     /// For each group: how many allocations are wanted and not there.
     pub queued: BTreeMap<String, i64>,
     /// For each group: what was found and decided.

@@ -33,6 +33,8 @@ pub(crate) struct Report {
     pub(crate) reconnects: Vec<Reconnected>,
     pub(crate) attribute_updates: Vec<AttributeUpdate>,
     pub(crate) deployment: Option<Deployment>,
+    /// The deployments that end, with the reason.
+    pub(crate) deployment_updates: Vec<DeploymentEnd>,
     pub(crate) desired: BTreeMap<String, Desired>,
     pub(crate) failed: BTreeMap<String, AllocMetric>,
     /// What would help the groups without a place; for people only.
@@ -162,6 +164,14 @@ pub(crate) struct Deployment {
     pub(crate) groups: BTreeMap<String, GroupState>,
 }
 
+/// A deployment that ends.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DeploymentEnd {
+    pub(crate) name: String,
+    pub(crate) phase: DeploymentPhase,
+    pub(crate) description: DeploymentDescription,
+}
+
 /// What was found of a group, and decided.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -202,6 +212,7 @@ impl Report {
             reconnects: plan.reconnects.iter().map(|alloc| reconnected(alloc)).collect(),
             attribute_updates: plan.attributes.iter().map(attribute_update).collect(),
             deployment: deployment(view, eval, plan),
+            deployment_updates: plan.deployment_updates.iter().map(DeploymentEnd::new).collect(),
             desired: plan.desired.iter().map(|(group, desired)| (group.clone(), (*desired).into())).collect(),
             failed: plan.failed.clone(),
             advice: BTreeMap::new(),
@@ -244,7 +255,7 @@ impl Report {
 }
 
 fn evaluation(eval: &Evaluation, plan: &Plan) -> Eval {
-    let is_blocked = !plan.failed.is_empty();
+    let is_blocked = plan.is_blocked;
     let was_blocked = matches!(eval.trigger, EvalTrigger::QueuedAllocs | EvalTrigger::MaxPlanAttempts);
     let status = match (&plan.refused, is_blocked && was_blocked) {
         (Some(_), _) => EvalStatus::Failed,
@@ -309,6 +320,13 @@ fn deployment(view: &ClusterView, eval: &Evaluation, plan: &Plan) -> Option<Depl
     let groups = stored(&ended.deployment.name).map(|stored| stored.groups.clone()).unwrap_or_default();
     let name = ended.deployment.name.to_string();
     Some(Deployment { name, phase: ended.phase, description: ended.description, groups })
+}
+
+impl DeploymentEnd {
+    fn new(update: &plan::DeploymentUpdate) -> Self {
+        let name = update.deployment.name.to_string();
+        Self { name, phase: update.phase, description: update.description }
+    }
 }
 
 /// Nomad's names of a job's allocations.

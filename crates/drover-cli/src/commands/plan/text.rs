@@ -162,6 +162,9 @@ fn deployment(text: &mut String, report: &Report) {
         };
         line(text, &format!("  {group}: {} wanted{canaries}", state.desired_total));
     }
+    for ended in report.deployment_updates.iter().filter(|ended| ended.name != deployment.name) {
+        line(text, &format!("Deployment {}: {}, {}", ended.name, ended.phase, ended.description));
+    }
 }
 
 fn failure(text: &mut String, group: &str, missing: i64, metric: &AllocMetric) {

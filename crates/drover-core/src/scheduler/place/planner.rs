@@ -177,6 +177,7 @@ impl<'a> Planner<'a> {
                 by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, CountChange::Kept)), &self.proposed);
             }
             self.plan.failed.insert(name.to_string(), metric);
+            self.plan.is_blocked = true;
             self.note_unplaced(&missing);
             return None;
         };

@@ -63,6 +63,7 @@ pub(super) fn decide(
         state: state.unwrap_or_else(|| new_state(group)),
         canaries: BTreeSet::new(),
         delays_placement: false,
+        moves_later: BTreeMap::new(),
         out: GroupOutcome::default(),
     };
     pass.run(allocs, fits);
@@ -94,6 +95,8 @@ struct GroupPass<'a> {
     canaries: BTreeSet<AllocKey>,
     /// Whether a lost allocation's replacement must wait until its node has stopped it by itself.
     delays_placement: bool,
+    /// The evaluations that replace allocations which end now and have no replacement before.
+    moves_later: BTreeMap<AllocKey, FollowUp>,
     out: GroupOutcome,
 }
 
@@ -141,7 +144,8 @@ impl GroupPass<'_> {
         let limit = self.limit(&holders);
         let missing = self.missing(&holders, &mut names);
         if is_new_total {
-            self.state.desired_total += as_count(missing.len());
+            let moved = holders.migrating.iter().filter(|alloc| self.is_outdated(alloc)).count();
+            self.state.desired_total += as_count(missing.len() + moved);
         }
         self.place(missing, &holders, &mut names, limit);
         self.migrate(&holders, &mut names);
@@ -187,8 +191,8 @@ impl GroupPass<'_> {
         let is_batch = self.is_batch();
         let mut live = Vec::with_capacity(allocs.len());
         for alloc in allocs {
-            let is_dropped =
-                alloc.is_server_terminal() && (!is_batch || alloc.transition.reschedule || alloc.is_deleting);
+            let is_given_up = alloc.transition.reschedule && !sort::awaits_replacement(self.view, alloc);
+            let is_dropped = alloc.is_server_terminal() && (!is_batch || alloc.is_deleting || is_given_up);
             let is_old =
                 is_batch && alloc.is_terminal() && !update_kind::is_of_this_job(self.view, self.job, self.group, alloc);
             match (is_old, is_dropped) {
@@ -244,6 +248,7 @@ impl GroupPass<'_> {
         let mut due = sort::due(rules, std::mem::take(&mut sorted.untainted));
         let migrating_due = sort::due(rules, sorted.migrating.clone());
         due.now.extend(migrating_due.now);
+        due.later.extend(migrating_due.later);
         self.reconnect(std::mem::take(&mut sorted.reconnecting), &mut due, &mut sorted, all);
         sorted.lost.append(&mut sorted.expiring);
         let disconnecting: BTreeSet<AllocKey> = sorted.disconnecting.iter().map(|alloc| alloc.key.clone()).collect();
@@ -258,7 +263,7 @@ impl GroupPass<'_> {
         if disconnects_now {
             self.out.desired.reschedule_now = as_count(due.now.len());
         }
-        self.plan_follow_ups(&later);
+        self.plan_follow_ups(&later, &sorted.migrating);
         let is_later = |alloc: &&Arc<Alloc>| later_at.contains_key(&alloc.key);
         self.renew_timeouts(due.untainted.iter().filter(|alloc| !is_later(alloc)).chain(&due.now));
         Holders {
@@ -350,7 +355,7 @@ impl GroupPass<'_> {
         let mut last = None;
         for alloc in allocs.filter(|alloc| alloc.client == ClientStatus::Unknown) {
             let is_waiting = alloc.follow_up.as_ref().is_some_and(|awaited| awaited.at > self.eval.now);
-            let expiry = sort::expires_at(self.view, alloc);
+            let Some(expiry) = sort::expires_at(self.view, alloc) else { continue };
             if is_waiting || expiry <= self.eval.now || sort::lost_after(self.view, alloc) <= GoDuration::ZERO {
                 continue;
             }
@@ -364,7 +369,7 @@ impl GroupPass<'_> {
     }
 
     /// Evaluations for later reschedules, and notes on the allocations that wait for them.
-    fn plan_follow_ups(&mut self, later: &[(Timestamp, Arc<Alloc>)]) {
+    fn plan_follow_ups(&mut self, later: &[(Timestamp, Arc<Alloc>)], migrating: &AllocList) {
         let mut sorted: Vec<_> = later.to_vec();
         sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
         self.out.desired.reschedule_later = as_count(sorted.len());
@@ -376,7 +381,9 @@ impl GroupPass<'_> {
             if before.as_ref() != Some(&follow_up) {
                 trigger = EvalTrigger::AllocFailure;
             }
-            if !disconnecting.contains(&alloc.key) && alloc.follow_up.as_ref() != Some(&follow_up) {
+            if migrating.iter().any(|moving| moving.key == alloc.key) {
+                self.moves_later.insert(alloc.key.clone(), follow_up);
+            } else if !disconnecting.contains(&alloc.key) && alloc.follow_up.as_ref() != Some(&follow_up) {
                 self.out.attributes.push(AttributeUpdate {
                     alloc: alloc.key.clone(),
                     follow_up: Some(follow_up),
@@ -392,13 +399,7 @@ impl GroupPass<'_> {
             self.out.stops.push(self.lost(alloc));
             self.out.desired.stop += 1;
         }
-        let delays: Vec<FollowUp> = self.out.stops.iter().filter_map(|stop| stop.follow_up.clone()).collect();
-        self.delays_placement |= !delays.is_empty();
-        for delay in delays {
-            if !self.out.follow_ups.contains(&delay) {
-                self.out.follow_ups.push(delay);
-            }
-        }
+        self.share_delays();
         let is_canarying = self.is_canarying();
         let is_hidden = |alloc: &Arc<Alloc>| is_canarying && self.canaries.contains(&alloc.key);
         let known = holders.untainted.iter().filter(|alloc| alloc.client != ClientStatus::Unknown && !is_hidden(alloc));
@@ -414,8 +415,7 @@ impl GroupPass<'_> {
             let shares = |alloc: &Arc<Alloc>| {
                 !canaries.contains(&alloc.key) && promoted.contains(&alloc.index) && !alloc.is_server_terminal()
             };
-            let is_outdated =
-                |alloc: &Arc<Alloc>| update_kind(self.view, self.job, self.group, alloc) != UpdateKind::Current;
+            let is_outdated = |alloc: &Arc<Alloc>| self.is_outdated(alloc);
             // An earlier version goes even where nothing is above the count: a crash may have left another slot empty,
             // and a count that grew has room.
             let mut any = i64::MAX;
@@ -448,6 +448,28 @@ impl GroupPass<'_> {
                 names.release(alloc.index);
             }
             self.out.stops.push(Stop::new(alloc, StopReason::NotNeeded));
+        }
+    }
+
+    /// Lost allocations whose nodes will have stopped them within [`BATCH`] share the evaluation of the last of them:
+    /// an earlier one would come while one of them may still run.
+    fn share_delays(&mut self) {
+        let mut delays: Vec<&mut FollowUp> =
+            self.out.stops.iter_mut().filter_map(|stop| stop.follow_up.as_mut()).collect();
+        delays.sort_by_key(|delay| delay.at);
+        self.delays_placement |= !delays.is_empty();
+        let mut rest = delays.as_mut_slice();
+        while let Some(first) = rest.first().map(|delay| delay.at) {
+            let n = rest.iter().take_while(|delay| delay.at.duration_since(first) < BATCH).count();
+            let (batch, later) = std::mem::take(&mut rest).split_at_mut(n);
+            let Some(last) = batch.last().map(|delay| (**delay).clone()) else { break };
+            for delay in batch {
+                (**delay).clone_from(&last);
+            }
+            if !self.out.follow_ups.contains(&last) {
+                self.out.follow_ups.push(last);
+            }
+            rest = later;
         }
     }
 
@@ -706,7 +728,8 @@ impl GroupPass<'_> {
     fn migrate(&mut self, holders: &Holders, names: &mut Names) {
         for alloc in &holders.migrating {
             self.out.desired.migrate += 1;
-            self.out.stops.push(Stop::new(alloc, StopReason::Migrating));
+            let follow_up = self.moves_later.remove(&alloc.key);
+            self.out.stops.push(Stop { follow_up, ..Stop::new(alloc, StopReason::Migrating) });
             let is_stop_only =
                 self.is_batch() && (alloc.transition.reschedule || alloc.transition.migrate_disable_placement);
             if !is_stop_only {
@@ -739,12 +762,34 @@ impl GroupPass<'_> {
         if self.is_batch() || !self.is_new_state || self.update().is_none() || self.state.desired_total == 0 {
             return;
         }
-        let is_there = |alloc: &Arc<Alloc>| update_kind::is_of_this_job(self.view, self.job, self.group, alloc);
-        let changes = !holders.destructive.is_empty() || !self.out.in_place.is_empty();
-        if all.iter().any(is_there) && !changes {
-            return;
+        // What moves, failed or was lost under another version is a change as an update is: this version replaces it.
+        let replaced = holders.due.iter().chain(&holders.lost).chain(&holders.migrating);
+        let changes = !holders.destructive.is_empty()
+            || !self.out.in_place.is_empty()
+            || replaced.filter(|alloc| self.is_outdated(alloc)).any(|alloc| self.is_replaced(alloc));
+        if changes || !self.is_begun(all) {
+            self.out.enters = Some(self.state.clone());
         }
-        self.out.enters = Some(self.state.clone());
+    }
+
+    fn is_outdated(&self, alloc: &Arc<Alloc>) -> bool {
+        update_kind(self.view, self.job, self.group, alloc) != UpdateKind::Current
+    }
+
+    /// Whether an allocation of the job's version takes the place of this one now.
+    fn is_replaced(&self, alloc: &Alloc) -> bool {
+        let by_this = |missing: &&Missing| missing.job_version.is_none() && !missing.canary;
+        let mut replaced = self.out.missing.iter().filter(by_this).filter_map(|missing| missing.previous.as_ref());
+        replaced.any(|previous| previous.key == alloc.key)
+    }
+
+    /// Whether the job's version has begun to run here: it is wanted somewhere, or was lost and is not replaced yet. What
+    /// was stopped with the job does not count: the job begins anew when it is started.
+    fn is_begun(&self, all: &[Arc<Alloc>]) -> bool {
+        let is_there = |alloc: &Arc<Alloc>| update_kind::is_of_this_job(self.view, self.job, self.group, alloc);
+        let awaits = |alloc: &Arc<Alloc>| alloc.client == ClientStatus::Lost && is_there(alloc);
+        all.iter().any(|alloc| !alloc.is_server_terminal() && is_there(alloc))
+            || self.newest_holders().values().any(awaits)
     }
 
     /// Whether the group's part of the deployment is done as far as health goes.

@@ -79,9 +79,14 @@ fn disconnect<T>(
     view.definition_of(alloc)?.group(&alloc.group)?.disconnect.as_ref().and_then(pick)
 }
 
-/// When an `unknown` allocation counts as lost.
-pub(crate) fn expires_at(view: &ClusterView, alloc: &Alloc) -> Timestamp {
-    reschedule::after(alloc.unknown_since().unwrap_or(alloc.last_event_at), lost_after(view, alloc))
+/// When an `unknown` allocation counts as lost; never where no note says since when it is `unknown`.
+pub(crate) fn expires_at(view: &ClusterView, alloc: &Alloc) -> Option<Timestamp> {
+    alloc.unknown_since().map(|since| reschedule::after(since, lost_after(view, alloc)))
+}
+
+/// Whether an `unknown` allocation was away for longer than its group allows.
+pub(crate) fn is_expired(view: &ClusterView, alloc: &Alloc, now: Timestamp) -> bool {
+    alloc.client == ClientStatus::Unknown && expires_at(view, alloc).is_some_and(|at| at <= now)
 }
 
 /// Classifies one allocation: the first row of 3.2 that matches.
@@ -95,13 +100,15 @@ pub(super) fn classify(view: &ClusterView, alloc: &Alloc, now: Timestamp) -> Cla
     }
     if alloc.is_terminal() && !reconnects {
         return match (is_stopping, alloc.canary && alloc.transition.migrate) {
-            (true, _) if alloc.transition.migrate_disable_placement => Class::Untainted,
+            (true, _) if alloc.transition.migrate_disable_placement || awaits_replacement(view, alloc) => {
+                Class::Untainted
+            }
             (true, _) => Class::Ignored,
             (false, true) => Class::Migrating,
             (false, false) => Class::Untainted,
         };
     }
-    if alloc.client == ClientStatus::Unknown && expires_at(view, alloc) <= now {
+    if is_expired(view, alloc, now) {
         return Class::Expiring;
     }
     if reconnects && alloc.client == ClientStatus::Failed {
@@ -134,6 +141,11 @@ pub(super) fn classify(view: &ClusterView, alloc: &Alloc, now: Timestamp) -> Cla
         },
         Some(_) => Class::Untainted,
     }
+}
+
+/// Whether an allocation was stopped to be replaced later, and holds its slot until then.
+pub(super) fn awaits_replacement(view: &ClusterView, alloc: &Alloc) -> bool {
+    alloc.transition.reschedule && alloc.follow_up.is_some() && view.next_of(alloc).is_none()
 }
 
 /// Whether the node of an allocation is gone or down.
@@ -268,7 +280,7 @@ impl Rules<'_> {
             return Second::Now;
         }
         let is_to_wait = if alloc.client == ClientStatus::Unknown {
-            at < expires_at(self.view, alloc)
+            expires_at(self.view, alloc).is_none_or(|expiry| at < expiry)
         } else {
             alloc.follow_up.is_none()
         };

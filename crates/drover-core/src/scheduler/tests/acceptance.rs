@@ -397,6 +397,86 @@ fn s_221_a_system_placement_counts_whom_it_evicts() {
     assert_eq!((plan.preempted().count(), plan.desired["web"].preemptions), (2, 2));
 }
 
+#[test]
+fn s_200_a_job_that_is_started_again_has_a_deployment() {
+    let mut world = World::new(&with(spec(3), "update", json!({ "maxParallel": 1 })));
+    world.deployment(1, DeploymentPhase::Successful, GroupState { desired_total: 3, ..GroupState::default() });
+    world.allocs(0..3, |alloc| {
+        of_deployment(alloc, 1, Some(true));
+        (alloc.desired, alloc.client) = (DesiredStatus::Stop, ClientStatus::Complete);
+    });
+    let plan = world.plan();
+    let begun = plan.deployment.as_ref().expect("a deployment");
+    assert_eq!((begun.is_new, begun.groups["web"].desired_total, plan.placements.len()), (true, 3, 3));
+    // What was lost and found no place yet begins nothing.
+    let lost: Vec<Arc<Alloc>> = world.view.allocs_of_job(&key()).cloned().collect();
+    for alloc in lost {
+        world.view.put_alloc(Alloc { client: ClientStatus::Lost, ..(*alloc).clone() });
+    }
+    let plan = world.plan();
+    assert_eq!((plan.deployment, plan.placements.len()), (None, 3));
+}
+
+#[test]
+fn s_205_what_nodes_stop_by_themselves_within_five_seconds_shares_one_evaluation() {
+    let mut world = World::new(&with(spec(10), "disconnect", json!({ "stopOnClientAfter": "30s" })));
+    world.allocs(0..10, |alloc| {
+        alloc.states = vec![(ClientStatus::Lost, now() - SignedDuration::from_millis(450 * alloc.index))]
+    });
+    let names: Vec<String> = (0..10).map(|n| format!("n-{n}")).collect();
+    world.set_phase(&names.iter().map(String::as_str).collect::<Vec<_>>(), NodePhase::Down);
+    let plan = world.plan();
+    // The last to stop is the first in the list: none may run any more when its replacement comes.
+    let last = FollowUp { trigger: EvalTrigger::AllocFailure, at: now() + SignedDuration::from_secs(35) };
+    assert_eq!((plan.follow_ups.clone(), plan.placements.len()), (vec![last.clone()], 0));
+    assert!(plan.stops.iter().all(|stop| stop.follow_up.as_ref() == Some(&last)));
+}
+
+#[test]
+fn s_208_the_value_of_one_that_is_stopping_is_free() {
+    let mut limited = with(spec(1), "update", json!({ "maxParallel": 1 }));
+    limited["constraints"] = json!([{ "lTarget": "${meta.rack}", "operand": "distinct_property", "rTarget": "1" }]);
+    let mut world = only(&limited, [rack("a", "r1"), rack("b", "r1")]);
+    world.old(&before_a_destructive_change(limited));
+    world.allocs([0], |alloc| (alloc.node, alloc.job_version) = ("a".into(), 0));
+    // The one that an update stops still runs when its replacement is placed.
+    assert_eq!(slots(&world.plan()).destructive, [0]);
+}
+
+#[test]
+fn s_216_a_batch_allocation_that_moves_is_replaced_when_its_delay_is_over() {
+    let policy = json!({ "attempts": 1, "interval": "24h", "delay": "2h" });
+    let mut world = World::new(&with(without_update(spec(1), "batch"), "reschedule", policy));
+    world.allocs([0], |alloc| (alloc.transition.migrate, alloc.transition.reschedule) = (true, true));
+    let plan = world.plan();
+    let later = FollowUp { trigger: EvalTrigger::AllocReschedule, at: now() + SignedDuration::from_hours(2) };
+    assert_eq!((plan.follow_ups.clone(), plan.desired["web"].reschedule_later), (vec![later.clone()], 1));
+    assert_eq!((stops(&plan), plan.placements.len()), (vec!["0 Migrating".to_owned()], 0));
+    assert_eq!(plan.stops[0].follow_up.as_ref(), Some(&later));
+    let stopped = plan.stops[0].alloc.clone();
+    world.view.put_alloc(Alloc {
+        desired: DesiredStatus::Stop,
+        client: ClientStatus::Complete,
+        follow_up: Some(later.clone()),
+        ..(*stopped).clone()
+    });
+    let plan = world.plan();
+    assert_eq!((stops(&plan), plan.placements.len()), (Vec::new(), 0), "an evaluation before that");
+    let evaluation =
+        Evaluation { now: later.at, trigger: later.trigger, wait_until: Some(later.at), ..world.evaluation() };
+    let plan = super::super::plan(&world.view, &evaluation, &mut fastrand::Rng::with_seed(7));
+    assert_eq!(plan.placements.iter().map(|one| one.index).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn s_219_one_that_is_unknown_without_a_note_never_expires() {
+    let mut world = World::new(&with(spec(1), "disconnect", json!({ "lostAfter": "1m" })));
+    world.allocs([0], |alloc| (alloc.client, alloc.last_event_at) = (ClientStatus::Unknown, seconds_ago(86_400)));
+    world.set_phase(&["n-0"], NodePhase::Disconnected);
+    let plan = world.plan();
+    assert!(plan.stops.iter().all(|stop| stop.client != Some(ClientStatus::Lost)), "{:?}", stops(&plan));
+}
+
 /// What two versions of a group differ in, and what becomes of an allocation of the first.
 #[test]
 fn each_field_needs_a_new_allocation_or_none() {

@@ -3,7 +3,7 @@
 use drover_api::allocation::LastReschedule;
 
 use super::*;
-use crate::scheduler::reconcile::expires_at;
+use crate::scheduler::reconcile::is_expired;
 
 fn disconnecting(count: i64, disconnect: Value) -> Value {
     let policy = json!({ "delay": "0s", "delayFunction": "constant", "unlimited": true });
@@ -165,7 +165,7 @@ fn s_074_the_window_ends_on_time() {
         world.allocs([index], |alloc| cut_off(alloc, seconds));
     }
     let expired: Vec<bool> =
-        world.view.allocs_of_job(&key()).map(|alloc| expires_at(&world.view, alloc) <= now()).collect();
+        world.view.allocs_of_job(&key()).map(|alloc| is_expired(&world.view, alloc, now())).collect();
     assert_eq!(expired, [false, true, true]);
     world.set_phase(&["n-0", "n-1", "n-2"], NodePhase::Disconnected);
     let plan = world.plan();

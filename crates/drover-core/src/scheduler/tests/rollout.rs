@@ -80,11 +80,12 @@ fn d_005_all_healthy_is_successful() {
 fn d_006_jobs_that_have_no_deployments() {
     let mut batch = one_at_a_time();
     batch["type"] = json!("batch");
+    let mut sysbatch = spec(1);
+    sysbatch["type"] = json!("sysbatch");
+    sysbatch["groups"][0].as_object_mut().expect("a group").remove("update");
+    // A system job has one unless it says that it wants none.
     let mut system = spec(1);
     system["type"] = json!("system");
-    system["groups"][0].as_object_mut().expect("a group").remove("update");
-    let mut sysbatch = system.clone();
-    sysbatch["type"] = json!("sysbatch");
     for spec in [batch, system, sysbatch] {
         let plan = World::new(&spec).plan();
         assert!(plan.deployment.is_none() && !plan.placements.is_empty(), "{}", spec["type"]);
@@ -326,4 +327,62 @@ fn one_that_failed_for_good_is_replaced_by_the_next_version() {
         }
     });
     drop(check(&world, &[], &[], &[0, 1]));
+}
+
+/// Version 2 runs what version 0 runs; version 1 between them failed on one node.
+fn reverted(failed_ago: i64, follow_up_in: Option<i64>) -> World {
+    let policy = json!({ "delay": "5s", "delayFunction": "constant", "unlimited": true });
+    let same = with(rolling(3, &json!({ "maxParallel": 1 })), "reschedule", policy);
+    let mut world = World::new(&same);
+    world.old(&same);
+    let failed = Definition::new(&serde_json::from_value(before_a_destructive_change(same)).unwrap(), "web");
+    world.view.put_version(key(), world.job.uid.clone(), 1, failed);
+    world.view.put_version(key(), world.job.uid.clone(), 2, Arc::clone(&world.job.definition));
+    world.job.version = 2;
+    world.put_job();
+    world.allocs([0, 1], |alloc| alloc.job_version = 0);
+    world.allocs([2], |alloc| {
+        of_deployment(alloc, 1, Some(false));
+        alloc.client = ClientStatus::Failed;
+        alloc.last_event_at = now() - SignedDuration::from_secs(failed_ago);
+        let at = |seconds| FollowUp {
+            trigger: EvalTrigger::AllocReschedule,
+            at: now() + SignedDuration::from_secs(seconds),
+        };
+        alloc.follow_up = follow_up_in.map(at);
+        alloc.transition.reschedule = true;
+    });
+    world.deployment(1, DeploymentPhase::Failed, total(3));
+    world
+}
+
+#[test]
+fn d_088_a_revert_has_a_deployment_whenever_the_failed_one_is_due() {
+    for (failed_ago, follow_up_in) in [(0, None), (3, Some(2)), (5, Some(0)), (9, Some(-4)), (60, None)] {
+        let world = reverted(failed_ago, follow_up_in);
+        for (trigger, wait_until) in [
+            (EvalTrigger::DeploymentWatcher, None),
+            (EvalTrigger::AllocReschedule, follow_up_in.map(|seconds| now() + SignedDuration::from_secs(seconds))),
+        ] {
+            let plan = world.plan_for(trigger, wait_until);
+            let begun = plan.deployment.as_ref().expect("a deployment");
+            let placed: Vec<_> = plan.placements.iter().map(|one| (one.index, one.deployment.as_deref())).collect();
+            assert_eq!(
+                (begun.job_version, begun.groups["web"].desired_total, placed),
+                (2, 1, vec![(2, Some(&*begun.name))]),
+                "failed {failed_ago} s ago, due in {follow_up_in:?}, {trigger}"
+            );
+        }
+    }
+}
+
+#[test]
+fn d_088_one_whose_node_is_lost_too_is_tracked_as_well() {
+    let mut world = reverted(60, None);
+    let failed = world.view.allocs_of_job(&key()).find(|alloc| alloc.index == 2).unwrap();
+    let running = Alloc { client: ClientStatus::Running, ..(**failed).clone() };
+    world.view.put_alloc(running);
+    world.set_phase(&["n-2"], NodePhase::Down);
+    let plan = world.plan();
+    assert_eq!(plan.deployment.expect("a deployment").groups["web"].desired_total, 1);
 }

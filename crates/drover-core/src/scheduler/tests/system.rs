@@ -194,3 +194,195 @@ fn an_update_without_room_stops_the_old_one_all_the_same() {
     assert_eq!(plan.placements.len(), 9);
     assert_eq!(plan.stops.iter().map(|stop| stop.alloc.node.as_str()).collect::<Vec<_>>(), ["n-0"]);
 }
+
+fn running(desired_total: i64, desired_canaries: i64) -> GroupState {
+    GroupState { desired_total, desired_canaries, ..GroupState::default() }
+}
+
+/// Only these of the ten nodes.
+fn keep_nodes(world: &mut World, nodes: std::ops::Range<i64>) {
+    for n in (0..10).filter(|n| !nodes.contains(n)) {
+        world.view.remove_node(&NodeName::from(format!("n-{n}")));
+    }
+}
+
+/// Three nodes of which two run the new version well, and one has yet to be replaced, by a constraint that `tier`
+/// satisfies.
+fn rolled_out_on_two() -> World {
+    let mut one = system(json!({ "maxParallel": 3 }));
+    one["constraints"] = json!([{ "lTarget": "${meta.tier}", "operand": "!=", "rTarget": "old" }]);
+    let mut world = World::new(&one);
+    keep_nodes(&mut world, 0..3);
+    world.deployment(1, DeploymentPhase::Running, running(3, 0));
+    on_nodes(&mut world, 0..2, |alloc| of_deployment(alloc, 1, Some(true)));
+    on_nodes(&mut world, 2..3, |alloc| of_deployment(alloc, 1, None));
+    world
+}
+
+/// How the deployment ends, if it does, and what it wants.
+fn outcome(plan: &Plan) -> (Option<DeploymentPhase>, Option<i64>) {
+    let total = plan.deployment.as_ref().map(|changed| changed.groups["web"].desired_total);
+    (plan.deployment_updates.first().map(|update| update.phase), total)
+}
+
+#[test]
+fn s_196_what_a_roll_out_wants_follows_the_nodes() {
+    let old = BTreeMap::from([("tier".to_owned(), "old".to_owned())]);
+    let pending = |world: &World| {
+        let alloc = world.view.allocs_of_job(&key()).find(|alloc| alloc.node.as_str() == "n-2").unwrap();
+        (**alloc).clone()
+    };
+    assert_eq!(outcome(&rolled_out_on_two().plan()), (None, None), "the third is awaited");
+    let changes: [(&str, &dyn Fn(&mut World)); 4] = [
+        ("down", &|world| world.set_phase(&["n-2"], NodePhase::Down)),
+        ("removed", &|world| drop(world.view.remove_node(&NodeName::from("n-2")))),
+        ("ineligible", &|world| world.view.put_node(Node { is_eligible: false, ..node("n-2") })),
+        ("feasible no more", &|world| {
+            let failed = Alloc { client: ClientStatus::Failed, desired: DesiredStatus::Stop, ..pending(world) };
+            world.view.put_alloc(failed);
+            world.view.put_node(Node { meta: old.clone(), ..node("n-2") });
+        }),
+    ];
+    for (what, change) in changes {
+        let mut world = rolled_out_on_two();
+        change(&mut world);
+        assert_eq!(outcome(&world.plan()), (Some(DeploymentPhase::Successful), Some(2)), "{what}");
+    }
+    let mut world = rolled_out_on_two();
+    let healthy = pending(&world);
+    let mut healthy = Alloc { ..healthy };
+    of_deployment(&mut healthy, 1, Some(true));
+    world.view.put_alloc(healthy);
+    world.view.put_node(node("n-3"));
+    let plan = world.plan();
+    assert_eq!((outcome(&plan), plan.placements.len()), ((None, Some(4)), 1), "a node is added");
+}
+
+#[test]
+fn a_roll_out_without_a_node_is_no_success() {
+    let mut world = rolled_out_on_two();
+    world.set_phase(&["n-0", "n-1", "n-2"], NodePhase::Down);
+    assert_eq!(outcome(&world.plan()), (None, Some(0)));
+}
+
+/// Version 0 on each of `n` nodes, and a version 1 with canaries that excludes those from `n - excluded` on.
+fn excluding(update: Value, n: i64, excluded: i64) -> World {
+    let mut after = system(update.clone());
+    after["constraints"] = json!([{ "lTarget": "${meta.tier}", "operand": "!=", "rTarget": "old" }]);
+    let mut world = World::new(&after);
+    world.old(&before_a_destructive_change(system(update)));
+    keep_nodes(&mut world, 0..n);
+    for n in n - excluded..n {
+        world.view.put_node(Node { meta: [("tier".into(), "old".into())].into(), ..node(&format!("n-{n}")) });
+    }
+    on_nodes(&mut world, 0..n, |alloc| alloc.job_version = 0);
+    world
+}
+
+#[test]
+fn s_201_a_canary_goes_to_a_feasible_node_and_nothing_ends_on_the_other() {
+    let plan = excluding(json!({ "maxParallel": 2, "canary": 50 }), 2, 1).plan();
+    let placed: Vec<(&str, bool)> = plan.placements.iter().map(|one| (one.node.as_str(), one.canary)).collect();
+    assert_eq!((placed, plan.stops.len()), (vec![("n-0", true)], 0));
+}
+
+#[test]
+fn s_212_a_node_that_the_version_excludes_uses_no_slot_and_ends_with_the_promotion() {
+    let mut world = excluding(json!({ "maxParallel": 4, "canary": 100 }), 4, 2);
+    let plan = world.plan();
+    let begun = plan.deployment.as_ref().unwrap().groups["web"].clone();
+    assert_eq!((plan.placements.len(), begun.desired_canaries, plan.stops.len()), (2, 2, 0));
+    // Both canaries are well and promoted.
+    let canaried: Vec<Arc<Alloc>> =
+        world.view.allocs_of_job(&key()).filter(|alloc| alloc.node.as_str() < "n-2").cloned().collect();
+    for old in &canaried {
+        let mut canary = Alloc { key: JobKey::new("shop", format!("canary-{}", old.node)), ..(**old).clone() };
+        of_deployment(&mut canary, 1, Some(true));
+        canary.canary = true;
+        world.view.put_alloc(canary);
+        let ended = Alloc { desired: DesiredStatus::Stop, client: ClientStatus::Complete, ..(**old).clone() };
+        world.view.put_alloc(ended);
+    }
+    let state = |desired_canaries, promoted| GroupState { promoted, ..running(2, desired_canaries) };
+    // Counted again in each evaluation: with another count in the store, the right one is written.
+    world.deployment(1, DeploymentPhase::Running, state(4, false));
+    let plan = world.plan();
+    assert_eq!(plan.deployment.as_ref().unwrap().groups["web"].desired_canaries, 2);
+    assert_eq!((plan.placements.len(), plan.stops.len()), (0, 0));
+    world.deployment(1, DeploymentPhase::Running, state(2, true));
+    let plan = world.plan();
+    let ended: Vec<&str> = plan.stops.iter().map(|stop| stop.alloc.node.as_str()).collect();
+    assert_eq!((ended, outcome(&plan).0), (vec!["n-2", "n-3"], Some(DeploymentPhase::Successful)));
+}
+
+#[test]
+fn s_209_what_was_lost_or_evicted_runs_again_and_what_a_person_stopped_does_not() {
+    let cases: [(&str, fn(&mut Alloc), usize); 6] = [
+        ("complete", |alloc| alloc.client = ClientStatus::Complete, 0),
+        ("lost", |alloc| (alloc.desired, alloc.client) = (DesiredStatus::Stop, ClientStatus::Lost), 1),
+        ("evicted", |alloc| (alloc.desired, alloc.client) = (DesiredStatus::Evict, ClientStatus::Complete), 1),
+        ("evicted, still running", |alloc| alloc.desired = DesiredStatus::Evict, 0),
+        (
+            "stopped by a person",
+            |alloc| {
+                (alloc.desired, alloc.client) = (DesiredStatus::Stop, ClientStatus::Complete);
+                alloc.transition.migrate = true;
+            },
+            0,
+        ),
+        (
+            "stopped with its job",
+            |alloc| (alloc.desired, alloc.client) = (DesiredStatus::Stop, ClientStatus::Failed),
+            1,
+        ),
+    ];
+    for (what, change, placed) in cases {
+        let mut world = World::new(&sysbatch());
+        keep_nodes(&mut world, 0..1);
+        on_nodes(&mut world, 0..1, change);
+        let plan = world.plan();
+        assert_eq!((plan.placements.len(), plan.stops.len()), (placed, 0), "{what}");
+    }
+}
+
+#[test]
+fn s_211_nodes_that_are_only_filtered_leave_no_blocked_evaluation() {
+    let plan = constrained(&["n-0", "n-1", "n-2"]);
+    assert!(!plan.failed.is_empty() && !plan.is_blocked);
+    let mut world = World::new(&system(json!({ "maxParallel": 0 })));
+    world.view.put_node(Node { allocatable: Amounts::default(), ..node("n-4") });
+    assert!(world.plan().is_blocked);
+}
+
+#[test]
+fn s_222_a_system_job_without_an_update_block_has_a_deployment_and_its_failed_allocation_is_replaced() {
+    let mut one = spec(1);
+    one["type"] = json!("system");
+    one["groups"][0].as_object_mut().unwrap().remove("update");
+    let mut world = World::new(&one);
+    keep_nodes(&mut world, 0..2);
+    let begun = world.plan().deployment.expect("a deployment");
+    assert_eq!((begun.groups["web"].desired_total, begun.groups["web"].progress_deadline), (2, "10m".parse().unwrap()));
+    world.deployment(1, DeploymentPhase::Failed, running(2, 0));
+    on_nodes(&mut world, 0..1, |alloc| of_deployment(alloc, 1, Some(true)));
+    on_nodes(&mut world, 1..2, |alloc| {
+        of_deployment(alloc, 1, Some(false));
+        alloc.client = ClientStatus::Failed;
+    });
+    let plan = world.plan();
+    assert_eq!(plan.placements.iter().map(|one| one.node.as_str()).collect::<Vec<_>>(), ["n-1"]);
+}
+
+#[test]
+fn a_distinct_property_limits_a_system_job_too() {
+    let mut one = system(json!({ "maxParallel": 0 }));
+    one["constraints"] = json!([{ "lTarget": "${meta.rack}", "operand": "distinct_property", "rTarget": "2" }]);
+    let mut world = World::new(&one);
+    for n in 0..10 {
+        world.view.put_node(Node { meta: [("rack".into(), format!("r{}", n % 3))].into(), ..node(&format!("n-{n}")) });
+    }
+    on_nodes(&mut world, 0..1, |_| {});
+    let plan = world.plan();
+    // Two on each of three racks, one of them there already.
+    assert_eq!(plan.placements.len(), 5);
+}

@@ -1,4 +1,4 @@
-//! What should exist of a system or sysbatch job: the same on every node that fits (`spec/scheduler.md` 7).
+//! One evaluation of a system or sysbatch job: what is found on each node, and what is done about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::metric::AllocMetric;
 
+use super::properties::PropertyCounts;
 use crate::arithmetic::as_count;
 use crate::ids::{AllocKey, NodeName};
 use crate::model::{Alloc, Job, newest_of_slot};
@@ -18,10 +19,10 @@ use crate::scheduler::feasible::{self, Checks, WantedGroup};
 use crate::scheduler::place::fit::Need;
 use crate::scheduler::place::{Planner, fullness};
 use crate::scheduler::plan::{
-    DesiredUpdates, Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason,
+    DesiredUpdates, Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason, WaitsFor,
 };
 use crate::scheduler::preempt;
-use crate::scheduler::reconcile::{Rollout, UpdateKind, expires_at, is_lost, lost_after, marks, stop_all, update_kind};
+use crate::scheduler::reconcile::{Rollout, UpdateKind, is_expired, is_lost, lost_after, marks, stop_all, update_kind};
 use crate::snapshot::{ClusterView, NodeEntry};
 
 /// One slot of a group on a node, with what there is of the group there.
@@ -52,10 +53,17 @@ struct FoundSlots<'a> {
     lost: BTreeSet<AllocKey>,
     n_ignored: i64,
     n_in_place: i64,
+    /// Slots of nodes that the job is for whose allocation goes on as it is, or with the new version where it is.
+    n_held: i64,
 }
 
 /// Plans a system or sysbatch job. O(ready nodes + allocations of the job).
-pub(super) fn plan<'a>(view: &'a ClusterView, job: &'a Job, eval: &'a Evaluation, rng: &'a mut fastrand::Rng) -> Plan {
+pub(in crate::scheduler) fn plan<'a>(
+    view: &'a ClusterView,
+    job: &'a Job,
+    eval: &'a Evaluation,
+    rng: &'a mut fastrand::Rng,
+) -> Plan {
     let rollout = Rollout::of(view, &job.key, Some(job));
     let mut planner = Planner::new(view, job, eval, rng);
     planner.plan.deployment_updates.extend(rollout.cancelled());
@@ -86,13 +94,16 @@ pub(super) fn plan<'a>(view: &'a ClusterView, job: &'a Job, eval: &'a Evaluation
         planner.plan.stops.extend(marked);
     }
     let mut enters = BTreeMap::new();
-    let mut is_complete = true;
+    let (mut is_complete, mut is_new, mut has_candidates) = (true, false, false);
     for (name, found) in found_of_group {
         let Some((group, allocs)) = job.definition.group(name).zip(by_group.get(name)) else { continue };
         let mut pass = SystemPass { planner: &mut planner, group, rollout, state: None };
         pass.fill(allocs, found);
         is_complete &= pass.is_complete(allocs);
-        if let Some(state) = pass.state.filter(|_| !is_known(rollout, name)) {
+        has_candidates |= pass.state.as_ref().is_some_and(|state| state.desired_total > 0);
+        let known = pass.known();
+        is_new |= known.is_none() && pass.state.is_some();
+        if let Some(state) = pass.state.filter(|state| known != Some(state)) {
             enters.insert(name.to_owned(), state);
         }
     }
@@ -101,14 +112,12 @@ pub(super) fn plan<'a>(view: &'a ClusterView, job: &'a Job, eval: &'a Evaluation
         for placement in &mut planner.plan.placements {
             placement.deployment = Some(Arc::clone(&deployment.name));
         }
-    } else if is_complete {
+    }
+    // Without a node that it is for, nothing has shown that the version works.
+    if is_complete && !is_new && has_candidates {
         planner.plan.deployment_updates.extend(rollout.succeeded());
     }
     planner.plan
-}
-
-fn is_known(rollout: Rollout<'_>, group: &str) -> bool {
-    rollout.current.is_some_and(|current| current.groups.contains_key(group))
 }
 
 struct SystemPass<'p, 'a> {
@@ -134,6 +143,17 @@ impl<'a> SystemPass<'_, 'a> {
         self.planner.job
     }
 
+    /// Where the group stands in the deployment, if that knows it.
+    fn known(&self) -> Option<&'a GroupState> {
+        self.rollout.current.and_then(|current| current.groups.get(&self.group.name))
+    }
+
+    /// Whether the job is for a node now.
+    fn is_candidate(&self, node: &NodeName) -> bool {
+        let entry = self.view().node_entry(node);
+        entry.is_some_and(|entry| entry.is_ready && feasible::is_covered(&entry.node, &self.job().definition))
+    }
+
     fn view(&self) -> &'a ClusterView {
         self.planner.view
     }
@@ -149,7 +169,10 @@ impl<'a> SystemPass<'_, 'a> {
         let mut desired = DesiredUpdates::default();
         for alloc in on_node.values().flatten().filter(|alloc| !alloc.is_terminal()) {
             match self.fate(alloc, count) {
-                Fate::Ignore => found.n_ignored += 1,
+                Fate::Ignore => {
+                    found.n_ignored += 1;
+                    found.n_held += i64::from(self.is_candidate(&alloc.node));
+                }
                 Fate::Stop(stop) => {
                     desired.stop += 1;
                     if stop.reason == StopReason::Lost {
@@ -162,6 +185,7 @@ impl<'a> SystemPass<'_, 'a> {
                     desired.reconnect += 1;
                     self.planner.plan.reconnects.push(Arc::clone(alloc));
                     found.n_ignored += 1;
+                    found.n_held += i64::from(self.is_candidate(&alloc.node));
                 }
                 Fate::Disconnect => {
                     desired.disconnect += 1;
@@ -170,6 +194,7 @@ impl<'a> SystemPass<'_, 'a> {
                 Fate::InPlace(resources) => {
                     desired.in_place_update += 1;
                     found.n_in_place += 1;
+                    found.n_held += 1;
                     let deployment = self.rollout.current.map(|current| Arc::clone(&current.key.name));
                     self.planner.plan.in_place.push(InPlace {
                         alloc: Arc::clone(alloc),
@@ -197,16 +222,16 @@ impl<'a> SystemPass<'_, 'a> {
     fn fill(&mut self, allocs: &[Arc<Alloc>], (mut found, mut desired): (FoundSlots<'a>, DesiredUpdates)) {
         self.open_state(allocs, &found);
         desired.place = as_count(found.missing.len()) - desired.destructive_update;
-        self.roll(allocs, &mut found, &mut desired);
+        let n_waiting = self.roll(allocs, &mut found, &mut desired);
         let n_before = self.planner.plan.placements.len();
         let (n_failed, queued) = self.place(&found, allocs);
         desired.preemptions =
             self.planner.plan.placements[n_before..].iter().map(|one| as_count(one.preempts.len())).sum();
-        if let Some(state) = self.state.as_mut().filter(|_| !is_known(self.rollout, &self.group.name)) {
-            let held_back = as_count(found.updates.len()) - desired.destructive_update - desired.canary;
-            state.desired_total =
-                as_count(found.missing.len()) + found.n_in_place + found.n_ignored + held_back.max(0) - n_failed;
-            if state.desired_total <= 0 {
+        let is_new = self.known().is_none();
+        let is_over = self.rollout.is_failed();
+        if let Some(state) = self.state.as_mut().filter(|_| is_new || !is_over) {
+            state.desired_total = found.n_held + n_waiting + as_count(found.missing.len()) - n_failed;
+            if is_new && state.desired_total <= 0 {
                 self.state = None;
             }
         }
@@ -225,7 +250,7 @@ impl<'a> SystemPass<'_, 'a> {
         }
         let reconnects = alloc.needs_reconnect();
         // One whose agent says that it runs is back, whatever its window was.
-        if alloc.client == ClientStatus::Unknown && reconnects && expires_at(view, alloc) <= now {
+        if reconnects && is_expired(view, alloc, now) {
             return Fate::Stop(Stop::lost(alloc));
         }
         if is_lost(view, alloc) {
@@ -286,12 +311,12 @@ impl<'a> SystemPass<'_, 'a> {
         }
         let held: Vec<&Arc<Alloc>> = slot().copied().collect();
         let newest = newest_of_slot(&held).map(Arc::clone);
-        let finished = newest.as_ref().filter(|alloc| {
-            self.job().definition.job_type() == JobType::Sysbatch
-                && alloc.is_client_terminal()
-                && !alloc.is_deleting
-                && alloc.desired == DesiredStatus::Run
-        });
+        let is_sysbatch = self.job().definition.job_type() == JobType::Sysbatch;
+        // It would run beside what has not ended yet.
+        if is_sysbatch && slot().any(|alloc| alloc.holds_room() && !found.lost.contains(&alloc.key)) {
+            return;
+        }
+        let finished = newest.as_ref().filter(|alloc| is_sysbatch && has_had_its_run(alloc));
         match finished.map(|alloc| update_kind(self.view(), self.job(), self.group, alloc)) {
             Some(UpdateKind::Current | UpdateKind::InPlace { .. }) => return found.n_ignored += 1,
             Some(UpdateKind::Destructive) => desired.destructive_update += 1,
@@ -302,8 +327,7 @@ impl<'a> SystemPass<'_, 'a> {
 
     /// Finds or makes the group's state in a deployment.
     fn open_state(&mut self, allocs: &[Arc<Alloc>], found: &FoundSlots<'_>) {
-        let known = self.rollout.current.and_then(|current| current.groups.get(&self.group.name));
-        if let Some(known) = known {
+        if let Some(known) = self.known() {
             self.state = Some(known.clone());
             return;
         }
@@ -325,31 +349,35 @@ impl<'a> SystemPass<'_, 'a> {
         });
     }
 
-    /// Replaces as many as canaries and maxParallel allow.
-    fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut FoundSlots<'a>, desired: &mut DesiredUpdates) {
+    /// Replaces as many as canaries and maxParallel allow. Gives the number of those that could be and wait.
+    ///
+    /// A node that the new version excludes uses up no slot: what is there ends as soon as no canary is awaited.
+    fn roll(&mut self, allocs: &[Arc<Alloc>], found: &mut FoundSlots<'a>, desired: &mut DesiredUpdates) -> i64 {
         let update = self.group.update.as_ref();
         let most = update.and_then(|update| update.max_parallel).unwrap_or(0);
-        let n_updates = as_count(found.updates.len());
+        let (mut updates, excluded) = self.split_excluded(std::mem::take(&mut found.updates));
+        let n_updates = as_count(updates.len());
         let limit_of = |n: i64| if most == 0 { n } else { n.min(most) };
         let name = self.rollout.current.map(|current| &current.key.name);
         let canaries = as_count(allocs.iter().filter(|alloc| self.is_live_canary(alloc)).count());
         let percent = update.and_then(|update| update.canary).unwrap_or(0);
-        let wants_canaries = percent > 0 && n_updates > 0 && self.job().version > 0;
+        // A node whose canary failed gets the next one.
+        let failed = |missing: &MissingOnNode<'_>| {
+            missing.previous.as_ref().is_some_and(|alloc| alloc.canary && alloc.deployment.as_ref() == name)
+        };
+        let n_again = as_count(found.missing.iter().filter(|missing| failed(missing)).count());
+        let may_try = percent > 0 && self.job().version > 0 && !self.rollout.is_failed();
         let mut is_canarying = false;
         if let Some(state) = self.state.as_mut() {
-            if wants_canaries && !state.promoted && state.desired_canaries == 0 {
-                state.desired_canaries =
-                    limit_of(percent.saturating_mul(n_updates + canaries).saturating_add(99) / 100);
+            if may_try && !state.promoted {
+                let all = n_updates + canaries + n_again;
+                state.desired_canaries = limit_of(percent.saturating_mul(all).saturating_add(99) / 100);
             }
             is_canarying = state.desired_canaries > 0 && !state.promoted;
         }
-        // A node whose canary failed gets the next one.
-        let mut n_again = 0;
         if is_canarying {
             for missing in &mut found.missing {
-                missing.canary =
-                    missing.previous.as_ref().is_some_and(|alloc| alloc.canary && alloc.deployment.as_ref() == name);
-                n_again += i64::from(missing.canary);
+                missing.canary = failed(missing);
             }
         }
         let stands_still = self.rollout.is_paused() || self.rollout.is_failed();
@@ -369,13 +397,17 @@ impl<'a> SystemPass<'_, 'a> {
             };
             (most - as_count(allocs.iter().filter(is_unjudged).count())).max(0)
         };
-        for (n, alloc) in found.updates.iter().enumerate() {
+        let now = usize::try_from(n_now).unwrap_or(usize::MAX).min(updates.len());
+        let mut waiting = updates.split_off(now);
+        let n_waiting = as_count(waiting.len());
+        match stands_still || is_canarying {
+            true => waiting.extend(excluded),
+            false => updates.extend(excluded),
+        }
+        desired.ignore += as_count(waiting.len());
+        self.planner.plan.held_back += as_count(waiting.len());
+        for alloc in &updates {
             let Some(entry) = self.planner.view.node_entry(&alloc.node) else { continue };
-            if as_count(n) >= n_now {
-                desired.ignore += 1;
-                self.planner.plan.held_back += 1;
-                continue;
-            }
             *(if is_canarying { &mut desired.canary } else { &mut desired.destructive_update }) += 1;
             found.missing.push(MissingOnNode {
                 entry,
@@ -385,6 +417,24 @@ impl<'a> SystemPass<'_, 'a> {
                 canary: is_canarying,
             });
         }
+        n_waiting
+    }
+
+    /// Splits off the allocations on nodes that the new version excludes.
+    fn split_excluded(&mut self, updates: Vec<Arc<Alloc>>) -> (Vec<Arc<Alloc>>, Vec<Arc<Alloc>>) {
+        let mut checks = Checks::new(self.wanted());
+        updates.into_iter().partition(|alloc| {
+            let Some(entry) = self.planner.view.node_entry(&alloc.node) else { return false };
+            self.planner.proposed.end(alloc);
+            let is_excluded = checks.first_failure(entry, &self.planner.proposed, alloc.index).is_some();
+            self.planner.proposed.keep(alloc);
+            !is_excluded
+        })
+    }
+
+    fn wanted(&self) -> WantedGroup<'a> {
+        let job = self.planner.job;
+        WantedGroup { job: &job.key, definition: &job.definition, group: self.group }
     }
 
     fn is_live_canary(&self, alloc: &Alloc) -> bool {
@@ -395,21 +445,24 @@ impl<'a> SystemPass<'_, 'a> {
     /// Places on each node. Gives the number of slots that failed, and how many of those wait for room.
     fn place(&mut self, found: &FoundSlots<'a>, allocs: &[Arc<Alloc>]) -> (i64, i64) {
         let (view, job) = (self.view(), self.job());
-        let wanted = WantedGroup { job: &job.key, definition: &job.definition, group: self.group };
-        let mut checks = Checks::new(wanted);
+        let mut checks = Checks::new(self.wanted());
+        let (proposed, placed) = (&self.planner.proposed, &self.planner.plan.placements);
+        let mut properties = PropertyCounts::new(job, self.group, proposed, placed);
         let need = Need::new(view.settings(), &job.definition, self.group);
         let mut filtered = AllocMetric { node_pool: job.definition.spec.node_pool.clone(), ..AllocMetric::default() };
         let mut exhausted: Option<AllocMetric> = None;
         let (mut n_failed, mut queued, mut n_placed) = (0, 0, 0);
-        let mut classes = super::plan::WaitsFor::default();
+        let mut classes = WaitsFor::default();
         let counts = Arc::new(self.node_counts());
         for missing in &found.missing {
-            if let Some(stop) = &missing.replaces {
+            if let Some(stop) = missing.replaces.as_ref().filter(|stop| self.planner.proposed.stays(&stop.alloc)) {
                 self.planner.proposed.end(&stop.alloc);
+                properties.add(view, &stop.alloc.node, true, -1);
             }
             filtered.nodes_evaluated += 1;
             filtered.nodes_in_pool += 1;
-            if let Some(rule) = checks.first_failure(missing.entry, &self.planner.proposed, missing.index) {
+            let rule = checks.first_failure(missing.entry, &self.planner.proposed, missing.index);
+            if let Some(rule) = rule.or_else(|| properties.first_failure(&missing.entry.node).map(Arc::from)) {
                 note_filtered(&mut filtered, missing.entry, &rule);
                 n_failed += 1;
                 self.planner.plan.stops.extend(missing.replaces.clone());
@@ -418,6 +471,7 @@ impl<'a> SystemPass<'_, 'a> {
             match self.place_on(missing, &need, &counts) {
                 Ok(placement) => {
                     n_placed += 1;
+                    properties.add(view, &placement.node, true, 1);
                     self.planner.plan.placements.push(placement);
                 }
                 Err(dimension) => {
@@ -433,6 +487,8 @@ impl<'a> SystemPass<'_, 'a> {
             }
         }
         let is_somewhere = n_placed > 0 || allocs.iter().any(|alloc| !alloc.is_terminal());
+        // What its rules exclude waits for nothing: a change of a node wakes every system job.
+        let waits_for_room = exhausted.is_some();
         let failed = match exhausted {
             Some(metric) => Some(metric),
             None if filtered.nodes_filtered > 0 && !is_somewhere => {
@@ -441,12 +497,15 @@ impl<'a> SystemPass<'_, 'a> {
             }
             None => None,
         };
-        if let Some(failed) = failed {
+        if waits_for_room {
+            self.planner.plan.is_blocked = true;
             self.planner.plan.waits_for.nodes.extend(classes.nodes);
             self.planner.plan.waits_for.is_escaped |= checks.is_escaped();
             for (class, is_eligible) in checks.classes() {
                 *self.planner.plan.waits_for.classes.entry(class.to_string()).or_default() |= is_eligible;
             }
+        }
+        if let Some(failed) = failed {
             self.planner.plan.failed.insert(self.group.name.clone(), failed);
         }
         (n_failed, queued)
@@ -534,11 +593,21 @@ impl<'a> SystemPass<'_, 'a> {
         let healthy = allocs
             .iter()
             .filter(|alloc| !alloc.is_terminal() && alloc.deployment.as_ref() == Some(&current.key.name))
-            .filter(|alloc| alloc.health_in_deployment() == Some(true))
+            .filter(|alloc| alloc.health_in_deployment() == Some(true) && self.is_candidate(&alloc.node))
             .count();
         let is_canarying = state.desired_canaries > 0 && !state.promoted;
         !is_canarying && as_count(healthy) >= state.desired_total && self.planner.plan.held_back == 0
     }
+}
+
+/// Whether a sysbatch allocation is done with its slot: it ended, or a person stopped it. What was lost or evicted runs
+/// again, and so does what was stopped with its job.
+fn has_had_its_run(alloc: &Alloc) -> bool {
+    let is_stopped_by_person = alloc.desired == DesiredStatus::Stop && alloc.transition.migrate;
+    alloc.is_client_terminal()
+        && !alloc.is_deleting
+        && alloc.client != ClientStatus::Lost
+        && (alloc.desired == DesiredStatus::Run || is_stopped_by_person)
 }
 
 fn note_filtered(metric: &mut AllocMetric, entry: &NodeEntry, rule: &str) {
