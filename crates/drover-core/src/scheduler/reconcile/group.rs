@@ -182,8 +182,16 @@ impl GroupPass<'_> {
 
     /// Whether an allocation was lost whose node stops it by itself, and may not have done so yet.
     fn waits_for_its_node(&self, alloc: &Alloc) -> bool {
+        let stops_by_itself = || {
+            let group = self.view.definition_of(alloc).and_then(|known| known.group(&alloc.group));
+            let block = group.and_then(|group| group.disconnect.as_ref());
+            block.is_some_and(|block| block.stop_on_client_after.is_some())
+        };
+        // One that was to be rescheduled at some time before it was lost waits for nothing any more.
+        let awaited = alloc.follow_up.as_ref().filter(|follow_up| follow_up.trigger == EvalTrigger::AllocFailure);
         alloc.client == ClientStatus::Lost
-            && alloc.follow_up.as_ref().is_some_and(|follow_up| follow_up.at > self.eval.now)
+            && awaited.is_some_and(|awaited| awaited.at > self.eval.now)
+            && stops_by_itself()
     }
 
     /// Leaves out what no longer counts.
@@ -236,6 +244,7 @@ impl GroupPass<'_> {
     fn classify(&mut self, live: AllocList, all: &[Arc<Alloc>]) -> Holders {
         let mut sorted = Sorted::new(self.view, live, self.eval.now);
         self.out.desired.ignore += as_count(sorted.ignored.len());
+        sorted.lost.append(&mut sorted.expiring);
         self.replace_canaries(&mut sorted);
         let rules = Rules {
             view: self.view,
@@ -250,7 +259,6 @@ impl GroupPass<'_> {
         due.now.extend(migrating_due.now);
         due.later.extend(migrating_due.later);
         self.reconnect(std::mem::take(&mut sorted.reconnecting), &mut due, &mut sorted, all);
-        sorted.lost.append(&mut sorted.expiring);
         let disconnecting: BTreeSet<AllocKey> = sorted.disconnecting.iter().map(|alloc| alloc.key.clone()).collect();
         let disconnects_now = !disconnecting.is_empty();
         let cut = sort::due(Rules { is_disconnecting: true, ..rules }, std::mem::take(&mut sorted.disconnecting));
@@ -432,7 +440,10 @@ impl GroupPass<'_> {
         });
         by_highest_slot(&mut holders.migrating);
         take(&mut holders.migrating, &mut surplus, &mut remove, |_| true);
-        let mut rest: AllocList = holders.untainted.iter().chain(&holders.due).cloned().collect();
+        // One that moves and is due is taken once.
+        let taken: BTreeSet<AllocKey> = surplus.iter().map(|alloc| alloc.key.clone()).collect();
+        let rest = holders.untainted.iter().chain(&holders.due).filter(|alloc| !taken.contains(&alloc.key));
+        let mut rest: AllocList = rest.cloned().collect();
         by_highest_slot(&mut rest);
         take(&mut rest, &mut surplus, &mut remove, |alloc| !alloc.is_server_terminal() && !is_hidden(alloc));
         let gone: BTreeSet<&AllocKey> = surplus.iter().map(|alloc| &alloc.key).collect();

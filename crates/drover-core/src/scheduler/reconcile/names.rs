@@ -37,24 +37,27 @@ impl Names {
 
     /// The lowest free slot below the count; when there is none, slots are used again from 0 on.
     pub(super) fn next(&mut self) -> i64 {
-        while self.next_free < self.count && self.taken.contains_key(&self.next_free) {
-            self.next_free += 1;
-        }
-        let index = if self.next_free < self.count {
-            self.next_free
-        } else {
+        let index = self.free().unwrap_or_else(|| {
             let again = self.next_reused % self.count.max(1);
             self.next_reused += 1;
             again
-        };
+        });
         *self.taken.entry(index).or_default() += 1;
         index
     }
 
-    /// The slot of the successor of an allocation: the same, unless another allocation holds it too.
+    /// The lowest slot below the count that no allocation holds.
+    fn free(&mut self) -> Option<i64> {
+        while self.next_free < self.count && self.taken.contains_key(&self.next_free) {
+            self.next_free += 1;
+        }
+        (self.next_free < self.count).then_some(self.next_free)
+    }
+
+    /// The slot of the successor of an allocation: the same, unless another allocation holds it too and one is free.
     pub(super) fn inherit(&mut self, index: i64) -> i64 {
         let is_shared = self.taken.get(&index).is_some_and(|holders| *holders > 1);
-        if !is_shared || self.taken.len() >= usize::try_from(self.count).unwrap_or(0) {
+        if !is_shared || self.free().is_none() {
             return index;
         }
         self.release(index);

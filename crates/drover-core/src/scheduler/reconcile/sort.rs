@@ -89,11 +89,16 @@ pub(crate) fn is_expired(view: &ClusterView, alloc: &Alloc, now: Timestamp) -> b
     alloc.client == ClientStatus::Unknown && expires_at(view, alloc).is_some_and(|at| at <= now)
 }
 
+/// Whether an allocation was disconnected, and nothing was decided on it since.
+pub(crate) fn is_reconnecting(alloc: &Alloc) -> bool {
+    matches!(alloc.client, ClientStatus::Unknown | ClientStatus::Running | ClientStatus::Failed)
+        && alloc.needs_reconnect()
+}
+
 /// Classifies one allocation: the first row of 3.2 that matches.
 pub(super) fn classify(view: &ClusterView, alloc: &Alloc, now: Timestamp) -> Class {
     let node = view.node(&alloc.node);
-    let reconnects = matches!(alloc.client, ClientStatus::Unknown | ClientStatus::Running | ClientStatus::Failed)
-        && alloc.needs_reconnect();
+    let reconnects = is_reconnecting(alloc);
     let is_stopping = alloc.is_server_terminal();
     if reconnects && !is_stopping && alloc.client == ClientStatus::Failed {
         return Class::Reconnecting;

@@ -22,7 +22,9 @@ use crate::scheduler::plan::{
     DesiredUpdates, Disconnect, Evaluation, InPlace, Metrics, Placement, Plan, Scores, Stop, StopReason, WaitsFor,
 };
 use crate::scheduler::preempt;
-use crate::scheduler::reconcile::{Rollout, UpdateKind, is_expired, is_lost, lost_after, marks, stop_all, update_kind};
+use crate::scheduler::reconcile::{
+    Rollout, UpdateKind, is_expired, is_lost, is_reconnecting, lost_after, marks, stop_all, update_kind,
+};
 use crate::snapshot::{ClusterView, NodeEntry};
 
 /// One slot of a group on a node, with what there is of the group there.
@@ -248,7 +250,7 @@ impl<'a> SystemPass<'_, 'a> {
         if alloc.transition.migrate {
             return Fate::Stop(Stop::new(alloc, StopReason::NodeTainted));
         }
-        let reconnects = alloc.needs_reconnect();
+        let reconnects = is_reconnecting(alloc);
         // One whose agent says that it runs is back, whatever its window was.
         if reconnects && is_expired(view, alloc, now) {
             return Fate::Stop(Stop::lost(alloc));
@@ -400,10 +402,8 @@ impl<'a> SystemPass<'_, 'a> {
         let now = usize::try_from(n_now).unwrap_or(usize::MAX).min(updates.len());
         let mut waiting = updates.split_off(now);
         let n_waiting = as_count(waiting.len());
-        match stands_still || is_canarying {
-            true => waiting.extend(excluded),
-            false => updates.extend(excluded),
-        }
+        let ends_excluded = !stands_still && !is_canarying;
+        (if ends_excluded { &mut updates } else { &mut waiting }).extend(excluded);
         desired.ignore += as_count(waiting.len());
         self.planner.plan.held_back += as_count(waiting.len());
         for alloc in &updates {

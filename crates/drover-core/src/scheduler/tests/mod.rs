@@ -8,6 +8,7 @@ mod decisions;
 mod deployment;
 mod disconnect;
 mod feasible;
+mod model;
 mod operands;
 mod place;
 mod preempt;
