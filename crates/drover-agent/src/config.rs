@@ -59,6 +59,15 @@ pub struct AgentConfig {
     /// The interface of the node's ports; default: that of the default route.
     #[serde(default)]
     pub network_interface: Option<String>,
+    /// More addresses for ports, by the alias that a port's `hostNetwork` names.
+    #[serde(default)]
+    pub host_networks: BTreeMap<String, HostNetworkConfig>,
+    /// Ports that are given to those who ask for any; default 20000 to 29999, below Kubernetes' node ports.
+    #[serde(default)]
+    pub dynamic_ports: DynamicPortsConfig,
+    /// The most allocations that run on the node at a time; default: no limit.
+    #[serde(default)]
+    pub max_allocs: Option<u32>,
     /// Heartbeats until the controller has published a TTL.
     #[serde(default)]
     pub heartbeat: HeartbeatConfig,
@@ -185,6 +194,34 @@ pub struct HostVolumeConfig {
     /// Whether it is mounted read-only.
     #[serde(default)]
     pub read_only: bool,
+}
+
+/// Another address for ports: one of the two says which.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct HostNetworkConfig {
+    /// An address of this machine.
+    pub address: Option<String>,
+    /// An interface, whose first address it is.
+    pub interface: Option<String>,
+    /// Ports and ranges of the address that allocations never get, `22,8500-8600`.
+    pub reserved_ports: String,
+}
+
+/// The range of dynamic ports, both ends included.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DynamicPortsConfig {
+    /// The first.
+    pub min: u16,
+    /// The last.
+    pub max: u16,
+}
+
+impl Default for DynamicPortsConfig {
+    fn default() -> Self {
+        Self { min: 20_000, max: 29_999 }
+    }
 }
 
 /// The devices of the node.
@@ -344,6 +381,35 @@ impl AgentConfig {
         {
             return Err(("nodeName", "is empty: give a name, or leave it out for the host's name".to_owned()));
         }
+        self.check_networks()
+    }
+
+    fn check_networks(&self) -> Result<(), (&'static str, String)> {
+        for (alias, network) in &self.host_networks {
+            let refused = |reason: String| Err(("hostNetworks", format!("{alias:?} {reason}")));
+            if alias.is_empty() || alias == "default" {
+                return refused(
+                    "is the address of the node itself: set address or networkInterface instead".to_owned(),
+                );
+            }
+            match (&network.address, &network.interface) {
+                (Some(address), None) if address.parse::<std::net::IpAddr>().is_err() => {
+                    return refused(format!("has address {address:?}, which is no IP address"));
+                }
+                (Some(_), None) | (None, Some(_)) => {}
+                (None, None) | (Some(_), Some(_)) => {
+                    return refused("must have either an address or an interface".to_owned());
+                }
+            }
+        }
+        let ports = self.dynamic_ports;
+        if ports.min == 0 || ports.min > ports.max {
+            let reason = format!("{} to {} is no range of ports: give min from 1 up to max", ports.min, ports.max);
+            return Err(("dynamicPorts", reason));
+        }
+        if self.max_allocs == Some(0) {
+            return Err(("maxAllocs", "is 0: leave it out for no limit, or make the node ineligible".to_owned()));
+        }
         Ok(())
     }
 }
@@ -417,6 +483,16 @@ mod tests {
         assert_eq!(off.csi.kubelet_dir(), None);
         let zero = parse("stateDir: /s\nallocDir: /a\nheartbeat: {ttl: 0s}\n").expect_err("refused");
         assert!(zero.contains("heartbeat.ttl"), "{zero}");
+        for (text, named) in [
+            ("hostNetworks: {public: {}}", "either an address or an interface"),
+            ("hostNetworks: {public: {address: here}}", "no IP address"),
+            ("hostNetworks: {default: {address: 10.0.0.1}}", "set address or networkInterface"),
+            ("dynamicPorts: {min: 9000, max: 8000}", "dynamicPorts"),
+            ("maxAllocs: 0", "maxAllocs"),
+        ] {
+            let error = parse(&format!("stateDir: /s\nallocDir: /a\n{text}\n")).expect_err("refused");
+            assert!(error.contains(named), "{text}: {error}");
+        }
         let duration = parse("stateDir: /s\nallocDir: /a\nmaxKillTimeout: soon\n").expect_err("refused");
         assert!(duration.contains("soon"), "{duration}");
     }

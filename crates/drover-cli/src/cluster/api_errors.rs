@@ -39,7 +39,10 @@ pub(crate) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: ku
             "cannot {verb} {what}: there is none{place}; `kubectl get {kind} -A` shows all, -n NAMESPACE chooses another namespace"
         ),
         403 => {
+            // Nodes are part of no namespace, and of no role that a namespace's users have.
+            let is_node = kind == "cnode";
             let role = match verb {
+                _ if is_node => "drover-node-admin",
                 "read" | "list" => "drover-view",
                 // Whoever may change an object's metadata may change its spec, which is the controller's.
                 "free" => "cluster-admin",

@@ -127,12 +127,12 @@ fn lacking(nearest: &Nearest) -> String {
 fn room_for(dimension: &str) -> &'static str {
     match dimension {
         "cores" => "ask for fewer cores, stop other jobs, or add nodes",
-        "maxAllocs" => "stop other allocations, raise the nodes' maxAllocs, or add nodes",
+        "maxAllocs" => "stop other allocations, raise maxAllocs of the agents' configuration, or add nodes",
         text if text.starts_with("network: reserved port") => {
             "free the static port, take a dynamic one, or set ignoreCollision"
         }
         text if text.starts_with("network") => {
-            "stop jobs that hold ports, widen dynamicPorts of the nodes, or add nodes"
+            "stop jobs that hold ports, widen dynamicPorts of the agents' configuration, or add nodes"
         }
         text if text.starts_with("devices") => "stop jobs that hold such devices, ask for fewer, or add some",
         _ => "ask for less, stop other jobs, or add nodes",
@@ -144,9 +144,13 @@ fn change_for(rule: &str, n: i64) -> String {
     match name {
         "missingDrivers" => "enable the driver there (kubectl get cnode -o wide shows them), or use another".to_owned(),
         "missingDevices" => "relax resources.devices of the task, or add such devices".to_owned(),
-        "missingHostVolumes" => "add the volume to an agent's hostVolumes, or relax the request".to_owned(),
-        "missingNetwork" => "use mode host, or install the network there".to_owned(),
-        "missingHostNetwork" => "add it to an agent's hostNetworks, or remove hostNetwork from the port".to_owned(),
+        "missingHostVolumes" => {
+            "add the volume to hostVolumes of an agent's configuration, or relax the request".to_owned()
+        }
+        "missingNetwork" => "use mode host, which each node offers".to_owned(),
+        "missingHostNetwork" => {
+            "add it to hostNetworks of an agent's configuration, or remove hostNetwork from the port".to_owned()
+        }
         "distinctHosts" => "lower the count, add nodes, or remove distinct_hosts".to_owned(),
         "distinctProperty" => "lower the count, raise the limit, or add nodes with other values".to_owned(),
         "csiVolumeNotFound" => format!("create it (kubectl apply a CSIVolume with id {rest})"),

@@ -53,7 +53,8 @@ pub(crate) fn detect(config: &AgentConfig, drivers: &Drivers) -> Result<Fingerpr
         meta: FingerprintMeta { static_meta: config.meta.clone(), dynamic: BTreeMap::new() },
         reserved: reserved(config),
         host_volumes: host_volumes(config)?,
-        dynamic_ports: Some(PortRange { min: 20000, max: 29999 }),
+        dynamic_ports: Some(PortRange { min: config.dynamic_ports.min.into(), max: config.dynamic_ports.max.into() }),
+        max_allocs: config.max_allocs.map(i64::from),
         ..Fingerprint::default()
     };
     for (name, detect) in DETECTORS.iter().filter(|(name, _)| config.fingerprint.permits(name)) {

@@ -8,7 +8,7 @@ use drover_api::client_node::{Fingerprint, HostNetwork};
 use nix::sys::socket::SockaddrStorage;
 
 use super::attribute::put;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, HostNetworkConfig};
 
 /// The address of the default route, or the configured one, as host network `default`. A configured interface is the
 /// only one.
@@ -21,19 +21,61 @@ pub(super) fn network(config: &AgentConfig, found: &mut Fingerprint) -> Result<(
             default_address().ok_or("this machine has no default route: set address in the agent's configuration")?
         }
     };
-    let bits = if address.is_ipv4() { 32 } else { 128 };
     put(found, "unique.network.ip-address", address.to_string());
     put(found, "unique.advertise.address", address.to_string());
     found.host_networks.push(HostNetwork {
         name: "default".to_owned(),
-        cidr: format!("{address}/{bits}"),
+        cidr: cidr(address),
         interface: interface.clone().or_else(default_interface).unwrap_or_default(),
         reserved_ports: String::new(),
     });
     if let Some(interface) = interface {
         keep_interface(found, &interface);
     }
+    for (alias, network) in &config.host_networks {
+        found.host_networks.push(named(alias, network)?);
+    }
     Ok(())
+}
+
+/// A network of the configuration. Its address must be one of this machine, or no task could listen there.
+fn named(alias: &str, network: &HostNetworkConfig) -> Result<HostNetwork, String> {
+    let of = |error: String| format!("host network {alias}: {error}");
+    let address = match (&network.address, &network.interface) {
+        (Some(address), _) => {
+            let address = address.parse().map_err(|error| of(format!("address {address}: {error}")))?;
+            if !is_own(address).map_err(of)? {
+                return Err(of(format!("no interface has address {address}: correct hostNetworks.{alias}.address")));
+            }
+            address
+        }
+        (None, Some(interface)) => address_of(interface).map_err(of)?,
+        (None, None) => return Err(of("it has neither an address nor an interface".to_owned())),
+    };
+    Ok(HostNetwork {
+        name: alias.to_owned(),
+        cidr: cidr(address),
+        interface: network.interface.clone().unwrap_or_default(),
+        reserved_ports: network.reserved_ports.clone(),
+    })
+}
+
+fn cidr(address: IpAddr) -> String {
+    format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
+}
+
+/// The addresses of this machine, each with its interface.
+fn addresses() -> Result<Vec<(String, IpAddr)>, String> {
+    let all = nix::ifaddrs::getifaddrs().map_err(|error| format!("the interfaces cannot be listed: {error}"))?;
+    let ip = |address: SockaddrStorage| -> Option<IpAddr> {
+        let v4 = address.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip())))
+    };
+    Ok(all.filter_map(|it| Some((it.interface_name.clone(), ip(it.address?)?))).collect())
+}
+
+fn is_own(address: IpAddr) -> Result<bool, String> {
+    Ok(addresses()?.iter().any(|(_, own)| *own == address))
 }
 
 /// Drops the networks of other interfaces. Modes with a bridge have no interface and stay.
@@ -43,16 +85,12 @@ fn keep_interface(found: &mut Fingerprint, interface: &str) {
 
 /// The first address of an interface, one that others can reach before one of the link.
 fn address_of(interface: &str) -> Result<IpAddr, String> {
-    let all = nix::ifaddrs::getifaddrs().map_err(|error| format!("the interfaces cannot be listed: {error}"))?;
-    let ip = |address: SockaddrStorage| -> Option<IpAddr> {
-        let v4 = address.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
-        v4.or_else(|| address.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip())))
-    };
     let is_link_local = |address: &IpAddr| match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
-    let own: Vec<IpAddr> = all.filter(|it| it.interface_name == interface).filter_map(|it| ip(it.address?)).collect();
+    let own: Vec<IpAddr> =
+        addresses()?.into_iter().filter(|(name, _)| name == interface).map(|(_, address)| address).collect();
     own.iter().copied().min_by_key(|address| (is_link_local(address), address.is_ipv6())).ok_or_else(|| {
         format!("interface {interface} has no address: set networkInterface to one that has, or set address")
     })
@@ -93,6 +131,21 @@ mod tests {
         keep_interface(&mut found, "eth1");
         let names: Vec<&str> = found.host_networks.iter().map(|network| network.name.as_str()).collect();
         assert_eq!((names, &found.network_modes[..]), (vec!["default", "public"], &["bridge".to_owned()][..]));
+    }
+
+    #[test]
+    fn a_configured_network_is_an_address_of_this_machine() {
+        let of = |address: Option<&str>, interface: Option<&str>| HostNetworkConfig {
+            address: address.map(str::to_owned),
+            interface: interface.map(str::to_owned),
+            reserved_ports: "22".to_owned(),
+        };
+        for network in [of(Some("127.0.0.1"), None), of(None, Some("lo"))] {
+            let found = named("local", &network).expect("a network");
+            assert_eq!((&*found.name, &*found.cidr, &*found.reserved_ports), ("local", "127.0.0.1/32", "22"));
+        }
+        let error = named("public", &of(Some("192.0.2.1"), None)).expect_err("refused");
+        assert!(error.contains("hostNetworks.public.address"), "{error}");
     }
 
     #[test]

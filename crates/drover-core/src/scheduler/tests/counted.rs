@@ -172,6 +172,14 @@ fn s_015_lost_ones_are_not_replaced_where_enough_remain() {
     world.set_phase(&["n-0", "n-1"], NodePhase::Down);
     let plan = check(&world, &[], &[0, 1, 7, 8, 9], &[]);
     assert_desired!(plan, { stop: 5, ignore: 5 });
+    let mut lost: Vec<i64> = plan
+        .stops
+        .iter()
+        .filter(|stop| (stop.client, &stop.reason) == (Some(ClientStatus::Lost), &StopReason::Lost))
+        .map(|stop| stop.alloc.index)
+        .collect();
+    lost.sort_unstable();
+    assert_eq!(lost, [0, 1], "the others only stop");
 }
 
 #[test]
@@ -246,7 +254,9 @@ fn s_024_a_service_that_ended_well_is_placed_again() {
     let mut world = World::new(&spec(5));
     world.allocs(0..4, |alloc| alloc.client = ClientStatus::Complete);
     world.allocs(4..5, |_| {});
-    drop(check(&world, &range(0..4), &[], &[]));
+    let plan = check(&world, &range(0..4), &[], &[]);
+    // What has ended well holds nothing and is not counted; the one that runs is.
+    assert_desired!(plan, { place: 4, ignore: 1 });
 }
 
 fn failed_a_while_ago(seconds: i64) -> impl Fn(&mut Alloc) {
@@ -595,9 +605,12 @@ fn s_090_another_time_limit_needs_no_room() {
 
 #[test]
 fn s_094_a_trigger_of_another_scheduler_fails_the_evaluation() {
-    let world = World::new(&spec(1));
-    let plan = world.plan_for(EvalTrigger::JobRegister, None);
-    assert_eq!(plan.refused, None);
+    // A service accepts each trigger that there is; what is none is no trigger.
+    for trigger in EvalTrigger::ALL {
+        assert_eq!(World::new(&spec(1)).plan_for(*trigger, None).refused, None, "{trigger}");
+    }
+    let unknown = serde_json::from_value::<EvalTrigger>(json!("by-the-moon"));
+    assert!(unknown.is_err(), "{unknown:?}");
     let mut system = spec(1);
     system["type"] = json!("system");
     let plan = World::new(&system).plan_for(EvalTrigger::AllocFailure, None);
