@@ -66,6 +66,7 @@ scenarios! {
     deployment_promoted_apart: "deployment-promoted-apart",
     deployment_promoted_while_paused: "deployment-promoted-while-paused",
     deployment_revert_once: "deployment-revert-once",
+    deployment_revert_while_due: "deployment-revert-while-due",
     deployment_scaled: "deployment-scaled",
     deployment_scaled_down: "deployment-scaled-down",
     deployment_stopped: "deployment-stopped",
@@ -155,6 +156,14 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
 fn a_stale_list_of_jobs_makes_no_version() {
     let output = simulate(&[&path("chaos"), "--seed", "4095"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The deadline and the replacement that falls due come in each order, by seed.
+#[test]
+fn a_revert_has_a_deployment_in_each_order_of_the_deadline_and_the_replacement() {
+    let output = simulate(&[&path("deployment-revert-while-due"), "--seeds", "1..40"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
 }
 
 /// A writer is cut off for twenty minutes, and meanwhile the collection of claims asks for another look at its volume.

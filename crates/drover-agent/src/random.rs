@@ -19,6 +19,11 @@ impl Random {
         Self(Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))))
     }
 
+    /// A source of its own, which follows from this one as it is now: what is drawn of it later moves nothing here.
+    pub(crate) fn fork(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.with(fastrand::Rng::fork))))
+    }
+
     /// A number in [0, 1).
     pub(crate) fn unit(&self) -> f64 {
         self.with(fastrand::Rng::f64)

@@ -59,6 +59,8 @@ struct Peak {
 #[derive(Debug)]
 pub(super) struct Log {
     keeps_timeline: bool,
+    /// Whether the scenario is over: what comes to rest after it is neither told nor counted.
+    is_over: bool,
     timeline: Vec<(Duration, StoredChange)>,
     writes: BTreeMap<&'static str, Counted>,
     /// Of each call of a driver: how often it was made, and how often it was made to fail.
@@ -74,6 +76,7 @@ impl Log {
         let peak = |(step, filter)| Peak { step, filter, now: BTreeSet::new(), most: 0, at: Duration::ZERO };
         Self {
             keeps_timeline,
+            is_over: false,
             timeline: Vec::new(),
             writes: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -83,9 +86,14 @@ impl Log {
         }
     }
 
+    /// The scenario is over.
+    pub(super) fn close(&mut self) {
+        self.is_over = true;
+    }
+
     /// Counts a write, whether it changed something or not.
     pub(super) fn count(&mut self, verb: Verb, kind: Option<&'static Kind>) {
-        let Some(kind) = kind else { return };
+        let Some(kind) = kind.filter(|_| !self.is_over) else { return };
         let counted = self.writes.entry(&kind.name).or_default();
         match verb {
             Verb::Read => {}
@@ -109,7 +117,7 @@ impl Log {
         if kind == "Event" {
             return;
         }
-        if self.keeps_timeline && kind != "Lease" {
+        if self.keeps_timeline && !self.is_over && kind != "Lease" {
             self.timeline.push((at, change.clone()));
         }
         if kind == "Allocation" {

@@ -27,6 +27,9 @@ use super::state;
 use super::world::{CrashPoint, World};
 use drover_controller::config::ControllerConfig;
 
+/// How long at most a run goes on after its scenario, so that it is seen to come to rest. Where tasks end without pause
+/// or a schedule launches them, it never does.
+const LONGEST_REST: Duration = Duration::from_mins(15);
 /// How long a crashed controller is away by default.
 const CRASH: Duration = Duration::from_secs(1);
 
@@ -102,7 +105,10 @@ enum Due {
     EndOutage,
     EndSlowness,
     EndConflicts,
+    /// The scenario is over. What has yet to come to rest gets the time for it.
     End,
+    /// The last question.
+    Rest,
 }
 
 struct Run {
@@ -180,18 +186,29 @@ impl Run {
                 () = tokio::time::sleep_until(self.world.clock.instant(at)) => {}
             }
             let Some(due) = self.agenda.remove(&(at, number)) else { continue };
-            if due != Due::End {
+            if !matches!(due, Due::End | Due::Rest) {
                 self.world.log().invariants.disturb(at);
             }
             match due {
                 Due::Step(n) => self.step(scenario, &scenario.steps[n]),
                 Due::StartController => self.controllers.start(),
-                Due::EndSecondLeader => self.controllers.end_second(),
+                Due::EndSecondLeader => {
+                    self.controllers.end_second();
+                    self.world.log().invariants.expect_two_leaders(false);
+                }
                 Due::MendLeaseWatch => self.controllers.set_lease_watch(false),
                 Due::EndOutage => self.world.links.set_server_gone(false),
                 Due::EndSlowness => self.world.links.set_latency(Duration::ZERO),
                 Due::EndConflicts => self.world.links.set_conflicts(0),
                 Due::End => {
+                    let settled = {
+                        let mut log = self.world.log();
+                        log.close();
+                        log.invariants.settles_at().min(at + LONGEST_REST)
+                    };
+                    self.plan(settled.max(at), Due::Rest);
+                }
+                Due::Rest => {
                     let mut log = self.world.log();
                     for what in log.invariants.finish(at, &self.world.store) {
                         log.fail(at, what);
@@ -267,7 +284,7 @@ impl Run {
             }
             ControllerAction::SecondLeader => {
                 self.controllers.start_second();
-                self.world.log().invariants.expect_two_leaders();
+                self.world.log().invariants.expect_two_leaders(true);
                 self.plan_after(step.lasts, Due::EndSecondLeader);
             }
             ControllerAction::BreakLeaseWatch => {

@@ -3,7 +3,8 @@
 //!
 //! Input: calls of the real controller and the real agent. Output: the in-memory store's answers, late, twice or never,
 //! as the scenario's faults and its steps say; each write is shown to the run's observer. All chances come from one
-//! seeded stream per process. Must never know what any object means.
+//! seeded stream per process, but for what becomes of Events: one Event more or less changes nothing else. Must never
+//! know what any object means.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +35,7 @@ pub(super) struct Seam {
     pub(super) client: Client,
     pub(super) link: Link,
     pub(super) rng: Arc<Mutex<fastrand::Rng>>,
+    of_events: Arc<Mutex<fastrand::Rng>>,
     pub(super) manager: &'static str,
     /// Whether it has a leader's Lease of its own and does not see the others'.
     pub(super) has_shadow: bool,
@@ -66,8 +68,9 @@ impl Seam {
             Client::Node(_) => "droverd-agent",
         };
         let link = world.links.of(client);
-        let rng = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
-        Self { world, client, link, rng, manager, has_shadow: false }
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let of_events = Arc::new(Mutex::new(rng.fork()));
+        Self { world, client, link, rng: Arc::new(Mutex::new(rng)), of_events, manager, has_shadow: false }
     }
 
     /// The same for a controller that leads beside others.
@@ -81,10 +84,15 @@ impl Seam {
 
     /// Decides what becomes of a call.
     fn draw(&self, kind: &Kind, verb: Verb, is_conditional: bool) -> Fate {
+        let chances = if kind.name == "Event" { &self.of_events } else { &self.rng };
+        self.fate(kind, verb, is_conditional, &mut chances.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn fate(&self, kind: &Kind, verb: Verb, is_conditional: bool, rng: &mut fastrand::Rng) -> Fate {
         let (faults, is_write) = (self.world.faults(), verb != Verb::Read);
         if is_write && is_conditional {
             let rate = self.link.state().conflicts;
-            if rate > 0 && self.chance(|rng| rng.u32(..100_000)) < rate {
+            if rate > 0 && rng.u32(..100_000) < rate {
                 return Fate::Conflict;
             }
         }
@@ -95,14 +103,11 @@ impl Seam {
         if self.client == Client::User {
             return Fate::Answered;
         }
-        if is_counted
-            && faults.crash_between_writes > 0.0
-            && self.chance(fastrand::Rng::f64) < faults.crash_between_writes
-        {
-            return if self.chance(fastrand::Rng::bool) { Fate::CrashBefore } else { Fate::CrashAfter };
+        if is_counted && faults.crash_between_writes > 0.0 && rng.f64() < faults.crash_between_writes {
+            return if rng.bool() { Fate::CrashBefore } else { Fate::CrashAfter };
         }
-        if faults.api_errors > 0.0 && self.chance(fastrand::Rng::f64) < faults.api_errors {
-            return match (self.chance(|rng| rng.u8(..6)), is_write) {
+        if faults.api_errors > 0.0 && rng.f64() < faults.api_errors {
+            return match (rng.u8(..6), is_write) {
                 (0, _) => Fate::Refused("the server has asked for fewer requests (429)"),
                 (1, _) | (2..=4, false) => Fate::Refused("an internal error occurred (500)"),
                 (2, true) => Fate::Unanswered,

@@ -93,6 +93,8 @@ impl World {
     /// A life of the controller begins.
     pub(super) fn note_controller(&self, life: u32) {
         self.controller.store(life, Ordering::Relaxed);
+        let at = self.clock.elapsed();
+        self.log().invariants.note_controller(at);
     }
 
     /// A moment in the life of a plugin call: the controller crashes there if it is the one.

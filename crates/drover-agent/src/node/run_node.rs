@@ -119,7 +119,7 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
     // Runners end before what they use.
     let stop_services = CancellationToken::new();
     let (events, write_events) =
-        EventSink::new(parts.store.clone(), parts.name.clone(), Arc::clone(&parts.clock), parts.random.clone());
+        EventSink::new(parts.store.clone(), parts.name.clone(), Arc::clone(&parts.clock), parts.random.fork());
     services.spawn(until(stop_services.clone(), write_events));
     let node_events = NodeEvents::new(events.clone(), parts.name.clone(), signals.view.subscribe());
     let csi = csi(&mut parts, node_events.clone());

@@ -97,14 +97,24 @@ impl Invariants {
         self.rest.disturb(at);
     }
 
+    /// A controller begins to lead.
+    pub(crate) fn note_controller(&mut self, at: Duration) {
+        self.rest.note_controller(at);
+    }
+
+    /// When all must have come to rest, if nothing happens any more.
+    pub(crate) fn settles_at(&self) -> Duration {
+        self.rest.settles_at()
+    }
+
     /// A driver failed because the scenario has it fail.
     pub(crate) fn note_fault(&mut self, at: Duration) {
         self.rest.note_fault(at);
     }
 
-    /// From now on two leaders may place at once.
-    pub(crate) fn expect_two_leaders(&mut self) {
-        self.room.expect_two_leaders();
+    /// From now on two leaders may place at once, or one leads alone again.
+    pub(crate) fn expect_two_leaders(&mut self, has_two: bool) {
+        self.room.expect_two_leaders(has_two);
     }
 
     /// An operator asked for tasks of this allocation to be restarted or signalled.

@@ -1,4 +1,4 @@
-//! I7 and I8: what never goes back, and what no other writer undoes.
+//! I7 and I8: what never goes back, and what was written and acknowledged and no other writer may undo.
 
 use drover_api::Allocation;
 use drover_api::deployment::DeploymentPhase;
@@ -44,14 +44,21 @@ pub(super) fn check(by: Option<Client>, change: &StoredChange, found: &mut Vec<S
     match by {
         Some(Client::Controller(_)) => {
             let fields: &[&str] = match kind {
-                "Job" | "JobVersion" => &["/spec"],
+                "Job" | "JobVersion" | "Deployment" | "CSIVolume" => &["/spec"],
                 "Allocation" => &["/status/taskStates", "/status/endedAt", "/status/health"],
                 "ClientNode" => &["/spec/meta", "/spec/nodePool", "/spec/datacenter", "/status/fingerprint"],
                 _ => &[],
             };
             check_kept("the controller", fields, before, after, found);
         }
-        Some(Client::Node(_)) => check_kept("an agent", &["/spec"], before, after, found),
+        Some(Client::Node(_)) => {
+            let fields: &[&str] = match kind {
+                "Allocation" => &["/spec", "/status/allocStates"],
+                "ClientNode" => &["/spec", "/status/phase", "/status/events", "/status/csiRequests", "/status/drain"],
+                _ => &["/spec", "/status"],
+            };
+            check_kept("an agent", fields, before, after, found);
+        }
         Some(Client::User) | None => {}
     }
 }

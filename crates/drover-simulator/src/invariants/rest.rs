@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drover_api::allocation::DesiredStatus;
 use drover_api::csi_volume::{CSIVolumeStatus, ClaimState};
+use drover_api::job::JobReason;
 use drover_api::{Allocation, CSIVolume, Deployment, Job};
 use drover_core::definition::Definition;
 use drover_store::memory::{FieldSelection, MemoryStore, Stored, StoredChange};
@@ -29,6 +30,10 @@ const SETTLE: Duration = Duration::from_mins(10);
 
 /// How long an allocation may take to become healthy by default.
 const HEALTHY_DEADLINE: Duration = Duration::from_mins(5);
+/// How long after its placement failed a job counts as stuck.
+const BLOCKED: Duration = Duration::from_secs(300);
+/// How long a new leader waits for the nodes' heartbeats, and a node for the first of them.
+const FRESH_START: Duration = drover_core::node::heartbeat::FRESH_START;
 
 /// A write, with what is known of jobs.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +64,17 @@ impl Rest {
         self.timers.insert(at + RETRY);
     }
 
+    /// A controller begins to lead: nodes that it has not heard of have their time.
+    pub(super) fn note_controller(&mut self, at: Duration) {
+        self.timers.insert(at + FRESH_START);
+        self.disturb(at);
+    }
+
+    /// When all must have come to rest, if nothing happens any more.
+    pub(super) fn settles_at(&self) -> Duration {
+        self.disturbed + SETTLE
+    }
+
     /// Sets the time of day at the start, to which times in objects are compared.
     pub(super) fn begin(&mut self, start: Timestamp) {
         self.start = Some(start);
@@ -67,7 +83,8 @@ impl Rest {
     pub(super) fn observe(&mut self, at: Duration, written: Written<'_>, found: &mut Vec<String>) {
         let Written { by, change, definitions } = written;
         let object = change.object();
-        if matches!(object.kind.name.as_str(), "Lease" | "Event") || is_claim_gc(change) {
+        let is_collection = matches!(by, Some(Client::Controller(_))) && is_collected(change);
+        if matches!(object.kind.name.as_str(), "Lease" | "Event") || is_claim_gc(change) || is_collection {
             return;
         }
         if by == Some(Client::User) || by.is_none() {
@@ -108,6 +125,13 @@ impl Rest {
             "Job" => {
                 if let Ok(job) = object.typed::<Job>() {
                     due.extend(job.status.as_ref().and_then(|status| status.next_launch));
+                    let conditions = job.status.iter().flat_map(|status| &status.conditions);
+                    let blocked = conditions.filter(|one| one.reason == JobReason::NotPlaced);
+                    due.extend(
+                        blocked.map(|one| {
+                            one.last_transition_time + SignedDuration::try_from(BLOCKED).unwrap_or_default()
+                        }),
+                    );
                 }
             }
             "ClientNode" => {
@@ -147,6 +171,21 @@ impl Rest {
     }
 }
 
+/// Whether a controller takes away what is over: that is looked for every so often, long after its end.
+fn is_collected(change: &StoredChange) -> bool {
+    let is_going = change.after.as_ref().is_none_or(|after| after.is_deleting());
+    let Some(before) = change.before.as_ref().filter(|_| is_going) else { return false };
+    let status = &before.value["status"];
+    match before.kind.name.as_str() {
+        "Allocation" => !status["endedAt"].is_null() || status["clientStatus"] == "lost",
+        "Job" => status["phase"] == "dead",
+        "Deployment" => !matches!(status["phase"].as_str(), Some("running" | "paused" | "pending" | "initializing")),
+        "JobVersion" => true,
+        "ClientNode" => status["phase"] == "down",
+        _ => false,
+    }
+}
+
 /// Whether the collection of claims asks for another look at a volume whose release goes on: `modifiedAt` moves, as
 /// often as it may.
 fn is_claim_gc(change: &StoredChange) -> bool {
@@ -183,9 +222,16 @@ fn unstopped(store: &MemoryStore) -> Vec<String> {
     goes_on.map(|stored| format!("I9: Allocation {} is to stop and never says that it has", stored.key)).collect()
 }
 
-/// How long an allocation may take to become healthy.
+/// How long an allocation may take to become healthy, in a roll-out or a drain, with the time that its checks take in
+/// the scenario.
 fn healthy_deadline(definition: Option<&Definition>, alloc: &Allocation) -> Duration {
     let group = definition.and_then(|definition| definition.group(&alloc.spec.group));
     let update = group.and_then(|group| group.update.as_ref()).and_then(|update| update.healthy_deadline);
-    update.map_or(HEALTHY_DEADLINE, drover_api::GoDuration::to_std)
+    let migrate = group.and_then(|group| group.migrate.as_ref()).and_then(|migrate| migrate.healthy_deadline);
+    let deadlines = [update, migrate].into_iter().flatten().map(drover_api::GoDuration::to_std);
+    let checks = group.iter().flat_map(|group| &group.tasks).filter_map(|task| {
+        let after = task.config.get("healthyAfter")?.as_str()?;
+        after.parse::<drover_api::GoDuration>().ok().map(drover_api::GoDuration::to_std)
+    });
+    deadlines.max().unwrap_or(HEALTHY_DEADLINE).max(checks.max().unwrap_or_default())
 }

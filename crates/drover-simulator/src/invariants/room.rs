@@ -1,6 +1,6 @@
 //! I3: no node holds or runs more than it has.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use drover_api::allocation::{AllocatedResources, DesiredStatus};
 use drover_api::{Allocation, ClientNode};
@@ -47,11 +47,14 @@ pub(super) struct Room {
     /// By uid: what each allocation takes.
     wanted: HashMap<String, Use>,
     has_two_leaders: bool,
+    /// Nodes on which two leaders placed too much, until that has gone.
+    excused: BTreeSet<String>,
 }
 
 impl Room {
-    pub(super) fn expect_two_leaders(&mut self) {
-        self.has_two_leaders = true;
+    /// From now on two leaders may place at once, or one leads alone again.
+    pub(super) fn expect_two_leaders(&mut self, has_two: bool) {
+        self.has_two_leaders = has_two;
     }
 
     pub(super) fn observe_node(&mut self, change: &StoredChange) {
@@ -86,8 +89,14 @@ impl Room {
         let taken = self.placed.entry(node.clone()).or_default();
         let is_new = change.before.is_none();
         taken.add(key.clone(), needs);
-        if is_new && !self.has_two_leaders {
-            taken.check("placed", node, self.capacity.get(node), found);
+        let mut faults = Vec::new();
+        taken.check("placed", node, self.capacity.get(node), &mut faults);
+        if faults.is_empty() {
+            self.excused.remove(node);
+        } else if self.has_two_leaders {
+            self.excused.insert(node.clone());
+        } else if is_new && !self.excused.contains(node) {
+            found.append(&mut faults);
         }
     }
 
