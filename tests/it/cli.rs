@@ -273,6 +273,33 @@ fn a_plan_tells_programs_every_kind_of_decision() {
 }
 
 #[test]
+fn s_211_a_plan_names_the_older_roll_out_that_it_cancels() {
+    let stored = web(3, &json!({}));
+    let mut older = json!({ "apiVersion": V, "kind": "Deployment",
+        "metadata": { "name": "web-older", "namespace": "shop", "uid": "d", "generation": 1 },
+        "spec": { "jobName": "web", "jobUID": "u", "jobVersion": 0 },
+        "status": { "phase": "running", "description": "Running", "observedGeneration": 1,
+            "groups": { "api": { "desiredTotal": 3 } } } });
+    let mut changed = stored.clone();
+    changed["spec"]["update"] = json!({ "maxParallel": 1 });
+    changed["spec"]["groups"][0]["tasks"][0]["user"] = json!("nobody");
+    let nodes = [node("n-1", "6.1.0", 8192), node("n-2", "6.1.0", 8192), node("n-3", "6.1.0", 8192)];
+    let allocs: Vec<Value> = (0..3).map(|n| alloc("web", n, &format!("n-{}", n + 1))).collect();
+    let ask = |older: &Value, more: &[&str]| {
+        let rest = [changed.clone(), version(&stored), older.clone()];
+        plan(&[&nodes[..], &rest, &allocs].concat(), more)
+    };
+    let report = ask(&older, &["-o", "json"]).json();
+    let ended = json!([{ "name": "web-older", "phase": "cancelled", "description": "NewerJob" }]);
+    assert_eq!((&report["deploymentUpdates"], &report["deployment"]["phase"]), (&ended, &json!("running")));
+    let text = ask(&older, &[]).out;
+    assert!(text.contains("Deployment web-older: cancelled, NewerJob"), "{text}");
+    // One that is over is not cancelled.
+    older["status"]["phase"] = json!("successful");
+    assert_eq!(ask(&older, &["-o", "json"]).json()["deploymentUpdates"], json!([]));
+}
+
+#[test]
 fn a_plan_tells_whom_it_evicts_and_what_a_blocked_one_waits_for() {
     let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "drover-config" },
         "data": { "config.yaml": "scheduler: {preemption: {service: true}}" } });
