@@ -31,7 +31,7 @@ const SETTLE: Duration = Duration::from_mins(10);
 /// How long an allocation may take to become healthy by default.
 const HEALTHY_DEADLINE: Duration = Duration::from_mins(5);
 /// How long after its placement failed a job counts as stuck.
-const BLOCKED: Duration = Duration::from_secs(300);
+const BLOCKED: Duration = Duration::from_mins(5);
 /// How long a new leader waits for the nodes' heartbeats, and a node for the first of them.
 const FRESH_START: Duration = drover_core::node::heartbeat::FRESH_START;
 
