@@ -11,6 +11,7 @@ use crate::definition::Definition;
 
 mod messages;
 mod submission;
+mod walk;
 
 fn plain() -> Value {
     json!({ "groups": [{ "name": "g", "count": 1, "tasks": [{ "name": "t", "driver": "mock" }] }] })
