@@ -55,6 +55,8 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
         ("rbac.aggregate=false", "name: drover-view\n", "aggregate-to-view"),
         ("nodeRestriction.enabled=false", "name: drover-intents\n", "drover-node-restriction"),
         ("intents.enabled=false", "name: drover-node-restriction\n", "drover-intents"),
+        ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-old-fields"),
+        ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-driver-config"),
         ("flowControl.enabled=false", "kind: ClusterRole\n", "kind: FlowSchema\n"),
         ("networkPolicy.enabled=false", "kind: Deployment\n", "kind: NetworkPolicy\n"),
         ("nodeRestriction.enabled=false", "requiresNodeRestriction: false\n", "requiresNodeRestriction: true\n"),

@@ -340,6 +340,13 @@ impl Cluster {
 
     /// Runs kubectl with a manifest on its standard input.
     pub(crate) fn kubectl_with(&self, args: &[&str], stdin: Option<&str>) -> Result<String, String> {
+        let output = self.kubectl_output(args, stdin);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Runs kubectl, with what it writes on both streams.
+    pub(crate) fn kubectl_output(&self, args: &[&str], stdin: Option<&str>) -> std::process::Output {
         use std::io::Write as _;
         let mut child = Command::new(self.plane.binaries().kubectl())
             .arg("--kubeconfig")
@@ -353,9 +360,7 @@ impl Cluster {
         if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
             pipe.write_all(text.as_bytes()).expect("a manifest written");
         }
-        let output = child.wait_with_output().expect("the end of kubectl");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+        child.wait_with_output().expect("the end of kubectl")
     }
 
     /// Applies a job.

@@ -18,6 +18,7 @@ mod docs;
 mod faults;
 mod gitops;
 mod helm;
+mod job_policies;
 mod jobs;
 mod kubeconform;
 mod metrics;

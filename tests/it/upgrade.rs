@@ -96,6 +96,12 @@ async fn what_is_written_under_the_chart_before_and_the_present_one_is_read_unde
     for object in [&job, &volume] {
         cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], Some(&object.to_string())).expect("applied");
     }
+    // What the version before has accepted and ignored.
+    let mut ignoring = job.clone();
+    ignoring["metadata"]["name"] = json!("old");
+    ignoring["spec"]["update"] = json!({ "stagger": "30s" });
+    ignoring["spec"]["groups"][0]["services"] = json!([{ "name": "web" }]);
+    cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], Some(&ignoring.to_string())).expect("applied");
     apply_status(&cluster, &status).expect("a status of the version before");
     assert_eq!(column(&cluster, "REASON"), None);
     let spec_of = |name: &str| read(&cluster, &[name, "-n", "shop"])["spec"].clone();
@@ -116,6 +122,12 @@ async fn what_is_written_under_the_chart_before_and_the_present_one_is_read_unde
         .eventually("the controller tells why", async || column(&cluster, "REASON").as_deref() == Some("PluginMissing"))
         .await;
     cluster.condition("shop", "web", drover_api::job::JobConditionType::Placed, "False").await;
+    // It is planned like any other, its status is written, and its next change leaves out what is not acted on.
+    cluster.condition("shop", "old", drover_api::job::JobConditionType::Placed, "False").await;
+    ignoring["spec"]["groups"][0]["count"] = json!(3);
+    let refused = cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], Some(&ignoring.to_string()));
+    let refused = refused.expect_err("refused");
+    assert!(refused.contains("services are not acted on by this version"), "{refused}");
     controller.kill();
 
     helm_does(&cluster, &["rollback", "drover", "1", "--timeout", "60s"]).await;

@@ -277,7 +277,7 @@ pub struct AllocationSpec {
     /// The reschedules that led to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reschedule_tracker: Option<RescheduleTracker>,
-    /// Audience of its tasks' tokens.
+    /// Deprecated: nothing writes it in this version. Audience of its tasks' tokens.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub identity_audience: String,
@@ -467,14 +467,14 @@ pub struct AllocationStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
     pub alloc_states: Vec<AllocStateEntry>,
-    /// Its network namespace.
+    /// Deprecated: nothing writes it in this version. Its network namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStatus>,
-    /// Last result of each check, by check id.
+    /// Deprecated: nothing writes it in this version. Last result of each check, by check id.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub checks: BTreeMap<String, CheckStatus>,
-    /// Its services, as registered.
+    /// Deprecated: nothing writes it in this version. Its services, as registered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub services: Vec<ServiceRegistration>,

@@ -286,7 +286,7 @@ pub struct Fingerprint {
     /// Most allocations that it takes; absent for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_allocs: Option<i64>,
-    /// A drain that the agent asks for because it shuts down.
+    /// Deprecated: nothing writes it in this version. A drain that the agent asks for because it shuts down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_requested: Option<Drain>,
     /// Deprecated, and not read: the controller computes the class itself. Agents of chart 0.1.0 write it, and the API
@@ -398,7 +398,7 @@ pub struct DeviceInstance {
     pub id: String,
     /// Whether it works.
     pub healthy: bool,
-    /// Where it is plugged in.
+    /// Deprecated: nothing fills it in this version. Where it is plugged in.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hw_locality: String,
 }

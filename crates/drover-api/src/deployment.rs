@@ -191,7 +191,7 @@ pub struct DeploymentSpec {
     /// The job's metadata.generation when it was made.
     #[serde(default)]
     pub job_generation: i64,
-    /// Whether the job runs in several regions.
+    /// Deprecated: nothing writes it in this version. Whether the job runs in several regions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_multiregion: bool,
     /// Priority of its evaluations; 0 for the job's.

@@ -55,7 +55,7 @@ pub struct Group {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub volumes: Vec<VolumeRequest>,
-    /// Services that its allocations offer.
+    /// Services that its allocations offer. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub services: Vec<Service>,
@@ -84,13 +84,13 @@ pub struct Group {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub meta: BTreeMap<String, String>,
-    /// Old form of disconnect.lostAfter. Accepted with a warning and ignored.
+    /// Deprecated: write disconnect.lostAfter. Accepted with a warning and ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_client_disconnect: Option<GoDuration>,
-    /// Old form of disconnect.stopOnClientAfter. Accepted with a warning and ignored.
+    /// Deprecated: write disconnect.stopOnClientAfter, which wins. Accepted with a warning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_after_client_disconnect: Option<GoDuration>,
-    /// Old form of disconnect.replace. Accepted with a warning and ignored.
+    /// Deprecated: write disconnect.replace. Accepted with a warning and ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prevent_reschedule_on_lost: Option<bool>,
 }
@@ -110,7 +110,7 @@ pub struct EphemeralDisk {
     /// Whether a replacement on the same node gets the data, and that node is preferred; default false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sticky: bool,
-    /// Whether a replacement on another node gets the data too (implies sticky); default false.
+    /// Whether a replacement on another node gets the data too; default false, and true is refused by this version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub migrate: bool,
 }
@@ -133,10 +133,10 @@ pub struct Scaling {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 50000))]
     pub max: Option<i64>,
-    /// Whether an autoscaler may act; default true.
+    /// Whether an autoscaler may act; default true, and false is refused by this version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Settings for the autoscaler; drover does not read them.
+    /// Settings for the autoscaler. Not acted on by this version: refused.
     #[serde(skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "crate::schema::free_form_object")]
     pub policy: Map<String, Value>,

@@ -172,7 +172,7 @@ pub struct JobSpec {
     #[serde(default = "default_priority")]
     #[schemars(range(min = 1, max = 100))]
     pub priority: i64,
-    /// Region for multi-region jobs; default global.
+    /// The one region of this version, global; any other is refused. Default global.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub region: String,
@@ -220,7 +220,7 @@ pub struct JobSpec {
     /// cannot be added, changed or removed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<Dispatch>,
-    /// Peer clusters that run this job too.
+    /// Peer clusters that run this job too. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiregion: Option<Multiregion>,
     /// Overrides one group's count at run time, as `kubectl scale` and autoscalers do. Leave it out of Git.
@@ -253,7 +253,7 @@ pub struct Periodic {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 256)), extend("x-kubernetes-list-type" = "atomic"))]
     pub crons: Vec<String>,
-    /// Old form for one expression; accepted with a warning, not together with crons.
+    /// Deprecated: write crons. One expression; accepted with a warning, not together with crons.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub cron: String,

@@ -73,11 +73,11 @@ pub struct JobVersionStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub tag: Option<String>,
-    /// Why it was tagged.
+    /// Deprecated: nothing reads it in this version. Why it was tagged.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub tag_description: String,
-    /// When it was tagged.
+    /// Deprecated: nothing reads it in this version. When it was tagged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tagged_at: Option<Timestamp>,
     /// Texts for the columns of `kubectl get`.

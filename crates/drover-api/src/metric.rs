@@ -47,7 +47,7 @@ pub struct AllocMetric {
     /// Nodes without room, by node class.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub class_exhausted: BTreeMap<String, i64>,
-    /// Quota dimensions that ran out; always empty here.
+    /// Deprecated: nothing writes it in this version. Quota dimensions that ran out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub quota_exhausted: Vec<String>,
@@ -64,7 +64,7 @@ pub struct AllocMetric {
     /// Further allocations of the group that found no place either.
     #[serde(skip_serializing_if = "is_zero")]
     pub coalesced_failures: i64,
-    /// How long the selection took.
+    /// Deprecated: nothing writes it in this version. How long the selection took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation_time: Option<GoDuration>,
 }

@@ -23,23 +23,25 @@ string_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Network {
-    /// How the group's tasks see the network; default host.
+    /// How the group's tasks see the network; default host. none needs a driver that isolates, as exec does. No agent
+    /// of this version offers bridge and cni: a job that asks for them finds no node.
     pub mode: NetworkMode,
     /// Ports to hand out on the node, by label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["label"]))]
     pub ports: Vec<Port>,
-    /// Host name inside the network namespace (bridge and cni); may contain `${…}`.
+    /// Host name inside the network namespace (bridge and cni); may contain `${…}`. Not acted on by this version:
+    /// refused.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub hostname: String,
-    /// DNS settings inside the network namespace (bridge and cni).
+    /// DNS settings inside the network namespace (bridge and cni). Not acted on by this version: refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns: Option<Dns>,
     /// The CNI network to join (mode cni).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cni: Option<Cni>,
-    /// Bandwidth in Mbit/s. Accepted for old job files, with a warning; it is not enforced.
+    /// Deprecated: leave it out. Bandwidth in Mbit/s, accepted for old job files with a warning; it is not enforced.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub mbits: Option<i64>,
@@ -95,7 +97,7 @@ pub struct Cni {
     /// The network's name in the node's CNI configuration.
     #[schemars(length(min = 1, max = 128))]
     pub name: String,
-    /// Arguments handed to the CNI plugins.
+    /// Arguments handed to the CNI plugins. Not acted on by this version: refused.
     #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub args: std::collections::BTreeMap<String, String>,

@@ -89,7 +89,7 @@ pub struct Update {
     /// Whether healthy canaries are promoted automatically; default false. All groups with canaries must agree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_promote: Option<bool>,
-    /// Pause between batches of system jobs without a deployment; default 30s.
+    /// Pause between batches of system jobs without a deployment. Not acted on by this version: refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stagger: Option<GoDuration>,
     /// How health is found; default checks (for groups without services the same as task_states).
@@ -115,7 +115,7 @@ pub struct Restart {
     /// What follows when the attempts are used up: fail (default) or delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<RestartMode>,
-    /// Whether templates are rendered again before a restart; default false.
+    /// Whether templates are rendered again before a restart; default false, and true is refused by this version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub render_templates: Option<bool>,
 }

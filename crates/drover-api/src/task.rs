@@ -70,8 +70,8 @@ pub struct Task {
     /// Its name, a DNS label, unique in the group; not `alloc`.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// What runs it: raw_exec (a plain process, off unless the node allows it), exec (an isolated process), containerd
-    /// (a container), or another driver that the node offers.
+    /// What runs it: raw_exec (a plain process, off unless the node allows it), exec (an isolated process), or mock
+    /// (runs nothing, for tests). There is no driver for images yet.
     #[schemars(length(min = 1, max = 63))]
     pub driver: String,
     /// The driver's own settings, such as `command` and `args`. Values may contain `${…}`: node attributes and meta,
@@ -135,23 +135,23 @@ pub struct Task {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["volume", "destination"])
     )]
     pub volume_mounts: Vec<VolumeMount>,
-    /// Files that are rendered before it starts and when what they use changes.
+    /// Files that are rendered before it starts and when what they use changes. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub templates: Vec<Template>,
-    /// Files that are fetched before it starts.
+    /// Files that are fetched before it starts. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub artifacts: Vec<Artifact>,
-    /// Services of this task alone.
+    /// Services of this task alone. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub services: Vec<Service>,
-    /// Signed tokens for the task.
+    /// Signed tokens for the task. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub identities: Vec<Identity>,
-    /// Named commands that users may run in it.
+    /// Named commands that users may run in it. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub actions: Vec<Action>,
@@ -212,7 +212,7 @@ pub struct Resources {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub devices: Vec<DeviceRequest>,
-    /// Placement of cores on the node's memory banks.
+    /// Placement of cores on the node's memory banks. Not acted on by this version: refused, but for affinity none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa: Option<Numa>,
 }
@@ -311,10 +311,10 @@ pub struct VolumeMount {
     /// Whether this task may only read it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
-    /// How mounts below it travel; default private.
+    /// How mounts below it travel; default private, and any other is refused by this version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub propagation_mode: Option<PropagationMode>,
-    /// `z` or `Z`: how SELinux labels it.
+    /// `z` or `Z`: how SELinux labels it. Not acted on by this version: refused.
     #[serde(rename = "selinuxLabel", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub selinux_label: String,
@@ -497,11 +497,11 @@ pub struct CsiPlugin {
     pub id: String,
     /// node, controller or monolith (both).
     pub r#type: PluginType,
-    /// Where the plugin finds its socket directory; default /csi.
+    /// Where the plugin finds its socket directory. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub mount_dir: String,
-    /// Where volumes are staged and published; default /local/csi.
+    /// Where volumes are staged and published. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub stage_publish_base_dir: String,

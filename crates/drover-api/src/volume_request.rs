@@ -63,7 +63,7 @@ pub struct VolumeRequest {
     /// Whether each allocation has a volume of its own, `<source>[<index>]`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_alloc: bool,
-    /// Whether a replacement must get the same dynamic host volume.
+    /// Whether a replacement must get the same dynamic host volume. Not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sticky: bool,
     /// How to mount it (csi with attachmentMode file-system only); overrides the volume's own options field by field.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use drover_api::client_node::DriverInfo;
-use serde::Deserialize;
+use drover_core::task::driver_config::{ExecConfig, Limit, NamespaceMode};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
@@ -17,7 +17,6 @@ use super::driver::{FsIsolation, StartError, StartRequest};
 use super::process::{self, ProcessDriver, ProcessKind};
 use super::resources::{capabilities, cpu_quota_us, cpu_shares, memory_limits};
 use drover_supervisor::client::Client;
-use drover_supervisor::is_limit;
 use drover_supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec};
 
 /// The user of tasks that name none.
@@ -57,80 +56,6 @@ pub(crate) struct Exec {
     turns: Semaphore,
 }
 
-/// Whether something is the task's own or the host's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Mode {
-    #[default]
-    Private,
-    Host,
-}
-
-/// A task's settings.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ExecTaskConfig {
-    command: String,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    work_dir: Option<String>,
-    /// A directory of the host whose files it sees in place of the host's.
-    #[serde(default)]
-    rootfs: Option<PathBuf>,
-    #[serde(default)]
-    pid_mode: Mode,
-    #[serde(default)]
-    ipc_mode: Mode,
-    #[serde(default)]
-    cap_add: Vec<String>,
-    #[serde(default)]
-    cap_drop: Vec<String>,
-    #[serde(default)]
-    pids_limit: Option<u64>,
-    #[serde(default)]
-    cpu_hard_limit: bool,
-    /// Limits by name: `soft:hard` or one number for both.
-    #[serde(default)]
-    ulimit: BTreeMap<String, String>,
-}
-
-impl ExecTaskConfig {
-    fn read(config: &Map<String, Value>) -> Result<Self, String> {
-        let config: Self =
-            serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))?;
-        if config.command.is_empty() {
-            return Err("config.command is empty: name a program".to_owned());
-        }
-        if let Some(dir) = &config.work_dir
-            && !Path::new(dir).is_absolute()
-        {
-            return Err(format!("config.workDir {dir:?} is relative: give an absolute path"));
-        }
-        if let Some(rootfs) = &config.rootfs
-            && !rootfs.is_absolute()
-        {
-            return Err(format!("config.rootfs {} is relative: give an absolute path", rootfs.display()));
-        }
-        config.limits().map(|_| config)
-    }
-
-    fn limits(&self) -> Result<Vec<(String, u64, u64)>, String> {
-        let number = |text: &str| if text == "-1" { Some(u64::MAX) } else { text.parse().ok() };
-        let read = |(name, value): (&String, &String)| {
-            let (soft, hard) = value.split_once(':').unwrap_or((value, value));
-            match (is_limit(name), number(soft), number(hard)) {
-                (true, Some(soft), Some(hard)) if soft <= hard => Ok((name.clone(), soft, hard)),
-                (false, _, _) => Err(format!("config.ulimit.{name}: there is no such limit")),
-                (true, _, _) => {
-                    Err(format!("config.ulimit.{name}: {value:?} is no limit: give a number, or SOFT:HARD"))
-                }
-            }
-        };
-        self.ulimit.iter().map(read).collect()
-    }
-}
-
 impl Exec {
     /// The driver over this supervisor.
     pub(crate) fn driver(settings: ExecSettings, supervisor: Client) -> ProcessDriver<Self> {
@@ -145,7 +70,7 @@ impl Exec {
         self.settings.unfit.clone()
     }
 
-    fn spec_of(&self, config: &ExecTaskConfig, request: StartRequest) -> Result<StartSpec, StartError> {
+    fn spec_of(&self, config: &ExecConfig, request: StartRequest) -> Result<StartSpec, StartError> {
         let caps =
             capabilities(&self.settings.allow_caps, &config.cap_add, &config.cap_drop).map_err(StartError::Invalid)?;
         let asked = capabilities(&self.settings.allow_caps, &config.cap_add, &["all".to_owned()])
@@ -154,6 +79,7 @@ impl Exec {
         let command = shown.find_command(&config.command, &request.task_dir)?;
         let logs = process::log_spec(&request)?;
         let cgroup = self.cgroup(config, &request);
+        let limits = config.limits().map_err(StartError::Invalid)?;
         let name = if request.user.is_empty() { DEFAULT_USER } else { &request.user };
         let mut env = request.env;
         let user = process::become_user(name, &mut env)?;
@@ -163,12 +89,12 @@ impl Exec {
             host_paths: shown.paths,
             rootfs: shown.rootfs.map(|rootfs| rootfs.to_string_lossy().into_owned()),
             mounts: request.devices.iter().map(|path| process::device_mount(path)).chain(request.mounts).collect(),
-            private_pids: config.pid_mode == Mode::Private,
-            private_ipc: config.ipc_mode == Mode::Private,
+            private_pids: config.pid_mode == NamespaceMode::Private,
+            private_ipc: config.ipc_mode == NamespaceMode::Private,
             private_network: request.private_network,
             bounding: caps.into_iter().collect(),
             ambient: asked.into_iter().collect(),
-            limits: config.limits().map_err(StartError::Invalid)?,
+            limits: limits.into_iter().map(|Limit { name, soft, hard }| (name, soft, hard)).collect(),
         };
         Ok(StartSpec {
             id: request.id,
@@ -185,7 +111,7 @@ impl Exec {
         })
     }
 
-    fn cgroup(&self, config: &ExecTaskConfig, request: &StartRequest) -> CgroupSpec {
+    fn cgroup(&self, config: &ExecConfig, request: &StartRequest) -> CgroupSpec {
         let resources = &request.resources;
         let memory = memory_limits(resources);
         let mhz = u64::try_from(resources.cpu).unwrap_or(0);
@@ -283,14 +209,14 @@ impl ProcessKind for Exec {
     }
 
     fn check(&self, config: &Map<String, Value>) -> Result<(), String> {
-        ExecTaskConfig::read(config).map(drop)
+        ExecConfig::read(config).map(drop)
     }
 
     fn spec(&self, request: StartRequest) -> Result<StartSpec, StartError> {
         if let Some(reason) = self.unusable() {
             return Err(StartError::Invalid(reason));
         }
-        let config = ExecTaskConfig::read(&request.config).map_err(StartError::Invalid)?;
+        let config = ExecConfig::read(&request.config).map_err(StartError::Invalid)?;
         self.spec_of(&config, request)
     }
 
@@ -301,27 +227,11 @@ impl ProcessKind for Exec {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn read(config: &Value) -> Result<(), String> {
-        ExecTaskConfig::read(config.as_object().expect("an object")).map(drop)
-    }
+    use drover_core::task::driver_config::LIMITS;
 
     #[test]
-    fn wrong_settings_are_named() {
-        assert!(read(&json!({"command": "x", "pidMode": "host", "ulimit": {"nofile": "10:20", "core": "0"}})).is_ok());
-        for (config, wanted) in [
-            (json!({"command": ""}), "command"),
-            (json!({"command": "x", "workDir": "rel"}), "workDir"),
-            (json!({"command": "x", "rootfs": "rel"}), "rootfs"),
-            (json!({"command": "x", "pidMode": "shared"}), "shared"),
-            (json!({"command": "x", "ulimit": {"nofiles": "1"}}), "nofiles"),
-            (json!({"command": "x", "ulimit": {"nofile": "20:10"}}), "SOFT:HARD"),
-            (json!({"command": "x", "privileged": true}), "privileged"),
-        ] {
-            let error = read(&config).expect_err("refused");
-            assert!(error.contains(wanted), "{error}");
-        }
+    fn the_supervisor_can_set_every_limit_that_a_task_may_ask_for() {
+        let unknown: Vec<&str> = LIMITS.into_iter().filter(|name| !drover_supervisor::is_limit(name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
     }
 }

@@ -5,11 +5,10 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drover_api::GoDuration;
 use drover_api::client_node::DriverInfo;
+use drover_core::task::driver_config::MockConfig;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -36,7 +35,7 @@ enum MockCommand {
 /// A task that pretends to run.
 #[derive(Clone, Debug)]
 struct MockTask {
-    config: MockTaskConfig,
+    config: MockConfig,
     started: Instant,
     health: HealthReport,
     told: watch::Sender<Option<MockCommand>>,
@@ -78,28 +77,6 @@ impl Debug for Mock {
     }
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct MockTaskConfig {
-    start_error: String,
-    start_error_recoverable: bool,
-    start_block_for: Option<GoDuration>,
-    run_for: Option<GoDuration>,
-    exit_code: i32,
-    exit_signal: i32,
-    exit_err_msg: String,
-    kill_after: Option<GoDuration>,
-    signal_error: String,
-    /// So many starts of a task fail before one does not.
-    fail_first: u32,
-    /// The driver reports the task healthy so long after its start.
-    healthy_after: Option<GoDuration>,
-    /// On these nodes it never does.
-    unhealthy_on_nodes: Vec<String>,
-    /// In these versions of the job it ends with code 1 after a second.
-    fail_on_versions: Vec<i64>,
-}
-
 /// How long a task of a version that fails runs.
 const FAILS_AFTER: Duration = Duration::from_secs(1);
 
@@ -109,12 +86,8 @@ impl Mock {
         Self { node: node.into(), ..Self::default() }
     }
 
-    fn config(config: &Map<String, Value>) -> Result<MockTaskConfig, String> {
-        serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))
-    }
-
     async fn start_task(&self, request: StartRequest) -> Result<Running, StartError> {
-        let mut config = Self::config(&request.config).map_err(StartError::Invalid)?;
+        let mut config = MockConfig::read(&request.config).map_err(StartError::Invalid)?;
         if let Some(pause) = config.start_block_for {
             tokio::time::sleep(pause.to_std()).await;
         }
@@ -128,7 +101,7 @@ impl Mock {
         }
         self.fail_first(&config, &request.id)?;
         if config.fail_on_versions.contains(&request.job_version) {
-            config = MockTaskConfig { run_for: Some(FAILS_AFTER.into()), exit_code: 1, ..config };
+            config = MockConfig { run_for: Some(FAILS_AFTER.into()), exit_code: 1, ..config };
         }
         let health = match config.healthy_after {
             _ if config.unhealthy_on_nodes.contains(&self.node) => HealthReport::Never,
@@ -142,7 +115,7 @@ impl Mock {
         Ok(Running { handle, health, ended: run(task).boxed() })
     }
 
-    fn fail_first(&self, config: &MockTaskConfig, id: &str) -> Result<(), StartError> {
+    fn fail_first(&self, config: &MockConfig, id: &str) -> Result<(), StartError> {
         if config.fail_first == 0 {
             return Ok(());
         }
@@ -242,7 +215,7 @@ impl Driver for Mock {
     }
 
     fn check(&self, config: &Map<String, Value>) -> Result<(), String> {
-        Self::config(config).map(drop)
+        MockConfig::read(config).map(drop)
     }
 
     fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use drover_api::client_node::DriverInfo;
-use serde::Deserialize;
+use drover_core::task::driver_config::RawExecConfig;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
@@ -29,60 +29,13 @@ pub(crate) struct RawExec {
     settings: RawExecSettings,
 }
 
-/// A task's settings.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawExecTaskConfig {
-    command: String,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    work_dir: Option<String>,
-    #[serde(default)]
-    oom_score_adj: i32,
-    #[serde(default)]
-    denied_envvars: Vec<String>,
-    #[serde(default, rename = "cgroupV1Override")]
-    cgroup_v1_override: Option<Value>,
-    #[serde(default, rename = "cgroupV2Override")]
-    cgroup_v2_override: Option<Value>,
-}
-
-impl RawExecTaskConfig {
-    fn read(config: &Map<String, Value>) -> Result<Self, String> {
-        let config: Self =
-            serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))?;
-        if config.command.is_empty() {
-            return Err("config.command is empty: name a program".to_owned());
-        }
-        if let Some(dir) = &config.work_dir
-            && !Path::new(dir).is_absolute()
-        {
-            return Err(format!("config.workDir {dir:?} is relative: give an absolute path"));
-        }
-        if config.oom_score_adj < 0 {
-            return Err(format!("config.oomScoreAdj {} is below 0, which tasks may not ask for", config.oom_score_adj));
-        }
-        match (&config.cgroup_v1_override, &config.cgroup_v2_override) {
-            (None, None) => Ok(config),
-            (Some(_), Some(_)) => {
-                Err("config.cgroupV1Override and cgroupV2Override exclude each other: give one".to_owned())
-            }
-            (Some(_), None) | (None, Some(_)) => {
-                Err("config.cgroupV1Override and cgroupV2Override are not supported by this agent: leave them out"
-                    .to_owned())
-            }
-        }
-    }
-}
-
 impl RawExec {
     /// The driver over this supervisor.
     pub(crate) fn driver(settings: RawExecSettings, supervisor: Client) -> ProcessDriver<Self> {
         ProcessDriver::over(Self { settings }, supervisor)
     }
 
-    fn spec_of(&self, config: RawExecTaskConfig, request: StartRequest) -> Result<StartSpec, StartError> {
+    fn spec_of(&self, config: RawExecConfig, request: StartRequest) -> Result<StartSpec, StartError> {
         let command = find_command(&config.command, &request.task_dir, request.env.get("PATH").map(String::as_str))?;
         let logs = process::log_spec(&request)?;
         let cgroup = Some(process::counting_cgroup(&request));
@@ -121,14 +74,14 @@ impl ProcessKind for RawExec {
     }
 
     fn check(&self, config: &Map<String, Value>) -> Result<(), String> {
-        RawExecTaskConfig::read(config).map(drop)
+        RawExecConfig::read(config).map(drop)
     }
 
     fn spec(&self, request: StartRequest) -> Result<StartSpec, StartError> {
         if !self.settings.enabled {
             return Err(StartError::Invalid(DISABLED.to_owned()));
         }
-        let config = RawExecTaskConfig::read(&request.config).map_err(StartError::Invalid)?;
+        let config = RawExecConfig::read(&request.config).map_err(StartError::Invalid)?;
         self.spec_of(config, request)
     }
 
@@ -181,25 +134,6 @@ mod tests {
     use super::*;
     use crate::drivers::Driver as _;
     use serde_json::json;
-
-    fn read(config: &Value) -> Result<(), String> {
-        RawExecTaskConfig::read(config.as_object().expect("an object")).map(drop)
-    }
-
-    #[test]
-    fn a_132_wrong_settings_are_named() {
-        assert!(read(&json!({"command": "x", "args": ["a"], "workDir": "/tmp"})).is_ok());
-        for (config, wanted) in [
-            (json!({}), "command"),
-            (json!({"command": "x", "workDir": "rel"}), "workDir"),
-            (json!({"command": "x", "oomScoreAdj": -1}), "oomScoreAdj"),
-            (json!({"command": "x", "cgroupV1Override": {}, "cgroupV2Override": "a"}), "exclude"),
-            (json!({"command": "x", "argz": []}), "argz"),
-        ] {
-            let error = read(&config).expect_err("refused");
-            assert!(error.contains(wanted), "{error}");
-        }
-    }
 
     #[tokio::test]
     async fn a_133_a_disabled_driver_starts_nothing() {

@@ -9,6 +9,7 @@ use crate::dispatch;
 /// What is wrong with submitting a spec, by itself (`stored` is none) or in the place of a stored one.
 pub fn changes(stored: Option<&JobSpec>, submitted: &JobSpec) -> Vec<Violation> {
     let mut found = Violations::default();
+    found.submission(submitted);
     let is_child = stored.is_some_and(|stored| stored.dispatch.is_some());
     // A dispatch takes its groups from its parent; one with groups of its own would be a job that only looks like one.
     let is_open = dispatch::is_open(submitted);

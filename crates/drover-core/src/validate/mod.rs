@@ -15,6 +15,7 @@ mod placement;
 mod policy;
 mod service;
 mod shape;
+mod submission;
 mod task;
 mod volume;
 mod warning;

@@ -32,11 +32,19 @@ impl Violations {
             );
         }
         for (field, is_given, instead) in [
-            ("maxClientDisconnect", group.max_client_disconnect.is_some(), "disconnect.lostAfter"),
-            ("stopAfterClientDisconnect", group.stop_after_client_disconnect.is_some(), "disconnect.stopOnClientAfter"),
-            ("preventRescheduleOnLost", group.prevent_reschedule_on_lost.is_some(), "disconnect.replace"),
+            ("maxClientDisconnect", group.max_client_disconnect.is_some(), "and ignored; write disconnect.lostAfter"),
+            (
+                "stopAfterClientDisconnect",
+                group.stop_after_client_disconnect.is_some(),
+                "that only the node acts on; write disconnect.stopOnClientAfter",
+            ),
+            (
+                "preventRescheduleOnLost",
+                group.prevent_reschedule_on_lost.is_some(),
+                "and ignored; write disconnect.replace",
+            ),
         ] {
-            let message = format_args!("is an old form and ignored; write {instead}");
+            let message = format_args!("is an old form {instead}");
             self.when(is_given, "OldDisconnect", format_args!("{at}.{field}"), message);
         }
         for (n, network) in group.networks.iter().enumerate() {

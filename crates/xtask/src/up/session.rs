@@ -270,13 +270,16 @@ async fn start_plane(layout: &Layout, audit: bool, outlook: &Outlook, progress: 
     Ok(plane)
 }
 
-/// Puts the kinds, the namespace and the roles into the cluster; on our own control plane also users' bindings.
+/// Puts the kinds, the namespace, the roles and the policies on Jobs into the cluster; on our own control plane also
+/// users' bindings.
 async fn install(client: &kube::Client, plane: Option<&ControlPlane>, progress: &Progress) -> Result<()> {
     let step = progress.step("applying custom resource definitions and roles");
     let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}}}\n", drover_api::SYSTEM_NAMESPACE);
     let mut objects = manifests::parse(&namespace)?;
-    for file in manifests::files_in(&workspace::root().join("charts/drover/files/rbac"))? {
-        objects.extend(manifests::read(&file)?);
+    for folder in ["charts/drover/files/rbac", "charts/drover/files/policies"] {
+        for file in manifests::files_in(&workspace::root().join(folder))? {
+            objects.extend(manifests::read(&file)?);
+        }
     }
     if plane.is_some() {
         objects.extend(bindings()?);

@@ -22,6 +22,7 @@ async fn a_service_runs_again_and_a_batch_task_is_done_when_it_ends_well() {
         let state = life.dead().await;
         assert_eq!(state.restarts, i64::from(restarts), "{kind}");
         assert_eq!(state.failed, restarts, "{kind}: a service that ends is no success");
+        assert_eq!(state.last_restart.is_some(), restarts, "{kind}");
         assert_eq!(node.n_started(), if restarts { 2 } else { 1 }, "{kind}");
     }
 }

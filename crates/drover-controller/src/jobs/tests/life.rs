@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use drover_api::allocation::ClientStatus;
+use drover_api::group::Scaling;
 use drover_api::job::{JobConditionType, JobPhase};
 use drover_api::{Allocation, Job, JobVersion, finalizer};
 use drover_store::StoreError;
@@ -102,6 +103,21 @@ async fn scaling_changes_the_count_and_no_version_and_is_told() {
     assert!(world.events().contains(&"Normal Scaled web: group g is scaled to 3".to_owned()));
     let scale = world.the::<Job>("web").status.unwrap().scale.unwrap();
     assert_eq!((scale.count, scale.selector.as_str()), (3, "drover.dev/job=web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn scaling_stays_within_the_limits_of_the_group() {
+    let mut world = World::with_nodes(["n1"]);
+    let mut job = service("web", 2);
+    let scaling = Scaling { min: Some(2), max: Some(4), ..Scaling::default() };
+    job.spec.groups[0].scaling = Some(scaling);
+    world.create(&job);
+    for (asked, given) in [(9, 4), (1, 2), (3, 3)] {
+        world.change_job("web", &json!({ "scale": { "count": asked } }));
+        world.live(Duration::from_secs(30)).await;
+        let running = world.shown("web").iter().filter(|shown| shown.ends_with("run running")).count();
+        assert_eq!(running, given, "asked for {asked}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,9 +36,21 @@ async fn a_registered_node_is_initializing_until_it_beats_and_then_ready() {
     world.beat();
     world.settle();
     assert_eq!(phase(&world, "n1"), NodePhase::Ready);
+    let status = world.the::<ClientNode>("n1").status.unwrap();
+    assert!(status.phase_changed_at.is_some());
     assert_eq!(past(&world, "n1"), ["Cluster: ready: heartbeats arrive"]);
     assert_eq!(condition(&world, "n1", NodeConditionType::Ready), "True HeartbeatsArrive");
     assert!(world.events().contains(&"Normal Ready n1: heartbeats arrive".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_columns_of_a_node_say_what_it_has_and_what_is_in_use() {
+    let mut world = World::with_nodes(["n1"]);
+    world.create(&service("web", 2));
+    world.live(Duration::from_secs(30)).await;
+    let columns = world.the::<ClientNode>("n1").status.unwrap().columns;
+    let words = [&columns.allocs, &columns.cpu, &columns.memory, &columns.drain, &columns.drivers, &columns.version];
+    assert_eq!(words, ["2", "200/1000", "128/1000", "false", "mock", "-"]);
 }
 
 #[tokio::test(start_paused = true)]

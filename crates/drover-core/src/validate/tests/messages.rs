@@ -900,7 +900,7 @@ fn warnings_say_what_to_write_instead() {
         { "groups.0.count": 1, "update.maxParallel": 3 } => [];
         { "groups.0.maxClientDisconnect": "1h", "groups.0.stopAfterClientDisconnect": "1h", "groups.0.preventRescheduleOnLost": false } => [
             "spec.groups[0].maxClientDisconnect: is an old form and ignored; write disconnect.lostAfter (OldDisconnect)",
-            "spec.groups[0].stopAfterClientDisconnect: is an old form and ignored; write disconnect.stopOnClientAfter (OldDisconnect)",
+            "spec.groups[0].stopAfterClientDisconnect: is an old form that only the node acts on; write disconnect.stopOnClientAfter (OldDisconnect)",
             "spec.groups[0].preventRescheduleOnLost: is an old form and ignored; write disconnect.replace (OldDisconnect)",
         ];
         { "groups.0.networks": [{ "mbits": 10 }, {}, { "mbits": 0 }] } => [

@@ -1,0 +1,367 @@
+//! What the `config` of a task may hold, by driver: the one definition that validation and the drivers share.
+//!
+//! Input: the settings as they are written or, on the node, with everything interpolated. Output: typed settings, or
+//! the key that is wrong and what to write. Must never know the node: whether a driver is enabled there, which roots
+//! and capabilities it permits, and whether a program exists are the driver's to say.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use drover_api::GoDuration;
+use serde::de::{DeserializeOwned, Error as _, Visitor, value};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// The drivers that have settings here: all that an agent of this version has.
+pub const DRIVERS: [&str; 3] = [ExecConfig::DRIVER, RawExecConfig::DRIVER, MockConfig::DRIVER];
+
+/// The limits of processes that `ulimit` may name.
+pub const LIMITS: [&str; 12] =
+    ["core", "cpu", "data", "fsize", "memlock", "msgqueue", "nice", "nofile", "nproc", "rtprio", "sigpending", "stack"];
+
+/// Settings of driver `exec`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExecConfig {
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Where it starts; its directory when none is given.
+    #[serde(default)]
+    pub work_dir: Option<String>,
+    /// A directory of the host whose files it sees in place of the host's.
+    #[serde(default)]
+    pub rootfs: Option<PathBuf>,
+    /// Whose processes it sees.
+    #[serde(default)]
+    pub pid_mode: NamespaceMode,
+    /// Whose shared memory and queues it sees.
+    #[serde(default)]
+    pub ipc_mode: NamespaceMode,
+    /// Capabilities that it gets beyond the usual ones.
+    #[serde(default)]
+    pub cap_add: Vec<String>,
+    /// Capabilities that it does without.
+    #[serde(default)]
+    pub cap_drop: Vec<String>,
+    /// The most processes and threads.
+    #[serde(default)]
+    pub pids_limit: Option<u64>,
+    /// Whether it gets no more than its share of the processor when there is more.
+    #[serde(default)]
+    pub cpu_hard_limit: bool,
+    /// Limits by name: `soft:hard` or one number for both.
+    #[serde(default)]
+    pub ulimit: BTreeMap<String, String>,
+}
+
+/// Whether something is the task's own or the host's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NamespaceMode {
+    /// Its own.
+    #[default]
+    Private,
+    /// The host's.
+    Host,
+}
+
+/// One limit of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// One of [`LIMITS`].
+    pub name: String,
+    /// What counts until the process raises it; [`u64::MAX`] for none.
+    pub soft: u64,
+    /// As far as it may raise it.
+    pub hard: u64,
+}
+
+/// Settings of driver `raw_exec`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RawExecConfig {
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Where it starts; the task's directory when none is given.
+    #[serde(default)]
+    pub work_dir: Option<String>,
+    /// How much sooner than others it is killed when the node runs out of memory.
+    #[serde(default)]
+    pub oom_score_adj: i32,
+    /// Variables that it does not get; `*` matches any text.
+    #[serde(default)]
+    pub denied_envvars: Vec<String>,
+}
+
+/// Settings of driver `mock`, which runs nothing and behaves as they say.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct MockConfig {
+    /// Every start fails, with this text.
+    pub start_error: String,
+    /// Whether another start may help.
+    pub start_error_recoverable: bool,
+    /// How long a start takes.
+    pub start_block_for: Option<GoDuration>,
+    /// How long it runs; not at all when none is given.
+    pub run_for: Option<GoDuration>,
+    /// The code that it ends with.
+    pub exit_code: i32,
+    /// The signal that ends it; 0 for none.
+    pub exit_signal: i32,
+    /// Its end is unknown, for this reason.
+    pub exit_err_msg: String,
+    /// How long it ignores its kill signal.
+    pub kill_after: Option<GoDuration>,
+    /// A signal cannot be sent, for this reason.
+    pub signal_error: String,
+    /// So many starts of a task fail before one does not.
+    pub fail_first: u32,
+    /// The driver reports the task healthy so long after its start.
+    pub healthy_after: Option<GoDuration>,
+    /// On these nodes it never does.
+    pub unhealthy_on_nodes: Vec<String>,
+    /// In these versions of the job it ends with code 1 after a second.
+    pub fail_on_versions: Vec<i64>,
+}
+
+/// The settings that a driver knows, in the order in which they are described; none of a driver that is not among
+/// [`DRIVERS`].
+pub fn keys(driver: &str) -> &'static [&'static str] {
+    match driver {
+        ExecConfig::DRIVER => fields::<ExecConfig>(),
+        RawExecConfig::DRIVER => fields::<RawExecConfig>(),
+        MockConfig::DRIVER => fields::<MockConfig>(),
+        _ => &[],
+    }
+}
+
+/// What is wrong with a task's settings as they are written. Where they refer to what only the node knows (`${…}`), the
+/// keys alone are judged, and the driver judges the values. Nothing for a driver that is not among [`DRIVERS`].
+pub fn fault(driver: &str, config: &Map<String, Value>) -> Option<String> {
+    let is_open = config.values().any(refers);
+    match driver {
+        ExecConfig::DRIVER if is_open => unknown_key::<ExecConfig>(driver, config),
+        ExecConfig::DRIVER => ExecConfig::read(config).err(),
+        RawExecConfig::DRIVER if is_open => unknown_key::<RawExecConfig>(driver, config),
+        RawExecConfig::DRIVER => RawExecConfig::read(config).err(),
+        MockConfig::DRIVER if is_open => unknown_key::<MockConfig>(driver, config),
+        MockConfig::DRIVER => MockConfig::read(config).err(),
+        _ => None,
+    }
+}
+
+impl ExecConfig {
+    /// The driver's name.
+    pub const DRIVER: &'static str = "exec";
+
+    /// The settings of a task.
+    ///
+    /// # Errors
+    /// The key that is wrong, and what to write.
+    pub fn read(config: &Map<String, Value>) -> Result<Self, String> {
+        let config: Self = parse(Self::DRIVER, config)?;
+        check_command(&config.command)?;
+        check_work_dir(config.work_dir.as_deref())?;
+        if let Some(rootfs) = &config.rootfs
+            && !rootfs.is_absolute()
+        {
+            return Err(format!("config.rootfs {} is relative: give an absolute path", rootfs.display()));
+        }
+        config.limits().map(|_| config)
+    }
+
+    /// Its limits, by name.
+    ///
+    /// # Errors
+    /// The limit that is none, and what to write.
+    pub fn limits(&self) -> Result<Vec<Limit>, String> {
+        let number = |text: &str| if text == "-1" { Some(u64::MAX) } else { text.parse().ok() };
+        let read = |(name, value): (&String, &String)| {
+            let (soft, hard) = value.split_once(':').unwrap_or((value, value));
+            match (LIMITS.contains(&name.as_str()), number(soft), number(hard)) {
+                (true, Some(soft), Some(hard)) if soft <= hard => Ok(Limit { name: name.clone(), soft, hard }),
+                (false, _, _) => {
+                    Err(format!("config.ulimit.{name}: there is no such limit; take one of {}", LIMITS.join(", ")))
+                }
+                (true, _, _) => {
+                    Err(format!("config.ulimit.{name}: {value:?} is no limit: give a number, or SOFT:HARD"))
+                }
+            }
+        };
+        self.ulimit.iter().map(read).collect()
+    }
+}
+
+impl RawExecConfig {
+    /// The driver's name.
+    pub const DRIVER: &'static str = "raw_exec";
+
+    /// The settings of a task.
+    ///
+    /// # Errors
+    /// The key that is wrong, and what to write.
+    pub fn read(config: &Map<String, Value>) -> Result<Self, String> {
+        let config: Self = parse(Self::DRIVER, config)?;
+        check_command(&config.command)?;
+        check_work_dir(config.work_dir.as_deref())?;
+        if config.oom_score_adj < 0 {
+            return Err(format!("config.oomScoreAdj {} is below 0, which tasks may not ask for", config.oom_score_adj));
+        }
+        Ok(config)
+    }
+}
+
+impl MockConfig {
+    /// The driver's name.
+    pub const DRIVER: &'static str = "mock";
+
+    /// The settings of a task.
+    ///
+    /// # Errors
+    /// The key that is wrong, and what to write.
+    pub fn read(config: &Map<String, Value>) -> Result<Self, String> {
+        parse(Self::DRIVER, config)
+    }
+}
+
+fn parse<T: DeserializeOwned>(driver: &str, config: &Map<String, Value>) -> Result<T, String> {
+    if let Some(fault) = unknown_key::<T>(driver, config) {
+        return Err(fault);
+    }
+    serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))
+}
+
+fn check_command(command: &str) -> Result<(), String> {
+    if command.is_empty() { Err("config.command is empty: name a program".to_owned()) } else { Ok(()) }
+}
+
+fn check_work_dir(dir: Option<&str>) -> Result<(), String> {
+    match dir.filter(|dir| !Path::new(dir).is_absolute()) {
+        Some(dir) => Err(format!("config.workDir {dir:?} is relative: give an absolute path")),
+        None => Ok(()),
+    }
+}
+
+/// The first key that the settings do not have.
+fn unknown_key<T: DeserializeOwned>(driver: &str, config: &Map<String, Value>) -> Option<String> {
+    let known = fields::<T>();
+    let key = config.keys().find(|key| !known.contains(&key.as_str()))?;
+    Some(format!("config.{key} is no setting of driver {driver}; take one of {}", known.join(", ")))
+}
+
+fn refers(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains("${"),
+        Value::Array(items) => items.iter().any(refers),
+        Value::Object(fields) => fields.values().any(refers),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The names of a struct's fields, as it is read.
+fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
+    let mut names = FieldNames(&[]);
+    // It always ends in an error: nothing is read.
+    let _ = T::deserialize(&mut names).is_ok();
+    names.0
+}
+
+/// Takes down the fields that a struct asks for.
+struct FieldNames(&'static [&'static str]);
+
+impl<'de> Deserializer<'de> for &mut FieldNames {
+    type Error = value::Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Self::Error> {
+        self.0 = fields;
+        Err(value::Error::custom("only the names are asked for"))
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(value::Error::custom("only a struct has fields"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fault_of(driver: &str, config: &Value) -> String {
+        fault(driver, config.as_object().unwrap()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_132_wrong_settings_of_raw_exec_are_named() {
+        let good =
+            json!({ "command": "x", "args": ["a"], "workDir": "/tmp", "oomScoreAdj": 1, "deniedEnvvars": ["A"] });
+        assert_eq!(fault_of("raw_exec", &good), "");
+        for (config, wanted) in [
+            (json!({}), "command"),
+            (json!({ "command": "" }), "command"),
+            (json!({ "command": "x", "workDir": "rel" }), "workDir"),
+            (json!({ "command": "x", "oomScoreAdj": -1 }), "oomScoreAdj"),
+            (json!({ "command": "x", "cgroupV2Override": "a" }), "config.cgroupV2Override is no setting"),
+            (
+                json!({ "command": "x", "cgroupV1Override": {}, "cgroupV2Override": "a" }),
+                "config.cgroupV1Override is no",
+            ),
+            (
+                json!({ "command": "x", "argz": [] }),
+                "config.argz is no setting of driver raw_exec; take one of command,",
+            ),
+        ] {
+            let fault = fault_of("raw_exec", &config);
+            assert!(fault.contains(wanted), "{fault}");
+        }
+    }
+
+    #[test]
+    fn wrong_settings_of_exec_are_named() {
+        let good = json!({ "command": "x", "pidMode": "host", "ulimit": { "nofile": "10:20", "core": "0" } });
+        assert_eq!(fault_of("exec", &good), "");
+        for (config, wanted) in [
+            (json!({ "command": "" }), "command"),
+            (json!({ "command": "x", "workDir": "rel" }), "workDir"),
+            (json!({ "command": "x", "rootfs": "rel" }), "rootfs"),
+            (json!({ "command": "x", "pidMode": "shared" }), "shared"),
+            (json!({ "command": "x", "ulimit": { "nofiles": "1" } }), "nofiles"),
+            (json!({ "command": "x", "ulimit": { "nofile": "20:10" } }), "SOFT:HARD"),
+            (json!({ "command": "x", "privileged": true }), "config.privileged is no setting of driver exec"),
+        ] {
+            let fault = fault_of("exec", &config);
+            assert!(fault.contains(wanted), "{fault}");
+        }
+    }
+
+    #[test]
+    fn what_the_node_will_fill_in_is_not_judged_before_and_keys_are() {
+        for driver in ["exec", "raw_exec"] {
+            let open = json!({ "command": "x", "workDir": "${NOMAD_TASK_DIR}", "args": [{ "a": 1 }] });
+            assert_eq!(fault_of(driver, &open), "", "{driver}");
+            let wrong = json!({ "command": "${NOMAD_META_program}", "image": "x" });
+            assert!(fault_of(driver, &wrong).contains("config.image"), "{driver}");
+        }
+        assert!(fault_of("mock", &json!({ "runFor": "${meta.span}", "runfor": "1s" })).contains("config.runfor"));
+        assert!(fault_of("mock", &json!({ "runFor": "often" })).contains("config"));
+        assert_eq!(fault_of("podman", &json!({ "image": "x" })), "");
+    }
+}

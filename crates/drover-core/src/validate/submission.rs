@@ -1,0 +1,202 @@
+//! What a spec may not ask for because this version does not act on it, or because it can never be met.
+//!
+//! Asked of specs that are submitted, not of stored ones: a job that an earlier version accepted runs on, and its next
+//! change leaves out what is named here. So it looks at the spec as it was written, without defaults. The rules of the
+//! API server say the same (`drover_api::schema::rules`).
+
+use std::collections::BTreeMap;
+
+use drover_api::JobSpec;
+use drover_api::group::Group;
+use drover_api::network::NetworkMode;
+use drover_api::placement::Spread;
+use drover_api::policy::{Restart, Update};
+use drover_api::task::{NumaAffinity, Task};
+
+use super::found::{At, Violations, shown};
+use crate::defaults;
+use crate::task::driver_config;
+
+/// The code of a field that no code acts on yet.
+const NOT_YET: &str = "NotSupportedYet";
+
+impl Violations {
+    pub(super) fn submission(&mut self, spec: &JobSpec) {
+        let is_elsewhere = !matches!(spec.region.as_str(), "" | "global");
+        let instead =
+            "there is one region, global; remove it, and choose nodes by datacenters, nodePool or constraints";
+        self.not_yet(is_elsewhere, format_args!("spec.region"), instead);
+        self.stagger(format_args!("spec.update"), spec.update.as_ref());
+        self.spreads(format_args!("spec"), &spec.spreads);
+        for (n, group) in spec.groups.iter().enumerate() {
+            let at = format_args!("spec.groups[{n}]");
+            self.submitted_group(at, group);
+            self.canaries(at, spec, group);
+            for (m, task) in group.tasks.iter().enumerate() {
+                self.submitted_task(format_args!("{at}.tasks[{m}]"), task);
+            }
+        }
+    }
+
+    fn not_yet(&mut self, is_given: bool, field: At<'_>, instead: &str) {
+        self.when(is_given, NOT_YET, field, format_args!("is not acted on by this version: {instead}"));
+    }
+
+    fn stagger(&mut self, at: At<'_>, update: Option<&Update>) {
+        let is_given = update.is_some_and(|update| update.stagger.is_some());
+        let instead = "remove it, maxParallel and minHealthyTime set the pace of a roll-out";
+        self.not_yet(is_given, format_args!("{at}.stagger"), instead);
+    }
+
+    fn submitted_group(&mut self, at: At<'_>, group: &Group) {
+        self.stagger(format_args!("{at}.update"), group.update.as_ref());
+        self.templates_again(format_args!("{at}.restart"), group.restart.as_ref());
+        self.spreads(at, &group.spreads);
+        let scaling = group.scaling.as_ref();
+        let is_off = scaling.is_some_and(|scaling| scaling.enabled == Some(false));
+        let instead = "remove it, and set min and max to the same number, or give no user the right to jobs/scale";
+        self.not_yet(is_off, format_args!("{at}.scaling.enabled"), instead);
+        let is_given = scaling.is_some_and(|scaling| !scaling.policy.is_empty());
+        let instead = "remove it, and give the autoscaler that scales the job its settings in its own object";
+        self.not_yet(is_given, format_args!("{at}.scaling.policy"), instead);
+        let instead = "no data moves to another node; set sticky to keep it on its node, or use a csi volume";
+        self.not_yet(group.ephemeral_disk.migrate, format_args!("{at}.ephemeralDisk.migrate"), instead);
+        self.no_services(at, !group.services.is_empty());
+        self.submitted_networks(at, group);
+        for (n, volume) in group.volumes.iter().enumerate() {
+            let instead = "a host volume stays on its node, and a csi volume follows its allocations; remove it";
+            self.not_yet(volume.sticky, format_args!("{at}.volumes[{n}].sticky"), instead);
+        }
+    }
+
+    fn no_services(&mut self, at: At<'_>, is_given: bool) {
+        let instead = "remove them, and let the task register itself with NOMAD_ADDR_<label> of its ports";
+        self.not_yet(is_given, format_args!("{at}.services"), instead);
+    }
+
+    fn templates_again(&mut self, at: At<'_>, restart: Option<&Restart>) {
+        let is_given = restart.is_some_and(|restart| restart.render_templates == Some(true));
+        self.not_yet(is_given, format_args!("{at}.renderTemplates"), "there are no templates; remove it");
+    }
+
+    fn submitted_networks(&mut self, at: At<'_>, group: &Group) {
+        let first = group.networks.first().map(|network| network.mode);
+        for (n, network) in group.networks.iter().enumerate() {
+            let at = format_args!("{at}.networks[{n}]");
+            let instead = "remove it, tasks use the name servers of their node";
+            self.not_yet(network.dns.is_some(), format_args!("{at}.dns"), instead);
+            let instead = "remove it, tasks see the host name of their node";
+            self.not_yet(!network.hostname.is_empty(), format_args!("{at}.hostname"), instead);
+            let has_args = network.cni.as_ref().is_some_and(|cni| !cni.args.is_empty());
+            let instead = "remove it, and put what is fixed into the network's own configuration on the node";
+            self.not_yet(has_args, format_args!("{at}.cni.args"), instead);
+            let mode = format_args!("{at}.mode");
+            let message = format_args!(
+                "{} is another one than the group's first network has, and its tasks share one; put the ports into one network",
+                network.mode
+            );
+            self.when(first != Some(network.mode), "NetworkModes", mode, message);
+            let raw = group.tasks.iter().find(|task| task.driver == "raw_exec");
+            if let Some(task) = raw.filter(|_| network.mode == NetworkMode::None) {
+                let message = format_args!(
+                    "none does not hold for task {} with driver raw_exec, which is in the network of its node; take driver exec, or mode host",
+                    shown(&task.name)
+                );
+                self.when(true, "NetworkRawExec", mode, message);
+            }
+        }
+    }
+
+    /// The update block as it will act. More canaries than the count are met: they are as many as it (S-218).
+    fn canaries(&mut self, at: At<'_>, spec: &JobSpec, group: &Group) {
+        let update = defaults::update(spec.r#type, spec.update.as_ref(), group.update.as_ref()).unwrap_or_default();
+        let is_wrong = update.canary.unwrap_or(0) > 0 && update.max_parallel == Some(0);
+        let message =
+            "needs a deployment, and with maxParallel 0 there is none; set maxParallel to at least 1, or canary to 0";
+        self.when(is_wrong, "CanaryNoDeployment", format_args!("{at}.update.canary"), message);
+    }
+
+    /// The spreads of one level. Of those that a group and its job have both, the group's counts.
+    fn spreads(&mut self, at: At<'_>, spreads: &[Spread]) {
+        let mut seen = BTreeMap::new();
+        for (n, spread) in spreads.iter().enumerate() {
+            let field = format_args!("{at}.spreads[{n}]");
+            if let Some(first) = seen.insert(spread.attribute.as_str(), n) {
+                let attribute = shown(&spread.attribute);
+                let message = format_args!(
+                    "{attribute} is also the attribute of {at}.spreads[{first}]; keep one of them, with all its targets"
+                );
+                self.when(true, "SpreadDuplicate", format_args!("{field}.attribute"), message);
+            }
+            let is_empty = !spread.targets.is_empty() && spread.targets.iter().all(|target| target.percent == 0);
+            let message = "are all 0 percent, which asks for nothing; give one of them a share, or leave targets out to spread evenly";
+            self.when(is_empty, "SpreadTarget", format_args!("{field}.targets"), message);
+        }
+    }
+
+    fn submitted_task(&mut self, at: At<'_>, task: &Task) {
+        self.templates_again(format_args!("{at}.restart"), task.restart.as_ref());
+        self.no_services(at, !task.services.is_empty());
+        for (field, is_given, instead) in [
+            (
+                "identities",
+                !task.identities.is_empty(),
+                "remove them, and mount credentials by a volume, or fetch them in the task",
+            ),
+            ("actions", !task.actions.is_empty(), "remove them, and run commands by drover alloc exec"),
+            (
+                "templates",
+                !task.templates.is_empty(),
+                "remove them, and use env, meta or a prestart task that writes the file",
+            ),
+            (
+                "artifacts",
+                !task.artifacts.is_empty(),
+                "remove them, and fetch files in a prestart task, or mount a volume that has them",
+            ),
+        ] {
+            self.not_yet(is_given, format_args!("{at}.{field}"), instead);
+        }
+        let numa = task.resources.numa.as_ref().map(|numa| numa.affinity).unwrap_or_default();
+        let instead = "remove it, cores come from any memory bank";
+        self.not_yet(numa != NumaAffinity::None, format_args!("{at}.resources.numa"), instead);
+        if let Some(plugin) = &task.csi_plugin {
+            let at = format_args!("{at}.csiPlugin");
+            let instead = "remove it, the plugin finds its socket's path in CSI_ENDPOINT";
+            self.not_yet(!plugin.mount_dir.is_empty(), format_args!("{at}.mountDir"), instead);
+            let instead = "remove it, the paths in each request to the plugin are the node's own";
+            let is_given = !plugin.stage_publish_base_dir.is_empty();
+            self.not_yet(is_given, format_args!("{at}.stagePublishBaseDir"), instead);
+        }
+        self.driver(at, task);
+        self.names_of_env(at, task);
+    }
+
+    fn driver(&mut self, at: At<'_>, task: &Task) {
+        let name = task.driver.as_str();
+        let is_known = name.is_empty() || driver_config::DRIVERS.contains(&name);
+        let message = format_args!(
+            "{} is no driver of this version, which has none for images yet; take exec, and config.rootfs for a root of its own",
+            shown(name)
+        );
+        self.when(!is_known, "DriverUnknown", format_args!("{at}.driver"), message);
+        if let Some(fault) = driver_config::fault(name, &task.config) {
+            self.when(
+                true,
+                "DriverConfig",
+                format_args!("{at}.config"),
+                format_args!("is refused by its driver: {fault}"),
+            );
+        }
+    }
+
+    /// A process cannot have them: its environment is a list of NAME=VALUE, each ended by NUL.
+    fn names_of_env(&mut self, at: At<'_>, task: &Task) {
+        for name in task.env.keys() {
+            let field = format_args!("{at}.env");
+            self.when(name.is_empty(), "EnvName", field, "has an empty name; give it one, or remove it");
+            let message = format_args!("has the name {:?}, which contains = or NUL; correct it", shown(name));
+            self.when(name.contains(['=', '\0']), "EnvName", field, message);
+        }
+    }
+}

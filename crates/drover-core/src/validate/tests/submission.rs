@@ -1,0 +1,181 @@
+//! What this version does not act on is refused by name when it is submitted, and runs on when it is stored.
+
+use drover_api::JobSpec;
+use serde_json::{Value, json};
+
+use super::super::*;
+use super::spec;
+use crate::definition::Definition;
+
+/// What is wrong with submitting this spec.
+fn refused(changes: &[(&str, Value)]) -> Vec<String> {
+    let typed: JobSpec = serde_json::from_value(spec(changes)).unwrap();
+    super::super::changes(None, &typed).iter().map(ToString::to_string).collect()
+}
+
+const TASK: &str = "groups.0.tasks.0";
+
+#[test]
+fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
+    let bridge = |field: &str, value: Value| json!([{ "mode": "bridge", field: value }]);
+    let service = json!([{ "name": "web", "portLabel": "http" }]);
+    let group = |field: &str| format!("groups.0.{field}");
+    let task = |field: &str| format!("{TASK}.{field}");
+    for (path, value, field, instead) in [
+        ("region".to_owned(), json!("eu"), "spec.region", "choose nodes by datacenters, nodePool or constraints"),
+        ("update.stagger".to_owned(), json!("30s"), "spec.update.stagger", "maxParallel and minHealthyTime"),
+        (group("update.stagger"), json!("30s"), "spec.groups[0].update.stagger", "maxParallel and minHealthyTime"),
+        (group("restart.renderTemplates"), json!(true), "spec.groups[0].restart.renderTemplates", "remove it"),
+        (group("scaling.enabled"), json!(false), "spec.groups[0].scaling.enabled", "set min and max"),
+        (group("scaling.policy"), json!({ "a": 1 }), "spec.groups[0].scaling.policy", "its own object"),
+        (group("ephemeralDisk.migrate"), json!(true), "spec.groups[0].ephemeralDisk.migrate", "set sticky"),
+        (group("services"), service.clone(), "spec.groups[0].services", "NOMAD_ADDR_<label>"),
+        (group("networks"), bridge("dns", json!({})), "spec.groups[0].networks[0].dns", "name servers of their node"),
+        (group("networks"), bridge("hostname", json!("a")), "spec.groups[0].networks[0].hostname", "host name of"),
+        (
+            group("networks"),
+            json!([{ "mode": "cni", "cni": { "name": "a", "args": { "b": "c" } } }]),
+            "spec.groups[0].networks[0].cni.args",
+            "configuration on the node",
+        ),
+        (
+            group("volumes"),
+            json!([{ "name": "v", "type": "host", "source": "s", "sticky": true }]),
+            "spec.groups[0].volumes[0].sticky",
+            "a host volume stays on its node",
+        ),
+        (task("restart.renderTemplates"), json!(true), "spec.groups[0].tasks[0].restart.renderTemplates", "remove it"),
+        (task("services"), service, "spec.groups[0].tasks[0].services", "NOMAD_ADDR_<label>"),
+        (task("identities"), json!([{ "name": "a" }]), "spec.groups[0].tasks[0].identities", "by a volume"),
+        (
+            task("actions"),
+            json!([{ "name": "a", "command": "b" }]),
+            "spec.groups[0].tasks[0].actions",
+            "drover alloc exec",
+        ),
+        (
+            task("templates"),
+            json!([{ "embeddedTmpl": "a", "destPath": "b" }]),
+            "spec.groups[0].tasks[0].templates",
+            "prestart task",
+        ),
+        (task("artifacts"), json!([{ "getterSource": "a" }]), "spec.groups[0].tasks[0].artifacts", "prestart task"),
+        (task("resources.numa.affinity"), json!("prefer"), "spec.groups[0].tasks[0].resources.numa", "any memory bank"),
+        (
+            task("csiPlugin"),
+            json!({ "id": "p", "type": "node", "mountDir": "/csi" }),
+            "spec.groups[0].tasks[0].csiPlugin.mountDir",
+            "CSI_ENDPOINT",
+        ),
+        (
+            task("csiPlugin"),
+            json!({ "id": "p", "type": "node", "stagePublishBaseDir": "/a" }),
+            "spec.groups[0].tasks[0].csiPlugin.stagePublishBaseDir",
+            "the node's own",
+        ),
+    ] {
+        let found = refused(&[(path.as_str(), value.clone())]);
+        let [one] = found.as_slice() else { panic!("{path} {value}: {found:?}") };
+        let begins = format!("{field}: is not acted on by this version: ");
+        assert!(one.starts_with(&begins) && one.contains(instead) && one.ends_with("(NotSupportedYet)"), "{one}");
+        let typed: JobSpec = serde_json::from_value(spec(&[(path.as_str(), value)])).unwrap();
+        assert_eq!(violations(&Definition::new(&typed, "j")), [], "{path}: a stored job runs on");
+    }
+}
+
+#[test]
+fn what_says_nothing_else_than_the_default_is_accepted() {
+    for (path, value) in [
+        ("region", json!("global")),
+        ("groups.0.services", json!([])),
+        ("groups.0.scaling.enabled", json!(true)),
+        ("groups.0.ephemeralDisk.migrate", json!(false)),
+        ("groups.0.restart.renderTemplates", json!(false)),
+        ("groups.0.networks", json!([{ "mode": "cni", "cni": { "name": "mesh" } }])),
+        ("groups.0.networks", json!([{ "mode": "none" }])),
+        ("groups.0.tasks.0.resources.numa.affinity", json!("none")),
+    ] {
+        assert_eq!(refused(&[(path, value)]), [""; 0], "{path}");
+    }
+}
+
+#[test]
+fn what_can_never_be_met_is_refused() {
+    let none = json!([{ "mode": "none" }]);
+    for (changes, wanted) in [
+        (
+            vec![
+                ("groups.0.networks", none.clone()),
+                ("groups.0.tasks.0.driver", json!("raw_exec")),
+                ("groups.0.tasks.0.config.command", json!("a")),
+            ],
+            "spec.groups[0].networks[0].mode: none does not hold for task t with driver raw_exec, which is in the network of its node; take driver exec, or mode host (NetworkRawExec)",
+        ),
+        (
+            vec![("groups.0.networks", json!([{}, { "mode": "none" }]))],
+            "spec.groups[0].networks[1].mode: none is another one than the group's first network has, and its tasks share one; put the ports into one network (NetworkModes)",
+        ),
+        (
+            vec![("update.maxParallel", json!(0)), ("groups.0.update.canary", json!(1))],
+            "spec.groups[0].update.canary: needs a deployment, and with maxParallel 0 there is none; set maxParallel to at least 1, or canary to 0 (CanaryNoDeployment)",
+        ),
+        (
+            vec![(
+                "spreads",
+                json!([{ "attribute": "${meta.rack}", "targets": [{ "value": "a" }, { "value": "b", "percent": 0 }] }]),
+            )],
+            "spec.spreads[0].targets: are all 0 percent, which asks for nothing; give one of them a share, or leave targets out to spread evenly (SpreadTarget)",
+        ),
+        (
+            vec![("groups.0.tasks.0.driver", json!("docker"))],
+            "spec.groups[0].tasks[0].driver: docker is no driver of this version, which has none for images yet; take exec, and config.rootfs for a root of its own (DriverUnknown)",
+        ),
+        (
+            vec![("groups.0.tasks.0.config", json!({ "runfor": "1s" }))],
+            "spec.groups[0].tasks[0].config: is refused by its driver: config.runfor is no setting of driver mock; take one of startError, startErrorRecoverable, startBlockFor, runFor, exitCode, exitSignal, exitErrMsg, killAfter, signalError, failFirst, healthyAfter, unhealthyOnNodes, failOnVersions (DriverConfig)",
+        ),
+        (
+            vec![("groups.0.tasks.0.env", json!({ "": "1" }))],
+            "spec.groups[0].tasks[0].env: has an empty name; give it one, or remove it (EnvName)",
+        ),
+        (
+            vec![("groups.0.tasks.0.env", json!({ "A=B": "1" }))],
+            "spec.groups[0].tasks[0].env: has the name \"A=B\", which contains = or NUL; correct it (EnvName)",
+        ),
+        (
+            vec![("groups.0.tasks.0.env", json!({ "A\0": "1" }))],
+            "spec.groups[0].tasks[0].env: has the name \"A\\0\", which contains = or NUL; correct it (EnvName)",
+        ),
+    ] {
+        assert_eq!(refused(&changes), [wanted]);
+    }
+}
+
+/// More canaries than the count are met: they are as many as it (S-218). A count of 0 is raised when it is scaled.
+#[test]
+fn canaries_above_the_count_are_accepted() {
+    for (count, canary) in [(3, 7), (0, 1)] {
+        let changes = [("groups.0.count", json!(count)), ("update.canary", json!(canary))];
+        assert_eq!(refused(&changes), [""; 0], "{canary} of {count}");
+    }
+}
+
+#[test]
+fn s_206_two_spreads_of_one_attribute_are_refused_and_both_are_named() {
+    let twice =
+        json!([{ "attribute": "${meta.rack}" }, { "attribute": "${meta.row}" }, { "attribute": "${meta.rack}" }]);
+    assert_eq!(
+        refused(&[("spreads", twice.clone())]),
+        [
+            "spec.spreads[2].attribute: ${meta.rack} is also the attribute of spec.spreads[0]; keep one of them, with all its targets (SpreadDuplicate)"
+        ]
+    );
+    assert_eq!(
+        refused(&[("groups.0.spreads", twice)]),
+        [
+            "spec.groups[0].spreads[2].attribute: ${meta.rack} is also the attribute of spec.groups[0].spreads[0]; keep one of them, with all its targets (SpreadDuplicate)"
+        ]
+    );
+    let one = json!([{ "attribute": "${meta.rack}" }]);
+    assert_eq!(refused(&[("spreads", one.clone()), ("groups.0.spreads", one)]), [""; 0], "one on each level");
+}
