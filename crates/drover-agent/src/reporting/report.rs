@@ -30,6 +30,9 @@ pub(crate) struct Report {
     pub(crate) health: Option<Health>,
     /// When nothing of it was left on the node.
     pub(crate) ended_at: Option<Timestamp>,
+    /// When a person asked for its stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stop_requested_at: Option<Timestamp>,
     /// Whether health is judged at all (service and system jobs).
     pub(crate) health_matters: bool,
     /// Whether its tasks are being ended.
@@ -48,6 +51,7 @@ pub(crate) fn of_status(generation: i64, status: &AllocationStatus, job: JobType
         task_states: status.task_states.clone(),
         health: status.health.clone(),
         ended_at: status.ended_at,
+        stop_requested_at: status.stop_requested_at,
         health_matters: matches!(job, JobType::Service | JobType::System),
         stopping: false,
         volumes: status.volumes.clone(),
@@ -72,6 +76,7 @@ pub(crate) fn of_refused(allocation: &Allocation, job: Option<&JobSpec>, reason:
         task_states: names.into_iter().map(|name| (name, dead.clone())).collect(),
         health: health_matters.then_some(Health { healthy: false, timestamp: now, deployment_name }),
         ended_at: Some(now),
+        stop_requested_at: None,
         health_matters,
         stopping: false,
         volumes: BTreeMap::new(),
@@ -99,7 +104,9 @@ pub(crate) fn priority(report: &Report, acknowledged: Option<&Report>) -> Priori
     // A verdict on health moves a deployment on; it comes once, long after the last send. (Nomad lets it wait for the
     // next second.)
     let is_judged = report.health.is_some() && report.health != acknowledged.health;
-    if report.client_status != acknowledged.client_status || report.ended_at != acknowledged.ended_at || is_judged {
+    let is_asked = report.stop_requested_at != acknowledged.stop_requested_at;
+    let is_over = report.ended_at != acknowledged.ended_at;
+    if report.client_status != acknowledged.client_status || is_over || is_judged || is_asked {
         Priority::Urgent
     } else if differs(report, acknowledged) {
         Priority::Typical
@@ -125,6 +132,9 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
         "taskStates": report.task_states,
         "modifiedAt": now,
     });
+    if let Some(asked_at) = report.stop_requested_at {
+        status["stopRequestedAt"] = json!(asked_at);
+    }
     if let Some(ended_at) = report.ended_at {
         status["endedAt"] = json!(ended_at);
     }
