@@ -340,6 +340,11 @@ impl Cluster {
 
     /// Runs kubectl with a manifest on its standard input.
     pub(crate) fn kubectl_with(&self, args: &[&str], stdin: Option<&str>) -> Result<String, String> {
+        self.kubectl_saying(args, stdin).map(|(out, _)| out)
+    }
+
+    /// Runs kubectl; what it writes to standard output and to standard error, where warnings are.
+    pub(crate) fn kubectl_saying(&self, args: &[&str], stdin: Option<&str>) -> Result<(String, String), String> {
         use std::io::Write as _;
         let mut child = Command::new(self.plane.binaries().kubectl())
             .arg("--kubeconfig")
@@ -355,7 +360,11 @@ impl Cluster {
         }
         let output = child.wait_with_output().expect("the end of kubectl");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+        if output.status.success() {
+            Ok((text(&output.stdout), text(&output.stderr)))
+        } else {
+            Err(text(&output.stderr))
+        }
     }
 
     /// Applies a job.
