@@ -388,7 +388,7 @@ async fn a_failing_task_restarts_by_policy_and_then_fails_with_its_reasons() {
     assert_eq!(events(&ended, "t"), wanted);
     assert!(messages(&ended, "t").contains("exit=3"));
     let stalled = found.conditions.iter().find(|found| found.r#type.as_str() == "Stalled").expect("a condition");
-    assert!(stalled.message.contains("task t failed"), "{stalled:#?}");
+    assert!(stalled.message.starts_with("task t ended with exit code 3; `drover alloc logs bad-g-0-"), "{stalled:#?}");
 }
 
 #[tokio::test]

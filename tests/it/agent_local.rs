@@ -333,8 +333,12 @@ async fn people_on_the_node_see_and_steer_its_allocations() {
     assert_eq!(drover(&node, &["restart", short], "").code, 0);
     node.until(&name, "restarted", |it| it.status.as_ref().is_some_and(|it| it.task_states["t"].restarts == 1)).await;
     node.running(&name).await;
-    let stopped = drover(&node, &["stop", short], "");
-    assert!(stopped.code == 0 && stopped.err.contains("complete"), "{}", stopped.err);
+    let stopped = drover(&node, &["stop", &name, "-n", "people", "--detach"], "");
+    assert!(stopped.code == 0 && stopped.err.contains("the controller is asked to stop it"), "{}", stopped.err);
+    let asked =
+        node.until(&name, "asked", |it| it.status.as_ref().is_some_and(|it| it.stop_requested_at.is_some())).await;
+    assert_eq!(crate::agent::status(&asked), drover_api::allocation::ClientStatus::Running, "no controller is there");
+    node.stop(&name).await;
     let ended = node.ended(&name).await;
     assert!(crate::agent::messages(&ended, "t").contains("stopped by a person"), "{:?}", ended.status);
     let gone = drover(&node, &["logs", "ffff", "t"], "");
@@ -404,7 +408,7 @@ async fn the_words_of_drover_alloc() {
         &["exec", short, "--task", "t", "--", "/bin/sh", "-c", "exit 9"],
         &["exec", short, "--task", "t", "--", "/bin/sh", "-c", "kill -TERM $$"],
         &["stop", "ffffffff"],
-        &["stop", short],
+        &["stop", short, "--detach"],
     ];
     let mut text = transcript(&node, &uid, misuse, None, None);
     text += "# no agent there\n";

@@ -9,7 +9,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Settings, shared};
+use crate::cluster::{Cluster, Settings, job, shared};
 use crate::helm::{helm, run, said};
 use crate::kubeconform;
 
@@ -57,6 +57,7 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
         ("intents.enabled=false", "name: drover-node-restriction\n", "drover-intents"),
         ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-old-fields"),
         ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-driver-config"),
+        ("stoppedWarning.enabled=false", "name: drover-intents\n", "drover-stopped"),
         ("flowControl.enabled=false", "kind: ClusterRole\n", "kind: FlowSchema\n"),
         ("networkPolicy.enabled=false", "kind: Deployment\n", "kind: NetworkPolicy\n"),
         ("nodeRestriction.enabled=false", "requiresNodeRestriction: false\n", "requiresNodeRestriction: true\n"),
@@ -248,6 +249,40 @@ async fn must_survive_a_stolen_token_of_an_agent() {
     let controller = client_with(&cluster, &token(&cluster, "drover-controller", None)).await;
     let (code, text) = ask(&controller, "PATCH", &at("namespaces/shop/allocations/web-g-0-n-2/status"), &running).await;
     assert_eq!(code, 200, "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_applies_a_manifest_of_a_stopped_job_is_warned_that_it_stays_stopped() {
+    let cluster = installed("stopped", &[]).await;
+    cluster.namespace("shop").await;
+    let manifest = |priority: i64| {
+        let mut manifest = job("web", 0, &json!({}), "exec sleep 1000");
+        manifest["spec"]["priority"] = json!(priority);
+        manifest
+    };
+    cluster.apply("shop", &manifest(50));
+    let stop = ["patch", "djob/web", "-n", "shop", "--type=merge", "-p", r#"{"spec":{"stop":true}}"#];
+    assert_eq!(cluster.kubectl_saying(&stop, None).expect("a stop").1, "", "the stop itself is no reason to warn");
+    let apply = |args: &[&str], manifest: &Value| {
+        let args = [&["apply", "-n", "shop", "-f", "-"], args].concat();
+        cluster.kubectl_saying(&args, Some(&manifest.to_string())).expect("an apply").1
+    };
+    let (priority, warned) = (std::cell::Cell::new(50), std::cell::RefCell::new(String::new()));
+    cluster
+        .eventually("the policy is in force", async || {
+            priority.set(priority.get() + 1);
+            *warned.borrow_mut() = apply(&[], &manifest(priority.get()));
+            !warned.borrow().is_empty()
+        })
+        .await;
+    let remedy = "djob/web stays stopped, because spec.stop is true; start it with \
+                  `drover job start web -n shop`, or set spec.stop to false";
+    assert!(warned.borrow().starts_with("Warning: ") && warned.borrow().contains(remedy), "{warned:?}");
+    let server_side = ["--server-side", "--force-conflicts"];
+    assert!(apply(&server_side, &manifest(99)).contains(remedy), "nothing changes, and it is still stopped");
+    let mut started = manifest(99);
+    started["spec"]["stop"] = json!(false);
+    assert_eq!(apply(&server_side, &started), "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -340,9 +340,15 @@ impl Cluster {
 
     /// Runs kubectl with a manifest on its standard input.
     pub(crate) fn kubectl_with(&self, args: &[&str], stdin: Option<&str>) -> Result<String, String> {
+        self.kubectl_saying(args, stdin).map(|(out, _)| out)
+    }
+
+    /// Runs kubectl; what it writes to standard output and to standard error, where warnings are.
+    pub(crate) fn kubectl_saying(&self, args: &[&str], stdin: Option<&str>) -> Result<(String, String), String> {
         let output = self.kubectl_output(args, stdin);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        if output.status.success() { Ok((out, err)) } else { Err(err) }
     }
 
     /// Runs kubectl, with what it writes on both streams.

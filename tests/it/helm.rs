@@ -81,7 +81,12 @@ async fn helm_waits_until_the_job_is_there_and_tells_how_it_ended() {
     assert!(failed.contains("Failed"), "{failed}");
     assert!(!is_ready_to_kubectl(&cluster));
     let why = cluster.condition(NS, "greeter", JobConditionType::Stalled, "True").await;
-    assert!(why.contains("runs stable version"), "{why}");
+    assert!(
+        why.contains("runs stable version 1 again and is healthy, because the roll-out of the spec failed"),
+        "{why}"
+    );
+    let table = cluster.kubectl(&["get", "djob", "greeter", "-n", NS, "-o", "wide"]).expect("a table");
+    assert!(table.contains("AutoReverted") && table.contains("runs stable version 1 again and is healthy"), "{table}");
 
     // A job that is to stand still is there when nothing of it runs.
     said(&run(upgrade(&cluster, "60s", &["stop=true"])).await, true);

@@ -16,6 +16,7 @@ mod contract;
 mod csi_mock;
 mod docs;
 mod faults;
+mod first_steps;
 mod gitops;
 mod helm;
 mod job_policies;

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -168,7 +168,8 @@ fn stdout_of(data: &Path, job: &str, task: &str) -> String {
 }
 
 fn processes(data: &Path) -> Vec<(String, ProcessId)> {
-    let status: Value = serde_json::from_str(&succeeds(&run(&["status", "-o", "json"], data))).unwrap();
+    // The exit code says whether all of it runs.
+    let status: Value = serde_json::from_str(&text(&run(&["status", "-o", "json"], data).stdout)).unwrap();
     assert_eq!(status["kubeconfig"], data.join("kubeconfig").to_str().unwrap());
     assert_eq!(status["dataDir"], data.to_str().unwrap());
     let row = |row: &Value| {
@@ -236,6 +237,13 @@ fn up_runs_the_examples_restarts_what_dies_and_down_leaves_nothing() {
 
     assert_documents_are_right(&path);
 
+    assert!(
+        shown.contains(&format!("export DROVER_AGENT_SOCKET={}", path.join("agent/state/agent.sock").display())),
+        "{shown}"
+    );
+    assert!(path.join("agent/state/agent.sock").exists());
+    assert_eq!(run(&["status"], &path).status.code(), Some(0));
+
     // An agent that dies comes back, as a daemon set would have it.
     let before = processes(&path);
     let roles: Vec<&str> = before.iter().map(|(role, _)| role.as_str()).collect();
@@ -271,25 +279,62 @@ fn up_runs_the_examples_restarts_what_dies_and_down_leaves_nothing() {
     assert_eq!(fs::read_dir(data.0.path()).unwrap().count(), 0, "nothing lies beside the data folder");
 }
 
+/// Reads what a program shows until it has shown this; it must not see the end of its reader.
+fn shown_until(child: &mut Child, wanted: &str) -> ChildStdout {
+    let mut shown = String::new();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut buffer = [0; 1024];
+    while !shown.contains(wanted) {
+        let n_read = stdout.read(&mut buffer).unwrap();
+        assert!(n_read > 0, "it ended with {:?} after\n{shown}", child.wait());
+        shown += &text(&buffer[..n_read]);
+    }
+    stdout
+}
+
 #[test]
 fn an_interrupt_in_the_foreground_ends_everything() {
     let data = Data::new();
     let path = data.path();
     let mut child =
         xtask(&["up", "--profile", "dev", "--example", "none"], &path).stdout(Stdio::piped()).spawn().unwrap();
-    let mut shown = String::new();
-    let mut stdout = child.stdout.take().unwrap();
-    let mut buffer = [0; 1024];
-    while !shown.contains("Ctrl-C") {
-        let n_read = stdout.read(&mut buffer).unwrap();
-        assert!(n_read > 0, "it ended with {:?} after\n{shown}", child.wait());
-        shown += &text(&buffer[..n_read]);
-    }
+    let _stdout = shown_until(&mut child, "Ctrl-C");
     // The agent starts the supervisor by itself, and its node may be ready before that.
     wait_for("supervisor", || (processes(&path).len() == 6).then_some(()));
     ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap().signal(Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes_of(&path), [""; 0]);
+}
+
+#[test]
+fn what_has_lost_a_process_says_so_and_without_etcd_everything_ends() {
+    let data = Data::new();
+    let path = data.path();
+    let mut child = xtask(&["up", "--profile", "dev", "--example", "none", "--driver", "mock", "--no-restart"], &path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _stdout = shown_until(&mut child, "Ctrl-C");
+    let whole = wait_for("whole", || Some(processes(&path)).filter(|all| all.len() == 6));
+    let of_role = |role: &str| whole.iter().find(|(known, _)| known == role).unwrap().1;
+    let (etcd, agent) = (of_role("etcd"), of_role("agent"));
+    assert_eq!(run(&["status"], &path).status.code(), Some(0));
+
+    // What is not whole does not say that all is well.
+    agent.signal(Signal::KILL).unwrap();
+    wait_for("end of the agent", || (!agent.is_alive()).then_some(()));
+    assert_eq!(run(&["status"], &path).status.code(), Some(1));
+    let again = run(&["up"], &path);
+    assert!(!again.status.success() && text(&again.stderr).contains("but without agent"), "{}", text(&again.stderr));
+
+    etcd.signal(Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr) + &text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("etcd ended, and nothing works without it"), "{said}");
+    assert_eq!(processes_of(&path), [""; 0]);
+    assert_eq!(run(&["status"], &path).status.code(), Some(1));
 }
 
 #[test]

@@ -485,6 +485,9 @@ pub struct AllocationStatus {
     /// When a writer last changed this status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified_at: Option<Timestamp>,
+    /// When a person asked its agent to stop it: the controller stops it then, and places another one in its stead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_requested_at: Option<Timestamp>,
     /// When the last of it was removed from its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,

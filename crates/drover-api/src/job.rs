@@ -147,9 +147,10 @@ pub type JobCondition = Condition<JobConditionType, JobReason>;
     printcolumn(name = "Deployment", type_ = "string", json_path = ".status.columns.deployment", priority = 1),
     printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.priority", priority = 1),
     printcolumn(name = "Pool", type_ = "string", json_path = ".spec.nodePool", priority = 1),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.columns.reason", priority = 1),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.columns.reason"),
     printcolumn(name = "Next-Launch", type_ = "string", json_path = ".status.columns.nextLaunch", priority = 1),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.columns.message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
 pub struct JobSpec {
@@ -457,6 +458,9 @@ pub struct JobColumns {
     pub deployment: String,
     /// Reason of the condition that matters most.
     pub reason: String,
+    /// Its message: why, and what would help.
+    #[schemars(length(max = 1024))]
+    pub message: String,
     /// Next launch of a periodic job.
     pub next_launch: String,
 }
@@ -464,7 +468,14 @@ pub struct JobColumns {
 impl Default for JobColumns {
     fn default() -> Self {
         let dash = || "-".to_owned();
-        Self { running: dash(), version: dash(), deployment: dash(), reason: dash(), next_launch: dash() }
+        Self {
+            running: dash(),
+            version: dash(),
+            deployment: dash(),
+            reason: dash(),
+            message: dash(),
+            next_launch: dash(),
+        }
     }
 }
 

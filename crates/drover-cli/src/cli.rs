@@ -81,6 +81,8 @@ enum JobCommand {
     Revert(job::RevertArgs),
     /// Sets how many allocations a group has.
     Scale(job::ScaleArgs),
+    /// Starts a stopped job again, and follows it until it runs.
+    Start(job::StartJobArgs),
     /// Stops a job, or deletes it.
     Stop(job::StopJobArgs),
     /// Replaces the allocations of a job, a few at a time.
@@ -121,6 +123,7 @@ impl<M: MoreCommands> Command<M> {
             Self::Job(JobCommand::History(args)) => job::history(&args),
             Self::Job(JobCommand::Revert(args)) => job::revert(&args),
             Self::Job(JobCommand::Scale(args)) => job::scale(&args),
+            Self::Job(JobCommand::Start(args)) => job::start(&args),
             Self::Job(JobCommand::Stop(args)) => job::stop(&args),
             Self::Job(JobCommand::Restart(args)) => job::restart(&args),
             Self::Job(JobCommand::Promote(args)) => deployment::promote(&args),

@@ -5,13 +5,15 @@
 use std::sync::Arc;
 
 use drover_api::Allocation;
-use drover_api::allocation::{AllocationStatus, ClientStatus, FollowUp};
+use drover_api::allocation::{AllocationStatus, ClientStatus, DesiredStatus, DesiredTransition, FollowUp};
 use drover_api::job::EvalTrigger;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::Alloc;
 use drover_core::triggers::{self, AllocationFacts, Around, Consequences};
-use drover_store::{StoreError, convert};
+use drover_store::{Precondition, StoreError, convert};
+use serde_json::json;
 
+use crate::actions::Action;
 use crate::cache::Observed;
 use crate::finalizers;
 use crate::keys::key_of;
@@ -31,6 +33,7 @@ pub(crate) fn on_change(
             shared.put_stored(object);
             let job = job_of(object);
             touch(shared, &job, object);
+            carry_out_stop(shared, &convert::object_key(&object.metadata));
             let consequences = before
                 .as_ref()
                 .map_or_else(Consequences::default, |before| on_changed(shared, &job, object, before, is_draining));
@@ -47,6 +50,23 @@ pub(crate) fn on_change(
             Consequences::default()
         }
     }
+}
+
+/// Carries out the stop that a person asked an allocation's agent for: it is to leave its node, which has its job
+/// evaluated. Nothing is done where that is so already, or where it has ended or is not wanted anyway.
+pub(crate) fn carry_out_stop(shared: &mut Shared, key: &AllocKey) {
+    let Some(object) = shared.caches.allocs.get(&key_of(key)).cloned() else { return };
+    let Some(known) = shared.view.alloc(key).cloned() else { return };
+    let is_asked = object.status.as_ref().is_some_and(|status| status.stop_requested_at.is_some());
+    let is_wanted = known.desired == DesiredStatus::Run && !known.is_deleting && !known.is_client_terminal();
+    if !is_asked || !is_wanted || known.transition.migrate {
+        return;
+    }
+    let transition = DesiredTransition { migrate: true, reschedule: true, ..known.transition };
+    // What was decided stays so until the answer is there.
+    shared.view.put_alloc(Alloc { transition, ..(*known).clone() });
+    let body = json!({ "spec": { "desiredTransition": transition } });
+    shared.outbox.push(Action::Mark(key.clone(), Precondition::same_object(&object.metadata), body));
 }
 
 fn touch(shared: &mut Shared, job: &JobKey, object: &Allocation) {

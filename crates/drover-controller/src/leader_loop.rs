@@ -415,6 +415,7 @@ impl<S: Store> LeaderLoop<S> {
                 Wake::Deployment(deployment) => drop(shared.due.deployments.insert(deployment)),
                 Wake::DeploymentBatch(deployment) => self.deployments.join_window(shared, deployment),
                 Wake::DeploymentWindow => self.deployments.commit_window(shared),
+                Wake::StopAlloc(alloc) => allocations::carry_out_stop(shared, &alloc),
                 Wake::Settle(alloc) => finalizers::settle(shared, &alloc),
                 Wake::Volume(volume) => drop(shared.due.volumes.insert(volume)),
                 Wake::Attachment(name) => self.volumes.delete_if_for_nobody(shared, &name),

@@ -23,6 +23,8 @@ pub(crate) enum Wake {
     DeploymentWindow,
     /// The finalizer of an allocation.
     Settle(AllocKey),
+    /// The stop of an allocation that a person asked for.
+    StopAlloc(AllocKey),
     Volume(ObjectKey),
     Attachment(String),
     ClaimGc,

@@ -1,11 +1,13 @@
 //! What `Job.status` says: phase, summary, columns and conditions, from the job, its allocations and its last
 //! evaluation.
 
+mod stopper;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::allocation::{ClientStatus, DesiredStatus};
-use drover_api::condition::Wanted;
+use drover_api::condition::{ConditionStatus, Wanted};
 use drover_api::deployment::DeploymentPhase;
 use drover_api::job::{
     ChildrenSummary, GroupSummary, JobConditionType as Type, JobPhase, JobReason as Reason, JobType,
@@ -16,7 +18,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::model::{Alloc, Deployment, Job};
 use crate::periodic;
 use crate::scheduler::explain::explain;
+use crate::task::failure::TaskFailure;
 use crate::validate::Violation;
+
+pub use stopper::Stopper;
 
 /// How long a blocked placement is still on its way before it needs a human.
 pub const BLOCKED_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
@@ -42,6 +47,10 @@ pub struct Input<'a> {
     pub deployment: Option<&'a Deployment>,
     /// The automatic revert that is in effect.
     pub reverted: Option<Reverted>,
+    /// Who set `spec.stop`, where that is known.
+    pub stopper: Option<&'a Stopper>,
+    /// The last failure of its allocations that are not replaced by what runs.
+    pub failure: Option<&'a AllocFailure>,
     /// Since when placement is blocked.
     pub blocked_since: Option<Timestamp>,
     /// What is wrong with the spec.
@@ -63,6 +72,24 @@ pub struct Reverted {
     pub restored: i64,
 }
 
+/// The last failure of a task of one of its allocations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocFailure {
+    /// The allocation.
+    pub alloc: String,
+    /// The node that it is on.
+    pub node: String,
+    /// Why.
+    pub task: TaskFailure,
+}
+
+impl AllocFailure {
+    /// The failure as one sentence.
+    pub fn sentence(&self) -> String {
+        format!("allocation {} on {}: {}", self.alloc, self.node, self.task.sentence())
+    }
+}
+
 /// The status of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobVerdict {
@@ -76,6 +103,8 @@ pub struct JobVerdict {
     pub conditions: Vec<Wanted<Type, Reason>>,
     /// The reason that matters most.
     pub reason: Option<Reason>,
+    /// That reason and what would help, as a sentence.
+    pub message: String,
     /// When it will say something else although nothing happens.
     pub wake_at: Option<Timestamp>,
 }
@@ -100,17 +129,14 @@ pub fn judge(input: Input<'_>) -> JobVerdict {
         conditions.push(placed(&input));
     }
     if is_stopped(&input) {
-        conditions.push(Wanted::yes(
-            Type::Stopped,
-            Reason::Stopped,
-            "the job is stopped; set spec.stop to false to start it",
-        ));
+        conditions.push(Wanted::yes(Type::Stopped, Reason::Stopped, stopper::explain(&input.job.key, input.stopper)));
     }
     if is_batch(&input) {
-        conditions.extend(batch_outcome(&counts));
+        conditions.extend(batch_outcome(&input, &counts));
     }
-    if let Some(reverted) = input.reverted {
-        conditions.push(Wanted::yes(Type::Reverted, Reason::AutoReverted, explain_revert(reverted)));
+    if let Some(reverted) = input.reverted.filter(|_| !is_stopped(&input)) {
+        let message = explain_revert(&input, &counts, reverted);
+        conditions.push(Wanted::yes(Type::Reverted, Reason::AutoReverted, message));
     }
     if let Some((group, count, manifest)) = input.scaled {
         let message = format!(
@@ -118,18 +144,9 @@ pub fn judge(input: Input<'_>) -> JobVerdict {
         );
         conditions.push(Wanted::yes(Type::ScaleOverride, Reason::ScaleInEffect, message));
     }
-    let reason =
-        conditions.iter().find(|c| matches!(c.r#type, Type::Stalled | Type::Reconciling)).or(conditions.first());
-    let reason = reason.map(|condition| condition.reason);
+    let (reason, message) = telling(&conditions);
     let wake_at = input.blocked_since.filter(|_| stall.is_none()).map(|since| since + BLOCKED_PATIENCE);
-    JobVerdict {
-        phase,
-        summary,
-        running: format!("{}/{}", counts.running, counts.desired),
-        conditions,
-        reason,
-        wake_at,
-    }
+    JobVerdict { phase, summary, running: running_column(&input, &counts), conditions, reason, message, wake_at }
 }
 
 /// Judges a periodic or parameterized job: it runs nothing itself, and is ready when it is accepted.
@@ -146,7 +163,7 @@ fn judge_template(input: &Input<'_>) -> JobVerdict {
         conditions.push(Wanted::yes(Type::Stalled, reason, text));
         conditions.push(Wanted::no(Type::Armed, reason, "the spec is invalid"));
     } else if is_stopped(input) {
-        let text = "the job is stopped; set spec.stop to false to start it; what it launched goes on";
+        let text = format!("{}; what it launched goes on", stopper::explain(&input.job.key, input.stopper));
         conditions.push(ready_when_stopped(input, "the job is stopped, and launches nothing"));
         conditions.push(Wanted::no(Type::Armed, Reason::Stopped, "the job is stopped"));
         conditions.push(Wanted::yes(Type::Stopped, Reason::Stopped, text));
@@ -163,8 +180,7 @@ fn judge_template(input: &Input<'_>) -> JobVerdict {
         conditions.push(Wanted::yes(Type::Ready, Reason::Waiting, text));
         conditions.push(Wanted::yes(Type::Armed, Reason::Waiting, text));
     }
-    let reason = conditions.iter().find(|c| c.r#type == Type::Stalled).or(conditions.first());
-    let reason = reason.map(|condition| condition.reason);
+    let (reason, message) = telling(&conditions);
     let ChildrenSummary { pending, running, .. } = input.children;
     let phase = if is_stopped(input) { JobPhase::Dead } else { JobPhase::Running };
     JobVerdict {
@@ -173,8 +189,29 @@ fn judge_template(input: &Input<'_>) -> JobVerdict {
         running: format!("{running}/{}", pending + running),
         conditions,
         reason,
+        message,
         wake_at: None,
     }
+}
+
+/// Reason and sentence of what people should know first: that another version than the spec's runs, what needs a
+/// human, what is under way, or else whether the job is ready.
+fn telling(conditions: &[Wanted<Type, Reason>]) -> (Option<Reason>, String) {
+    let holds = |kind: Type| conditions.iter().find(|one| one.r#type == kind && one.status == ConditionStatus::True);
+    let is_settled = holds(Type::Reconciling).is_none() && holds(Type::Stopped).is_none();
+    let settled = holds(Type::Reverted).filter(|_| is_settled);
+    let found = settled.or(holds(Type::Stalled)).or(holds(Type::Reconciling)).or(holds(Type::Stopped));
+    let found = found.or(conditions.first());
+    (found.map(|one| one.reason), found.map_or_else(String::new, |one| one.message.clone()))
+}
+
+/// How many run of those that are wanted; of a batch job that is done, how many are complete.
+fn running_column(input: &Input<'_>, counts: &Counts) -> String {
+    let Counts { running, complete, desired, .. } = counts;
+    if is_batch(input) && *running == 0 && *desired > 0 && complete >= desired {
+        return format!("{complete}/{desired} complete");
+    }
+    format!("{running}/{desired}")
 }
 
 fn is_stopped(input: &Input<'_>) -> bool {
@@ -314,33 +351,46 @@ fn stall(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {
     }
     if let Some(failed) = input.deployment.filter(|deployment| deployment.phase == DeploymentPhase::Failed) {
         let name = &failed.key.name;
-        let message =
-            format!("deployment {name} failed; kubectl describe ddep/{name} says why; change the job to try again");
+        let why = input.failure.map_or_else(
+            || format!("; its progress stands in `drover deployment status {name}`"),
+            |failure| format!(": {}", failure.sentence()),
+        );
+        let message = format!("deployment {name} failed{why}; change the job to try again");
         return Some(Wanted::yes(Type::Stalled, Reason::DeploymentFailed, message));
     }
     let is_rolling = input.deployment.is_some_and(|deployment| deployment.phase.is_active());
     if let Some(reverted) = input.reverted.filter(|_| !is_rolling && !input.is_evaluating) {
-        return Some(Wanted::yes(Type::Stalled, Reason::DeploymentFailed, explain_revert(reverted)));
+        return Some(Wanted::yes(Type::Stalled, Reason::DeploymentFailed, explain_revert(input, counts, reverted)));
     }
     let name = counts.first_failure.as_ref()?;
     let (n, reason) =
         (counts.failed.len(), if is_batch(input) { Reason::Failed } else { Reason::ReschedulesExhausted });
     let message = format!(
-        "{n} {} failed and will not be rescheduled; kubectl describe alloc/{name} says why; change the job, or delete the allocation to try again",
-        if n == 1 { "allocation" } else { "allocations" }
+        "{n} {} failed and will not be rescheduled: {}; change the job, or delete the allocation to try again",
+        if n == 1 { "allocation" } else { "allocations" },
+        why(input, name)
     );
     Some(Wanted::yes(Type::Stalled, reason, message))
 }
 
-fn explain_revert(reverted: Reverted) -> String {
+/// Why an allocation failed, as far as that is known.
+fn why(input: &Input<'_>, name: &str) -> String {
+    input.failure.map_or_else(|| format!("allocation {name}"), AllocFailure::sentence)
+}
+
+/// Which version runs instead of the spec's, how it is, why the spec's does not, and what to do.
+fn explain_revert(input: &Input<'_>, counts: &Counts, reverted: Reverted) -> String {
     let Reverted { version, restored } = reverted;
+    let health = if counts.healthy >= counts.desired { "is healthy" } else { "is not healthy yet" };
+    let cause = input.failure.map_or_else(String::new, |failure| format!(" ({})", failure.sentence()));
     format!(
-        "the roll-out of the spec failed, and version {version} runs stable version {restored} again; correct the spec: applying it unchanged changes nothing"
+        "version {version} runs stable version {restored} again and {health}, because the roll-out of the spec failed{cause}; correct the spec and apply it: unchanged it changes nothing"
     )
 }
 
 fn reconciling(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {
     let yes = |reason, message: String| Some(Wanted::yes(Type::Reconciling, reason, message));
+    let last = || input.failure.map_or_else(String::new, |failure| format!("; {}", failure.sentence()));
     if is_stopped(input) {
         let message = "its allocations are being stopped".to_owned();
         return if counts.live > 0 { yes(Reason::Stopping, message) } else { None };
@@ -349,7 +399,7 @@ fn reconciling(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason
         return yes(Reason::Placing, explain_all(input.failed));
     }
     if counts.rescheduling > 0 {
-        return yes(Reason::Rescheduling, "failed allocations wait for their reschedule".to_owned());
+        return yes(Reason::Rescheduling, format!("failed allocations wait for their reschedule{}", last()));
     }
     let is_settled = if is_batch(input) {
         counts.complete >= counts.desired
@@ -364,12 +414,12 @@ fn reconciling(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason
         return None;
     }
     if let Some(deployment) = input.deployment.filter(|deployment| deployment.phase.is_active()) {
-        return yes(Reason::DeploymentRunning, rolling(deployment));
+        return yes(Reason::DeploymentRunning, format!("{}{}", rolling(deployment), last()));
     }
     if is_batch(input) && counts.running > 0 {
         return yes(Reason::Running, "its tasks run".to_owned());
     }
-    yes(Reason::Placing, "allocations are being placed, started or replaced".to_owned())
+    yes(Reason::Placing, format!("allocations are being placed, started or replaced{}", last()))
 }
 
 /// What a roll-out does. How far it is stands in its own object, and in no message that would be written again and
@@ -423,9 +473,10 @@ fn placed(input: &Input<'_>) -> Wanted<Type, Reason> {
     }
 }
 
-fn batch_outcome(counts: &Counts) -> Option<Wanted<Type, Reason>> {
+fn batch_outcome(input: &Input<'_>, counts: &Counts) -> Option<Wanted<Type, Reason>> {
     if let Some(name) = &counts.first_failure {
-        return Some(Wanted::yes(Type::Failed, Reason::Failed, format!("allocation {name} failed")));
+        let message = input.failure.map_or_else(|| format!("allocation {name} failed"), AllocFailure::sentence);
+        return Some(Wanted::yes(Type::Failed, Reason::Failed, message));
     }
     (counts.desired > 0 && counts.complete >= counts.desired)
         .then(|| Wanted::yes(Type::Complete, Reason::Completed, "all allocations are complete"))
@@ -518,6 +569,8 @@ mod tests {
             held_back: 0,
             deployment: None,
             reverted: None,
+            stopper: None,
+            failure: None,
             blocked_since: None,
             violations: &[],
             children: ChildrenSummary::default(),
@@ -563,7 +616,7 @@ mod tests {
             &job,
             complete,
             false,
-            (JobPhase::Dead, "0/1"),
+            (JobPhase::Dead, "1/1 complete"),
             &[(Type::Ready, Reason::Completed), (Type::Complete, Reason::Completed)],
         );
         let failed = vec![alloc(0, ClientStatus::Failed)];
@@ -612,6 +665,76 @@ mod tests {
         check(&stopped, vec![], false, (JobPhase::Dead, "0/0"), &ended);
     }
 
+    /// Reason and message of the columns, of a service of one allocation with a failure.
+    fn told(allocs: Vec<Alloc>, reverted: Option<Reverted>, deployment: Option<&Deployment>) -> String {
+        let failure = AllocFailure {
+            alloc: "web-g-0".to_owned(),
+            node: "n".to_owned(),
+            task: TaskFailure {
+                task: "t".to_owned(),
+                at: Timestamp::UNIX_EPOCH,
+                cause: "ended with exit code 3".to_owned(),
+                remedy: "look".to_owned(),
+            },
+        };
+        let (job, allocs, none) =
+            (job("service", 1), allocs.into_iter().map(Arc::new).collect::<Vec<_>>(), BTreeMap::new());
+        let verdict = judge(Input {
+            job: &job,
+            is_ending: false,
+            allocs: &allocs,
+            is_evaluating: false,
+            failed: &none,
+            queued: &BTreeMap::new(),
+            held_back: 0,
+            deployment,
+            reverted,
+            stopper: None,
+            failure: Some(&failure),
+            blocked_since: None,
+            violations: &[],
+            children: ChildrenSummary::default(),
+            scaled: None,
+            now: Timestamp::UNIX_EPOCH,
+        });
+        format!("{}: {}", verdict.reason.map_or("-", Reason::as_str), verdict.message)
+    }
+
+    #[test]
+    fn the_last_failure_is_told_with_its_cause_and_what_helps_while_the_job_is_not_there() {
+        let why = "allocation web-g-0 on n: task t ended with exit code 3; look";
+        let of = |client| vec![Alloc { health: None, ..alloc(0, client) }];
+        assert_eq!(
+            told(of(ClientStatus::Pending), None, None),
+            format!("Placing: allocations are being placed, started or replaced; {why}")
+        );
+        assert_eq!(
+            told(of(ClientStatus::Failed), None, None),
+            format!(
+                "ReschedulesExhausted: 1 allocation failed and will not be rescheduled: {why}; change the job, or delete the allocation to try again"
+            )
+        );
+        let healthy = vec![alloc(0, ClientStatus::Running)];
+        assert_eq!(told(healthy, None, None), "AllHealthy: all desired allocations are running and healthy");
+    }
+
+    #[test]
+    fn after_a_revert_what_runs_and_how_it_is_and_what_to_do_come_first() {
+        let reverted = Some(Reverted { version: 2, restored: 0 });
+        let rest = "because the roll-out of the spec failed (allocation web-g-0 on n: task t ended with exit code 3; look); \
+                    correct the spec and apply it: unchanged it changes nothing";
+        let healthy = vec![alloc(0, ClientStatus::Running)];
+        assert_eq!(
+            told(healthy, reverted, None),
+            format!("AutoReverted: version 2 runs stable version 0 again and is healthy, {rest}")
+        );
+        let starting = vec![Alloc { health: None, ..alloc(0, ClientStatus::Running) }];
+        assert_eq!(
+            told(starting, reverted, None),
+            format!("AutoReverted: version 2 runs stable version 0 again and is not healthy yet, {rest}")
+        );
+    }
+
     #[test]
     fn s_192_the_phase_follows_evaluations_and_allocations() {
         let job = job("service", 1);
@@ -627,6 +750,8 @@ mod tests {
                 held_back: 0,
                 deployment: None,
                 reverted: None,
+                stopper: None,
+                failure: None,
                 blocked_since: None,
                 violations: &[],
                 children: ChildrenSummary::default(),

@@ -9,6 +9,7 @@ use drover_api::client_node::Eligibility;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobSpec, label};
 use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
+use drover_core::job_status::Stopper;
 use drover_core::model::{self, Alloc, Amounts, DriverState, Health, HostAddress, Node, parse_ports};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -32,6 +33,16 @@ pub fn uid(meta: &ObjectMeta) -> Uid {
 /// When an object was created; the epoch where the API server did not say.
 pub fn created_at(meta: &ObjectMeta) -> Timestamp {
     meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+/// Who set `spec.stop`, and when, as the API server has recorded it; none where it has not. Of several the first: the
+/// others only agreed.
+pub fn stopper(meta: &ObjectMeta) -> Option<Stopper> {
+    let writers = meta.managed_fields.iter().flatten();
+    let of_stop = writers
+        .filter(|writer| writer.fields_v1.as_ref().is_some_and(|fields| fields.0["f:spec"].get("f:stop").is_some()));
+    let found = of_stop.filter_map(|writer| Some((writer.time.as_ref()?.0, writer.manager.as_ref()?))).min()?;
+    Some(Stopper { manager: found.1.clone(), at: found.0 })
 }
 
 /// The reference that makes a job the owner of what is created for it.

@@ -1,6 +1,6 @@
 //! How objects are read from what the API server sends: without the record of who wrote which field, which can be
-//! longer than the object and which nothing here asks for, and so that one object that cannot be read does not stop the
-//! others.
+//! longer than the object, but for the writers of `spec.stop`, whom people ask for; and so that one object that cannot
+//! be read does not stop the others.
 //!
 //! Must never know what the objects mean.
 
@@ -11,8 +11,13 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-/// An object without the record of its writers, or what is known of one that cannot be read. Comes from JSON text only.
+/// The one field whose writers are kept, as the record names it, below `f:spec`.
+const KEPT_FIELD: &str = "f:stop";
+
+/// An object without the record of its writers, but for those of `spec.stop`, or what is known of one that cannot be
+/// read. Comes from JSON text only.
 #[derive(Clone, Debug)]
 pub struct Lean<K>(pub(super) Result<K, Unreadable>);
 
@@ -51,13 +56,28 @@ impl<'de, K: Resource + DeserializeOwned> Deserialize<'de> for Lean<K> {
     }
 }
 
-/// The text of an object, with nothing in the place of its `metadata.managedFields`.
+/// The text of an object, with the writers of `spec.stop` alone in its `metadata.managedFields`; mostly there is none,
+/// and nothing but a search for that word is done.
 fn without_writers(text: &str) -> Cow<'_, str> {
     let found = serde_json::from_str::<Outline<'_>>(text).ok().and_then(|outline| outline.metadata?.by);
     let Some(found) = found.map(RawValue::get) else { return Cow::Borrowed(text) };
     // What was found is a part of the text.
     let begin = found.as_ptr() as usize - text.as_ptr() as usize;
-    Cow::Owned([&text[..begin], "null", &text[begin + found.len()..]].concat())
+    Cow::Owned([&text[..begin], &kept_writers(found), &text[begin + found.len()..]].concat())
+}
+
+/// What stays of the record of writers, as JSON.
+fn kept_writers(record: &str) -> Cow<'static, str> {
+    if !record.contains(KEPT_FIELD) {
+        return Cow::Borrowed("null");
+    }
+    let Ok(mut writers) = serde_json::from_str::<Vec<Value>>(record) else { return Cow::Borrowed("null") };
+    writers.retain_mut(|writer| {
+        let is_kept = writer["fieldsV1"]["f:spec"].get(KEPT_FIELD).is_some();
+        writer["fieldsV1"] = json!({ "f:spec": { KEPT_FIELD: {} } });
+        is_kept
+    });
+    Cow::Owned(Value::Array(writers).to_string())
 }
 
 impl<K: Resource> Resource for Lean<K> {
@@ -111,6 +131,21 @@ mod tests {
         assert_eq!(map.metadata.managed_fields, None);
         assert_eq!(map.metadata.name.as_deref(), Some("x"));
         assert_eq!(map.data.unwrap()["managedFields"], "[1]");
+    }
+
+    #[test]
+    fn who_wrote_that_a_job_is_stopped_is_kept_alone() {
+        let writer =
+            |manager: &str, fields: Value| json!({ "manager": manager, "operation": "Update", "fieldsV1": fields });
+        let object = json!({ "metadata": { "managedFields": [
+            writer("a", json!({ "f:spec": { "f:groups": {} } })),
+            writer("b", json!({ "f:spec": { "f:groups": {}, "f:stop": {} } })),
+            writer("c", json!({ "f:status": { "f:stop": {} } })),
+        ] } });
+        let text = object.to_string();
+        let left: Value = serde_json::from_str(&without_writers(&text)).unwrap();
+        let kept = json!([writer("b", json!({ "f:spec": { "f:stop": {} } }))]);
+        assert_eq!(left["metadata"]["managedFields"], kept);
     }
 
     #[test]

@@ -70,8 +70,8 @@ pub(crate) struct AllocRunner {
     kill: Option<Kill>,
     health: HealthTracking,
     max_run_exceeded: bool,
-    /// A user on this node has ended it.
-    is_stopped_here: bool,
+    /// When a person on this node asked for its stop, which the controller carries out.
+    stop_requested_at: Option<Timestamp>,
     /// It was to end already when an earlier life of the agent ended.
     is_leftover: bool,
     reconnects: u32,
@@ -103,6 +103,8 @@ impl AllocRunner {
         let coordinator =
             if plan.restored.is_empty() { Coordinator::new(by_name) } else { Coordinator::restored(by_name) };
         let acknowledged = plan.reports.record(&plan.uid).and_then(|record| record.acknowledged);
+        // A request that was told stays told until the controller has carried it out.
+        let stop_requested_at = acknowledged.as_ref().and_then(|report| report.stop_requested_at);
         let health = HealthTracking::new(acknowledged.and_then(|report| report.health));
         let orders = watch::Sender::new(Orders::new(Arc::clone(&plan.job), Arc::clone(&plan.group)));
         Self {
@@ -115,7 +117,7 @@ impl AllocRunner {
             kill: None,
             health,
             max_run_exceeded: false,
-            is_stopped_here: false,
+            stop_requested_at,
             is_leftover: false,
             reconnects: 0,
         }
@@ -306,7 +308,7 @@ impl AllocRunner {
         }
         self.follow_deployment();
         self.report();
-        let is_stopped = self.is_stopped_here || !wanted.is_to_run();
+        let is_stopped = !wanted.is_to_run();
         if is_stopped && !self.orders.borrow().is_stopped {
             self.plan.admission.mark_stopping(&self.plan.uid);
             self.orders.send_modify(|orders| orders.is_stopped = true);
@@ -317,7 +319,7 @@ impl AllocRunner {
             self.end_shutdown_delay();
         }
         if is_stopped && self.kill.is_none() && !self.tasks.is_over() {
-            let reason = match (wanted.is_disconnected, self.is_stopped_here) {
+            let reason = match (wanted.is_disconnected, self.stop_requested_at.is_some()) {
                 (true, _) => "no controller for longer than the group allows",
                 (false, true) => "stopped by a person on this node",
                 (false, false) => "",

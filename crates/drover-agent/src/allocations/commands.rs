@@ -34,9 +34,9 @@ pub(crate) enum AllocCommand {
         /// How it went.
         answer: oneshot::Sender<Result<(), CommandError>>,
     },
-    /// Ends its tasks as if they were not wanted any more.
+    /// Asks the controller to stop it.
     Stop {
-        /// Whether it is being ended.
+        /// Whether that is being reported.
         answer: oneshot::Sender<Result<(), CommandError>>,
     },
     /// Asks where a task's process is.

@@ -45,9 +45,10 @@ impl Directory {
         if let Some(listed) = entries.get(id) {
             return Some((id.to_owned(), listed.clone()));
         }
-        let mut found = entries
-            .iter()
-            .filter(|(uid, listed)| (id.len() >= SHORTEST && uid.starts_with(id)) || listed.key.to_string() == id);
+        let mut found = entries.iter().filter(|(uid, listed)| {
+            let is_named = listed.key.name == id || listed.key.to_string() == id;
+            is_named || (id.len() >= SHORTEST && uid.starts_with(id))
+        });
         match (found.next(), found.next()) {
             (Some((uid, listed)), None) => Some((uid.clone(), listed.clone())),
             (Some(_), Some(_)) | (None, _) => None,

@@ -86,6 +86,10 @@ impl HealthTracking {
             HealthVerdict::Healthy => true,
             HealthVerdict::Unhealthy { because } => {
                 for blamed in because.into_iter().filter(|_| !self.deployment.is_empty()) {
+                    // What is dead has its end as its last event, which says more.
+                    if tasks.is_dead(&blamed.task) {
+                        continue;
+                    }
                     tasks.add_event(&blamed.task, task_event::plain(Type::AllocUnhealthy, now, blamed.reason));
                 }
                 false

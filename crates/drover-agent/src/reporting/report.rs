@@ -10,6 +10,7 @@ use drover_api::allocation::{
 use drover_api::condition::{self, ConditionStatus, Wanted};
 use drover_api::job::JobType;
 use drover_api::{Allocation, AllocationStatus, JobSpec};
+use drover_core::task::failure;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -30,6 +31,9 @@ pub(crate) struct Report {
     pub(crate) health: Option<Health>,
     /// When nothing of it was left on the node.
     pub(crate) ended_at: Option<Timestamp>,
+    /// When a person asked for its stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stop_requested_at: Option<Timestamp>,
     /// Whether health is judged at all (service and system jobs).
     pub(crate) health_matters: bool,
     /// Whether its tasks are being ended.
@@ -48,6 +52,7 @@ pub(crate) fn of_status(generation: i64, status: &AllocationStatus, job: JobType
         task_states: status.task_states.clone(),
         health: status.health.clone(),
         ended_at: status.ended_at,
+        stop_requested_at: status.stop_requested_at,
         health_matters: matches!(job, JobType::Service | JobType::System),
         stopping: false,
         volumes: status.volumes.clone(),
@@ -72,6 +77,7 @@ pub(crate) fn of_refused(allocation: &Allocation, job: Option<&JobSpec>, reason:
         task_states: names.into_iter().map(|name| (name, dead.clone())).collect(),
         health: health_matters.then_some(Health { healthy: false, timestamp: now, deployment_name }),
         ended_at: Some(now),
+        stop_requested_at: None,
         health_matters,
         stopping: false,
         volumes: BTreeMap::new(),
@@ -99,7 +105,9 @@ pub(crate) fn priority(report: &Report, acknowledged: Option<&Report>) -> Priori
     // A verdict on health moves a deployment on; it comes once, long after the last send. (Nomad lets it wait for the
     // next second.)
     let is_judged = report.health.is_some() && report.health != acknowledged.health;
-    if report.client_status != acknowledged.client_status || report.ended_at != acknowledged.ended_at || is_judged {
+    let is_asked = report.stop_requested_at != acknowledged.stop_requested_at;
+    let is_over = report.ended_at != acknowledged.ended_at;
+    if report.client_status != acknowledged.client_status || is_over || is_judged || is_asked {
         Priority::Urgent
     } else if differs(report, acknowledged) {
         Priority::Typical
@@ -125,6 +133,9 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
         "taskStates": report.task_states,
         "modifiedAt": now,
     });
+    if let Some(asked_at) = report.stop_requested_at {
+        status["stopRequestedAt"] = json!(asked_at);
+    }
     if let Some(ended_at) = report.ended_at {
         status["endedAt"] = json!(ended_at);
     }
@@ -142,7 +153,8 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
         status["conditions"] = json!(before.conditions);
     } else {
         let known = before.map_or(&[][..], |status| &status.conditions);
-        let conditions = condition::merged(known, wanted_conditions(report), report.generation, now);
+        let name = seen.metadata.name.as_deref().unwrap_or_default();
+        let conditions = condition::merged(known, wanted_conditions(report, name), report.generation, now);
         status["clientStatus"] = json!(report.client_status);
         status["clientDescription"] = json!(report.description);
         status["columns"] = json!(columns(report, &seen.spec.deployment_name, &conditions));
@@ -181,7 +193,7 @@ pub(crate) fn without_marks(seen: &Allocation) -> Option<Value> {
     Some(json!({ "status": { "conditions": rest } }))
 }
 
-fn wanted_conditions(report: &Report) -> Vec<Wanted<Type, Reason>> {
+fn wanted_conditions(report: &Report, name: &str) -> Vec<Wanted<Type, Reason>> {
     let text = report.description.as_str();
     let (is_healthy, mut wanted) = match &report.health {
         Some(health) if health.healthy => {
@@ -195,7 +207,7 @@ fn wanted_conditions(report: &Report) -> Vec<Wanted<Type, Reason>> {
     };
     let ready = match report.client_status {
         ClientStatus::Complete => Wanted::yes(Type::Ready, Reason::Complete, text),
-        ClientStatus::Failed => Wanted::no(Type::Ready, Reason::Failed, failure(report)),
+        ClientStatus::Failed => Wanted::no(Type::Ready, Reason::Failed, failure(report, name)),
         ClientStatus::Running if report.stopping => {
             Wanted::no(Type::Ready, Reason::Stopping, "its tasks are being ended")
         }
@@ -214,20 +226,17 @@ fn wanted_conditions(report: &Report) -> Vec<Wanted<Type, Reason>> {
         }
     };
     let stalled = (report.client_status == ClientStatus::Failed)
-        .then(|| Wanted::yes(Type::Stalled, Reason::Failed, failure(report)));
+        .then(|| Wanted::yes(Type::Stalled, Reason::Failed, failure(report, name)));
     wanted.push(ready);
     wanted.extend(reconciling);
     wanted.extend(stalled);
     wanted
 }
 
-/// The sentence about a failure: which task, and what its last event says.
-fn failure(report: &Report) -> String {
-    let failed = report.task_states.iter().find(|(_, state)| state.failed);
-    match failed.and_then(|(name, state)| state.events.last().map(|event| (name, event))) {
-        Some((name, event)) => format!("task {name} failed: {}: {}", event.r#type, event.message),
-        None => report.description.clone(),
-    }
+/// The sentence about a failure: which task, why, and what would help.
+fn failure(report: &Report, name: &str) -> String {
+    let failed = report.task_states.iter().filter(|(_, state)| state.failed);
+    failure::last(name, failed).map_or_else(|| report.description.clone(), |failure| failure.sentence())
 }
 
 /// Whether the controller wants the allocation's tasks to run.
@@ -305,7 +314,7 @@ mod tests {
     #[test]
     fn a_lost_allocation_only_gets_its_end() {
         let mut seen = Allocation::new("a", drover_api::AllocationSpec::default());
-        let marked = condition::merged(&[], wanted_conditions(&running()), 1, Timestamp::UNIX_EPOCH);
+        let marked = condition::merged(&[], wanted_conditions(&running(), "a"), 1, Timestamp::UNIX_EPOCH);
         let lost = AllocationStatus { client_status: ClientStatus::Lost, conditions: marked, ..Default::default() };
         seen.status = Some(lost.clone());
         let report = Report { ended_at: Some(Timestamp::UNIX_EPOCH), ..running() };

@@ -186,7 +186,7 @@ async fn connections_end_with_the_agent() {
 #[tokio::test]
 async fn an_allocation_is_found_by_its_uid_the_start_of_it_or_its_name() {
     let agent = Agent::new(|| Ok(())).await;
-    for id in [UID, "0a1b2c3d", "shop/web-g-0"] {
+    for id in [UID, "0a1b2c3d", "shop/web-g-0", "web-g-0"] {
         let stop = Request::Stop { allocation: id.to_owned() };
         assert_eq!((agent.last(&stop).await, agent.asked()), (Answer::Done, vec!["stop".to_owned()]), "{id}");
     }

@@ -16,6 +16,13 @@ pub(crate) struct About<'a> {
     pub(crate) name: &'a str,
 }
 
+/// That a namespace is missing, and what to do.
+pub(crate) fn no_namespace(namespace: &str) -> String {
+    format!(
+        "there is no namespace {namespace}; make it with `kubectl create namespace {namespace}`, or choose another with -n"
+    )
+}
+
 /// Turns an error of a request about a `K` into one for people.
 pub(crate) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: kube::Error) -> anyhow::Error {
     let About { verb, namespace, name } = about;
@@ -31,6 +38,9 @@ pub(crate) fn explain<K: Resource<DynamicType = ()>>(about: About<'_>, error: ku
     match status.code {
         404 if reason.contains("could not find the requested resource") => {
             anyhow!("cannot {verb} {what}: the cluster does not know drover's kinds; install drover, or apply crds/")
+        }
+        404 if reason.starts_with("namespaces ") => {
+            anyhow!("cannot {verb} {what}: {}", no_namespace(namespace.unwrap_or_default()))
         }
         404 if namespace.is_none() => {
             anyhow!("cannot {verb} {what}: there is none; `kubectl get {kind}` shows all")

@@ -42,6 +42,7 @@ impl Manifest {
         ensure!(found.len() == 1, "{source}: holds {} objects; give a file with one {kind}", found.len());
         let value = found[0].value().with_context(|| source.clone())?;
         let given = value["kind"].as_str().unwrap_or_default();
+        ensure!(!given.is_empty(), "{source}: kind: is missing; write `kind: {kind}`");
         ensure!(
             given == kind && value["apiVersion"] == drover_api::API_VERSION,
             "{source}: holds a {given} of {}; give a {kind} of {}",
@@ -75,14 +76,29 @@ impl Manifest {
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
     {
+        self.send(objects, &self.value, how).await.map_err(|error| self.explain(objects, error))
+    }
+
+    /// Applies a value that was made of it.
+    pub(crate) async fn send<K>(&self, objects: &Objects<K>, value: &Value, how: Applying) -> kube::Result<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    {
         let params = PatchParams {
             dry_run: how.is_dry_run,
             force: how.takes_over,
             field_manager: Some(field_manager::CLI.to_owned()),
             ..PatchParams::default()
         };
-        let applied = objects.api.patch(&self.name, &params, &Patch::Apply(&self.value)).await;
-        applied.map_err(|error| match error {
+        objects.api.patch(&self.name, &params, &Patch::Apply(value)).await
+    }
+
+    /// Turns an error of an apply into one for people.
+    pub(crate) fn explain<K>(&self, objects: &Objects<K>, error: kube::Error) -> anyhow::Error
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    {
+        match error {
             // The API server names the fields and who has set them.
             kube::Error::Api(status) if status.code == 409 => anyhow!(
                 "cannot apply {}/{}: {}; take these values over into the manifest, or give --force-conflicts to set them again",
@@ -91,6 +107,6 @@ impl Manifest {
                 status.message
             ),
             error => objects.explain("apply", &self.name, error),
-        })
+        }
     }
 }

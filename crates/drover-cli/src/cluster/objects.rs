@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use drover_api::{field_manager, finalizer};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Resource, ResourceExt as _};
@@ -9,12 +10,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::cluster::api_errors::{About, explain};
+use crate::cluster::api_errors::{About, explain, no_namespace};
 use crate::cluster::connect::Connection;
 
 /// How often a change is written when each time a status was written before it; client-go's `retry.DefaultRetry` has 5
 /// too.
-const CHANGE_TRIES: u32 = 5;
+pub(crate) const CHANGE_TRIES: u32 = 5;
 
 /// The objects of a kind that a command is about.
 pub(crate) struct Objects<K> {
@@ -65,7 +66,25 @@ where
 
     /// The object of that very name.
     pub(crate) async fn get(&self, name: &str) -> anyhow::Result<K> {
-        self.api.get(name).await.map_err(|error| self.explain("read", name, error))
+        let error = match self.api.get(name).await {
+            Ok(found) => return Ok(found),
+            Err(error) => error,
+        };
+        if matches!(&error, kube::Error::Api(status) if status.code == 404) {
+            self.check_namespace().await?;
+        }
+        Err(self.explain("read", name, error))
+    }
+
+    /// Says so where the namespace is missing, of which a read says only that it has no such object. A user who may not
+    /// read namespaces learns no more than that.
+    pub(crate) async fn check_namespace(&self) -> anyhow::Result<()> {
+        let Some(name) = &self.namespace else { return Ok(()) };
+        let namespaces: Api<Namespace> = Api::all(self.api.clone().into_client());
+        if let Ok(None) = namespaces.get_metadata_opt(name).await {
+            bail!("{}", no_namespace(name));
+        }
+        Ok(())
     }
 
     /// Those that the parameters select.

@@ -10,15 +10,17 @@ use anyhow::Context;
 use drover_api::allocation::{ClientStatus, TaskEvent};
 use drover_api::condition::ConditionStatus;
 use drover_api::deployment::DeploymentPhase;
-use drover_api::job::{JobConditionType, JobType};
+use drover_api::job::{JobConditionType, JobStatus, JobType};
 use drover_api::{Allocation, Deployment, Job};
 use drover_core::periodic;
 use futures::StreamExt;
 use futures::stream::select_all;
 use kube::Client;
+use rustix::termios::tcgetwinsize;
 
+use crate::ui::fit::{Size, fit};
 use crate::ui::stdio::{answer, complain};
-use crate::ui::tree::{AllocRow, Scene, render};
+use crate::ui::tree::{AllocRow, Scene, phase, render};
 use drover_clock::{Clock, SystemClock};
 use drover_store::{Change, KubeStore, Object, Selection, Store};
 
@@ -46,6 +48,17 @@ pub(crate) struct Follow<'a> {
     pub(crate) again: String,
     /// How long to look.
     pub(crate) timeout: Option<Duration>,
+    /// What is a good end.
+    pub(crate) goal: Goal,
+}
+
+/// What a good end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// The job runs, or is done: it does neither where it is stopped.
+    Runs,
+    /// It is as its manifest wants it, which may be stopped.
+    AsWanted,
 }
 
 enum Seen {
@@ -91,7 +104,9 @@ pub(crate) async fn follow(client: Client, follow: &Follow<'_>) -> anyhow::Resul
             }
             () = tokio::time::sleep_until(deadline) => {
                 screen.draw(&known)?;
-                complain(&format!("timed out: djob/{} is not there yet; look again with `{}`", follow.job, follow.again));
+                let status = known.job.as_ref().and_then(|job| job.status.as_ref());
+                let why = status.map_or_else(|| "nothing is known of it".to_owned(), cause);
+                complain(&format!("timed out: djob/{} is not there yet: {why}; look again with `{}`", follow.job, follow.again));
                 return Ok(TIMED_OUT);
             }
             Some(seen) = changes.next() => {
@@ -104,7 +119,7 @@ pub(crate) async fn follow(client: Client, follow: &Follow<'_>) -> anyhow::Resul
             _ = tick.tick() => screen.draw(&known)?,
         }
         screen.tell(&known);
-        match known.end(follow.generation) {
+        match known.end(follow.generation, follow.goal) {
             None => {}
             Some(End::Good(text)) => {
                 screen.draw(&known)?;
@@ -138,7 +153,7 @@ impl Known {
     }
 
     /// The end, once the generation was seen.
-    fn end(&self, generation: i64) -> Option<End> {
+    fn end(&self, generation: i64, goal: Goal) -> Option<End> {
         let job = self.job.as_ref()?;
         let status = job.status.as_ref().filter(|status| status.observed_generation >= generation)?;
         let name = job.metadata.name.as_deref().unwrap_or_default();
@@ -153,6 +168,9 @@ impl Known {
         let is = |kind: JobConditionType| {
             status.conditions.iter().find(|one| one.r#type == kind && one.status == ConditionStatus::True)
         };
+        if let Some(stopped) = is(JobConditionType::Stopped).filter(|_| goal == Goal::Runs) {
+            return Some(End::Bad(format!("djob/{name} does not run: {}", stopped.message)));
+        }
         if let Some(stalled) = is(JobConditionType::Stalled).or(is(JobConditionType::Failed)) {
             return Some(End::Bad(format!("djob/{name}: {}: {}", stalled.reason, stalled.message)));
         }
@@ -197,6 +215,12 @@ fn last_words(alloc: &Allocation) -> String {
     text
 }
 
+/// The reason that matters most, and its sentence.
+fn cause(status: &JobStatus) -> String {
+    let columns = &status.columns;
+    if columns.message == "-" { columns.reason.clone() } else { format!("{}: {}", columns.reason, columns.message) }
+}
+
 fn keep<K: Object>(known: &mut BTreeMap<String, K>, change: Change<K>) {
     match change {
         Change::Present(object) => drop(known.insert(object.key().name, *object)),
@@ -224,15 +248,20 @@ impl Screen {
         let now = SystemClock.now();
         let allocs: Vec<AllocRow> = known.allocs.values().map(|alloc| AllocRow::of(alloc, now)).collect();
         let lines = render(Scene { job, deployment: known.newest_deployment(), allocs: &allocs, now });
+        // Where the size is not known, the terminal is told not to wrap.
+        let size = tcgetwinsize(rustix::stdio::stderr()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        let text = lines.join("\n");
+        let lines = match size {
+            Some(size) => fit(&text, Size { columns: size.ws_col.into(), rows: size.ws_row.into() }),
+            None => text.lines().map(str::to_owned).collect(),
+        };
         let text = lines.join("\n");
         let mut out = io::stderr().lock();
         if self.n_lines > 0 {
             write!(out, "\x1b[{}A\x1b[J", self.n_lines)?;
         }
-        // The terminal does not wrap what is wider than itself: a wrapped line takes two, and the next drawing would
-        // leave one of them there.
         writeln!(out, "\x1b[?7l{text}\x1b[?7h")?;
-        self.n_lines = text.lines().count();
+        self.n_lines = lines.len();
         Ok(())
     }
 
@@ -245,10 +274,10 @@ impl Screen {
         if let Some(job) = &known.job {
             let status = job.status.clone().unwrap_or_default();
             let name = job.metadata.name.clone().unwrap_or_default();
-            let columns = status.columns;
+            let columns = &status.columns;
             lines.push((
                 format!("djob/{name}"),
-                format!("{}, running {}, {}", status.phase, columns.running, columns.reason),
+                format!("{}, running {}, {}", phase(&status), columns.running, cause(&status)),
             ));
         }
         for (name, deployment) in &known.deployments {

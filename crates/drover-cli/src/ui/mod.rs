@@ -1,7 +1,9 @@
 //! What people see: tables, trees, JSON and YAML, and the live view of a roll-out.
 
+pub(crate) mod fit;
 pub(crate) mod follow;
 pub(crate) mod jsonpath;
+pub(crate) mod natural;
 pub(crate) mod output;
 pub(crate) mod stdio;
 pub(crate) mod table;

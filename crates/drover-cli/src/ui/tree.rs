@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use drover_api::allocation::{ClientStatus, DesiredStatus};
+use drover_api::condition::ConditionStatus;
 use drover_api::deployment::{DeploymentPhase, GroupState};
+use drover_api::job::{JobColumns, JobConditionType, JobPhase, JobReason, JobStatus};
 use drover_api::{Allocation, Deployment, Job};
 use drover_core::periodic;
 use jiff::Timestamp;
 
+use crate::ui::natural;
 use crate::ui::output::span;
 
 /// Allocations of one group that are shown; those that matter most.
@@ -81,6 +84,20 @@ impl AllocRow {
         }
     }
 
+    /// What is wanted of it, where that is not that it runs.
+    fn request(&self) -> &'static str {
+        let has_ended = [ClientStatus::Complete, ClientStatus::Failed, ClientStatus::Lost]
+            .iter()
+            .any(|end| self.status == end.as_str());
+        match (self.desired.as_str(), has_ended) {
+            ("stop", false) => " (is being stopped)",
+            ("evict", false) => " (is being evicted)",
+            ("stop", true) => " (no longer wanted)",
+            ("evict", true) => " (evicted)",
+            _ => "",
+        }
+    }
+
     fn line(&self, is_canary: bool) -> String {
         let health = match self.healthy.as_str() {
             "true" => "healthy",
@@ -89,8 +106,7 @@ impl AllocRow {
         };
         let mark = self.mark(self.is_bad(), self.is_over());
         let canary = if is_canary { "  canary" } else { "" };
-        let request =
-            if self.desired == DesiredStatus::Run.as_str() { String::new() } else { format!(" (to {})", self.desired) };
+        let request = self.request();
         let why = if self.is_bad() { format!("  {}", self.reason) } else { String::new() };
         format!(
             "{mark} {}  {}  {}{request}  {health}{canary}  v{}  {}{why}",
@@ -143,11 +159,29 @@ pub(crate) fn render(scene: Scene<'_>) -> Vec<String> {
 
 fn job_line(job: &Job) -> String {
     let (name, status) = (job.metadata.name.as_deref().unwrap_or_default(), job.status.clone().unwrap_or_default());
-    let columns = status.columns;
+    let (phase, columns) = (phase(&status), status.columns);
+    let why = if is_reverted(&columns) { format!(": {}", columns.message) } else { String::new() };
     format!(
-        "djob/{name}  {}  {}  version {}  running {}  {}",
-        job.spec.r#type, status.phase, columns.version, columns.running, columns.reason
+        "djob/{name}  {}  {phase}  version {}  running {}  {}{why}",
+        job.spec.r#type, columns.version, columns.running, columns.reason
     )
+}
+
+/// The phase as people read it: a batch job that is dead because all of it is complete is complete.
+pub(crate) fn phase(status: &JobStatus) -> String {
+    let is_complete = status
+        .conditions
+        .iter()
+        .any(|one| (one.r#type, one.status) == (JobConditionType::Complete, ConditionStatus::True));
+    match status.phase {
+        JobPhase::Dead if is_complete => "complete".to_owned(),
+        phase => phase.to_string(),
+    }
+}
+
+/// Whether another version than the spec's runs, for good: that stands in the first line.
+fn is_reverted(columns: &JobColumns) -> bool {
+    columns.reason == JobReason::AutoReverted.as_str()
 }
 
 /// What a periodic or parameterized job made so far, and makes next.
@@ -173,7 +207,9 @@ fn troubles(job: &Job) -> impl Iterator<Item = String> + '_ {
     let telling = conditions.filter(|one| {
         matches!((one.r#type, one.status), (Stalled | Reverted, True)) || (one.r#type, one.status) == (Placed, False)
     });
-    let mut texts: Vec<String> = telling.map(|one| format!("{}: {}", one.r#type, one.message)).collect();
+    let told = job.status.iter().map(|status| &status.columns).find(|columns| is_reverted(columns));
+    let news = telling.filter(move |one| told.is_none_or(|columns| columns.message != one.message));
+    let mut texts: Vec<String> = news.map(|one| format!("{}: {}", one.r#type, one.message)).collect();
     texts.dedup();
     texts.into_iter()
 }
@@ -239,7 +275,10 @@ fn group_rows(mut rows: Vec<&AllocRow>, state: Option<&GroupState>) -> Vec<Strin
         (true, true, _) => 3,
         (false, true, _) => 4,
     };
-    rows.sort_by(|a, b| (rank(a), !is_canary(a), &a.name).cmp(&(rank(b), !is_canary(b), &b.name)));
+    rows.sort_by(|a, b| {
+        let by_rank = (rank(a), !is_canary(a)).cmp(&(rank(b), !is_canary(b)));
+        by_rank.then_with(|| natural::order(&a.name, &b.name))
+    });
     let rest = rows.len().saturating_sub(SHOWN);
     let shown = rows.len() - rest;
     let mut lines: Vec<String> = rows[..shown]
@@ -313,6 +352,51 @@ mod tests {
                   ├─ ✓ web-api-0-9d2e41aa  n-1  running  healthy  canary  v3  32s
                   └─ ✗ web-api-2-9d2e41aa  n-1  failed  unhealthy  v3  32s  TaskFailed"]]
         .assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn what_is_wanted_of_an_allocation_is_said_as_it_is_meant() {
+        let line =
+            |desired: &str, status: &str| AllocRow { desired: desired.into(), ..row(0, status, "-") }.line(false);
+        for (desired, status, words) in [
+            ("stop", "running", "running (is being stopped)"),
+            ("evict", "running", "running (is being evicted)"),
+            ("stop", "failed", "failed (no longer wanted)"),
+            ("evict", "complete", "complete (evicted)"),
+            ("run", "failed", "failed  no verdict"),
+        ] {
+            assert!(line(desired, status).contains(words), "{}", line(desired, status));
+        }
+    }
+
+    #[test]
+    fn allocations_stand_in_the_order_in_which_people_count() {
+        let allocs = [row(10, "running", "true"), row(2, "running", "true")];
+        let lines = render(Scene { job: &job(), deployment: None, allocs: &allocs, now: Timestamp::UNIX_EPOCH });
+        assert!(lines[2].contains("web-api-2-") && lines[3].contains("web-api-10-"), "{lines:?}");
+    }
+
+    #[test]
+    fn the_first_line_says_what_runs_after_a_revert_and_that_a_batch_job_is_complete() {
+        let lines = |status: serde_json::Value| {
+            let mut one = job();
+            one.status = serde_json::from_value(status).expect("a status");
+            render(Scene { job: &one, deployment: None, allocs: &[], now: Timestamp::UNIX_EPOCH })
+        };
+        let condition = |kind: &str, reason: &str, message: &str| {
+            json!({ "type": kind, "status": "True", "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+        };
+        let says = "version 2 runs stable version 0 again and is healthy";
+        let reverted = lines(json!({ "phase": "running",
+            "columns": { "running": "3/3", "version": "2", "reason": "AutoReverted", "message": says },
+            "conditions": [condition("Stalled", "DeploymentFailed", says), condition("Reverted", "AutoReverted", says)] }));
+        assert_eq!(reverted[0], format!("djob/web  service  running  version 2  running 3/3  AutoReverted: {says}"));
+        assert!(reverted[1].contains("group api"), "said once: {reverted:?}");
+        let done = lines(json!({ "phase": "dead",
+            "columns": { "running": "1/1 complete", "version": "0", "reason": "Completed" },
+            "conditions": [condition("Complete", "Completed", "all allocations are complete")] }));
+        assert_eq!(done[0], "djob/web  service  complete  version 0  running 1/1 complete  Completed");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::failures::last_failure;
 use super::periodic::PeriodicJobs;
 use super::status::{self, Checked, Facts, JobState};
 use super::versions::{self, Prepared};
@@ -379,7 +380,7 @@ impl Jobs {
         known.queued.clone_from(&plan.queued);
         let is_news = match &known.blocked {
             None => !plan.failed.is_empty(),
-            Some(blocked) => reasons(&blocked.failed) != reasons(&plan.failed),
+            Some(blocked) => causes(&blocked.failed) != causes(&plan.failed),
         };
         known.blocked = (!plan.failed.is_empty()).then(|| BlockedEvaluation {
             id: known.blocked.as_ref().map_or_else(|| evaluation.id.to_string(), |blocked| blocked.id.clone()),
@@ -401,7 +402,7 @@ impl Jobs {
         if is_news && !plan.failed.is_empty() {
             let note: Vec<String> =
                 plan.failed.iter().map(|(group, metric)| format!("group {group}: {}", explain(metric))).collect();
-            let occasion = evaluation.id.to_string();
+            let occasion = format!("{} {}", object.metadata.generation.unwrap_or(0), causes(&plan.failed));
             let happening = Happening {
                 severity: Severity::Warning,
                 reason: "PlacementFailed",
@@ -644,6 +645,8 @@ impl Jobs {
             .last()
             .filter(|newest| newest.spec.version == job.version && versions::stands_for(newest, &versions, object))
             .map(|newest| Reverted { version: job.version, restored: newest.spec.revert_of.unwrap_or(0) });
+        let failure = last_failure(shared, job, &allocs, reverted);
+        let stopper = convert::stopper(&object.metadata);
         let verdict = job_status::judge(Input {
             job,
             // Stopped although its spec does not say so: it goes with its namespace.
@@ -655,6 +658,8 @@ impl Jobs {
             held_back: shared.evaluations.last.get(key).map_or(0, |last| last.held_back),
             deployment,
             reverted,
+            stopper: stopper.as_ref(),
+            failure: failure.as_ref(),
             blocked_since: known.blocked.as_ref().map(|blocked| blocked.since),
             violations: &violations,
             children: shared.caches.children.summary(key, &uid),
@@ -676,12 +681,19 @@ impl Jobs {
         let was_complete = object.status.iter().flat_map(|status| &status.conditions).any(|condition| {
             condition.r#type == JobConditionType::Complete && condition.status == ConditionStatus::True
         });
+        let is_unsettled = verdict
+            .conditions
+            .iter()
+            .any(|condition| condition.r#type == JobConditionType::Ready && condition.status != ConditionStatus::True);
         let mut wanted = status::desired(object, verdict, known, &Facts { version, scaled, deployment, now });
         wanted.reverted_generation = reverted.and(versions.last()).map(|newest| newest.spec.job_generation);
         launches.add_to(shared, key, object, &mut wanted);
         if let Some(at) = wake_at {
             let at = shared.instant_of(at);
             shared.wake_at(at, Wake::JobStatus(key.clone()));
+        }
+        if let Some(failure) = failure.filter(|_| is_unsettled) {
+            self.report_failure(shared, key, object, &failure);
         }
         if is_complete && !was_complete {
             let note = "all allocations are complete".to_owned();
@@ -744,7 +756,12 @@ fn version_owner(version: &JobVersion) -> (JobKey, Uid) {
     (JobKey::new(namespace, version.spec.job_name.clone()), Uid::from(version.spec.job_uid.clone()))
 }
 
-/// Why groups found no place, without the counts that move with every look.
-fn reasons(failed: &BTreeMap<String, drover_api::metric::AllocMetric>) -> BTreeMap<&str, String> {
-    failed.iter().map(|(group, metric)| (group.as_str(), explain(metric))).collect()
+/// Why groups found no place, without the counts that move with every look: what left nodes out and what ran out.
+fn causes(failed: &BTreeMap<String, drover_api::metric::AllocMetric>) -> String {
+    let of_group = failed.iter().map(|(group, metric)| {
+        let causes = metric.constraint_filtered.keys().chain(metric.dimension_exhausted.keys());
+        let causes: Vec<&str> = causes.chain(metric.nodes_unavailable.keys()).map(String::as_str).collect();
+        format!("{group}: {}", causes.join(", "))
+    });
+    of_group.collect::<Vec<_>>().join("; ")
 }

@@ -3,6 +3,7 @@
 mod children;
 mod dispatch;
 mod evaluation;
+mod failures;
 mod launch;
 mod periodic;
 mod status;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use drover_api::condition::merged;
 use drover_api::job::{BlockedEvaluation, EvaluationStatus, JobColumns, JobStatus, ScaleStatus};
-use drover_api::{Job, field_manager, label};
+use drover_api::{Job, field_manager, label, message};
 use drover_core::definition::Definition;
 use drover_core::ids::JobKey;
 use drover_core::job_status::JobVerdict;
@@ -47,6 +47,8 @@ pub(super) struct JobState {
     pub(super) fetched_version: Option<i64>,
     /// Since when the status differs from the one sent.
     pub(super) differs_since: Option<Instant>,
+    /// The failure of an allocation that was told last, by its generation and cause.
+    pub(super) told_failure: Option<String>,
     /// What was found of its spec when it was checked last.
     pub(super) checked: Option<Checked>,
 }
@@ -127,6 +129,7 @@ pub(super) fn desired(job: &Job, verdict: JobVerdict, known: &JobState, facts: &
             version: version.map_or_else(dash, |(version, _)| version.to_string()),
             deployment: deployment.map_or_else(dash, |deployment| deployment.phase.to_string()),
             reason: verdict.reason.map_or_else(dash, |reason| reason.to_string()),
+            message: if verdict.message.is_empty() { dash() } else { message::cut(verdict.message) },
             next_launch: dash(),
         },
         conditions: merged(&before.conditions, verdict.conditions, generation, *now),

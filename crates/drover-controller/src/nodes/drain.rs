@@ -144,11 +144,12 @@ impl Nodes {
             }
             Err(StoreError::NotFound(_)) => self.wake_for_drains(shared, Instant::now() + BATCH),
             Err(error) => {
-                tracing::warn!(allocation = %key, %error, "an allocation on a node that is being drained was not marked");
+                tracing::warn!(allocation = %key, %error, "an allocation that is to leave its node was not marked");
                 if let Some(stored) = shared.caches.allocs.get(&key_of(key)).cloned() {
                     shared.put_stored(&stored);
                 }
                 self.wake_for_drains(shared, Instant::now() + RETRY);
+                shared.wake_in(RETRY, Wake::StopAlloc(key.clone()));
             }
         }
     }

@@ -134,9 +134,7 @@ fn add_paths_and_limits(env: &mut BTreeMap<String, String>, input: &EnvironmentI
         put(env, "NOMAD_MEMORY_MAX_LIMIT", &resources.memory_max_mb.to_string());
     }
     put(env, "NOMAD_CPU_LIMIT", &resources.cpu.to_string());
-    if !resources.cores.is_empty() {
-        put(env, "NOMAD_CPU_CORES", &core_list(&resources.cores));
-    }
+    put(env, "NOMAD_CPU_CORES", &core_list(&resources.cores));
 }
 
 fn add_identity(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>) {
@@ -178,7 +176,8 @@ fn add_ports(env: &mut BTreeMap<String, String>, ports: &[AllocatedPort]) {
     }
 }
 
-/// The job's meta, overridden by the group's and the task's, as written and in upper case.
+/// The job's meta, overridden by the group's and the task's: by the key as it is written, and in the two forms that
+/// shells can name.
 fn add_meta(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>) {
     let mut meta = BTreeMap::new();
     for level in [&input.job.meta, &input.group.meta, &input.task.meta] {
@@ -186,6 +185,10 @@ fn add_meta(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>) {
     }
     for (key, value) in meta {
         let value = interpolate(&value, env, input.node);
+        // A name with a `=` would be read as another one.
+        if !key.contains(['=', '\0']) {
+            put(env, &format!("NOMAD_META_{key}"), &value);
+        }
         put(env, &format!("NOMAD_META_{}", clean(&key.to_uppercase())), &value);
         put(env, &format!("NOMAD_META_{}", clean(&key)), &value);
     }
@@ -360,6 +363,27 @@ mod tests {
         for (name, value) in wanted {
             assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
         }
+    }
+
+    #[test]
+    fn meta_keeps_its_key_beside_the_names_that_shells_can_use() {
+        let meta = [("a-b.c", "1"), ("x=y", "2")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let job = JobSpec { meta: meta.into(), ..JobSpec::default() };
+        let env = build(AllocatedResources::default(), &job, &task(&serde_json::json!({})), &BTreeMap::new());
+        let of_meta: Vec<(&str, &str)> =
+            env.iter().filter_map(|(name, value)| Some((name.strip_prefix("NOMAD_META_")?, value.as_str()))).collect();
+        let wanted = [("A_B_C", "1"), ("X_Y", "2"), ("a-b.c", "1"), ("a_b_c", "1"), ("x_y", "2")];
+        assert_eq!(of_meta, wanted);
+    }
+
+    #[test]
+    fn a_task_without_cores_of_its_own_has_an_empty_list_of_them() {
+        let resources = AllocatedResources {
+            tasks: [("server".to_owned(), TaskResources::default())].into(),
+            ..AllocatedResources::default()
+        };
+        let env = build(resources, &JobSpec::default(), &task(&serde_json::json!({})), &BTreeMap::new());
+        assert_eq!(env.get("NOMAD_CPU_CORES").map(String::as_str), Some(""));
     }
 
     #[test]

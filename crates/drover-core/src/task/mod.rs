@@ -1,4 +1,5 @@
-//! Decisions about tasks: which variables a task gets, and what its driver takes as settings.
+//! Decisions about tasks: which variables a task gets, what its driver takes as settings, and why one failed.
 
 pub mod driver_config;
 pub mod environment;
+pub mod failure;

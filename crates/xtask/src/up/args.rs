@@ -32,6 +32,9 @@ pub struct UpArgs {
     /// Have the API server log every write (audit/audit.log in the data folder)
     #[arg(long)]
     pub audit: bool,
+    /// Enable this driver of the agent too, repeatable; more settings stand in agent.more.yaml in the data folder
+    #[arg(long = "driver", value_name = "NAME", value_parser = ["mock"])]
+    pub drivers: Vec<String>,
     /// How controller and agent are built
     #[arg(long, value_enum, default_value = "dev")]
     pub profile: Profile,

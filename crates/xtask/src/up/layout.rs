@@ -2,6 +2,7 @@
 //!
 //! `kubeconfig` (the administrator's), `kubeconfigs/` (controller, agent, developer), `logs/`, `etcd/`, `pki/`,
 //! `certs/`, `audit/`, `bin/` (the daemons and example programs of the last `up`), `controller.yaml`, `agent.yaml`,
+//! `agent.more.yaml` (what people add to the agent's settings),
 //! `agent/state` and `agent/alloc`, `state.json` (what runs), `lock` (held by the session).
 
 use std::fs::{self, File};
@@ -64,6 +65,16 @@ impl Layout {
 
     pub(super) fn agent_state(&self) -> PathBuf {
         self.root.join("agent/state")
+    }
+
+    /// The socket by which `drover alloc` reaches the agent.
+    pub(super) fn agent_socket(&self) -> PathBuf {
+        self.agent_state().join("agent.sock")
+    }
+
+    /// What people add to the agent's settings. No command writes it.
+    pub(super) fn agent_additions(&self) -> PathBuf {
+        self.root.join("agent.more.yaml")
     }
 
     /// The folder of the allocations' directories.

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use drover_testkit::control_plane::{Binaries, ControlPlane, Durability, Lifetime, Options, Place, Role, User};
+use drover_testkit::control_plane::{Binaries, ControlPlane, Durability, Launch, Lifetime, Options, Place, Role, User};
 use drover_testkit::manifests;
 use drover_testkit::process::ProcessId;
 use drover_testkit::progress::{Event, Progress};
-use drover_testkit::workspace;
-use futures::future::try_join;
+use drover_testkit::workspace::{self, last_lines};
+use futures::FutureExt as _;
+use futures::future::{pending, select_all, try_join};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::UpArgs;
@@ -65,12 +66,13 @@ impl Session {
     /// Takes the data folder; none when another session has it, which is told to the user.
     ///
     /// # Errors
-    /// When the folder cannot be used.
+    /// When the folder cannot be used, or the session that has it lacks some of its processes.
     pub fn open(args: UpArgs) -> Result<Option<Self>> {
         let layout = args.layout()?;
         layout.create()?;
         let Some(lock) = layout.lock()? else {
             let state = State::read(&layout)?.unwrap_or_default();
+            ensure_whole(&state, &layout)?;
             drover_testkit::progress::print_line(&already_runs(&layout, &state));
             return Ok(None);
         };
@@ -127,15 +129,31 @@ impl Session {
         }
         // The process that waited in the foreground goes away now; what happens later is in the log.
         let later = if self.args.in_background { Progress::for_people() } else { progress.clone() };
-        let received = tokio::select! {
+        let ground = self.ground();
+        let ended = tokio::select! {
             biased;
-            received = signals.next() => received,
+            received = signals.next() => Ok(received),
+            launch = first_end(&ground) => Err(lost_ground(&launch)),
             kept = self.services.keep(Phase::Healthy, &self.layout, &mut self.state, &later) => {
                 later.note(format!("nothing is started again from now on: {:#}", kept.err().context("the watch over the processes ended")?));
-                signals.next().await
+                Ok(signals.next().await)
             }
         };
-        self.end(received, &later).await
+        match ended {
+            Ok(received) => self.end(received, &later).await,
+            Err(text) => {
+                later.note(format!(
+                    "{text}\neverything is ended; `cargo xtask up` starts it again, with the same objects"
+                ));
+                self.stop(&later).await.map(|()| ExitCode::FAILURE)
+            }
+        }
+    }
+
+    /// The processes on which everything stands.
+    fn ground(&self) -> Vec<(Launch, ProcessId)> {
+        let processes = self.plane.iter().flat_map(ControlPlane::processes);
+        processes.filter_map(|(launch, id)| Some((launch, id?))).collect()
     }
 
     /// Starts everything and waits until it is healthy.
@@ -183,8 +201,10 @@ impl Session {
 
     /// Waits for something that controller and agent bring about, and keeps them running meanwhile.
     async fn unless_one_dies<T>(&mut self, wait: impl Future<Output = Result<T>>, progress: &Progress) -> Result<T> {
+        let ground = self.ground();
         tokio::select! {
             biased;
+            launch = first_end(&ground) => bail!("{}", lost_ground(&launch)),
             done = wait => done.with_context(|| format!("the logs are in {}", self.layout.logs().display())),
             died = self.services.keep(Phase::Starting, &self.layout, &mut self.state, progress) => {
                 died.and_then(|()| bail!("the watch over the processes ended"))
@@ -225,6 +245,14 @@ impl Session {
         shutdown::stop_all(&state, &self.layout, Tasks::End, progress).await
     }
 
+    /// The folders of kubectl and of the user's command.
+    fn programs(&self) -> String {
+        let kubectl = self.plane.as_ref().map(|plane| plane.binaries().folder().to_owned());
+        let folders = [Some(workspace::root().join("target/debug")), kubectl];
+        let folders: Vec<String> = folders.into_iter().flatten().map(|folder| folder.display().to_string()).collect();
+        folders.join(":")
+    }
+
     fn how_to_go_on(&self) -> String {
         let kubectl =
             self.plane.as_ref().map_or_else(|| "kubectl".to_owned(), |plane| kubectl_command(plane.binaries()));
@@ -234,6 +262,12 @@ impl Session {
         let lines = [
             "drover is up. Its API server is used with".to_owned(),
             format!("  export KUBECONFIG={}", self.state.kubeconfig.display()),
+            format!("  export DROVER_AGENT_SOCKET={}", self.layout.agent_socket().display()),
+            format!(
+                "  export PATH={}:$PATH  # {}",
+                self.programs(),
+                "kubectl, and drover once `cargo build --bin drover` is done"
+            ),
             format!("  {kubectl} get djob,alloc,cnode"),
             format!("  {kubectl} describe djob/{job}"),
             format!("  {kubectl} apply -f examples/wordcount.yaml"),
@@ -247,6 +281,33 @@ impl Session {
         ];
         lines.join("\n")
     }
+}
+
+/// Waits until one of these processes has ended. Does not return when none is there, or none can be watched.
+async fn first_end(processes: &[(Launch, ProcessId)]) -> Launch {
+    let ends = processes.iter().map(|(launch, id)| {
+        async move {
+            if id.ended().await.is_err() {
+                pending::<()>().await;
+            }
+            launch.clone()
+        }
+        .boxed_local()
+    });
+    let ends: Vec<_> = ends.collect();
+    if ends.is_empty() {
+        return pending().await;
+    }
+    select_all(ends).await.0
+}
+
+/// That a process ended without which nothing works, and its last words.
+fn lost_ground(Launch { role, log, .. }: &Launch) -> String {
+    format!(
+        "{role} ended, and nothing works without it; the end of its log {}:\n{}",
+        log.display(),
+        last_lines(log, 15)
+    )
 }
 
 async fn start_plane(layout: &Layout, audit: bool, outlook: &Outlook, progress: &Progress) -> Result<ControlPlane> {
@@ -353,6 +414,20 @@ fn ensure_nothing_left(state: &State, layout: &Layout) -> Result<()> {
             "an earlier session in {} ended and left {} running: end them with `cargo xtask down`",
             layout.root.display(),
             left.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// A session that has lost a process is not what a second `up` was asked for.
+fn ensure_whole(state: &State, layout: &Layout) -> Result<()> {
+    let dead: Vec<String> =
+        state.dead().iter().map(|one| format!("{} (its log is {})", one.role, one.log.display())).collect();
+    if !dead.is_empty() {
+        bail!(
+            "drover runs already in {}, but without {}: look at `cargo xtask status`, or end it with `cargo xtask down` and start again",
+            layout.root.display(),
+            dead.join(", ")
         );
     }
     Ok(())

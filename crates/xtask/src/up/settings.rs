@@ -1,8 +1,10 @@
-//! Writes the configuration files of controller and agent.
+//! Writes the configuration files of controller and agent; the agent's with what people add to it in a file of their
+//! own, which no start touches.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use drover_testkit::workspace;
 use serde_json::{Value, json};
 
@@ -20,7 +22,7 @@ pub(super) fn write_controller(layout: &Layout, args: &UpArgs) -> Result<PathBuf
 
 /// Writes `agent.yaml` and returns its path.
 pub(super) fn write_agent(layout: &Layout, args: &UpArgs) -> Result<PathBuf> {
-    let settings = json!({
+    let mut settings = json!({
         "stateDir": layout.agent_state(),
         "allocDir": layout.agent_alloc(),
         "address": "127.0.0.1",
@@ -30,7 +32,37 @@ pub(super) fn write_agent(layout: &Layout, args: &UpArgs) -> Result<PathBuf> {
         "drivers": {"rawExec": {"enabled": true}},
         "heartbeat": {"ttl": args.heartbeat_ttl},
     });
+    for driver in &args.drivers {
+        settings["drivers"][driver] = json!({ "enabled": true });
+    }
+    if let Some(more) = additions(&layout.agent_additions())? {
+        merge(&mut settings, more);
+    }
     write(layout.root.join("agent.yaml"), &settings)
+}
+
+/// What people add to the agent's settings; none where there is no such file.
+fn additions(path: &Path) -> Result<Option<Value>> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    };
+    let found: Value = serde_saphyr::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
+    ensure!(found.is_object(), "{}: holds no settings; write fields of the agent's configuration", path.display());
+    Ok(Some(found))
+}
+
+/// Fields of objects one by one; anything else replaces what was there.
+fn merge(into: &mut Value, more: Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => {
+            for (name, value) in more {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => *into = more,
+    }
 }
 
 fn write(path: PathBuf, settings: &Value) -> Result<PathBuf> {
@@ -38,4 +70,33 @@ fn write(path: PathBuf, settings: &Value) -> Result<PathBuf> {
     let text = format!("# Written by `cargo xtask up` at each start.\n{text}");
     workspace::write_with_mode(&path, text.as_bytes(), 0o644)?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_add_to_the_agents_settings_survives_each_start() {
+        let parent = tempfile::tempdir().unwrap();
+        let layout = Layout::at(Some(parent.path())).unwrap();
+        let written = |args: &UpArgs| -> Value {
+            let path = write_agent(&layout, args).unwrap();
+            serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+        };
+        let plain = written(&UpArgs::default());
+        assert_eq!(plain["drivers"], json!({ "rawExec": { "enabled": true } }));
+        let mock = UpArgs { drivers: vec!["mock".to_owned()], ..UpArgs::default() };
+        fs::write(layout.agent_additions(), "nodePool: gpu\ndrivers: {rawExec: {deniedEnvvars: [A_*]}}\n").unwrap();
+        for _ in 0..2 {
+            let with = written(&mock);
+            assert_eq!((&with["nodePool"], &with["stateDir"]), (&json!("gpu"), &plain["stateDir"]));
+            let drivers =
+                json!({ "rawExec": { "enabled": true, "deniedEnvvars": ["A_*"] }, "mock": { "enabled": true } });
+            assert_eq!(with["drivers"], drivers);
+        }
+        fs::write(layout.agent_additions(), "- a\n").unwrap();
+        let error = write_agent(&layout, &mock).unwrap_err().to_string();
+        assert!(error.contains("agent.more.yaml: holds no settings"), "{error}");
+    }
 }

@@ -79,6 +79,11 @@ impl State {
         self.processes.sort_by_key(|known| known.role);
     }
 
+    /// What was started and runs no more.
+    pub(super) fn dead(&self) -> Vec<&Started> {
+        self.processes.iter().filter(|started| !started.id.is_alive()).collect()
+    }
+
     /// The processes that still run, with the agent's supervisor, which the agent starts by itself.
     pub(super) fn running(&self, layout: &Layout) -> Vec<(Role, ProcessId)> {
         let started = self.processes.iter().map(|started| (started.role, started.id));

@@ -49,7 +49,7 @@ struct Row {
     log: PathBuf,
 }
 
-/// `cargo xtask status`. The exit code is 1 when nothing runs.
+/// `cargo xtask status`. The exit code is 1 when nothing runs, and when something does not run that was started.
 ///
 /// # Errors
 /// When the state file cannot be read.
@@ -68,7 +68,8 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
         Output::Json => print_line(&serde_json::to_string(&report).context("rendering the report")?),
         Output::Table => print_table(&report, &state, &layout),
     }
-    Ok(if report.processes.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let is_whole = !report.processes.is_empty() && state.dead().is_empty();
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print_table(report: &StatusReport, state: &State, layout: &Layout) {
@@ -83,7 +84,7 @@ fn print_table(report: &StatusReport, state: &State, layout: &Layout) {
     for Row { role, pid, rss_bytes, log } in &report.processes {
         print_line(&format!("{:<24} {pid:>8} {:>5} MiB  {}", role.name(), rss_bytes >> 20, log.display()));
     }
-    for dead in state.processes.iter().filter(|started| !started.id.is_alive()) {
+    for dead in state.dead() {
         print_line(&format!("{:<24} {:>8} {:>9}  {}", dead.role.name(), "-", "not running", dead.log.display()));
     }
 }

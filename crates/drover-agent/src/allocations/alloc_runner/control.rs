@@ -30,9 +30,12 @@ impl AllocRunner {
                 }
             },
             AllocCommand::Stop { answer } => {
-                self.is_stopped_here = true;
-                let wanted = self.plan.wanted.borrow().clone();
-                self.take_wanted(&wanted);
+                // The tasks go on until the controller wants them no more: what ended before that would count as a
+                // failure, and as nobody's wish.
+                if self.stop_requested_at.is_none() {
+                    self.stop_requested_at = Some(self.now());
+                    self.report();
+                }
                 drop(answer.send(Ok(())));
                 None
             }

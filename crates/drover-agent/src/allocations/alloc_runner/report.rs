@@ -60,6 +60,7 @@ impl AllocRunner {
             task_states: self.tasks.reported(),
             health: self.health.verdict().cloned(),
             ended_at: self.ended_at(),
+            stop_requested_at: self.stop_requested_at,
             health_matters,
             stopping: !self.is_wanted() && !status.is_terminal(),
             volumes: hooks::statuses(&self.plan, self.tasks.is_over()),
@@ -74,6 +75,6 @@ impl AllocRunner {
 
     /// Whether its tasks are to run.
     pub(super) fn is_wanted(&self) -> bool {
-        !self.is_stopped_here && self.plan.wanted.borrow().is_to_run()
+        self.plan.wanted.borrow().is_to_run()
     }
 }

@@ -63,12 +63,17 @@ impl Agent {
     pub(super) async fn find(&self, id: &str) -> anyhow::Result<AllocationInfo> {
         let all = self.allocations().await?;
         let is = |it: &&AllocationInfo| {
-            it.id == id || (id.len() >= 4 && it.id.starts_with(id)) || format!("{}/{}", it.namespace, it.name) == id
+            it.id == id
+                || (id.len() >= 4 && it.id.starts_with(id))
+                || it.name == id
+                || format!("{}/{}", it.namespace, it.name) == id
         };
         let mut found = all.iter().filter(is);
         match (found.next(), found.next()) {
             (Some(one), None) => Ok(one.clone()),
-            (Some(_), Some(_)) => bail!("{id} is the beginning of several allocations: give more of it"),
+            (Some(_), Some(_)) => {
+                bail!("{id} means several allocations: give more of the uid, or the namespace with -n")
+            }
             (None, _) => bail!("unknown allocation {id:?} on this node; `drover alloc list` shows all"),
         }
     }

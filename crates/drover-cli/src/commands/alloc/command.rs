@@ -47,7 +47,7 @@ enum Verb {
     Restart(restart::RestartAllocArgs),
     /// Sends a signal to the tasks that run, or to one of them.
     Signal(signal::SignalArgs),
-    /// Ends the tasks in their order; the controller decides what takes their place.
+    /// Has the controller stop the allocation and place another one in its stead, and waits until the tasks have ended.
     Stop(stop::StopAllocArgs),
 }
 

@@ -8,6 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::agent::Agent;
+use super::target::LocalAlloc;
 use crate::ui::stdio::answer;
 use drover_socket::client::{Inputs, Replies, Reply};
 use drover_socket::protocol::{Answer, Input, MAX_DATA_BYTES, Request, TtySize};
@@ -18,8 +19,8 @@ const INPUT_QUEUE: usize = 4;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The exit code is the command's; 1 when it could not be run.")]
 pub(crate) struct ExecArgs {
-    /// The allocation: its uid or the beginning of it, or `namespace/name`.
-    allocation: String,
+    #[command(flatten)]
+    target: LocalAlloc,
     /// The task; not needed where there is one only.
     #[arg(long)]
     task: Option<String>,
@@ -36,12 +37,13 @@ pub(crate) struct ExecArgs {
 
 /// Runs the command and returns its exit code.
 pub(crate) async fn run(agent: &Agent, args: &ExecArgs) -> anyhow::Result<u8> {
-    let task = agent.task(&args.allocation, args.task.as_ref()).await?;
+    let allocation = args.target.id();
+    let task = agent.task(&allocation, args.task.as_ref()).await?;
     if args.tty && !io::stdin().is_terminal() {
         bail!("standard input is no terminal: leave --tty out");
     }
     let request = Request::Exec {
-        allocation: args.allocation.clone(),
+        allocation,
         task,
         command: args.command.clone(),
         tty: args.tty,

@@ -7,11 +7,12 @@ use drover_socket::protocol::{Answer, FileInfo, Request};
 
 use super::agent::{Agent, place};
 use super::show;
+use super::target::LocalAlloc;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct FsArgs {
-    /// The allocation: its uid or the beginning of it, or `namespace/name`.
-    allocation: String,
+    #[command(flatten)]
+    target: LocalAlloc,
     /// Beneath its directory.
     #[arg(default_value = "/")]
     path: String,
@@ -28,7 +29,7 @@ pub(super) struct FsArgs {
 
 /// Does it.
 pub(super) async fn run(agent: &Agent, args: &FsArgs) -> anyhow::Result<()> {
-    let (allocation, path) = (args.allocation.clone(), args.path.clone());
+    let (allocation, path) = (args.target.id(), args.path.clone());
     let stat = agent.ask(&Request::Stat { allocation: allocation.clone(), path: path.clone() }).await?;
     let Some(Answer::File(file)) = stat.into_iter().next() else { bail!("the agent did not describe {path}") };
     if args.stat {

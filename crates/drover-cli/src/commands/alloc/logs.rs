@@ -3,11 +3,12 @@
 use drover_socket::protocol::{LogStream, Request};
 
 use super::agent::{Agent, place};
+use super::target::LocalAlloc;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LogsArgs {
-    /// The allocation: its uid or the beginning of it, or `namespace/name`.
-    allocation: String,
+    #[command(flatten)]
+    target: LocalAlloc,
     /// The task; not needed where there is one only.
     task: Option<String>,
     /// Show standard error instead of standard output.
@@ -23,10 +24,11 @@ pub(super) struct LogsArgs {
 
 /// Does it.
 pub(super) async fn run(agent: &Agent, args: &LogsArgs) -> anyhow::Result<()> {
-    let task = agent.task(&args.allocation, args.task.as_ref()).await?;
+    let allocation = args.target.id();
+    let task = agent.task(&allocation, args.task.as_ref()).await?;
     let (origin, offset) = place(args.tail);
     let request = Request::Logs {
-        allocation: args.allocation.clone(),
+        allocation,
         task,
         stream: if args.stderr { LogStream::Stderr } else { LogStream::Stdout },
         origin,

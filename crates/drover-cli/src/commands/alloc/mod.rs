@@ -16,5 +16,6 @@ mod signal;
 mod stats;
 mod status;
 mod stop;
+mod target;
 
 pub(crate) use command::{AllocArgs, run};

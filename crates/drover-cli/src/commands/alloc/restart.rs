@@ -4,11 +4,12 @@ use crate::ui::stdio::complain;
 use drover_socket::protocol::Request;
 
 use super::agent::Agent;
+use super::target::LocalAlloc;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RestartAllocArgs {
-    /// The allocation: its uid or the beginning of it, or `namespace/name`.
-    allocation: String,
+    #[command(flatten)]
+    target: LocalAlloc,
     /// Only this task.
     task: Option<String>,
     /// Restart all tasks, ended ones too.
@@ -18,7 +19,8 @@ pub(super) struct RestartAllocArgs {
 
 /// Does it.
 pub(super) async fn run(agent: &Agent, args: &RestartAllocArgs) -> anyhow::Result<()> {
-    let RestartAllocArgs { allocation, task, all_tasks } = args;
+    let RestartAllocArgs { target, task, all_tasks } = args;
+    let allocation = target.id();
     let request = Request::Restart { allocation: allocation.clone(), task: task.clone(), all_tasks: *all_tasks };
     agent.ask(&request).await?;
     let what = match (task, all_tasks) {

@@ -4,11 +4,12 @@ use crate::ui::stdio::complain;
 use drover_socket::protocol::Request;
 
 use super::agent::Agent;
+use super::target::LocalAlloc;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SignalArgs {
-    /// The allocation: its uid or the beginning of it, or `namespace/name`.
-    allocation: String,
+    #[command(flatten)]
+    target: LocalAlloc,
     /// Only this task.
     task: Option<String>,
     /// The signal.
@@ -18,7 +19,8 @@ pub(super) struct SignalArgs {
 
 /// Does it.
 pub(super) async fn run(agent: &Agent, args: &SignalArgs) -> anyhow::Result<()> {
-    let SignalArgs { allocation, task, signal } = args;
+    let SignalArgs { target, task, signal } = args;
+    let allocation = target.id();
     let request = Request::Signal { allocation: allocation.clone(), task: task.clone(), signal: signal.clone() };
     agent.ask(&request).await?;
     complain(&format!("{allocation}: {signal} was sent"));

@@ -8,11 +8,12 @@ use drover_socket::protocol::{Answer, Request};
 
 use super::agent::Agent;
 use super::show;
+use super::target::LocalAlloc;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatsArgs {
-    /// The allocation: its uid or the beginning of it, or `namespace/name`.
-    allocation: String,
+    #[command(flatten)]
+    target: LocalAlloc,
     /// Go on, once per second.
     #[arg(short, long)]
     watch: bool,
@@ -24,7 +25,7 @@ pub(super) struct StatsArgs {
 /// Does it.
 pub(super) async fn run(agent: &Agent, args: &StatsArgs) -> anyhow::Result<()> {
     // A share of the CPU needs two looks.
-    let request = Request::Stats { allocation: args.allocation.clone(), every_ms: Some(1000) };
+    let request = Request::Stats { allocation: args.target.id(), every_ms: Some(1000) };
     let mut exchange = agent.begin(&request).await?;
     let mut seen = 0;
     while let Some(reply) = exchange.replies.next().await.context("reading the agent's answer")? {

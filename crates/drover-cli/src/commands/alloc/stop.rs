@@ -6,6 +6,7 @@ use crate::ui::stdio::complain;
 use drover_socket::protocol::Request;
 
 use super::agent::Agent;
+use super::target::LocalAlloc;
 
 /// The exit code when the time was over.
 const TIMED_OUT: u8 = 3;
@@ -15,8 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 it has ended, 1 error, 3 the time was over.")]
 pub(super) struct StopAllocArgs {
-    /// The allocation: its uid or the beginning of it, or `namespace/name`.
-    allocation: String,
+    #[command(flatten)]
+    target: LocalAlloc,
     /// Do not wait for the end.
     #[arg(long)]
     detach: bool,
@@ -27,18 +28,19 @@ pub(super) struct StopAllocArgs {
 
 /// Does it.
 pub(super) async fn run(agent: &Agent, args: &StopAllocArgs) -> anyhow::Result<u8> {
-    let id = agent.find(&args.allocation).await?.id;
+    let asked = args.target.id();
+    let id = agent.find(&asked).await?.id;
     agent.ask(&Request::Stop { allocation: id.clone() }).await?;
     if args.detach {
-        complain(&format!("{}: its tasks are being ended", args.allocation));
+        complain(&format!("{asked}: the controller is asked to stop it"));
         return Ok(0);
     }
     let ended = tokio::time::timeout(Duration::from_secs(args.timeout), until_ended(agent, &id)).await;
     let Ok(ended) = ended else {
-        complain(&format!("{} has not ended within {} s; it goes on ending", args.allocation, args.timeout));
+        complain(&format!("{asked} has not ended within {} s; it goes on ending", args.timeout));
         return Ok(TIMED_OUT);
     };
-    complain(&format!("{}: {}", args.allocation, ended?));
+    complain(&format!("{asked}: {}", ended?));
     Ok(0)
 }
 

@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use crate::cluster::connect::ConnectArgs;
 use crate::cluster::objects::{Objects, named, starting};
 use crate::completion::names;
-use crate::ui::follow::{Follow, follow};
+use crate::ui::follow::{Follow, Goal, follow};
 use crate::ui::output::{self, Output};
 use crate::ui::table::Table;
 use drover_clock::{Clock, SystemClock};
@@ -43,8 +43,9 @@ pub(super) async fn status(args: &DeploymentStatusArgs) -> anyhow::Result<u8> {
     if args.watch {
         let again = format!("drover deployment status {} -n {} -w", args.name, connection.namespace);
         let (generation, timeout) = (found.spec.job_generation, args.timeout.map(GoDuration::to_std));
-        let wanted = Follow { namespace: &connection.namespace, job: &job, generation, again, timeout };
-        return follow(connection.client, &wanted).await;
+        let (namespace, goal) = (&*connection.namespace, Goal::AsWanted);
+        let wanted = Follow { namespace, job: &job, generation, again, timeout, goal };
+        return follow(connection.client.clone(), &wanted).await;
     }
     if !args.output.is_for_people() {
         output::object(&found, &args.output)?;

@@ -3,7 +3,7 @@
 use drover_api::{GoDuration, Job};
 
 use crate::cluster::connect::Connection;
-use crate::ui::follow::{Follow, follow};
+use crate::ui::follow::{Follow, Goal, follow};
 use crate::ui::output::{self, Output};
 use crate::ui::stdio::complain;
 
@@ -36,6 +36,7 @@ impl AfterArgs {
             return Ok(0);
         }
         let (generation, timeout) = (job.metadata.generation.unwrap_or(0), self.timeout.map(GoDuration::to_std));
-        follow(connection.client.clone(), &Follow { namespace, job: name, generation, again, timeout }).await
+        let goal = Goal::Runs;
+        follow(connection.client.clone(), &Follow { namespace, job: name, generation, again, timeout, goal }).await
     }
 }

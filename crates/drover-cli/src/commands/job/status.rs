@@ -12,11 +12,12 @@ use serde_json::Value;
 use super::parts::deployments_of;
 use crate::cluster::connect::{ConnectArgs, Connection, block_on};
 use crate::completion::names;
-use crate::ui::follow::{Follow, follow, show};
+use crate::ui::follow::{Follow, Goal, follow, show};
+use crate::ui::natural;
 use crate::ui::output::{self, Output};
 use crate::ui::stdio::answer;
 use crate::ui::table::Table;
-use crate::ui::tree::{AllocRow, Scene};
+use crate::ui::tree::{AllocRow, Scene, phase};
 use drover_clock::{Clock, SystemClock};
 
 /// Arguments of `drover job status`.
@@ -57,7 +58,8 @@ pub(crate) fn status(args: &JobStatusArgs) -> anyhow::Result<u8> {
         if args.watch {
             let again = format!("drover job status {name} -n {} -w", connection.namespace);
             let (timeout, generation) = (args.timeout.map(GoDuration::to_std), job.metadata.generation.unwrap_or(0));
-            let wanted = Follow { namespace: &connection.namespace, job: name, generation, again, timeout };
+            let (namespace, goal) = (&*connection.namespace, Goal::AsWanted);
+            let wanted = Follow { namespace, job: name, generation, again, timeout, goal };
             return follow(connection.client.clone(), &wanted).await;
         }
         if !args.output.is_for_people() {
@@ -77,7 +79,11 @@ pub(crate) fn status(args: &JobStatusArgs) -> anyhow::Result<u8> {
 async fn list(connection: &Connection, args: &JobStatusArgs) -> anyhow::Result<u8> {
     let mut params = ListParams::default();
     params.label_selector.clone_from(&args.selector);
-    let mut found = connection.objects_of::<Job>(args.all_namespaces).list(&params).await?;
+    let jobs = connection.objects_of::<Job>(args.all_namespaces);
+    let mut found = jobs.list(&params).await?;
+    if found.is_empty() {
+        jobs.check_namespace().await?;
+    }
     found.sort_by(|a, b| (&a.metadata.namespace, &a.metadata.name).cmp(&(&b.metadata.namespace, &b.metadata.name)));
     let now = SystemClock.now();
     output::list(&found, &args.output, || {
@@ -85,12 +91,12 @@ async fn list(connection: &Connection, args: &JobStatusArgs) -> anyhow::Result<u
             Table::new(&["NAMESPACE", "NAME", "TYPE", "PHASE", "RUNNING", "VERSION", "DEPLOYMENT", "REASON", "AGE"]);
         for job in &found {
             let status = job.status.clone().unwrap_or_default();
-            let columns = status.columns;
+            let columns = status.columns.clone();
             table.row(vec![
                 job.metadata.namespace.clone().unwrap_or_default(),
                 job.metadata.name.clone().unwrap_or_default(),
                 job.spec.r#type.to_string(),
-                status.phase.to_string(),
+                phase(&status),
                 columns.running,
                 columns.version,
                 columns.deployment,
@@ -176,5 +182,7 @@ async fn allocations(connection: &Connection, job: &str) -> anyhow::Result<Vec<A
         reason: cell(row, "reason"),
         age: cell(row, "age"),
     });
-    Ok(rows.collect())
+    let mut rows: Vec<AllocRow> = rows.collect();
+    rows.sort_by(|a, b| natural::order(&a.name, &b.name));
+    Ok(rows)
 }

@@ -24,7 +24,7 @@ pub(crate) struct StopJobArgs {
     output: Option<Output>,
 }
 
-/// Stops a job; it stays, and `spec.stop: false` starts it again.
+/// Stops a job; it stays, and `drover job start` starts it again.
 pub(crate) fn stop(args: &StopJobArgs) -> anyhow::Result<u8> {
     block_on(async {
         let connection = args.connect.connect().await?;
@@ -42,7 +42,7 @@ pub(crate) fn stop(args: &StopJobArgs) -> anyhow::Result<u8> {
         }
         output::changed(&jobs.change("stop", &job, &json!({ "stop": true })).await?, args.output.as_ref())?;
         complain(&format!(
-            "djob/{name} is being stopped; start it again with `kubectl patch djob/{name} -n {} --type=merge -p '{{\"spec\":{{\"stop\":false}}}}'`",
+            "djob/{name} is being stopped; start it again with `drover job start {name} -n {}`",
             connection.namespace
         ));
         Ok(0)
