@@ -52,7 +52,9 @@ async fn every_apply_of_a_job_with_old_fields_says_what_to_write_instead() {
         let output = cluster.kubectl_output(&["apply", "--server-side", "-f", "-"], Some(&job.to_string()));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{text}");
-        text.lines().filter_map(|line| line.split_once("denied request: ")).map(|(_, said)| said.to_owned()).collect()
+        let warnings = text.lines().filter(|line| line.starts_with("Warning:"));
+        let binding = "with binding 'drover-old-fields': ";
+        warnings.map(|line| line.split_once(binding).map_or(line, |(_, said)| said).to_owned()).collect()
     };
     let wanted = [
         "spec.groups[].maxClientDisconnect is an old form and ignored; write disconnect.lostAfter",

@@ -48,13 +48,13 @@ struct Line {
 }
 
 impl Line {
-    fn read(text: &str) -> Option<Self> {
-        let words: Vec<&str> = text.split_whitespace().collect();
+    fn read(line: &str) -> Option<Self> {
+        let words: Vec<&str> = line.split_whitespace().collect();
         let (kind, path, claim) = match words.as_slice() {
             [kind, path, "acted", file, test, rest @ ..] => {
                 let witness = match rest {
                     [] => None,
-                    [witness] => witness.rsplit_once(':').map(|(file, word)| (file.to_owned(), word.to_owned())),
+                    [witness] => witness.rsplit_once(':').map(|(shows, by)| (shows.to_owned(), by.to_owned())),
                     _ => return None,
                 };
                 (kind, path, Claim::Acted { file: (*file).to_owned(), test: (*test).to_owned(), witness })
@@ -233,8 +233,8 @@ impl Tree {
         covered: &[&Field],
         (file, test, witness): (&str, &str, Option<&(String, String)>),
     ) -> Vec<String> {
-        let Ok(text) = std::fs::read_to_string(ROOT.join(file)) else { return vec![format!("there is no {file}")] };
-        let code = production(&text);
+        let Ok(source) = std::fs::read_to_string(ROOT.join(file)) else { return vec![format!("there is no {file}")] };
+        let code = production(&source);
         let is_block = line.path.ends_with(".*");
         let wanted = covered.iter().filter(|field| !is_block || field.is_leaf).map(|field| name(&field.path));
         let mut faults: Vec<String> = wanted
@@ -244,7 +244,7 @@ impl Tree {
         if test == "-" {
             return faults;
         }
-        let Some(text) = self.tests.get(test) else {
+        let Some(body) = self.tests.get(test) else {
             faults.push(format!("there is no test {test}"));
             return faults;
         };
@@ -254,7 +254,7 @@ impl Tree {
             None => covered
                 .iter()
                 .map(|field| name(&field.path))
-                .any(|field| has_word(text, &snake(field)) || has_word(text, field)),
+                .any(|field| has_word(body, &snake(field)) || has_word(body, field)),
         };
         if !is_shown {
             faults.push(format!("test {test} does not name it"));
