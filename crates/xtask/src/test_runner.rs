@@ -283,7 +283,8 @@ mod tests {
     use super::*;
 
     fn run_of(lines: &[&str]) -> (BinaryRun<'static>, Tally) {
-        let mut run = BinaryRun { target: "it", running: BTreeMap::new(), n_done: 0, n_all: 0, has_ended: false };
+        let (timeout, running) = (BINARY_TIMEOUT, BTreeMap::new());
+        let mut run = BinaryRun { target: "it", timeout, running, n_done: 0, n_all: 0, has_ended: false };
         let mut tally = Tally::default();
         let step = Progress::silent().step("testing");
         for line in lines {

@@ -24,10 +24,10 @@ async fn stopped(world: &mut World) -> (Allocation, Vec<Allocation>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_stops_is_stopped_and_replaced_and_is_no_failure() {
+async fn s_223_what_a_user_stops_is_stopped_as_such_and_replaced_and_is_no_failure() {
     let mut world = World::with_nodes(["n1"]);
     let (first, others) = stopped(&mut world).await;
-    assert_eq!(first.spec.desired_status, DesiredStatus::Stop);
+    assert_eq!((first.spec.desired_status, &*first.spec.desired_description), (DesiredStatus::Stop, "alloc-stop"));
     assert_eq!(first.status.unwrap().client_status, ClientStatus::Complete);
     let [replacement] = &others[..] else { panic!("one replacement: {others:?}") };
     assert_eq!(replacement.spec.previous_allocation, first.metadata.name.unwrap());

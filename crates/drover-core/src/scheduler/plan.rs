@@ -151,6 +151,8 @@ pub enum StopReason {
     Reconnected,
     /// It moves to another node.
     Migrating,
+    /// A user stopped it, and another one takes its place.
+    AllocStop,
     /// A new version takes its place.
     Updating,
     /// Its node is lost.
@@ -170,6 +172,7 @@ impl fmt::Display for StopReason {
             Self::NotNeeded => "NotNeeded",
             Self::Reconnected => "Reconnected",
             Self::Migrating => "Migrating",
+            Self::AllocStop => "alloc-stop",
             Self::Updating => "Updating",
             Self::Lost => "Lost",
             Self::Rescheduled => "Rescheduled",

@@ -286,13 +286,13 @@ impl GroupPass<'_> {
 
     /// A canary that moves or is lost is replaced as a canary, by the ordinary count of canaries.
     fn replace_canaries(&mut self, sorted: &mut Sorted) {
-        let canaries = &mut self.canaries;
+        let (view, canaries) = (self.view, &mut self.canaries);
         let mut stops = Vec::new();
         let is_promoted = self.state.promoted;
         sorted.migrating.retain(|alloc| {
             let is_canary = !is_promoted && canaries.remove(&alloc.key);
             if is_canary {
-                stops.push(Stop::new(alloc, StopReason::Migrating));
+                stops.push(Stop::new(alloc, sort::reason_to_move(view, alloc)));
             }
             !is_canary
         });
@@ -740,7 +740,8 @@ impl GroupPass<'_> {
         for alloc in &holders.migrating {
             self.out.desired.migrate += 1;
             let follow_up = self.moves_later.remove(&alloc.key);
-            self.out.stops.push(Stop { follow_up, ..Stop::new(alloc, StopReason::Migrating) });
+            let reason = sort::reason_to_move(self.view, alloc);
+            self.out.stops.push(Stop { follow_up, ..Stop::new(alloc, reason) });
             let is_stop_only =
                 self.is_batch() && (alloc.transition.reschedule || alloc.transition.migrate_disable_placement);
             if !is_stop_only {

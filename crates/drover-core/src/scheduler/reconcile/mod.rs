@@ -18,7 +18,9 @@ pub use update_kind::{UpdateKind, update_kind};
 
 pub(in crate::scheduler) use ending::{marks, stop_all};
 pub(in crate::scheduler) use rollout::Rollout;
-pub(crate) use sort::{expires_at, is_expired, is_lost, is_reconnecting, is_replaced_while_away, lost_after};
+pub(crate) use sort::{
+    expires_at, is_expired, is_lost, is_reconnecting, is_replaced_while_away, lost_after, reason_to_move,
+};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use drover_api::job::{EvalTrigger, JobType};
 use jiff::Timestamp;
 
 use crate::model::{Alloc, Deployment, Job};
-use crate::scheduler::plan::Evaluation;
+use crate::scheduler::plan::{Evaluation, StopReason};
 use crate::scheduler::reschedule;
 use crate::snapshot::ClusterView;
 
@@ -151,6 +151,13 @@ pub(super) fn classify(view: &ClusterView, alloc: &Alloc, now: Timestamp) -> Cla
 /// Whether an allocation was stopped to be replaced later, and holds its slot until then.
 pub(super) fn awaits_replacement(view: &ClusterView, alloc: &Alloc) -> bool {
     alloc.transition.reschedule && alloc.follow_up.is_some() && view.next_of(alloc).is_none()
+}
+
+/// Why an allocation that is marked to move ends: a drain moves those of its node, and a user's stop asks for a
+/// replacement wherever it is.
+pub(crate) fn reason_to_move(view: &ClusterView, alloc: &Alloc) -> StopReason {
+    let is_drained = view.node(&alloc.node).is_none_or(|node| node.is_draining);
+    if alloc.transition.reschedule && !is_drained { StopReason::AllocStop } else { StopReason::Migrating }
 }
 
 /// Whether the node of an allocation is gone or down.

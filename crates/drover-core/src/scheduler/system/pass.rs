@@ -23,7 +23,7 @@ use crate::scheduler::plan::{
 };
 use crate::scheduler::preempt;
 use crate::scheduler::reconcile::{
-    Rollout, UpdateKind, is_expired, is_lost, is_reconnecting, lost_after, marks, stop_all, update_kind,
+    Rollout, UpdateKind, is_expired, is_lost, is_reconnecting, lost_after, marks, reason_to_move, stop_all, update_kind,
 };
 use crate::snapshot::{ClusterView, NodeEntry};
 
@@ -248,7 +248,9 @@ impl<'a> SystemPass<'_, 'a> {
             return Fate::Stop(Stop::new(alloc, StopReason::NotNeeded));
         }
         if alloc.transition.migrate {
-            return Fate::Stop(Stop::new(alloc, StopReason::NodeTainted));
+            let by_user = reason_to_move(view, alloc) == StopReason::AllocStop;
+            let reason = if by_user { StopReason::AllocStop } else { StopReason::NodeTainted };
+            return Fate::Stop(Stop::new(alloc, reason));
         }
         let reconnects = is_reconnecting(alloc);
         // One whose agent says that it runs is back, whatever its window was.

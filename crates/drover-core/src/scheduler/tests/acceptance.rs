@@ -421,7 +421,7 @@ fn s_200_a_job_that_is_started_again_has_a_deployment() {
 fn s_205_what_nodes_stop_by_themselves_within_five_seconds_shares_one_evaluation() {
     let mut world = World::new(&with(spec(10), "disconnect", json!({ "stopOnClientAfter": "30s" })));
     world.allocs(0..10, |alloc| {
-        alloc.states = vec![(ClientStatus::Lost, now() - SignedDuration::from_millis(450 * alloc.index))]
+        alloc.states = vec![(ClientStatus::Lost, now() - SignedDuration::from_millis(450 * alloc.index))];
     });
     let names: Vec<String> = (0..10).map(|n| format!("n-{n}")).collect();
     world.set_phase(&names.iter().map(String::as_str).collect::<Vec<_>>(), NodePhase::Down);
@@ -451,7 +451,7 @@ fn s_216_a_batch_allocation_that_moves_is_replaced_when_its_delay_is_over() {
     let plan = world.plan();
     let later = FollowUp { trigger: EvalTrigger::AllocReschedule, at: now() + SignedDuration::from_hours(2) };
     assert_eq!((plan.follow_ups.clone(), plan.desired["web"].reschedule_later), (vec![later.clone()], 1));
-    assert_eq!((stops(&plan), plan.placements.len()), (vec!["0 Migrating".to_owned()], 0));
+    assert_eq!((stops(&plan), plan.placements.len()), (vec!["0 alloc-stop".to_owned()], 0));
     assert_eq!(plan.stops[0].follow_up.as_ref(), Some(&later));
     let stopped = plan.stops[0].alloc.clone();
     world.view.put_alloc(Alloc {

@@ -84,6 +84,7 @@ fn held(world: &mut World, resources: &Value) {
     });
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn cases() -> Vec<Followed> {
     let ports = |port: Value| group_with("networks", json!([{ "ports": [port] }]));
     let no_change: fn(&mut Node) = |_| {};

@@ -46,7 +46,7 @@ fn cell(plan: &Plan) -> String {
         letters.push(match (&stop.reason, stop.client) {
             (StopReason::Lost, Some(ClientStatus::Lost)) => 'L',
             (StopReason::NotNeeded, None) => 'S',
-            (StopReason::Migrating, None) => 'M',
+            (StopReason::Migrating | StopReason::AllocStop, None) => 'M',
             (StopReason::Rescheduled, None) => 'R',
             (StopReason::Updating, None) => 'D',
             other => panic!("{other:?}"),

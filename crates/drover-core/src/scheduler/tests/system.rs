@@ -195,6 +195,11 @@ fn an_update_without_room_stops_the_old_one_all_the_same() {
     assert_eq!(plan.stops.iter().map(|stop| stop.alloc.node.as_str()).collect::<Vec<_>>(), ["n-0"]);
 }
 
+/// What happens to a cluster.
+type Change<'a> = &'a dyn Fn(&mut World);
+/// What happens to an allocation.
+type AllocChange = fn(&mut Alloc);
+
 fn running(desired_total: i64, desired_canaries: i64) -> GroupState {
     GroupState { desired_total, desired_canaries, ..GroupState::default() }
 }
@@ -233,7 +238,7 @@ fn s_196_what_a_roll_out_wants_follows_the_nodes() {
         (**alloc).clone()
     };
     assert_eq!(outcome(&rolled_out_on_two().plan()), (None, None), "the third is awaited");
-    let changes: [(&str, &dyn Fn(&mut World)); 4] = [
+    let changes: [(&str, Change<'_>); 4] = [
         ("down", &|world| world.set_phase(&["n-2"], NodePhase::Down)),
         ("removed", &|world| drop(world.view.remove_node(&NodeName::from("n-2")))),
         ("ineligible", &|world| world.view.put_node(Node { is_eligible: false, ..node("n-2") })),
@@ -317,7 +322,7 @@ fn s_212_a_node_that_the_version_excludes_uses_no_slot_and_ends_with_the_promoti
 
 #[test]
 fn s_209_what_was_lost_or_evicted_runs_again_and_what_a_person_stopped_does_not() {
-    let cases: [(&str, fn(&mut Alloc), usize); 6] = [
+    let cases: [(&str, AllocChange, usize); 6] = [
         ("complete", |alloc| alloc.client = ClientStatus::Complete, 0),
         ("lost", |alloc| (alloc.desired, alloc.client) = (DesiredStatus::Stop, ClientStatus::Lost), 1),
         ("evicted", |alloc| (alloc.desired, alloc.client) = (DesiredStatus::Evict, ClientStatus::Complete), 1),

@@ -77,6 +77,12 @@ pub(super) fn reconnecting(alloc: &Alloc) -> bool {
         && alloc.states.last().is_some_and(|(status, _)| *status == ClientStatus::Unknown)
 }
 
+/// S-223: a user's stop is recorded as one.
+pub(super) fn why_it_moves(world: &World, alloc: &Alloc) -> &'static str {
+    let (phase, draining) = on(world, alloc);
+    if alloc.transition.reschedule && phase != On::Gone && !draining { "alloc-stop" } else { "Migrating" }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Ignored,
@@ -270,6 +276,7 @@ impl Reading<'_> {
     }
 
     /// 3.3: `gone`, `stays`, `now` or `later` with its time.
+    #[expect(clippy::too_many_lines, reason = "the rows in the order of the specification")]
     fn due(&mut self, alloc: &Alloc, is_disconnecting: bool) -> (&'static str, Option<Timestamp>) {
         let unknown = alloc.client == ClientStatus::Unknown;
         let replaced = self.next(alloc).is_some();
@@ -380,10 +387,8 @@ impl Reading<'_> {
             self.hits.met("3.3 now");
             return ("now", None);
         }
-        let may_wait = match unknown {
-            true => self.expires(alloc).is_none_or(|expiry| at < expiry),
-            false => alloc.follow_up.is_none(),
-        };
+        let may_wait =
+            if unknown { self.expires(alloc).is_none_or(|expiry| at < expiry) } else { alloc.follow_up.is_none() };
         if self.hits.met_if(may_wait, "3.3 later") { ("later", Some(at)) } else { ("stays", None) }
     }
 
@@ -440,80 +445,67 @@ impl Reading<'_> {
         }
         // 9: what has expired is lost. 3.9: canaries that move or are lost end, and others are made.
         lost.extend(expiring);
-        for (list, why) in [(&mut migrating, "Migrating"), (&mut lost, "Lost")] {
+        for (list, is_lost) in [(&mut migrating, false), (&mut lost, true)] {
             list.retain(|alloc| {
                 let ends = !self.promoted && self.canaries.remove(&name(alloc));
                 if ends {
                     self.hits.met("3.9 canary moves or is lost");
-                    self.out.ended.push((name(alloc), why.to_owned(), why == "Lost"));
+                    let why = if is_lost { "Lost" } else { why_it_moves(self.world, alloc) };
+                    self.out.ended.push((name(alloc), why.to_owned(), is_lost));
                 }
                 !ends
             });
         }
         // 7: who is replaced.
-        let (mut stays, mut now_due, mut later) = (Vec::new(), Vec::new(), Vec::new());
+        let mut slots = Slots { migrating, lost, is_new_state, ..Slots::default() };
         for alloc in untainted {
-            match self.due(&alloc, false) {
-                ("now", _) => now_due.push(alloc),
-                ("later", Some(at)) => {
-                    later.push((at, alloc.clone()));
-                    stays.push(alloc);
-                }
-                ("gone", _) => {}
-                _ => stays.push(alloc),
-            }
+            self.sort_due(alloc, &mut slots, false);
         }
-        for alloc in migrating.clone() {
+        for alloc in slots.migrating.clone() {
             match self.due(&alloc, false) {
-                ("now", _) => now_due.push(alloc),
-                ("later", Some(at)) => later.push((at, alloc)),
+                ("now", _) => slots.now_due.push(alloc),
+                ("later", Some(at)) => slots.later.push((at, alloc)),
                 _ => {}
             }
         }
         // 8 and 3.5.
         for alloc in reconnecting {
-            self.reconnect(&alloc, &mut stays, &mut now_due, &mut later, (&mut migrating, &mut lost));
+            self.reconnect(&alloc, &mut slots);
         }
         // 10 and 3.4.
         let mut cut = Vec::new();
-        let (mut away, is_cutting) = (BTreeSet::new(), !disconnecting.is_empty());
+        let is_cutting = !disconnecting.is_empty();
         for alloc in disconnecting {
             if self.out.ended.iter().any(|(ended, ..)| *ended == name(&alloc)) {
                 continue;
             }
-            away.insert(name(&alloc));
-            match self.due(&alloc, true) {
-                ("now", _) => {
-                    now_due.push(alloc.clone());
-                    cut.push(alloc);
-                }
-                ("later", Some(at)) => {
-                    later.push((at, alloc.clone()));
-                    stays.push(alloc.clone());
-                    cut.push(alloc);
-                }
-                ("gone", _) => {}
-                _ => {
-                    stays.push(alloc.clone());
-                    cut.push(alloc);
-                }
+            slots.away.insert(name(&alloc));
+            if self.sort_due(alloc.clone(), &mut slots, true) {
+                cut.push(alloc);
             }
         }
         if is_cutting {
-            self.out.desired.reschedule_now = i64::try_from(now_due.len()).unwrap();
+            self.out.desired.reschedule_now = i64::try_from(slots.now_due.len()).unwrap();
         }
-        self.follow_ups(&cut, &stays, &now_due, &later, &migrating);
-        self.slots(Slots { stays, migrating, lost, now_due, away, is_new_state }, allocs);
+        self.follow_ups(&cut, &slots);
+        self.slots(slots, allocs);
     }
 
-    fn reconnect(
-        &mut self,
-        alloc: &Alloc,
-        stays: &mut Vec<Alloc>,
-        now_due: &mut Vec<Alloc>,
-        later: &mut Vec<(Timestamp, Alloc)>,
-        (migrating, lost): (&mut Vec<Alloc>, &mut Vec<Alloc>),
-    ) {
+    /// Puts an allocation where 3.3 says. Whether it still counts.
+    fn sort_due(&mut self, alloc: Alloc, slots: &mut Slots, is_disconnecting: bool) -> bool {
+        match self.due(&alloc, is_disconnecting) {
+            ("gone", _) => return false,
+            ("now", _) => slots.now_due.push(alloc),
+            ("later", Some(at)) => {
+                slots.later.push((at, alloc.clone()));
+                slots.stays.push(alloc);
+            }
+            _ => slots.stays.push(alloc),
+        }
+        true
+    }
+
+    fn reconnect(&mut self, alloc: &Alloc, slots: &mut Slots) {
         if alloc.client == ClientStatus::Failed {
             self.hits.met("3.5 failed while away");
             self.end(alloc, "Rescheduled", false);
@@ -557,26 +549,20 @@ impl Reading<'_> {
                 self.end(replacement, "Reconnected", false);
                 self.out.desired.stop += 1;
             }
-            for list in [&mut *stays, &mut *now_due, &mut *migrating, &mut *lost] {
+            for list in [&mut slots.stays, &mut slots.now_due, &mut slots.migrating, &mut slots.lost] {
                 list.retain(|one| one.key != replacement.key);
             }
-            later.retain(|(_, one)| one.key != replacement.key);
+            slots.later.retain(|(_, one)| one.key != replacement.key);
         }
         self.hits.met("3.5 goes on");
         self.out.desired.reconnect += 1;
         self.out.reconnected.push(name(alloc));
-        stays.push(alloc.clone());
+        slots.stays.push(alloc.clone());
     }
 
-    /// 3.3 and 3.4: who waits for which evaluation. Gives those of moving allocations.
-    fn follow_ups(
-        &mut self,
-        cut: &[Alloc],
-        stays: &[Alloc],
-        now_due: &[Alloc],
-        later: &[(Timestamp, Alloc)],
-        migrating: &[Alloc],
-    ) -> BTreeMap<String, i64> {
+    /// 3.3 and 3.4: who waits for which evaluation.
+    fn follow_ups(&mut self, cut: &[Alloc], slots: &Slots) {
+        let Slots { stays, now_due, later, migrating, .. } = slots;
         let from_now = |at: Timestamp| at.duration_since(self.eval.now).as_secs();
         let mut waits: BTreeSet<i64> = BTreeSet::new();
         let later_of = |alloc: &Alloc| later.iter().find(|(_, one)| one.key == alloc.key).map(|(at, _)| *at);
@@ -597,7 +583,7 @@ impl Reading<'_> {
         let mut sorted: Vec<(i64, &Alloc)> = later.iter().map(|(at, alloc)| (from_now(*at), alloc)).collect();
         sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
         out.desired.reschedule_later = i64::try_from(sorted.len()).unwrap();
-        let (mut batch, mut moves) = (None, BTreeMap::new());
+        let mut batch = None;
         for (at, alloc) in sorted {
             let first = match batch {
                 Some(first) if at - first < 5 => first,
@@ -605,9 +591,9 @@ impl Reading<'_> {
             };
             batch = Some(first);
             waits.insert(first);
-            if migrating.iter().any(|one| one.key == alloc.key) {
-                moves.insert(name(alloc), first);
-            } else if !cut.iter().any(|one| one.key == alloc.key) {
+            // What moves carries it in its stop.
+            let is_moving = migrating.iter().any(|one| one.key == alloc.key);
+            if !is_moving && !cut.iter().any(|one| one.key == alloc.key) {
                 out.noted.push((name(alloc), Some(first)));
             }
         }
@@ -627,16 +613,17 @@ impl Reading<'_> {
         }
         out.follow_ups = waits.into_iter().collect();
         self.out = out;
-        moves
     }
 }
 
 /// Allocations that fill slots.
+#[derive(Default)]
 struct Slots {
     stays: Vec<Alloc>,
     migrating: Vec<Alloc>,
     lost: Vec<Alloc>,
     now_due: Vec<Alloc>,
+    later: Vec<(Timestamp, Alloc)>,
     away: BTreeSet<String>,
 
     is_new_state: bool,
@@ -649,6 +636,7 @@ impl Reading<'_> {
     }
 
     /// 13 to 23.
+    #[expect(clippy::too_many_lines, reason = "the rows in the order of the specification")]
     fn slots(&mut self, mut slots: Slots, all: &[Alloc]) {
         let is_moving = |slots: &Slots, alloc: &Alloc| slots.migrating.iter().any(|moving| moving.key == alloc.key);
         // 13: slots that are taken, each as often as it is held.
@@ -778,7 +766,7 @@ impl Reading<'_> {
         // 20: migrations.
         for alloc in slots.migrating.clone() {
             self.out.desired.migrate += 1;
-            self.end(&alloc, "Migrating", false);
+            self.end(&alloc, why_it_moves(self.world, &alloc), false);
             let only_ends =
                 self.is_batch && (alloc.transition.reschedule || alloc.transition.migrate_disable_placement);
             if self.hits.met_if(only_ends, "3.11 migration only ends") {
@@ -895,7 +883,7 @@ impl Reading<'_> {
             }
             surplus.extend(older);
             while remove > 0 {
-                let Some(at) = slots.stays.iter().position(|alloc| shares(alloc)) else { break };
+                let Some(at) = slots.stays.iter().position(&shares) else { break };
                 surplus.push(slots.stays.remove(at));
                 remove -= 1;
             }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use drover_api::job::JobType;
 
 use super::super::*;
-use super::counted::{Kind, On, client_terminal, kind, name, on, reconnecting, server_terminal, terminal, window};
+use super::counted::{
+    Kind, On, client_terminal, kind, name, on, reconnecting, server_terminal, terminal, why_it_moves, window,
+};
 use super::decided::{Decided, Hits, Made};
 use super::states::{CURRENT, State};
 
@@ -57,7 +59,11 @@ fn fate(world: &World, alloc: &Alloc, hits: &mut Hits) -> Fate {
     let changed = kind(alloc) != Kind::Same;
     let rows: [(&'static str, bool, Fate); 15] = [
         ("7 name not required", alloc.index >= count, Fate::Stop("NotNeeded")),
-        ("7 migrate", alloc.transition.migrate, Fate::Stop("NodeTainted")),
+        (
+            "7 migrate",
+            alloc.transition.migrate,
+            Fate::Stop(if why_it_moves(world, alloc) == "alloc-stop" { "alloc-stop" } else { "NodeTainted" }),
+        ),
         ("7 unknown and expired", expired, Fate::Lost),
         ("7 done on a lost node", gone && done, Fate::Ignore),
         ("7 unknown within its window", unknown && (lost_after > 0 || !gone), Fate::Ignore),
@@ -88,6 +94,7 @@ fn fate(world: &World, alloc: &Alloc, hits: &mut Hits) -> Fate {
 }
 
 /// What the tables say of a system or sysbatch job with one group.
+#[expect(clippy::too_many_lines, reason = "the rows in the order of the specification")]
 pub(super) fn per_node(state: &State, hits: &mut Hits) -> Decided {
     let world = &state.world;
     let job = &world.job;
