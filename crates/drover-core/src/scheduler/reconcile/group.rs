@@ -795,8 +795,8 @@ impl GroupPass<'_> {
         replaced.any(|previous| previous.key == alloc.key)
     }
 
-    /// Whether the job's version has begun to run here: it is wanted somewhere, or was lost and is not replaced yet. What
-    /// was stopped with the job does not count: the job begins anew when it is started.
+    /// Whether the job's version has begun to run here: it is wanted somewhere, or was lost and is not replaced yet.
+    /// What was stopped with the job does not count: the job begins again when it is started.
     fn is_begun(&self, all: &[Arc<Alloc>]) -> bool {
         let is_there = |alloc: &Arc<Alloc>| update_kind::is_of_this_job(self.view, self.job, self.group, alloc);
         let awaits = |alloc: &Arc<Alloc>| alloc.client == ClientStatus::Lost && is_there(alloc);
