@@ -24,7 +24,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::failures::last_failure;
+use super::failures;
 use super::periodic::PeriodicJobs;
 use super::status::{self, Checked, Facts, JobState};
 use super::versions::{self, Prepared};
@@ -645,7 +645,7 @@ impl Jobs {
             .last()
             .filter(|newest| newest.spec.version == job.version && versions::stands_for(newest, &versions, object))
             .map(|newest| Reverted { version: job.version, restored: newest.spec.revert_of.unwrap_or(0) });
-        let failure = last_failure(shared, job, &allocs, reverted);
+        let failure = failures::last_failure(shared, job, &allocs, reverted);
         let stopper = convert::stopper(&object.metadata);
         let verdict = job_status::judge(Input {
             job,
@@ -692,8 +692,9 @@ impl Jobs {
             let at = shared.instant_of(at);
             shared.wake_at(at, Wake::JobStatus(key.clone()));
         }
-        if let Some(failure) = failure.filter(|_| is_unsettled) {
-            self.report_failure(shared, key, object, &failure);
+        let told = failure.filter(|_| is_unsettled).zip(self.known.get_mut(key));
+        if let Some((failure, known)) = told {
+            failures::report(known, shared, object, &failure);
         }
         if is_complete && !was_complete {
             let note = "all allocations are complete".to_owned();

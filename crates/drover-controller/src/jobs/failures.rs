@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use drover_api::Job;
 use drover_api::allocation::{ClientStatus, DesiredStatus};
-use drover_core::ids::JobKey;
 use drover_core::job_status::{AllocFailure, Reverted};
 use drover_core::model::{self, Alloc};
 use drover_core::task::failure;
 use drover_store::events::{Happening, Severity};
 
-use super::evaluation::Jobs;
+use super::status::JobState;
 use crate::keys::key_of;
 use crate::shared::Shared;
 
@@ -46,17 +45,14 @@ pub(super) fn last_failure(
     failures.max_by_key(|failure| failure.task.at)
 }
 
-impl Jobs {
-    /// Tells a failure as an Event of the job: one for each cause and generation, however many allocations it strikes.
-    pub(super) fn report_failure(&mut self, shared: &mut Shared, key: &JobKey, job: &Job, failure: &AllocFailure) {
-        let Some(known) = self.known.get_mut(key) else { return };
-        let generation = job.metadata.generation.unwrap_or(0);
-        let occasion = format!("{generation} {} {}", failure.task.task, failure.task.cause);
-        if known.told_failure.as_ref() == Some(&occasion) {
-            return;
-        }
-        known.told_failure = Some(occasion.clone());
-        let (severity, reason, action) = (Severity::Warning, "AllocationFailed", "Run");
-        shared.report(job, &Happening { severity, reason, action, note: failure.sentence(), occasion: &occasion });
+/// Tells a failure as an Event of the job: one for each cause and generation, however many allocations it strikes.
+pub(super) fn report(known: &mut JobState, shared: &mut Shared, job: &Job, failure: &AllocFailure) {
+    let generation = job.metadata.generation.unwrap_or(0);
+    let occasion = format!("{generation} {} {}", failure.task.task, failure.task.cause);
+    if known.told_failure.as_ref() == Some(&occasion) {
+        return;
     }
+    known.told_failure = Some(occasion.clone());
+    let (severity, reason, action) = (Severity::Warning, "AllocationFailed", "Run");
+    shared.report(job, &Happening { severity, reason, action, note: failure.sentence(), occasion: &occasion });
 }

@@ -63,7 +63,12 @@ async fn a_start_that_cannot_work_fails_the_task_and_one_that_may_is_tried_again
         (json!({ "driver": "podman" }), E::DriverFailure, "driver podman is not known on this node", 0),
         (json!({ "config": { "startError": "no disk" } }), E::DriverFailure, "no disk", 0),
         (json!({ "config": { "exitCode": "${no.such}" } }), E::FailedValidation, "config.exitCode: ${no.such}", 0),
-        (json!({ "config": { "colour": "red" } }), E::FailedValidation, "config.colour is no setting of driver mock", 0),
+        (
+            json!({ "config": { "colour": "red" } }),
+            E::FailedValidation,
+            "config.colour is no setting of driver mock",
+            0,
+        ),
         (json!({ "artifacts": [{ "source": "x" }] }), E::SetupFailure, "validate: artifacts is not supported", 0),
         (json!({ "config": { "startError": "busy", "startErrorRecoverable": true } }), E::DriverFailure, "busy", 2),
     ] {
