@@ -775,10 +775,13 @@ impl GroupPass<'_> {
             return;
         }
         // What moves, failed or was lost under another version is a change as an update is: this version replaces it.
-        let replaced = holders.due.iter().chain(&holders.lost).chain(&holders.migrating);
+        let by_this = self.out.missing.iter().filter(|missing| missing.job_version.is_none() && !missing.canary);
+        let replaced: BTreeSet<&AllocKey> =
+            by_this.filter_map(|missing| missing.previous.as_ref()).map(|previous| &previous.key).collect();
+        let mut leaving = holders.due.iter().chain(&holders.lost).chain(&holders.migrating);
         let changes = !holders.destructive.is_empty()
             || !self.out.in_place.is_empty()
-            || replaced.filter(|alloc| self.is_outdated(alloc)).any(|alloc| self.is_replaced(alloc));
+            || leaving.any(|alloc| replaced.contains(&alloc.key) && self.is_outdated(alloc));
         if changes || !self.is_begun(all) {
             self.out.enters = Some(self.state.clone());
         }
@@ -786,13 +789,6 @@ impl GroupPass<'_> {
 
     fn is_outdated(&self, alloc: &Arc<Alloc>) -> bool {
         update_kind(self.view, self.job, self.group, alloc) != UpdateKind::Current
-    }
-
-    /// Whether an allocation of the job's version takes the place of this one now.
-    fn is_replaced(&self, alloc: &Alloc) -> bool {
-        let by_this = |missing: &&Missing| missing.job_version.is_none() && !missing.canary;
-        let mut replaced = self.out.missing.iter().filter(by_this).filter_map(|missing| missing.previous.as_ref());
-        replaced.any(|previous| previous.key == alloc.key)
     }
 
     /// Whether the job's version has begun to run here: it is wanted somewhere, or was lost and is not replaced yet.
