@@ -120,11 +120,13 @@ pub fn missing() -> Option<String> {
         Ok(mounts) => mounts,
         Err(error) => return Some(format!("the mounts cannot be read: {error}")),
     };
-    if !v1::hierarchies(&mounts).is_empty() {
-        return None;
+    let v1 = v1::hierarchies(&mounts);
+    if !v1.is_empty() {
+        let reason = "tasks cannot be kept from devices: mount the control group hierarchy of controller devices";
+        return (!v1.contains_key("devices")).then(|| reason.to_owned());
     }
     match v2::root(&mounts) {
-        Some(root) => v2::missing(&root).err().map(|error| error.to_string()),
+        Some(root) => v2::missing(&root).and_then(|()| v2::devices_missing()).err().map(|error| error.to_string()),
         None => Some("no cgroup hierarchy is mounted".to_owned()),
     }
 }

@@ -8,9 +8,11 @@
 //! Must never know: tasks' definitions, namespaces, the agent.
 
 mod cores;
+mod devices;
 mod files;
 mod group;
 mod host;
+mod sys;
 mod usage;
 mod v1;
 mod v2;

@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::cores;
 use super::files::{make_dir, read_field, read_number, remove_dir, write};
+use super::{cores, devices};
 use crate::protocol::{CgroupSpec, OomKill, Slice};
 
 /// The hierarchies that tasks are put into, the one that lists and kills first.
@@ -14,10 +14,6 @@ const WANTED: [&str; 7] = ["pids", "freezer", "memory", "cpu", "cpuacct", "cpuse
 
 /// The length of the period that a quota is of.
 const PERIOD_US: u64 = 100_000;
-
-/// Devices that every task may use: null, zero, full, random, urandom, tty, ptmx, terminals.
-const DEVICES: [&str; 8] =
-    ["c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:0 rwm", "c 5:2 rwm", "c 136:* rwm"];
 
 /// The mount points of the wanted controllers, by name.
 pub(super) fn hierarchies(mounts: &str) -> BTreeMap<&'static str, PathBuf> {
@@ -194,7 +190,7 @@ fn limit(controller: &str, dir: &Path, spec: &CgroupSpec) -> io::Result<()> {
         "devices" if spec.restrict_devices => {
             write(&dir.join("devices.deny"), "a")?;
             let own = spec.devices.iter().map(String::as_str);
-            DEVICES.iter().copied().chain(own).try_for_each(|device| write(&dir.join("devices.allow"), device))
+            devices::USUAL.into_iter().chain(own).try_for_each(|device| write(&dir.join("devices.allow"), device))
         }
         _ => Ok(()),
     }

@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::cores;
 use super::files::{make_dir, read_field, read_number, remove_dir, write};
+use super::{cores, devices, sys};
 use crate::protocol::{CgroupSpec, OomKill, Slice};
 
 /// What the groups of tasks need.
@@ -121,7 +121,25 @@ fn limit(dir: &Path, spec: &CgroupSpec) -> io::Result<()> {
     set("memory.max", spec.memory_hard_bytes.map(|bytes| bytes.to_string()))?;
     set("memory.low", spec.memory_soft_bytes.map(|bytes| bytes.to_string()))?;
     set("cpuset.cpus", (!spec.cores.is_empty()).then(|| spec.cores.clone()))?;
-    set("pids.max", spec.pids_max.map(|pids| pids.to_string()))
+    set("pids.max", spec.pids_max.map(|pids| pids.to_string()))?;
+    if !spec.restrict_devices {
+        return Ok(());
+    }
+    let own = spec.devices.iter().map(String::as_str);
+    let program = devices::program(devices::USUAL.into_iter().chain(own))?;
+    sys::allow_devices(dir, &program).map_err(|error| named("devices of its group", &error))
+}
+
+fn named(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// Fails when programs that keep tasks from devices cannot be loaded.
+pub(super) fn devices_missing() -> io::Result<()> {
+    let program = devices::program(devices::USUAL)?;
+    sys::try_devices(&program).map_err(|error| {
+        named("tasks cannot be kept from devices: the kernel loads no BPF program of type CGROUP_DEVICE", &error)
+    })
 }
 
 /// The usual conversion of shares (2 to 262144) to a weight (1 to 10000).
