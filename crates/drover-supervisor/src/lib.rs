@@ -27,7 +27,7 @@ mod upgrade;
 pub use cgroup::{Usage, entrances, missing as missing_cgroups, usage};
 pub use launch::short_path;
 pub use mounts::{is_mount_point, unmount_below};
-pub use sandbox::{CAPABILITIES, EnterPlan, Word, held_capabilities, is_limit};
+pub use sandbox::{CAPABILITIES, EnterPlan, Word, held_capabilities, is_limit, missing_mounts};
 pub use sys::watch_terminal;
 
 pub use launch::{LaunchError, Launcher, detach};

@@ -236,6 +236,9 @@ pub struct SandboxSpec {
     /// The directory of the host beneath which these paths are looked up; absent: the host's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rootfs: Option<String>,
+    /// Files of its `/etc`, which is its own and read-only then; none: what `host_paths` shows there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ViewFile>,
     /// More of the host's directories.
     pub mounts: Vec<BindMount>,
     /// Whether it sees no process but its own.
@@ -250,6 +253,16 @@ pub struct SandboxSpec {
     pub ambient: Vec<String>,
     /// Limits of its processes: name, soft and hard value.
     pub limits: Vec<(String, u64, u64)>,
+}
+
+/// A file that is made for a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ViewFile {
+    /// Its name in `/etc`, without a folder.
+    pub name: String,
+    /// What it says.
+    pub text: String,
 }
 
 /// A directory of the host in a task's view.

@@ -63,8 +63,8 @@ fn become_task(plan: &Plan, wire: &mut File) -> Result<(), Failure> {
     say(wire, &Word::Ready).map_err(Failure::because("the supervisor is gone"))?;
     let mut word = [0_u8];
     wire.read_exact(&mut word).map_err(Failure::because("the supervisor is gone"))?;
-    rights::give_up(&plan.user, &plan.sandbox).map_err(Failure::because("its rights"))?;
-    filter::install().map_err(Failure::because("its system call filter"))?;
+    let bounding = rights::give_up(&plan.user, &plan.sandbox).map_err(Failure::because("its rights"))?;
+    filter::install(bounding).map_err(Failure::because("its system call filter"))?;
     let error = Command::new(&plan.command)
         .args(&plan.args)
         .env_clear()

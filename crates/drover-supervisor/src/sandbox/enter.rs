@@ -108,8 +108,9 @@ fn become_command(plan: &EnterPlan) -> Result<ExitCode, Failure> {
         .map_err(io::Error::from)
         .map_err(Failure::because("the task's limit of open files"))?;
     if plan.is_sandboxed {
-        rights::give_up_bits(&plan.user, plan.bounding, plan.ambient).map_err(Failure::because("its rights"))?;
-        filter::install().map_err(Failure::because("its system call filter"))?;
+        let bounding =
+            rights::give_up_bits(&plan.user, plan.bounding, plan.ambient).map_err(Failure::because("its rights"))?;
+        filter::install(bounding).map_err(Failure::because("its system call filter"))?;
     } else {
         rights::become_user(&plan.user).map_err(Failure::because("its user"))?;
     }

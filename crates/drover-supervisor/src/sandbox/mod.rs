@@ -24,6 +24,7 @@ mod wire;
 pub use become_task::run;
 pub use enter::{EnterPlan, enter};
 pub use rights::{CAPABILITIES, held as held_capabilities, is_limit};
+pub use view::missing as missing_mounts;
 pub use wire::Word;
 
 pub(crate) use wire::{GO, Plan};

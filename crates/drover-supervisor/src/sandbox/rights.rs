@@ -72,14 +72,16 @@ fn set_of(names: &[String]) -> io::Result<CapabilitySet> {
     })
 }
 
-/// Becomes the user with exactly these capabilities, for good.
-pub(super) fn give_up(user: &Credentials, sandbox: &SandboxSpec) -> io::Result<()> {
-    apply(user, set_of(&sandbox.bounding)?, set_of(&sandbox.ambient)?)
+/// Becomes the user with exactly these capabilities, for good. Returns those that it can ever have.
+pub(super) fn give_up(user: &Credentials, sandbox: &SandboxSpec) -> io::Result<CapabilitySet> {
+    let bounding = set_of(&sandbox.bounding)?;
+    apply(user, bounding, set_of(&sandbox.ambient)?).map(|()| bounding)
 }
 
 /// The same, with capabilities as the kernel shows them.
-pub(super) fn give_up_bits(user: &Credentials, bounding: u64, ambient: u64) -> io::Result<()> {
-    apply(user, CapabilitySet::from_bits_retain(bounding), CapabilitySet::from_bits_retain(ambient))
+pub(super) fn give_up_bits(user: &Credentials, bounding: u64, ambient: u64) -> io::Result<CapabilitySet> {
+    let bounding = CapabilitySet::from_bits_retain(bounding);
+    apply(user, bounding, CapabilitySet::from_bits_retain(ambient)).map(|()| bounding)
 }
 
 /// Becomes the user, without looking at capabilities.

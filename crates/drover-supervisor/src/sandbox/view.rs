@@ -2,9 +2,11 @@
 //! `/proc` and `/dev`.
 //!
 //! The root belongs to the task, which may have put anything there: every mount point is made and opened beneath it
-//! without following links, and mounted on by descriptor.
+//! without following links, and mounted on by descriptor. Nothing that is mounted has devices or raises rights, and
+//! what is read-only is so with all that is mounted below it.
 
-use std::io;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
@@ -12,7 +14,8 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_remount, unmount};
 
 use super::held::Held;
-use crate::protocol::{BindMount, SandboxSpec};
+use super::sys::{attributes, restrict_mount};
+use crate::protocol::{BindMount, SandboxSpec, ViewFile};
 
 /// Character devices of `/dev`: name, major, minor.
 const DEVICES: [(&str, u32, u32); 6] =
@@ -33,6 +36,8 @@ pub(super) fn build(spec: &SandboxSpec) -> io::Result<()> {
     // A root has to be a mount point.
     mount_bind_recursive(given.path(), spec.root.as_str())?;
     let root = Held { fd: rustix::fs::openat(CWD, spec.root.as_str(), flags, Mode::empty())? };
+    restrict(&root, Access::Write)?;
+    make_etc(&root, &spec.files).map_err(|error| named("/etc", &error))?;
     for path in &spec.host_paths {
         show_host_path(&root, spec.rootfs.as_deref(), path).map_err(|error| named(path, &error))?;
     }
@@ -47,8 +52,12 @@ pub(super) fn build(spec: &SandboxSpec) -> io::Result<()> {
             .map_err(|error| named(&mount.target, &error))
     };
     mounts.into_iter().try_for_each(mount)?;
+    freeze_etc(&root, &spec.files).map_err(|error| named("/etc", &error))?;
     make_dev(&root).map_err(|error| named("/dev", &error))?;
-    devices.into_iter().try_for_each(mount)?;
+    devices.into_iter().try_for_each(|device| {
+        bind(&root, &device.source, device.target.trim_start_matches('/'), Access::Device)
+            .map_err(|error| named(&device.target, &error))
+    })?;
     make_proc(&root).map_err(|error| named("/proc", &error))?;
     make_sys(&root).map_err(|error| named("/sys", &error))?;
     rustix::process::fchdir(&root.fd)?;
@@ -58,10 +67,18 @@ pub(super) fn build(spec: &SandboxSpec) -> io::Result<()> {
     Ok(())
 }
 
+/// Why sandboxes cannot be mounted on this host; none: they can.
+pub fn missing() -> Option<String> {
+    super::sys::missing()
+        .map(|error| format!("mounts cannot be kept from tasks: mount_setattr needs Linux 5.12 or newer: {error}"))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
     Write,
+    /// A device that the task was given.
+    Device,
 }
 
 fn named(path: &str, error: &io::Error) -> io::Error {
@@ -94,21 +111,45 @@ fn bind(root: &Held, source: &str, inside: &str, access: Access) -> io::Result<(
     let is_dir = std::fs::metadata(source).map_err(|error| named(source, &error))?.is_dir();
     let target = place(root, inside, is_dir)?;
     mount_bind_recursive(source, target.path())?;
-    if access == Access::Read {
-        // The mount is on top now: only a new look finds it.
-        read_only(&place(root, inside, is_dir)?)?;
-    }
-    Ok(())
+    // The mount is on top now: only a new look finds it.
+    restrict(&place(root, inside, is_dir)?, access)
 }
 
-fn read_only(target: &Held) -> io::Result<()> {
-    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-    match mount_remount(target.path(), flags, "") {
-        Ok(()) => Ok(()),
-        // The host has mounted it with flags that must not be taken away.
-        Err(Errno::PERM) => Ok(mount_remount(target.path(), flags | MountFlags::NOEXEC, "")?),
-        Err(error) => Err(error.into()),
+/// Forbids what this access does not need, on the mount and on all mounts below it.
+fn restrict(target: &Held, access: Access) -> io::Result<()> {
+    let forbidden = match access {
+        Access::Read => attributes::READ_ONLY | attributes::NO_SUID | attributes::NO_DEVICES,
+        Access::Write => attributes::NO_SUID | attributes::NO_DEVICES,
+        Access::Device => attributes::NO_SUID | attributes::NO_EXEC,
+    };
+    restrict_mount(target.fd.as_fd(), forbidden)
+}
+
+/// Where the files lie that are made for the task.
+const ETC: &str = "etc";
+
+/// An `/etc` of its own in memory, with these files; none of them: as the task's directory has it.
+fn make_etc(root: &Held, files: &[ViewFile]) -> io::Result<()> {
+    if files.is_empty() {
+        return Ok(());
     }
+    let etc = place(root, ETC, true)?;
+    mount("tmpfs", etc.path(), "tmpfs", QUIET, c"mode=755,size=256k")?;
+    let etc = place(root, ETC, true)?;
+    files.iter().try_for_each(|ViewFile { name, text }| {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&etc.fd, name.as_str(), flags, Mode::from_raw_mode(0o644))?;
+        std::fs::File::from(fd).write_all(text.as_bytes())
+    })
+}
+
+/// Nothing more is mounted there.
+fn freeze_etc(root: &Held, files: &[ViewFile]) -> io::Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let etc = place(root, ETC, true)?;
+    Ok(mount_remount(etc.path(), MountFlags::BIND | MountFlags::RDONLY | QUIET, "")?)
 }
 
 /// Makes a mount point beneath the root if there is none, and opens it without following a link.
@@ -171,11 +212,13 @@ fn make_dev(root: &Held) -> io::Result<()> {
     ] {
         rustix::fs::symlinkat(target, &dev.fd, name)?;
     }
-    for (name, kind, options) in
-        [("shm", "tmpfs", c"mode=1777,size=64m"), ("pts", "devpts", c"newinstance,ptmxmode=0666,mode=620")]
-    {
+    let terminals = MountFlags::NOSUID | MountFlags::NOEXEC;
+    for (name, kind, flags, options) in [
+        ("shm", "tmpfs", QUIET, c"mode=1777,size=64m"),
+        ("pts", "devpts", terminals, c"newinstance,ptmxmode=0666,mode=620"),
+    ] {
         let target = place(&dev, name, true)?;
-        mount(kind, target.path(), kind, MountFlags::NOSUID | MountFlags::NOEXEC, options)?;
+        mount(kind, target.path(), kind, flags, options)?;
     }
     Ok(())
 }
