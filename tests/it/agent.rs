@@ -99,7 +99,11 @@ impl<'a> Node<'a> {
             self.name,
             self.path("state").display(),
             self.path("allocs").display(),
-            if self.config.contains("drivers:") { "" } else { "drivers: {rawExec: {enabled: true}}\n" },
+            if self.config.contains("drivers:") {
+                ""
+            } else {
+                "drivers: {rawExec: {enabled: true}, exec: {allowHostNetwork: true}}\n"
+            },
             // How full the disk of whoever runs the tests is must not take the logs of ended tasks away.
             if self.config.contains("gc:") { "" } else { "gc: {diskUsagePercent: 100, inodeUsagePercent: 100}\n" },
             self.config

@@ -277,7 +277,7 @@ impl Cluster {
     fn agent_config(&self, node: &str) -> String {
         format!(
             // How full the disk of whoever runs the tests is must not take ended allocations away.
-            "nodeName: {node}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}}}\n\
+            "nodeName: {node}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}, exec: {{allowHostNetwork: true}}}}\n\
              gc: {{diskUsagePercent: 100, inodeUsagePercent: 100}}\n\
              resources: {{cpu: 100000, memoryMB: 200000, diskMB: 1000000, cores: 8}}\nheartbeat: {{ttl: {}s}}\n\
              csi: {{kubeletDir: {}}}\n",

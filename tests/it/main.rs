@@ -4,6 +4,7 @@ mod agent;
 mod agent_exec;
 mod agent_local;
 mod agent_rights;
+mod agent_sandbox;
 mod agent_survive;
 mod canary;
 mod chart;

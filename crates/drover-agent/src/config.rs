@@ -119,9 +119,21 @@ pub struct RawExecConfig {
 pub struct ExecConfig {
     /// On unless unset; it needs an agent that is root, and control groups.
     pub enabled: bool,
-    /// Capabilities that tasks may have, with or without `CAP_`; `all` for all.
+    /// Capabilities that tasks may ask for, with or without `CAP_`; `all` for all. Each is one against the host's files,
+    /// users or devices, as far as the sandbox shows them.
     pub allow_caps: Vec<String>,
-    /// Paths of the host that tasks see read-only.
+    /// Whether tasks may ask for `pidMode: host`: they see all processes of the host, and those of their own user may
+    /// be read and ended.
+    #[serde(rename = "allowHostPID")]
+    pub allow_host_pid: bool,
+    /// Whether tasks may ask for `ipcMode: host`: the host's shared memory and queues.
+    #[serde(rename = "allowHostIPC")]
+    pub allow_host_ipc: bool,
+    /// Whether tasks may use the host's network: its ports, what listens on its loopback device only, and its abstract
+    /// sockets.
+    pub allow_host_network: bool,
+    /// Paths of the host that tasks see read-only. `/etc` of a task has its own `passwd` and `group`, unless `/etc` is
+    /// listed as a whole.
     pub host_paths: Vec<PathBuf>,
     /// The most processes and threads of a task.
     pub pids_limit: u32,
@@ -129,14 +141,41 @@ pub struct ExecConfig {
     pub rootfs_dirs: Vec<PathBuf>,
 }
 
+/// Programs and libraries, and of `/etc` what they need to run: names of hosts and services, certificates, the time
+/// zone, and how libraries and alternatives are found.
+const HOST_PATHS: [&str; 20] = [
+    "/bin",
+    "/etc/alternatives",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    // Where Fedora and its relatives have them; `pki` as a whole holds private keys.
+    "/etc/pki/ca-trust/extracted",
+    "/etc/pki/tls/certs",
+    "/etc/resolv.conf",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/run/resolvconf",
+    "/run/systemd/resolve",
+    "/sbin",
+    "/usr",
+];
+
 impl Default for ExecConfig {
     fn default() -> Self {
-        let paths =
-            ["/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr"];
         Self {
             enabled: true,
-            allow_caps: crate::drivers::DEFAULT_CAPABILITIES.map(str::to_owned).to_vec(),
-            host_paths: paths.map(PathBuf::from).to_vec(),
+            allow_caps: Vec::new(),
+            allow_host_pid: false,
+            allow_host_ipc: false,
+            allow_host_network: false,
+            host_paths: HOST_PATHS.map(PathBuf::from).to_vec(),
             pids_limit: 4096,
             rootfs_dirs: Vec::new(),
         }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::allocations::alloc_runner::TaskRunners;
 use crate::allocations::directory::Directory;
 use crate::config::AgentConfig;
-use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, missing_rights};
+use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, SharedNamespaces, missing_rights};
 use crate::folder;
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
@@ -307,12 +307,19 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
     ExecSettings {
         enabled: exec.enabled,
         allow_caps: exec.allow_caps.clone(),
+        shared: SharedNamespaces {
+            pid: exec.allow_host_pid,
+            ipc: exec.allow_host_ipc,
+            network: exec.allow_host_network,
+        },
         host_paths: exec.host_paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         pids_limit: u64::from(exec.pids_limit),
         rootfs_dirs: exec.rootfs_dirs.clone(),
         total_mhz,
         cores,
-        unfit: drover_supervisor::missing_cgroups().or_else(|| missing_rights(&exec.allow_caps)),
+        unfit: drover_supervisor::missing_cgroups()
+            .or_else(drover_supervisor::missing_mounts)
+            .or_else(|| missing_rights(&exec.allow_caps)),
     }
 }
 

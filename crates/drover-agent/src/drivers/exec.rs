@@ -16,8 +16,9 @@ use tokio::sync::Semaphore;
 use super::driver::{FsIsolation, StartError, StartRequest};
 use super::process::{self, ProcessDriver, ProcessKind};
 use super::resources::{capabilities, cpu_quota_us, cpu_shares, memory_limits};
+use super::users::{self, Account};
 use drover_supervisor::client::Client;
-use drover_supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec};
+use drover_supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec, ViewFile};
 
 /// The user of tasks that name none.
 const DEFAULT_USER: &str = "nobody";
@@ -32,8 +33,10 @@ const SANDBOXES_PER_CORE: usize = 3;
 pub(crate) struct ExecSettings {
     /// Whether tasks may have it.
     pub(crate) enabled: bool,
-    /// Capabilities that tasks may have.
+    /// Capabilities that tasks may ask for.
     pub(crate) allow_caps: Vec<String>,
+    /// What of the host tasks may share.
+    pub(crate) shared: SharedNamespaces,
     /// Paths of the host that tasks see.
     pub(crate) host_paths: Vec<String>,
     /// The most processes and threads of a task that names no number.
@@ -46,6 +49,43 @@ pub(crate) struct ExecSettings {
     pub(crate) cores: u64,
     /// Why there can be no limits or no sandboxes; none: there can.
     pub(crate) unfit: Option<String>,
+}
+
+/// The host's namespaces that tasks may ask for, as the node's configuration says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SharedNamespaces {
+    /// All processes of the host.
+    pub(crate) pid: bool,
+    /// Its shared memory and queues.
+    pub(crate) ipc: bool,
+    /// Its network devices, ports and abstract sockets.
+    pub(crate) network: bool,
+}
+
+impl SharedNamespaces {
+    /// Refuses what the task wants of the host and the node does not share.
+    fn check(self, config: &ExecConfig, private_network: bool) -> Result<(), StartError> {
+        let refused = |what: &str, instead: &str, setting: &str| {
+            Err(StartError::Invalid(format!(
+                "{what}, which this node shares with no task: {instead}, or let the administrator of the node set \
+                 drivers.exec.{setting} in the agent's configuration"
+            )))
+        };
+        if config.pid_mode == NamespaceMode::Host && !self.pid {
+            return refused("config.pidMode host is the host's list of processes", "leave it out", "allowHostPID");
+        }
+        if config.ipc_mode == NamespaceMode::Host && !self.ipc {
+            return refused("config.ipcMode host is the host's shared memory", "leave it out", "allowHostIPC");
+        }
+        if !private_network && !self.network {
+            return refused(
+                "the group's network is the host's",
+                "give the group networks: [{mode: none}]",
+                "allowHostNetwork",
+            );
+        }
+        Ok(())
+    }
 }
 
 /// The driver.
@@ -75,17 +115,20 @@ impl Exec {
             capabilities(&self.settings.allow_caps, &config.cap_add, &config.cap_drop).map_err(StartError::Invalid)?;
         let asked = capabilities(&self.settings.allow_caps, &config.cap_add, &["all".to_owned()])
             .map_err(StartError::Invalid)?;
+        self.settings.shared.check(config, request.private_network)?;
         let shown = self.shown(config.rootfs.as_deref())?;
         let command = shown.find_command(&config.command, &request.task_dir)?;
         let logs = process::log_spec(&request)?;
         let cgroup = self.cgroup(config, &request);
         let limits = config.limits().map_err(StartError::Invalid)?;
         let name = if request.user.is_empty() { DEFAULT_USER } else { &request.user };
+        let account = users::find_unprivileged(name).map_err(StartError::Invalid)?;
         let mut env = request.env;
-        let user = process::become_user(name, &mut env)?;
+        process::tell_user(&account, &mut env);
         let sandbox = SandboxSpec {
             root: request.task_dir.to_string_lossy().into_owned(),
             shared: request.alloc_dir.join("alloc").to_string_lossy().into_owned(),
+            files: shown.files(&account),
             host_paths: shown.paths,
             rootfs: shown.rootfs.map(|rootfs| rootfs.to_string_lossy().into_owned()),
             mounts: request.devices.iter().map(|path| process::device_mount(path)).chain(request.mounts).collect(),
@@ -102,7 +145,7 @@ impl Exec {
             args: config.args.clone(),
             env: env.into_iter().collect(),
             work_dir: config.work_dir.clone().unwrap_or_else(|| "/".to_owned()),
-            user: Some(user),
+            user: Some(account.credentials),
             oom_score_adj: 0,
             logs,
             kill_timeout_ms: u64::try_from(request.kill_timeout.as_millis()).unwrap_or(u64::MAX),
@@ -164,6 +207,14 @@ struct ReadOnlyPath {
 }
 
 impl ReadOnlyPath {
+    /// The files of the task's own `/etc`: none where it is shown one as a whole.
+    fn files(&self, account: &Account) -> Vec<ViewFile> {
+        if self.rootfs.is_some() || self.paths.iter().any(|path| path.trim_end_matches('/') == "/etc") {
+            return Vec::new();
+        }
+        users::account_files(account).map(|(name, text)| ViewFile { name: name.to_owned(), text }).into()
+    }
+
     /// The command as the task will see it: among its own files, or among what it is shown.
     fn find_command(&self, command: &str, task_dir: &Path) -> Result<PathBuf, StartError> {
         let is_shown = |path: &Path| {

@@ -11,16 +11,17 @@ mod raw_exec;
 mod resources;
 mod signals;
 mod table;
+mod users;
 
 pub(crate) use driver::{
     Driver, DriverError, ExitResult, FsIsolation, HealthReport, LogLimits, Running, StartError, StartRequest,
     StatsError, TaskHandle, UsageStream,
 };
-pub(crate) use exec::{Exec, ExecSettings};
+pub(crate) use exec::{Exec, ExecSettings, SharedNamespaces};
 pub(crate) use mock::Mock;
 #[cfg(any(test, feature = "simulated"))]
 pub(crate) use mock::MockChange;
 pub(crate) use raw_exec::{RawExec, RawExecSettings};
-pub(crate) use resources::{DEFAULT_CAPABILITIES, missing_rights};
+pub(crate) use resources::missing_rights;
 pub(crate) use signals::{SIGNALS, signal_number};
 pub(crate) use table::Drivers;

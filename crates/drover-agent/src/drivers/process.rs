@@ -2,13 +2,12 @@
 
 use std::fmt::Debug;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use drover_api::client_node::DriverInfo;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use nix::unistd::{Gid, User};
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -16,9 +15,10 @@ use super::driver::{
     Driver, DriverError, ExitResult, FsIsolation, HealthReport, Running, StartError, StartRequest, StatsError,
     TaskHandle, UsageStream,
 };
+use super::users::Account;
 use crate::folder;
 use drover_supervisor::client::{CallError, Client, Recovery};
-use drover_supervisor::protocol::{BindMount, CgroupSpec, Credentials, Exit, Handle, LogSpec, RefusalCode, StartSpec};
+use drover_supervisor::protocol::{BindMount, CgroupSpec, Exit, Handle, LogSpec, RefusalCode, StartSpec};
 
 /// What tells one driver of plain processes from another.
 pub(crate) trait ProcessKind: Debug + Send + Sync {
@@ -217,16 +217,11 @@ pub(super) fn counting_cgroup(request: &StartRequest) -> CgroupSpec {
     CgroupSpec { name: request.id.replace('/', "."), ..CgroupSpec::default() }
 }
 
-/// The user with its groups and home directory.
-pub(super) fn become_user(
-    name: &str,
-    env: &mut std::collections::BTreeMap<String, String>,
-) -> Result<Credentials, StartError> {
-    let (credentials, home) = find_user(name)?;
-    env.insert("USER".to_owned(), name.to_owned());
-    env.insert("LOGNAME".to_owned(), name.to_owned());
-    env.insert("HOME".to_owned(), home.to_string_lossy().into_owned());
-    Ok(credentials)
+/// Tells a task who it is.
+pub(super) fn tell_user(account: &Account, env: &mut std::collections::BTreeMap<String, String>) {
+    env.insert("USER".to_owned(), account.name.clone());
+    env.insert("LOGNAME".to_owned(), account.name.clone());
+    env.insert("HOME".to_owned(), account.home.to_string_lossy().into_owned());
 }
 
 fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, StartError> {
@@ -240,14 +235,4 @@ fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, St
         }
     };
     Ok(Running { handle: TaskHandle { id, driver }, ended: ended.boxed(), health: HealthReport::AtOnce })
-}
-
-fn find_user(name: &str) -> Result<(Credentials, PathBuf), StartError> {
-    let unknown = |reason: String| StartError::Invalid(format!("user {name:?}: {reason}"));
-    let user = User::from_name(name).map_err(|error| unknown(error.to_string()))?;
-    let user = user.ok_or_else(|| unknown("there is no such user on this node".to_owned()))?;
-    let login = std::ffi::CString::new(name).map_err(|error| unknown(error.to_string()))?;
-    let groups = nix::unistd::getgrouplist(&login, user.gid).map_err(|error| unknown(error.to_string()))?;
-    let groups = groups.into_iter().map(Gid::as_raw).collect();
-    Ok((Credentials { uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups }, user.dir))
 }

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::driver::{FsIsolation, StartError, StartRequest};
 use super::process::{self, ProcessDriver, ProcessKind};
+use super::users;
 use drover_supervisor::client::Client;
 use drover_supervisor::protocol::StartSpec;
 
@@ -40,7 +41,12 @@ impl RawExec {
         let logs = process::log_spec(&request)?;
         let cgroup = Some(process::counting_cgroup(&request));
         let mut env = request.env;
-        let user = if request.user.is_empty() { None } else { Some(process::become_user(&request.user, &mut env)?) };
+        let named = Some(request.user.as_str()).filter(|user| !user.is_empty());
+        let account = named.map(users::find).transpose().map_err(StartError::Invalid)?;
+        if let Some(account) = &account {
+            process::tell_user(account, &mut env);
+        }
+        let user = account.map(|account| account.credentials);
         let denied = |name: &str| {
             self.settings.denied_envvars.iter().chain(&config.denied_envvars).any(|pattern| matches_glob(pattern, name))
         };

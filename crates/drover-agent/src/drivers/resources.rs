@@ -12,30 +12,19 @@ const SHARES: (u64, u64) = (2, 262_144);
 /// Microseconds of the period that a quota is of.
 const PERIOD_US: u64 = 100_000;
 
-/// The capabilities of a task that asks for none.
-pub(crate) const DEFAULT_CAPABILITIES: [&str; 13] = [
-    "AUDIT_WRITE",
+/// The capabilities that a task which asks for none could get back by a program that has them (it gets none of them at
+/// its start, and no program can give it more): those of container runtimes without the ones that reach files, users
+/// and devices of others.
+const DEFAULT_CAPABILITIES: [&str; 5] = ["CHOWN", "FSETID", "KILL", "NET_BIND_SERVICE", "SETPCAP"];
+
+/// What makes and ends a sandbox, beside what the tasks in it may have: namespaces and mounts, devices and a network of
+/// its own, the files and the user of the task, signals to it, and a look at its processes.
+const FOR_SANDBOXES: [&str; 12] = [
     "CHOWN",
     "DAC_OVERRIDE",
     "FOWNER",
-    "FSETID",
     "KILL",
     "MKNOD",
-    "NET_BIND_SERVICE",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_CHROOT",
-];
-
-/// What makes and ends a sandbox, beside what the tasks in it may have: namespaces and mounts, a network of its own,
-/// the files and the user of the task, signals to it, and a look at its processes.
-const FOR_SANDBOXES: [&str; 11] = [
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "KILL",
     "NET_ADMIN",
     "SETGID",
     "SETPCAP",
@@ -87,8 +76,10 @@ fn expanded(names: &[String]) -> BTreeSet<String> {
     if names.contains("ALL") { CAPABILITIES.iter().map(|name| (*name).to_owned()).collect() } else { names }
 }
 
-/// The capabilities of a task: the defaults that the node allows without what it drops, and what it adds. The error
-/// names what it adds and the node does not allow.
+/// The capabilities of a task: the defaults without what it drops, and what it adds.
+///
+/// # Errors
+/// What it adds and the node does not allow, or what is none.
 pub(crate) fn capabilities(allowed: &[String], add: &[String], drop: &[String]) -> Result<BTreeSet<String>, String> {
     let (allowed, add, drop) = (expanded(allowed), expanded(add), expanded(drop));
     let unknown = add.iter().chain(&drop).find(|name| !CAPABILITIES.contains(&name.as_str()));
@@ -98,12 +89,13 @@ pub(crate) fn capabilities(allowed: &[String], add: &[String], drop: &[String]) 
     let refused: Vec<String> = add.difference(&allowed).map(|name| name.to_lowercase()).collect();
     if !refused.is_empty() {
         return Err(format!(
-            "config.capAdd: this node does not allow {}: leave it out, or add it to drivers.exec.allowCaps of the node",
+            "config.capAdd: this node does not allow {}: leave it out, or let the administrator of the node add it to \
+             drivers.exec.allowCaps in the agent's configuration",
             refused.join(", ")
         ));
     }
     let defaults = DEFAULT_CAPABILITIES.iter().map(|name| (*name).to_owned());
-    let kept = defaults.filter(|name| allowed.contains(name) && !drop.contains(name));
+    let kept = defaults.filter(|name| !drop.contains(name));
     Ok(kept.chain(add.iter().cloned()).collect())
 }
 
@@ -174,19 +166,22 @@ mod tests {
     }
 
     #[test]
-    fn a_129_added_capabilities_join_the_allowed_defaults() {
-        let found = capabilities(&names(&["net_raw", "chown", "CAP_SYS_TIME"]), &names(&["net_raw", "sys_time"]), &[]);
-        assert_eq!(found.expect("allowed").into_iter().collect::<Vec<_>>(), ["CHOWN", "NET_RAW", "SYS_TIME"]);
+    fn a_129_added_capabilities_join_the_defaults() {
+        let allowed = names(&["net_raw", "chown", "CAP_SYS_TIME"]);
+        let found = capabilities(&allowed, &names(&["net_raw", "sys_time"]), &names(&["kill", "cap_setpcap"]));
+        let wanted = ["CHOWN", "FSETID", "NET_BIND_SERVICE", "NET_RAW", "SYS_TIME"];
+        assert_eq!(found.expect("allowed").into_iter().collect::<Vec<_>>(), wanted);
     }
 
     #[test]
     fn a_130_what_the_node_does_not_allow_is_named() {
-        let defaults = names(&DEFAULT_CAPABILITIES);
-        let error = capabilities(&defaults, &names(&["net_raw"]), &[]).expect_err("refused");
-        assert!(error.contains("net_raw") && error.contains("allowCaps"), "{error}");
+        for name in ["net_raw", "mknod", "dac_override", "setuid", "sys_admin", "chown"] {
+            let error = capabilities(&[], &names(&[name]), &[]).expect_err("refused");
+            assert!(error.contains(name) && error.contains("allowCaps"), "{error}");
+        }
         assert!(capabilities(&names(&["all"]), &names(&["net_raw"]), &[]).is_ok());
-        let without = capabilities(&defaults, &[], &names(&["all"])).expect("allowed");
+        let without = capabilities(&[], &[], &names(&["all"])).expect("allowed");
         assert!(without.is_empty());
-        assert!(capabilities(&defaults, &names(&["fly"]), &[]).expect_err("refused").contains("fly"));
+        assert!(capabilities(&[], &names(&["fly"]), &[]).expect_err("refused").contains("fly"));
     }
 }

@@ -27,13 +27,13 @@ pub(super) fn write_agent(layout: &Layout, args: &UpArgs) -> Result<PathBuf> {
         "allocDir": layout.agent_alloc(),
         "address": "127.0.0.1",
         "meta": {"examples": workspace::root().join("examples")},
-        // Plain processes with the rights of who runs `up`: that is what people want to see first, on their own
-        // machine.
-        "drivers": {"rawExec": {"enabled": true}},
+        // Plain processes with the rights of who runs `up`, and the network of the machine: that is what people want to
+        // see first, on their own machine.
+        "drivers": {"rawExec": {"enabled": true}, "exec": {"allowHostNetwork": true}},
         "heartbeat": {"ttl": args.heartbeat_ttl},
     });
     for driver in &args.drivers {
-        settings["drivers"][driver] = json!({ "enabled": true });
+        settings["drivers"][driver]["enabled"] = json!(true);
     }
     if let Some(more) = additions(&layout.agent_additions())? {
         merge(&mut settings, more);
@@ -85,14 +85,18 @@ mod tests {
             serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
         };
         let plain = written(&UpArgs::default());
-        assert_eq!(plain["drivers"], json!({ "rawExec": { "enabled": true } }));
+        let own = json!({ "rawExec": { "enabled": true }, "exec": { "allowHostNetwork": true } });
+        assert_eq!(plain["drivers"], own);
         let mock = UpArgs { drivers: vec!["mock".to_owned()], ..UpArgs::default() };
         fs::write(layout.agent_additions(), "nodePool: gpu\ndrivers: {rawExec: {deniedEnvvars: [A_*]}}\n").unwrap();
         for _ in 0..2 {
             let with = written(&mock);
             assert_eq!((&with["nodePool"], &with["stateDir"]), (&json!("gpu"), &plain["stateDir"]));
-            let drivers =
-                json!({ "rawExec": { "enabled": true, "deniedEnvvars": ["A_*"] }, "mock": { "enabled": true } });
+            let drivers = json!({
+                "rawExec": { "enabled": true, "deniedEnvvars": ["A_*"] },
+                "exec": { "allowHostNetwork": true },
+                "mock": { "enabled": true },
+            });
             assert_eq!(with["drivers"], drivers);
         }
         fs::write(layout.agent_additions(), "- a\n").unwrap();
