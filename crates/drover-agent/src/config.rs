@@ -116,6 +116,7 @@ pub struct RawExecConfig {
 /// Settings of the `exec` driver.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the file")]
 pub struct ExecConfig {
     /// On unless unset; it needs an agent that is root, and control groups.
     pub enabled: bool,

@@ -95,21 +95,20 @@ fn of_root(credentials: &Credentials) -> Option<&'static str> {
 /// account's entries.
 pub(crate) fn account_files(account: &Account) -> [(&'static str, String); 2] {
     let Credentials { uid, gid, groups } = &account.credentials;
-    let mut passwd = "root:x:0:0:root:/root:/usr/sbin/nologin\n".to_owned();
-    let mut group = "root:x:0:\n".to_owned();
-    if *uid != NOBODY {
-        passwd += &format!("nobody:x:{NOBODY}:{NOBODY}:nobody:/nonexistent:/usr/sbin/nologin\n");
-    }
-    passwd += &format!("{}:x:{uid}:{gid}::{}:/usr/sbin/nologin\n", account.name, account.home.display());
+    let own = format!("{}:x:{uid}:{gid}::{}:/usr/sbin/nologin\n", account.name, account.home.display());
+    let nobody = format!("nobody:x:{NOBODY}:{NOBODY}:nobody:/nonexistent:/usr/sbin/nologin\n");
+    let nobody = Some(nobody).filter(|_| *uid != NOBODY);
+    let root = "root:x:0:0:root:/root:/usr/sbin/nologin\n".to_owned();
+    let passwd = [root].into_iter().chain(nobody).chain([own]).collect();
     let mut gids: Vec<u32> = groups.iter().copied().chain([*gid]).filter(|gid| *gid != 0).collect();
     gids.sort_unstable();
     gids.dedup();
-    for gid in gids {
-        let known = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
-        let name =
-            known.map_or_else(|| if gid == NOBODY { "nogroup".to_owned() } else { gid.to_string() }, |it| it.name);
-        group += &format!("{name}:x:{gid}:\n");
-    }
+    let entry = |gid: u32| {
+        let known = Group::from_gid(Gid::from_raw(gid)).ok().flatten().map(|group| group.name);
+        let unknown = || if gid == NOBODY { "nogroup".to_owned() } else { gid.to_string() };
+        format!("{}:x:{gid}:\n", known.unwrap_or_else(unknown))
+    };
+    let group = ["root:x:0:\n".to_owned()].into_iter().chain(gids.into_iter().map(entry)).collect();
     [("passwd", passwd), ("group", group)]
 }
 

@@ -74,9 +74,9 @@ const OLDER: &[c_long] = &[];
 /// `asm-generic/unistd.h`, which ARM uses.
 const IO_PGETEVENTS: c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
 
-/// Newer calls, which have one number on all architectures; C libraries do not know them all. Of the kernel's
-/// `scripts/syscall.tbl`: cachestat, fchmodat2, map_shadow_stack, futex_wake, futex_wait, futex_requeue, statmount,
-/// listmount, mseal, setxattrat, getxattrat, listxattrat, removexattrat.
+/// Newer calls, which have one number on all architectures; C libraries do not know them all. By the kernel's table
+/// `scripts/syscall.tbl` they are `cachestat`, `fchmodat2`, `map_shadow_stack`, `futex_wake`, `futex_wait`,
+/// `futex_requeue`, `statmount`, `listmount`, `mseal`, `setxattrat`, `getxattrat`, `listxattrat` and `removexattrat`.
 const NEWER: [c_long; 13] = [451, 452, 453, 454, 455, 456, 457, 458, 462, 463, 464, 465, 466];
 
 /// The newest call that the table has an opinion on (`file_setattr`). What comes later does not exist for a task, so
