@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use drover_api::GoDuration;
 use drover_core::gc::Thresholds;
+use drover_core::limits::Limits;
 use drover_core::settings::Settings;
 use jiff::SignedDuration;
 use serde::Deserialize;
@@ -26,6 +27,8 @@ pub struct ControllerConfig {
     pub heartbeat: Heartbeat,
     /// How nodes are chosen, and who may evict others.
     pub scheduler: Settings,
+    /// How many allocations jobs may ask for.
+    pub limits: Limits,
     /// What is deleted, and when.
     pub gc: GarbageConfig,
     /// Whether a controller without the admission policy that limits agents is not ready.
@@ -49,6 +52,7 @@ impl Default for ControllerConfig {
             leader_election: LeaderElection::default(),
             heartbeat: Heartbeat::default(),
             scheduler: Settings::default(),
+            limits: Limits::default(),
             gc: GarbageConfig::default(),
             requires_node_restriction: false,
             metrics: MetricsConfig::default(),
@@ -260,6 +264,14 @@ impl ControllerConfig {
         if self.heartbeat.max_per_second == 0 {
             return Err(invalid("heartbeat.maxPerSecond", "must be above 0"));
         }
+        for (field, limit) in [
+            ("limits.allocationsPerJob", self.limits.allocations_per_job),
+            ("limits.allocationsPerNamespace", self.limits.allocations_per_namespace),
+        ] {
+            if limit < 1 {
+                return Err(invalid(field, "must be at least 1; leave it out for the default"));
+            }
+        }
         if let Some((field, reason)) = self.gc.wrong() {
             return Err(invalid(field, reason));
         }
@@ -288,6 +300,8 @@ mod tests {
             ("leaderElection: {renewDeadline: 20s}", "leaderElection.renewDeadline"),
             ("heartbeat: {minTTL: 0s}", "heartbeat.minTTL"),
             ("heartbeat: {grace: 5}", "grace"),
+            ("limits: {allocationsPerJob: 0}", "limits.allocationsPerJob"),
+            ("limits: {allocationsPerNamespace: -1}", "limits.allocationsPerNamespace"),
             ("gc: {interval: 0s}", "gc.interval"),
             ("gc: {nodeThreshold: -1h}", "gc.nodeThreshold"),
             ("gc: {claimInterval: 0s}", "gc.claimInterval"),

@@ -240,7 +240,7 @@ impl<S: Store> LeaderLoop<S> {
                 self.jobs.on_change(shared, seen);
             }
             Notice::Version(seen) => {
-                if let Some(job) = Jobs::on_version(shared, &seen) {
+                if let Some(job) = self.jobs.on_version(shared, &seen) {
                     self.volumes.note_claims_of(shared, &job);
                 }
             }

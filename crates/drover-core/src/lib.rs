@@ -15,6 +15,7 @@ pub mod health;
 pub mod ids;
 pub mod job_status;
 pub mod lifecycle;
+pub mod limits;
 pub mod model;
 pub mod node;
 pub mod periodic;

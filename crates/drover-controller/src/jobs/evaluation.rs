@@ -13,6 +13,7 @@ use drover_core::broker::queue::{GivenBack, NextEvaluation};
 use drover_core::definition::Definition;
 use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
 use drover_core::job_status::{self, Input, Reverted};
+use drover_core::limits::Asked;
 use drover_core::model::{self, Alloc};
 use drover_core::periodic;
 use drover_core::scheduler::attempts::{self, Attempts, Submitted};
@@ -25,6 +26,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::failures;
+use super::limits;
 use super::periodic::PeriodicJobs;
 use super::status::{self, Checked, Facts, JobState};
 use super::versions::{self, Prepared};
@@ -46,6 +48,8 @@ const EXHAUSTED: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     pub(super) known: BTreeMap<JobKey, JobState>,
+    /// How many allocations they ask for, against the limits.
+    pub(super) asked: Asked,
 }
 
 impl Jobs {
@@ -57,6 +61,9 @@ impl Jobs {
                 let key = convert::object_key(&object.metadata);
                 let parent = shared.caches.children.observe(&object);
                 shared.due.jobs.extend(parent);
+                if limits::is_done(&object) {
+                    self.release(shared, &key);
+                }
                 if let Some(trigger) = triggers::of_job(before.as_deref().map(facts), facts(&object)) {
                     self.adopt(shared, &key);
                     Self::report_scaling(shared, &object, before.as_deref());
@@ -74,6 +81,7 @@ impl Jobs {
                 shared.evaluations.blocked.untrack(&key);
                 shared.evaluations.last.remove(&key);
                 self.known.remove(&key);
+                self.release(shared, &key);
                 shared.notify(Notice::Unscheduled(key.clone()));
                 let parent = shared.caches.children.forget(&key);
                 shared.due.jobs.extend(parent);
@@ -96,7 +104,7 @@ impl Jobs {
     }
 
     /// Takes in a version of a job; the job, where the version is new and its groups use volumes.
-    pub(crate) fn on_version(shared: &mut Shared, observed: &Observed<JobVersion>) -> Option<JobKey> {
+    pub(crate) fn on_version(&mut self, shared: &mut Shared, observed: &Observed<JobVersion>) -> Option<JobKey> {
         match observed {
             Observed::Now(object, _) => {
                 let (job, uid) = version_owner(object);
@@ -106,6 +114,7 @@ impl Jobs {
                     return None;
                 }
                 let definition = Definition::new(&object.spec.job, &object.spec.job_name);
+                self.restore(shared, &job, &definition);
                 let has_volumes = definition.spec.groups.iter().any(|group| !group.volumes.is_empty());
                 shared.view.put_version(job.clone(), uid, number, definition);
                 has_volumes.then_some(job)
@@ -176,7 +185,12 @@ impl Jobs {
         let is_namespace_going = Self::is_namespace_going(shared, &key.namespace);
         let is_going = object.spec.stop || object.metadata.deletion_timestamp.is_some() || is_namespace_going;
         let Some((object, checked)) = self.checked(shared, &key, &object, &versions) else { return };
-        let (fresh, violations) = (checked.definition, checked.violations);
+        let (fresh, mut violations) = (checked.definition, checked.violations);
+        if is_going {
+            self.release(shared, &key);
+        } else if violations.is_empty() {
+            violations = self.admit(shared, &key, &object, &fresh);
+        }
         if is_going || !violations.is_empty() {
             let (number, definition) = versions.last().map_or((0, Arc::clone(&fresh)), |version| {
                 let stored = shared.view.version(&key, &convert::uid(&object.metadata), version.spec.version).cloned();
@@ -629,7 +643,13 @@ impl Jobs {
         let uid = convert::uid(&object.metadata);
         let versions = shared.versions_of(key, uid.as_str());
         let (whole, checked) = self.checked(shared, key, object, &versions)?;
-        let (object, violations) = (&*whole, if job.stopped { [].into() } else { checked.violations });
+        let over_limit = self.known.get(key).and_then(|known| known.over_limit.clone());
+        let violations = match over_limit {
+            _ if job.stopped => [].into(),
+            Some(violation) if checked.violations.is_empty() => [violation].into(),
+            _ => checked.violations,
+        };
+        let object = &*whole;
         let allocs: Vec<Arc<Alloc>> =
             shared.view.allocs_of_job(key).filter(|alloc| alloc.job_uid == uid).cloned().collect();
         let (_, override_) = convert::job(object, job.version, Arc::clone(&job.definition), false);

@@ -5,6 +5,7 @@ mod dispatch;
 mod evaluation;
 mod failures;
 mod launch;
+mod limits;
 mod periodic;
 mod status;
 #[cfg(test)]

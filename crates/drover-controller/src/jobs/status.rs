@@ -51,6 +51,8 @@ pub(super) struct JobState {
     pub(super) told_failure: Option<String>,
     /// What was found of its spec when it was checked last.
     pub(super) checked: Option<Checked>,
+    /// The limit that it is over.
+    pub(super) over_limit: Option<Violation>,
 }
 
 /// A spec with what is wrong with it.

@@ -2,6 +2,7 @@
 
 mod dispatch;
 mod life;
+mod limits;
 mod periodic;
 
 use drover_api::Job;
