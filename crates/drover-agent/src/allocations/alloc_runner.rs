@@ -395,7 +395,7 @@ impl AllocRunner {
 
     async fn destroy(&self) {
         let uid = &self.plan.uid;
-        if let Err(error) = self.plan.env.machine.disk.destroy(&self.dir) {
+        if let Err(error) = self.plan.env.machine.disk.destroy(&self.dir).await {
             tracing::error!(error = %error, allocation = uid, "allocation directory is left");
         }
         if let Err(error) = self.plan.env.state.forget(uid).await {

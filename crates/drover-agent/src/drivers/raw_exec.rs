@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::driver::{FsIsolation, StartError, StartRequest};
 use super::process::{self, ProcessDriver, ProcessKind};
+use crate::node::beneath;
 use drover_supervisor::client::Client;
 use drover_supervisor::protocol::StartSpec;
 
@@ -109,10 +110,14 @@ fn find_command(command: &str, task_dir: &Path, path: Option<&str>) -> Result<Pa
     let mode = std::fs::metadata(&found).map(|metadata| metadata.permissions().mode());
     if let Ok(mode) = mode
         && mode & 0o111 == 0
-        && found.starts_with(task_dir)
-        && let Err(error) = std::fs::set_permissions(&found, std::fs::Permissions::from_mode(mode | 0o555))
+        && let Ok(inside) = found.strip_prefix(task_dir)
     {
-        tracing::debug!(error = %error, command, "the right to execute was not added");
+        // The task may have put a link there, to a file of others.
+        match beneath::add_mode(task_dir, inside, 0o555) {
+            Ok(true) => {}
+            Ok(false) => tracing::debug!(command, "the right to execute was not added: it is no file of the task's"),
+            Err(error) => tracing::debug!(error = %error, command, "the right to execute was not added"),
+        }
     }
     Ok(found)
 }
@@ -172,6 +177,17 @@ mod tests {
         ] {
             assert_eq!(matches_glob(pattern, text), wanted, "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn must_survive_x_009_a_link_in_the_place_of_the_command() {
+        let (dir, outside) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let shadow = outside.path().join("shadow");
+        std::fs::write(&shadow, "secret").expect("a file");
+        std::fs::set_permissions(&shadow, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+        std::os::unix::fs::symlink(&shadow, dir.path().join("run")).expect("a link");
+        find_command("run", dir.path(), None).expect("found");
+        assert_eq!(shadow.metadata().expect("metadata").permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -10,10 +10,13 @@ use std::io;
 use std::path::Path;
 
 use drover_core::lifecycle::NodeUsage;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use crate::folder;
 use crate::node::alloc_dir::{AllocDir, DirError};
+use crate::node::beneath::Place;
 
 /// The disk of a node.
 pub(crate) trait Disk: Debug + Send + Sync {
@@ -27,8 +30,8 @@ pub(crate) trait Disk: Debug + Send + Sync {
     fn write_once(&self, dir: &AllocDir, task: &str, file: &str, bytes: &[u8]) -> io::Result<()>;
     /// Moves the files of a sticky disk. What cannot be moved is left, and the allocation begins without it.
     fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: &[&str]);
-    /// Takes the allocation's directory away.
-    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError>;
+    /// Takes the allocation's directory away, however long that takes: no other work waits for it.
+    fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>>;
     /// Takes the FIFOs of an allocation's output away.
     fn remove_fifos(&self, fifos: &Path);
     /// How full the disk of the allocations is.
@@ -79,8 +82,14 @@ impl Disk for HostDisk {
         }
     }
 
-    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError> {
-        dir.destroy()
+    fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>> {
+        let dir = dir.clone();
+        async move {
+            let root = dir.root().to_owned();
+            let removed = tokio::task::spawn_blocking(move || dir.destroy()).await;
+            removed.unwrap_or_else(|error| Err(DirError::at(&root, io::Error::other(error))))
+        }
+        .boxed()
     }
 
     fn remove_fifos(&self, fifos: &Path) {
@@ -146,20 +155,20 @@ impl Disk for HostDisk {
 /// that is there stays as it is.
 fn write_beneath(root: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
-    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut here = rustix::fs::openat(CWD, root, directory, Mode::empty())?;
+    let mut here = Place::open(root)?;
     let mut parts: Vec<&str> = file.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let name = parts.pop().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
     for part in parts {
         if part == ".." {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it leads out of the directory"));
         }
-        match rustix::fs::mkdirat(&here, part, Mode::from_raw_mode(0o777)) {
-            Ok(()) => rustix::fs::chmodat(&here, part, Mode::from_raw_mode(0o777), AtFlags::empty())?,
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        here = rustix::fs::openat(&here, part, directory, Mode::empty())?;
+        let made = here.make(part, 0o777, None)?;
+        here = made.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotADirectory,
+                format!("the task has put something else in the place of {part}"),
+            )
+        })?;
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(&here, name, flags, Mode::from_raw_mode(0o644)) {
@@ -171,9 +180,7 @@ fn write_beneath(root: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
 
 /// Takes the place of an empty directory of the same name.
 fn move_directory(from: &Path, to: &Path, name: &str) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let source = rustix::fs::openat(CWD, from, flags, Mode::empty())?;
-    let target = rustix::fs::openat(CWD, to, flags, Mode::empty())?;
+    let (source, target) = (Place::open(from)?, Place::open(to)?);
     let found = rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no directory any more"));

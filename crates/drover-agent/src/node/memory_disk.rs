@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_core::lifecycle::NodeUsage;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use super::alloc_dir::{AllocDir, DirError};
 use super::disk::Disk;
@@ -62,9 +64,9 @@ impl Disk for MemoryDisk {
 
     fn take_over(&self, _: &AllocDir, _: &AllocDir, _: &[&str]) {}
 
-    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError> {
+    fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>> {
         self.lock().remove(dir.root());
-        Ok(())
+        std::future::ready(Ok(())).boxed()
     }
 
     fn remove_fifos(&self, _: &Path) {}

@@ -1,6 +1,7 @@
 //! The node and its machine: what it is and has, its object and Lease at the API server, and one life of its agent.
 
 pub(crate) mod alloc_dir;
+pub(crate) mod beneath;
 pub(crate) mod devices;
 pub(crate) mod disk;
 pub(crate) mod earlier_life;
@@ -14,6 +15,7 @@ pub(crate) mod machine_parts;
 pub(crate) mod memory_disk;
 pub(crate) mod pod;
 pub(crate) mod registration;
+pub(crate) mod removal;
 pub(crate) mod run_node;
 pub(crate) mod stats;
 pub(crate) mod view;
