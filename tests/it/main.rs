@@ -3,6 +3,7 @@
 mod agent;
 mod agent_exec;
 mod agent_local;
+mod agent_ports;
 mod agent_rights;
 mod agent_survive;
 mod canary;

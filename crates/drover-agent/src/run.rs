@@ -23,7 +23,7 @@ use crate::folder;
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
 use crate::node::earlier_life::EarlierLife;
-use crate::node::facts::{Keeper, Manager, MetaHandle, watch_drivers};
+use crate::node::facts::{Fact, Keeper, Manager, MetaHandle, watch_drivers};
 use crate::node::fingerprint;
 use crate::node::host_volumes::Volumes;
 use crate::node::machine_parts::MachineParts;
@@ -38,7 +38,7 @@ use crate::state::{Flaws, Saved, StateStore};
 use crate::watch;
 use drover_clock::{Clock, SharedClock, SystemClock};
 use drover_core::task::environment;
-use drover_daemon::monitor::{self, Health, Metrics};
+use drover_daemon::monitor::{self, Health, Metrics, PORT, Problems};
 use drover_daemon::shutdown;
 use drover_store::{KubeStore, Store};
 use drover_supervisor::client::Client as Supervisor;
@@ -128,16 +128,16 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Answers probes and scrapes. The agent ends when it cannot: no operator would know how it fares.
+    /// Answers probes and scrapes. A port that is taken keeps nobody from anything else: tasks are looked after.
     fn watch(
         self,
         config: &AgentConfig,
         contacted: watch::Receiver<bool>,
         stop: CancellationToken,
         loops: &mut JoinSet<()>,
-    ) {
-        let Some(address) = self.listen else { return };
+    ) -> Health {
         let health = Health::of(&["contact"]);
+        let Some(address) = self.listen else { return health };
         let exec = &config.drivers.exec;
         if exec.enabled && config.driver.permits("exec") {
             if let Some(reason) = drover_supervisor::missing_cgroups() {
@@ -155,12 +155,25 @@ impl Monitor {
                 seen.well("contact");
             }
         }));
-        loops.spawn(async move {
-            if let Err(error) = monitor::serve(address, health, self.metrics, stop.clone()).await {
-                tracing::error!("{error:#}");
-                stop.cancel();
+        loops.spawn(monitor::serve(address, health.clone(), self.metrics, stop));
+        health
+    }
+}
+
+/// Tells of the agent's own port, as its health changes.
+async fn tell_port(health: Health, facts: mpsc::Sender<Fact>) {
+    let mut known = Problems::new();
+    loop {
+        let now = health.other_than(&known).await;
+        let of_port = |problems: &Problems| problems.get(PORT).cloned();
+        let reason = of_port(&now);
+        if reason != of_port(&known) {
+            let problems = reason.map(|reason| (PORT.to_owned(), reason)).into_iter().collect();
+            if facts.send(Fact::AgentProblems(problems)).await.is_err() {
+                return;
             }
-        });
+        }
+        known = now;
     }
 }
 
@@ -200,7 +213,13 @@ async fn serve<S: Store>(
 
     let contacted = watch::Sender::new(false);
     let metrics = NodeMetrics::of(monitor.metrics.agent.clone());
-    monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
+    let health = monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
+    let progress = stop.clone();
+    loops.spawn(async move {
+        if let Err(error) = monitor::watch_progress(progress).await {
+            tracing::error!("{error:#}");
+        }
+    });
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let drivers = drivers(&config, &supervisor);
     let (news, told) = mpsc::channel(NEWS);
@@ -217,6 +236,7 @@ async fn serve<S: Store>(
     meta.announce().await;
     let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
     loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
+    loops.spawn(until(stop.clone(), tell_port(health, facts.facts.clone())));
     loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
     wait_for_facts(facts.gathered).await;
     let (directory, reports) = (Directory::default(), Reports::counting(metrics.clone()));
