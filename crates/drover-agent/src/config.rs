@@ -44,6 +44,10 @@ pub struct AgentConfig {
     /// Which drivers may run and how.
     #[serde(default)]
     pub drivers: DriversConfig,
+    /// Variables of the agent's own environment that tasks get; `*` matches any text. None that is known to hold a
+    /// secret reaches a task, whatever stands here.
+    #[serde(default = "default_host_envvars")]
+    pub host_envvars: Vec<String>,
     /// Totals that override what is detected.
     #[serde(default)]
     pub resources: ResourcesConfig,
@@ -412,6 +416,11 @@ impl AgentConfig {
         }
         Ok(())
     }
+}
+
+fn default_host_envvars() -> Vec<String> {
+    let names = ["HOME", "LANG", "LANGUAGE", "LC_*", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"];
+    names.map(str::to_owned).to_vec()
 }
 
 fn default_namespace() -> String {

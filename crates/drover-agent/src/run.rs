@@ -20,6 +20,7 @@ use crate::allocations::directory::Directory;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, missing_rights};
 use crate::folder;
+use crate::glob::matches_glob;
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
 use crate::node::earlier_life::EarlierLife;
@@ -188,7 +189,11 @@ fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
 /// The secret between a gateway and this node: made once, never shown.
 fn make_gateway_secret(state_dir: &Path) -> anyhow::Result<()> {
     let path = state_dir.join("gateway-secret");
-    let secret: String = (0..8).map(|_| Random::new().tag()).collect();
+    let mut random = [0_u8; 32];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut system| std::io::Read::read_exact(&mut system, &mut random))
+        .context("reading the system's random numbers")?;
+    let secret = random.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     match made.and_then(|mut file| std::io::Write::write_all(&mut file, secret.as_bytes())) {
         Ok(()) => Ok(()),
@@ -255,18 +260,13 @@ async fn serve<S: Store>(
         end_strangers(supervisor, recovered, state.clone(), is_state_lost, metrics.clone()),
     ));
     let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
+    let host_env = host_environment(&config.host_envvars, own_environment());
     run_node(NodeParts {
         store,
         runners: TaskRunners,
         name: node_name(&config),
         config,
-        machine: MachineParts {
-            drivers,
-            devices,
-            disk: Arc::new(HostDisk),
-            fingerprint: facts.print,
-            host_env: host_environment(),
-        },
+        machine: MachineParts { drivers, devices, disk: Arc::new(HostDisk), fingerprint: facts.print, host_env },
         news: told,
         clock,
         random: Random::new(),
@@ -368,8 +368,16 @@ fn node_name(config: &AgentConfig) -> String {
     name.trim().to_lowercase()
 }
 
-fn host_environment() -> BTreeMap<String, String> {
-    std::env::vars().filter(|(name, _)| environment::is_host_variable_permitted(name)).collect()
+/// What of the agent's own environment tasks get.
+fn host_environment(allowed: &[String], all: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    let is_allowed = |name: &str| allowed.iter().any(|pattern| matches_glob(pattern, name));
+    let permitted = |(name, _): &(String, String)| environment::is_host_variable_permitted(name) && is_allowed(name);
+    all.into_iter().filter(permitted).collect()
+}
+
+/// All variables that are text.
+fn own_environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 #[cfg(test)]
@@ -397,6 +405,20 @@ mod tests {
         assert_eq!(secret.metadata().expect("metadata").permissions().mode() & 0o777, 0o600);
         let mode = |path: &str| dir.path().join(path).metadata().expect("metadata").permissions().mode() & 0o777;
         assert_eq!((mode("state"), mode("allocs")), (0o700, 0o711));
+    }
+
+    #[test]
+    fn must_survive_a_secret_in_the_agents_own_environment() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let all = ["PATH", "LC_ALL", "VENDOR_PASSWORD", "KUBECONFIG", "HTTP_PROXY"];
+        let seen = |more: &str| {
+            let allowed = config(dir.path(), more).host_envvars;
+            let all = all.map(|name| (name.to_owned(), "x".to_owned()));
+            host_environment(&allowed, all).into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(seen(""), ["LC_ALL", "PATH"]);
+        assert_eq!(seen("hostEnvvars: [\"HTTP_*\"]\n"), ["HTTP_PROXY"]);
+        assert_eq!(seen("hostEnvvars: [\"*\"]\n"), ["HTTP_PROXY", "LC_ALL", "PATH", "VENDOR_PASSWORD"]);
     }
 
     #[test]
