@@ -213,6 +213,22 @@ impl<'a> Node<'a> {
         name
     }
 
+    /// Places an allocation of the job here in the place of an earlier one, and returns its name.
+    pub(crate) async fn place_after(&self, job: &str, previous: &str) -> String {
+        let name = format!("{job}-g-0-00000000");
+        let spec = AllocationSpec {
+            job_name: job.to_owned(),
+            job_uid: format!("uid-{job}"),
+            group: "g".into(),
+            node_name: self.name.clone(),
+            resources: small_task(),
+            previous_allocation: previous.to_owned(),
+            ..AllocationSpec::default()
+        };
+        self.allocs().create(&PostParams::default(), &Allocation::new(&name, spec)).await.expect("an allocation");
+        name
+    }
+
     pub(crate) async fn run(&self, job: &str, r#type: JobType, tasks: Value) -> String {
         self.job(job, r#type, json!({"tasks": tasks})).await;
         self.place(job, 0, one_task()).await

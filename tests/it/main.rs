@@ -6,6 +6,7 @@ mod agent_local;
 mod agent_ports;
 mod agent_rights;
 mod agent_survive;
+mod agent_tenants;
 mod canary;
 mod chart;
 mod cli;

@@ -131,7 +131,31 @@ pub struct ExecConfig {
     pub pids_limit: u32,
     /// Folders of the host beneath which the roots lie that tasks may ask for by `rootfs`.
     pub rootfs_dirs: Vec<PathBuf>,
+    /// Numbers of users, and of groups of the same numbers, of which each allocation gets one: its tasks run as it
+    /// unless they name a user. Nobody else of the node may have one of them.
+    pub uid_range: UidRange,
 }
+
+/// Numbers of users, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct UidRange {
+    /// The first.
+    pub min: u32,
+    /// The last.
+    pub max: u32,
+}
+
+impl Default for UidRange {
+    fn default() -> Self {
+        Self { min: 2_000_000, max: 2_999_999 }
+    }
+}
+
+/// Below it are the users of the system.
+const MIN_UID: u32 = 1000;
+/// The kernel gives those above another meaning.
+const MAX_UID: u32 = u32::MAX - 2;
 
 impl Default for ExecConfig {
     fn default() -> Self {
@@ -143,6 +167,7 @@ impl Default for ExecConfig {
             host_paths: paths.map(PathBuf::from).to_vec(),
             pids_limit: 4096,
             rootfs_dirs: Vec::new(),
+            uid_range: UidRange::default(),
         }
     }
 }
@@ -375,6 +400,13 @@ impl AgentConfig {
                 return Err((field, format!("{} is relative: give an absolute path", path.display())));
             }
         }
+        let UidRange { min, max } = exec.uid_range;
+        if min < MIN_UID || min > max || max > MAX_UID {
+            let reason = format!(
+                "{min} to {max} is no range of users: give min from {MIN_UID} up to max, and max up to {MAX_UID}"
+            );
+            return Err(("drivers.exec.uidRange", reason));
+        }
         if let Some(address) = &self.address
             && address.parse::<std::net::IpAddr>().is_err()
         {
@@ -498,6 +530,8 @@ mod tests {
             ("hostNetworks: {default: {address: 10.0.0.1}}", "set address or networkInterface"),
             ("dynamicPorts: {min: 9000, max: 8000}", "dynamicPorts"),
             ("maxAllocs: 0", "maxAllocs"),
+            ("drivers: {exec: {uidRange: {min: 0}}}", "drivers.exec.uidRange: 0 to 2999999 is no range"),
+            ("drivers: {exec: {uidRange: {max: 1999999}}}", "drivers.exec.uidRange"),
         ] {
             let error = parse(&format!("stateDir: /s\nallocDir: /a\n{text}\n")).expect_err("refused");
             assert!(error.contains(named), "{text}: {error}");

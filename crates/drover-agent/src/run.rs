@@ -30,6 +30,7 @@ use crate::node::host_volumes::Volumes;
 use crate::node::machine_parts::MachineParts;
 use crate::node::pod;
 use crate::node::run_node::{NodeParts, OtherPlugins, SocketView, run_node, until};
+use crate::node::task_users::TaskUsers;
 use crate::node::view::NodeNews;
 use crate::random::Random;
 use crate::reporting::metrics::NodeMetrics;
@@ -244,6 +245,8 @@ async fn serve<S: Store>(
     loops.spawn(until(stop.clone(), tell_port(health, facts.facts.clone())));
     loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
     wait_for_facts(facts.gathered).await;
+    let kept = saved.task_users.clone();
+    let users = TaskUsers::new(config.drivers.exec.uid_range, kept, state.clone(), &config.alloc_dir);
     let (directory, reports) = (Directory::default(), Reports::counting(metrics.clone()));
     let server = Server {
         directory: directory.clone(),
@@ -266,7 +269,7 @@ async fn serve<S: Store>(
         runners: TaskRunners,
         name: node_name(&config),
         config,
-        machine: MachineParts { drivers, devices, disk: Arc::new(HostDisk), fingerprint: facts.print, host_env },
+        machine: MachineParts { drivers, devices, disk: Arc::new(HostDisk), users, fingerprint: facts.print, host_env },
         news: told,
         clock,
         random: Random::new(),

@@ -19,7 +19,7 @@ use super::resources::{capabilities, cpu_quota_us, cpu_shares, memory_limits};
 use drover_supervisor::client::Client;
 use drover_supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec};
 
-/// The user of tasks that name none.
+/// The user of tasks that name none, of allocations without a user of their own.
 const DEFAULT_USER: &str = "nobody";
 /// Where a bare command name is looked for, after the task's own files.
 const SEARCH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
@@ -80,9 +80,12 @@ impl Exec {
         let logs = process::log_spec(&request)?;
         let cgroup = self.cgroup(config, &request);
         let limits = config.limits().map_err(StartError::Invalid)?;
-        let name = if request.user.is_empty() { DEFAULT_USER } else { &request.user };
         let mut env = request.env;
-        let user = process::become_user(name, &mut env)?;
+        let user = match (request.user.as_str(), request.own_user) {
+            ("", Some(number)) => process::become_own_user(number, &mut env),
+            ("", None) => process::become_user(DEFAULT_USER, &mut env)?,
+            (name, _) => process::become_user(name, &mut env)?,
+        };
         let sandbox = SandboxSpec {
             root: request.task_dir.to_string_lossy().into_owned(),
             shared: request.alloc_dir.join("alloc").to_string_lossy().into_owned(),

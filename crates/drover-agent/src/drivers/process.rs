@@ -229,6 +229,17 @@ pub(super) fn become_user(
     Ok(credentials)
 }
 
+/// The allocation's own user, of which the node's list of users knows nothing. Its home is its `local`.
+pub(super) fn become_own_user(number: u32, env: &mut std::collections::BTreeMap<String, String>) -> Credentials {
+    for (name, value) in [("USER", OWN_USER), ("LOGNAME", OWN_USER), ("HOME", "/local")] {
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    Credentials { uid: number, gid: number, groups: vec![number] }
+}
+
+/// What programs are told that ask for the name of an allocation's own user.
+const OWN_USER: &str = "task";
+
 fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, StartError> {
     let id = handle.id.clone();
     let driver = serde_json::to_value(handle).map_err(|error| StartError::Recoverable(error.to_string()))?;

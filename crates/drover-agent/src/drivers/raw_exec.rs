@@ -42,7 +42,14 @@ impl RawExec {
         let logs = process::log_spec(&request)?;
         let cgroup = Some(process::counting_cgroup(&request));
         let mut env = request.env;
-        let user = if request.user.is_empty() { None } else { Some(process::become_user(&request.user, &mut env)?) };
+        let user = if request.user.is_empty() {
+            None
+        } else {
+            let mut user = process::become_user(&request.user, &mut env)?;
+            // By that group it gets into its allocation's directory, and other processes of the same user do not.
+            user.groups.extend(request.own_user);
+            Some(user)
+        };
         let denied = |name: &str| {
             self.settings.denied_envvars.iter().chain(&config.denied_envvars).any(|pattern| matches_glob(pattern, name))
         };
@@ -147,6 +154,7 @@ mod tests {
             task_dir: dir.path().into(),
             fifo_dir: dir.path().into(),
             user: String::new(),
+            own_user: None,
             logs: None,
             kill_timeout: Duration::from_secs(1),
             resources: drover_api::allocation::TaskResources::default(),

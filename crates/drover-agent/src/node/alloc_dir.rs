@@ -28,6 +28,17 @@ impl DirError {
     }
 }
 
+/// A task's directory that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskFolder<'a> {
+    /// The task's name.
+    pub(crate) task: &'a str,
+    /// The most that its secrets take, in MiB.
+    pub(crate) secrets_mb: i64,
+    /// Whose it is; none: nobody's, or the agent's own where that is not root.
+    pub(crate) owner: Option<Owner>,
+}
+
 /// An allocation's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AllocDir {
@@ -56,23 +67,29 @@ impl AllocDir {
     }
 
     /// Makes the shared directories; what is there stays as it is, be it a link that a task has made.
-    pub(crate) fn build(&self) -> Result<(), DirError> {
-        let root = self.make_root().map_err(|source| DirError::at(&self.root, source))?;
-        let shared = self.agents_own(&root, SHARED, 0o777)?;
+    ///
+    /// Only the agent and the group of the owner get into the allocation's directory, so that nobody else on the host
+    /// reaches a file of it, whatever that file's mode: not even a program that runs as whom it belongs to.
+    pub(crate) fn build(&self, owner: Option<Owner>) -> Result<(), DirError> {
+        let root = self.make_root(owner).map_err(|source| DirError::at(&self.root, source))?;
+        let owner = owner.or_else(nobody);
+        let shared = self.agents_own(&root, SHARED, owner)?;
         for (name, mode) in [("logs", 0o777), ("tmp", 0o777), ("data", 0o777)] {
-            shared.make(name, mode, owner()).map_err(|source| DirError::at(&self.shared().join(name), source))?;
+            shared.make(name, mode, owner).map_err(|source| DirError::at(&self.shared().join(name), source))?;
         }
         Ok(())
     }
 
     /// Makes a task's directories, and mounts the ones for secrets again when the host has been restarted. What a task
     /// has put in the place of a directory of its own stays; in the place of one for secrets it is refused.
-    pub(crate) fn build_task(&self, task: &str, secrets_mb: i64) -> Result<(), DirError> {
+    pub(crate) fn build_task(&self, task: &TaskFolder<'_>) -> Result<(), DirError> {
+        let TaskFolder { task, secrets_mb, owner } = *task;
+        let owner = owner.or_else(nobody);
         let root = Place::open(&self.root).map_err(|source| DirError::at(&self.root, source))?;
-        let dir = self.agents_own(&root, task, 0o777)?;
+        let dir = self.agents_own(&root, task, owner)?;
         let path = self.task(task);
         for (name, mode) in [("local", 0o777), ("tmp", 0o1777)] {
-            dir.make(name, mode, owner()).map_err(|source| DirError::at(&path.join(name), source))?;
+            dir.make(name, mode, owner).map_err(|source| DirError::at(&path.join(name), source))?;
         }
         for (name, mode, size_mb) in [("secrets", 0o777, secrets_mb), ("private", 0o700, 1)] {
             make_secret(&dir, name, mode, size_mb).map_err(|source| DirError::at(&path.join(name), source))?;
@@ -87,17 +104,20 @@ impl AllocDir {
             .map_err(|source| DirError::at(&self.root, source))
     }
 
-    fn make_root(&self) -> io::Result<Place> {
+    fn make_root(&self, owner: Option<Owner>) -> io::Result<Place> {
         let (Some(above), Some(name)) = (self.root.parent(), self.root.file_name().and_then(|name| name.to_str()))
         else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        Place::open(above)?.make(name, 0o755, None)?.ok_or_else(replaced)
+        // One that an agent without users has made keeps its mode: tasks that reach it by that go on.
+        let owner = owner.map(|owner| Owner { uid: rustix::process::geteuid().as_raw(), gid: owner.gid });
+        let mode = if owner.is_some() { 0o710 } else { 0o711 };
+        Place::open(above)?.make(name, mode, owner)?.ok_or_else(replaced)
     }
 
     /// A directory in the root, where no task can write: another thing there is not a task's.
-    fn agents_own(&self, root: &Place, name: &str, mode: u32) -> Result<Place, DirError> {
-        let made = root.make(name, mode, owner()).and_then(|made| made.ok_or_else(replaced));
+    fn agents_own(&self, root: &Place, name: &str, owner: Option<Owner>) -> Result<Place, DirError> {
+        let made = root.make(name, 0o777, owner).and_then(|made| made.ok_or_else(replaced));
         made.map_err(|source| DirError::at(&self.root.join(name), source))
     }
 }
@@ -105,10 +125,10 @@ impl AllocDir {
 /// The directory that tasks share.
 const SHARED: &str = "alloc";
 
-/// The owner of shared directories when the agent is root.
+/// The owner of directories of allocations that began when none had a user of its own, when the agent is root.
 const NOBODY: u32 = 65534;
 
-fn owner() -> Option<Owner> {
+fn nobody() -> Option<Owner> {
     rustix::process::geteuid().is_root().then_some(Owner { uid: NOBODY, gid: NOBODY })
 }
 
@@ -147,18 +167,25 @@ mod tests {
 
     use super::*;
 
+    const OWNER: Option<Owner> = Some(Owner { uid: 2_000_001, gid: 2_000_001 });
+    const WEB: TaskFolder<'_> = TaskFolder { task: "web", secrets_mb: 1, owner: OWNER };
+
     #[test]
     fn a_114_directories_have_their_modes_and_secrets_are_in_memory() {
         let dir = tempfile::tempdir().expect("a directory");
         let alloc = AllocDir::new(dir.path(), "uid");
-        alloc.build().expect("built");
-        alloc.build_task("web", 1).expect("built");
-        alloc.build_task("web", 1).expect("built twice");
+        alloc.build(OWNER).expect("built");
+        alloc.build_task(&WEB).expect("built");
+        alloc.build_task(&WEB).expect("built twice");
         let mode = |path: &str| fs::metadata(alloc.root().join(path)).expect(path).mode() & 0o7777;
-        assert_eq!((mode("."), mode("alloc"), mode("alloc/logs")), (0o755, 0o777, 0o777));
+        assert_eq!((mode("."), mode("alloc"), mode("alloc/logs")), (0o710, 0o777, 0o777));
         assert_eq!((mode("web/local"), mode("web/tmp"), mode("web/secrets")), (0o777, 0o1777, 0o777));
         if rustix::process::geteuid().is_root() {
-            assert_eq!(fs::metadata(alloc.shared()).expect("metadata").uid(), NOBODY);
+            let owner = |path: &str| {
+                let found = fs::metadata(alloc.root().join(path)).expect(path);
+                (found.uid(), found.gid())
+            };
+            assert_eq!((owner("."), owner("alloc")), ((0, 2_000_001), (2_000_001, 2_000_001)));
             let info = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
             let secrets = format!(" {} ", alloc.root().join("web/secrets").display());
             assert_eq!(info.matches(&secrets).count(), 1, "mounted once");
@@ -197,8 +224,8 @@ mod tests {
         fs::set_permissions(canary.path(), fs::Permissions::from_mode(0o750)).expect("a mode");
         let before = state(canary.path());
         let alloc = AllocDir::new(dir.path(), "uid");
-        alloc.build().expect("built");
-        alloc.build_task("web", 1).expect("built");
+        alloc.build(OWNER).expect("built");
+        alloc.build_task(&WEB).expect("built");
         let places = ["alloc/tmp", "alloc/data", "web/local", "web/tmp"].map(|path| alloc.root().join(path));
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -209,8 +236,8 @@ mod tests {
                 Err(_) | Ok(()) => {}
             };
             for _ in 0..2000 {
-                made(alloc.build());
-                made(alloc.build_task("web", 1));
+                made(alloc.build(OWNER));
+                made(alloc.build_task(&WEB));
             }
             is_over.store(true, Ordering::Relaxed);
         });
@@ -223,10 +250,10 @@ mod tests {
     fn must_survive_x_009_a_link_in_the_place_of_the_secrets() {
         let (dir, canary) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let alloc = AllocDir::new(dir.path(), "uid");
-        alloc.build().expect("built");
+        alloc.build(OWNER).expect("built");
         fs::create_dir(alloc.task("web")).expect("a directory");
         symlink(canary.path(), alloc.task("web").join("secrets")).expect("a link");
-        let error = alloc.build_task("web", 1).expect_err("refused").to_string();
+        let error = alloc.build_task(&WEB).expect_err("refused").to_string();
         assert!(error.contains("web/secrets") && error.contains("in its place"), "{error}");
         let info = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
         assert!(!info.contains(&*canary.path().to_string_lossy()), "nothing is mounted over others' files");

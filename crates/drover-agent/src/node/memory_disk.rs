@@ -9,7 +9,8 @@ use drover_core::lifecycle::NodeUsage;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::alloc_dir::{AllocDir, DirError};
+use super::alloc_dir::{AllocDir, DirError, TaskFolder};
+use super::beneath::Owner;
 use super::disk::Disk;
 
 /// A disk without files: it remembers which directories there are. Clones share it.
@@ -49,12 +50,12 @@ impl Disk for MemoryDisk {
         self.lock().contains(dir.root())
     }
 
-    fn build(&self, dir: &AllocDir) -> Result<(), DirError> {
+    fn build(&self, dir: &AllocDir, _: Option<Owner>) -> Result<(), DirError> {
         self.lock().insert(dir.root().to_owned());
         Ok(())
     }
 
-    fn build_task(&self, _: &AllocDir, _: &str, _: i64) -> Result<(), DirError> {
+    fn build_task(&self, _: &AllocDir, _: &TaskFolder<'_>) -> Result<(), DirError> {
         Ok(())
     }
 
@@ -62,7 +63,9 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn take_over(&self, _: &AllocDir, _: &AllocDir, _: &[&str]) {}
+    fn take_over(&self, _: &AllocDir, _: &AllocDir, _: Vec<String>) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
+    }
 
     fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>> {
         self.lock().remove(dir.root());

@@ -142,6 +142,7 @@ impl TaskRunner {
             task_dir,
             fifo_dir: self.env.fifo_dir.join(&plan.uid),
             user: plan.task.user.clone(),
+            own_user: plan.owner.map(|owner| owner.uid),
             logs: (!logs.disabled).then_some(limits),
             kill_timeout: self.kill_timeout(),
             resources,
