@@ -139,6 +139,10 @@ impl<'a> Node<'a> {
         eventually("the end of the supervisor", || !lives(pid)).await;
     }
 
+    pub(crate) fn agent_pid(&self) -> u32 {
+        self.agent.as_ref().expect("a running agent").id()
+    }
+
     pub(crate) fn supervisor_pid(&self) -> i32 {
         std::fs::read_to_string(self.path("state/supervisor.pid")).expect("pid file").trim().parse().expect("a pid")
     }

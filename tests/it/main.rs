@@ -2,6 +2,7 @@
 
 mod agent;
 mod agent_exec;
+mod agent_files;
 mod agent_local;
 mod agent_ports;
 mod agent_rights;
