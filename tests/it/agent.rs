@@ -143,6 +143,10 @@ impl<'a> Node<'a> {
         eventually("the end of the supervisor", || !lives(pid)).await;
     }
 
+    pub(crate) fn agent_pid(&self) -> u32 {
+        self.agent.as_ref().expect("a running agent").id()
+    }
+
     pub(crate) fn supervisor_pid(&self) -> i32 {
         std::fs::read_to_string(self.path("state/supervisor.pid")).expect("pid file").trim().parse().expect("a pid")
     }
@@ -211,6 +215,22 @@ impl<'a> Node<'a> {
             index,
             node_name: self.name.clone(),
             resources,
+            ..AllocationSpec::default()
+        };
+        self.allocs().create(&PostParams::default(), &Allocation::new(&name, spec)).await.expect("an allocation");
+        name
+    }
+
+    /// Places an allocation of the job here in the place of an earlier one, and returns its name.
+    pub(crate) async fn place_after(&self, job: &str, previous: &str) -> String {
+        let name = format!("{job}-g-0-00000000");
+        let spec = AllocationSpec {
+            job_name: job.to_owned(),
+            job_uid: format!("uid-{job}"),
+            group: "g".into(),
+            node_name: self.name.clone(),
+            resources: small_task(),
+            previous_allocation: previous.to_owned(),
             ..AllocationSpec::default()
         };
         self.allocs().create(&PostParams::default(), &Allocation::new(&name, spec)).await.expect("an allocation");

@@ -56,14 +56,14 @@ fn cgroups_of(allocation: &Allocation) -> Vec<String> {
 #[tokio::test]
 async fn a_sandboxed_task_sees_its_own_files_and_processes_and_leaves_no_group() {
     let node = Node::start(shared_plane(), "exec-view").await;
-    let script = "id -un; echo pid=$$; ls /proc | grep -c '^[0-9]'; pwd; echo $NOMAD_TASK_DIR $NOMAD_ALLOC_DIR; \
+    let script = "echo $USER $HOME; echo pid=$$; ls /proc | grep -c '^[0-9]'; pwd; echo $NOMAD_TASK_DIR $NOMAD_ALLOC_DIR; \
                   echo kept > /local/file; echo shared > /alloc/data/file; ls -d /allocs 2>&1; \
                   grep -c . /proc/self/status >/dev/null && echo proc; echo hi > /dev/null && echo dev";
     let ended = finish(&node, "view", exec(script), 64).await;
     assert_eq!(status(&ended), ClientStatus::Complete, "{}", messages(&ended, "t"));
     let log = node.log_of(&ended, "t.stdout.0");
     let lines: Vec<&str> = log.lines().collect();
-    assert_eq!(lines[..2], ["nobody", "pid=1"], "{log}");
+    assert_eq!(lines[..2], ["task /local", "pid=1"], "{log}");
     assert!(lines[2].parse::<u32>().expect("a number") <= 5, "only its own processes: {log}");
     assert_eq!(lines[3..5], ["/", "/local /alloc"], "{log}");
     assert!(lines[5].contains("No such file") && lines[6..] == ["proc", "dev"], "{log}");

@@ -234,6 +234,19 @@ impl Cluster {
         (process, self.listens(node).await)
     }
 
+    /// Starts the agent of a node that answers scrapes at this address, and waits until the node is ready.
+    pub(crate) async fn agent_listening(&self, node: &str, at: SocketAddr) -> Process {
+        let process = self.agent_listening_unready(node, at);
+        self.ready(node).await;
+        self.listens(node).await;
+        process
+    }
+
+    /// The same, which waits for nothing.
+    pub(crate) fn agent_listening_unready(&self, node: &str, at: SocketAddr) -> Process {
+        self.agent_with(node, &self.plane.kubeconfig(User::Admin), &["--listen", &at.to_string()])
+    }
+
     async fn ready(&self, node: &str) {
         let nodes: Api<ClientNode> = Api::all(self.client.clone());
         self.eventually(&format!("node {node} is ready"), async || {

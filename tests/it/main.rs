@@ -2,10 +2,13 @@
 
 mod agent;
 mod agent_exec;
+mod agent_files;
 mod agent_local;
+mod agent_ports;
 mod agent_rights;
 mod agent_sandbox;
 mod agent_survive;
+mod agent_tenants;
 mod canary;
 mod chart;
 mod cli;

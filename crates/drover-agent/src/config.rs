@@ -44,6 +44,10 @@ pub struct AgentConfig {
     /// Which drivers may run and how.
     #[serde(default)]
     pub drivers: DriversConfig,
+    /// Variables of the agent's own environment that tasks get; `*` matches any text. None that is known to hold a
+    /// secret reaches a task, whatever stands here.
+    #[serde(default = "default_host_envvars")]
+    pub host_envvars: Vec<String>,
     /// Totals that override what is detected.
     #[serde(default)]
     pub resources: ResourcesConfig,
@@ -140,6 +144,9 @@ pub struct ExecConfig {
     pub pids_limit: u32,
     /// Folders of the host beneath which the roots lie that tasks may ask for by `rootfs`.
     pub rootfs_dirs: Vec<PathBuf>,
+    /// Numbers of users, and of groups of the same numbers, of which each allocation gets one: its tasks run as it
+    /// unless they name a user. Nobody else of the node may have one of them.
+    pub uid_range: UidRange,
 }
 
 /// Programs and libraries, and of `/etc` what they need to run: names of hosts and services, certificates, the time
@@ -168,6 +175,27 @@ const HOST_PATHS: [&str; 20] = [
     "/usr",
 ];
 
+/// Numbers of users, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct UidRange {
+    /// The first.
+    pub min: u32,
+    /// The last.
+    pub max: u32,
+}
+
+impl Default for UidRange {
+    fn default() -> Self {
+        Self { min: 2_000_000, max: 2_999_999 }
+    }
+}
+
+/// Below it are the users of the system.
+const MIN_UID: u32 = 1000;
+/// The kernel gives those above another meaning.
+const MAX_UID: u32 = u32::MAX - 2;
+
 impl Default for ExecConfig {
     fn default() -> Self {
         Self {
@@ -179,6 +207,7 @@ impl Default for ExecConfig {
             host_paths: HOST_PATHS.map(PathBuf::from).to_vec(),
             pids_limit: 4096,
             rootfs_dirs: Vec::new(),
+            uid_range: UidRange::default(),
         }
     }
 }
@@ -411,6 +440,13 @@ impl AgentConfig {
                 return Err((field, format!("{} is relative: give an absolute path", path.display())));
             }
         }
+        let UidRange { min, max } = exec.uid_range;
+        if min < MIN_UID || min > max || max > MAX_UID {
+            let reason = format!(
+                "{min} to {max} is no range of users: give min from {MIN_UID} up to max, and max up to {MAX_UID}"
+            );
+            return Err(("drivers.exec.uidRange", reason));
+        }
         if let Some(address) = &self.address
             && address.parse::<std::net::IpAddr>().is_err()
         {
@@ -452,6 +488,11 @@ impl AgentConfig {
         }
         Ok(())
     }
+}
+
+fn default_host_envvars() -> Vec<String> {
+    let names = ["HOME", "LANG", "LANGUAGE", "LC_*", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"];
+    names.map(str::to_owned).to_vec()
 }
 
 fn default_namespace() -> String {
@@ -529,6 +570,8 @@ mod tests {
             ("hostNetworks: {default: {address: 10.0.0.1}}", "set address or networkInterface"),
             ("dynamicPorts: {min: 9000, max: 8000}", "dynamicPorts"),
             ("maxAllocs: 0", "maxAllocs"),
+            ("drivers: {exec: {uidRange: {min: 0}}}", "drivers.exec.uidRange: 0 to 2999999 is no range"),
+            ("drivers: {exec: {uidRange: {max: 1999999}}}", "drivers.exec.uidRange"),
         ] {
             let error = parse(&format!("stateDir: /s\nallocDir: /a\n{text}\n")).expect_err("refused");
             assert!(error.contains(named), "{text}: {error}");

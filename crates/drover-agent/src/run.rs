@@ -20,15 +20,17 @@ use crate::allocations::directory::Directory;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, SharedNamespaces, missing_rights};
 use crate::folder;
+use crate::glob::matches_glob;
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
 use crate::node::earlier_life::EarlierLife;
-use crate::node::facts::{Keeper, Manager, MetaHandle, watch_drivers};
+use crate::node::facts::{Fact, Keeper, Manager, MetaHandle, watch_drivers};
 use crate::node::fingerprint;
 use crate::node::host_volumes::Volumes;
 use crate::node::machine_parts::MachineParts;
 use crate::node::pod;
 use crate::node::run_node::{NodeParts, OtherPlugins, SocketView, run_node, until};
+use crate::node::task_users::TaskUsers;
 use crate::node::view::NodeNews;
 use crate::random::Random;
 use crate::reporting::metrics::NodeMetrics;
@@ -38,7 +40,7 @@ use crate::state::{Flaws, Saved, StateStore};
 use crate::watch;
 use drover_clock::{Clock, SharedClock, SystemClock};
 use drover_core::task::environment;
-use drover_daemon::monitor::{self, Health, Metrics};
+use drover_daemon::monitor::{self, Health, Metrics, PORT, Problems};
 use drover_daemon::shutdown;
 use drover_store::{KubeStore, Store};
 use drover_supervisor::client::Client as Supervisor;
@@ -128,16 +130,16 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Answers probes and scrapes. The agent ends when it cannot: no operator would know how it fares.
+    /// Answers probes and scrapes. A port that is taken keeps nobody from anything else: tasks are looked after.
     fn watch(
         self,
         config: &AgentConfig,
         contacted: watch::Receiver<bool>,
         stop: CancellationToken,
         loops: &mut JoinSet<()>,
-    ) {
-        let Some(address) = self.listen else { return };
+    ) -> Health {
         let health = Health::of(&["contact"]);
+        let Some(address) = self.listen else { return health };
         let exec = &config.drivers.exec;
         if exec.enabled && config.driver.permits("exec") {
             if let Some(reason) = drover_supervisor::missing_cgroups() {
@@ -155,12 +157,25 @@ impl Monitor {
                 seen.well("contact");
             }
         }));
-        loops.spawn(async move {
-            if let Err(error) = monitor::serve(address, health, self.metrics, stop.clone()).await {
-                tracing::error!("{error:#}");
-                stop.cancel();
+        loops.spawn(monitor::serve(address, health.clone(), self.metrics, stop));
+        health
+    }
+}
+
+/// Tells of the agent's own port, as its health changes.
+async fn tell_port(health: Health, facts: mpsc::Sender<Fact>) {
+    let mut known = Problems::new();
+    loop {
+        let now = health.other_than(&known).await;
+        let of_port = |problems: &Problems| problems.get(PORT).cloned();
+        let reason = of_port(&now);
+        if reason != of_port(&known) {
+            let problems = reason.map(|reason| (PORT.to_owned(), reason)).into_iter().collect();
+            if facts.send(Fact::AgentProblems(problems)).await.is_err() {
+                return;
             }
-        });
+        }
+        known = now;
     }
 }
 
@@ -175,7 +190,11 @@ fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
 /// The secret between a gateway and this node: made once, never shown.
 fn make_gateway_secret(state_dir: &Path) -> anyhow::Result<()> {
     let path = state_dir.join("gateway-secret");
-    let secret: String = (0..8).map(|_| Random::new().tag()).collect();
+    let mut random = [0_u8; 32];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut system| std::io::Read::read_exact(&mut system, &mut random))
+        .context("reading the system's random numbers")?;
+    let secret = random.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     match made.and_then(|mut file| std::io::Write::write_all(&mut file, secret.as_bytes())) {
         Ok(()) => Ok(()),
@@ -200,7 +219,13 @@ async fn serve<S: Store>(
 
     let contacted = watch::Sender::new(false);
     let metrics = NodeMetrics::of(monitor.metrics.agent.clone());
-    monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
+    let health = monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
+    let progress = stop.clone();
+    loops.spawn(async move {
+        if let Err(error) = monitor::watch_progress(progress).await {
+            tracing::error!("{error:#}");
+        }
+    });
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let drivers = drivers(&config, &supervisor);
     let (news, told) = mpsc::channel(NEWS);
@@ -217,8 +242,11 @@ async fn serve<S: Store>(
     meta.announce().await;
     let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
     loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
+    loops.spawn(until(stop.clone(), tell_port(health, facts.facts.clone())));
     loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
     wait_for_facts(facts.gathered).await;
+    let kept = saved.task_users.clone();
+    let users = TaskUsers::new(config.drivers.exec.uid_range, kept, state.clone(), &config.alloc_dir);
     let (directory, reports) = (Directory::default(), Reports::counting(metrics.clone()));
     let server = Server {
         directory: directory.clone(),
@@ -235,18 +263,13 @@ async fn serve<S: Store>(
         end_strangers(supervisor, recovered, state.clone(), is_state_lost, metrics.clone()),
     ));
     let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
+    let host_env = host_environment(&config.host_envvars, own_environment());
     run_node(NodeParts {
         store,
         runners: TaskRunners,
         name: node_name(&config),
         config,
-        machine: MachineParts {
-            drivers,
-            devices,
-            disk: Arc::new(HostDisk),
-            fingerprint: facts.print,
-            host_env: host_environment(),
-        },
+        machine: MachineParts { drivers, devices, disk: Arc::new(HostDisk), users, fingerprint: facts.print, host_env },
         news: told,
         clock,
         random: Random::new(),
@@ -312,6 +335,7 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
             ipc: exec.allow_host_ipc,
             network: exec.allow_host_network,
         },
+        own_users: exec.uid_range.min..=exec.uid_range.max,
         host_paths: exec.host_paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         pids_limit: u64::from(exec.pids_limit),
         rootfs_dirs: exec.rootfs_dirs.clone(),
@@ -355,8 +379,16 @@ fn node_name(config: &AgentConfig) -> String {
     name.trim().to_lowercase()
 }
 
-fn host_environment() -> BTreeMap<String, String> {
-    std::env::vars().filter(|(name, _)| environment::is_host_variable_permitted(name)).collect()
+/// What of the agent's own environment tasks get.
+fn host_environment(allowed: &[String], all: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    let is_allowed = |name: &str| allowed.iter().any(|pattern| matches_glob(pattern, name));
+    let permitted = |(name, _): &(String, String)| environment::is_host_variable_permitted(name) && is_allowed(name);
+    all.into_iter().filter(permitted).collect()
+}
+
+/// All variables that are text.
+fn own_environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 #[cfg(test)]
@@ -384,6 +416,20 @@ mod tests {
         assert_eq!(secret.metadata().expect("metadata").permissions().mode() & 0o777, 0o600);
         let mode = |path: &str| dir.path().join(path).metadata().expect("metadata").permissions().mode() & 0o777;
         assert_eq!((mode("state"), mode("allocs")), (0o700, 0o711));
+    }
+
+    #[test]
+    fn must_survive_a_secret_in_the_agents_own_environment() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let all = ["PATH", "LC_ALL", "VENDOR_PASSWORD", "KUBECONFIG", "HTTP_PROXY"];
+        let seen = |more: &str| {
+            let allowed = config(dir.path(), more).host_envvars;
+            let all = all.map(|name| (name.to_owned(), "x".to_owned()));
+            host_environment(&allowed, all).into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(seen(""), ["LC_ALL", "PATH"]);
+        assert_eq!(seen("hostEnvvars: [\"HTTP_*\"]\n"), ["HTTP_PROXY"]);
+        assert_eq!(seen("hostEnvvars: [\"*\"]\n"), ["HTTP_PROXY", "LC_ALL", "PATH", "VENDOR_PASSWORD"]);
     }
 
     #[test]

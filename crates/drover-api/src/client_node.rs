@@ -61,6 +61,8 @@ string_enum! {
         Eligible = "Eligible",
         /// All its detected drivers are healthy.
         DriversHealthy = "DriversHealthy",
+        /// A part of its agent does not work; tasks are looked after all the same.
+        AgentImpaired = "AgentImpaired",
         /// It is short of memory.
         MemoryPressure = "MemoryPressure",
         /// It is short of disk space.
@@ -91,6 +93,8 @@ string_enum! {
         AllHealthy = "AllHealthy",
         /// A driver is not healthy.
         DriverUnhealthy = "DriverUnhealthy",
+        /// The agent's port is held by another process.
+        PortTaken = "PortTaken",
         /// There is enough.
         Sufficient = "Sufficient",
         /// There is too little.
@@ -296,6 +300,10 @@ pub struct Fingerprint {
     /// The cgroup that holds all tasks.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cgroup_parent: String,
+    /// What of the agent itself does not work, and why, by part: `port`, where it answers probes and scrapes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub agent_problems: BTreeMap<String, String>,
 }
 
 /// Key and value pairs of an agent.

@@ -47,8 +47,9 @@ pub fn main(
         let clock = Arc::new(SystemClock);
         let process = Process { config: config.clone(), identity, clock, rng: fastrand::Rng::new() };
         let work = lead(&stores, process, Some(&metrics), token.clone());
-        let ((), monitored, ()) = tokio::join!(signals, monitor, work);
-        monitored
+        let watched = monitor::watch_progress(token.clone());
+        let ((), (), (), watched) = tokio::join!(signals, monitor, work, watched);
+        watched
     })
 }
 
@@ -60,15 +61,15 @@ fn default_identity() -> String {
     format!("{host}-{}", std::process::id())
 }
 
-/// Answers probes and scrapes where that is asked for; ends the controller when it cannot.
+/// Answers probes and scrapes where that is asked for.
 async fn monitor(
     config: &ControllerConfig,
     client: Client,
     listen: Option<SocketAddr>,
     metrics: Metrics,
     stop: CancellationToken,
-) -> anyhow::Result<()> {
-    let Some(address) = listen else { return Ok(()) };
+) {
+    let Some(address) = listen else { return };
     let health = Health::of(monitor::parts(config.requires_node_restriction));
     let installation = Installation {
         namespace: &config.namespace,
@@ -76,12 +77,7 @@ async fn monitor(
         requires_node_restriction: config.requires_node_restriction,
     };
     let watch = monitor::watch_cluster(client, installation, health.clone(), stop.clone());
-    let serve = async {
-        let served = monitor::serve(address, health, metrics, stop.clone()).await;
-        stop.cancel();
-        served
-    };
-    tokio::join!(watch, serve).1
+    tokio::join!(watch, monitor::serve(address, health, metrics, stop));
 }
 
 /// A request must end before the leader's Lease does: half of the renew deadline, at most 5 s.

@@ -31,8 +31,12 @@ const LONG_BINARY_TIMEOUT: Duration = Duration::from_hours(3);
 /// What the tests that CI shortens are told, so that they do what the tables say.
 const LONG: &[(&str, &str)] = &[
     ("DROVER_AGENT_KILLS", "500"),
+    ("DROVER_FLOODED_LINES", "1000"),
     ("DROVER_HEALTH_NEUTRAL", "10000"),
+    ("DROVER_HELD_RENEWALS", "90"),
+    ("DROVER_LINK_RESTARTS", "2000"),
     ("DROVER_PARTITION_SECONDS", "300"),
+    ("DROVER_REMOVED_FILES", "1000000"),
     ("DROVER_RESTORE_TASKS", "1000"),
     ("DROVER_STOP_AFTER_SECONDS", "60"),
 ];

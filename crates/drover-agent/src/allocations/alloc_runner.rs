@@ -29,6 +29,7 @@ use super::plan::{AllocPlan, Runners, Wanted};
 use super::task_commands::{Errand, TaskCommands};
 use super::task_states::TaskStates;
 use crate::node::alloc_dir::AllocDir;
+use crate::node::beneath::Owner;
 use crate::tasks::orders::{KillOrder, Orders};
 use crate::tasks::plan::{TaskEnd, TaskHandles, TaskPlan, TaskUpdate};
 use crate::tasks::record::TaskRecord;
@@ -220,7 +221,8 @@ impl AllocRunner {
             self.orders.send_modify(|orders| orders.is_stopped = true);
         }
         self.order_gates();
-        let mut runners = self.start_task_runners(&updates);
+        let owner = self.plan.env.machine.users.of(&self.plan.uid).await;
+        let mut runners = self.start_task_runners(&updates, owner);
         // Only the runners keep the channel open.
         drop(updates);
         let mut errands: FuturesUnordered<Errand> = FuturesUnordered::new();
@@ -261,7 +263,7 @@ impl AllocRunner {
         left
     }
 
-    fn start_task_runners(&mut self, updates: &mpsc::Sender<TaskUpdate>) -> JoinSet<TaskEnd> {
+    fn start_task_runners(&mut self, updates: &mpsc::Sender<TaskUpdate>, owner: Option<Owner>) -> JoinSet<TaskEnd> {
         let recovering = self.plan.recovering.take();
         let mut runners = JoinSet::new();
         for (name, task) in self.tasks.tasks() {
@@ -274,6 +276,7 @@ impl AllocRunner {
                 group: Arc::clone(&self.plan.group),
                 task: Arc::clone(task),
                 dir: self.dir.clone(),
+                owner,
                 restored: self.plan.restored.get(name).cloned(),
                 recovering: recovering.clone(),
                 volumes: self.plan.volumes.clone(),
@@ -395,8 +398,11 @@ impl AllocRunner {
 
     async fn destroy(&self) {
         let uid = &self.plan.uid;
-        if let Err(error) = self.plan.env.machine.disk.destroy(&self.dir) {
+        if let Err(error) = self.plan.env.machine.disk.destroy(&self.dir).await {
+            // Its user is not given to others while files of it are left.
             tracing::error!(error = %error, allocation = uid, "allocation directory is left");
+        } else {
+            self.plan.env.machine.users.release(uid).await;
         }
         if let Err(error) = self.plan.env.state.forget(uid).await {
             tracing::error!(error = %error, allocation = uid, "a destroyed allocation is still in the state file");

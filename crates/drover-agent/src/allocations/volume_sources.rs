@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_api::task::Task;
+use drover_core::task::environment::{MAX_TOTAL_BYTES, TooLong};
 use drover_core::validate::is_mount_destination;
 
 use drover_supervisor::protocol::BindMount;
@@ -27,11 +28,22 @@ impl VolumeSources {
     }
 
     /// What a task mounts, its fields interpolated; what it asks for twice is mounted once.
-    pub(crate) fn mounts(&self, task: &Task, interpolated: impl Fn(&str) -> String) -> Result<Vec<BindMount>, String> {
+    pub(crate) fn mounts(
+        &self,
+        task: &Task,
+        interpolated: impl Fn(&str) -> Result<String, TooLong>,
+    ) -> Result<Vec<BindMount>, String> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut mounts = Vec::new();
-        for mount in &task.volume_mounts {
-            let (volume, target) = (interpolated(&mount.volume), interpolated(&mount.destination));
+        let mut left = MAX_TOTAL_BYTES;
+        for (n, mount) in task.volume_mounts.iter().enumerate() {
+            let expanded = |field: &str, text: &str| {
+                interpolated(text).map_err(|error| format!("volumeMounts[{n}].{field}: {error}"))
+            };
+            let (volume, target) = (expanded("volume", &mount.volume)?, expanded("destination", &mount.destination)?);
+            left = left.checked_sub(target.len()).ok_or_else(|| {
+                format!("volumeMounts[{n}].destination: with it all of them have more than {MAX_TOTAL_BYTES} bytes")
+            })?;
             let source = known.get(&volume);
             let source = source.ok_or_else(|| format!("volumeMounts: volume {volume} is not mounted on this node"))?;
             if !is_mount_destination(&target) {
@@ -69,7 +81,7 @@ mod tests {
                     for _ in 0..100 {
                         volumes.set("data", source(n));
                         volumes.set(&format!("of-{n}"), source(n));
-                        let mut seen = volumes.mounts(task, str::to_owned).expect("it is known");
+                        let mut seen = volumes.mounts(task, |text| Ok(text.to_owned())).expect("it is known");
                         let of: usize = seen[0].source[1..].parse().expect("a number");
                         assert_eq!(seen[0].read_only, of % 2 == 1, "of one write only: {seen:?}");
                         seen.clear();
@@ -77,7 +89,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!(volumes.mounts(&task, str::to_owned).expect("it is known").len(), 1);
+        assert_eq!(volumes.mounts(&task, |text| Ok(text.to_owned())).expect("it is known").len(), 1);
         assert_eq!(volumes.0.lock().expect("no panic").len(), 51, "no write is lost");
     }
 
@@ -88,7 +100,7 @@ mod tests {
         let mounts = |mounts: serde_json::Value| {
             let task = json!({ "name": "t", "driver": "exec", "volumeMounts": mounts });
             let task: Task = serde_json::from_value(task).expect("a task");
-            volumes.mounts(&task, |text| text.replace("${KIND}", "data").replace("${UP}", ".."))
+            volumes.mounts(&task, |text| Ok(text.replace("${KIND}", "data").replace("${UP}", "..")))
         };
         let plain = json!({ "volume": "data", "destination": "/srv/data" });
         let named = json!({ "volume": "${KIND}", "destination": "/srv/${KIND}" });

@@ -45,6 +45,8 @@ pub(crate) struct StartRequest {
     pub(crate) fifo_dir: PathBuf,
     /// The operating system's user; empty for the driver's default.
     pub(crate) user: String,
+    /// The number of the allocation's own user and group, which alone get into its directory. None: it has none.
+    pub(crate) own_user: Option<u32>,
     /// How output is kept; none: thrown away.
     pub(crate) logs: Option<LogLimits>,
     /// The grace when the node is powered off.

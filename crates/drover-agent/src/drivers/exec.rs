@@ -6,6 +6,7 @@
 //! ends only after its kill timeout. A user other than root has no capability that the task does not ask for by name.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use drover_api::client_node::DriverInfo;
@@ -20,7 +21,7 @@ use super::users::{self, Account};
 use drover_supervisor::client::Client;
 use drover_supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec, ViewFile};
 
-/// The user of tasks that name none.
+/// The user of tasks that name none, of allocations without a user of their own.
 const DEFAULT_USER: &str = "nobody";
 /// Where a bare command name is looked for, after the task's own files.
 const SEARCH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
@@ -37,6 +38,8 @@ pub(crate) struct ExecSettings {
     pub(crate) allow_caps: Vec<String>,
     /// What of the host tasks may share.
     pub(crate) shared: SharedNamespaces,
+    /// The numbers of allocations' own users.
+    pub(crate) own_users: RangeInclusive<u32>,
     /// Paths of the host that tasks see.
     pub(crate) host_paths: Vec<String>,
     /// The most processes and threads of a task that names no number.
@@ -121,8 +124,12 @@ impl Exec {
         let logs = process::log_spec(&request)?;
         let cgroup = self.cgroup(config, &request);
         let limits = config.limits().map_err(StartError::Invalid)?;
-        let name = if request.user.is_empty() { DEFAULT_USER } else { &request.user };
-        let account = users::find_unprivileged(name).map_err(StartError::Invalid)?;
+        let own = &self.settings.own_users;
+        let account = match (request.user.as_str(), request.own_user) {
+            ("", Some(number)) => Account::of_allocation(number),
+            ("", None) => users::find_unprivileged(DEFAULT_USER, own).map_err(StartError::Invalid)?,
+            (name, _) => users::find_unprivileged(name, own).map_err(StartError::Invalid)?,
+        };
         let mut env = request.env;
         process::tell_user(&account, &mut env);
         let sandbox = SandboxSpec {

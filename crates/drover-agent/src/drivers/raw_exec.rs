@@ -12,6 +12,8 @@ use tokio::sync::Semaphore;
 use super::driver::{FsIsolation, StartError, StartRequest};
 use super::process::{self, ProcessDriver, ProcessKind};
 use super::users;
+use crate::glob::matches_glob;
+use crate::node::beneath;
 use drover_supervisor::client::Client;
 use drover_supervisor::protocol::StartSpec;
 
@@ -43,10 +45,13 @@ impl RawExec {
         let mut env = request.env;
         let named = Some(request.user.as_str()).filter(|user| !user.is_empty());
         let account = named.map(users::find).transpose().map_err(StartError::Invalid)?;
-        if let Some(account) = &account {
-            process::tell_user(account, &mut env);
-        }
-        let user = account.map(|account| account.credentials);
+        let user = account.map(|account| {
+            process::tell_user(&account, &mut env);
+            let mut user = account.credentials;
+            // By that group it gets into its allocation's directory, and other processes of the same user do not.
+            user.groups.extend(request.own_user);
+            user
+        });
         let denied = |name: &str| {
             self.settings.denied_envvars.iter().chain(&config.denied_envvars).any(|pattern| matches_glob(pattern, name))
         };
@@ -115,22 +120,16 @@ fn find_command(command: &str, task_dir: &Path, path: Option<&str>) -> Result<Pa
     let mode = std::fs::metadata(&found).map(|metadata| metadata.permissions().mode());
     if let Ok(mode) = mode
         && mode & 0o111 == 0
-        && found.starts_with(task_dir)
-        && let Err(error) = std::fs::set_permissions(&found, std::fs::Permissions::from_mode(mode | 0o555))
+        && let Ok(inside) = found.strip_prefix(task_dir)
     {
-        tracing::debug!(error = %error, command, "the right to execute was not added");
+        // The task may have put a link there, to a file of others.
+        match beneath::add_mode(task_dir, inside, 0o555) {
+            Ok(true) => {}
+            Ok(false) => tracing::debug!(command, "the right to execute was not added: it is no file of the task's"),
+            Err(error) => tracing::debug!(error = %error, command, "the right to execute was not added"),
+        }
     }
     Ok(found)
-}
-
-/// Matches `*` with any text.
-fn matches_glob(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((start, rest)) => text.strip_prefix(start).is_some_and(|tail| {
-            (0..=tail.len()).filter(|n| tail.is_char_boundary(*n)).any(|n| matches_glob(rest, &tail[n..]))
-        }),
-    }
 }
 
 #[cfg(test)]
@@ -157,6 +156,7 @@ mod tests {
             task_dir: dir.path().into(),
             fifo_dir: dir.path().into(),
             user: String::new(),
+            own_user: None,
             logs: None,
             kill_timeout: Duration::from_secs(1),
             resources: drover_api::allocation::TaskResources::default(),
@@ -169,15 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn globs_match_any_text() {
-        for (pattern, text, wanted) in [
-            ("AWS_*", "AWS_KEY", true),
-            ("*_TOKEN", "MY_TOKEN", true),
-            ("*A*B", "xAyB", true),
-            ("PATH", "PATHS", false),
-        ] {
-            assert_eq!(matches_glob(pattern, text), wanted, "{pattern} {text}");
-        }
+    fn must_survive_x_009_a_link_in_the_place_of_the_command() {
+        let (dir, outside) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let shadow = outside.path().join("shadow");
+        std::fs::write(&shadow, "secret").expect("a file");
+        std::fs::set_permissions(&shadow, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+        std::os::unix::fs::symlink(&shadow, dir.path().join("run")).expect("a link");
+        find_command("run", dir.path(), None).expect("found");
+        assert_eq!(shadow.metadata().expect("metadata").permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Input: `NAME`, `UID`, `NAME:GROUP` or `UID:GID`. Output: ids, groups, name and home directory; or what is wrong,
 //! with the field. Must never know: what a task does.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use drover_supervisor::protocol::Credentials;
@@ -17,6 +18,14 @@ pub(crate) struct Account {
     pub(crate) credentials: Credentials,
     /// Its home directory.
     pub(crate) home: PathBuf,
+}
+
+impl Account {
+    /// The user that one allocation has for itself, of which the node's list of users knows nothing.
+    pub(crate) fn of_allocation(number: u32) -> Self {
+        let credentials = Credentials { uid: number, gid: number, groups: vec![number] };
+        Self { name: "task".to_owned(), credentials, home: PathBuf::from("/local") }
+    }
 }
 
 /// Finds the account.
@@ -66,16 +75,25 @@ fn find_group(text: &str) -> Result<u32, String> {
     group.map(|group| group.gid.as_raw()).ok_or_else(|| format!("there is no group {text} on this node"))
 }
 
-/// Finds an account that is not root's, neither by its number nor by one of its groups.
+/// Finds an account that is neither root's nor that of an allocation, by its number or by one of its groups. The
+/// allocations' users are those of the given range.
 ///
 /// # Errors
-/// As [`find`]; and what of it is root's.
-pub(crate) fn find_unprivileged(text: &str) -> Result<Account, String> {
+/// As [`find`]; and what of it is whose.
+pub(crate) fn find_unprivileged(text: &str, of_allocations: &RangeInclusive<u32>) -> Result<Account, String> {
     let account = find(text)?;
-    match of_root(&account.credentials) {
-        Some(what) => Err(format!(
+    let Credentials { uid, gid, groups } = &account.credentials;
+    if let Some(what) = of_root(&account.credentials) {
+        return Err(format!(
             "user {text:?} has {what}, which is root's: tasks of driver exec never run with it; name another user of \
              the node, or leave it out"
+        ));
+    }
+    let taken = [uid, gid].into_iter().chain(groups).copied().find(|number| of_allocations.contains(number));
+    match taken {
+        Some(number) => Err(format!(
+            "user {text:?} has number {number}, which is kept for allocations (drivers.exec.uidRange of the agent's \
+             configuration): name another user of the node, or leave it out"
         )),
         None => Ok(account),
     }
@@ -119,10 +137,12 @@ const NOBODY: u32 = 65534;
 mod tests {
     use super::*;
 
+    const OWN: RangeInclusive<u32> = 2_000_000..=2_999_999;
+
     #[test]
     fn must_survive_x_004_root_by_any_of_its_names() {
         for text in ["0", "root", "0:0", "nobody:0", "nobody:root", "0:65534", "12345:0", "00", "+0"] {
-            let error = find_unprivileged(text).expect_err(text);
+            let error = find_unprivileged(text, &OWN).expect_err(text);
             assert!(error.contains(&format!("user {text:?}")) && error.contains("root's"), "{error}");
         }
         // Another name for uid 0, as `toor`, is an account as any other until its numbers are looked at.
@@ -133,13 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn must_survive_x_005_the_number_of_another_allocation() {
+        for text in ["2000007:2000007", "nobody:2000007", "2999999:1000", "2000000:1000"] {
+            let error = find_unprivileged(text, &OWN).expect_err(text);
+            assert!(error.contains("kept for allocations") && error.contains("uidRange"), "{error}");
+        }
+        find_unprivileged("1999999:3000000", &OWN).expect("numbers of nobody");
+    }
+
+    #[test]
     fn users_are_found_by_name_and_by_number_with_and_without_a_group() {
-        let nobody = find_unprivileged("nobody").expect("an account");
+        let nobody = find_unprivileged("nobody", &OWN).expect("an account");
         assert_eq!((nobody.credentials.uid, nobody.name.as_str()), (NOBODY, "nobody"));
-        assert_eq!(find_unprivileged("65534").expect("an account"), nobody);
-        let other = find_unprivileged("nobody:4321").expect("an account");
+        assert_eq!(find_unprivileged("65534", &OWN).expect("an account"), nobody);
+        let other = find_unprivileged("nobody:4321", &OWN).expect("an account");
         assert_eq!((other.credentials.gid, other.credentials.groups), (4321, vec![4321]));
-        let stranger = find_unprivileged("54321:4321").expect("numbers need no account");
+        let stranger = find_unprivileged("54321:4321", &OWN).expect("numbers need no account");
         assert_eq!((stranger.credentials.uid, stranger.name.as_str()), (54321, "54321"));
         for (text, wanted) in [
             ("54321", "54321:GID"),

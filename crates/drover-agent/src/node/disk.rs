@@ -10,25 +10,30 @@ use std::io;
 use std::path::Path;
 
 use drover_core::lifecycle::NodeUsage;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use crate::folder;
-use crate::node::alloc_dir::{AllocDir, DirError};
+use crate::node::alloc_dir::{AllocDir, DirError, TaskFolder};
+use crate::node::beneath::{Owner, Place};
+use crate::node::hand_over;
 
 /// The disk of a node.
 pub(crate) trait Disk: Debug + Send + Sync {
     /// Whether the allocation's directory is there.
     fn has(&self, dir: &AllocDir) -> bool;
-    /// Makes the directories that an allocation's tasks share.
-    fn build(&self, dir: &AllocDir) -> Result<(), DirError>;
-    /// Makes a task's directories.
-    fn build_task(&self, dir: &AllocDir, task: &str, secrets_mb: i64) -> Result<(), DirError>;
+    /// Makes the directories that an allocation's tasks share, for their user.
+    fn build(&self, dir: &AllocDir, owner: Option<Owner>) -> Result<(), DirError>;
+    /// Makes a task's directories, for its user.
+    fn build_task(&self, dir: &AllocDir, task: &TaskFolder<'_>) -> Result<(), DirError>;
     /// Writes a file beneath a task's `local`, unless it is there.
     fn write_once(&self, dir: &AllocDir, task: &str, file: &str, bytes: &[u8]) -> io::Result<()>;
-    /// Moves the files of a sticky disk. What cannot be moved is left, and the allocation begins without it.
-    fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: &[&str]);
-    /// Takes the allocation's directory away.
-    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError>;
+    /// Moves the files of a sticky disk, and gives those of the earlier allocation's user to that of the new one. What
+    /// cannot be moved is left, and the allocation begins without it. However long that takes, no other work waits.
+    fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: Vec<String>) -> BoxFuture<'static, ()>;
+    /// Takes the allocation's directory away, however long that takes: no other work waits for it.
+    fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>>;
     /// Takes the FIFOs of an allocation's output away.
     fn remove_fifos(&self, fifos: &Path);
     /// How full the disk of the allocations is.
@@ -52,12 +57,12 @@ impl Disk for HostDisk {
         dir.root().exists()
     }
 
-    fn build(&self, dir: &AllocDir) -> Result<(), DirError> {
-        dir.build()
+    fn build(&self, dir: &AllocDir, owner: Option<Owner>) -> Result<(), DirError> {
+        dir.build(owner)
     }
 
-    fn build_task(&self, dir: &AllocDir, task: &str, secrets_mb: i64) -> Result<(), DirError> {
-        dir.build_task(task, secrets_mb)
+    fn build_task(&self, dir: &AllocDir, task: &TaskFolder<'_>) -> Result<(), DirError> {
+        dir.build_task(task)
     }
 
     fn write_once(&self, dir: &AllocDir, task: &str, file: &str, bytes: &[u8]) -> io::Result<()> {
@@ -65,22 +70,25 @@ impl Disk for HostDisk {
         write_beneath(&local, file, bytes)
     }
 
-    fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: &[&str]) {
-        let data = [(from.shared(), to.shared(), "data")];
-        let locals = tasks.iter().map(|task| (from.task(task), to.task(task), "local"));
-        for (source, target, name) in data.into_iter().chain(locals) {
-            match move_directory(&source, &target, name) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    tracing::warn!(error = %error, dir = %source.join(name).display(), "files stay with the earlier allocation");
-                }
+    fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: Vec<String>) -> BoxFuture<'static, ()> {
+        let (from, to) = (from.clone(), to.clone());
+        async move {
+            let moved = tokio::task::spawn_blocking(move || move_kept(&from, &to, &tasks)).await;
+            if let Err(error) = moved {
+                tracing::error!(error = %error, "moving the files of a sticky disk broke off");
             }
         }
+        .boxed()
     }
 
-    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError> {
-        dir.destroy()
+    fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>> {
+        let dir = dir.clone();
+        async move {
+            let root = dir.root().to_owned();
+            let removed = tokio::task::spawn_blocking(move || dir.destroy()).await;
+            removed.unwrap_or_else(|error| Err(DirError::at(&root, io::Error::other(error))))
+        }
+        .boxed()
     }
 
     fn remove_fifos(&self, fifos: &Path) {
@@ -146,20 +154,20 @@ impl Disk for HostDisk {
 /// that is there stays as it is.
 fn write_beneath(root: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
-    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut here = rustix::fs::openat(CWD, root, directory, Mode::empty())?;
+    let mut here = Place::open(root)?;
     let mut parts: Vec<&str> = file.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let name = parts.pop().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
     for part in parts {
         if part == ".." {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it leads out of the directory"));
         }
-        match rustix::fs::mkdirat(&here, part, Mode::from_raw_mode(0o777)) {
-            Ok(()) => rustix::fs::chmodat(&here, part, Mode::from_raw_mode(0o777), AtFlags::empty())?,
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        here = rustix::fs::openat(&here, part, directory, Mode::empty())?;
+        let made = here.make(part, 0o777, None)?;
+        here = made.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotADirectory,
+                format!("the task has put something else in the place of {part}"),
+            )
+        })?;
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(&here, name, flags, Mode::from_raw_mode(0o644)) {
@@ -169,16 +177,38 @@ fn write_beneath(root: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Takes the place of an empty directory of the same name.
+/// Moves what a sticky disk keeps.
+fn move_kept(from: &AllocDir, to: &AllocDir, tasks: &[String]) {
+    let data = [(from.shared(), to.shared(), "data")];
+    let locals = tasks.iter().map(|task| (from.task(task), to.task(task), "local"));
+    for (source, target, name) in data.into_iter().chain(locals) {
+        match move_directory(&source, &target, name) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(error = %error, dir = %source.join(name).display(), "files stay with the earlier allocation");
+            }
+        }
+    }
+}
+
+/// Takes the place of an empty directory of the same name, whose owner gets the files.
 fn move_directory(from: &Path, to: &Path, name: &str) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let source = rustix::fs::openat(CWD, from, flags, Mode::empty())?;
-    let target = rustix::fs::openat(CWD, to, flags, Mode::empty())?;
+    let (source, target) = (Place::open(from)?, Place::open(to)?);
     let found = rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no directory any more"));
     }
+    let new = rustix::fs::statat(&target, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let (old, new) = (owner_of(&found), owner_of(&new));
+    if old != new && rustix::process::geteuid().is_root() {
+        hand_over::hand_over(&source, name, old.uid, new)?;
+    }
     Ok(rustix::fs::renameat(&source, name, &target, name)?)
+}
+
+fn owner_of(found: &rustix::fs::Stat) -> Owner {
+    Owner { uid: found.st_uid, gid: found.st_gid }
 }
 
 #[cfg(test)]
@@ -189,8 +219,8 @@ mod tests {
     fn allocs(dir: &Path) -> [AllocDir; 2] {
         ["one", "two"].map(|uid| {
             let alloc = AllocDir::new(dir, uid);
-            alloc.build().expect("built");
-            alloc.build_task("web", 1).expect("built");
+            alloc.build(None).expect("built");
+            alloc.build_task(&TaskFolder { task: "web", secrets_mb: 1, owner: None }).expect("built");
             alloc
         })
     }
@@ -202,7 +232,7 @@ mod tests {
         fs::write(one.shared().join("data/rows"), "kept").expect("a file");
         fs::write(one.task("web").join("local/cache"), "kept too").expect("a file");
         fs::write(one.task("web").join("secrets/key"), "not kept").expect("a file");
-        HostDisk.take_over(&one, &two, &["web", "other"]);
+        move_kept(&one, &two, &["web".to_owned(), "other".to_owned()]);
         assert_eq!(fs::read_to_string(two.shared().join("data/rows")).expect("text"), "kept");
         assert_eq!(fs::read_to_string(two.task("web").join("local/cache")).expect("text"), "kept too");
         assert!(!two.task("web").join("secrets/key").exists());
@@ -235,7 +265,7 @@ mod tests {
         let [one, two] = allocs(dir.path());
         fs::remove_dir(one.shared().join("data")).expect("removed");
         std::os::unix::fs::symlink("/etc", one.shared().join("data")).expect("a link");
-        HostDisk.take_over(&one, &two, &["web"]);
+        move_kept(&one, &two, &["web".to_owned()]);
         let data = two.shared().join("data").symlink_metadata().expect("metadata");
         assert!(data.is_dir(), "a new allocation has its own empty directory");
         one.destroy().and(two.destroy()).expect("destroyed");

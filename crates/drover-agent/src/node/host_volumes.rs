@@ -13,6 +13,7 @@ use drover_api::client_node::HostVolume;
 use tokio::sync::{Mutex, mpsc};
 
 use super::host_volume_record::{Made, VolumeRecord};
+use super::removal;
 use crate::node::facts::Fact;
 use crate::state::{StateError, StateStore};
 
@@ -130,13 +131,15 @@ impl Volumes {
         self.state.put_volumes(&wanted).await?;
         *known = wanted;
         self.announce(&known).await;
-        if record.made.is_some()
-            && let Err(source) = std::fs::remove_dir_all(&record.path)
-            && source.kind() != io::ErrorKind::NotFound
-        {
-            return Err(VolumeError::NotMade { path: record.path, source });
+        drop(known);
+        if record.made.is_none() {
+            return Ok(());
         }
-        Ok(())
+        // Tasks have written there: it may be deep and take long.
+        let path = record.path.clone();
+        let removed = tokio::task::spawn_blocking(move || removal::remove(&path)).await;
+        let removed = removed.unwrap_or_else(|error| Err(io::Error::other(error)));
+        removed.map_err(|source| VolumeError::NotMade { path: record.path, source })
     }
 
     async fn announce(&self, known: &BTreeMap<String, VolumeRecord>) {

@@ -7,6 +7,7 @@ use drover_api::client_node::Fingerprint;
 
 use super::devices::Devices;
 use super::disk::Disk;
+use super::task_users::TaskUsers;
 use crate::drivers::Drivers;
 use crate::watch;
 
@@ -16,6 +17,8 @@ pub(crate) struct MachineParts {
     pub(crate) drivers: Drivers,
     pub(crate) devices: Devices,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Whose the allocations' files and tasks are.
+    pub(crate) users: TaskUsers,
     /// What the machine is and has.
     pub(crate) fingerprint: watch::Receiver<Fingerprint>,
     /// The host's variables that tasks may get.

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_core::lifecycle::NodeUsage;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
-use super::alloc_dir::{AllocDir, DirError};
+use super::alloc_dir::{AllocDir, DirError, TaskFolder};
+use super::beneath::Owner;
 use super::disk::Disk;
 
 /// A disk without files: it remembers which directories there are. Clones share it.
@@ -47,12 +50,12 @@ impl Disk for MemoryDisk {
         self.lock().contains(dir.root())
     }
 
-    fn build(&self, dir: &AllocDir) -> Result<(), DirError> {
+    fn build(&self, dir: &AllocDir, _: Option<Owner>) -> Result<(), DirError> {
         self.lock().insert(dir.root().to_owned());
         Ok(())
     }
 
-    fn build_task(&self, _: &AllocDir, _: &str, _: i64) -> Result<(), DirError> {
+    fn build_task(&self, _: &AllocDir, _: &TaskFolder<'_>) -> Result<(), DirError> {
         Ok(())
     }
 
@@ -60,11 +63,13 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn take_over(&self, _: &AllocDir, _: &AllocDir, _: &[&str]) {}
+    fn take_over(&self, _: &AllocDir, _: &AllocDir, _: Vec<String>) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
+    }
 
-    fn destroy(&self, dir: &AllocDir) -> Result<(), DirError> {
+    fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>> {
         self.lock().remove(dir.root());
-        Ok(())
+        std::future::ready(Ok(())).boxed()
     }
 
     fn remove_fifos(&self, _: &Path) {}

@@ -16,6 +16,7 @@ use super::view::{NodeNews, NodeView};
 use crate::config::AgentConfig;
 use crate::csi::Csi;
 use crate::node::facts::effective_meta;
+use crate::node::fingerprint;
 use crate::random::Random;
 use crate::reporting::events::{NodeEvents, Reason};
 use crate::watch;
@@ -202,6 +203,10 @@ impl<S: Store> Node<S> {
         }
         found.csi.extend(print.plugins);
         found.csi_answers = print.answers;
+        let cut = fingerprint::cut(&mut found);
+        if !cut.is_empty() {
+            tracing::warn!(fields = ?cut, "the node has more to tell than its object takes: some of it is left out");
+        }
         found
     }
 

@@ -177,6 +177,7 @@ impl Machine {
             name: life.config.node_name.clone().unwrap_or_default(),
             config: Arc::new(life.config),
             machine: MachineParts {
+                users: crate::node::task_users::TaskUsers::none(),
                 drivers,
                 devices: Devices::default(),
                 disk: Arc::new(self.disk.clone()),

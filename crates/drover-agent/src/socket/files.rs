@@ -131,14 +131,18 @@ impl Files {
     /// Opens a regular file for reading at a position.
     pub(crate) fn read(&self, path: &str, origin: Origin, offset: u64) -> Result<Reader, FileError> {
         let failed = |error: io::Error| FileError::Io(path.to_owned(), error);
-        // Opening a FIFO must not wait for its other end.
-        let fd = self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Exposure::Contents)?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| failed(error.into()))?;
+        // As a place only: opening a device or a FIFO does something already.
+        let place = self.open_beneath(path, OFlags::PATH, Exposure::Contents)?;
+        let stat = rustix::fs::fstat(&place).map_err(|error| failed(error.into()))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(FileError::Wrong(format!("{path} is a directory: name a file in it"))),
             _ => return Err(FileError::Wrong(format!("{path} is no regular file"))),
         }
+        // What was looked at and nothing else, whatever has become of its name.
+        let held = format!("/proc/self/fd/{}", place.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(CWD, held, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
         let mut file = std::fs::File::from(fd);
         let size = file.metadata().map_err(failed)?.len();
         let at = match origin {
@@ -341,6 +345,30 @@ mod tests {
         for path in ["web/local/fifo", "web/local/socket"] {
             assert!(files.read(path, Origin::Start, 0).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn must_survive_x_033_a_path_that_is_no_file_and_is_not_even_opened() {
+        use rustix::fs::inotify;
+        let (dir, files) = alloc();
+        let local = dir.path().join("web/local");
+        let make =
+            |name: &str, kind| rustix::fs::mknodat(CWD, local.join(name), kind, Mode::from_raw_mode(0o666), 0x105);
+        make("fifo", FileType::Fifo).expect("a fifo");
+        let _socket = std::os::unix::net::UnixListener::bind(local.join("socket")).expect("a socket");
+        std::os::unix::fs::symlink("/proc/self/root/etc/passwd", local.join("root")).expect("a link");
+        let mut names = vec!["fifo", "socket", "root"];
+        // Number 1:5, /dev/zero: without the right to make one there is none.
+        names.extend(make("device", FileType::CharacterDevice).ok().map(|()| "device"));
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("a watch");
+        inotify::add_watch(&watch, &local, inotify::WatchFlags::OPEN).expect("watched");
+        for name in names {
+            let error = files.read(&format!("web/local/{name}"), Origin::Start, 0).map(drop).expect_err(name);
+            assert_eq!(error.code(), 400, "{name}: {error}");
+        }
+        assert_eq!(rustix::io::read(&watch, &mut [0_u8; 512]), Err(Errno::AGAIN), "something was opened");
+        files.read("web/local/data.json", Origin::Start, 0).map(drop).expect("a file");
+        assert!(rustix::io::read(&watch, &mut [0_u8; 512]).is_ok_and(|n| n > 0), "a file is opened");
     }
 
     #[test]

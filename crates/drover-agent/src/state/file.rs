@@ -15,7 +15,9 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBack
 use serde::de::DeserializeOwned;
 
 use super::records::{Flaws, Saved};
-use super::tables::{ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, TASKS, VOLUMES};
+use super::tables::{
+    ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, TASK_USERS, TASKS, VOLUMES,
+};
 use crate::tasks::record::TaskRecord;
 
 /// How long a dying agent is waited for.
@@ -227,6 +229,7 @@ fn read_records(database: &Database) -> Result<Saved, String> {
         last_heartbeat: meta_record(&transaction, LAST_HEARTBEAT)?,
         volumes: meta_record(&transaction, VOLUMES)?.unwrap_or_default(),
         mounts: meta_record(&transaction, MOUNTS)?.unwrap_or_default(),
+        task_users: meta_record(&transaction, TASK_USERS)?.unwrap_or_default(),
         dynamic_meta: meta_record(&transaction, DYNAMIC_META)?.unwrap_or_default(),
         is_rebuilding: meta_record(&transaction, REBUILDING)?.unwrap_or_default(),
         ..Saved::default()

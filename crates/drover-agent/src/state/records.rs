@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::csi::Mounts;
 use crate::node::facts::MetaChanges;
 use crate::node::host_volume_record::VolumeRecord;
+use crate::node::task_users::TaskUserTable;
 use crate::reporting::report::Report;
 use crate::tasks::record::TaskRecord;
 
@@ -40,6 +41,8 @@ pub(crate) struct Saved {
     pub(crate) volumes: BTreeMap<String, VolumeRecord>,
     /// What is mounted of CSI volumes.
     pub(crate) mounts: Mounts,
+    /// The users of allocations.
+    pub(crate) task_users: TaskUserTable,
     /// An earlier life lost its state and ended before it knew all of its tasks again.
     pub(crate) is_rebuilding: bool,
 }

@@ -17,10 +17,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::file;
 use super::records::{AllocRecord, Flaws, Saved};
-use super::tables::{ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, META, MOUNTS, REBUILDING, TASKS, VOLUMES};
+use super::tables::{ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, META, MOUNTS, REBUILDING, TASK_USERS, TASKS, VOLUMES};
 use crate::csi::Mounts;
 use crate::node::facts::MetaChanges;
 use crate::node::host_volume_record::VolumeRecord;
+use crate::node::task_users::TaskUserTable;
 use crate::tasks::record::TaskRecord;
 use crate::watch;
 
@@ -257,6 +258,17 @@ impl StateStore {
             Backing::File(file) => file.put(Table::Meta, MOUNTS.to_owned(), mounts).await,
             Backing::Memory(memory) => {
                 memory.lock().mounts.clone_from(mounts);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the users of allocations.
+    pub(crate) async fn put_task_users(&self, users: &TaskUserTable) -> Result<(), StateError> {
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Meta, TASK_USERS.to_owned(), users).await,
+            Backing::Memory(memory) => {
+                memory.lock().task_users.clone_from(users);
                 Ok(())
             }
         }

@@ -9,6 +9,7 @@ pub(super) const LAST_HEARTBEAT: &str = "lastHeartbeat";
 pub(super) const DYNAMIC_META: &str = "dynamicMeta";
 pub(super) const VOLUMES: &str = "hostVolumes";
 pub(super) const MOUNTS: &str = "csiMounts";
+pub(super) const TASK_USERS: &str = "taskUsers";
 pub(super) const REBUILDING: &str = "rebuilding";
 pub(super) const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 

@@ -16,6 +16,7 @@ use super::record::TaskRecord;
 use crate::allocations::volume_sources::VolumeSources;
 use crate::drivers::HealthReport;
 use crate::node::alloc_dir::AllocDir;
+use crate::node::beneath::Owner;
 use crate::watch;
 
 /// Held by whatever still has to find its process again; when the last one is dropped, all have been found or given up.
@@ -57,6 +58,8 @@ pub(crate) struct TaskPlan {
     pub(crate) group: Arc<Group>,
     pub(crate) task: Arc<Task>,
     pub(crate) dir: AllocDir,
+    /// The user of its allocation. None: the allocation has none.
+    pub(crate) owner: Option<Owner>,
     /// Its record of an earlier life of the agent.
     pub(crate) restored: Option<TaskRecord>,
     /// Held until its process has been found again or given up.

@@ -1,11 +1,10 @@
 //! The controller's part of a node's status: at once what others wait for, the rest when there is time.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::ClientNode;
 use drover_api::client_node::{
-    ClientNodeStatus, DriverInfo, Eligibility, Fingerprint, NodeColumns, NodeConditionType as Type, NodePhase,
+    ClientNodeStatus, Eligibility, Fingerprint, NodeColumns, NodeConditionType as Type, NodePhase,
     NodeReason as Reason, NodeResources,
 };
 use drover_api::condition::{Wanted, merged};
@@ -139,7 +138,7 @@ impl Nodes {
         };
         let generation = object.metadata.generation.unwrap_or(0);
         let held = self.heartbeats.held.get(name).map(|why| &**why);
-        let wanted = conditions(phase, held, object.spec.eligibility, object.spec.drain.is_some(), &print.drivers);
+        let wanted = conditions(phase, held, object.spec.eligibility, object.spec.drain.is_some(), &print);
         let allocatable = NodeResources {
             cpu: node.cpu,
             memory_mb: node.memory_mb,
@@ -211,7 +210,7 @@ fn conditions(
     held: Option<&str>,
     eligibility: Eligibility,
     is_draining: bool,
-    drivers: &BTreeMap<String, DriverInfo>,
+    print: &Fingerprint,
 ) -> Vec<Wanted<Type, Reason>> {
     let is_eligible = eligibility == Eligibility::Eligible;
     let (ready, rest) = match phase {
@@ -263,12 +262,21 @@ fn conditions(
             "new allocations are kept away; set spec.eligibility to eligible to allow them",
         )
     });
-    let sick: Vec<&str> =
-        drivers.iter().filter(|(_, info)| info.detected && !info.healthy).map(|(name, _)| name.as_str()).collect();
+    let sick: Vec<&str> = print
+        .drivers
+        .iter()
+        .filter(|(_, info)| info.detected && !info.healthy)
+        .map(|(name, _)| name.as_str())
+        .collect();
     all.push(if sick.is_empty() {
         Wanted::yes(Type::DriversHealthy, Reason::AllHealthy, "all detected drivers are healthy")
     } else {
         Wanted::no(Type::DriversHealthy, Reason::DriverUnhealthy, format!("unhealthy: {}", sick.join(", ")))
     });
+    if !print.agent_problems.is_empty() {
+        let problems: Vec<String> =
+            print.agent_problems.iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
+        all.push(Wanted::yes(Type::AgentImpaired, Reason::PortTaken, problems.join("; ")));
+    }
     all
 }

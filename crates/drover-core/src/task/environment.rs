@@ -1,9 +1,13 @@
 //! A task's environment and the interpolation of `${…}`.
 //!
-//! Input: the allocation, its job, the node's facts and the task's directories. Output: text. Pure; must never read the
-//! process's own environment: the host's part of it is passed in.
+//! Input: the allocation, its job, the node's facts and the task's directories. Output: text, or the field that is at
+//! fault. Pure; must never read the process's own environment: the host's part of it is passed in.
+//!
+//! Expansion is bounded: what was put in the place of a reference is not looked at again, one expanded value has at most
+//! [`MAX_VALUE_BYTES`], and all that a task is started with at most [`MAX_TOTAL_BYTES`]. A value may name one that was
+//! expanded before, so that without bounds five lines of a job would fill the memory of every node that gets it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::allocation::AllocatedPort;
 use drover_api::group::Group;
@@ -74,6 +78,51 @@ pub struct EnvironmentInput<'a> {
     pub host: &'a BTreeMap<String, String>,
 }
 
+/// The most bytes of one expanded value: as many as the kernel takes of one argument.
+pub const MAX_VALUE_BYTES: usize = 128 * 1024;
+/// The most bytes of all expanded values of a task: its environment with the names, and its driver's settings.
+pub const MAX_TOTAL_BYTES: usize = 1024 * 1024;
+
+/// Why a task's fields are not expanded. Each names the field, as `meta.owner` or `config.args[2]`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExpansionError {
+    /// A value has become too long.
+    #[error(
+        "{0}: with its references expanded it has more than {MAX_VALUE_BYTES} bytes, which no setting allows: take \
+         references out of it, or give long text in a file of a volume"
+    )]
+    TooLong(String),
+    /// All values together have become too long.
+    #[error(
+        "{0}: with it the task's environment and config have more than {MAX_TOTAL_BYTES} bytes, which no setting \
+         allows: take references out of them, or give long text in a file of a volume"
+    )]
+    TooMuch(String),
+    /// A reference to nothing that is known.
+    #[error("{0}: {1} is not known: check its spelling")]
+    Unknown(String, String),
+}
+
+/// What a task may still be given.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    left: usize,
+}
+
+impl Budget {
+    const WHOLE: Self = Self { left: MAX_TOTAL_BYTES };
+
+    fn take(&mut self, bytes: usize, field: impl FnOnce() -> String) -> Result<(), ExpansionError> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(ExpansionError::TooMuch(field())),
+        }
+    }
+}
+
 /// Variables of the host that no task gets.
 const HOST_DENYLIST: &[&str] = &[
     "NOMAD_TOKEN",
@@ -107,21 +156,36 @@ pub fn is_host_variable_permitted(name: &str) -> bool {
 
 /// Builds the whole environment: built-in variables, meta, the host's, the task's own. Later ones win, the host's
 /// never.
-pub fn environment(input: &EnvironmentInput<'_>) -> BTreeMap<String, String> {
+///
+/// # Errors
+/// When a value, or all of them, would be too long.
+pub fn environment(input: &EnvironmentInput<'_>) -> Result<BTreeMap<String, String>, ExpansionError> {
     let mut env = BTreeMap::new();
     add_paths_and_limits(&mut env, input);
     add_identity(&mut env, input);
     add_ports(&mut env, &input.allocation.spec.resources.ports);
-    add_meta(&mut env, input);
+    let mut budget = Budget::WHOLE;
+    budget.take(size(&env), || "resources.ports".to_owned())?;
+    add_meta(&mut env, input, &mut budget)?;
     for (name, value) in input.host {
         if is_host_variable_permitted(name) && !env.contains_key(name) {
+            budget.take(name.len() + value.len(), || format!("the node's variable {name}"))?;
             env.insert(name.clone(), value.clone());
         }
     }
-    let own: Vec<(String, String)> =
-        input.task.env.iter().map(|(name, value)| (clean(name), interpolate(value, &env, input.node))).collect();
+    let mut own = Vec::with_capacity(input.task.env.len());
+    for (name, value) in &input.task.env {
+        let field = || format!("env.{name}");
+        let value = interpolate(value, &env, input.node).map_err(|_| ExpansionError::TooLong(field()))?;
+        budget.take(name.len() + value.len(), field)?;
+        own.push((clean(name), value));
+    }
     env.extend(own);
-    env
+    Ok(env)
+}
+
+fn size(env: &BTreeMap<String, String>) -> usize {
+    env.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
 fn add_paths_and_limits(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>) {
@@ -178,20 +242,30 @@ fn add_ports(env: &mut BTreeMap<String, String>, ports: &[AllocatedPort]) {
 
 /// The job's meta, overridden by the group's and the task's: by the key as it is written, and in the two forms that
 /// shells can name.
-fn add_meta(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>) {
+fn add_meta(
+    env: &mut BTreeMap<String, String>,
+    input: &EnvironmentInput<'_>,
+    budget: &mut Budget,
+) -> Result<(), ExpansionError> {
     let mut meta = BTreeMap::new();
     for level in [&input.job.meta, &input.group.meta, &input.task.meta] {
-        meta.extend(level.iter().map(|(key, value)| (key.clone(), value.clone())));
+        meta.extend(level.iter());
     }
     for (key, value) in meta {
-        let value = interpolate(&value, env, input.node);
+        let field = || format!("meta.{key}");
+        let value = interpolate(value, env, input.node).map_err(|_| ExpansionError::TooLong(field()))?;
+        let mut names = BTreeSet::from([clean(&key.to_uppercase()), clean(key)]);
         // A name with a `=` would be read as another one.
         if !key.contains(['=', '\0']) {
-            put(env, &format!("NOMAD_META_{key}"), &value);
+            names.insert(key.clone());
         }
-        put(env, &format!("NOMAD_META_{}", clean(&key.to_uppercase())), &value);
-        put(env, &format!("NOMAD_META_{}", clean(&key)), &value);
+        for name in names {
+            let name = format!("NOMAD_META_{name}");
+            budget.take(name.len() + value.len(), field)?;
+            env.insert(name, value.clone());
+        }
     }
+    Ok(())
 }
 
 fn put(env: &mut BTreeMap<String, String>, name: &str, value: &str) {
@@ -223,72 +297,126 @@ pub fn core_list(cores: &[i64]) -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// Replaces every `${…}` that is known; others stay as they are written.
-pub fn interpolate(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> String {
-    substitute(text, env, node).0
+/// The value became longer than [`MAX_VALUE_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("with its references expanded it has more than {MAX_VALUE_BYTES} bytes: take references out of it")]
+pub struct TooLong;
+
+/// Replaces every `${…}` that is known; others stay as they are written. What was put in is not looked at again.
+///
+/// # Errors
+/// When the result would be longer than [`MAX_VALUE_BYTES`]; no more than that was made of it then.
+pub fn interpolate(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> Result<String, TooLong> {
+    substitute(text, env, node).map(|(text, _)| text)
 }
 
-/// Replaces every `${…}`; the error names the first that is not known.
-pub fn interpolate_strictly(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> Result<String, String> {
-    match substitute(text, env, node) {
-        (_, Some(unknown)) => Err(unknown),
-        (text, None) => Ok(text),
+/// Replaces references in a task's driver settings, nested values included, beside the environment that they are started
+/// with.
+///
+/// # Errors
+/// When a reference is not known, or a value, or all of them with the environment, would be too long.
+pub fn interpolate_config(
+    config: &serde_json::Map<String, serde_json::Value>,
+    env: &BTreeMap<String, String>,
+    node: &NodeFacts,
+) -> Result<serde_json::Map<String, serde_json::Value>, ExpansionError> {
+    let mut budget = Budget { left: MAX_TOTAL_BYTES.saturating_sub(size(env)) };
+    let fields = Fields { env, node };
+    config
+        .iter()
+        .map(|(name, value)| {
+            let field = format!("config.{name}");
+            budget.take(name.len(), || field.clone())?;
+            Ok((name.clone(), fields.expand(value, &field, &mut budget)?))
+        })
+        .collect()
+}
+
+/// What references in a driver's settings are looked up in.
+#[derive(Clone, Copy, Debug)]
+struct Fields<'a> {
+    env: &'a BTreeMap<String, String>,
+    node: &'a NodeFacts,
+}
+
+impl Fields<'_> {
+    fn expand(
+        self,
+        value: &serde_json::Value,
+        field: &str,
+        budget: &mut Budget,
+    ) -> Result<serde_json::Value, ExpansionError> {
+        use serde_json::Value;
+        Ok(match value {
+            Value::String(text) => {
+                let expanded = substitute(text, self.env, self.node);
+                let (text, unknown) = expanded.map_err(|TooLong| ExpansionError::TooLong(field.to_owned()))?;
+                if let Some(unknown) = unknown {
+                    return Err(ExpansionError::Unknown(field.to_owned(), unknown));
+                }
+                budget.take(text.len(), || field.to_owned())?;
+                Value::String(text)
+            }
+            Value::Array(items) => {
+                let items = items.iter().enumerate();
+                let expanded = items.map(|(n, item)| self.expand(item, &format!("{field}[{n}]"), budget));
+                Value::Array(expanded.collect::<Result<_, _>>()?)
+            }
+            Value::Object(fields) => {
+                let expanded = fields.iter().map(|(name, inner)| {
+                    budget.take(name.len(), || field.to_owned())?;
+                    Ok((name.clone(), self.expand(inner, &format!("{field}.{name}"), budget)?))
+                });
+                Value::Object(expanded.collect::<Result<_, ExpansionError>>()?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        })
     }
 }
 
-/// Replaces references in a driver's configuration, nested values included; the error names the first that is not
-/// known.
-pub fn interpolate_value(
-    value: &serde_json::Value,
+/// The text with its references replaced, and the first that is not known.
+fn substitute(
+    text: &str,
     env: &BTreeMap<String, String>,
     node: &NodeFacts,
-) -> Result<serde_json::Value, String> {
-    use serde_json::Value;
-    Ok(match value {
-        Value::String(text) => Value::String(interpolate_strictly(text, env, node)?),
-        Value::Array(items) => {
-            Value::Array(items.iter().map(|item| interpolate_value(item, env, node)).collect::<Result<_, _>>()?)
-        }
-        Value::Object(fields) => Value::Object(
-            fields
-                .iter()
-                .map(|(name, field)| Ok((name.clone(), interpolate_value(field, env, node)?)))
-                .collect::<Result<_, String>>()?,
-        ),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
-    })
-}
-
-fn substitute(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> (String, Option<String>) {
-    let (mut out, mut unknown, mut rest) = (String::with_capacity(text.len()), None, text);
+) -> Result<(String, Option<String>), TooLong> {
+    let (mut out, mut unknown, mut rest) = (String::new(), None, text);
     while let Some(start) = rest.find("${") {
         let Some(length) = rest[start..].find('}') else { break };
         let reference = &rest[start..=start + length];
-        out.push_str(&rest[..start]);
+        push(&mut out, &rest[..start])?;
         if let Some(value) = lookup(reference[2..reference.len() - 1].trim(), env, node) {
-            out.push_str(&value);
+            push(&mut out, value)?;
         } else {
             unknown.get_or_insert_with(|| reference.to_owned());
-            out.push_str(reference);
+            push(&mut out, reference)?;
         }
         rest = &rest[start + length + 1..];
     }
-    out.push_str(rest);
-    (out, unknown)
+    push(&mut out, rest)?;
+    Ok((out, unknown))
 }
 
-fn lookup(name: &str, env: &BTreeMap<String, String>, node: &NodeFacts) -> Option<String> {
+fn push(out: &mut String, more: &str) -> Result<(), TooLong> {
+    if out.len() + more.len() > MAX_VALUE_BYTES {
+        return Err(TooLong);
+    }
+    out.push_str(more);
+    Ok(())
+}
+
+fn lookup<'a>(name: &str, env: &'a BTreeMap<String, String>, node: &'a NodeFacts) -> Option<&'a str> {
     if let Some(key) = name.strip_prefix("env[").and_then(|rest| rest.strip_suffix(']')) {
-        return env.get(key.trim_matches('"')).cloned();
+        return env.get(key.trim_matches('"')).map(String::as_str);
     }
     if name == "node.region" {
-        return Some("global".to_owned());
+        return Some("global");
     }
     let known = reference::value(name, &node.references());
-    if let Some(value) = known {
-        return Some(value.to_owned());
+    if known.is_some() {
+        return known;
     }
-    if reference::is_of_node(name) { None } else { env.get(name).cloned() }
+    if reference::is_of_node(name) { None } else { env.get(name).map(String::as_str) }
 }
 
 #[cfg(test)]
@@ -307,12 +435,12 @@ mod tests {
         }
     }
 
-    fn build(
+    fn try_build(
         resources: AllocatedResources,
         job: &JobSpec,
         task: &Task,
         host: &BTreeMap<String, String>,
-    ) -> BTreeMap<String, String> {
+    ) -> Result<BTreeMap<String, String>, ExpansionError> {
         let mut allocation = Allocation::new("web-api-3-00000000", drover_api::AllocationSpec::default());
         allocation.metadata.uid = Some("12345678-1234".into());
         allocation.metadata.namespace = Some("shop".into());
@@ -331,6 +459,15 @@ mod tests {
             paths: &paths,
             host,
         })
+    }
+
+    fn build(
+        resources: AllocatedResources,
+        job: &JobSpec,
+        task: &Task,
+        host: &BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
+        try_build(resources, job, task, host).expect("it is within bounds")
     }
 
     fn task(fields: &serde_json::Value) -> Task {
@@ -400,8 +537,11 @@ mod tests {
     #[test]
     fn a_119_unknown_references_stay_in_plain_text() {
         let text = "${attr.kernel.name}-${meta.x}-${nope}";
-        assert_eq!(interpolate(text, &BTreeMap::new(), &node()), "linux-1-${nope}");
-        assert_eq!(interpolate_strictly(text, &BTreeMap::new(), &node()), Err("${nope}".into()));
+        assert_eq!(interpolate(text, &BTreeMap::new(), &node()).as_deref(), Ok("linux-1-${nope}"));
+        let config = serde_json::json!({ "args": ["x", { "y": text }] });
+        let error = interpolate_config(config.as_object().expect("fields"), &BTreeMap::new(), &node());
+        let error = error.expect_err("refused").to_string();
+        assert_eq!(error, "config.args[1].y: ${nope} is not known: check its spelling");
     }
 
     #[test]
@@ -415,5 +555,109 @@ mod tests {
         assert_eq!((env["PATH"].as_str(), env["WHERE"].as_str(), env["NOMAD_DC"].as_str()), ("/bin", "dc1:n-1", "dc1"));
         assert_eq!(env["a_b"], "1");
         assert!(!env.contains_key("NOMAD_TOKEN") && !env.contains_key("KUBERNETES_SERVICE_HOST"));
+    }
+
+    /// Five levels, each 60 times as long as the one before: 777 million times the first.
+    fn levels(reference: impl Fn(usize) -> String) -> BTreeMap<String, String> {
+        let value = |level: usize| if level == 0 { "xy".to_owned() } else { reference(level - 1).repeat(60) };
+        (0..=5).map(|level| (format!("m{level}"), value(level))).collect()
+    }
+
+    #[test]
+    fn must_survive_x_008_levels_that_multiply() {
+        let none = BTreeMap::new();
+        let plain = task(&serde_json::json!({}));
+        let job = JobSpec { meta: levels(|level| format!("${{NOMAD_META_m{level}}}")), ..JobSpec::default() };
+        let mut error = None;
+        let used = allocation_counter::measure(|| {
+            error = try_build(AllocatedResources::default(), &job, &plain, &none).err();
+        });
+        assert_eq!(error, Some(ExpansionError::TooLong("meta.m3".to_owned())));
+        assert!(used.bytes_max < 2 * 1024 * 1024, "{used:?}");
+
+        // What comes before may be long, and the task's own variables name it as often as they like.
+        let job = JobSpec { meta: [("big".to_owned(), "x".repeat(30_000))].into(), ..JobSpec::default() };
+        let env = levels(|level| if level == 2 { "${NOMAD_META_big}".to_owned() } else { String::new() });
+        let greedy = task(&serde_json::json!({ "env": env }));
+        let error = try_build(AllocatedResources::default(), &job, &greedy, &none);
+        assert_eq!(error, Err(ExpansionError::TooLong("env.m3".to_owned())));
+
+        let env: BTreeMap<String, String> =
+            (0..40).map(|n| (format!("v{n:02}"), "${NOMAD_META_big}".repeat(4))).collect();
+        let many = task(&serde_json::json!({ "env": env }));
+        let error = try_build(AllocatedResources::default(), &job, &many, &none).expect_err("refused");
+        assert_eq!(error, ExpansionError::TooMuch("env.v08".to_owned()));
+        assert!(error.to_string().contains("more than 1048576 bytes"), "{error}");
+    }
+
+    #[test]
+    fn must_survive_x_008_settings_that_multiply() {
+        let env = BTreeMap::from([("BIG".to_owned(), "x".repeat(60_000))]);
+        let expand = |config: serde_json::Value| {
+            let config = config.as_object().cloned().expect("fields");
+            interpolate_config(&config, &env, &node()).map(drop)
+        };
+        let long = serde_json::json!({ "args": ["a", "${BIG}${BIG}${BIG}"] });
+        assert_eq!(expand(long), Err(ExpansionError::TooLong("config.args[1]".to_owned())));
+        let many = serde_json::json!({ "args": vec!["${BIG}${BIG}"; 100] });
+        let mut error = None;
+        let used = allocation_counter::measure(|| error = expand(many).err());
+        assert_eq!(error, Some(ExpansionError::TooMuch("config.args[8]".to_owned())));
+        assert!(used.bytes_max < 4 * 1024 * 1024, "{used:?}");
+        assert_eq!(expand(serde_json::json!({ "args": vec!["${BIG}"; 10], "command": "x" })), Ok(()));
+    }
+
+    /// A slow reading of the rule: one letter after the other.
+    fn oracle(text: &str, env: &BTreeMap<String, String>) -> String {
+        let letters: Vec<char> = text.chars().collect();
+        let (mut out, mut at) = (String::new(), 0);
+        while at < letters.len() {
+            let end = letters[at..].iter().position(|letter| *letter == '}').map(|end| at + end);
+            let begins = letters[at] == '$' && letters.get(at + 1) == Some(&'{');
+            let (true, Some(end)) = (begins, end) else {
+                out.push(letters[at]);
+                at += 1;
+                continue;
+            };
+            let name: String = letters[at + 2..end].iter().collect();
+            let written: String = letters[at..=end].iter().collect();
+            out.push_str(env.get(name.trim()).map_or(&written, |value| value));
+            at = end + 1;
+        }
+        out
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn text_is_expanded_once_and_within_its_bound(
+            parts in proptest::collection::vec("(\\$\\{[ab]\\})|(\\$\\{ c \\})|[$}{x]{1,3}|(\\$\\{none\\})|é", 0..40),
+            lengths in proptest::array::uniform2(0usize..9000),
+            inner in "(\\$\\{[abc]\\}|\\$\\{|x){0,3}",
+        ) {
+            let text = parts.concat();
+            let values = ["x".repeat(lengths[0]), "${a}".repeat(lengths[1] / 4), inner];
+            let env: BTreeMap<String, String> =
+                ["a", "b", "c"].map(str::to_owned).into_iter().zip(values).collect();
+            let wanted = oracle(&text, &env);
+            let found = interpolate(&text, &env, &NodeFacts::default());
+            if wanted.len() > MAX_VALUE_BYTES {
+                proptest::prop_assert_eq!(found, Err(TooLong));
+            } else {
+                proptest::prop_assert_eq!(found, Ok(wanted));
+            }
+        }
+
+        #[test]
+        fn an_environment_has_no_more_than_its_bytes(
+            meta in proptest::collection::btree_map("[a-d]", "(\\$\\{NOMAD_META_[a-d]\\}|[a-z]{900}){0,30}", 0..4),
+            env in proptest::collection::btree_map("[a-z]", "(\\$\\{NOMAD_META_[a-d]\\}|x){0,30}", 0..9),
+        ) {
+            let job = JobSpec { meta, ..JobSpec::default() };
+            let task = task(&serde_json::json!({ "env": env }));
+            if let Ok(env) = try_build(AllocatedResources::default(), &job, &task, &BTreeMap::new()) {
+                proptest::prop_assert!(env.values().all(|value| value.len() <= MAX_VALUE_BYTES));
+                proptest::prop_assert!(size(&env) <= MAX_TOTAL_BYTES);
+            }
+        }
     }
 }

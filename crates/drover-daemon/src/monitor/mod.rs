@@ -1,7 +1,8 @@
 //! What operators and Kubernetes see of a running daemon: `/healthz`, `/readyz` and `/metrics`.
 //!
 //! Numbers and states come from who knows them; nothing here asks the API server, but `watch_cluster`, which looks
-//! whether the installation is whole. Must never know what jobs, nodes or tasks are.
+//! whether the installation is whole. A process that makes no progress ends itself: nobody from outside has to ask it
+//! whether it lives, and so nobody can keep the answer from coming. Must never know what jobs, nodes or tasks are.
 
 mod agent_metrics;
 mod health;
@@ -9,10 +10,12 @@ mod installation;
 mod metrics;
 mod requests;
 mod server;
+mod watchdog;
 
 pub use agent_metrics::AgentMetrics;
-pub use health::Health;
+pub use health::{Health, Problems};
 pub use installation::{Installation, parts, watch_cluster};
 pub use metrics::Metrics;
 pub use requests::{CountRequests, counting_client};
-pub use server::serve;
+pub use server::{PORT, serve};
+pub use watchdog::watch_progress;

@@ -1,11 +1,13 @@
 //! The listener for probes and scrapes: plain HTTP, three paths, nothing that is secret.
+//!
+//! Who comes is answered, however many connections others hold: above a number of them the oldest is cut. A port that
+//! another process holds ends nothing: it is told of and tried again.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -13,45 +15,97 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{Health, Metrics};
 
-/// Probes and scrapers together; who comes beyond that waits.
-const MAX_CONNECTIONS: usize = 16;
+/// The part of a daemon's health that is its port.
+pub const PORT: &str = "port";
+
+/// Connections at the same time. With another one the oldest is cut: who asks is answered within milliseconds, and who
+/// only holds a connection has to hold it against everyone that comes.
+const MAX_CONNECTIONS: usize = 128;
 /// Who takes longer to ask, or keeps a connection that long, is cut.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_TIMEOUT: Duration = Duration::from_mins(1);
+/// The pause before a port that is taken is tried again.
+const RETRY: Duration = Duration::from_secs(2);
 
-/// Answers until `stop`.
-///
-/// # Errors
-/// When the address cannot be listened on.
-pub async fn serve(
-    address: SocketAddr,
-    health: Health,
-    metrics: Metrics,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address} for probes"))?;
-    tracing::info!(address = %listener.local_addr().unwrap_or(address), "probes and scrapes are answered");
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut connections = JoinSet::new();
+/// Answers until `stop`. While the address cannot be listened on, the daemon's health says why.
+pub async fn serve(address: SocketAddr, health: Health, metrics: Metrics, stop: CancellationToken) {
+    let serve = async {
+        let listener = listen(address, &health).await;
+        tracing::info!(address = %listener.local_addr().unwrap_or(address), "probes and scrapes are answered");
+        accept(&listener, &health, &metrics).await;
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = serve => {}
+    }
+}
+
+async fn listen(address: SocketAddr, health: &Health) -> TcpListener {
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.context("the listener for probes")?;
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                health.well(PORT);
+                return listener;
+            }
+            Err(error) => health.ill(
+                PORT,
+                format!(
+                    "{address} cannot be listened on: {error}; it is tried again. End the process that holds port {}, \
+                     or have the administrator of the cluster give this daemon another one",
+                    address.port()
+                ),
+            ),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// The open connections, the oldest first.
+#[derive(Debug, Default)]
+struct Connections {
+    open: BTreeMap<u64, AbortHandle>,
+    next: u64,
+    tasks: JoinSet<u64>,
+}
+
+impl Connections {
+    fn add(&mut self, conversation: impl Future<Output = ()> + Send + 'static) {
+        if self.open.len() >= MAX_CONNECTIONS
+            && let Some((_, oldest)) = self.open.pop_first()
+        {
+            oldest.abort();
+        }
+        let number = self.next;
+        self.next += 1;
+        let handle = self.tasks.spawn(async move {
+            conversation.await;
+            number
+        });
+        self.open.insert(number, handle);
+    }
+}
+
+async fn accept(listener: &TcpListener, health: &Health, metrics: &Metrics) {
+    let mut connections = Connections::default();
+    loop {
         tokio::select! {
             biased;
-            () = stop.cancelled() => return Ok(()),
-            Some(_) = connections.join_next() => {}
+            Some(ended) = connections.tasks.join_next() => {
+                // One that was cut is no longer among the open ones.
+                if let Ok(number) = ended {
+                    connections.open.remove(&number);
+                }
+            }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let (health, metrics) = (health.clone(), metrics.clone());
-                    connections.spawn(async move {
-                        converse(stream, &health, &metrics).await;
-                        drop(place);
-                    });
+                    connections.add(async move { converse(stream, &health, &metrics).await });
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection for probes cannot be accepted");
@@ -126,5 +180,66 @@ mod tests {
         assert_eq!(ask(Method::POST, "/healthz", &health).await.0, 405);
         let (status, text) = ask(Method::GET, "/metrics", &health).await;
         assert!(status == 200 && text.ends_with("# EOF\n"), "{text}");
+    }
+
+    async fn ask_over(address: SocketAddr, path: &str) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = TcpStream::connect(address).await.expect("connected");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("asked");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer");
+        answer
+    }
+
+    /// A server on a port of its own, and where.
+    async fn server(health: &Health) -> (SocketAddr, JoinSet<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let health = health.clone();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { accept(&listener, &health, &Metrics::default()).await });
+        (address, tasks)
+    }
+
+    #[tokio::test]
+    async fn must_survive_x_013_connections_that_ask_nothing_or_half() {
+        use tokio::io::AsyncWriteExt as _;
+        let health = Health::of(&[]);
+        let (address, _server) = server(&health).await;
+        let mut held = Vec::new();
+        for n in 0..1000 {
+            let mut stream = TcpStream::connect(address).await.expect("connected");
+            if n % 2 == 0 {
+                // One that was cut meanwhile may say so.
+                drop(stream.write_all(b"GET /healthz HT").await);
+            }
+            held.push(stream);
+            if n % 50 == 49 {
+                let both = async { [ask_over(address, "/healthz").await, ask_over(address, "/readyz").await] };
+                let answers = tokio::time::timeout(Duration::from_secs(2), both).await.expect("answered in time");
+                assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 200")), "{n}: {answers:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn must_survive_x_012_a_port_that_is_taken() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = taken.local_addr().expect("an address");
+        let (health, stop) = (Health::of(&[]), CancellationToken::new());
+        let serving = serve(address, health.clone(), Metrics::default(), stop.clone());
+        let watching = async {
+            let problems = health.other_than(&super::super::Problems::new()).await;
+            let reason = &problems[PORT];
+            let wanted =
+                [&address.to_string(), "in use", &format!("End the process that holds port {}", address.port())];
+            assert!(wanted.iter().all(|wanted| reason.contains(*wanted)), "{reason}");
+            drop(taken);
+            assert_eq!(health.other_than(&problems).await, super::super::Problems::new());
+            assert!(ask_over(address, "/readyz").await.starts_with("HTTP/1.1 200"));
+            stop.cancel();
+        };
+        tokio::join!(serving, watching);
     }
 }

@@ -119,6 +119,7 @@ impl Node {
         Arc::new(RunnerEnv {
             state: self.state.store(),
             machine: MachineParts {
+                users: crate::node::task_users::TaskUsers::none(),
                 drivers,
                 devices: Devices::default(),
                 disk: Arc::new(HostDisk),

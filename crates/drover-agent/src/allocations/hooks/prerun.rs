@@ -15,9 +15,9 @@ type Prerun = for<'a> fn(&'a AllocPlan, &'a AllocDir) -> BoxFuture<'a, Result<()
 
 /// The prerun hooks in their order.
 const PRERUN: &[Prerun] = &[
-    |plan, dir| std::future::ready(alloc_dir::prerun(plan, dir)).boxed(),
+    |plan, dir| alloc_dir::prerun(plan, dir).boxed(),
     |plan, _| await_previous::prerun(plan).boxed(),
-    |plan, dir| std::future::ready(migrate_disk::prerun(plan, dir)).boxed(),
+    |plan, dir| migrate_disk::prerun(plan, dir).boxed(),
     |plan, _| admission::prerun(plan).boxed(),
     |plan, _| volumes::prerun(plan).boxed(),
 ];

@@ -23,6 +23,8 @@ pub(crate) enum Fact {
     Volumes(BTreeMap<String, HostVolume>),
     /// Metadata that was set at run time; an empty value hides the configured one.
     Meta(BTreeMap<String, String>),
+    /// What of the agent itself does not work, by part.
+    AgentProblems(BTreeMap<String, String>),
     /// A manager has told all that it knew at first.
     Reported(Manager),
 }
@@ -122,6 +124,7 @@ impl Batch {
                 self.print.host_volumes = self.fixed_volumes.clone().into_iter().chain(dynamic).collect();
             }
             Fact::Meta(dynamic) => self.print.meta.dynamic = dynamic,
+            Fact::AgentProblems(problems) => self.print.agent_problems = problems,
             Fact::Reported(_) => {}
         }
         None

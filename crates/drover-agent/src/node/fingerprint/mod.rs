@@ -4,9 +4,11 @@
 //! for.
 
 mod attribute;
+mod bounds;
 mod detect;
 mod host;
 mod machine;
 mod network;
 
+pub(crate) use bounds::cut;
 pub(crate) use detect::{cpu, detect, offered_slice};

@@ -477,6 +477,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
         name: "n-1".into(),
         config: Arc::new(config()),
         machine: MachineParts {
+            users: crate::node::task_users::TaskUsers::none(),
             drivers: Drivers::default(),
             devices: Devices::default(),
             disk: Arc::new(MemoryDisk::default()),

@@ -51,6 +51,7 @@ mod tests {
             group: Arc::default(),
             task: Arc::new(serde_json::from_value(task).expect("a task")),
             dir: AllocDir::new(Path::new("/none"), "uid"),
+            owner: None,
             restored: None,
             recovering: None,
             volumes: crate::allocations::volume_sources::VolumeSources::default(),

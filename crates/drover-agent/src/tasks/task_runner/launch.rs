@@ -2,7 +2,6 @@
 
 use drover_api::allocation::{TaskEvent, TaskEventType as Type};
 use drover_api::network::NetworkMode;
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{NextRun, TaskRunner};
@@ -118,18 +117,15 @@ impl TaskRunner {
             node: &node,
             paths: &paths,
             host: &self.env.machine.host_env,
-        });
+        })
+        .map_err(|error| error.to_string())?;
         env.extend(reserved.env);
         if plan.task.csi_plugin.is_some() {
             let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
             env.insert("CSI_ENDPOINT".to_owned(), format!("unix://{}", socket.display()));
         }
-        let mut config = Map::new();
-        for (name, value) in &plan.task.config {
-            let value: Value = environment::interpolate_value(value, &env, &node)
-                .map_err(|unknown| format!("config.{name}: {unknown} is not known: check its spelling"))?;
-            config.insert(name.clone(), value);
-        }
+        let config =
+            environment::interpolate_config(&plan.task.config, &env, &node).map_err(|error| error.to_string())?;
         let logs = &plan.task.logs;
         let limits = LogLimits {
             max_files: u32::try_from(logs.max_files).unwrap_or(u32::MAX),
@@ -146,6 +142,7 @@ impl TaskRunner {
             task_dir,
             fifo_dir: self.env.fifo_dir.join(&plan.uid),
             user: plan.task.user.clone(),
+            own_user: plan.owner.map(|owner| owner.uid),
             logs: (!logs.disabled).then_some(limits),
             kill_timeout: self.kill_timeout(),
             resources,

@@ -16,6 +16,7 @@ fn plan(node: &Node, task: &Value) -> TaskPlan {
     let group = Arc::new(job.groups[0].clone());
     let allocation = AllocationSpec { group: "g".into(), ..AllocationSpec::default() };
     TaskPlan {
+        owner: None,
         uid: UID.to_owned(),
         allocation: Arc::new(Allocation::new("a", allocation)),
         task: Arc::new(group.tasks[0].clone()),
@@ -31,7 +32,7 @@ fn plan(node: &Node, task: &Value) -> TaskPlan {
 fn prestart(node: &Node, plan: &TaskPlan) -> Result<(), (String, bool)> {
     let env = node.env();
     fs::create_dir_all(&env.alloc_dir).expect("a directory");
-    env.machine.disk.build(&plan.dir).expect("the allocation's directory");
+    env.machine.disk.build(&plan.dir, None).expect("the allocation's directory");
     hooks::prestart(&env, plan).map_err(|error| (error.to_string(), error.is_recoverable))
 }
 

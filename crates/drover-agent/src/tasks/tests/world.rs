@@ -128,6 +128,7 @@ impl Node {
         RunnerEnv {
             state,
             machine: MachineParts {
+                users: crate::node::task_users::TaskUsers::none(),
                 drivers,
                 devices: Devices::default(),
                 disk: Arc::new(HostDisk),
@@ -173,7 +174,7 @@ impl Node {
         let (job, group) = (Arc::new(job.clone()), Arc::new(job.groups[0].clone()));
         let task = Arc::new(group.tasks[0].clone());
         let dir = self.dir();
-        env.machine.disk.build(&dir).expect("the allocation's directory");
+        env.machine.disk.build(&dir, None).expect("the allocation's directory");
         let mut allocation = Allocation::new("web-g-0", AllocationSpec { group: "g".into(), ..Default::default() });
         allocation.metadata.uid = Some(UID.to_owned());
         let mut open = Orders::new(Arc::clone(&job), Arc::clone(&group));
@@ -184,6 +185,7 @@ impl Node {
         let shutdown = CancellationToken::new();
         let handles = TaskHandles { orders: ordered, commands: queue, updates, shutdown: shutdown.clone() };
         let plan = TaskPlan {
+            owner: None,
             uid: UID.to_owned(),
             allocation: Arc::new(allocation),
             job,

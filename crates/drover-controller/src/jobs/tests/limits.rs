@@ -50,11 +50,11 @@ async fn must_survive_x_030_jobs_over_the_limits() {
 
     // Another leader admits the same ones, whatever it looks at first.
     world.elect_another();
-    world.live(Duration::from_secs(60)).await;
+    world.live(Duration::from_mins(1)).await;
     assert_eq!(n_shown(&world, &["web", "big", "api", "small"]), [4, 0, 0, 2]);
 
     world.delete::<Job>(&in_default("web"));
-    world.live(Duration::from_secs(60)).await;
+    world.live(Duration::from_mins(1)).await;
     assert_eq!(n_shown(&world, &["big", "api", "small"]), [0, 3, 2], "what waited has room, nobody asked again");
     assert_eq!(condition(&world, "api", JobConditionType::Ready).as_deref(), Some("True AllHealthy"));
     assert_eq!(condition(&world, "api", JobConditionType::Stalled), None);
