@@ -24,7 +24,11 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{/* The configuration file of the controller. */}}
 {{- define "drover.controllerConfig" -}}
-{{ toYaml (mergeOverwrite (deepCopy .Values.controller.config) (dict "namespace" .Release.Namespace "requiresNodeRestriction" .Values.nodeRestriction.enabled "metrics" (dict "perJob" .Values.metrics.perJob))) }}
+{{- $policies := list }}
+{{- range $name, $isOn := dict "drover-intents" .Values.intents.enabled "drover-plugins" .Values.pluginRestriction.enabled "drover-priorities" .Values.priorityRestriction.enabled }}
+{{- if $isOn }}{{ $policies = append $policies $name }}{{ end }}
+{{- end }}
+{{ toYaml (mergeOverwrite (deepCopy .Values.controller.config) (dict "namespace" .Release.Namespace "requiresNodeRestriction" .Values.nodeRestriction.enabled "requiredPolicies" $policies "metrics" (dict "perJob" .Values.metrics.perJob))) }}
 {{- end }}
 
 {{/* The configuration file of the agent. */}}

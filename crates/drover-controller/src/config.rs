@@ -3,6 +3,7 @@
 //! Input: YAML. Output: a checked [`ControllerConfig`]. Unknown keys and times that contradict each other are refused,
 //! each with its field and the remedy.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use jiff::SignedDuration;
 use serde::Deserialize;
 
 use drover_daemon::config::ConfigError;
+use drover_daemon::monitor::{POLICIES, RequiredPolicy};
 
 /// Everything the controller is told at its start.
 #[derive(Clone, Debug, Deserialize)]
@@ -33,6 +35,8 @@ pub struct ControllerConfig {
     pub gc: GarbageConfig,
     /// Whether a controller without the admission policy that limits agents is not ready.
     pub requires_node_restriction: bool,
+    /// More admission policies without which it is not ready, by name.
+    pub required_policies: BTreeSet<String>,
     /// What is counted.
     pub metrics: MetricsConfig,
 }
@@ -55,6 +59,7 @@ impl Default for ControllerConfig {
             limits: Limits::default(),
             gc: GarbageConfig::default(),
             requires_node_restriction: false,
+            required_policies: BTreeSet::new(),
             metrics: MetricsConfig::default(),
         }
     }
@@ -216,7 +221,19 @@ impl GarbageConfig {
     }
 }
 
+/// The policy that keeps an agent's token to its own node.
+const NODE_RESTRICTION: &str = "drover-node-restriction";
+
 impl ControllerConfig {
+    /// The admission policies without which the controller is not ready.
+    pub fn policies(&self) -> Vec<RequiredPolicy> {
+        let is_required = |policy: &RequiredPolicy| {
+            self.required_policies.contains(policy.name)
+                || (self.requires_node_restriction && policy.name == NODE_RESTRICTION)
+        };
+        POLICIES.into_iter().filter(is_required).collect()
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors
@@ -264,6 +281,11 @@ impl ControllerConfig {
         if self.heartbeat.max_per_second == 0 {
             return Err(invalid("heartbeat.maxPerSecond", "must be above 0"));
         }
+        let known = POLICIES.map(|policy| policy.name);
+        if let Some(name) = self.required_policies.iter().find(|name| !known.contains(&name.as_str())) {
+            let reason = format!("{name} is no policy of drover; take some of {}", known.join(", "));
+            return Err(invalid("requiredPolicies", &reason));
+        }
         for (field, limit) in [
             ("limits.allocationsPerJob", self.limits.allocations_per_job),
             ("limits.allocationsPerNamespace", self.limits.allocations_per_namespace),
@@ -300,6 +322,7 @@ mod tests {
             ("leaderElection: {renewDeadline: 20s}", "leaderElection.renewDeadline"),
             ("heartbeat: {minTTL: 0s}", "heartbeat.minTTL"),
             ("heartbeat: {grace: 5}", "grace"),
+            ("requiredPolicies: [drover-all]", "requiredPolicies"),
             ("limits: {allocationsPerJob: 0}", "limits.allocationsPerJob"),
             ("limits: {allocationsPerNamespace: -1}", "limits.allocationsPerNamespace"),
             ("gc: {interval: 0s}", "gc.interval"),

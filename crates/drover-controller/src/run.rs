@@ -70,11 +70,12 @@ async fn monitor(
     stop: CancellationToken,
 ) {
     let Some(address) = listen else { return };
-    let health = Health::of(monitor::parts(config.requires_node_restriction));
+    let policies = config.policies();
+    let health = Health::of(&monitor::parts(&policies));
     let installation = Installation {
         namespace: &config.namespace,
         lease: LEADER_LEASE,
-        requires_node_restriction: config.requires_node_restriction,
+        policies: &policies,
     };
     let watch = monitor::watch_cluster(client, installation, health.clone(), stop.clone());
     tokio::join!(watch, monitor::serve(address, health, metrics, stop));

@@ -1,25 +1,21 @@
-//! Whether drover is installed as a whole: a controller leads, and the admission policy that limits agents is there.
+//! Whether drover is installed as a whole: a controller leads, and the admission policies are there and deny.
 
 use futures::StreamExt as _;
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
+use super::policies::{self, RequiredPolicy};
 use super::Health;
 
-/// The policy that keeps an agent's token to its own node, and the name of its binding.
-const NODE_RESTRICTION: &str = "drover-node-restriction";
-/// The parts of a controller's health.
+/// The part of a controller's health that is not a policy.
 pub(super) const LEADER: &str = "leader";
-const POLICY: &str = "policy";
-const BINDING: &str = "policy-binding";
 
 /// What a controller's health depends on.
-pub fn parts(requires_node_restriction: bool) -> &'static [&'static str] {
-    if requires_node_restriction { &[LEADER, POLICY, BINDING] } else { &[LEADER] }
+pub fn parts(policies: &[RequiredPolicy]) -> Vec<&'static str> {
+    std::iter::once(LEADER).chain(policies.iter().map(|policy| policy.name)).collect()
 }
 
 /// What a whole installation has.
@@ -29,37 +25,17 @@ pub struct Installation<'a> {
     pub namespace: &'a str,
     /// The name of the leader's Lease there.
     pub lease: &'a str,
-    /// Whether the admission policy that limits agents must be there.
-    pub requires_node_restriction: bool,
+    /// The admission policies that must be there and deny.
+    pub policies: &'a [RequiredPolicy],
 }
 
 /// Follows what a controller's health depends on, until `stop`.
 pub async fn watch_cluster(client: Client, installation: Installation<'_>, health: Health, stop: CancellationToken) {
-    let Installation { namespace, lease, requires_node_restriction } = installation;
+    let Installation { namespace, lease, policies } = installation;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let leader = follow(leases, lease, judge_lease, LEADER, &health);
-    let policies = async {
-        if !requires_node_restriction {
-            return;
-        }
-        let (policies, bindings) = (Api::all(client.clone()), Api::all(client.clone()));
-        tokio::join!(
-            follow(
-                policies,
-                NODE_RESTRICTION,
-                |found: Option<ValidatingAdmissionPolicy>| there(found.is_some()),
-                POLICY,
-                &health
-            ),
-            follow(
-                bindings,
-                NODE_RESTRICTION,
-                |found: Option<ValidatingAdmissionPolicyBinding>| there(found.is_some()),
-                BINDING,
-                &health
-            ),
-        );
-    };
+    let policies = policies.iter().map(|policy| policies::follow(client.clone(), namespace, *policy, &health));
+    let policies = futures::future::join_all(policies);
     tokio::select! {
         biased;
         () = stop.cancelled() => {}
@@ -70,15 +46,6 @@ pub async fn watch_cluster(client: Client, installation: Installation<'_>, healt
 fn judge_lease(lease: Option<Lease>) -> Result<(), String> {
     let holder = lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty());
     holder.map(drop).ok_or_else(|| "no controller leads yet".to_owned())
-}
-
-fn there(is_there: bool) -> Result<(), String> {
-    if is_there {
-        return Ok(());
-    }
-    Err(format!(
-        "{NODE_RESTRICTION} is missing: any agent could write any allocation; restore it with `helm upgrade`, or set nodeRestriction.enabled=false"
-    ))
 }
 
 async fn follow<K>(
