@@ -146,7 +146,7 @@ fn counter(version: usize) -> Value {
                           "attachmentMode": "file-system" }],
             "update": { "minHealthyTime": "0s" },
             "tasks": [{ "name": "count", "driver": "exec", "config": { "command": "/bin/sh", "args": ["-c", script] },
-                        "killSignal": "SIGTERM", "killTimeout": "5s",
+                        "user": "nobody", "killSignal": "SIGTERM", "killTimeout": "5s",
                         "volumeMounts": [{ "volume": "data", "destination": "/data" }],
                         "resources": { "cpu": 10, "memoryMB": 32 } }],
         }] },

@@ -801,7 +801,9 @@ async fn a_state_file_on_a_full_disk_keeps_new_tasks_away_until_there_is_room_an
         }
     }
     let refused = refused.expect("one");
-    let told = messages(&refused, "t");
+    // What comes first and cannot be kept refuses it: its user, or the task.
+    let description = refused.status.as_ref().map(|status| status.client_description.as_str()).unwrap_or_default();
+    let told = format!("{description}; {}", messages(&refused, "t"));
     assert!(told.contains("agent.redb") && told.contains("No space left"), "{told}");
     assert!(!events(&refused, "t").contains(&E::Started));
     assert!(lives(pid), "what runs goes on");

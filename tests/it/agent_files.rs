@@ -124,7 +124,8 @@ async fn must_survive_x_011_many_files_that_are_removed() {
             }
             fs::File::create(folder.join(n.to_string())).expect("a file");
         }
-        (dirs.push(dir), names.push(name));
+        dirs.push(dir);
+        names.push(name);
     }
     for name in &names {
         node.allocs().delete(name, &DeleteParams::default()).await.expect("deleted");

@@ -162,8 +162,10 @@ async fn commands_run_in_tasks_of_both_drivers_with_their_rights() {
         let name = node.run(job, JobType::Service, json!([task])).await;
         let uid = id(&node.running(&name).await);
         let got =
-            ask(&node, exec(&uid, &["/bin/sh", "-c", "echo $NOMAD_TASK_NAME; id -un; echo oops >&2; exit 7"])).await;
-        let user = if job == "raw" { "root" } else { "nobody" };
+            ask(&node, exec(&uid, &["/bin/sh", "-c", "echo $NOMAD_TASK_NAME; id -u; echo oops >&2; exit 7"])).await;
+        // The files of an allocation are its user's.
+        let own = node.path("allocs").join(&uid).join("alloc").metadata().expect("a directory");
+        let user = if job == "raw" { 0 } else { std::os::unix::fs::MetadataExt::uid(&own) };
         assert_eq!((got.out, got.err.as_str()), (format!("t\n{user}\n"), "oops\n"), "{job}");
         assert_eq!(got.answers, [Answer::Exited { exit_code: 7 }], "{job}");
 

@@ -27,7 +27,7 @@ fn writer(job: &str, volume: &str, access_mode: &str) -> Value {
                               "attachmentMode": "file-system" }],
                 "update": { "minHealthyTime": "0s" },
                 "tasks": [{ "name": "append", "driver": "exec", "config": { "command": "/bin/sh", "args": ["-c", script] },
-                            "killTimeout": "2s", "volumeMounts": [{ "volume": "data", "destination": "/data" }],
+                            "user": "nobody", "killTimeout": "2s", "volumeMounts": [{ "volume": "data", "destination": "/data" }],
                             "resources": { "cpu": 10, "memoryMB": 32 } }],
             }],
         },

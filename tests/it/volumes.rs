@@ -210,7 +210,7 @@ pub(crate) fn ledger(volume: &str, release: u32) -> Value {
                           "attachmentMode": "file-system" }],
             "update": { "minHealthyTime": "0s" },
             "tasks": [{ "name": "append", "driver": "exec", "config": { "command": "/bin/sh", "args": ["-c", script] },
-                        "killSignal": "SIGTERM", "killTimeout": "5s",
+                        "user": "nobody", "killSignal": "SIGTERM", "killTimeout": "5s",
                         "volumeMounts": [{ "volume": "data", "destination": "/data" }],
                         "resources": { "cpu": 10, "memoryMB": 32 } }],
         }] },

@@ -145,7 +145,7 @@ pub struct ExecConfig {
     /// Folders of the host beneath which the roots lie that tasks may ask for by `rootfs`.
     pub rootfs_dirs: Vec<PathBuf>,
     /// Numbers of users, and of groups of the same numbers, of which each allocation gets one: its tasks run as it
-    /// unless they name a user. Nobody else of the node may have one of them.
+    /// unless they name a user. No user of the node may have one of them.
     pub uid_range: UidRange,
 }
 

@@ -130,7 +130,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Answers probes and scrapes. A port that is taken keeps nobody from anything else: tasks are looked after.
+    /// Answers probes and scrapes. A port that is taken keeps the agent from nothing else: tasks are looked after.
     fn watch(
         self,
         config: &AgentConfig,

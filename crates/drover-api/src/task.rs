@@ -83,7 +83,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 128))]
     pub env: BTreeMap<String, String>,
-    /// The operating system user it runs as; default the driver's.
+    /// The operating system user it runs as; default the driver's: that of `exec` is one that no other allocation has.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub user: String,

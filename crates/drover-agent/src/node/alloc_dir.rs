@@ -1,8 +1,8 @@
 //! The directories of allocations and tasks: made, found again, taken away.
 //!
 //! Everything is named from the allocation's uid and the task's name, both of which the API server has checked. Tasks
-//! may write below: nothing there is made, opened, changed or mounted on by a path, and no link is followed, also when a
-//! directory is made again beside live tasks.
+//! may write below: nothing there is made, opened, changed or mounted on by a path, and no link is followed, also when
+//! a directory is made again beside live tasks.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) struct TaskFolder<'a> {
     pub(crate) task: &'a str,
     /// The most that its secrets take, in MiB.
     pub(crate) secrets_mb: i64,
-    /// Whose it is; none: nobody's, or the agent's own where that is not root.
+    /// Whose it is; none: the user `nobody`'s, or the agent's own where that is not root.
     pub(crate) owner: Option<Owner>,
 }
 
@@ -68,8 +68,8 @@ impl AllocDir {
 
     /// Makes the shared directories; what is there stays as it is, be it a link that a task has made.
     ///
-    /// Only the agent and the group of the owner get into the allocation's directory, so that nobody else on the host
-    /// reaches a file of it, whatever that file's mode: not even a program that runs as whom it belongs to.
+    /// The agent and the group of the owner get into the allocation's directory, and no other user of the host: none
+    /// reaches a file of it, whatever that file's mode, not even a program that runs as whom it belongs to.
     pub(crate) fn build(&self, owner: Option<Owner>) -> Result<(), DirError> {
         let root = self.make_root(owner).map_err(|source| DirError::at(&self.root, source))?;
         let owner = owner.or_else(nobody);

@@ -56,18 +56,18 @@ impl Place {
             Err(Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
         };
-        let Some(made) = self.directory(name)? else { return Ok(None) };
-        let found = made.stat()?;
+        let Some(place) = self.directory(name)? else { return Ok(None) };
+        let found = place.stat()?;
         let is_ours = found.st_uid == rustix::process::geteuid().as_raw();
         let is_unfinished = owner.is_some_and(|owner| owner.uid != found.st_uid);
         // Between both calls a task may have put a directory of its own there.
         if is_ours && (is_new || is_unfinished) {
-            made.set_mode(mode)?;
+            place.set_mode(mode)?;
             if let Some(owner) = owner {
-                made.give_to(owner)?;
+                place.give_to(owner)?;
             }
         }
-        Ok(Some(made))
+        Ok(Some(place))
     }
 
     /// What it is.

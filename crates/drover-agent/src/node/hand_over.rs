@@ -2,8 +2,7 @@
 //! that it replaces.
 //!
 //! By descriptors and without following a link. Files of third users stay theirs. No recursion; one descriptor is open
-//! for each level, and what is deeper than [`MAX_DEPTH`] is refused: nobody's data is, and a task that makes it so on
-//! purpose loses it.
+//! for each level, and what is deeper than [`MAX_DEPTH`] is refused: no data is that deep by itself.
 
 use std::ffi::CStr;
 use std::io;
@@ -62,7 +61,7 @@ pub(super) fn hand_over(parent: &Place, name: &str, from: u32, to: Owner) -> io:
     }
 }
 
-/// A file that has other names may be somebody's elsewhere.
+/// A file that has other names may belong to another directory too.
 fn hand_over_file(holder: impl std::os::fd::AsFd, name: &CStr, from: u32, to: Owner) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = match rustix::fs::openat(holder, name, flags, Mode::empty()) {

@@ -19,5 +19,6 @@ pub(crate) mod registration;
 pub(crate) mod removal;
 pub(crate) mod run_node;
 pub(crate) mod stats;
+pub(crate) mod task_user_table;
 pub(crate) mod task_users;
 pub(crate) mod view;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::csi::Mounts;
 use crate::node::facts::MetaChanges;
 use crate::node::host_volume_record::VolumeRecord;
-use crate::node::task_users::TaskUserTable;
+use crate::node::task_user_table::TaskUserTable;
 use crate::reporting::report::Report;
 use crate::tasks::record::TaskRecord;
 

@@ -21,7 +21,7 @@ use super::tables::{ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, META, MOUNTS, RE
 use crate::csi::Mounts;
 use crate::node::facts::MetaChanges;
 use crate::node::host_volume_record::VolumeRecord;
-use crate::node::task_users::TaskUserTable;
+use crate::node::task_user_table::TaskUserTable;
 use crate::tasks::record::TaskRecord;
 use crate::watch;
 

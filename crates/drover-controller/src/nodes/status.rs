@@ -138,7 +138,7 @@ impl Nodes {
         };
         let generation = object.metadata.generation.unwrap_or(0);
         let held = self.heartbeats.held.get(name).map(|why| &**why);
-        let wanted = conditions(phase, held, object.spec.eligibility, object.spec.drain.is_some(), &print);
+        let wanted = conditions(phase, held, object.spec.eligibility, object.spec.drain.is_some(), print);
         let allocatable = NodeResources {
             cpu: node.cpu,
             memory_mb: node.memory_mb,

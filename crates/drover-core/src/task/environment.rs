@@ -3,9 +3,9 @@
 //! Input: the allocation, its job, the node's facts and the task's directories. Output: text, or the field that is at
 //! fault. Pure; must never read the process's own environment: the host's part of it is passed in.
 //!
-//! Expansion is bounded: what was put in the place of a reference is not looked at again, one expanded value has at most
-//! [`MAX_VALUE_BYTES`], and all that a task is started with at most [`MAX_TOTAL_BYTES`]. A value may name one that was
-//! expanded before, so that without bounds five lines of a job would fill the memory of every node that gets it.
+//! Expansion is bounded: what was put in the place of a reference is not looked at again, one expanded value has at
+//! most [`MAX_VALUE_BYTES`], and all that a task is started with at most [`MAX_TOTAL_BYTES`]. A value may name one that
+//! was expanded before, so that without bounds five lines of a job would fill the memory of every node that gets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -310,8 +310,8 @@ pub fn interpolate(text: &str, env: &BTreeMap<String, String>, node: &NodeFacts)
     substitute(text, env, node).map(|(text, _)| text)
 }
 
-/// Replaces references in a task's driver settings, nested values included, beside the environment that they are started
-/// with.
+/// Replaces references in a task's driver settings, nested values included, beside the environment that they are
+/// started with.
 ///
 /// # Errors
 /// When a reference is not known, or a value, or all of them with the environment, would be too long.

@@ -1,8 +1,9 @@
 //! What operators and Kubernetes see of a running daemon: `/healthz`, `/readyz` and `/metrics`.
 //!
 //! Numbers and states come from who knows them; nothing here asks the API server, but `watch_cluster`, which looks
-//! whether the installation is whole. A process that makes no progress ends itself: nobody from outside has to ask it
-//! whether it lives, and so nobody can keep the answer from coming. Must never know what jobs, nodes or tasks are.
+//! whether the installation is whole. A process that makes no progress ends itself: no probe from outside has to ask
+//! it whether it lives, and so no other process can keep the answer from coming. Must never know what jobs, nodes or
+//! tasks are.
 
 mod agent_metrics;
 mod health;

@@ -1,7 +1,7 @@
 //! Whether the process still does anything: a task of its runtime counts, and a thread of its own looks at the count.
 //!
-//! Kubernetes could ask over a socket instead. But the node's ports belong to tasks too, and whoever reaches a port can
-//! fill it: both would have a healthy daemon ended. Must never know what the process does.
+//! Kubernetes could ask over a socket instead. But the node's ports belong to tasks too, and any host that reaches a
+//! port can fill it: both would have a healthy daemon ended. Must never know what the process does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -16,8 +16,8 @@ const BEAT: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(5);
 const MOST_MISSED: u32 = 12;
 
-/// Counts until `stop`. A runtime that does not let it count for a minute ends the process, and whoever started that
-/// starts it again; what else the process has started goes on.
+/// Counts until `stop`. A runtime that does not let it count for a minute ends the process, and the kubelet, or
+/// what else started it, starts it again; what else the process has started goes on.
 ///
 /// # Errors
 /// When there can be no thread.

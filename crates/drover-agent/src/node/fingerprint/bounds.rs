@@ -48,7 +48,7 @@ pub(crate) fn cut(print: &mut Fingerprint) -> BTreeSet<&'static str> {
     for plugin in print.csi.values_mut() {
         cut.text("csi", &mut plugin.description, MAX_TEXT);
     }
-    cut.to_fit(print);
+    cut.until_it_fits(print);
     cut.0
 }
 
@@ -115,7 +115,7 @@ impl Cut {
 
 impl Cut {
     /// Gives up what there can be most of until the whole fits.
-    fn to_fit(&mut self, print: &mut Fingerprint) {
+    fn until_it_fits(&mut self, print: &mut Fingerprint) {
         let is_too_large = |print: &Fingerprint| serde_json::to_vec(print).is_ok_and(|bytes| bytes.len() > MAX_BYTES);
         while is_too_large(print) && print.devices.pop().is_some() {
             self.0.insert("devices");
