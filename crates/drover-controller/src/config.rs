@@ -3,6 +3,7 @@
 //! Input: YAML. Output: a checked [`ControllerConfig`]. Unknown keys and times that contradict each other are refused,
 //! each with its field and the remedy.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,8 +31,19 @@ pub struct ControllerConfig {
     pub gc: GarbageConfig,
     /// Whether a controller without the admission policy that limits agents is not ready.
     pub requires_node_restriction: bool,
+    /// Who may serve volumes.
+    pub volumes: VolumesConfig,
     /// What is counted.
     pub metrics: MetricsConfig,
+}
+
+/// Who may serve volumes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct VolumesConfig {
+    /// The namespaces whose jobs may run CSI plugins; those of others do not count. All where it is empty: then who may
+    /// update `jobs/csiplugin` in a namespace may run them there.
+    pub plugin_namespaces: BTreeSet<String>,
 }
 
 /// What is counted for scrapes.
@@ -51,6 +63,7 @@ impl Default for ControllerConfig {
             scheduler: Settings::default(),
             gc: GarbageConfig::default(),
             requires_node_restriction: false,
+            volumes: VolumesConfig::default(),
             metrics: MetricsConfig::default(),
         }
     }
@@ -295,6 +308,7 @@ mod tests {
             ("scheduler: {algorithm: tightest}", "algorithm"),
             ("leaderElektion: {}", "leaderElektion"),
             ("metrics: {perJobs: true}", "perJobs"),
+            ("volumes: {pluginNamespace: [a]}", "pluginNamespace"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(field), "{text}: {error}");

@@ -139,7 +139,9 @@ impl Nodes {
         };
         let generation = object.metadata.generation.unwrap_or(0);
         let held = self.heartbeats.held.get(name).map(|why| &**why);
-        let wanted = conditions(phase, held, object.spec.eligibility, object.spec.drain.is_some(), &print.drivers);
+        let ignored = known.map(|known| &known.ignored_plugins[..]).unwrap_or_default();
+        let mut wanted = conditions(phase, held, object.spec.eligibility, object.spec.drain.is_some());
+        wanted.push(drivers_healthy(&print.drivers, ignored));
         let allocatable = NodeResources {
             cpu: node.cpu,
             memory_mb: node.memory_mb,
@@ -211,7 +213,6 @@ fn conditions(
     held: Option<&str>,
     eligibility: Eligibility,
     is_draining: bool,
-    drivers: &BTreeMap<String, DriverInfo>,
 ) -> Vec<Wanted<Type, Reason>> {
     let is_eligible = eligibility == Eligibility::Eligible;
     let (ready, rest) = match phase {
@@ -263,12 +264,20 @@ fn conditions(
             "new allocations are kept away; set spec.eligibility to eligible to allow them",
         )
     });
+    all
+}
+
+/// Whether all drivers are well, and all that the node says of CSI plugins counts.
+fn drivers_healthy(drivers: &BTreeMap<String, DriverInfo>, ignored: &[String]) -> Wanted<Type, Reason> {
     let sick: Vec<&str> =
         drivers.iter().filter(|(_, info)| info.detected && !info.healthy).map(|(name, _)| name.as_str()).collect();
-    all.push(if sick.is_empty() {
-        Wanted::yes(Type::DriversHealthy, Reason::AllHealthy, "all detected drivers are healthy")
-    } else {
-        Wanted::no(Type::DriversHealthy, Reason::DriverUnhealthy, format!("unhealthy: {}", sick.join(", ")))
-    });
-    all
+    let mut wrong = Vec::new();
+    if !sick.is_empty() {
+        wrong.push(format!("unhealthy: {}", sick.join(", ")));
+    }
+    wrong.extend(ignored.iter().map(|why| format!("not counted: {why}")));
+    if wrong.is_empty() {
+        return Wanted::yes(Type::DriversHealthy, Reason::AllHealthy, "all detected drivers are healthy");
+    }
+    Wanted::no(Type::DriversHealthy, Reason::DriverUnhealthy, wrong.join("; "))
 }
