@@ -54,6 +54,10 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
         ("rbac.create=false", "kind: CustomResourceDefinition\n", "kind: ClusterRole\n"),
         ("rbac.aggregate=false", "name: drover-view\n", "aggregate-to-view"),
         ("nodeRestriction.enabled=false", "name: drover-intents\n", "drover-node-restriction"),
+        ("pluginRestriction.enabled=false", "name: drover-intents\n", "drover-plugins"),
+        ("rbac.volumesForAdmins=true", "name: drover-volume-admin\n", ""),
+        ("nodeRestriction.registrationPools[0]=gpu", "'[\"gpu\",\"default\"]'", ""),
+        ("agent.config.defaultIneligible=true", "object.spec.eligibility == 'ineligible'", ""),
         ("intents.enabled=false", "name: drover-node-restriction\n", "drover-intents"),
         ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-old-fields"),
         ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-driver-config"),
@@ -113,6 +117,8 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
     for (value, key) in [
         ("crdz.enabled=false", "crdz"),
         ("rbac.creat=true", "creat"),
+        ("rbac.volumesForAdmins=3", "/rbac/volumesForAdmins"),
+        ("nodeRestriction.registrationPools=gpu", "/nodeRestriction/registrationPools"),
         ("crds.keep=3", "/crds/keep"),
         ("controller.replicas=0", "/controller/replicas"),
         ("agent.hostStatePath=here", "/agent/hostStatePath"),
@@ -130,7 +136,7 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
 }
 
 /// Makes a request as the holder of a token; the answer's code and text.
-async fn ask(client: &Client, method: &str, path: &str, body: &Value) -> (u16, String) {
+pub(crate) async fn ask(client: &Client, method: &str, path: &str, body: &Value) -> (u16, String) {
     let content = match method {
         "PATCH" => "application/merge-patch+json",
         "APPLY" => "application/apply-patch+yaml",
@@ -147,7 +153,7 @@ async fn ask(client: &Client, method: &str, path: &str, body: &Value) -> (u16, S
     }
 }
 
-async fn client_with(cluster: &Cluster, token: &str) -> Client {
+pub(crate) async fn client_with(cluster: &Cluster, token: &str) -> Client {
     let file = Kubeconfig::read_from(cluster.plane.kubeconfig(User::Admin)).expect("a kubeconfig");
     let mut config =
         Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.expect("a configuration");
@@ -165,7 +171,7 @@ pub(crate) fn token(cluster: &Cluster, account: &str, of_node: Option<&str>) -> 
 
 /// What is in the cluster before the theft: two nodes, an allocation and a Lease of each, and what else there is to
 /// attack.
-fn furnish(cluster: &Cluster) {
+pub(crate) fn furnish(cluster: &Cluster) {
     let mut objects = vec![
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }),
         json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "csi", "namespace": "shop" }, "stringData": { "key": CANARY } }),
@@ -227,14 +233,16 @@ async fn must_survive_a_stolen_token_of_an_agent() {
     for (path, body) in [
         (at("namespaces/shop/allocations/web-g-0-n-1/status"), running.clone()),
         (at("clientnodes/n-1/status"), fingerprint),
-        (
-            format!("/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/node-n-1"),
-            json!({ "spec": { "leaseDurationSeconds": 20 } }),
-        ),
     ] {
         let (code, text) = ask(&stolen, "PATCH", &path, &body).await;
         assert_eq!(code, 200, "{path}: {text}");
     }
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/node-n-1");
+    let (_, text) = ask(&stolen, "GET", &path, &Value::Null).await;
+    let mut lease: Value = serde_json::from_str(&text).expect("its Lease");
+    lease["spec"]["leaseDurationSeconds"] = json!(20);
+    let (code, text) = ask(&stolen, "PUT", &path, &lease).await;
+    assert_eq!(code, 200, "{path}: {text}");
     // Every agent reads every allocation and volume. So none of them holds a secret.
     for path in [at("allocations"), at("csivolumes"), at("clientnodes")] {
         let (code, text) = ask(&stolen, "GET", &path, &Value::Null).await;

@@ -203,6 +203,14 @@ impl Cluster {
         (Process { child, supervisor_pid: None }, self.listens("controller").await)
     }
 
+    /// Starts a controller that reaches the API server as this kubeconfig says and answers probes, with more in its
+    /// configuration; returns where.
+    pub(crate) async fn probed_controller(&self, name: &str, kubeconfig: &Path, more: &str) -> (Process, SocketAddr) {
+        let config = format!("{}{more}", self.controller_config());
+        let child = self.spawn_by((name, "controller"), &config, kubeconfig, &["--listen", "127.0.0.1:0"]);
+        (Process { child, supervisor_pid: None }, self.listens(name).await)
+    }
+
     /// Where a process of drover answers scrapes.
     async fn listens(&self, name: &str) -> SocketAddr {
         let found = || probe::address_in(&self.log(name));

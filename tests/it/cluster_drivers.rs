@@ -50,6 +50,10 @@ impl Drivers {
         let object = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": { "name": DRIVER },
                              "spec": { "attachRequired": is_attached } });
         cluster.kubectl_with(&["apply", "-f", "-"], Some(&object.to_string())).expect("a CSIDriver");
+        // As the node's kubelet writes it.
+        let known = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": { "name": "n-1" },
+                            "spec": { "drivers": [{ "name": DRIVER, "nodeID": "i-n-1", "topologyKeys": [] }] } });
+        cluster.kubectl_with(&["apply", "-f", "-"], Some(&known.to_string())).expect("a CSINode");
         cluster.namespace("shop").await;
         prepare(&cluster).await;
         let controller = Some(cluster.controller());
@@ -317,4 +321,38 @@ async fn a_driver_that_attaches_nothing_needs_no_object() {
     drivers.cluster.kubectl(&["delete", "djob", "ledger", "-n", "shop"]).expect("deleted");
     drivers.is_free("v1").await;
     assert_eq!(drivers.mounts(), Vec::<PathBuf>::new());
+}
+
+/// a job that calls itself what the cluster calls a driver gets nothing of it, and the volumes go on.
+#[tokio::test]
+async fn must_survive_x_020_a_job_that_takes_the_name_of_a_driver_of_the_cluster() {
+    let mut drivers = Drivers::start("x-020", true, async |_| {}).await;
+    drivers.run_attacher();
+    drivers.volume("v1", "vol-v1");
+    drivers.cluster.apply("shop", &ledger("v1", 1));
+    drivers.runs(0).await;
+    drivers.cluster.namespace("blog").await;
+    let text = |path: &str| drivers.cluster.path(path).to_string_lossy().into_owned();
+    let mut thief = drivers.plugin_job(&["--calls".to_owned(), text("stolen")]);
+    thief["metadata"]["name"] = json!("thief");
+    thief["spec"]["groups"][0]["tasks"][0]["csiPlugin"]["id"] = json!(DRIVER);
+    thief["spec"]["groups"][0]["tasks"][0]["config"]["args"] =
+        json!(["--data-dir", text("thief"), "--node-id", "i-n-1", "--calls", text("stolen")]);
+    drivers.cluster.apply("blog", &thief);
+    let said = async || {
+        let api: Api<ClientNode> = Api::all(drivers.cluster.client.clone());
+        let conditions = api.get("n-1").await.expect("a node").status.map(|status| status.conditions);
+        conditions.into_iter().flatten().map(|found| found.message).collect::<Vec<_>>().join("\n")
+    };
+    let is_told = async || said().await.contains("which a job never replaces");
+    drivers.cluster.eventually("the node says that it is ignored", is_told).await;
+    let is_up = || std::fs::read_to_string(drivers.cluster.path("stolen")).is_ok_and(|calls| calls.contains("Probe"));
+    drivers.cluster.eventually("the job's driver is up", async || is_up()).await;
+    drivers.cluster.apply("shop", &ledger("v1", 2));
+    drivers.runs(1).await;
+    drivers.cluster.eventually("it has written", async || drivers.written("v1").contains("began 2")).await;
+    assert_eq!(drivers.written("v1"), "began 1\nended 1\nbegan 2\n", "the volume goes on by the cluster's driver");
+    let stolen = std::fs::read_to_string(drivers.cluster.path("stolen")).expect("calls");
+    assert!(!stolen.contains("Volume "), "the job's driver was told of volumes: {stolen}");
+    assert_eq!(drivers.is_healthy().await, Some(true), "the node tells of the cluster's");
 }

@@ -84,7 +84,7 @@ async fn an_update_of_a_volume_is_refused_with_all_that_is_wrong_and_changes_not
     let before = send(&client, "PATCH", &format!("{path}/table/status"), &status).await.expect("its status");
     let change = json!({ "spec": {
         "pluginID": "q", "name": "other", "externalID": "vol-2", "cloneID": "vol-0", "snapshotID": "snap-0",
-        "parameters": { "type": "disk" }, "capabilities": pair("multi-node-reader-only"), "topologyRequest": zone("b"),
+        "parameters": { "type": "disk", "csi.storage.k8s.io/pv/name": "a" }, "context": { "csi.storage.k8s.io/pod.name": "b" }, "capabilities": pair("multi-node-reader-only"), "topologyRequest": zone("b"),
         "mountOptions": { "mountFlags": ["password=hush"] }, "capacity": { "min": "6Gi", "max": "5Gi" },
     } });
     let refused = send(&client, "PATCH", &format!("{path}/table"), &change).await.expect_err("a refusal");

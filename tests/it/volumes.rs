@@ -39,7 +39,7 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    async fn start(name: &str, nodes: &[&str]) -> Self {
+    pub(crate) async fn start(name: &str, nodes: &[&str]) -> Self {
         Self::start_with(name, nodes, Cluster::controller).await
     }
 
@@ -62,7 +62,7 @@ impl Disks {
     }
 
     /// Drivers on all nodes share one directory.
-    fn plugin_job(&self, more: &[String]) -> Value {
+    pub(crate) fn plugin_job(&self, more: &[String]) -> Value {
         let text = |path: &str| self.cluster.path(path).to_string_lossy().into_owned();
         let args = [
             "--data-dir".to_owned(),
@@ -184,7 +184,7 @@ impl Disks {
 }
 
 /// A volume that exists at the driver.
-fn made_volume(name: &str, access_mode: &str) -> Value {
+pub(crate) fn made_volume(name: &str, access_mode: &str) -> Value {
     json!({
         "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
         "spec": { "pluginID": "hostdir", "externalID": format!("vol-{name}"),

@@ -40,6 +40,9 @@ system:serviceaccount:{{ (index . 0).Release.Namespace }}:{{ include "drover.rol
 {{- $_ := set $labels $key $value }}
 {{- end }}
 {{- end }}
+{{- if and $root.Values.rbac.aggregate $root.Values.rbac.volumesForAdmins (eq $metadata.name "drover-volume-admin") }}
+{{- $_ := set $labels "rbac.authorization.k8s.io/aggregate-to-admin" "true" }}
+{{- end }}
 {{- $_ := set $metadata "labels" (merge $labels $own) }}
 ---
 {{ toYaml $object }}

@@ -149,6 +149,8 @@ string_enum! {
         Validating = "Validating",
         /// Its making failed.
         CreateFailed = "CreateFailed",
+        /// Another volume of the cluster names the same volume of the provider.
+        HandleInUse = "HandleInUse",
         /// Nothing is wrong with it.
         Available = "Available",
         /// It is held.
@@ -317,6 +319,14 @@ pub struct CSIVolumeStatus {
     #[serde(rename = "externalID", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub external_id: String,
+    /// Whether drover has the provider make it: set before the provider is asked. Only then does drover delete its
+    /// data.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub created_by_drover: bool,
+    /// The name that drover chose for it at the provider; absent for one that was registered.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 320))]
+    pub provider_name: String,
     /// What the provider answered when it was made.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, String>,

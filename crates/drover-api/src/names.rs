@@ -71,6 +71,13 @@ pub fn attachment_name(volume_uid: &str, node: &str) -> String {
     format!("drover-{}", hash_hex(&[volume_uid, node], 16))
 }
 
+/// The name under which a provider is asked to make a CSIVolume. A provider keeps one volume for each name: the
+/// object's own (by its metadata.uid), and no other object's of the same name later.
+pub fn provider_name(name: &str, uid: &str) -> String {
+    let first = if name.is_empty() { "drover" } else { name };
+    format!("{first}-{uid}")
+}
+
 /// What makes an allocation's slot: two leaders that fill the same slot meet in one name.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'a> {

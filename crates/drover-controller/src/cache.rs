@@ -10,7 +10,7 @@ use drover_api::metric::{AllocMetric, NodeScore};
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
 
 use drover_core::ids::JobKey;
 use drover_store::{Change, Key, Object};
@@ -32,6 +32,7 @@ impl Kept for Lease {}
 impl Kept for Namespace {}
 impl Kept for ConfigMap {}
 impl Kept for CSIDriver {}
+impl Kept for CSINode {}
 impl Kept for VolumeAttachment {}
 
 impl Kept for Allocation {
@@ -51,6 +52,8 @@ pub(crate) struct Cache<K> {
     /// Counts lists: an entry that the newest list did not bring is gone.
     list: u64,
     is_synced: bool,
+    /// There was a list, or a refusal.
+    is_answered: bool,
 }
 
 #[derive(Debug)]
@@ -61,7 +64,7 @@ struct Entry<K> {
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
-        Self { objects: HashMap::new(), list: 0, is_synced: false }
+        Self { objects: HashMap::new(), list: 0, is_synced: false, is_answered: false }
     }
 }
 
@@ -80,6 +83,8 @@ pub(crate) struct Caches {
     /// Those of drover. Nothing but volumes of drivers of the cluster waits for them, and for the drivers.
     pub(crate) attachments: Cache<VolumeAttachment>,
     pub(crate) drivers: Cache<CSIDriver>,
+    /// What the kubelets say of the drivers of the cluster.
+    pub(crate) csi_nodes: Cache<CSINode>,
     /// Names of the versions of each job.
     pub(crate) version_keys: HashMap<JobKey, BTreeSet<Key>>,
     /// Jobs that were made from others.
@@ -98,6 +103,12 @@ impl Caches {
             && self.deployments.is_synced()
             && self.volumes.is_synced()
             && self.configs.is_synced()
+    }
+
+    /// Whether it is known which drivers the cluster has, and where, as far as that can be: who may not list them goes
+    /// on without.
+    pub(crate) const fn have_asked_for_drivers(&self) -> bool {
+        self.drivers.is_answered && self.csi_nodes.is_answered
     }
 }
 
@@ -120,7 +131,7 @@ impl<K: Kept> Cache<K> {
             }
             Change::Present(object) => self.observe(*object).into_iter().collect(),
             Change::InSync => {
-                self.is_synced = true;
+                (self.is_synced, self.is_answered) = (true, true);
                 let current = self.list;
                 let mut stale: Vec<Key> = self
                     .objects
@@ -144,6 +155,7 @@ impl<K: Kept> Cache<K> {
                 Vec::new()
             }
             Change::Interrupted(reason) => {
+                self.is_answered = true;
                 tracing::warn!(kind = %K::kind(&()), reason, "the watch broke and restarts");
                 Vec::new()
             }

@@ -37,8 +37,19 @@ pub struct ControllerConfig {
     pub requires_node_restriction: bool,
     /// More admission policies without which it is not ready, by name.
     pub required_policies: BTreeSet<String>,
+    /// Who may serve volumes.
+    pub volumes: VolumesConfig,
     /// What is counted.
     pub metrics: MetricsConfig,
+}
+
+/// Who may serve volumes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct VolumesConfig {
+    /// The namespaces whose jobs may run CSI plugins; those of others do not count. All where it is empty: then who may
+    /// update `jobs/csiplugin` in a namespace may run them there.
+    pub plugin_namespaces: BTreeSet<String>,
 }
 
 /// What is counted for scrapes.
@@ -60,6 +71,7 @@ impl Default for ControllerConfig {
             gc: GarbageConfig::default(),
             requires_node_restriction: false,
             required_policies: BTreeSet::new(),
+            volumes: VolumesConfig::default(),
             metrics: MetricsConfig::default(),
         }
     }
@@ -332,6 +344,7 @@ mod tests {
             ("scheduler: {algorithm: tightest}", "algorithm"),
             ("leaderElektion: {}", "leaderElektion"),
             ("metrics: {perJobs: true}", "perJobs"),
+            ("volumes: {pluginNamespace: [a]}", "pluginNamespace"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(field), "{text}: {error}");

@@ -15,7 +15,7 @@ use futures::stream::{BoxStream, SelectAll, select_all};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
 use tokio::task::JoinError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -53,6 +53,7 @@ pub(crate) enum Input {
     Config(Change<ConfigMap>),
     Attachment(Change<VolumeAttachment>),
     Driver(Change<CSIDriver>),
+    CsiNode(Change<CSINode>),
 }
 
 /// What a turn of the loop is about.
@@ -154,6 +155,7 @@ impl<S: Store> LeaderLoop<S> {
             self.store.watch::<ConfigMap>(config).map(Input::Config).boxed(),
             self.store.watch::<VolumeAttachment>(ours).map(Input::Attachment).boxed(),
             self.store.watch::<CSIDriver>(all()).map(Input::Driver).boxed(),
+            self.store.watch::<CSINode>(all()).map(Input::CsiNode).boxed(),
         ])
     }
 
@@ -204,6 +206,7 @@ impl<S: Store> LeaderLoop<S> {
             Input::Lease(change) => self.nodes.on_lease_change(shared, change),
             Input::Attachment(change) => self.volumes.on_attachment_change(shared, change),
             Input::Driver(change) => self.volumes.on_driver_change(shared, change),
+            Input::CsiNode(change) => Nodes::on_csi_node_change(shared, change),
         }
         self.route_notices();
     }
@@ -242,6 +245,7 @@ impl<S: Store> LeaderLoop<S> {
             Notice::Version(seen) => {
                 if let Some(job) = self.jobs.on_version(shared, &seen) {
                     self.volumes.note_claims_of(shared, &job);
+                    Nodes::review_plugins_of_job(shared, &job);
                 }
             }
             Notice::Allocation(seen) => self.route_allocation(&seen),
@@ -259,11 +263,16 @@ impl<S: Store> LeaderLoop<S> {
     fn route_allocation(&mut self, seen: &Observed<Allocation>) {
         let shared = &mut self.shared;
         if let Observed::Gone(object) = seen {
-            // What it held is known as long as it is in the view.
-            self.volumes.drop_claims(shared, &convert::object_key(&object.metadata));
+            // What it held, and ran, is known as long as it is in the view.
+            let key = convert::object_key(&object.metadata);
+            Nodes::review_plugins_of(shared, &key);
+            self.volumes.drop_claims(shared, &key);
         }
         let consequences = allocations::on_change(shared, seen, |node| self.nodes.is_draining(node));
         if let Observed::Now(object, _) = seen {
+            if consequences.has_ended || matches!(seen, Observed::Now(_, None)) {
+                Nodes::review_plugins_of(shared, &convert::object_key(&object.metadata));
+            }
             self.volumes.on_allocation(shared, object, &consequences);
             self.nodes.on_allocation(shared, object, &consequences);
         }
@@ -309,7 +318,7 @@ impl<S: Store> LeaderLoop<S> {
 
     /// Everything that is decided after new facts: the begin of the term, due evaluations, statuses.
     pub(crate) fn decide(&mut self) {
-        if !self.shared.caches.are_synced() {
+        if !self.shared.caches.are_synced() || !(self.shared.has_begun || self.shared.caches.have_asked_for_drivers()) {
             return;
         }
         if !self.shared.has_begun {
@@ -396,6 +405,9 @@ impl<S: Store> LeaderLoop<S> {
             finalizers::settle(shared, &alloc);
         }
         Volumes::begin(shared);
+        Nodes::review_all_plugins(shared);
+        self.route_notices();
+        let shared = &mut self.shared;
         self.nodes.publish_ttl(shared);
         self.garbage.plan(shared);
         Volumes::plan_claim_gc(shared);
@@ -435,6 +447,10 @@ impl<S: Store> LeaderLoop<S> {
     pub(crate) fn next_wake(&self) -> Instant {
         let shared = &self.shared;
         let far = Instant::now() + LONGEST_WAIT;
+        // Nothing is decided before, whatever is due.
+        if !shared.has_begun {
+            return far;
+        }
         let timer = shared.timers.next().unwrap_or(far);
         let due = shared.evaluations.broker.next_due().map_or(far, |at| shared.instant_of(at));
         let rested = shared.evaluations.broker.rested_at().map_or(far, |at| shared.began + at);

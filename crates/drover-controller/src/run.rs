@@ -72,11 +72,7 @@ async fn monitor(
     let Some(address) = listen else { return };
     let policies = config.policies();
     let health = Health::of(&monitor::parts(&policies));
-    let installation = Installation {
-        namespace: &config.namespace,
-        lease: LEADER_LEASE,
-        policies: &policies,
-    };
+    let installation = Installation { namespace: &config.namespace, lease: LEADER_LEASE, policies: &policies };
     let watch = monitor::watch_cluster(client, installation, health.clone(), stop.clone());
     tokio::join!(watch, monitor::serve(address, health, metrics, stop));
 }

@@ -17,6 +17,7 @@ mod log;
 mod many;
 mod nodes;
 mod operator;
+mod plugins;
 mod report;
 mod run;
 mod scenario;

@@ -10,6 +10,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::link::{Client, Reach};
+use super::plugins;
 use super::scenario::NodeSpec;
 use super::seam::Seam;
 use super::seeds::stream_seed;
@@ -47,7 +48,7 @@ impl Nodes {
             let number = u32::try_from(number).context("too many nodes")?;
             let (observer, name) = (Arc::clone(world), spec.name.clone());
             let machine = Machine::new(&spec.name, move |run, change| observer.observe_task(&name, &run, change));
-            let machine = machine.with_plugins(plugins(spec, specs), &cloud, &drivers);
+            let machine = machine.with_plugins(plugin_specs(spec, specs), &cloud, &drivers);
             let node = Node { number, spec: spec.clone(), machine, agent: None, n_lives: 0 };
             let earlier = nodes.known.insert(spec.name.clone(), node);
             anyhow::ensure!(
@@ -144,7 +145,7 @@ fn config(spec: &NodeSpec) -> anyhow::Result<AgentConfig> {
 }
 
 /// The CSI plugins of a node.
-fn plugins(spec: &NodeSpec, all: &[NodeSpec]) -> Vec<PluginSpec> {
+fn plugin_specs(spec: &NodeSpec, all: &[NodeSpec]) -> Vec<PluginSpec> {
     let has_controller =
         |id: &str| all.iter().flat_map(|node| &node.csi_plugins).any(|plugin| plugin.id == id && plugin.controller);
     spec.csi_plugins.iter().map(|plugin| plugin.spec(&spec.name, has_controller(&plugin.id))).collect()
@@ -161,6 +162,8 @@ fn fingerprint(spec: &NodeSpec, number: u32) -> anyhow::Result<Fingerprint> {
     for (name, value) in [("kernel.name", "linux"), ("cpu.arch", "amd64"), ("driver.mock", "1")] {
         attributes.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     }
+    attributes
+        .extend(spec.csi_plugins.iter().map(|plugin| (plugins::attribute(&plugin.id), plugin.part().to_string())));
     let address = format!("10.{}.{}.{}/32", number >> 16 & 255, number >> 8 & 255, number & 255);
     Ok(Fingerprint {
         attributes,

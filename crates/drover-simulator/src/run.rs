@@ -20,6 +20,7 @@ use super::link::Reach;
 use super::log::{Failure, Log};
 use super::nodes::Nodes;
 use super::operator::Operator;
+use super::plugins::{PLUGIN_NAMESPACE, plugin_jobs};
 use super::scenario::{
     Action, ApiAction, ApiStep, ControllerAction, ControllerStep, NodeAction, NodeStep, Scenario, Step,
 };
@@ -143,6 +144,10 @@ impl Run {
         errands.spawn(async move { garbage.collect_garbage().await });
         let mut controllers = Controllers::new(&world, settings.seed, config);
         controllers.start();
+        for manifest in plugin_jobs(&scenario.nodes) {
+            operator.make_namespace(PLUGIN_NAMESPACE)?;
+            operator.apply(&manifest)?;
+        }
         let nodes = Nodes::start(&world, settings.seed, &scenario.nodes)?;
         let mut run = Self {
             world,

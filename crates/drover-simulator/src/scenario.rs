@@ -10,6 +10,7 @@ use anyhow::{Context, bail, ensure};
 use drover_api::GoDuration;
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::client_node::{CsiInfo, DeviceGroup, Eligibility, HostVolume, NodePhase};
+use drover_api::csi_volume::PluginType;
 use drover_api::deployment::{DeploymentDescription, DeploymentPhase};
 use drover_api::job::JobPhase;
 use jiff::Timestamp;
@@ -160,6 +161,15 @@ pub(super) struct CsiPlugin {
 }
 
 impl CsiPlugin {
+    /// Which halves run.
+    pub(super) fn part(&self) -> PluginType {
+        match (self.controller, self.node) {
+            (true, true) => PluginType::Monolith,
+            (true, false) => PluginType::Controller,
+            (false, _) => PluginType::Node,
+        }
+    }
+
     /// As the node says it. A plugin that has a controller on any node needs one everywhere.
     pub(super) fn spec(&self, node: &str, has_controller: bool) -> PluginSpec {
         let can = ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME", "EXPAND_VOLUME"];

@@ -8,6 +8,7 @@ use drover_api::allocation::{AllocationStatus, TaskRunState, VolumeState};
 use drover_api::client_node::Eligibility;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobSpec, label};
 use drover_core::definition::Definition;
+use drover_core::health::has_ground;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
 use drover_core::job_status::Stopper;
 use drover_core::model::{self, Alloc, Amounts, DriverState, Health, HostAddress, Node, parse_ports};
@@ -158,11 +159,15 @@ pub fn alloc(object: &Allocation) -> Alloc {
         resources: Arc::new(spec.resources.clone()),
         canary: spec.canary,
         deployment: named(&spec.deployment_name),
-        health: status.health.as_ref().map(|health| Health {
-            is_healthy: health.healthy,
-            deployment: named(&health.deployment_name),
-            at: health.timestamp,
-        }),
+        health: status
+            .health
+            .as_ref()
+            .filter(|health| !health.healthy || has_ground(status.client_status, &status.task_states))
+            .map(|health| Health {
+                is_healthy: health.healthy,
+                deployment: named(&health.deployment_name),
+                at: health.timestamp,
+            }),
         health_index: version_of(meta),
         states: status.alloc_states.iter().map(|entry| (entry.value, entry.time)).collect(),
         best_score: spec.metrics.as_ref().and_then(|metrics| Some(metrics.score_meta_data.first()?.norm_score)),

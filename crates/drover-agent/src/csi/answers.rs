@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drover_api::client_node::{CsiAnswer, CsiCall, CsiRequest};
 use drover_api::csi_volume::{Topology, VolumeCapability};
-use drover_api::{CSIVolume, CSIVolumeSpec, message};
+use drover_api::{CSIVolume, CSIVolumeSpec, message, names};
 use drover_core::volume::quantity::bytes;
 
 use super::plugin::{Attachment, ErrorKind, How, KnownVolume, NewVolume, Plugin, PluginError, VolumeUse, undone};
@@ -160,8 +160,9 @@ async fn new_volume(csi: &Csi, request: &CsiRequest) -> Result<NewVolume, Plugin
     let topology = spec.topology_request.unwrap_or_default();
     let named = |id: String| (!id.is_empty()).then_some(id);
     // The provider keeps one volume for each name: the object's own, and no other object's of the same name later.
-    let uid = object.metadata.uid.unwrap_or_default();
-    let name = if spec.name.is_empty() { format!("drover-{uid}") } else { format!("{}-{uid}", spec.name) };
+    let chosen = object.status.map(|status| status.provider_name).filter(|name| !name.is_empty());
+    // A controller of the version before has not written down what it chose.
+    let name = chosen.unwrap_or_else(|| names::provider_name(&spec.name, &object.metadata.uid.unwrap_or_default()));
     Ok(NewVolume {
         name,
         required_bytes: bytes(&range.min).unwrap_or(0),

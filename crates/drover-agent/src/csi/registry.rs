@@ -1,4 +1,4 @@
-//! The drivers of this node, and which of several of one name serves: one that a task runs before one of the cluster,
+//! The drivers of this node, and which of several of one name serves: one of the cluster before one that a task runs,
 //! one that works before one that does not, and of those the newest. Must never call a driver.
 
 use std::cmp::Reverse;
@@ -52,6 +52,11 @@ impl Registry {
         self.known.remove(&(id.to_owned(), runner.to_owned()));
     }
 
+    /// Whether a driver is there that nothing runs.
+    pub(super) fn is_given(&self, id: &str) -> bool {
+        self.known.contains_key(&(id.to_owned(), String::new()))
+    }
+
     /// Whether this life of a driver goes on.
     pub(super) fn runs(&self, plugin: &Arc<dyn Plugin>) -> bool {
         self.known.values().any(|known| Arc::ptr_eq(&known.instance.plugin, plugin))
@@ -63,13 +68,13 @@ impl Registry {
         let able = of_name.map(|(_, known)| known).filter(|known| has_half(&known.instance.info));
         let first = able.min_by_key(|known| {
             let info = &known.instance.info;
-            (info.source, !info.healthy, Reverse(known.nth))
+            (Reverse(info.source), !info.healthy, Reverse(known.nth))
         });
         first.map(|known| &known.instance)
     }
 
-    /// What the node says of its drivers: of one whose halves run in two tasks what both are together. One that a task
-    /// runs hides that of the cluster.
+    /// What the node says of its drivers: of one whose halves run in two tasks what both are together. That of
+    /// the cluster hides one that a task runs.
     pub(super) fn said(&self) -> BTreeMap<String, CsiInfo> {
         let names = self.known.keys().map(|(id, _)| id.clone());
         let said = names.filter_map(|id| {

@@ -130,7 +130,7 @@ impl Csi {
         if self.0.plugins.is_first_time_twofold(id) {
             tracing::warn!(
                 plugin = id,
-                "a job's task and the cluster both run this CSI driver here; the task is used, stop its job to use the cluster's"
+                "a job's task and the cluster both run this CSI driver here; the cluster's is used, give csiPlugin.id another name to use the job's"
             );
         }
     }

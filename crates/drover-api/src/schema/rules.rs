@@ -1000,6 +1000,20 @@ pub const RULES: &[Rule] = &[
         "parameters take effect when the volume is made and cannot be changed; create another volume",
     ),
     rule(
+        "volume-parameters-reserved",
+        "CSIVolume",
+        ("spec.parameters", ""),
+        "self.all(k, !k.startsWith('csi.storage.k8s.io/'))",
+        "keys of parameters that begin with csi.storage.k8s.io/ tell a driver for whom it acts, and only drover and the cluster say that; remove them",
+    ),
+    rule(
+        "volume-context-reserved",
+        "CSIVolume",
+        ("spec.context", ""),
+        "self.all(k, !k.startsWith('csi.storage.k8s.io/'))",
+        "keys of context that begin with csi.storage.k8s.io/ tell a driver for whom it acts, and only drover and the cluster say that; remove them",
+    ),
+    rule(
         "volume-capability-in-use",
         "CSIVolume",
         ("", "spec.capabilities"),

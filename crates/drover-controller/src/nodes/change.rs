@@ -96,6 +96,11 @@ impl Nodes {
         object: &ClientNode,
     ) -> (Option<Arc<Node>>, Node) {
         let mut node = convert::node(object);
+        let counted = Self::counted_plugins(shared, name, &node.csi);
+        node.csi = counted.csi;
+        if let Some(known) = self.known.get_mut(name) {
+            known.ignored_plugins = counted.ignored;
+        }
         let is_back = self.known.get(name).is_some_and(NodeKnowledge::is_back);
         if node.phase == NodePhase::Disconnected && is_back {
             node.phase = NodePhase::Initializing;

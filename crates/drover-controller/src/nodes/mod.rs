@@ -3,6 +3,7 @@
 mod change;
 mod drain;
 mod heartbeat;
+mod plugins;
 mod state;
 mod status;
 mod status_queue;

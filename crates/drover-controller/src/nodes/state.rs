@@ -38,6 +38,8 @@ pub(super) struct NodeKnowledge {
     pub(super) is_writing: bool,
     /// The drain under way, or the last one.
     pub(super) drain: Option<DrainState>,
+    /// What the node says of plugins and does not count, and why.
+    pub(super) ignored_plugins: Vec<String>,
     /// What the drain under way was asked to do when its deadline was set.
     pub(super) drain_request: Option<Drain>,
 }

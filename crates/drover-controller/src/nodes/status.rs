@@ -1,10 +1,11 @@
 //! The controller's part of a node's status: at once what others wait for, the rest when there is time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::ClientNode;
 use drover_api::client_node::{
-    ClientNodeStatus, Eligibility, Fingerprint, NodeColumns, NodeConditionType as Type, NodePhase,
+    ClientNodeStatus, DriverInfo, Eligibility, Fingerprint, NodeColumns, NodeConditionType as Type, NodePhase,
     NodeReason as Reason, NodeResources,
 };
 use drover_api::condition::{Wanted, merged};
@@ -138,7 +139,10 @@ impl Nodes {
         };
         let generation = object.metadata.generation.unwrap_or(0);
         let held = self.heartbeats.held.get(name).map(|why| &**why);
-        let wanted = conditions(phase, held, object.spec.eligibility, object.spec.drain.is_some(), print);
+        let ignored = known.map(|known| &known.ignored_plugins[..]).unwrap_or_default();
+        let mut wanted = conditions(phase, held, object.spec.eligibility, object.spec.drain.is_some());
+        wanted.push(drivers_healthy(&print.drivers, ignored));
+        wanted.extend(impaired(&print.agent_problems));
         let allocatable = NodeResources {
             cpu: node.cpu,
             memory_mb: node.memory_mb,
@@ -210,7 +214,6 @@ fn conditions(
     held: Option<&str>,
     eligibility: Eligibility,
     is_draining: bool,
-    print: &Fingerprint,
 ) -> Vec<Wanted<Type, Reason>> {
     let is_eligible = eligibility == Eligibility::Eligible;
     let (ready, rest) = match phase {
@@ -262,21 +265,26 @@ fn conditions(
             "new allocations are kept away; set spec.eligibility to eligible to allow them",
         )
     });
-    let sick: Vec<&str> = print
-        .drivers
-        .iter()
-        .filter(|(_, info)| info.detected && !info.healthy)
-        .map(|(name, _)| name.as_str())
-        .collect();
-    all.push(if sick.is_empty() {
-        Wanted::yes(Type::DriversHealthy, Reason::AllHealthy, "all detected drivers are healthy")
-    } else {
-        Wanted::no(Type::DriversHealthy, Reason::DriverUnhealthy, format!("unhealthy: {}", sick.join(", ")))
-    });
-    if !print.agent_problems.is_empty() {
-        let problems: Vec<String> =
-            print.agent_problems.iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
-        all.push(Wanted::yes(Type::AgentImpaired, Reason::PortTaken, problems.join("; ")));
-    }
     all
+}
+
+/// What the agent itself is kept from, if it is from anything.
+fn impaired(problems: &BTreeMap<String, String>) -> Option<Wanted<Type, Reason>> {
+    let problems: Vec<String> = problems.iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
+    (!problems.is_empty()).then(|| Wanted::yes(Type::AgentImpaired, Reason::PortTaken, problems.join("; ")))
+}
+
+/// Whether all drivers are well, and all that the node says of CSI plugins counts.
+fn drivers_healthy(drivers: &BTreeMap<String, DriverInfo>, ignored: &[String]) -> Wanted<Type, Reason> {
+    let sick: Vec<&str> =
+        drivers.iter().filter(|(_, info)| info.detected && !info.healthy).map(|(name, _)| name.as_str()).collect();
+    let mut wrong = Vec::new();
+    if !sick.is_empty() {
+        wrong.push(format!("unhealthy: {}", sick.join(", ")));
+    }
+    wrong.extend(ignored.iter().map(|why| format!("not counted: {why}")));
+    if wrong.is_empty() {
+        return Wanted::yes(Type::DriversHealthy, Reason::AllHealthy, "all detected drivers are healthy");
+    }
+    Wanted::no(Type::DriversHealthy, Reason::DriverUnhealthy, wrong.join("; "))
 }

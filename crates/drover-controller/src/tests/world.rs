@@ -219,6 +219,9 @@ impl World {
         let mut status = status.clone();
         status["modifiedAt"] = json!(now);
         status["observedGeneration"] = json!(alloc.metadata.generation);
+        if status["clientStatus"] == "running" && status["taskStates"].is_null() {
+            status["taskStates"] = json!({ "t": { "state": "running" } });
+        }
         self.merge::<Allocation>(&alloc.key(), Part::Status, json!({ "status": status }));
     }
 

@@ -48,6 +48,7 @@ impl Volumes {
             Observed::Now(object, before) => {
                 let id = convert::volume_id(&object);
                 self.index.put(&id, &object, before.as_deref());
+                shared.due.volumes.extend(self.index.put_handle(&id, &object));
                 self.watcher.changed(&id, elapsed);
                 shared.due.volumes.insert(id.clone());
                 self.end_work_of_freed(shared, &id, &object);
@@ -66,6 +67,7 @@ impl Volumes {
                 let id = convert::volume_id(&object);
                 shared.view.remove_volume(&id);
                 self.forget(&id, &object);
+                shared.due.volumes.extend(self.index.handles.remove(&id));
                 self.end_work_of(shared, &id);
                 Self::note_left_nodes(shared, Some(&object), None);
                 id

@@ -34,6 +34,7 @@ use super::request::Claimed;
 use super::state::Volumes;
 use crate::actions::Action;
 use crate::cache::Observed;
+use crate::nodes::Nodes;
 use crate::shared::Shared;
 use crate::timers::Wake;
 
@@ -352,10 +353,13 @@ impl Volumes {
                 Observed::Gone(driver) => (driver, false),
             };
             let id = driver.metadata.name.clone().unwrap_or_default();
-            let is_unattached = is_there && driver.spec.attach_required == Some(false);
-            self.change_plugins(shared, &BTreeSet::from([id.clone()]), |plugins| {
-                if is_unattached { plugins.forgo_attaching(&id) } else { plugins.need_attaching(&id) }
+            let is_unattached = driver.spec.attach_required == Some(false);
+            self.change_plugins(shared, &BTreeSet::from([id.clone()]), |plugins| match (is_there, is_unattached) {
+                (false, _) => plugins.forget_driver(&id),
+                (true, true) => plugins.forgo_attaching(&id),
+                (true, false) => plugins.need_attaching(&id),
             });
+            Nodes::review_plugin(shared, &id);
         }
         if is_list && shared.has_begun {
             self.look_at_volumes_of_cluster();

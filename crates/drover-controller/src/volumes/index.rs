@@ -1,9 +1,11 @@
-//! Where volumes are: by their plugin, and by the nodes of their claims.
+//! Where volumes are: by their plugin, by the nodes of their claims, and by what they name at their provider.
 
 use std::collections::{BTreeSet, HashMap};
 
 use drover_api::CSIVolume;
 use drover_core::ids::{NodeName, ObjectKey};
+use drover_core::volume::handle::{Handles, Identity};
+use drover_store::convert;
 
 /// Volumes by plugin and by node.
 #[derive(Debug, Default)]
@@ -11,9 +13,18 @@ pub(super) struct Index {
     pub(super) by_plugin: HashMap<String, BTreeSet<ObjectKey>>,
     /// Volumes with claims of allocations on a node.
     by_node: HashMap<NodeName, BTreeSet<ObjectKey>>,
+    pub(super) handles: Handles,
 }
 
 impl Index {
+    /// Notes what a volume names at its provider. Returns the others that have to be looked at.
+    pub(super) fn put_handle(&mut self, id: &ObjectKey, volume: &CSIVolume) -> Vec<ObjectKey> {
+        let meta = &volume.metadata;
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        let identity = Identity { volume: id, created_at: convert::created_at(meta), uid };
+        self.handles.put(identity, &volume.spec, volume.status.as_ref())
+    }
+
     /// Notes where a volume's claims and its plugin are.
     pub(super) fn put(&mut self, id: &ObjectKey, volume: &CSIVolume, before: Option<&CSIVolume>) {
         if let Some(before) = before {

@@ -12,7 +12,8 @@ use drover_core::volume::current::Provided;
 use drover_core::volume::expand::{Expand, Expanded, expanded};
 use drover_core::volume::plugin::{Plugin, Skipped};
 use drover_core::volume::plugin_lock::Caller;
-use drover_core::volume::provision::{is_to_be_made, is_to_be_validated, is_to_grow};
+use drover_core::volume::provision::{is_to_be_made, is_to_be_validated, is_to_grow, may_delete_data};
+use drover_core::volume::register::violations;
 use drover_core::volume::release::external_id;
 use drover_core::volume::snapshot::{SnapshotOutcome, SnapshotRequest};
 
@@ -53,6 +54,10 @@ impl Volumes {
             let is_wanted = request.is_some_and(|request| request == "true") && status.claims.is_empty();
             return (is_wanted && !self.providers.deleted.contains(id)).then_some(CsiCall::DeleteVolume.into());
         }
+        // Neither of a volume that another one stands for, nor of one that breaks rules, a provider is told.
+        if self.before(id, object).is_some() || !violations(id, &object.spec).is_empty() {
+            return None;
+        }
         // What was answered last is not stored yet.
         if self.providers.provided.contains_key(id) {
             return None;
@@ -65,7 +70,8 @@ impl Volumes {
             return Some(Wanted { request: Some(request.clone()), ..request.call().into() });
         }
         if is_to_be_made(&object.spec, &status, plugin) {
-            return Some(CsiCall::CreateVolume.into());
+            // That it is drover's own is stored first: from then on drover may delete it.
+            return status.created_by_drover.then_some(CsiCall::CreateVolume.into());
         }
         let generation = object.metadata.generation.unwrap_or(0);
         if is_to_be_validated(&object.spec, &status, generation, plugin) {
@@ -90,6 +96,14 @@ impl Volumes {
             // Of such a plugin nothing else is requested for.
             let why = format!(
                 "plugin {plugin} is a driver of the cluster, by which drover deletes nothing; delete the data at the provider, or with the PersistentVolume that it belongs to, and take the annotation {} away",
+                annotation::DELETE_DATA
+            );
+            return self.note_provider_error(shared, caller, &why);
+        } else if wanted.call == CsiCall::DeleteVolume
+            && let Err(why) = may_delete_data(&object.spec, &object.status.clone().unwrap_or_default())
+        {
+            let why = format!(
+                "its data are not deleted: {why}; delete them at the provider, and take the annotation {} away, which lets the object go (the role drover-volume-admin may)",
                 annotation::DELETE_DATA
             );
             return self.note_provider_error(shared, caller, &why);

@@ -49,7 +49,7 @@ pub(crate) struct Volumes {
     pub(super) providers: Providers,
     /// Objects that are being made, and those that were deleted and may be shown as if they were not.
     pub(super) objects: Objects,
-    /// Where volumes are.
+    /// Where volumes are, and which name the same.
     pub(super) index: Index,
 }
 

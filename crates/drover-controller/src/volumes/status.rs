@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::csi_volume::{AttachState, CSIVolumeStatus, Claim, ClaimState};
-use drover_api::{CSIVolume, annotation, finalizer};
+use drover_api::{CSIVolume, annotation, finalizer, names};
 use drover_core::ids::{NodeName, ObjectKey};
 use drover_core::volume::claim::{self, ClaimError, ClaimRequest, Update};
-use drover_core::volume::current::{Current, VolumeFacts, current, differs};
+use drover_core::volume::current::{Current, ObjectFacts, VolumeFacts, current, differs};
+use drover_core::volume::provision::Nameless;
 use drover_core::volume::user_actions::{self, Claims};
 use drover_store::{Key, Object, Precondition, StoreError, status_body};
 use serde_json::{Value, json};
@@ -76,8 +77,15 @@ impl Volumes {
             volume: id,
             spec: &object.spec,
             stored: &stored,
-            generation: object.metadata.generation.unwrap_or(0),
-            is_deleting: object.metadata.deletion_timestamp.is_some(),
+            object: ObjectFacts {
+                generation: object.metadata.generation.unwrap_or(0),
+                is_deleting: object.metadata.deletion_timestamp.is_some(),
+                provider_name: &names::provider_name(
+                    &object.spec.name,
+                    object.metadata.uid.as_deref().unwrap_or_default(),
+                ),
+            },
+            before: self.before(id, object),
             view: &shared.view,
             plugin: self.plugins.get(&object.spec.plugin_id),
             updates: self.updates.get(id).map(Vec::as_slice).unwrap_or_default(),
@@ -89,6 +97,11 @@ impl Volumes {
             stuck: &self.stuck_on(id),
         };
         current(&facts, shared.clock.now())
+    }
+
+    /// The volume that may be used in the place of this one, because it names the same volume of the provider.
+    pub(super) fn before(&self, id: &ObjectKey, object: &CSIVolume) -> Option<&ObjectKey> {
+        self.index.handles.before(id, Nameless::with(self.plugins.get(&object.spec.plugin_id)))
     }
 
     /// The change of a volume's metadata that is due: its finalizer is set before anybody holds it and taken away when

@@ -8,8 +8,10 @@
 //!
 //! Must never know: processes, requests of checks, the API server, a clock.
 
+mod ground;
 mod policy;
 mod tracker;
 
+pub use ground::has_ground;
 pub use policy::{HealthMode, HealthPolicy, health_policy};
 pub use tracker::{CheckFacts, CheckState, HealthStep, HealthVerdict, Observation, Responsible, TaskFacts, Tracker};

@@ -20,6 +20,7 @@ use super::plugin::{Capability, Plugin, refreshed};
 use super::provision::{is_for_others_to_make, is_to_be_made, is_to_be_validated};
 use super::quantity::bytes;
 use super::register::violations;
+use super::release::external_id;
 use super::snapshot::SnapshotOutcome;
 use crate::ids::ObjectKey;
 use crate::snapshot::ClusterView;
@@ -33,10 +34,10 @@ pub struct VolumeFacts<'a> {
     pub spec: &'a CSIVolumeSpec,
     /// Its status, as it is stored.
     pub stored: &'a CSIVolumeStatus,
-    /// The generation of its spec.
-    pub generation: i64,
-    /// Whether it is being deleted: then no one may take it any more.
-    pub is_deleting: bool,
+    /// What its object says besides.
+    pub object: ObjectFacts<'a>,
+    /// The volume that names the same volume of the provider and comes before it, if one does.
+    pub before: Option<&'a ObjectKey>,
     /// Nodes and allocations.
     pub view: &'a ClusterView,
     /// Its plugin, where it is known.
@@ -55,6 +56,17 @@ pub struct VolumeFacts<'a> {
     pub provider_error: &'a str,
     /// The ids of allocations whose claims could not be released for so often that a person is needed.
     pub stuck: &'a BTreeSet<String>,
+}
+
+/// What the object of a volume says besides its spec and its status.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectFacts<'a> {
+    /// The generation of its spec.
+    pub generation: i64,
+    /// Whether it is being deleted: then no one may take it any more.
+    pub is_deleting: bool,
+    /// The name under which drover has its provider make it.
+    pub provider_name: &'a str,
 }
 
 /// What a provider has made: a volume, or a volume larger.
@@ -96,7 +108,7 @@ pub struct Current {
 pub fn current(facts: &VolumeFacts<'_>, now: Timestamp) -> Current {
     let (view, spec) = (facts.view, facts.spec);
     let mut status = refreshed(&first(facts), facts.plugin);
-    status.observed_generation = facts.generation;
+    status.observed_generation = facts.object.generation;
     let is_valid = violations(facts.volume, spec).is_empty();
     if let Some(provided) = facts.provided {
         take_in(&mut status, provided);
@@ -105,10 +117,17 @@ pub fn current(facts: &VolumeFacts<'_>, now: Timestamp) -> Current {
         outcome.tell(&mut status);
     }
     let provider = provider_part(facts, &status);
-    status.schedulable &= is_valid && !facts.is_deleting && provider == ProviderPart::Done;
-    if matches!(provider, ProviderPart::Make | ProviderPart::MakeElsewhere | ProviderPart::Confirm)
-        && status.claims.is_empty()
-    {
+    status.schedulable &= is_valid && !facts.object.is_deleting && provider == ProviderPart::Done;
+    if provider == ProviderPart::Make && is_valid && !facts.object.is_deleting {
+        // The provider is asked when this is stored.
+        status.created_by_drover = true;
+        facts.object.provider_name.clone_into(&mut status.provider_name);
+    }
+    let is_pending = match provider {
+        ProviderPart::Make | ProviderPart::MakeElsewhere | ProviderPart::Confirm | ProviderPart::InUseElsewhere => true,
+        ProviderPart::Done | ProviderPart::Refused => false,
+    };
+    if is_pending && status.claims.is_empty() {
         status.phase = VolumePhase::Pending;
     } else if status.phase == VolumePhase::Pending {
         status.phase = VolumePhase::Available;
@@ -132,7 +151,8 @@ pub fn current(facts: &VolumeFacts<'_>, now: Timestamp) -> Current {
         }
     }
     attach_what_needs_no_controller(facts, &mut status);
-    status.conditions = merged(&facts.stored.conditions, conditions(facts, &status, provider), facts.generation, now);
+    status.conditions =
+        merged(&facts.stored.conditions, conditions(facts, &status, provider), facts.object.generation, now);
     let mut status = with_columns(&status);
     if differs(facts.stored, &status) {
         status.modified_at = Some(now);
@@ -165,17 +185,22 @@ enum ProviderPart {
     Confirm,
     /// It does not confirm a change of the spec.
     Refused,
+    /// Another volume of the cluster is the same there.
+    InUseElsewhere,
 }
 
 /// A volume that was confirmed once goes on being used while a change of its spec is asked about.
 fn provider_part(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus) -> ProviderPart {
+    if facts.before.is_some() {
+        return ProviderPart::InUseElsewhere;
+    }
     if is_to_be_made(facts.spec, status, facts.plugin) {
         return ProviderPart::Make;
     }
     if is_for_others_to_make(facts.spec, status, facts.plugin) {
         return ProviderPart::MakeElsewhere;
     }
-    let is_asked = is_to_be_validated(facts.spec, status, facts.generation, facts.plugin);
+    let is_asked = is_to_be_validated(facts.spec, status, facts.object.generation, facts.plugin);
     match (is_asked, status.validated_generation, facts.provider_error.is_empty()) {
         (true, 0, _) => ProviderPart::Confirm,
         (true, _, false) => ProviderPart::Refused,
@@ -250,7 +275,7 @@ fn schedulable(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus, provider: Prov
     if status.schedulable {
         return Wanted::yes(Type::Schedulable, Reason::PluginHealthy, format!("plugin {plugin} is healthy"));
     }
-    if facts.is_deleting {
+    if facts.object.is_deleting {
         let why = if error.is_empty() { String::new() } else { format!(": {error}") };
         let text = format!("it is being deleted and cannot be claimed{why}");
         return Wanted::no(Type::Schedulable, Reason::Reaping, text);
@@ -259,6 +284,13 @@ fn schedulable(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus, provider: Prov
     if !faults.is_empty() {
         let text: Vec<String> = faults.iter().map(ToString::to_string).collect();
         return Wanted::no(Type::Schedulable, Reason::InvalidSpec, text.join("; "));
+    }
+    if let Some(before) = facts.before {
+        let handle = external_id(facts.volume, facts.spec, status);
+        let text = format!(
+            "spec.externalID: volume {before} names {handle} of plugin {plugin} already, and two volumes never share one; delete this one, or name another volume of the provider (the role drover-volume-admin may)"
+        );
+        return Wanted::no(Type::Schedulable, Reason::HandleInUse, text);
     }
     let missing = format!(
         "no healthy instance of plugin {plugin} is known that can serve it; look at the job that runs it (its task has csiPlugin.id {plugin}), or at the cluster's driver of this name"
@@ -284,7 +316,7 @@ fn schedulable(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus, provider: Prov
                 "plugin {plugin} does not confirm spec.capabilities: {error}; correct externalID, capabilities or secretsRef"
             ),
         ),
-        (ProviderPart::Done, _) => (Reason::PluginMissing, missing),
+        (ProviderPart::Done | ProviderPart::InUseElsewhere, _) => (Reason::PluginMissing, missing),
     };
     Wanted::no(Type::Schedulable, reason, text)
 }
@@ -319,7 +351,7 @@ fn conditions(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus, provider: Provi
     };
     let stalled = match (stuck, schedulable.reason) {
         (Some(claim), _) => Some(Wanted::yes(Type::Stalled, Reason::DetachFailed, waits(claim))),
-        (None, reason @ (Reason::PluginMissing | Reason::InvalidSpec | Reason::CreateFailed)) => {
+        (None, reason @ (Reason::PluginMissing | Reason::InvalidSpec | Reason::CreateFailed | Reason::HandleInUse)) => {
             Some(Wanted::yes(Type::Stalled, reason, schedulable.message.clone()))
         }
         (None, _) => growth.map(|text| Wanted::yes(Type::Stalled, Reason::InvalidSpec, text)),

@@ -1,8 +1,9 @@
 //! Decisions about CSI volumes (`spec/volumes.md`): who may use one (`access`, `claim`), how it is released (`release`,
 //! `plugin_lock`) and when anybody looks whether it is to be (`watcher`, `wait`, `batch`, `user_actions`), what is
-//! known of its plugin (`plugin`), what its provider is asked for (`provision`), and what may be registered
-//! (`register`, `expand`, `quantity`) or copied (`snapshot`). `attach` says when an allocation may mount what it holds,
-//! `current` puts all of it together to the status that is to be stored, and `columns` says what people see of it.
+//! known of its plugin (`plugin`, `instances`), which of several of one handle may be used (`handle`), what its
+//! provider is asked for (`provision`), and what may be registered (`register`, `expand`, `quantity`) or copied
+//! (`snapshot`). `attach` says when an allocation may mount what it holds, `current` puts all of it together to the
+//! status that is to be stored, and `columns` says what people see of it.
 
 pub mod access;
 pub mod attach;
@@ -12,6 +13,8 @@ pub mod cluster;
 pub mod columns;
 pub mod current;
 pub mod expand;
+pub mod handle;
+pub mod instances;
 pub mod plugin;
 pub mod plugin_lock;
 pub mod provision;

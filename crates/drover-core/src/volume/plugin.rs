@@ -73,7 +73,9 @@ pub struct Plugin {
     said_by_nodes: BTreeSet<NodeName>,
     controller_jobs: BTreeMap<JobKey, i64>,
     node_jobs: BTreeMap<JobKey, i64>,
-    /// Its `CSIDriver` says that its volumes need not be attached.
+    /// The cluster has a `CSIDriver` of its name.
+    has_driver: bool,
+    /// That says that its volumes need not be attached.
     is_unattached: bool,
 }
 
@@ -104,6 +106,10 @@ impl Half {
     fn has(&self, node: &NodeName) -> bool {
         self.instances.contains_key(node)
     }
+
+    fn has_any_of_cluster(&self) -> bool {
+        self.n_of_jobs < self.instances.len()
+    }
 }
 
 /// Why a node's controller is not asked.
@@ -122,11 +128,10 @@ impl fmt::Display for Skipped {
 }
 
 impl Plugin {
-    /// Whether only the cluster runs it: where a job runs any of it, or is to, the job's is used.
+    /// Whether it is a driver of the cluster. A job of the same name never takes its place: what that runs does not
+    /// count ([`instances`](super::instances)).
     pub fn is_of_cluster(&self) -> bool {
-        let has_jobs = !self.controller_jobs.is_empty() || !self.node_jobs.is_empty();
-        let n_of_jobs = self.controllers.n_of_jobs + self.nodes.n_of_jobs;
-        !has_jobs && n_of_jobs == 0 && !self.nodes.instances.is_empty()
+        self.has_driver || self.nodes.has_any_of_cluster()
     }
 
     /// Whether its volumes need a controller: as its last controller reported, or, before there is one, as any of its
@@ -148,8 +153,11 @@ impl Plugin {
         self.nodes.n_healthy
     }
 
-    /// Controllers that jobs are to run.
+    /// Controllers that jobs are to run; none of a driver of the cluster.
     pub fn controllers_expected(&self) -> i64 {
+        if self.is_of_cluster() {
+            return 0;
+        }
         total(self.controller_jobs.values().copied())
     }
 
@@ -215,8 +223,8 @@ pub struct Plugins {
     /// The plugins that a job runs, so that what it no longer runs is found.
     by_job: BTreeMap<JobKey, BTreeSet<String>>,
     by_node: BTreeMap<NodeName, BTreeSet<String>>,
-    /// Drivers of the cluster whose volumes need not be attached.
-    unattached: BTreeSet<String>,
+    /// The drivers for which the cluster has a `CSIDriver`, and whether their volumes need not be attached.
+    drivers: BTreeMap<String, bool>,
 }
 
 impl Plugins {
@@ -225,26 +233,37 @@ impl Plugins {
         self.known.get(id)
     }
 
-    /// The cluster says of a driver that its volumes need not be attached to a node.
+    /// The cluster has a driver whose volumes need not be attached to a node.
     pub fn forgo_attaching(&mut self, driver: &str) {
-        self.unattached.insert(driver.to_owned());
-        if let Some(plugin) = self.known.get_mut(driver) {
-            plugin.is_unattached = true;
-        }
+        self.put_driver(driver, Some(true));
     }
 
-    /// The cluster says of a driver that its volumes are attached to a node first, or says nothing of it any more.
+    /// The cluster has a driver whose volumes are attached to a node first.
     pub fn need_attaching(&mut self, driver: &str) {
-        self.unattached.remove(driver);
+        self.put_driver(driver, Some(false));
+    }
+
+    /// The cluster says nothing of a driver any more.
+    pub fn forget_driver(&mut self, driver: &str) {
+        self.put_driver(driver, None);
+    }
+
+    fn put_driver(&mut self, driver: &str, is_unattached: Option<bool>) {
+        match is_unattached {
+            Some(is_unattached) => drop(self.drivers.insert(driver.to_owned(), is_unattached)),
+            None => drop(self.drivers.remove(driver)),
+        }
         if let Some(plugin) = self.known.get_mut(driver) {
-            plugin.is_unattached = false;
+            plugin.has_driver = is_unattached.is_some();
+            plugin.is_unattached = is_unattached.unwrap_or(false);
         }
     }
 
     /// A plugin, made known if it is not.
     fn known_mut(&mut self, id: &str) -> &mut Plugin {
-        let is_unattached = self.unattached.contains(id);
-        self.known.entry(id.to_owned()).or_insert_with(|| Plugin { is_unattached, ..Plugin::default() })
+        let driver = self.drivers.get(id).copied();
+        let (has_driver, is_unattached) = (driver.is_some(), driver.unwrap_or(false));
+        self.known.entry(id.to_owned()).or_insert_with(|| Plugin { has_driver, is_unattached, ..Plugin::default() })
     }
 
     /// Takes in what a node says of its plugins. An unhealthy half that was not known is ignored until it works once.

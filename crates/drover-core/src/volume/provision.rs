@@ -15,6 +15,49 @@ pub fn is_to_be_made(spec: &CSIVolumeSpec, status: &CSIVolumeStatus, plugin: Opt
     is_nameless && plugin.is_some_and(can_make)
 }
 
+/// What a volume that has no provider's id names at its provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nameless {
+    /// Nothing: it is still to be made, or it is not known yet whether it is.
+    Nothing,
+    /// What has drover's own id there.
+    OwnId,
+}
+
+impl Nameless {
+    /// With this plugin.
+    pub fn with(plugin: Option<&Plugin>) -> Self {
+        let makes_none = |plugin: &Plugin| {
+            let can_make = plugin.is_controller_required() && plugin.can(Capability::CreateDelete) != Some(false);
+            !plugin.is_of_cluster() && !can_make
+        };
+        if plugin.is_some_and(makes_none) { Self::OwnId } else { Self::Nothing }
+    }
+}
+
+/// Why drover does not delete a volume's data at its provider, if it does not: it has not made it there.
+///
+/// # Errors
+/// What a person can do instead.
+pub fn may_delete_data(spec: &CSIVolumeSpec, status: &CSIVolumeStatus) -> Result<(), String> {
+    if !status.created_by_drover {
+        return Err(
+            "drover has not made this volume at its provider (status.createdByDrover is not set), it was registered"
+                .to_owned(),
+        );
+    }
+    if status.external_id.is_empty() {
+        return Err(format!(
+            "the provider has not confirmed that it made the volume {}, as drover named it there",
+            status.provider_name
+        ));
+    }
+    if !spec.external_id.is_empty() && spec.external_id != status.external_id {
+        return Err("spec.externalID names another volume than the one that drover has made".to_owned());
+    }
+    Ok(())
+}
+
 /// Whether the plugin is asked whether the provider's volume can be used as the spec says: its controller has not
 /// confirmed this generation. (Without a controller of drover's there is none to ask.)
 pub fn is_to_be_validated(

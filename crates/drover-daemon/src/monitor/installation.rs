@@ -7,8 +7,8 @@ use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-use super::policies::{self, RequiredPolicy};
 use super::Health;
+use super::policies::{self, RequiredPolicy};
 
 /// The part of a controller's health that is not a policy.
 pub(super) const LEADER: &str = "leader";

@@ -163,11 +163,11 @@ fn judge_policy(policy: Option<&ValidatingAdmissionPolicy>) -> Result<(), String
 }
 
 fn judge_binding(binding: Option<&ValidatingAdmissionPolicyBinding>, name: &str) -> Result<(), String> {
-    let spec = binding.ok_or("has no binding")?.spec.as_ref().ok_or("has a binding that says nothing")?;
-    if spec.policy_name.as_deref() != Some(name) {
+    let spec = &binding.ok_or("has no binding")?.spec;
+    if spec.policy_name != name {
         return Err("has a binding to another policy".to_owned());
     }
-    let actions = spec.validation_actions.as_deref().unwrap_or_default();
+    let actions = &spec.validation_actions;
     if !actions.iter().any(|action| action == "Deny") {
         return Err(format!("is bound with {} and not with Deny", actions.join(", ")));
     }

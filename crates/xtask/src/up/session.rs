@@ -377,7 +377,7 @@ fn bindings() -> Result<Vec<kube::api::DynamicObject>> {
         text += &bind("ClusterRoleBinding", "ClusterRole", role, user);
         text += &bind("RoleBinding", "Role", role, user);
     }
-    for role in ["view", "drover-edit"] {
+    for role in ["view", "drover-edit", "drover-volume-admin"] {
         text += &bind("ClusterRoleBinding", "ClusterRole", role, User::Developer);
     }
     let mut objects = manifests::parse(&text)?;

@@ -1,6 +1,8 @@
 //! `drover system …`: what operators do to drover itself, from outside.
 
+mod check_upgrade;
 mod command;
+mod findings;
 mod leader;
 mod release;
 

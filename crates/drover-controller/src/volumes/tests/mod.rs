@@ -45,7 +45,18 @@ fn with_info(name: &str, more: &Value) -> ClientNode {
     }
     let mut value = serde_json::to_value(node(name)).unwrap();
     value["status"]["fingerprint"]["csi"] = json!({ "p": info });
+    // Room for the plugin.
+    value["status"]["fingerprint"]["resources"]["cpu"] = json!(1001);
     serde_json::from_value(value).unwrap()
+}
+
+/// The job that runs plugin `p` on all nodes.
+fn plugin_job() -> Job {
+    let mut of = group("g", 1);
+    of["tasks"][0]["csiPlugin"] = json!({ "id": "p", "type": "monolith" });
+    of["tasks"][0]["resources"] = json!({ "cpu": 1, "memoryMB": 10 });
+    of["update"] = json!({ "maxParallel": 0 });
+    job("plugin", &json!({ "type": "system", "groups": [of] }))
 }
 
 /// A volume of plugin `p`, registered with the id of what is there already.
@@ -72,9 +83,15 @@ fn user(name: &str, count: i64, volume: &str, access: &str) -> Job {
 impl Cluster {
     fn new(nodes: &[ClientNode]) -> Self {
         let mut world = World::new();
+        world.create(&plugin_job());
         for node in nodes {
             world.register(node);
         }
+        while {
+            world.settle();
+            world.agents_act()
+        } {}
+        world.writes();
         Self { world, calls: Vec::new(), answers: BTreeMap::new(), is_answering: true }
     }
 

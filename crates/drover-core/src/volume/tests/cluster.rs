@@ -1,7 +1,7 @@
 //! Plugins that are drivers of the cluster, and volumes that it attaches.
 
 use drover_api::csi_volume::{
-    AttachState, PluginSource, SecretRef, VolumeConditionType as Type, VolumeReason as Reason,
+    AttachState, PluginSource, PluginType, SecretRef, VolumeConditionType as Type, VolumeReason as Reason,
 };
 use drover_api::csi_volume::{CapacityRange, MountOptions};
 
@@ -80,14 +80,21 @@ fn whether_its_volumes_are_attached_the_cluster_says_before_or_after_the_driver_
 }
 
 #[test]
-fn where_a_job_runs_the_same_driver_the_job_is_used() {
+fn a_job_never_takes_the_place_of_a_driver_of_the_cluster() {
     let mut stage = of_cluster(AccessMode::SingleNodeWriter);
-    stage.put_node(plugin_node("n-2", |_| {}));
+    let job = super::plugin::plugin_job("thief", "service", &[("g", PluginType::Monolith, 3)]);
+    stage.plugins.put_job(&job, &BTreeMap::new());
     let plugin = stage.plugins.get("p").expect("a plugin");
-    assert!(!plugin.is_of_cluster() && plugin.is_controller_required());
-    assert_eq!((plugin.nodes_healthy(), plugin.controllers_healthy()), (2, 1));
-    stage.put_node(registered("n-2"));
-    assert!(stage.plugins.get("p").expect("a plugin").is_of_cluster(), "the job's is gone");
+    assert!(plugin.is_of_cluster() && !plugin.needs_controller() && plugin.is_schedulable());
+    assert_eq!((plugin.controllers_expected(), plugin.nodes_expected()), (0, 2));
+    // As long as the cluster has the driver, wherever it runs.
+    let mut plugins = Plugins::default();
+    plugins.put_job(&job, &BTreeMap::new());
+    assert!(!plugins.get("p").expect("a plugin").is_of_cluster());
+    plugins.need_attaching("p");
+    assert!(plugins.get("p").expect("a plugin").is_of_cluster());
+    plugins.forget_driver("p");
+    assert!(!plugins.get("p").expect("a plugin").is_of_cluster());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use drover_api::csi_volume::{AttachState, CapacityRange, VolumeConditionType as 
 use super::*;
 use crate::volume::attach;
 use crate::volume::claim::Attachment;
-use crate::volume::current::{Current, Provided, VolumeFacts, current, differs};
+use crate::volume::current::{Current, ObjectFacts, Provided, VolumeFacts, current, differs};
 
 /// What happened since the last look.
 #[derive(Default)]
@@ -20,6 +20,7 @@ pub(super) struct Since<'a> {
     provider_error: &'a str,
     stuck: BTreeSet<String>,
     is_deleting: bool,
+    before: Option<&'a ObjectKey>,
 }
 
 impl Stage {
@@ -29,8 +30,8 @@ impl Stage {
             volume: &self.volume,
             spec: &spec,
             stored: &stored,
-            generation: 1,
-            is_deleting: since.is_deleting,
+            object: ObjectFacts { generation: 1, is_deleting: since.is_deleting, provider_name: "drover-v1" },
+            before: since.before,
             view: &self.world.view,
             plugin: self.plugins.get("p"),
             updates: &since.updates,

@@ -4,6 +4,8 @@
 mod claim;
 mod cluster;
 mod current;
+mod handle;
+mod instances;
 mod plugin;
 mod properties;
 mod register;

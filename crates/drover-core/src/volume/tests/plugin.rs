@@ -11,7 +11,7 @@ use crate::model::Job;
 use crate::volume::plugin::{Capability, Plugin};
 
 /// A job of a type whose groups run these parts of plugin `p`, as many as they count.
-fn plugin_job(name: &str, r#type: &str, groups: &[(&str, PluginType, i64)]) -> Job {
+pub(super) fn plugin_job(name: &str, r#type: &str, groups: &[(&str, PluginType, i64)]) -> Job {
     let groups: Vec<Value> = groups
         .iter()
         .map(|(name, part, count)| {

@@ -1,0 +1,155 @@
+//! Admission policies: what they ask of those who write Jobs, and whether a controller knows that they deny.
+
+use std::net::SocketAddr;
+
+use drover_testkit::control_plane::User;
+use drover_testkit::probe;
+use kube::config::{AuthInfo, Kubeconfig};
+use serde_json::{Value, json};
+
+use crate::chart::{SYSTEM, installed, token};
+use crate::cluster::{Cluster, Settings};
+
+fn job(name: &str, spec: &Value) -> Value {
+    let mut job = json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": name },
+        "spec": { "groups": [{ "name": "g", "tasks": [{ "name": "t", "driver": "mock" }] }] },
+    });
+    let (Some(own), Some(more)) = (job["spec"].as_object_mut(), spec.as_object()) else { panic!("objects") };
+    own.extend(more.clone());
+    job
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_x_031_an_editor_who_would_evict_others() {
+    let cluster = Cluster::start("x-031", Settings::default()).await;
+    for folder in ["rbac", "policies"] {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover/files").join(folder);
+        cluster.kubectl(&["apply", "-f", &folder.display().to_string()]).expect("roles and policies");
+    }
+    cluster.namespace("shop").await;
+    for (user, role) in [("editor", "drover-edit"), ("boss", "drover-edit"), ("boss", "drover-priority")] {
+        let binding =
+            [&format!("{user}-{role}"), "-n", "shop", &format!("--clusterrole={role}"), &format!("--user={user}")];
+        cluster.kubectl(&[&["create", "rolebinding"][..], &binding].concat()).expect("a binding");
+    }
+    let apply = |who: &str, more: &[&str], job: &Value| {
+        let args = [&["apply", "-n", "shop", "-f", "-", "--as", who], more].concat();
+        cluster.kubectl_with(&args, Some(&job.to_string()))
+    };
+    let dry = ["--dry-run=server"];
+    let high = job("high", &json!({ "priority": 100 }));
+    cluster
+        .eventually("roles and policies are in force", async || {
+            apply("editor", &dry, &high).is_err_and(|error| error.contains("jobs/priority"))
+                && apply("boss", &dry, &high).is_ok()
+        })
+        .await;
+    for (name, spec, field) in [
+        ("high", json!({ "priority": 100 }), "spec.priority 100"),
+        ("above", json!({ "priority": 51 }), "spec.priority 51"),
+        ("every", json!({ "type": "system" }), "spec.type system"),
+        ("both", json!({ "type": "system", "priority": 81 }), "spec."),
+    ] {
+        let wanted = job(name, &spec);
+        let error = apply("editor", &[], &wanted).expect_err(name);
+        for part in [field, name, "jobs/priority", "namespace shop", "drover-priority"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        apply("boss", &[], &wanted).expect("who has the right may");
+    }
+    for (name, spec) in
+        [("usual", json!({})), ("low", json!({ "priority": 1 })), ("once", json!({ "type": "sysbatch" }))]
+    {
+        apply("editor", &[], &job(name, &spec)).expect(name);
+    }
+    // Raising is as making; leaving and lowering is not.
+    let raised = apply("editor", &[], &job("usual", &json!({ "priority": 60 }))).expect_err("raised");
+    assert!(raised.contains("spec.priority 60"), "{raised}");
+    let patched =
+        ["patch", "djob/low", "-n", "shop", "--as", "editor", "--type=merge", "-p", r#"{"spec":{"priority":99}}"#];
+    cluster.kubectl(&patched).expect_err("a patch is no way around it");
+    apply("editor", &[], &job("high", &json!({ "priority": 100, "meta": { "a": "b" } }))).expect("as high as it was");
+    apply("editor", &[], &job("every", &json!({ "type": "system", "meta": { "a": "b" } }))).expect("what it was");
+    apply("editor", &[], &job("high", &json!({ "priority": 70 }))).expect("lower");
+    apply("editor", &[], &job("high", &json!({ "priority": 71 }))).expect_err("and up again");
+    let probe = apply("boss", &[], &job("drover-policy-probe", &json!({}))).expect_err("the name of the probe");
+    assert!(probe.contains("choose another name"), "{probe}");
+}
+
+/// A kubeconfig with the token of a service account.
+fn kubeconfig_of(cluster: &Cluster, account: &str) -> std::path::PathBuf {
+    let mut file = Kubeconfig::read_from(cluster.plane.kubeconfig(User::Admin)).expect("a kubeconfig");
+    let token = token(cluster, account, None);
+    for user in &mut file.auth_infos {
+        user.auth_info = Some(AuthInfo { token: Some(token.clone().into()), ..AuthInfo::default() });
+    }
+    let path = cluster.path(&format!("{account}.kubeconfig"));
+    let mut text = serde_json::to_value(&file).expect("JSON");
+    for user in text["users"].as_array_mut().into_iter().flatten() {
+        // It is not written out as it is.
+        user["user"]["token"] = json!(token);
+    }
+    std::fs::write(&path, text.to_string()).expect("a file");
+    path
+}
+
+async fn readiness(at: SocketAddr) -> (u16, String) {
+    let answer = probe::get(at, "/readyz").await;
+    answer.map_or((0, String::new()), |(code, text)| (code.as_u16(), text))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_x_028_policies_that_deny_no_more() {
+    let cluster = installed("x-028", &[]).await;
+    let kubeconfig = kubeconfig_of(&cluster, "drover-controller");
+    let more = format!(
+        "namespace: {SYSTEM}\nrequiresNodeRestriction: true\nrequiredPolicies: [drover-intents, drover-plugins, drover-priorities]\n"
+    );
+    let (_controller, at) = cluster.probed_controller("controller", &kubeconfig, &more).await;
+    let is_ready = async || readiness(at).await.0 == 200;
+    cluster.eventually("the controller is ready", is_ready).await;
+
+    let never = r#"{"spec":{"matchConditions":[{"name":"never","expression":"false"}]}}"#;
+    for (kind, name, patch, reason) in [
+        (
+            "binding",
+            "drover-node-restriction",
+            r#"{"spec":{"validationActions":["Audit"]}}"#,
+            "bound with Audit and not with Deny",
+        ),
+        (
+            "binding",
+            "drover-priorities",
+            r#"{"spec":{"validationActions":["Warn"]}}"#,
+            "bound with Warn and not with Deny",
+        ),
+        ("", "drover-node-restriction", r#"{"spec":{"failurePolicy":"Ignore"}}"#, "failurePolicy Ignore"),
+        ("", "drover-node-restriction", never, "denies nothing"),
+        ("", "drover-plugins", never, "denies nothing"),
+        ("", "drover-priorities", never, "denies nothing"),
+        ("binding", "drover-intents", "", "has no binding"),
+        ("", "drover-intents", "", "is missing"),
+    ] {
+        let object = format!("validatingadmissionpolicy{kind}/{name}");
+        let stored = cluster.kubectl(&["get", &object, "-o", "json"]).expect("an object");
+        if patch.is_empty() {
+            cluster.kubectl(&["delete", &object]).expect("deleted");
+        } else {
+            cluster.kubectl(&["patch", &object, "--type=merge", "-p", patch]).expect("patched");
+        }
+        let says = async || {
+            let (code, text) = readiness(at).await;
+            code == 503 && text.contains(&format!("{name} {reason}")) || text.contains(&format!("{name} is {reason}"))
+        };
+        cluster.eventually(&format!("readiness says that {object} {reason}"), says).await;
+        let mut before: Value = serde_json::from_str(&stored).expect("JSON");
+        let metadata = before["metadata"].as_object_mut().expect("metadata");
+        metadata.retain(|field, _| ["name", "labels", "annotations"].contains(&field.as_str()));
+        if !patch.is_empty() {
+            cluster.kubectl(&["delete", &object]).expect("deleted");
+        }
+        cluster.kubectl_with(&["create", "-f", "-"], Some(&before.to_string())).expect("as before");
+        cluster.eventually(&format!("the controller is ready after {object}"), is_ready).await;
+    }
+}
