@@ -48,6 +48,9 @@ async fn must_survive_x_012_a_task_that_holds_the_agents_port() {
     assert!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
     cluster.eventually("the node says so", async || impaired(&cluster, "n-0").await.is_some()).await;
     let condition = impaired(&cluster, "n-0").await.expect("a condition");
+    let node = Api::<ClientNode>::all(cluster.client.clone()).get("n-0").await.expect("a node");
+    let told = node.status.and_then(|status| status.fingerprint).expect("a fingerprint").agent_problems;
+    assert_eq!(condition.message, format!("port: {}", told["port"]));
     let wanted = [at.to_string(), format!("End the process that holds port {}", at.port())];
     assert!(wanted.iter().all(|wanted| condition.message.contains(wanted)), "{condition:?}");
 

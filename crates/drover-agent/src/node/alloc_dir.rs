@@ -111,7 +111,7 @@ impl AllocDir {
         };
         // One that an agent without users has made keeps its mode: tasks that reach it by that go on.
         let owner = owner.map(|owner| Owner { uid: rustix::process::geteuid().as_raw(), gid: owner.gid });
-        let mode = if owner.is_some() { 0o710 } else { 0o711 };
+        let mode = if owner.is_some() { 0o710 } else { 0o700 };
         Place::open(above)?.make(name, mode, owner)?.ok_or_else(replaced)
     }
 
@@ -244,6 +244,32 @@ mod tests {
         assert_eq!(state(canary.path()), before, "a directory of others was changed");
         alloc.destroy().expect("destroyed");
         assert_eq!(state(canary.path()), before, "a directory of others was changed");
+    }
+
+    #[test]
+    fn a_directory_that_was_begun_is_finished_and_one_without_a_user_stays_as_it_is() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = |alloc: &AllocDir| {
+            let [root, shared] =
+                [alloc.root().to_owned(), alloc.shared()].map(|path| fs::metadata(path).expect("made"));
+            (root.mode() & 0o777, root.gid(), shared.uid())
+        };
+        let make = |uid: &str, mode: u32| {
+            fs::create_dir(dir.path().join(uid)).expect("a directory");
+            fs::set_permissions(dir.path().join(uid), fs::Permissions::from_mode(mode)).expect("a mode");
+            AllocDir::new(dir.path(), uid)
+        };
+        // As an agent leaves it that ends between two calls.
+        let begun = make("begun", 0o700);
+        begun.build(OWNER).expect("built");
+        assert_eq!(state(&begun), (0o710, 2_000_001, 2_000_001));
+        // As an agent has made it that gave allocations no users.
+        let old = make("old", 0o755);
+        old.build(None).expect("built");
+        assert_eq!(state(&old), (0o755, 0, NOBODY));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Place {
         let Some(place) = self.directory(name)? else { return Ok(None) };
         let found = place.stat()?;
         let is_ours = found.st_uid == rustix::process::geteuid().as_raw();
-        let is_unfinished = owner.is_some_and(|owner| owner.uid != found.st_uid);
+        let is_unfinished = owner.is_some_and(|owner| (owner.uid, owner.gid) != (found.st_uid, found.st_gid));
         // Between both calls a task may have put a directory of its own there.
         if is_ours && (is_new || is_unfinished) {
             place.set_mode(mode)?;
