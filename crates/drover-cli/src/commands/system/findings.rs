@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use drover_api::job::{JobSpec, JobType};
+use drover_api::network::NetworkMode;
 use drover_api::task::Task;
 use drover_api::{CSIVolume, Job};
 use kube::ResourceExt as _;
@@ -60,7 +61,7 @@ fn of_spec(spec: &JobSpec) -> Vec<Told> {
         ));
     }
     for (g, group) in spec.groups.iter().enumerate() {
-        let has_own_network = group.networks.iter().any(|network| network.mode == "none");
+        let has_own_network = group.networks.iter().any(|network| network.mode == NetworkMode::None);
         for (t, task) in group.tasks.iter().enumerate() {
             let at = format!("spec.groups[{g}].tasks[{t}]");
             told.extend(
@@ -141,12 +142,11 @@ fn of_volumes(volumes: &[CSIVolume]) -> Vec<Finding> {
             remedy: "let its jobs name the older volume, then delete this one",
         }));
     }
-    let reserved = |keys: &mut dyn Iterator<Item = &String>| keys.any(|key| key.starts_with("csi.storage.k8s.io/"));
+    let reserved = |map: &BTreeMap<String, String>| map.keys().any(|key| key.starts_with("csi.storage.k8s.io/"));
     for volume in volumes {
-        for (field, is_used) in [
-            ("spec.parameters", reserved(&mut volume.spec.parameters.keys())),
-            ("spec.context", reserved(&mut volume.spec.context.keys())),
-        ] {
+        for (field, is_used) in
+            [("spec.parameters", reserved(&volume.spec.parameters)), ("spec.context", reserved(&volume.spec.context))]
+        {
             if is_used {
                 all.push(Finding {
                     object: format!("csivol/{}", volume.name_any()),
