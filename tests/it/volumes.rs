@@ -577,9 +577,10 @@ async fn a_secret_is_told_to_the_driver_and_to_nobody_else() {
     ];
     disks.fail(&calls.map(|call| format!("{call} tell 1\n")).concat());
     disks.cluster.apply("shop", &secret_volume("made", None, "login"));
-    let made = disks.until("made", "made", |it| it.status.as_ref().is_some_and(|it| it.schedulable)).await;
-    let external_id = made.status.expect("a status").external_id;
-    disks.cluster.apply("shop", &secret_volume("known", Some(&external_id), "login"));
+    disks.until("made", "made", |it| it.status.as_ref().is_some_and(|it| it.schedulable)).await;
+    // Two volumes never name one handle.
+    disks.make_at_driver("known");
+    disks.cluster.apply("shop", &secret_volume("known", Some("vol-known"), "login"));
     disks.until("known", "confirmed", |it| it.status.as_ref().is_some_and(|it| it.schedulable)).await;
     let mut job = ledger("made", 1);
     let quick = json!({ "delay": "5s", "delayFunction": "constant", "unlimited": true });
