@@ -246,3 +246,47 @@ async fn must_survive_x_015_system_calls() {
         assert!(line.ends_with(wanted), "{line}: {log}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_x_040_writes_to_what_runs_tasks() {
+    let node = Node::start(shared_plane(), "sandbox-own").await;
+    let state = node.path("state");
+    let program = state.join("bin/droverd-supervisor");
+    let before = std::fs::read(&program).expect("the supervisor's copy of the program");
+    let attempts = "for path in $STATE $STATE/bin/droverd-supervisor $STATE/supervisor.sock $STATE/agent.sock $STATE/agent.redb \
+                    /proc/1/exe /proc/self/exe; do (echo x >> $path) 2>/dev/null && echo WROTE $path; done; \
+                    for name in supervisor.sock agent.sock; do python3 -c 'import socket, sys; \
+                    socket.socket(socket.AF_UNIX).connect(sys.argv[1])' $STATE/$name 2>/dev/null && echo REACHED $name; done; \
+                    ls $STATE 2>/dev/null && echo LISTED; echo end";
+    let mut sandboxed = task(attempts);
+    sandboxed["env"] = json!({ "STATE": state.display().to_string() });
+    assert_eq!(said(&node, "sandboxed", sandboxed.clone()).await, "end\n");
+    // A user of the host without rights, outside of any sandbox.
+    let mut plain = sandboxed;
+    plain["driver"] = json!("raw_exec");
+    plain["user"] = json!("nobody");
+    assert_eq!(said(&node, "plain", plain).await, "end\n");
+    assert!(std::fs::read(&program).expect("the program") == before, "it is as it was");
+
+    let cluster = crate::cluster::shared();
+    let rendered =
+        crate::helm::run(crate::helm::helm(&cluster, "drover-system", &["template", "drover", &crate::chart::chart()]));
+    let rendered = crate::helm::said(&rendered.await, true);
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered).expect("objects");
+    let mut seen = 0;
+    for object in objects
+        .iter()
+        .filter(|object| ["DaemonSet", "Deployment"].contains(&object["kind"].as_str().unwrap_or_default()))
+    {
+        for container in object["spec"]["template"]["spec"]["containers"].as_array().expect("containers") {
+            assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true, "{}", container["name"]);
+            assert!(
+                container["command"].is_null(),
+                "the image's one program runs, and no shell: {}",
+                container["name"]
+            );
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 2, "the agent and the controller");
+}

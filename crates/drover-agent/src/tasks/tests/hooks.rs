@@ -57,8 +57,8 @@ async fn what_this_agent_cannot_do_is_refused_with_the_field() {
             "validate: user root may not run tasks of driver exec: name another one",
         ),
         (
-            json!({ "csiPlugin": { "id": "p", "type": "node" } }),
-            "validate: a task with csiPlugin needs driver raw_exec, not mock: its mounts are for others",
+            json!({ "driver": "exec", "csiPlugin": { "id": "p", "type": "node" } }),
+            "validate: a task with csiPlugin needs driver raw_exec, not exec: its mounts are for others",
         ),
         (
             json!({ "templates": [{ "data": "x", "destination": "local/x" }] }),
