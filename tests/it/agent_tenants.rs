@@ -99,7 +99,8 @@ async fn must_survive_x_005_another_allocation_on_the_node() {
 
 #[tokio::test]
 async fn must_survive_x_006_ends_and_restarts_without_a_user_that_two_have() {
-    let config = "drivers: {rawExec: {enabled: true}, exec: {allowHostNetwork: true, uidRange: {min: 2100000, max: 2100002}}}\n";
+    let config =
+        "drivers: {rawExec: {enabled: true}, exec: {allowHostNetwork: true, uidRange: {min: 2100000, max: 2100002}}}\n";
     let mut node = Node::start_with(shared_plane(), "users", config).await;
     let (one, two) = (sitting(&node, "one").await, sitting(&node, "two").await);
     assert_eq!([&one, &two].map(|it| user(&node, it)), [2_100_000, 2_100_001]);

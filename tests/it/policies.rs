@@ -73,7 +73,7 @@ async fn must_survive_x_031_an_editor_who_would_evict_others() {
     apply("editor", &[], &job("every", &json!({ "type": "system", "meta": { "a": "b" } }))).expect("what it was");
     apply("editor", &[], &job("high", &json!({ "priority": 70 }))).expect("lower");
     apply("editor", &[], &job("high", &json!({ "priority": 71 }))).expect_err("and up again");
-    let probe = apply("boss", &[], &job("drover-policy-probe", &json!({}))).expect_err("the name of the probe");
+    let probe = apply("boss", &[], &job("drover-priorities-probe", &json!({}))).expect_err("the name of the probe");
     assert!(probe.contains("choose another name"), "{probe}");
 }
 
@@ -124,7 +124,7 @@ async fn must_survive_x_028_policies_that_deny_no_more() {
             r#"{"spec":{"validationActions":["Warn"]}}"#,
             "bound with Warn and not with Deny",
         ),
-        ("", "drover-node-restriction", r#"{"spec":{"failurePolicy":"Ignore"}}"#, "failurePolicy Ignore"),
+        ("", "drover-node-restriction", r#"{"spec":{"failurePolicy":"Ignore"}}"#, "has failurePolicy Ignore"),
         ("", "drover-node-restriction", never, "denies nothing"),
         ("", "drover-plugins", never, "denies nothing"),
         ("", "drover-priorities", never, "denies nothing"),

@@ -11,6 +11,7 @@ use drover_api::{CSIVolume, ClientNode, Job};
 use drover_clock::{Clock as _, SystemClock};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -60,6 +61,24 @@ fn each_cause_is_explained_with_its_nodes_and_a_remedy() {
     }
 }
 
+/// Says for the cluster that a node has these drivers.
+async fn name_drivers(client: &Client, node: &str, names: &[String]) {
+    let drivers: Api<CSIDriver> = Api::all(client.clone());
+    for name in names {
+        let driver = json!({ "metadata": { "name": name }, "spec": { "attachRequired": false } });
+        let driver: CSIDriver = serde_json::from_value(driver).expect("a driver");
+        match drivers.create(&PostParams::default(), &driver).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => panic!("driver {name}: {error}"),
+        }
+    }
+    let listed: Vec<Value> = names.iter().map(|name| json!({ "name": name, "nodeID": node })).collect();
+    let named = json!({ "metadata": { "name": node }, "spec": { "drivers": listed } });
+    let named: CSINode = serde_json::from_value(named).expect("a CSINode");
+    Api::<CSINode>::all(client.clone()).create(&PostParams::default(), &named).await.expect("a CSINode");
+}
+
 /// Puts the nodes and volumes of the folder on the API server, and keeps the nodes' Leases alive as agents would.
 async fn stage(client: &Client, namespace: &str) -> tokio::task::JoinSet<()> {
     let mut leases = Vec::new();
@@ -71,7 +90,17 @@ async fn stage(client: &Client, namespace: &str) -> tokio::task::JoinSet<()> {
             let api: Api<ClientNode> = Api::all(client.clone());
             let node: ClientNode = serde_json::from_value(value).expect("a node");
             api.create(&PostParams::default(), &node).await.expect("a node");
-            let status = json!({ "status": { "fingerprint": status["status"]["fingerprint"] } });
+            let mut print = status["status"]["fingerprint"].clone();
+            // A node alone is not believed what it says of plugins: these are the cluster's.
+            let plugins = print["csi"].as_object_mut().into_iter().flatten();
+            let names: Vec<String> = plugins
+                .map(|(plugin, said)| {
+                    said["source"] = json!("kubelet");
+                    plugin.clone()
+                })
+                .collect();
+            name_drivers(client, &name, &names).await;
+            let status = json!({ "status": { "fingerprint": print } });
             api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.expect("its status");
             leases.push(format!("node-{name}"));
         } else {

@@ -28,8 +28,7 @@ pub struct RequiredPolicy {
     setting: &'static str,
     /// What goes without it.
     danger: &'static str,
-    /// The kind of an object that it always refuses under the name [`PROBE`]; none: it cannot be tried without an object
-    /// that exists.
+    /// What it always refuses under its own name with `-probe`; none: it cannot be tried without an object that exists.
     probe: Option<Probe>,
 }
 
@@ -37,10 +36,9 @@ pub struct RequiredPolicy {
 enum Probe {
     Lease,
     Job,
+    /// A job with a plugin.
+    Plugin,
 }
-
-/// The name of objects that policies refuse, whoever writes them.
-const PROBE: &str = "drover-policy-probe";
 
 /// All that can be required.
 pub const POLICIES: [RequiredPolicy; 4] = [
@@ -60,7 +58,7 @@ pub const POLICIES: [RequiredPolicy; 4] = [
         name: "drover-plugins",
         setting: "pluginRestriction.enabled",
         danger: "everyone who may create jobs could pose as a CSI plugin",
-        probe: Some(Probe::Job),
+        probe: Some(Probe::Plugin),
     },
     RequiredPolicy {
         name: "drover-priorities",
@@ -205,7 +203,7 @@ async fn probe(client: &Client, namespace: &str, policy: RequiredPolicy, verdict
 
 /// Whether the write is denied, and by this policy; none where nobody could say.
 async fn try_write(client: &Client, namespace: &str, kind: Probe, policy: &str) -> Option<Result<(), String>> {
-    let (kind, object) = probe_object(kind, namespace);
+    let (kind, object) = probe_object(kind, &format!("{policy}-probe"), namespace);
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
     let object = serde_json::from_value(object).ok()?;
     match api.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await {
@@ -229,29 +227,28 @@ fn is_denied_by(message: &str, policy: &str) -> bool {
     message.contains(&format!("ValidatingAdmissionPolicy '{policy}'"))
 }
 
-fn probe_object(kind: Probe, namespace: &str) -> (ApiResource, Value) {
-    let metadata = json!({ "name": PROBE, "namespace": namespace });
+fn probe_object(kind: Probe, name: &str, namespace: &str) -> (ApiResource, Value) {
+    let metadata = json!({ "name": name, "namespace": namespace });
+    let mut task = json!({ "name": "t", "driver": "raw_exec", "config": { "command": "/" } });
     match kind {
-        Probe::Lease => (
-            ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease")),
-            json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata }),
-        ),
-        Probe::Job => {
-            // Each of the policies of jobs refuses it for its name, and the one for plugins looks at jobs of plugins
-            // only.
-            let plugin = json!({ "id": PROBE, "type": "node" });
-            let task = json!({ "name": "t", "driver": "raw_exec", "config": { "command": "/" }, "csiPlugin": plugin });
-            (
-                ApiResource::from_gvk(&GroupVersionKind::gvk("drover.dev", "v1alpha1", "Job")),
-                json!({
-                    "apiVersion": "drover.dev/v1alpha1",
-                    "kind": "Job",
-                    "metadata": metadata,
-                    "spec": { "groups": [{ "name": "g", "tasks": [task] }] },
-                }),
-            )
+        Probe::Lease => {
+            return (
+                ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease")),
+                json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata }),
+            );
         }
+        Probe::Job => {}
+        Probe::Plugin => task["csiPlugin"] = json!({ "id": name, "type": "node" }),
     }
+    (
+        ApiResource::from_gvk(&GroupVersionKind::gvk("drover.dev", "v1alpha1", "Job")),
+        json!({
+            "apiVersion": "drover.dev/v1alpha1",
+            "kind": "Job",
+            "metadata": metadata,
+            "spec": { "groups": [{ "name": "g", "tasks": [task] }] },
+        }),
+    )
 }
 
 #[cfg(test)]
