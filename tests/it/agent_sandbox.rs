@@ -20,8 +20,8 @@ fn task(script: &str) -> Value {
 
 fn with(script: &str, config: &Value) -> Value {
     let mut task = task(script);
-    let (Some(own), Some(more)) = (task["config"].as_object_mut(), config.as_object()) else { panic!("objects") };
-    own.extend(more.clone());
+    let own = task["config"].as_object_mut().expect("an object");
+    own.extend(config.as_object().expect("an object").clone());
     task
 }
 
@@ -187,7 +187,7 @@ async fn must_survive_x_014_mounts_below_what_is_read_only() {
 
 /// System calls that no task gets, each by number with harmless arguments: the kernel must refuse it before it looks at
 /// them. What comes back is the error's number: 1 is EPERM, 38 ENOSYS.
-const CALLS: &str = r#"
+const CALLS: &str = r"
 import ctypes, os, platform, socket
 libc = ctypes.CDLL(None, use_errno=True)
 def call(*arguments):
@@ -230,7 +230,7 @@ for name, answer in tried.items():
 socket.socketpair()
 socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)
 print('ordinary', os.getpid() > 0, call(135 if x86 else 92, 0xffffffff) in (0, 'PASSED'))
-"#;
+";
 
 #[tokio::test]
 async fn must_survive_x_015_system_calls() {

@@ -15,8 +15,8 @@ fn job(name: &str, spec: &Value) -> Value {
         "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": name },
         "spec": { "groups": [{ "name": "g", "tasks": [{ "name": "t", "driver": "mock" }] }] },
     });
-    let (Some(own), Some(more)) = (job["spec"].as_object_mut(), spec.as_object()) else { panic!("objects") };
-    own.extend(more.clone());
+    let own = job["spec"].as_object_mut().expect("an object");
+    own.extend(spec.as_object().expect("an object").clone());
     job
 }
 

@@ -67,16 +67,14 @@ async fn name_drivers(client: &Client, node: &str, names: &[String]) {
     for name in names {
         let driver = json!({ "metadata": { "name": name }, "spec": { "attachRequired": false } });
         let driver: CSIDriver = serde_json::from_value(driver).expect("a driver");
-        match drivers.create(&PostParams::default(), &driver).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => panic!("driver {name}: {error}"),
-        }
+        let made = drivers.create(&PostParams::default(), &driver).await;
+        let is_there = matches!(&made, Err(kube::Error::Api(status)) if status.code == 409);
+        assert!(is_there || made.is_ok(), "driver {name}: {made:?}");
     }
     let listed: Vec<Value> = names.iter().map(|name| json!({ "name": name, "nodeID": node })).collect();
-    let named = json!({ "metadata": { "name": node }, "spec": { "drivers": listed } });
-    let named: CSINode = serde_json::from_value(named).expect("a CSINode");
-    Api::<CSINode>::all(client.clone()).create(&PostParams::default(), &named).await.expect("a CSINode");
+    let word = json!({ "metadata": { "name": node }, "spec": { "drivers": listed } });
+    let word: CSINode = serde_json::from_value(word).expect("a CSINode");
+    Api::<CSINode>::all(client.clone()).create(&PostParams::default(), &word).await.expect("a CSINode");
 }
 
 /// Puts the nodes and volumes of the folder on the API server, and keeps the nodes' Leases alive as agents would.

@@ -124,8 +124,8 @@ pub struct RawExecConfig {
 pub struct ExecConfig {
     /// On unless unset; it needs an agent that is root, and control groups.
     pub enabled: bool,
-    /// Capabilities that tasks may ask for, with or without `CAP_`; `all` for all. Each is one against the host's files,
-    /// users or devices, as far as the sandbox shows them.
+    /// Capabilities that tasks may ask for, with or without `CAP_`; `all` for all. Each is one against the host's
+    /// files, users or devices, as far as the sandbox shows them.
     pub allow_caps: Vec<String>,
     /// Whether tasks may ask for `pidMode: host`: they see all processes of the host, and those of their own user may
     /// be read and ended.

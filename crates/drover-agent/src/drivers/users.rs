@@ -109,7 +109,7 @@ fn of_root(credentials: &Credentials) -> Option<&'static str> {
     }
 }
 
-/// The files by which programs in a sandbox find names of users: `passwd` and `group` with root's, nobody's and this
+/// The files by which programs in a sandbox find names of users: `passwd` and `group` with root's, `nobody`'s and this
 /// account's entries.
 pub(crate) fn account_files(account: &Account) -> [(&'static str, String); 2] {
     let Credentials { uid, gid, groups } = &account.credentials;
@@ -130,7 +130,7 @@ pub(crate) fn account_files(account: &Account) -> [(&'static str, String); 2] {
     [("passwd", passwd), ("group", group)]
 }
 
-/// The user and the group of nobody.
+/// The number of `nobody`, and of its group.
 const NOBODY: u32 = 65534;
 
 #[cfg(test)]

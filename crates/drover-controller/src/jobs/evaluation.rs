@@ -26,7 +26,6 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::failures;
-use super::limits;
 use super::periodic::PeriodicJobs;
 use super::status::{self, Checked, Facts, JobState};
 use super::versions::{self, Prepared};
@@ -61,7 +60,7 @@ impl Jobs {
                 let key = convert::object_key(&object.metadata);
                 let parent = shared.caches.children.observe(&object);
                 shared.due.jobs.extend(parent);
-                if limits::is_done(&object) {
+                if status::is_done(&object) {
                     self.release(shared, &key);
                 }
                 if let Some(trigger) = triggers::of_job(before.as_deref().map(facts), facts(&object)) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drover_api::Job;
-use drover_api::job::{EvalTrigger, JobPhase, JobType};
+use drover_api::job::{EvalTrigger, JobType};
 use drover_core::definition::Definition;
 use drover_core::ids::JobKey;
 use drover_core::limits;
@@ -12,13 +12,8 @@ use drover_core::validate::Violation;
 use drover_store::convert;
 
 use super::evaluation::Jobs;
+use super::status::is_done;
 use crate::shared::Shared;
-
-/// Whether nothing of the job's present spec runs or will run.
-pub(super) fn is_done(job: &Job) -> bool {
-    let seen = job.status.as_ref().map(|status| (status.phase, status.observed_generation));
-    job.spec.stop || seen == Some((JobPhase::Dead, job.metadata.generation.unwrap_or(0)))
-}
 
 impl Jobs {
     /// Asks for what a job wants. Returns the limit that it is over, where it is over one.

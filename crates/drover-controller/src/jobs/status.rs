@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::condition::merged;
-use drover_api::job::{BlockedEvaluation, EvaluationStatus, JobColumns, JobStatus, ScaleStatus};
+use drover_api::job::{BlockedEvaluation, EvaluationStatus, JobColumns, JobPhase, JobStatus, ScaleStatus};
 use drover_api::{Job, field_manager, label, message};
 use drover_core::definition::Definition;
 use drover_core::ids::JobKey;
@@ -148,6 +148,12 @@ pub(super) fn desired(job: &Job, verdict: JobVerdict, known: &JobState, facts: &
 /// Whether it says why something found no place.
 fn is_explained(status: &JobStatus) -> bool {
     status.blocked.is_some() || status.evaluations.iter().any(|evaluation| !evaluation.failed.is_empty())
+}
+
+/// Whether nothing of the job's present spec runs or will run.
+pub(super) fn is_done(job: &Job) -> bool {
+    let seen = job.status.as_ref().map(|status| (status.phase, status.observed_generation));
+    job.spec.stop || seen == Some((JobPhase::Dead, job.metadata.generation.unwrap_or(0)))
 }
 
 /// Sends a status. The precondition is the object that it was decided from: a leader that is behind must not undo a

@@ -8,7 +8,9 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::WatchStreamExt as _;
@@ -69,7 +71,7 @@ pub const POLICIES: [RequiredPolicy; 4] = [
 ];
 
 /// When a policy is tried after it or its binding changed: the API server takes a change into account a moment after
-/// it stored it, and tells nobody when.
+/// it stored it, and does not tell when.
 const AFTER_CHANGE: [Duration; 4] =
     [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(5)];
 /// When it is tried again although nothing changed: what else an API server does to a policy is seen by nothing else.
@@ -170,7 +172,7 @@ fn judge_binding(binding: Option<&ValidatingAdmissionPolicyBinding>, name: &str)
         return Err(format!("is bound with {} and not with Deny", actions.join(", ")));
     }
     match &spec.match_resources {
-        Some(resources) if *resources != Default::default() => {
+        Some(resources) if *resources != MatchResources::default() => {
             Err("has a binding with matchResources, so that it does not count everywhere".to_owned())
         }
         Some(_) | None => Ok(()),
@@ -201,7 +203,7 @@ async fn probe(client: &Client, namespace: &str, policy: RequiredPolicy, verdict
     }
 }
 
-/// Whether the write is denied, and by this policy; none where nobody could say.
+/// Whether the write is denied, and by this policy; none where that is not known.
 async fn try_write(client: &Client, namespace: &str, kind: Probe, policy: &str) -> Option<Result<(), String>> {
     let (kind, object) = probe_object(kind, &format!("{policy}-probe"), namespace);
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);

@@ -221,8 +221,8 @@ mod tests {
         }
     }
 
-    /// What a shell in a group with a program can do with devices. The group is in the unified tree of this machine, which
-    /// needs no controller for it.
+    /// What a shell in a group with a program can do with devices. The group is in the unified tree of this machine,
+    /// which needs no controller for it.
     fn tried_by_the_kernel(tree: &Path) {
         let group = tree.join(format!("drover.devices{}", std::process::id()));
         fs::create_dir(&group).expect("a group");

@@ -56,8 +56,8 @@ fn of_spec(spec: &JobSpec) -> Vec<Told> {
         let field = if spec.priority > 50 { "spec.priority" } else { "spec.type" };
         told.push((
             field.to_owned(),
-            "runs on as it is; who makes it anew or raises it needs the right to update jobs/priority",
-            "bind the role drover-priority to whoever applies it",
+            "runs on as it is; making it again or raising it needs the right to update jobs/priority",
+            "bind the role drover-priority to the user that applies it",
         ));
     }
     for (g, group) in spec.groups.iter().enumerate() {
@@ -74,8 +74,8 @@ fn of_spec(spec: &JobSpec) -> Vec<Told> {
         if is_exec && !group.volumes.is_empty() {
             told.push((
                 format!("spec.groups[{g}].volumes"),
-                "its tasks run as a user that no other allocation has, so that files of nobody on its volumes are not theirs",
-                "set user in its exec tasks to the owner of the files, as nobody",
+                "its tasks run as a user that no other allocation has, so that files of `nobody` on its volumes are not theirs",
+                "set user in its exec tasks to the owner of the files, as `nobody`",
             ));
         }
     }
@@ -88,7 +88,7 @@ fn of_task(task: &Task, has_own_network: bool) -> Vec<(&'static str, &'static st
         told.push((
             "csiPlugin",
             "runs on as it is; who makes or changes the job needs the right to update jobs/csiplugin",
-            "bind the role drover-volume-admin to whoever applies it",
+            "bind the role drover-volume-admin to the user that applies it",
         ));
     }
     if task.driver != "exec" {

@@ -32,7 +32,7 @@ fn the_older_volume_of_a_handle_comes_first_and_then_the_lesser_uid() {
     let id = |volume, second, uid| Identity { volume, created_at: at(second), uid };
     assert_eq!(handles.put(id(&blog, 5, "b"), &spec("vol-1"), None), []);
     assert_eq!(handles.before(&blog, Nameless::Nothing), None);
-    assert_eq!(handles.put(id(&shop, 5, "a"), &spec("vol-1"), None), [blog.clone()]);
+    assert_eq!(handles.put(id(&shop, 5, "a"), &spec("vol-1"), None), std::slice::from_ref(&blog));
     assert_eq!(handles.before(&blog, Nameless::Nothing), Some(&shop));
     assert_eq!(handles.before(&shop, Nameless::Nothing), None);
     assert_eq!(handles.put(id(&shop, 5, "a"), &spec("vol-1"), None), [], "nothing has changed");
@@ -46,7 +46,7 @@ fn the_older_volume_of_a_handle_comes_first_and_then_the_lesser_uid() {
         (handles.before(&blog, Nameless::Nothing), handles.before(&shop, Nameless::Nothing)),
         (None, Some(&blog))
     );
-    assert_eq!(handles.remove(&blog), [shop.clone()]);
+    assert_eq!(handles.remove(&blog), std::slice::from_ref(&shop));
     assert_eq!(handles.before(&shop, Nameless::Nothing), None);
 }
 
