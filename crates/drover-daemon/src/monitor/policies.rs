@@ -74,8 +74,8 @@ pub const POLICIES: [RequiredPolicy; 4] = [
 /// it stored it, and does not tell when.
 const AFTER_CHANGE: [Duration; 4] =
     [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(5)];
-/// How often it is tried although nothing changed: what else an API server does to a policy is seen by nothing else, and
-/// readiness must say so within this time.
+/// How often it is tried although nothing changed: what else an API server does to a policy is seen by nothing else,
+/// and readiness must say so within this time.
 const AT_REST: Duration = Duration::from_secs(10);
 
 /// Follows a policy until the end.
