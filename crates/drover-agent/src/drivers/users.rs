@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use crate::node::beneath::NOBODY;
 use drover_supervisor::protocol::Credentials;
 use nix::unistd::{Gid, Group, Uid, User};
 
@@ -38,33 +39,27 @@ pub(crate) fn find(text: &str) -> Result<Account, String> {
         Some((user, group)) => (user, Some(group)),
         None => (text, None),
     };
-    let known = match user.parse() {
-        Ok(uid) => User::from_uid(Uid::from_raw(uid)),
-        Err(_) => User::from_name(user),
-    };
+    let number = user.parse().ok();
+    let known = number.map_or_else(|| User::from_name(user), |uid| User::from_uid(Uid::from_raw(uid)));
     let known = known.map_err(|error| refused(error.to_string()))?;
-    let own_group = group.map(find_group).transpose().map_err(refused)?;
-    match (known, own_group, user.parse()) {
-        (Some(known), Some(gid), _) => {
-            let credentials = Credentials { uid: known.uid.as_raw(), gid, groups: vec![gid] };
-            Ok(Account { name: known.name, credentials, home: known.dir })
-        }
-        (Some(known), None, _) => {
-            let login = std::ffi::CString::new(known.name.as_str()).map_err(|error| refused(error.to_string()))?;
-            let groups = nix::unistd::getgrouplist(&login, known.gid).map_err(|error| refused(error.to_string()))?;
-            let groups = groups.into_iter().map(Gid::as_raw).collect();
-            let credentials = Credentials { uid: known.uid.as_raw(), gid: known.gid.as_raw(), groups };
-            Ok(Account { name: known.name, credentials, home: known.dir })
-        }
-        (None, Some(gid), Ok(uid)) => {
-            let credentials = Credentials { uid, gid, groups: vec![gid] };
-            Ok(Account { name: user.to_owned(), credentials, home: PathBuf::from("/") })
-        }
-        (None, None, Ok(uid)) => {
-            Err(refused(format!("this node has no such user, and so no group of it: write {uid}:GID")))
-        }
-        (None, _, Err(_)) => Err(refused("there is no such user on this node".to_owned())),
-    }
+    let group = group.map(find_group).transpose().map_err(refused)?;
+    let Some(known) = known else {
+        // Numbers need no account.
+        let uid = number.ok_or_else(|| refused("there is no such user on this node".to_owned()))?;
+        let gid = group
+            .ok_or_else(|| refused(format!("this node has no such user, and so no group of it: write {uid}:GID")))?;
+        let credentials = Credentials { uid, gid, groups: vec![gid] };
+        return Ok(Account { name: user.to_owned(), credentials, home: PathBuf::from("/") });
+    };
+    let (uid, own_gid) = (known.uid.as_raw(), known.gid.as_raw());
+    let credentials = if let Some(gid) = group {
+        Credentials { uid, gid, groups: vec![gid] }
+    } else {
+        let login = std::ffi::CString::new(known.name.as_str()).map_err(|error| refused(error.to_string()))?;
+        let groups = nix::unistd::getgrouplist(&login, known.gid).map_err(|error| refused(error.to_string()))?;
+        Credentials { uid, gid: own_gid, groups: groups.into_iter().map(Gid::as_raw).collect() }
+    };
+    Ok(Account { name: known.name, credentials, home: known.dir })
 }
 
 fn find_group(text: &str) -> Result<u32, String> {
@@ -129,9 +124,6 @@ pub(crate) fn account_files(account: &Account) -> [(&'static str, String); 2] {
     let group = ["root:x:0:\n".to_owned()].into_iter().chain(gids.into_iter().map(entry)).collect();
     [("passwd", passwd), ("group", group)]
 }
-
-/// The number of `nobody`, and of its group.
-const NOBODY: u32 = 65534;
 
 #[cfg(test)]
 mod tests {

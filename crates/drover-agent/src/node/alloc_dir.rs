@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use super::beneath::{Owner, Place};
+use super::beneath::{NOBODY, Owner, Place};
 use super::removal;
 use drover_supervisor::unmount_below;
 
@@ -126,8 +126,6 @@ impl AllocDir {
 const SHARED: &str = "alloc";
 
 /// The owner of directories of allocations that began when none had a user of its own, when the agent is root.
-const NOBODY: u32 = 65534;
-
 fn nobody() -> Option<Owner> {
     rustix::process::geteuid().is_root().then_some(Owner { uid: NOBODY, gid: NOBODY })
 }

@@ -24,6 +24,9 @@ pub(crate) struct Owner {
     pub(crate) gid: u32,
 }
 
+/// The number of the user `nobody`, and of its group.
+pub(crate) const NOBODY: u32 = 65534;
+
 impl Place {
     /// Opens a directory by a path that no task can change, but for its last part, which must be no link.
     ///
@@ -129,7 +132,8 @@ pub(super) fn give_to(held: &impl AsFd, owner: Owner) -> io::Result<()> {
     Ok(rustix::fs::chownat(held, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
 }
 
-fn held_path(held: &impl AsFd) -> String {
+/// A name that leads to what is held and to nothing else, while it is held.
+pub(crate) fn held_path(held: &impl AsFd) -> String {
     format!("/proc/self/fd/{}", held.as_fd().as_raw_fd())
 }
 

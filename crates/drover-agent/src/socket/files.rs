@@ -5,7 +5,7 @@
 //! also through a link.
 
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::node::beneath::held_path;
 use drover_socket::protocol::{FileInfo, MAX_DATA_BYTES, Origin};
 
 /// Folders of each task that are not read from outside.
@@ -140,9 +141,9 @@ impl Files {
             _ => return Err(FileError::Wrong(format!("{path} is no regular file"))),
         }
         // What was looked at and nothing else, whatever has become of its name.
-        let held = format!("/proc/self/fd/{}", place.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(CWD, held, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let fd =
+            rustix::fs::openat(CWD, held_path(&place), flags, Mode::empty()).map_err(|error| failed(error.into()))?;
         let mut file = std::fs::File::from(fd);
         let size = file.metadata().map_err(failed)?.len();
         let at = match origin {
@@ -214,7 +215,7 @@ fn is_closed(inside: &Path) -> bool {
 }
 
 fn real_path(fd: &OwnedFd) -> io::Result<PathBuf> {
-    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+    std::fs::read_link(held_path(fd))
 }
 
 fn info(name: String, metadata: &std::fs::Metadata) -> FileInfo {

@@ -1,14 +1,11 @@
 //! Whether drover is installed as a whole: a controller leads, and the admission policies are there and deny.
 
-use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-use super::Health;
 use super::policies::{self, RequiredPolicy};
+use super::{Health, watched};
 
 /// The part of a controller's health that is not a policy.
 pub(super) const LEADER: &str = "leader";
@@ -33,7 +30,10 @@ pub struct Installation<'a> {
 pub async fn watch_cluster(client: Client, installation: Installation<'_>, health: Health, stop: CancellationToken) {
     let Installation { namespace, lease, policies } = installation;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let leader = follow(leases, lease, judge_lease, LEADER, &health);
+    let leader = watched::follow(leases, lease, judge_lease, |verdict| match verdict {
+        Ok(()) => health.well(LEADER),
+        Err(reason) => health.ill(LEADER, reason),
+    });
     let policies = policies.iter().map(|policy| policies::follow(client.clone(), namespace, *policy, &health));
     let policies = futures::future::join_all(policies);
     tokio::select! {
@@ -43,29 +43,9 @@ pub async fn watch_cluster(client: Client, installation: Installation<'_>, healt
     }
 }
 
-fn judge_lease(lease: Option<Lease>) -> Result<(), String> {
-    let holder = lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty());
+fn judge_lease(lease: Option<&Lease>) -> Result<(), String> {
+    let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref()).filter(|it| !it.is_empty());
     holder.map(drop).ok_or_else(|| "no controller leads yet".to_owned())
-}
-
-async fn follow<K>(
-    api: Api<K>,
-    name: &str,
-    judge: impl Fn(Option<K>) -> Result<(), String>,
-    part: &'static str,
-    health: &Health,
-) where
-    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    let mut states = std::pin::pin!(watch_object(api, name).default_backoff());
-    while let Some(state) = states.next().await {
-        match state.map(&judge) {
-            Ok(Ok(())) => health.well(part),
-            Ok(Err(reason)) => health.ill(part, reason),
-            // What was known stays: a watch that begins again says nothing of its object.
-            Err(error) => tracing::debug!(%error, part, "the watch restarts"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -78,7 +58,7 @@ mod tests {
         let held = |holder: Option<&str>| {
             let mut lease = Lease::default();
             lease.spec.get_or_insert_default().holder_identity = holder.map(str::to_owned);
-            judge_lease(Some(lease))
+            judge_lease(Some(&lease))
         };
         assert!(held(None).is_err() && held(Some("")).is_err());
         assert_eq!(held(Some("drover-controller-1")), Ok(()));

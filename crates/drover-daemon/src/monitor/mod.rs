@@ -13,6 +13,7 @@ mod policies;
 mod requests;
 mod server;
 mod watchdog;
+mod watched;
 
 pub use agent_metrics::AgentMetrics;
 pub use health::{Health, Problems};

@@ -7,19 +7,16 @@
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::watch_object;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::Health;
+use super::{Health, watched};
 
 /// A policy that the chart installs; its binding has the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +81,11 @@ pub(super) async fn follow(client: Client, namespace: &str, policy: RequiredPoli
     let (policies, bindings) = (Api::all(client.clone()), Api::all(client.clone()));
     let judge_binding = |found: Option<&ValidatingAdmissionPolicyBinding>| judge_binding(found, policy.name);
     tokio::join!(
-        judge(policies, policy.name, judge_policy, |verdict| {
-            verdicts.send_modify(|verdicts| verdicts.policy = verdict);
+        watched::follow(policies, policy.name, judge_policy, |verdict| {
+            verdicts.send_modify(|verdicts| verdicts.policy = Some(verdict));
         }),
-        judge(bindings, policy.name, judge_binding, |verdict| {
-            verdicts.send_modify(|verdicts| verdicts.binding = verdict);
+        watched::follow(bindings, policy.name, judge_binding, |verdict| {
+            verdicts.send_modify(|verdicts| verdicts.binding = Some(verdict));
         }),
         probe(&client, namespace, policy, &verdicts),
         tell(policy, &verdicts, health),
@@ -130,25 +127,6 @@ async fn tell(policy: RequiredPolicy, verdicts: &watch::Sender<Verdicts>, health
         // The sender lives as long as this loop.
         if seen.changed().await.is_err() {
             return;
-        }
-    }
-}
-
-/// Judges an object as it is now, each time it changes.
-async fn judge<K>(
-    api: Api<K>,
-    name: &str,
-    judge: impl Fn(Option<&K>) -> Result<(), String>,
-    told: impl Fn(Option<Result<(), String>>),
-) where
-    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    let mut states = std::pin::pin!(watch_object(api, name).default_backoff());
-    while let Some(state) = states.next().await {
-        match state {
-            Ok(found) => told(Some(judge(found.as_ref()))),
-            // What was known stays: a watch that begins again says nothing of its object.
-            Err(error) => tracing::debug!(%error, name, "the watch restarts"),
         }
     }
 }
