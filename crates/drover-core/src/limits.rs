@@ -67,10 +67,11 @@ struct InNamespace {
 }
 
 impl Asked {
-    /// Takes over what an earlier leader admitted, unless more is known already.
+    /// Takes over what an earlier leader admitted of a job, one version at a time: the most that one of them asked for,
+    /// so that no other takes the place of what runs before the job itself is asked.
     pub fn restore(&mut self, job: &JobKey, asked: i64) {
         let namespace = self.namespaces.entry(Arc::clone(&job.namespace)).or_default();
-        if !namespace.admitted.contains_key(&job.name) {
+        if namespace.admitted.get(&job.name).is_none_or(|had| *had < asked) {
             namespace.set(&job.name, asked);
         }
     }
@@ -203,6 +204,10 @@ mod tests {
         assert_eq!(all.admit(&key("a", "old"), JobType::System, 29, LIMITS), Ok(()));
         all.admit(&key("a", "old"), JobType::System, 31, LIMITS).expect_err("more");
         all.restore(&key("a", "old"), 1);
+        let mut grown = Asked::default();
+        grown.restore(&key("a", "old"), 2);
+        grown.restore(&key("a", "old"), 6);
+        grown.admit(&key("a", "new"), JobType::Service, 5, LIMITS).expect_err("the version that runs asks for 6");
         all.admit(&key("a", "new"), JobType::Service, 1, LIMITS).expect_err("what was known counts");
     }
 

@@ -41,8 +41,11 @@ impl Jobs {
         violations
     }
 
-    /// A version of a job that an earlier leader has admitted.
+    /// A version of a job that an earlier leader has admitted. Later ones have been asked for already.
     pub(super) fn restore(&mut self, shared: &Shared, key: &JobKey, definition: &Definition) {
+        if shared.has_begun {
+            return;
+        }
         let is_over = shared.job(key).is_some_and(|job| is_done(job));
         if !is_over && !periodic::is_template(&definition.spec) {
             self.asked.restore(key, limits::asked(definition, None, n_nodes(shared, definition)));
