@@ -100,7 +100,7 @@ impl Comparison {
 }
 
 /// Whether the operand looks at its right side in a form that can be made once.
-fn is_prepared(operand: Operand) -> bool {
+pub(super) fn is_prepared(operand: Operand) -> bool {
     match operand {
         Operand::Version
         | Operand::Semver

@@ -37,6 +37,7 @@ impl Violations {
         self.counts(spec);
         self.group_names(spec);
         self.scale(spec);
+        self.pattern_looks(spec);
         for (n, constraint) in spec.constraints.iter().enumerate() {
             self.constraint(format_args!("spec.constraints[{n}]"), constraint);
         }

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use drover_api::JobSpec;
+use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::placement::{Affinity, Constraint, Operand, Spread};
 
-use super::found::{At, Violations, shown};
-use crate::scheduler::operand;
+use super::found::{At, PATTERN_LOOKS_LIMIT, Violations, shown};
 use crate::scheduler::version::Requirement;
+use crate::scheduler::{class, operand};
 
+/// A regular expression that nodes say is compiled for each class of them: that takes as long as so many looks.
+const NODE_PATTERN_LOOKS: usize = 16;
 /// Targets that stand for one value of a node.
 const NODE_TARGETS: [&str; 5] = ["node.unique.id", "node.unique.name", "node.datacenter", "node.class", "node.pool"];
 /// Beginnings of targets that name a key.
@@ -116,11 +120,16 @@ impl Violations {
     /// A right side that is compiled; one that comes from the node is known there only.
     fn compiled(&mut self, field: At<'_>, operand: Operand, right: &str) {
         if is_target(right) {
-            return;
+            let message = "differs from node to node, and a plan would compile it for each; write the expression here, or \
+                           take a target that is not unique";
+            let is_costly = operand == Operand::Regexp && class::escapes(right);
+            return self.when(is_costly, "ConstraintRegexp", field, message);
         }
         let is_long = right.len() > operand::RIGHT_LIMIT_BYTES;
         if operand == Operand::Regexp {
-            if let Err(reason) = operand::pattern(right) {
+            if self.takes_pattern()
+                && let Err(reason) = operand::pattern(right)
+            {
                 let message = format_args!("is no usable regular expression: {reason}; correct it");
                 self.when(true, "ConstraintRegexp", field, message);
             }
@@ -135,6 +144,39 @@ impl Violations {
             self.when(is_wrong, "ConstraintVersion", field, message);
         }
     }
+}
+
+impl Violations {
+    /// What a plan would spend on regular expressions: one job must not hold up those of others.
+    pub(super) fn pattern_looks(&mut self, spec: &JobSpec) {
+        let of_job = looks(&spec.constraints, &spec.affinities);
+        let of_group = |group: &Group| {
+            let of_tasks = group.tasks.iter().map(|task| {
+                let of_devices =
+                    task.resources.devices.iter().map(|device| looks(&device.constraints, &device.affinities));
+                looks(&task.constraints, &task.affinities).saturating_add(of_devices.fold(0, usize::saturating_add))
+            });
+            of_tasks.fold(looks(&group.constraints, &group.affinities), usize::saturating_add)
+        };
+        let of_groups = spec.groups.iter().map(|group| of_group(group).saturating_add(of_job));
+        let all = of_groups.fold(0, usize::saturating_add);
+        let message = format_args!(
+            "has regular expressions that its groups look at {all} times in all, above {PATTERN_LOOKS_LIMIT} (one of \
+             the job counts for each group, one that a node says counts {NODE_PATTERN_LOOKS} times); take = or \
+             set_contains_any where that is enough, or split the job"
+        );
+        self.when(all > PATTERN_LOOKS_LIMIT, "PatternsTooMany", format_args!("spec"), message);
+    }
+}
+
+/// How often a plan looks at nodes with the regular expressions among these.
+fn looks(constraints: &[Constraint], affinities: &[Affinity]) -> usize {
+    let sides = constraints.iter().map(|it| (it.operand, &it.r_target));
+    let sides = sides.chain(affinities.iter().map(|it| (it.operand, &it.r_target)));
+    let patterns = sides.filter(|(operand, _)| *operand == Operand::Regexp);
+    patterns
+        .map(|(_, right)| if right.starts_with("${") { NODE_PATTERN_LOOKS } else { 1 })
+        .fold(0, usize::saturating_add)
 }
 
 fn is_target(text: &str) -> bool {

@@ -1,5 +1,6 @@
 //! The constraints of a group, prepared: answered once for each class of nodes where that is possible.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::{device, volume};
 use crate::arithmetic::{ratio, total};
 use crate::model::{DriverState, Node};
 use crate::scheduler::class::{self, ByShape, NodeClass};
-use crate::scheduler::operand::Comparison;
+use crate::scheduler::operand::{self, Comparison};
 use crate::scheduler::proposed::Proposed;
 use crate::snapshot::NodeEntry;
 use crate::volume::access::is_csi;
@@ -24,11 +25,17 @@ struct Rule<'a> {
     operand: Operand,
     right: &'a str,
     comparison: Comparison,
+    /// Comparisons with right sides that nodes say, by that side.
+    of_nodes: RefCell<BTreeMap<String, Comparison>>,
 }
+
+/// Right sides that are kept prepared: as many as there are classes of nodes in most clusters.
+const KEPT_SIDES: usize = 64;
 
 impl<'a> Rule<'a> {
     fn new(left: &'a str, operand: Operand, right: &'a str) -> Self {
-        Self { left, operand, right, comparison: Comparison::new(operand, target::literal(right)) }
+        let comparison = Comparison::new(operand, target::literal(right));
+        Self { left, operand, right, comparison, of_nodes: RefCell::default() }
     }
 
     fn holds(&self, node: &Node) -> bool {
@@ -36,10 +43,24 @@ impl<'a> Rule<'a> {
             return true;
         }
         let (left, right) = (resolve(self.left, node), resolve(self.right, node));
-        if target::literal(self.right).is_none() {
-            return Comparison::new(self.operand, right).holds(left, right);
+        match (target::literal(self.right), right) {
+            (Some(_), _) => self.comparison.holds(left, right),
+            (None, Some(text)) if operand::is_prepared(self.operand) => self.holds_of_node(left, text),
+            (None, _) => Comparison::new(self.operand, right).holds(left, right),
         }
-        self.comparison.holds(left, right)
+    }
+
+    fn holds_of_node(&self, left: Option<&str>, right: &str) -> bool {
+        let mut known = self.of_nodes.borrow_mut();
+        if let Some(comparison) = known.get(right) {
+            return comparison.holds(left, Some(right));
+        }
+        let comparison = Comparison::new(self.operand, Some(right));
+        let holds = comparison.holds(left, Some(right));
+        if known.len() < KEPT_SIDES {
+            known.insert(right.to_owned(), comparison);
+        }
+        holds
     }
 
     fn is_escaped(&self) -> bool {

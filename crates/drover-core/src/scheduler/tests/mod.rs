@@ -11,6 +11,7 @@ mod disconnect;
 mod feasible;
 mod model;
 mod operands;
+mod patterns;
 mod place;
 mod preempt;
 mod properties;
