@@ -14,6 +14,8 @@ pub mod config;
 mod csi;
 mod drivers;
 mod folder;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod glob;
 mod node;
 mod random;

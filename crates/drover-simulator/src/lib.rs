@@ -11,6 +11,8 @@ mod controllers;
 mod expand;
 mod feed;
 mod filter;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod invariants;
 mod link;
 mod log;

@@ -12,6 +12,8 @@
 
 mod cgroup;
 pub mod client;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod launch;
 mod logs;
 mod mounts;

@@ -46,7 +46,7 @@ struct Place {
 }
 
 /// Another program that this process is to become.
-struct Upgrade {
+pub(super) struct Upgrade {
     binary: PathBuf,
     /// Only a failure is answered.
     failed: oneshot::Sender<Refusal>,
@@ -264,7 +264,8 @@ fn is_permitted(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
 
-async fn converse(
+/// Answers one client until it goes.
+pub(super) async fn converse(
     stream: UnixStream,
     tasks: &Rc<Tasks>,
     closing: &CancellationToken,

@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod crds;
 pub mod docs;
 pub mod figures;
+pub mod fuzz;
 pub mod mutants;
 pub mod record;
 pub mod test_runner;

@@ -13,6 +13,7 @@ use xtask::cluster::{self, ClusterCommand, NodeArgs};
 use xtask::crds;
 use xtask::docs::{self, DocsArgs};
 use xtask::figures::{self, FiguresArgs};
+use xtask::fuzz::{self, FuzzArgs};
 use xtask::mutants::{self, MutantsArgs};
 use xtask::record;
 use xtask::test_runner::{self, TestArgs};
@@ -55,6 +56,8 @@ enum Command {
     Bench(BenchArgs),
     /// Plants defects one at a time into a copy of the tree and says which of them the simulator finds
     Mutants(MutantsArgs),
+    /// Gives the readers of others' bytes to libFuzzer and says what broke
+    Fuzz(FuzzArgs),
     /// Runs the whole gate: format, lints, tests, documentation, generated files
     Ci(CiArgs),
     /// Looks for what breaks a rule that no compiler checks
@@ -90,6 +93,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::ClusterNode(args) => cluster::node(&args)?,
         Command::Bench(args) => return bench::run(&args).await,
         Command::Mutants(args) => return mutants::run(&args),
+        Command::Fuzz(args) => return fuzz::run(&args),
         Command::Docs(args) => docs::run(&args, &Cli::command(), &Progress::for_people())?,
         Command::Record => record::run(&Progress::for_people()).await?,
         Command::Ci(args) => ci::run(&args, &Progress::for_people())?,

@@ -446,10 +446,11 @@ impl Plugin for SocketPlugin {
                     async move { ControllerClient::new(channel).list_snapshots(request).await }
                 });
                 let page = call.await?;
-                // A driver that gives more than it was asked for, or a page without anything on it, is not asked for
+                // A driver that gives more than it was asked for, or a page without a snapshot on it, is not asked for
                 // ever.
-                let has_nothing = page.entries.is_empty();
+                let before = found.len();
                 found.extend(page.entries.into_iter().filter_map(|entry| entry.snapshot).map(snapshot).take(most));
+                let has_nothing = found.len() == before;
                 if page.next_token.is_empty() || has_nothing || found.len() == MOST_SNAPSHOTS {
                     return Ok(found);
                 }

@@ -8,6 +8,8 @@
 mod answers;
 mod claim;
 mod client;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod kubelet;
 mod mount_record;
 mod mount_table;
@@ -28,6 +30,8 @@ mod tests;
 pub(crate) use claim::Granted;
 #[cfg(any(test, feature = "simulated"))]
 pub(crate) use client::{CallFailure, Tries};
+#[cfg(feature = "fuzzing")]
+pub(crate) use fuzz::fuzz;
 pub(crate) use mount_record::Mounts;
 pub(crate) use objects::StoredVolumes;
 #[cfg(any(test, feature = "simulated"))]

@@ -12,10 +12,13 @@
 
 mod exec;
 mod files;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod logs;
-
 mod server;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use fuzz::fuzz;
 pub(crate) use server::Server;
 
 #[cfg(test)]

@@ -167,7 +167,8 @@ impl Server {
         connections.shutdown().await;
     }
 
-    async fn converse(self, stream: UnixStream) {
+    /// Answers one client.
+    pub(super) async fn converse(self, stream: UnixStream) {
         let (mut from, mut to) = stream.into_split();
         let answer = match Box::pin(self.answer(&mut from, &mut to)).await {
             Ok(answer) => answer,

@@ -29,7 +29,7 @@ const KEPT: usize = 3;
 
 /// Why a file is not used as it is.
 #[derive(Debug)]
-enum Unread {
+pub(super) enum Unread {
     /// What it says cannot be trusted.
     Damaged(String),
     /// Its disk takes no writes.
@@ -86,7 +86,7 @@ pub(super) fn open(path: &Path, now: Timestamp) -> Result<(Option<Database>, Sav
 }
 
 /// The database asserts what a damaged file breaks; that must not end the agent without a word.
-fn guarded<T>(open: impl FnOnce() -> Result<T, Unread> + std::panic::UnwindSafe) -> Result<T, Unread> {
+pub(super) fn guarded<T>(open: impl FnOnce() -> Result<T, Unread> + std::panic::UnwindSafe) -> Result<T, Unread> {
     std::panic::catch_unwind(open)
         .unwrap_or_else(|_| Err(Unread::Damaged("its pages contradict each other".to_owned())))
 }
@@ -108,7 +108,7 @@ fn take_over(path: &Path) -> Result<Database, DatabaseError> {
     }
 }
 
-fn read_whole(mut database: Database) -> Result<(Database, Saved), Unread> {
+pub(super) fn read_whole(mut database: Database) -> Result<(Database, Saved), Unread> {
     if !database.check_integrity()? {
         tracing::warn!("the last write to the state file was torn and is undone");
     }
@@ -136,7 +136,7 @@ fn read_unwritable(path: &Path, reason: String) -> Result<(Option<Database>, Sav
     }
 }
 
-fn in_memory(bytes: &[u8]) -> Result<Database, Unread> {
+pub(super) fn in_memory(bytes: &[u8]) -> Result<Database, Unread> {
     let backend = InMemoryBackend::new();
     let copied = backend.set_len(bytes.len() as u64).and_then(|()| backend.write(0, bytes));
     copied.map_err(|error| Unread::Damaged(error.to_string()))?;
@@ -215,7 +215,7 @@ fn remove_oldest(path: &Path) {
     }
 }
 
-fn read(database: &Database) -> Result<Saved, Unread> {
+pub(super) fn read(database: &Database) -> Result<Saved, Unread> {
     check_layout(database)?;
     read_records(database).map_err(Unread::Damaged)
 }

@@ -120,6 +120,12 @@ pub(super) fn program<'a>(rules: impl IntoIterator<Item = &'a str>) -> io::Resul
     Ok(code)
 }
 
+/// What a request says of devices, read as it is when a group is made.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(wanted: &crate::protocol::CgroupSpec) {
+    drop(program(wanted.devices.iter().map(String::as_str)));
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

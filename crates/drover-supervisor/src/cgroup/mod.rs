@@ -21,6 +21,8 @@ pub use group::entrances;
 pub use host::missing;
 pub use usage::{Usage, usage};
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use devices::fuzz;
 pub(crate) use group::Cgroup;
 pub(crate) use host::Cgroups;
 

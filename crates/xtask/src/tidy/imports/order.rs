@@ -14,6 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["drover-daemon", "drover-monitor"],
     &["drover-agent", "drover-cli", "drover-controller", "drover-gateway"],
     &["drover-simulator"],
+    &["drover-fuzz"],
     &["drover"],
     &["drover-testkit"],
     &["xtask"],

@@ -1,0 +1,79 @@
+//! A client that sends any bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::{Allocation, AllocationSpec};
+use drover_clock::SystemClock;
+use drover_store::Key;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::Server;
+use crate::allocations::directory::{Directory, Listed};
+use crate::node::alloc_dir::AllocDir;
+use crate::node::facts::MetaHandle;
+use crate::node::host_volumes::Volumes;
+use crate::reporting::reports::Reports;
+use crate::state::MemoryState;
+
+/// Answers after which the client has seen enough: statistics never end.
+const MOST_READ: usize = 256 * 1024;
+
+/// Serves one client on a node with one allocation, whose runner has gone, with files and folders in it.
+pub(crate) fn fuzz(data: &[u8]) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    runtime.block_on(async {
+        let (server, _folder) = server();
+        let (mut client, served) = UnixStream::pair().expect("a pair of sockets");
+        let client = async {
+            client.write_all(data).await.ok()?;
+            client.shutdown().await.ok()?;
+            let (mut n, mut buffer) = (0, vec![0; 4096]);
+            while n < MOST_READ {
+                match client.read(&mut buffer).await.ok()? {
+                    0 => break,
+                    read => n += read,
+                }
+            }
+            Some(n)
+        };
+        tokio::select! {
+            () = server.converse(served) => {}
+            () = async { client.await; tokio::time::sleep(Duration::from_secs(30)).await; } => {}
+        }
+    });
+    runtime.shutdown_timeout(Duration::from_secs(5));
+}
+
+fn server() -> (Server, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uid = "0a1b2c3d";
+    let dir = AllocDir::new(&folder.path().join("allocs"), uid);
+    std::fs::create_dir_all(dir.root().join("alloc/logs")).expect("a folder");
+    for (name, text) in [("alloc/logs/web.stdout.0", "one\n"), ("alloc/logs/web.stdout.1", "two\n")] {
+        std::fs::write(dir.root().join(name), text).expect("a file");
+    }
+    std::os::unix::fs::symlink("/etc", dir.root().join("alloc/out")).expect("a link");
+    let (commands, _gone) = mpsc::channel(1);
+    let key = Key { namespace: Some("shop".to_owned()), name: "web-g-0".to_owned() };
+    let directory = Directory::default();
+    directory.enter(uid, Listed { key, commands, dir, tasks: vec!["web".to_owned()] });
+    let reports = Reports::default();
+    reports.observe(uid, Arc::new(Allocation::new("web-g-0", AllocationSpec::default())));
+    let (state, (facts, _unread)) = (MemoryState::default().store(), mpsc::channel(64));
+    let fixed = BTreeMap::from([("rack".to_owned(), "r1".to_owned())]);
+    let server = Server {
+        directory,
+        reports,
+        clock: Arc::new(SystemClock),
+        meta: MetaHandle::new(fixed, BTreeMap::new(), state.clone(), facts.clone()),
+        volumes: Volumes::new(folder.path().join("volumes"), state, facts),
+        stop: CancellationToken::new(),
+    };
+    (server, folder)
+}

@@ -1,0 +1,62 @@
+//! The table of targets.
+
+use std::path::PathBuf;
+
+use crate::job_spec;
+
+/// Something that reads bytes of others.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, and that of the folder of its inputs.
+    pub name: &'static str,
+    /// Whose bytes it reads.
+    pub reads: &'static str,
+    /// Reads them.
+    pub run: fn(&[u8]),
+    /// Whether its inputs are JSON, so that they can be changed as such.
+    pub is_json: bool,
+}
+
+impl Target {
+    /// The folder of its inputs.
+    pub fn corpus(&self) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(self.name)
+    }
+}
+
+/// All of them.
+pub const fn targets() -> &'static [Target] {
+    &[
+        Target { name: "job_spec", reads: "the spec of a Job, an editor's", run: job_spec::run, is_json: true },
+        Target {
+            name: "supervisor_protocol",
+            reads: "requests and answers of the supervisor's socket",
+            run: drover_supervisor::fuzzing::protocol,
+            is_json: false,
+        },
+        Target {
+            name: "socket_protocol",
+            reads: "requests to the agent's socket",
+            run: drover_agent::fuzzing::socket,
+            is_json: false,
+        },
+        Target {
+            name: "csi_answers",
+            reads: "what a CSI driver answers",
+            run: drover_agent::fuzzing::csi_answers,
+            is_json: false,
+        },
+        Target {
+            name: "state_file",
+            reads: "the agent's state file",
+            run: drover_agent::fuzzing::state_file,
+            is_json: true,
+        },
+        Target { name: "scenario", reads: "scenarios", run: drover_simulator::fuzzing::scenario, is_json: false },
+    ]
+}
+
+/// One of them.
+pub fn by_name(name: &str) -> Option<&'static Target> {
+    targets().iter().find(|target| target.name == name)
+}
