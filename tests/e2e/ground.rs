@@ -113,6 +113,11 @@ impl Ground {
         Ok(())
     }
 
+    /// Uninstalls what a case before has installed.
+    pub(crate) fn uninstall_if_installed(&self) -> Result<()> {
+        if self.is_installed.get() { self.uninstall() } else { Ok(()) }
+    }
+
     /// After the release went away with something else.
     pub(crate) fn forget_install(&self) {
         self.is_installed.set(false);

@@ -12,6 +12,7 @@ mod install;
 mod pods;
 mod releases;
 mod removals;
+mod security;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -39,6 +40,7 @@ const CASES: &[Case] = &[
     ("row_7_the_kinds_go_after_the_uninstall", removals::kinds_deleted_after_the_uninstall),
     ("row_8_every_render_is_valid_to_the_api_server", install::every_render_is_valid),
     ("the_commands_of_the_documents_do_what_they_show", documents::what_is_shown_is_what_comes),
+    ("security_an_editor_tries_sixty_things", security::an_editor_tries),
     ("row_11_metrics_are_there_with_bounded_labels", install::metrics),
 ];
 

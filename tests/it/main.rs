@@ -27,6 +27,7 @@ mod job_policies;
 mod jobs;
 mod kubeconform;
 mod metrics;
+mod noise;
 mod policies;
 mod power_off;
 mod release;
