@@ -14,6 +14,7 @@ pub mod config;
 mod csi;
 mod drivers;
 mod folder;
+mod gateway;
 mod glob;
 mod node;
 mod random;
