@@ -348,9 +348,9 @@ async fn g_012_g_017_and_g_023_a_gateway_that_goes_comes_back_and_tasks_never_no
     let name = alloc.metadata.name.clone().expect("a name");
 
     // G-012: its followers go on where they were.
-    let followed = stage.drover(User::Admin, &["alloc", "logs", "-f", &name]);
-    let whole: String = (0..2000).map(|n| format!("line {n}\n")).collect();
-    let (mut reader, mut said) = (followed.stdout.expect("a pipe"), followed.stderr.expect("a pipe"));
+    let mut followed = stage.drover(User::Admin, &["alloc", "logs", "-f", &name]);
+    let whole: String = (0..2000).fold(String::new(), |all, n| all + "line " + &n.to_string() + "\n");
+    let (mut reader, mut said) = (followed.stdout.take().expect("a pipe"), followed.stderr.take().expect("a pipe"));
     let n_whole = whole.len();
     let (begun, begins) = tokio::sync::oneshot::channel();
     let read = tokio::task::spawn_blocking(move || {
@@ -375,6 +375,8 @@ async fn g_012_g_017_and_g_023_a_gateway_that_goes_comes_back_and_tasks_never_no
         stage.is_connected(again).await;
     }
     assert_eq!(read.await.expect("joined"), whole);
+    followed.kill().expect("ended");
+    followed.wait().expect("its end");
     let now = stage.cluster.allocs("shop").await;
     let task = &now[0].status.as_ref().expect("a status").task_states["t"];
     assert_eq!((now.len(), task.restarts), (1, 0), "the task never noticed");

@@ -248,7 +248,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn more_questions_than_are_kept_do_not_grow_the_memory() {
         let all: Kept<usize, u8> = Arc::default();
-        for n in 0..MOST_KEPT * 2 + 1 {
+        for n in 0..=MOST_KEPT * 2 {
             kept(&all, n);
         }
         assert!(lock(&all).len() <= MOST_KEPT);

@@ -73,14 +73,13 @@ impl<S: Store> Replicas<S> {
 
     /// The authorities whose certificates are believed.
     pub(super) async fn authorities(&self) -> Result<Arc<RootCertStore>, UnknownError> {
-        let pem = match &self.ca_file {
-            Some(path) => tokio::fs::read(path).await.map_err(|error| UnknownError::File(path.clone(), error))?,
-            None => {
-                let key = Key::namespaced(&self.namespace, AUTHORITIES);
-                let map = self.store.get::<ConfigMap>(&key).await?;
-                let text = map.and_then(|map| map.data?.remove("ca.crt")).filter(|text| !text.is_empty());
-                text.ok_or(UnknownError::NotPublished)?.into_bytes()
-            }
+        let pem = if let Some(path) = &self.ca_file {
+            tokio::fs::read(path).await.map_err(|error| UnknownError::File(path.clone(), error))?
+        } else {
+            let key = Key::namespaced(&self.namespace, AUTHORITIES);
+            let map = self.store.get::<ConfigMap>(&key).await?;
+            let text = map.and_then(|map| map.data?.remove("ca.crt")).filter(|text| !text.is_empty());
+            text.ok_or(UnknownError::NotPublished)?.into_bytes()
         };
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(&pem) {

@@ -77,7 +77,7 @@ impl<S: Store> Tunnels<S> {
                 }
                 // Those that are open stay open.
                 Err(error) => {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "the gateway's replicas are unknown")
+                    tracing::debug!(error = &error as &dyn std::error::Error, "the gateway's replicas are unknown");
                 }
             }
             let pause = if held.is_empty() { LOOK_SOON } else { LOOK_EVERY };
@@ -132,12 +132,11 @@ impl<S: Store> Line<S> {
         known: &mut Option<Arc<RootCertStore>>,
         tasks: &TaskTracker,
     ) -> Result<Result<hyper::upgrade::Upgraded, DialError>, String> {
-        let authorities = match known {
-            Some(authorities) => Arc::clone(authorities),
-            None => {
-                let read = self.replicas.authorities().await.map_err(|error| error.to_string())?;
-                Arc::clone(known.insert(read))
-            }
+        let authorities = if let Some(authorities) = known {
+            Arc::clone(authorities)
+        } else {
+            let read = self.replicas.authorities().await.map_err(|error| error.to_string())?;
+            Arc::clone(known.insert(read))
         };
         let replica = Replica { address: address.to_owned(), server_name: self.server_name.clone(), authorities };
         Ok(dial(&replica, &self.token_file, tasks).await)

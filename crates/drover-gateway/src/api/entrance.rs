@@ -146,13 +146,13 @@ impl Entrance {
         let handshake = if is_exec { Some(exec::handshake(request.headers())) } else { None };
         let query = request.uri().query().unwrap_or_default();
         let begun = self.begin(&mut call, (&asker, &route), query).await;
-        let (asked, exchange, open) = begun.map_err(|refusal| refused(&mut call, refusal))?;
+        let (operation, exchange, open) = begun.map_err(|refusal| refused(&mut call, refusal))?;
         let kind = if is_exec { Kind::Act } else { Kind::Read };
         let sources = (self.parts.reviews.clone(), self.parts.trust.clone());
         let recheck = Recheck::new(sources, asker, object(&route), kind, self.parts.recheck_every);
         let Some(handshake) = handshake else {
             let session = Session { exchange, call, open, recheck };
-            return Ok(streams::answer(&asked, wants_frames, session).await);
+            return Ok(streams::answer(&operation, wants_frames, session).await);
         };
         let handshake = handshake.map_err(|refusal| refused(&mut call, refusal))?;
         let answer = handshake.answer()?;

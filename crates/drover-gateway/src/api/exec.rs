@@ -201,8 +201,7 @@ where
                 Err(_) => return,
             },
             // An empty message opens a channel.
-            None => Ok(()),
-            Some((_, [])) => Ok(()),
+            None | Some((_, [])) => Ok(()),
             Some(_) => return,
         };
         if told.is_err() {

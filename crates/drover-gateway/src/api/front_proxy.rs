@@ -30,11 +30,11 @@ pub(crate) async fn follow(client: Client, trust: Trust, health: Health) {
     while let Some(state) = states.next().await {
         match state {
             Ok(map) => match read(&map.and_then(|map| map.data).unwrap_or_default()) {
-                Ok(authorities) => {
+                (authorities, None) => {
                     trust.replace(authorities);
                     health.well(FRONT_PROXY);
                 }
-                Err((authorities, reason)) => {
+                (authorities, Some(reason)) => {
                     trust.replace(authorities);
                     health.ill(FRONT_PROXY, reason);
                 }
@@ -45,41 +45,46 @@ pub(crate) async fn follow(client: Client, trust: Trust, health: Health) {
 }
 
 /// What the map says; with a reason where the API server cannot be trusted as a proxy.
-fn read(data: &BTreeMap<String, String>) -> Result<Authorities, (Authorities, String)> {
-    let pem = |name: &str| data.get(name).map(String::as_str).filter(|text| !text.trim().is_empty());
-    let people = match pem("client-ca-file").map(verifier).transpose() {
-        Ok(people) => people,
-        Err(reason) => return Err((Authorities::default(), format!("client-ca-file: {reason}"))),
+fn read(data: &BTreeMap<String, String>) -> (Authorities, Option<String>) {
+    let people = match data.get("client-ca-file").filter(|text| !text.trim().is_empty()) {
+        None => None,
+        Some(pem) => match verifier(pem) {
+            Ok(people) => Some(people),
+            Err(reason) => return (Authorities::default(), Some(format!("client-ca-file: {reason}"))),
+        },
     };
-    let without = |reason: String| (Authorities { front_proxy: None, people: people.clone() }, reason);
+    match front_proxy(data) {
+        Ok(front_proxy) => (Authorities { front_proxy: Some(front_proxy), people }, None),
+        Err(reason) => (Authorities { front_proxy: None, people }, Some(reason)),
+    }
+}
+
+/// The API server as a proxy, or why it cannot be trusted as one.
+fn front_proxy(data: &BTreeMap<String, String>) -> Result<FrontProxy, String> {
+    let pem = |name: &str| data.get(name).map(String::as_str).filter(|text| !text.trim().is_empty());
     let Some(authority) = pem("requestheader-client-ca-file") else {
         let remedy = "the API server needs --requestheader-client-ca-file and --proxy-client-cert-file";
-        return Err(without(format!("the cluster has no aggregation layer: {remedy}")));
+        return Err(format!("the cluster has no aggregation layer: {remedy}"));
     };
     let list = |name: &str| -> Result<Vec<String>, String> {
         let text = data.get(name).map_or("[]", String::as_str);
         serde_json::from_str(text).map_err(|error| format!("{name}: {error}"))
     };
     let lower = |name: &str| Ok::<_, String>(list(name)?.iter().map(|it| it.to_lowercase()).collect());
-    let names = list("requestheader-allowed-names").map_err(without)?;
+    let names = list("requestheader-allowed-names")?;
     if names.is_empty() && pem("client-ca-file") == Some(authority) {
-        return Err(without(
-            "the API server's --requestheader-client-ca-file is its --client-ca-file, and --requestheader-allowed-names \
+        return Err("the API server's --requestheader-client-ca-file is its --client-ca-file, and --requestheader-allowed-names \
              is empty: every user of the cluster could pose as any other. Give one of both another value"
-                .to_owned(),
-        ));
+            .to_owned());
     }
-    let headers = || -> Result<HeaderNames, String> {
-        Ok(HeaderNames {
-            user: lower("requestheader-username-headers")?,
-            uid: lower("requestheader-uid-headers")?,
-            group: lower("requestheader-group-headers")?,
-            extra: lower("requestheader-extra-headers-prefix")?,
-        })
+    let headers = HeaderNames {
+        user: lower("requestheader-username-headers")?,
+        uid: lower("requestheader-uid-headers")?,
+        group: lower("requestheader-group-headers")?,
+        extra: lower("requestheader-extra-headers-prefix")?,
     };
-    let headers = headers().map_err(without)?;
-    let verifier = verifier(authority).map_err(|reason| without(format!("requestheader-client-ca-file: {reason}")))?;
-    Ok(Authorities { front_proxy: Some(FrontProxy { verifier, names, headers }), people })
+    let verifier = verifier(authority).map_err(|reason| format!("requestheader-client-ca-file: {reason}"))?;
+    Ok(FrontProxy { verifier, names, headers })
 }
 
 fn verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, String> {
@@ -89,7 +94,8 @@ fn verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, String> {
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider()));
-    Ok(verifier.build().map_err(|error| error.to_string())?)
+    let verifier: Arc<dyn ClientCertVerifier> = verifier.build().map_err(|error| error.to_string())?;
+    Ok(verifier)
 }
 
 #[cfg(test)]
@@ -129,13 +135,13 @@ mod tests {
             ("requestheader-allowed-names", "[\"proxy\"]"),
             ("requestheader-username-headers", "[\"X-Remote-User\"]"),
         ]);
-        trust.replace(read(&data).expect("authorities"));
+        trust.replace(read(&data).0);
         let Worth::FrontProxy(found) = trust.worth(std::slice::from_ref(&proxy)) else { unreachable!("not trusted") };
         assert_eq!((found.names, found.headers.user), (vec!["proxy".to_owned()], vec!["x-remote-user".to_owned()]));
         assert!(matches!(trust.worth(std::slice::from_ref(&ann)), Worth::Person));
         assert!(matches!(trust.worth(&[]), Worth::Nothing));
         let (_, rotated) = issued("proxy");
-        trust.replace(read(&map(&[("requestheader-client-ca-file", &rotated)])).expect("authorities"));
+        trust.replace(read(&map(&[("requestheader-client-ca-file", &rotated)])).0);
         assert!(matches!(trust.worth(&[proxy]), Worth::Nothing));
     }
 
@@ -143,22 +149,23 @@ mod tests {
     fn g_005_one_authority_for_both_and_no_names_is_no_proxy_and_says_why() {
         let (_, both) = issued("proxy");
         let parts = [("requestheader-client-ca-file", both.as_str()), ("client-ca-file", both.as_str())];
-        let (authorities, reason) = read(&map(&parts)).expect_err("refused");
+        let (authorities, reason) = read(&map(&parts));
+        let reason = reason.expect("a reason");
         assert!(authorities.front_proxy.is_none() && authorities.people.is_some());
         assert!(reason.contains("--requestheader-allowed-names"), "{reason}");
         let named = [&parts[..], &[("requestheader-allowed-names", "[\"proxy\"]")]].concat();
-        assert!(read(&map(&named)).is_ok());
+        assert_eq!(read(&map(&named)).1, None);
     }
 
     #[test]
     fn a_cluster_without_aggregation_and_a_damaged_map_are_named() {
-        let (_, reason) = read(&map(&[])).expect_err("refused");
+        let reason = read(&map(&[])).1.expect("a reason");
         assert!(reason.contains("no aggregation layer"), "{reason}");
-        let (_, reason) = read(&map(&[("requestheader-client-ca-file", "x")])).expect_err("refused");
+        let reason = read(&map(&[("requestheader-client-ca-file", "x")])).1.expect("a reason");
         assert!(reason.contains("requestheader-client-ca-file"), "{reason}");
         let (_, pem) = issued("proxy");
         let parts = [("requestheader-client-ca-file", pem.as_str()), ("requestheader-allowed-names", "[")];
-        let (_, reason) = read(&map(&parts)).expect_err("refused");
+        let reason = read(&map(&parts)).1.expect("a reason");
         assert!(reason.contains("requestheader-allowed-names"), "{reason}");
     }
 }

@@ -97,8 +97,8 @@ fn is_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn code(method: Method, path: &str) -> u16 {
-        parse(&method, path).map_or_else(|refusal| refusal.code, |_| 200)
+    fn code(method: &Method, path: &str) -> u16 {
+        parse(method, path).map_or_else(|refusal| refusal.code, |_| 200)
     }
 
     #[test]
@@ -108,14 +108,14 @@ mod tests {
         let wanted =
             Route { namespace: "shop".to_owned(), allocation: "web-g-0-1f".to_owned(), subresource: Subresource::Log };
         assert_eq!(found, wanted);
-        assert_eq!(code(Method::POST, &format!("{base}/log")), 405);
-        assert_eq!(code(Method::GET, &format!("{base}/restart")), 405);
-        assert_eq!(code(Method::POST, &format!("{base}/restart")), 200);
+        assert_eq!(code(&Method::POST, &format!("{base}/log")), 405);
+        assert_eq!(code(&Method::GET, &format!("{base}/restart")), 405);
+        assert_eq!(code(&Method::POST, &format!("{base}/restart")), 200);
         for path in ["", "/log/more", "/nothing", "/"] {
-            assert_eq!(code(Method::GET, &format!("{base}{path}")), 404, "{path}");
+            assert_eq!(code(&Method::GET, &format!("{base}{path}")), 404, "{path}");
         }
-        assert_eq!(code(Method::GET, "/"), 404);
+        assert_eq!(code(&Method::GET, "/"), 404);
         let strange = "/apis/subresources.drover.dev/v1alpha1/namespaces/shop/allocations/..%2f/log";
-        assert_eq!(code(Method::GET, strange), 400);
+        assert_eq!(code(&Method::GET, strange), 400);
     }
 }

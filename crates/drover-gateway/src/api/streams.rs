@@ -129,15 +129,16 @@ struct Carried {
 impl Carried {
     async fn next(mut self) -> Option<(io::Result<BodyFrame<Bytes>>, Self)> {
         while !self.is_over {
-            let reply = match self.first.take() {
-                Some(reply) => Ok(reply),
-                None => tokio::select! {
+            let reply = if let Some(first) = self.first.take() {
+                Ok(first)
+            } else {
+                tokio::select! {
                     biased;
                     refusal = self.recheck.refused() => Ok(error_of(&refusal)),
                     reply = self.replies.next() => {
                         reply.unwrap_or_else(|| Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the agent has gone")))
                     }
-                },
+                }
             };
             let rendered = reply.and_then(|reply| self.render(reply));
             match rendered {

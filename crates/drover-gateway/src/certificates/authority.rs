@@ -186,7 +186,7 @@ mod tests {
 
     fn wanted() -> Wanted {
         Wanted {
-            authority_for: Duration::from_secs(300),
+            authority_for: Duration::from_mins(5),
             leaf_for: Duration::from_mins(1),
             names: vec!["drover-gateway.drover-system.svc".to_owned(), "127.0.0.1".to_owned()],
         }

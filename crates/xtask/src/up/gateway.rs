@@ -34,7 +34,7 @@ impl GatewayPorts {
 }
 
 /// Has the API server hand requests over to the gateway, and writes the agent's token.
-pub(super) async fn prepare(client: &kube::Client, layout: &Layout, ports: &Ports) -> Result<()> {
+pub(super) async fn prepare(client: &kube::Client, layout: &Layout, ports: Ports) -> Result<()> {
     let namespace = drover_api::SYSTEM_NAMESPACE;
     let node = settings::node_name(layout)?;
     let mut objects = manifests::read(&workspace::root().join("charts/drover/files/gateway/certificates.yaml"))?;
@@ -55,7 +55,7 @@ pub(super) async fn prepare(client: &kube::Client, layout: &Layout, ports: &Port
     workspace::write_private(&layout.gateway_token(), &token.context("the API server gave no token for the agent")?)
 }
 
-fn wanted(namespace: &str, node: &str, ports: &Ports) -> [Value; 5] {
+fn wanted(namespace: &str, node: &str, ports: Ports) -> [Value; 5] {
     let user = json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": User::Gateway.name() }]);
     [
         // A token names a node only where there is one. Nothing runs pods on it.

@@ -197,7 +197,7 @@ impl Session {
         self.start_daemon(Role::Controller, User::Controller, &config)?;
         self.unless_one_dies(earlier.wait_for_leader(&client, START_TIMEOUT), progress).await?;
         let ports = self.start_gateway(&client).await?;
-        let config = settings::write_agent(&self.layout, &self.args, ports.as_ref())?;
+        let config = settings::write_agent(&self.layout, &self.args, ports)?;
         self.start_daemon(Role::Agent, User::Agent, &config)?;
         let node = self.unless_one_dies(earlier.wait_for_node(&client, START_TIMEOUT), progress).await?;
         step.done(format!("node {node} is ready"));
@@ -213,8 +213,8 @@ impl Session {
         let found = GatewayPorts::find()?;
         let ports = found.numbers();
         self.gateway_ports = Some(found);
-        gateway::prepare(client, &self.layout, &ports).await?;
-        let config = settings::write_gateway(&self.layout, &ports)?;
+        gateway::prepare(client, &self.layout, ports).await?;
+        let config = settings::write_gateway(&self.layout, ports)?;
         self.start_daemon(Role::Gateway, User::Gateway, &config)?;
         Ok(Some(ports))
     }

@@ -21,7 +21,7 @@ pub(super) fn write_controller(layout: &Layout, args: &UpArgs) -> Result<PathBuf
 }
 
 /// Writes `gateway.yaml` and returns its path.
-pub(super) fn write_gateway(layout: &Layout, ports: &Ports) -> Result<PathBuf> {
+pub(super) fn write_gateway(layout: &Layout, ports: Ports) -> Result<PathBuf> {
     let settings = json!({
         "users": format!("127.0.0.1:{}", ports.users),
         "agents": format!("127.0.0.1:{}", ports.agents),
@@ -46,7 +46,7 @@ pub(super) struct Ports {
 }
 
 /// Writes `agent.yaml` and returns its path. With a gateway, the agent dials it.
-pub(super) fn write_agent(layout: &Layout, args: &UpArgs, gateway: Option<&Ports>) -> Result<PathBuf> {
+pub(super) fn write_agent(layout: &Layout, args: &UpArgs, gateway: Option<Ports>) -> Result<PathBuf> {
     let mut settings = json!({
         "stateDir": layout.agent_state(),
         "allocDir": layout.agent_alloc(),

@@ -99,15 +99,15 @@ impl Remote {
         let head = http::Request::builder().method(method).uri(format!("{base}/{path}")).header(header::ACCEPT, FRAMES);
         if let Request::Exec { size, .. } = request {
             let head = head.body(Vec::new()).context("building the request")?;
-            let socket = self.connection.client.connect(head).await.map_err(|error| explain(error))?;
+            let socket = self.connection.client.connect(head).await.map_err(explain)?;
             return Ok(remote_exec::exchange(socket.into_stream(), *size));
         }
         let head = head.body(Body::empty()).context("building the request")?;
-        let answer = self.connection.client.send(head).await.map_err(|error| explain(error))?;
+        let answer = self.connection.client.send(head).await.map_err(explain)?;
         let status = answer.status();
         if !status.is_success() {
             let body = Limited::new(answer.into_body(), MAX_REFUSAL_BYTES).collect().await;
-            let text = body.map(|body| body.to_bytes()).unwrap_or_default();
+            let text = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             let said: Option<kube::core::Status> = serde_json::from_slice(&text).ok();
             let message = said.map_or_else(|| String::from_utf8_lossy(&text).into_owned(), |said| said.message);
             return Err(refusal(status.as_u16(), message.trim()).into());

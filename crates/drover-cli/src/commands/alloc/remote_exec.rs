@@ -140,13 +140,11 @@ fn last_word(status: &[u8]) -> Answer {
     let message = status["message"].as_str().unwrap_or("the command ended without a word").to_owned();
     let causes = status["details"]["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let code = causes.iter().find(|cause| cause["reason"] == "ExitCode").and_then(|cause| cause["message"].as_str());
-    match code.and_then(|code| code.parse().ok()) {
-        Some(exit_code) => Answer::Exited { exit_code },
-        None => {
-            let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
-            Answer::Error { code, message }
-        }
+    if let Some(exit_code) = code.and_then(|code| code.parse().ok()) {
+        return Answer::Exited { exit_code };
     }
+    let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
+    Answer::Error { code, message }
 }
 
 #[cfg(test)]
