@@ -1,5 +1,5 @@
-//! Operations from anywhere: a real API server with its aggregation layer, the gateway, and agents that dial it. Nothing
-//! here reaches an agent but through its own tunnel.
+//! Operations from anywhere: a real API server with its aggregation layer, the gateway, and agents that dial it.
+//! Nothing here reaches an agent but through its own tunnel.
 
 use std::net::SocketAddr;
 use std::path::Path;

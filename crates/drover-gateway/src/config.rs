@@ -1,7 +1,7 @@
 //! The gateway's configuration file.
 //!
-//! Input: YAML. Output: a checked [`GatewayConfig`]. Unknown keys and times that contradict each other are refused, each
-//! with its field and the remedy.
+//! Input: YAML. Output: a checked [`GatewayConfig`]. Unknown keys and times that contradict each other are refused,
+//! each with its field and the remedy.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

@@ -7,14 +7,14 @@ use crate::answers::Refusal;
 
 /// What is open: streams, or commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum Opening {
     /// A call that carries data.
     Stream,
     /// A command in a task.
     Exec,
 }
 
-impl Kind {
+impl Opening {
     /// Of one user.
     const fn most_of_user(self) -> usize {
         match self {
@@ -41,13 +41,13 @@ impl Kind {
 
 /// What is open; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Limits(Arc<Mutex<BTreeMap<(Kind, String), usize>>>);
+pub(crate) struct Limits(Arc<Mutex<BTreeMap<(Opening, String), usize>>>);
 
 /// One that is open; it is closed with this value.
 #[derive(Debug)]
 pub(crate) struct Open {
     limits: Limits,
-    key: (Kind, String),
+    key: (Opening, String),
 }
 
 impl Limits {
@@ -55,7 +55,7 @@ impl Limits {
     ///
     /// # Errors
     /// 429, when the user or the replica has as many as may be.
-    pub(crate) fn open(&self, kind: Kind, user: &str) -> Result<Open, Refusal> {
+    pub(crate) fn open(&self, kind: Opening, user: &str) -> Result<Open, Refusal> {
         let mut counts = self.lock();
         let key = (kind, user.to_owned());
         let of_user = counts.get(&key).copied().unwrap_or(0);
@@ -69,7 +69,7 @@ impl Limits {
         Ok(Open { limits: self.clone(), key })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Kind, String), usize>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Opening, String), usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn a_user_has_so_many_and_what_is_closed_makes_room() {
         let limits = Limits::default();
-        let mut open: Vec<Open> = (0..16).map(|_| limits.open(Kind::Exec, "ann").expect("room")).collect();
-        assert_eq!(limits.open(Kind::Exec, "ann").map(drop).map_err(|it| it.code), Err(429));
-        assert!(limits.open(Kind::Exec, "bob").is_ok() && limits.open(Kind::Stream, "ann").is_ok());
+        let mut open: Vec<Open> = (0..16).map(|_| limits.open(Opening::Exec, "ann").expect("room")).collect();
+        assert_eq!(limits.open(Opening::Exec, "ann").map(drop).map_err(|it| it.code), Err(429));
+        assert!(limits.open(Opening::Exec, "bob").is_ok() && limits.open(Opening::Stream, "ann").is_ok());
         open.pop();
-        assert!(limits.open(Kind::Exec, "ann").is_ok());
+        assert!(limits.open(Opening::Exec, "ann").is_ok());
         open.clear();
         assert!(limits.lock().is_empty(), "nothing is kept of those who have nothing open");
     }

@@ -1,4 +1,4 @@
-//! Who somebody is and what they may do: the API server says so, and what it said is kept for ten seconds.
+//! Who a caller is and what it may do: the API server says so, and its answers are kept for ten seconds.
 //!
 //! Input: tokens, identities, objects. Output: an identity, yes, or a refusal. Tokens are kept by their digest. While
 //! one asks, others with the same question wait for the same answer. Must never know what is then done.
@@ -31,7 +31,7 @@ const MAX_TOKEN_BYTES: usize = 16 * 1024;
 /// Tokens that are asked for per second; more are refused, so that guessing does not fall on the API server.
 const TOKENS_PER_SECOND: u32 = 100;
 
-/// Who somebody is.
+/// Who a caller is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Identity {
     /// The name.
@@ -44,7 +44,7 @@ pub(crate) struct Identity {
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What somebody wants to do to an allocation: `create` on this subresource.
+/// What a caller wants to do to an allocation: `create` on this subresource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Object {
     /// The allocation's namespace.
@@ -56,18 +56,18 @@ pub(crate) struct Object {
 }
 
 /// Answers that age.
-type Kept<K, V> = Arc<Mutex<BTreeMap<K, (Instant, Arc<OnceCell<V>>)>>>;
+type Answers<K, V> = Arc<Mutex<BTreeMap<K, (Instant, Arc<OnceCell<V>>)>>>;
 
 /// A token by its digest, and the audience.
 type TokenKey = ([u8; 32], Option<&'static str>);
 
-/// Asks the API server; clones share what it said.
+/// Asks the API server; clones share its answers.
 #[derive(Clone)]
 pub(crate) struct Reviews {
     tokens: Api<TokenReview>,
     accesses: Api<SubjectAccessReview>,
-    identities: Kept<TokenKey, Option<Identity>>,
-    verdicts: Kept<(Identity, Object), bool>,
+    identities: Answers<TokenKey, Option<Identity>>,
+    verdicts: Answers<(Identity, Object), bool>,
     /// The second that runs, and how many tokens were asked for in it.
     pace: Arc<Mutex<(Instant, u32)>>,
 }
@@ -101,7 +101,7 @@ impl Reviews {
     /// Whose token this is. Without an audience it must be for the API server.
     ///
     /// # Errors
-    /// 401 when it is nobody's, 429 when too many are asked for, 503 when the API server does not answer.
+    /// 401 when it is no user's, 429 when too many are asked for, 503 when the API server does not answer.
     pub(crate) async fn identify(&self, token: &str, audience: Option<&'static str>) -> Result<Identity, Refusal> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Refusal::new(400, "the token is too long"));
@@ -143,7 +143,7 @@ impl Reviews {
         Ok(())
     }
 
-    /// Whether somebody may `create` a subresource of an allocation.
+    /// Whether a caller may `create` a subresource of an allocation.
     ///
     /// # Errors
     /// 403 when not, 503 when the API server does not answer.
@@ -191,7 +191,7 @@ impl Reviews {
 }
 
 /// The answer to a question, or the place for it.
-fn kept<K: Ord, V>(all: &Kept<K, V>, key: K) -> Arc<OnceCell<V>> {
+fn kept<K: Ord, V>(all: &Answers<K, V>, key: K) -> Arc<OnceCell<V>> {
     let mut all = lock(all);
     let now = Instant::now();
     if all.len() >= MOST_KEPT {
@@ -238,7 +238,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_shared_for_ten_seconds_and_then_asked_for_again() {
-        let all: Kept<u8, u8> = Arc::default();
+        let all: Answers<u8, u8> = Arc::default();
         kept(&all, 1).set(7).expect("unset");
         assert_eq!(kept(&all, 1).get(), Some(&7));
         tokio::time::advance(KEPT).await;
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn more_questions_than_are_kept_do_not_grow_the_memory() {
-        let all: Kept<usize, u8> = Arc::default();
+        let all: Answers<usize, u8> = Arc::default();
         for n in 0..=MOST_KEPT * 2 {
             kept(&all, n);
         }

@@ -83,7 +83,7 @@ async fn serve(
     // Tunnels end first: then what they carry ends too.
     let ended = async { tokio::join!(listener.end(), entrance.end()) };
     if tokio::time::timeout(END_TIMEOUT, ended).await.is_err() {
-        tracing::warn!("calls are cut off");
+        tracing::warn!("calls that run are ended");
     }
     while beside.join_next().await.is_some() {}
     tracing::info!("gateway has ended; tasks go on");

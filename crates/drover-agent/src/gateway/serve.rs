@@ -1,5 +1,5 @@
-//! Answers what comes through a tunnel: one stream of HTTP/2 for each exchange, with the frames of the agent's socket in
-//! both directions.
+//! Answers what comes through a tunnel: one stream of HTTP/2 for each exchange, with the frames of the agent's socket
+//! in both directions.
 
 use std::convert::Infallible;
 use std::io;

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::audit::Call;
 use super::identity;
-use super::recheck::{Asker, Kind, Proof, Recheck};
+use super::recheck::{Asker, Effect, Proof, Recheck};
 use super::route::{self, Route, Subresource};
 use super::streams::{FRAMES, Session};
 use super::trust::{Trust, Worth};
@@ -109,13 +109,13 @@ impl Entrance {
     ) -> Result<(Request, drover_socket::client::Exchange, limits::Open), Refusal> {
         self.parts.reviews.allow(&asker.identity, &object(route)).await?;
         let kind = match route.subresource {
-            Subresource::Exec => limits::Kind::Exec,
+            Subresource::Exec => limits::Opening::Exec,
             Subresource::Log
             | Subresource::Fs
             | Subresource::Stats
             | Subresource::Restart
             | Subresource::Signal
-            | Subresource::Stop => limits::Kind::Stream,
+            | Subresource::Stop => limits::Opening::Stream,
         };
         let open = self.limits.open(kind, &asker.identity.user)?;
         let place = self.place(route).await?;
@@ -147,9 +147,9 @@ impl Entrance {
         let query = request.uri().query().unwrap_or_default();
         let begun = self.begin(&mut call, (&asker, &route), query).await;
         let (operation, exchange, open) = begun.map_err(|refusal| refused(&mut call, refusal))?;
-        let kind = if is_exec { Kind::Act } else { Kind::Read };
+        let effect = if is_exec { Effect::Act } else { Effect::Read };
         let sources = (self.parts.reviews.clone(), self.parts.trust.clone());
-        let recheck = Recheck::new(sources, asker, object(&route), kind, self.parts.recheck_every);
+        let recheck = Recheck::new(sources, asker, object(&route), effect, self.parts.recheck_every);
         let Some(handshake) = handshake else {
             let session = Session { exchange, call, open, recheck };
             return Ok(streams::answer(&operation, wants_frames, session).await);

@@ -1,4 +1,4 @@
-//! Whether somebody who has a stream open still may: asked again while it is open.
+//! Whether the user of an open stream still may: asked again while it is open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::reviews::{Identity, Object, Reviews};
 /// How long reads go on after the last yes while the API server cannot be asked.
 const READS_GO_ON: Duration = Duration::from_mins(5);
 
-/// By what somebody has proved who they are.
+/// By what a caller has proved who it is.
 #[derive(Clone)]
 pub(super) enum Proof {
-    /// The API server has vouched for them, or their certificate: the connection's certificates.
+    /// The API server has vouched for it, or its certificate: the connection's certificates.
     Certificates(Arc<Vec<CertificateDer<'static>>>),
     /// A token.
     Token(String),
@@ -24,7 +24,7 @@ pub(super) enum Proof {
     Nothing,
 }
 
-/// Somebody who asks.
+/// A caller.
 #[derive(Clone)]
 pub(super) struct Asker {
     pub(super) identity: Identity,
@@ -33,7 +33,7 @@ pub(super) struct Asker {
 
 /// What goes on while the API server cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Effect {
     /// It only reads: it goes on for a while.
     Read,
     /// It does something: it ends.
@@ -46,7 +46,7 @@ pub(super) struct Recheck {
     pub(super) trust: Trust,
     pub(super) asker: Asker,
     pub(super) object: Object,
-    pub(super) kind: Kind,
+    pub(super) effect: Effect,
     ticks: Interval,
     last_yes: Instant,
 }
@@ -57,12 +57,12 @@ impl Recheck {
         (reviews, trust): (Reviews, Trust),
         asker: Asker,
         object: Object,
-        kind: Kind,
+        effect: Effect,
         every: Duration,
     ) -> Self {
         let mut ticks = interval_at(Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { reviews, trust, asker, object, kind, ticks, last_yes: Instant::now() }
+        Self { reviews, trust, asker, object, effect, ticks, last_yes: Instant::now() }
     }
 
     /// Waits until the answer is no. May be dropped and called again.
@@ -80,9 +80,9 @@ impl Recheck {
     }
 
     fn goes_on(&self) -> bool {
-        match self.kind {
-            Kind::Read => self.last_yes.elapsed() < READS_GO_ON,
-            Kind::Act => false,
+        match self.effect {
+            Effect::Read => self.last_yes.elapsed() < READS_GO_ON,
+            Effect::Act => false,
         }
     }
 

@@ -16,7 +16,7 @@ use super::recheck::Recheck;
 use crate::answers::{Answer, Refusal, json_answer, success, with_type};
 use crate::limits::Open;
 
-/// The media type of frames, which name positions: a client that is cut off goes on where it was.
+/// The media type of frames, which name positions: a client that is disconnected goes on where it was.
 pub(super) const FRAMES: &str = "application/vnd.drover.frames";
 /// How long a refusal of the agent is waited for before an answer begins: afterwards there is no code for it.
 const REFUSAL_WAIT: Duration = Duration::from_millis(500);

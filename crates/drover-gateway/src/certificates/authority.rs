@@ -43,7 +43,7 @@ pub(super) struct Kept {
 pub(super) enum Step {
     /// Store this; look again.
     Store(Kept),
-    /// Publish these certificates of authorities, then look again: nobody trusts what an unpublished one signs.
+    /// Publish these certificates of authorities, then look again: what an unpublished one signs is not trusted.
     Publish(String),
     /// All is well; look again at this time at the latest.
     Wait(Timestamp),

@@ -1,4 +1,4 @@
-//! What the listeners show and ask for: the newest certificate, whoever renewed it, without a restart.
+//! What the listeners show and ask for: the newest certificate, whichever replica renewed it, without a restart.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -61,8 +61,8 @@ pub(crate) fn agents_config(served: Served) -> anyhow::Result<ServerConfig> {
     Ok(config)
 }
 
-/// For users and the API server: who shows a certificate must show one that `clients` accepts. HTTP/1.1 only, because an
-/// exec is a connection that becomes a WebSocket.
+/// For users and the API server: who shows a certificate must show one that `clients` accepts. HTTP/1.1 only, because
+/// an exec is a connection that becomes a WebSocket.
 ///
 /// # Errors
 /// When the provider lacks what TLS needs.

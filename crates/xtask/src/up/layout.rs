@@ -1,9 +1,9 @@
 //! The data folder: what lies where.
 //!
 //! `kubeconfig` (the administrator's), `kubeconfigs/` (controller, agent, developer), `logs/`, `etcd/`, `pki/`,
-//! `certs/`, `audit/`, `bin/` (the daemons and example programs of the last `up`), `controller.yaml`, `gateway.yaml`, `agent.yaml`,
-//! `agent.more.yaml` (what people add to the agent's settings),
-//! `agent/state` and `agent/alloc`, `state.json` (what runs), `lock` (held by the session).
+//! `certs/`, `audit/`, `bin/` (the daemons and example programs of the last `up`), `controller.yaml`, `gateway.yaml`,
+//! `agent.yaml`, `agent.more.yaml` (what people add to the agent's settings), `agent/state` and `agent/alloc`,
+//! `state.json` (what runs), `lock` (held by the session).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -41,7 +41,7 @@ struct Position {
 }
 
 /// How an exchange ended.
-enum End {
+enum WayEnd {
     /// Everything was shown.
     Done,
     /// The way to the agent broke.
@@ -65,7 +65,7 @@ pub(super) async fn run(agent: &Agent, args: &LogsArgs) -> anyhow::Result<()> {
     let mut position = None;
     let mut end = show(agent, &request, &mut position).await?;
     let mut since = Instant::now();
-    while let End::Broken(reason) = end {
+    while let WayEnd::Broken(reason) = end {
         if !args.follow || !agent.may_resume() || since.elapsed() > RESUME_FOR {
             bail!(reason);
         }
@@ -80,11 +80,11 @@ pub(super) async fn run(agent: &Agent, args: &LogsArgs) -> anyhow::Result<()> {
             Err(error) if error.downcast_ref::<Refused>().is_some_and(|refused| refused.code <= 403) => {
                 return Err(error);
             }
-            Err(error) => End::Broken(format!("{error:#}")),
+            Err(error) => WayEnd::Broken(format!("{error:#}")),
         };
         if position != before {
             since = Instant::now();
-            if let End::Broken(reason) = &end {
+            if let WayEnd::Broken(reason) = &end {
                 complain(&format!("{reason}; goes on"));
             }
         }
@@ -93,13 +93,13 @@ pub(super) async fn run(agent: &Agent, args: &LogsArgs) -> anyhow::Result<()> {
 }
 
 /// Shows what comes, and keeps the position after it.
-async fn show(agent: &Agent, request: &Request, position: &mut Option<Position>) -> anyhow::Result<End> {
+async fn show(agent: &Agent, request: &Request, position: &mut Option<Position>) -> anyhow::Result<WayEnd> {
     let mut exchange = agent.begin(request).await?;
     loop {
         let reply = match exchange.replies.next().await.context("reading the agent's answer") {
             Ok(Some(reply)) => reply,
-            Ok(None) => return Ok(End::Broken("the agent has gone in the middle of its answer".to_owned())),
-            Err(error) => return Ok(End::Broken(format!("{error:#}"))),
+            Ok(None) => return Ok(WayEnd::Broken("the agent has gone in the middle of its answer".to_owned())),
+            Err(error) => return Ok(WayEnd::Broken(format!("{error:#}"))),
         };
         match reply {
             Reply::Data(bytes) | Reply::ErrorData(bytes) => {
@@ -112,9 +112,9 @@ async fn show(agent: &Agent, request: &Request, position: &mut Option<Position>)
                 *position = number(&file).map(|file| Position { file, offset });
             }
             // The way to the agent, not the agent.
-            Reply::Answer(Answer::Error { code: 504, message }) => return Ok(End::Broken(message)),
+            Reply::Answer(Answer::Error { code: 504, message }) => return Ok(WayEnd::Broken(message)),
             Reply::Answer(Answer::Error { code, message }) => return Err(Refused::new(code, message).into()),
-            Reply::Answer(Answer::Done) => return Ok(End::Done),
+            Reply::Answer(Answer::Done) => return Ok(WayEnd::Done),
             Reply::Answer(_) => {}
         }
     }
