@@ -55,6 +55,18 @@ enum Role {
         #[command(flatten)]
         pod: PodArgs,
     },
+    /// Carries operations on allocations from users to agents, which dial it. Several replicas are all active.
+    Gateway {
+        /// The gateway's configuration file.
+        #[arg(long)]
+        config: PathBuf,
+        /// How to reach the API server; default: as a pod, or as kubectl does.
+        #[arg(long)]
+        kubeconfig: Option<PathBuf>,
+        /// Where /healthz, /readyz and /metrics are answered; nowhere unless given.
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<SocketAddr>,
+    },
     /// Drains every node by force, and ends when nothing runs any more. The chart does so before it is uninstalled,
     /// where its values ask for it.
     StopAll {
@@ -137,6 +149,9 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
             offered_memory_mb: pod.offer_memory_mb,
             listen: pod.listen,
         })?,
+        Role::Gateway { config, kubeconfig, listen } => {
+            drover_gateway::main(&config, kubeconfig.as_deref(), listen)?;
+        }
         Role::StopAll { kubeconfig, deadline } => drover::stop_all::main(kubeconfig.as_deref(), deadline.to_std())?,
         Role::Supervisor { state_dir, alloc_dir, open_files, detach: true, .. } => {
             drover_supervisor::detach(&state_dir, &alloc_dir, open_files)?;

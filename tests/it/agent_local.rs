@@ -67,6 +67,7 @@ fn logs(allocation: &str) -> Request {
         stream: LogStream::Stdout,
         origin: Origin::Start,
         offset: 0,
+        file: None,
         follow: false,
     }
 }

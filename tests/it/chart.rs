@@ -65,9 +65,22 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
         ("flowControl.enabled=false", "kind: ClusterRole\n", "kind: FlowSchema\n"),
         ("networkPolicy.enabled=false", "kind: Deployment\n", "kind: NetworkPolicy\n"),
         ("nodeRestriction.enabled=false", "requiresNodeRestriction: false\n", "requiresNodeRestriction: true\n"),
-        ("controller.podDisruptionBudget=false", "kind: Deployment\n", "kind: PodDisruptionBudget\n"),
-        ("controller.topologySpread=false", "kind: Deployment\n", "topologySpreadConstraints:\n"),
-        ("controller.replicas=3", "replicas: 3\n", "replicas: 2\n"),
+        (
+            "controller.podDisruptionBudget=false,gateway.podDisruptionBudget=false",
+            "kind: Deployment\n",
+            "kind: PodDisruptionBudget\n",
+        ),
+        (
+            "controller.topologySpread=false,gateway.topologySpread=false",
+            "kind: Deployment\n",
+            "topologySpreadConstraints:\n",
+        ),
+        ("controller.replicas=3,gateway.replicas=3", "replicas: 3\n", "replicas: 2\n"),
+        ("gateway.enabled=false", "kind: Deployment\n", "kind: APIService\n"),
+        ("gateway.enabled=false", "kind: Deployment\n", "gateway.drover.dev"),
+        ("gateway.apiService=false", "apiService: false\n", "kind: APIService\n"),
+        ("gateway.config.recheckEvery=30s", "recheckEvery: 30s\n", ""),
+        ("nameOverride=orch", "agentAccount: orch-agent\n", "agentAccount: drover-agent\n"),
         ("controller.logLevel=debug", "value: \"debug\"", ""),
         ("image.tag=next", "drover.dev/droverd:next\"", "drover.dev/droverd:0.1.0\""),
         ("image.repository=example.org/d", "example.org/d:0.1.0", "drover.dev/droverd:"),
@@ -327,6 +340,7 @@ async fn rights_are_as_the_tables_say_and_intents_ask_for_theirs() {
         "admin",
         "system:serviceaccount:drover-system:drover-controller",
         "system:serviceaccount:drover-system:drover-agent",
+        "system:serviceaccount:drover-system:drover-gateway",
     ] {
         writeln!(table, "{who}").expect("a text");
         for line in list(who) {

@@ -212,7 +212,7 @@ impl Cluster {
     }
 
     /// Where a process of drover answers scrapes.
-    async fn listens(&self, name: &str) -> SocketAddr {
+    pub(crate) async fn listens(&self, name: &str) -> SocketAddr {
         let found = || probe::address_in(&self.log(name));
         self.eventually(&format!("{name} listens"), async || found().is_some()).await;
         found().expect("an address")
@@ -255,7 +255,7 @@ impl Cluster {
         self.agent_with(node, &self.plane.kubeconfig(User::Admin), &["--listen", &at.to_string()])
     }
 
-    async fn ready(&self, node: &str) {
+    pub(crate) async fn ready(&self, node: &str) {
         let nodes: Api<ClientNode> = Api::all(self.client.clone());
         self.eventually(&format!("node {node} is ready"), async || {
             let found = nodes.get_opt(node).await.expect("an answer");
@@ -272,6 +272,19 @@ impl Cluster {
     /// Starts the agent of a node that reaches the API server as this kubeconfig says.
     pub(crate) fn agent_by(&self, node: &str, kubeconfig: &Path) -> Process {
         self.agent_with(node, kubeconfig, &[])
+    }
+
+    /// Starts the agent of a node with more in its configuration.
+    pub(crate) fn agent_more(&self, node: &str, kubeconfig: &Path, more: &str) -> Process {
+        let config = format!("{}{more}", self.agent_config(node));
+        let child = self.spawn_by((node, "agent"), &config, kubeconfig, &[]);
+        Process { child, supervisor_pid: Some(self.supervisor_pid(node)) }
+    }
+
+    /// Starts a gateway that answers probes.
+    pub(crate) fn gateway_by(&self, name: &str, kubeconfig: &Path, config: &str) -> Process {
+        let child = self.spawn_by((name, "gateway"), config, kubeconfig, &["--listen", "127.0.0.1:0"]);
+        Process { child, supervisor_pid: None }
     }
 
     fn agent_with(&self, node: &str, kubeconfig: &Path, more: &[&str]) -> Process {

@@ -21,6 +21,7 @@ mod csi_mock;
 mod docs;
 mod faults;
 mod first_steps;
+mod gateway;
 mod gitops;
 mod helm;
 mod job_policies;

@@ -26,6 +26,9 @@ const POLICIES: &str = "crates/drover-daemon/src/monitor/policies.rs";
 const REGISTRATION: &str = "crates/drover-agent/src/node/registration.rs";
 const BEATS: &str = "crates/drover-agent/src/node/heartbeat.rs";
 const SYNC: &str = "crates/drover-agent/src/reporting/sync.rs";
+const REPLICAS: &str = "crates/drover-agent/src/gateway/replicas.rs";
+const REVIEWS: &str = "crates/drover-gateway/src/reviews.rs";
+const KEEPER: &str = "crates/drover-gateway/src/certificates/keeper.rs";
 const OBJECTS: &str = "crates/drover-agent/src/csi/objects.rs";
 
 #[rustfmt::skip]
@@ -90,6 +93,18 @@ const USES: &[Use] = &[
     ("agent", "coordination.k8s.io", "leases", "create", BEATS, "store.create(&Lease"),
     ("agent", "coordination.k8s.io", "leases", "update", BEATS, "store.replace(&lease)"),
     ("agent", "", "configmaps=drover-heartbeat", "list watch", BEATS, "watch::<ConfigMap>"),
+    ("agent", "", "configmaps=drover-gateway-ca", "get", REPLICAS, "store.get::<ConfigMap>"),
+    ("agent", "discovery.k8s.io", "endpointslices", "list", REPLICAS, "store.list::<EndpointSlice>"),
+    ("gateway", "authentication.k8s.io", "tokenreviews", "create", REVIEWS, "self.tokens.create("),
+    ("gateway", "authorization.k8s.io", "subjectaccessreviews", "create", REVIEWS, "self.accesses.create("),
+    ("gateway", DROVER, "allocations", "get", "crates/drover-gateway/src/api/entrance.rs", "allocations.get_opt("),
+    ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "get", KEEPER, "services.get_opt(API_SERVICE)"),
+    ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "patch", KEEPER, "services.patch(API_SERVICE"),
+    ("gateway", "", "secrets=drover-gateway-tls", "get", KEEPER, "self.secrets.get_opt(SECRET)"),
+    ("gateway", "", "secrets=drover-gateway-tls", "list watch", KEEPER, "watch_object(self.secrets.clone(), SECRET)"),
+    ("gateway", "", "secrets=drover-gateway-tls", "update", KEEPER, "self.secrets.replace(SECRET"),
+    ("gateway", "", "configmaps=drover-gateway-ca", "get", KEEPER, "self.published.get_opt(PUBLISHED)"),
+    ("gateway", "", "configmaps=drover-gateway-ca", "patch", KEEPER, "self.published.patch(PUBLISHED"),
 ];
 
 fn read(path: &str) -> String {
@@ -134,7 +149,7 @@ fn must_survive_x_027_a_role_names_nothing_that_no_code_uses() {
         );
         used.extend(verbs.split(' ').map(|verb| format!("{role}: {verb} {resource} of {group:?}")));
     }
-    let granted: BTreeSet<String> = ["controller", "agent"].into_iter().flat_map(granted).collect();
+    let granted: BTreeSet<String> = ["controller", "agent", "gateway"].into_iter().flat_map(granted).collect();
     let unused: Vec<&String> = granted.difference(&used).collect();
     let missing: Vec<&String> = used.difference(&granted).collect();
     assert!(unused.is_empty(), "no code uses these rights; take them out of charts/drover/files/rbac: {unused:#?}");

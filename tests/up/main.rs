@@ -237,18 +237,31 @@ fn up_runs_the_examples_restarts_what_dies_and_down_leaves_nothing() {
 
     assert_documents_are_right(&path);
 
-    assert!(
-        shown.contains(&format!("export DROVER_AGENT_SOCKET={}", path.join("agent/state/agent.sock").display())),
-        "{shown}"
-    );
     assert!(path.join("agent/state/agent.sock").exists());
+    assert!(shown.contains("drover alloc logs NAME"), "{shown}");
+    let name = allocations(&path, "node-report")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let logs = || {
+        Command::new(env!("CARGO_BIN_EXE_drover"))
+            .args(["alloc", "logs", &name, "--kubeconfig"])
+            .arg(path.join("kubeconfig"))
+            .env_remove("DROVER_AGENT_SOCKET")
+            .output()
+            .unwrap()
+    };
+    wait_for("output through the gateway", || {
+        let output = logs();
+        String::from_utf8_lossy(&output.stdout).starts_with(&format!("node {node} (")).then_some(())
+    });
     assert_eq!(run(&["status"], &path).status.code(), Some(0));
 
     // An agent that dies comes back, as a daemon set would have it.
     let before = processes(&path);
     let roles: Vec<&str> = before.iter().map(|(role, _)| role.as_str()).collect();
-    assert_eq!(roles, ["etcd", "kube-apiserver", "kube-controller-manager", "controller", "agent", "supervisor"]);
-    let agent = before[4].1;
+    assert_eq!(
+        roles,
+        ["etcd", "kube-apiserver", "kube-controller-manager", "controller", "gateway", "agent", "supervisor"]
+    );
+    let agent = before[5].1;
     agent.signal(Signal::KILL).unwrap();
     let find_agent = || processes(&path).into_iter().find(|(role, id)| role == "agent" && *id != agent);
     wait_for("new agent", find_agent);
@@ -300,7 +313,7 @@ fn an_interrupt_in_the_foreground_ends_everything() {
         xtask(&["up", "--profile", "dev", "--example", "none"], &path).stdout(Stdio::piped()).spawn().unwrap();
     let _stdout = shown_until(&mut child, "Ctrl-C");
     // The agent starts the supervisor by itself, and its node may be ready before that.
-    wait_for("supervisor", || (processes(&path).len() == 6).then_some(()));
+    wait_for("supervisor", || (processes(&path).len() == 7).then_some(()));
     ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap().signal(Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes_of(&path), [""; 0]);

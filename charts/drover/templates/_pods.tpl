@@ -36,10 +36,23 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $agent := .Values.agent }}
 {{- $drivers := dict "exec" (merge (dict "enabled" $agent.drivers.exec) $agent.exec) "rawExec" (dict "enabled" $agent.drivers.rawExec) "mock" (dict "enabled" $agent.drivers.mock) }}
 {{- $own := dict "namespace" .Release.Namespace "stateDir" (printf "%s/state" $agent.hostStatePath) "allocDir" (printf "%s/alloc" $agent.hostStatePath) "nodePool" $agent.nodePool "datacenter" $agent.datacenter "meta" $agent.meta "drivers" $drivers "csi" (dict "kubeletDir" $agent.kubeletDir) }}
+{{- if .Values.gateway.enabled }}
+{{- $_ := set $own "gateway" (dict "service" (include "drover.roleName" (list . "gateway")) "tokenFile" "/var/run/secrets/drover.dev/gateway/token") }}
+{{- end }}
 {{- toYaml (merge (deepCopy $agent.config) $own) }}
 {{- end }}
 
-{{/* What both kinds of pods have in common; the argument is a list of the root and the role. */}}
+{{/* The configuration file of the gateway. */}}
+{{- define "drover.gatewayConfig" -}}
+{{ toYaml (mergeOverwrite (deepCopy .Values.gateway.config) (dict "namespace" .Release.Namespace "service" (include "drover.roleName" (list . "gateway")) "agentAccount" (include "drover.roleName" (list . "agent")) "apiService" .Values.gateway.apiService)) }}
+{{- end }}
+
+{{/* The roles of this release that run as pods; the argument is the root. */}}
+{{- define "drover.roles" -}}
+controller agent{{ if .Values.gateway.enabled }} gateway{{ end }}
+{{- end }}
+
+{{/* What all kinds of pods have in common; the argument is a list of the root and the role. */}}
 {{- define "drover.podMetadata" -}}
 {{- $root := index . 0 }}
 {{- $role := index . 1 }}
@@ -49,7 +62,7 @@ annotations:
   drover.dev/config-digest: {{ include (printf "drover.%sConfig" $role) $root | sha256sum }}
   {{- if $root.Values.metrics.enabled }}
   prometheus.io/scrape: "true"
-  prometheus.io/port: {{ ternary 8080 $root.Values.agent.port (eq $role "controller") | quote }}
+  prometheus.io/port: {{ get (dict "controller" 8080 "agent" $root.Values.agent.port "gateway" 9464) $role | quote }}
   {{- end }}
   {{- with $own.podAnnotations }}
   {{- toYaml . | nindent 2 }}

@@ -90,6 +90,9 @@ pub struct AgentConfig {
     /// CSI drivers.
     #[serde(default)]
     pub csi: CsiConfig,
+    /// The gateway, through which people reach this node's allocations from elsewhere.
+    #[serde(default)]
+    pub gateway: GatewayConfig,
     /// Whether a new node takes allocations only after an operator has made it eligible.
     #[serde(default)]
     pub default_ineligible: bool,
@@ -372,6 +375,27 @@ impl CsiConfig {
     }
 }
 
+/// How the gateway is reached. The agent dials it and keeps a tunnel open; nothing dials the agent.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GatewayConfig {
+    /// The file with a token for the audience `gateway.drover.dev` that names this node; read before each dial. None:
+    /// no gateway is dialled.
+    pub token_file: Option<PathBuf>,
+    /// The gateway's Service in drover's namespace. `SERVICE.NAMESPACE.svc` is also the name in its certificate.
+    pub service: String,
+    /// The addresses of its replicas, as `10.0.0.7:8444`; none: those of the Service's `EndpointSlices`.
+    pub replicas: Vec<String>,
+    /// The file with the certificates of its authorities; none: the `ConfigMap` `drover-gateway-ca`.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self { token_file: None, service: "drover-gateway".to_owned(), replicas: Vec::new(), ca_file: None }
+    }
+}
+
 /// Names to take and to leave.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -437,6 +461,12 @@ impl AgentConfig {
             [("drivers.exec.hostPaths", &exec.host_paths), ("drivers.exec.rootfsDirs", &exec.rootfs_dirs)]
         {
             if let Some(path) = paths.iter().find(|path| !path.is_absolute()) {
+                return Err((field, format!("{} is relative: give an absolute path", path.display())));
+            }
+        }
+        let files = [("gateway.tokenFile", &self.gateway.token_file), ("gateway.caFile", &self.gateway.ca_file)];
+        for (field, path) in files {
+            if let Some(path) = path.as_ref().filter(|path| !path.is_absolute()) {
                 return Err((field, format!("{} is relative: give an absolute path", path.display())));
             }
         }
@@ -570,6 +600,8 @@ mod tests {
             ("hostNetworks: {default: {address: 10.0.0.1}}", "set address or networkInterface"),
             ("dynamicPorts: {min: 9000, max: 8000}", "dynamicPorts"),
             ("maxAllocs: 0", "maxAllocs"),
+            ("gateway: {tokenFile: token}", "gateway.tokenFile"),
+            ("gateway: {caFile: ca.crt}", "gateway.caFile"),
             ("drivers: {exec: {uidRange: {min: 0}}}", "drivers.exec.uidRange: 0 to 2999999 is no range"),
             ("drivers: {exec: {uidRange: {max: 1999999}}}", "drivers.exec.uidRange"),
         ] {

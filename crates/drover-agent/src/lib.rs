@@ -16,6 +16,7 @@ mod drivers;
 mod folder;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod gateway;
 mod glob;
 mod node;
 mod random;

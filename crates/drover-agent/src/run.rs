@@ -20,6 +20,7 @@ use crate::allocations::directory::Directory;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, SharedNamespaces, missing_rights};
 use crate::folder;
+use crate::gateway;
 use crate::glob::matches_glob;
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
@@ -95,9 +96,10 @@ impl AgentStart {
 /// # Errors
 /// When the configuration, the state file or a fingerprint does not let it start.
 pub fn run(start: &AgentStart) -> anyhow::Result<()> {
-    let config = start.config()?;
+    let mut config = start.config()?;
     // While there is one thread: only then may a process move.
-    let pod = start.enter_node.then(pod::enter_node).transpose()?;
+    let token_file = config.gateway.token_file.as_mut();
+    let pod = start.enter_node.then(|| pod::enter_node(token_file)).transpose()?;
     make_dirs(&config)?;
     let state_path = config.state_dir.join("agent.redb");
     let opened = StateStore::open(&state_path, SystemClock.now())?;
@@ -256,6 +258,9 @@ async fn serve<S: Store>(
         volumes,
         stop: stop.clone(),
     };
+    if let Some(tunnels) = gateway::Tunnels::new(&config, store.clone(), server.clone()) {
+        loops.spawn(until(stop.clone(), tunnels.run()));
+    }
     loops.spawn(server.run(config.state_dir.clone()));
     let (recovering, recovered) = mpsc::channel(1);
     loops.spawn(until(

@@ -1,10 +1,11 @@
 //! The client's side of the agent's socket, for the command line and the gateway.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::protocol::{self, Answer, Frame, FrameKind, Input, Request};
 
@@ -29,12 +30,22 @@ pub struct Exchange {
 }
 
 /// The receiving side of a request.
-#[derive(Debug)]
-pub struct Replies(OwnedReadHalf);
+pub struct Replies(Box<dyn AsyncRead + Send + Unpin>);
+
+impl fmt::Debug for Replies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Replies")
+    }
+}
 
 /// The sending side of a request.
-#[derive(Debug)]
-pub struct Inputs(OwnedWriteHalf);
+pub struct Inputs(Box<dyn AsyncWrite + Send + Unpin>);
+
+impl fmt::Debug for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inputs")
+    }
+}
 
 /// Sends a request to the agent whose socket this is.
 ///
@@ -42,9 +53,17 @@ pub struct Inputs(OwnedWriteHalf);
 /// When the agent cannot be reached.
 pub async fn ask(socket: &Path, request: &Request) -> io::Result<Exchange> {
     let (from, to) = UnixStream::connect(socket).await?.into_split();
-    let mut inputs = Inputs(to);
-    protocol::write_frame(&mut inputs.0, &protocol::message(request)?).await?;
-    Ok(Exchange { replies: Replies(from), inputs })
+    let mut exchange = Exchange::over(from, to);
+    exchange.inputs.request(request).await?;
+    Ok(exchange)
+}
+
+impl Exchange {
+    /// An exchange over a connection, whatever it is made of. The request is still to be sent
+    /// ([`Inputs::request`]), unless the connection carries it in another way.
+    pub fn over(from: impl AsyncRead + Send + Unpin + 'static, to: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self { replies: Replies(Box::new(from)), inputs: Inputs(Box::new(to)) }
+    }
 }
 
 impl Replies {
@@ -63,6 +82,14 @@ impl Replies {
 }
 
 impl Inputs {
+    /// Sends the request, which is the first that the agent reads.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub async fn request(&mut self, request: &Request) -> io::Result<()> {
+        protocol::write_frame(&mut self.0, &protocol::message(request)?).await
+    }
+
     /// Sends bytes to the command's standard input.
     ///
     /// # Errors

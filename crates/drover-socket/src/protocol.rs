@@ -1,4 +1,4 @@
-//! The frames of the agent's socket.
+//! The frames of the agent's socket, and of the exchanges that a gateway has with an agent through its tunnel.
 //!
 //! A frame is a big-endian `u32` length, one byte for its kind, and that many bytes less one. The client sends one
 //! [`Request`]; the server answers with any number of [`Answer`]s and data frames, the last of which is
@@ -117,6 +117,10 @@ pub enum Request {
         /// Bytes from there.
         #[serde(default)]
         offset: u64,
+        /// The number of the file in which the offset counts; none: it counts over all that are kept. What has seen a
+        /// position goes on there, also when earlier files were rotated away meanwhile.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<u64>,
         /// Whether to wait for more until the task is dead.
         #[serde(default)]
         follow: bool,
@@ -183,6 +187,24 @@ pub enum Request {
         #[serde(default)]
         size: Option<TtySize>,
     },
+}
+
+impl Request {
+    /// The allocation that it is about; none: it is about the node.
+    pub fn allocation(&self) -> Option<&str> {
+        match self {
+            Self::Restart { allocation, .. }
+            | Self::Signal { allocation, .. }
+            | Self::Stop { allocation }
+            | Self::Logs { allocation, .. }
+            | Self::List { allocation, .. }
+            | Self::Stat { allocation, .. }
+            | Self::Read { allocation, .. }
+            | Self::Stats { allocation, .. }
+            | Self::Exec { allocation, .. } => Some(allocation),
+            Self::Allocations | Self::Meta | Self::Volume(_) | Self::SetMeta { .. } => None,
+        }
+    }
 }
 
 /// An output of a task.
@@ -372,11 +394,11 @@ pub async fn read_frame<R: AsyncRead + Unpin>(from: &mut R) -> io::Result<Option
     Ok(Some(Frame { kind, payload }))
 }
 
-/// Writes a frame.
+/// Renders a frame.
 ///
 /// # Errors
-/// When the stream breaks or the frame is too large.
-pub async fn write_frame<W: AsyncWrite + Unpin>(to: &mut W, frame: &Frame) -> io::Result<()> {
+/// When the frame is too large.
+pub fn encode(frame: &Frame) -> io::Result<Vec<u8>> {
     let length = frame.payload.len() + 1;
     if length > MAX_FRAME_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes is too large")));
@@ -387,7 +409,15 @@ pub async fn write_frame<W: AsyncWrite + Unpin>(to: &mut W, frame: &Frame) -> io
         FrameKind::ErrorData => 2,
     };
     let length = u32::try_from(length).map_err(io::Error::other)?.to_be_bytes();
-    to.write_all(&[&length[..], &[kind], &frame.payload].concat()).await?;
+    Ok([&length[..], &[kind], &frame.payload].concat())
+}
+
+/// Writes a frame.
+///
+/// # Errors
+/// When the stream breaks or the frame is too large.
+pub async fn write_frame<W: AsyncWrite + Unpin>(to: &mut W, frame: &Frame) -> io::Result<()> {
+    to.write_all(&encode(frame)?).await?;
     to.flush().await
 }
 

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use kube::Config;
@@ -23,20 +23,22 @@ const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 pub(crate) struct Pod {
     /// How it reaches the API server.
     pub(crate) api: Config,
-    /// Held, because the path of the token leads through it.
-    _account: File,
+    /// Held, because the paths of the tokens lead through them.
+    _held: Vec<File>,
 }
 
-/// Leaves the pod. To be called before there is a second thread.
+/// Leaves the pod, and makes the path of the gateway's token one that leads there afterwards. To be called before there
+/// is a second thread.
 ///
 /// # Errors
 /// When this is no pod, or the pod lacks the rights; says what it needs.
-pub(crate) fn enter_node() -> anyhow::Result<Pod> {
-    let account = rustix::fs::open(ACCOUNT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let account = File::from(account.with_context(|| format!("{ACCOUNT}: the pod needs its service account's token"))?);
+pub(crate) fn enter_node(gateway_token: Option<&mut PathBuf>) -> anyhow::Result<Pod> {
+    let account =
+        hold(Path::new(ACCOUNT)).with_context(|| format!("{ACCOUNT}: the pod needs its service account's token"))?;
     let mut api = Config::incluster().context("finding the API server as a pod")?;
     // By a descriptor: after the move the paths lead elsewhere. The files behind them are replaced before they expire.
     let held = |name: &str| format!("/proc/self/fd/{}/{name}", account.as_raw_fd());
+    let gateway = gateway_token.map(hold_folder).transpose()?;
     api.auth_info.token_file = Some(held("token"));
     api.root_cert_file = Some(held("ca.crt").into());
     if is_alone() {
@@ -54,7 +56,22 @@ pub(crate) fn enter_node() -> anyhow::Result<Pod> {
              capabilities SYS_ADMIN, SYS_CHROOT and SYS_PTRACE",
         )?;
     std::env::set_current_dir("/").context("going to the node's root")?;
-    Ok(Pod { api, _account: account })
+    Ok(Pod { api, _held: std::iter::once(account).chain(gateway).collect() })
+}
+
+/// Opens a folder to lead paths through it.
+fn hold(folder: &Path) -> std::io::Result<File> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(folder, flags, Mode::empty())?))
+}
+
+/// Holds the folder of a file, and leads the file's path through it.
+fn hold_folder(file: &mut PathBuf) -> anyhow::Result<File> {
+    let shown = file.display().to_string();
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else { bail!("{shown} is no file") };
+    let held = hold(folder).with_context(|| format!("{shown}: the pod needs the gateway's token"))?;
+    *file = Path::new("/proc/self/fd").join(held.as_raw_fd().to_string()).join(name);
+    Ok(held)
 }
 
 /// Whether process 1 is our own program: then it is that of the pod, not of the node.

@@ -17,6 +17,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 use tokio::sync::mpsc;
 
+use super::wire::{Incoming, Outgoing};
 use drover_socket::protocol::{self, Answer, Frame, FrameKind, Input, MAX_DATA_BYTES, TtySize};
 use drover_supervisor::protocol::{Credentials, Handle};
 use drover_supervisor::{EnterPlan, Word, entrances};
@@ -46,8 +47,8 @@ pub(super) async fn run(
     handle: &Handle,
     fallback_dir: &Path,
     order: &Order,
-    from: &mut OwnedReadHalf,
-    to: &mut OwnedWriteHalf,
+    from: &mut Incoming,
+    to: &mut Outgoing,
 ) -> Result<Answer, ExecError> {
     let plan = plan(handle, fallback_dir, order)?;
     let (mut wire, theirs) = UnixStream::pair()?;
@@ -176,8 +177,8 @@ impl Session {
         &mut self,
         pid: i32,
         mut input: OwnedWriteHalf,
-        from: &mut OwnedReadHalf,
-        to: &mut OwnedWriteHalf,
+        from: &mut Incoming,
+        to: &mut Outgoing,
     ) -> io::Result<i32> {
         let (out, mut frames) = mpsc::channel::<Frame>(OUT_QUEUE);
         let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
@@ -229,7 +230,7 @@ async fn listen(
     pid: i32,
     terminal: Option<&AsyncFd<OwnedFd>>,
     input: &mut OwnedWriteHalf,
-    from: &mut OwnedReadHalf,
+    from: &mut Incoming,
 ) -> io::Result<()> {
     while let Some(Frame { kind, payload }) = protocol::read_frame(from).await? {
         match kind {

@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
+use super::{Caller, Server};
 use crate::allocations::directory::{Directory, Listed};
 use crate::node::alloc_dir::AllocDir;
 use crate::node::facts::MetaHandle;
@@ -20,16 +20,27 @@ use crate::node::host_volumes::Volumes;
 use crate::reporting::reports::Reports;
 use crate::state::MemoryState;
 
+/// The allocation.
+const UID: &str = "0a1b2c3d";
 /// Answers after which the client has seen enough: statistics never end.
 const MOST_READ: usize = 256 * 1024;
 
-/// Serves one client on a node with one allocation, whose runner has gone, with files and folders in it.
+/// Serves a client of the node's and one of a gateway, on a node with one allocation, whose runner has gone, with files
+/// and folders in it.
 pub(crate) fn fuzz(data: &[u8]) {
+    let user = Caller::Gateway { namespace: "shop".to_owned(), uid: UID.to_owned() };
+    for caller in [Caller::Node, user] {
+        serve(caller, data);
+    }
+}
+
+fn serve(caller: Caller, data: &[u8]) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         let (server, _folder) = server();
         let (mut client, served) = UnixStream::pair().expect("a pair of sockets");
+        let (from, to) = served.into_split();
         let client = async {
             client.write_all(data).await.ok()?;
             client.shutdown().await.ok()?;
@@ -43,7 +54,7 @@ pub(crate) fn fuzz(data: &[u8]) {
             Some(n)
         };
         tokio::select! {
-            () = server.converse(served) => {}
+            () = server.converse(caller, Box::new(from), Box::new(to)) => {}
             () = async { client.await; tokio::time::sleep(Duration::from_secs(30)).await; } => {}
         }
     });
@@ -52,8 +63,7 @@ pub(crate) fn fuzz(data: &[u8]) {
 
 fn server() -> (Server, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
-    let uid = "0a1b2c3d";
-    let dir = AllocDir::new(&folder.path().join("allocs"), uid);
+    let dir = AllocDir::new(&folder.path().join("allocs"), UID);
     std::fs::create_dir_all(dir.root().join("alloc/logs")).expect("a folder");
     for (name, text) in [("alloc/logs/web.stdout.0", "one\n"), ("alloc/logs/web.stdout.1", "two\n")] {
         std::fs::write(dir.root().join(name), text).expect("a file");
@@ -62,9 +72,9 @@ fn server() -> (Server, tempfile::TempDir) {
     let (commands, _gone) = mpsc::channel(1);
     let key = Key { namespace: Some("shop".to_owned()), name: "web-g-0".to_owned() };
     let directory = Directory::default();
-    directory.enter(uid, Listed { key, commands, dir, tasks: vec!["web".to_owned()] });
+    directory.enter(UID, Listed { key, commands, dir, tasks: vec!["web".to_owned()] });
     let reports = Reports::default();
-    reports.observe(uid, Arc::new(Allocation::new("web-g-0", AllocationSpec::default())));
+    reports.observe(UID, Arc::new(Allocation::new("web-g-0", AllocationSpec::default())));
     let (state, (facts, _unread)) = (MemoryState::default().store(), mpsc::channel(64));
     let fixed = BTreeMap::from([("rack".to_owned(), "r1".to_owned())]);
     let server = Server {

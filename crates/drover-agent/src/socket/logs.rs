@@ -57,6 +57,16 @@ pub(crate) fn walk(sizes: &BTreeMap<u64, u64>, origin: Origin, offset: u64) -> O
     }
 }
 
+/// Goes on at a position that was seen before. What was rotated away since is lost: then the next file's beginning.
+pub(crate) fn resume(sizes: &BTreeMap<u64, u64>, at: LogPosition) -> Option<LogPosition> {
+    match sizes.range(at.index..).next() {
+        Some((index, _)) if *index == at.index => Some(at),
+        Some((index, _)) => Some(LogPosition { index: *index, offset: 0 }),
+        // Nothing newer is kept: the end of what is.
+        None => sizes.last_key_value().map(|(index, size)| LogPosition { index: *index, offset: *size }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +81,15 @@ mod tests {
         assert_eq!(walk(&sizes, Origin::End, 1000), at(0, 0));
         assert_eq!(walk(&sizes, Origin::Start, 1000), at(3, 100));
         assert_eq!(walk(&BTreeMap::new(), Origin::Start, 0), None);
+    }
+
+    #[test]
+    fn reading_goes_on_where_it_was_also_after_a_rotation() {
+        let sizes: BTreeMap<u64, u64> = (3..6).map(|index| (index, 100)).collect();
+        let from = |index, offset| resume(&sizes, LogPosition { index, offset }).map(|at| (at.index, at.offset));
+        assert_eq!(from(4, 10), Some((4, 10)));
+        assert_eq!(from(1, 10), Some((3, 0)), "what was in between is lost");
+        assert_eq!(from(9, 10), Some((5, 100)));
+        assert_eq!(resume(&BTreeMap::new(), LogPosition { index: 0, offset: 0 }), None);
     }
 }

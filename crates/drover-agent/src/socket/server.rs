@@ -9,16 +9,17 @@ use std::time::Duration;
 use drover_api::allocation::TaskRunState;
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::caller::{Caller, CallerError};
 use super::exec::{self, ExecError};
 use super::files::{FileError, Files};
 use super::logs::{self, LogPosition};
+use super::wire::{Incoming, Outgoing};
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::{Directory, Listed};
 use crate::drivers::{SIGNALS, StatsError, UsageStream};
@@ -48,7 +49,7 @@ const FILES_PER_ANSWER: usize = 1000;
 /// How long a client may take for its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves the socket.
+/// Serves the socket, and what comes through a tunnel.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) directory: Directory,
@@ -69,6 +70,16 @@ struct RequestRefused {
 impl RequestRefused {
     fn new(code: u16, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
+    }
+}
+
+impl From<CallerError> for RequestRefused {
+    fn from(error: CallerError) -> Self {
+        let code = match error {
+            CallerError::OnlyLocal => 403,
+            CallerError::NotHere => 404,
+        };
+        Self::new(code, error.to_string())
     }
 }
 
@@ -154,7 +165,8 @@ impl Server {
                 }
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) if is_permitted(&stream) && connections.len() < MAX_CONNECTIONS => {
-                        connections.spawn(self.clone().converse(stream));
+                        let (from, to) = stream.into_split();
+                        connections.spawn(self.clone().converse(Caller::Node, Box::new(from), Box::new(to)));
                     }
                     Ok(_) => tracing::warn!("a connection was refused: another user's, or one too many"),
                     Err(error) => {
@@ -167,10 +179,9 @@ impl Server {
         connections.shutdown().await;
     }
 
-    /// Answers one client.
-    pub(super) async fn converse(self, stream: UnixStream) {
-        let (mut from, mut to) = stream.into_split();
-        let answer = match Box::pin(self.answer(&mut from, &mut to)).await {
+    /// Answers one request.
+    pub(crate) async fn converse(self, caller: Caller, mut from: Incoming, mut to: Outgoing) {
+        let answer = match Box::pin(self.answer(&caller, &mut from, &mut to)).await {
             Ok(answer) => answer,
             Err(Broken::Refused(RequestRefused { code, message })) => Answer::Error { code, message },
             Err(Broken::Gone(error)) => {
@@ -183,7 +194,7 @@ impl Server {
         }
     }
 
-    async fn answer(&self, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) -> Result<Answer, Broken> {
+    async fn answer(&self, caller: &Caller, from: &mut Incoming, to: &mut Outgoing) -> Result<Answer, Broken> {
         let frame = tokio::time::timeout(REQUEST_TIMEOUT, protocol::read_frame(from)).await;
         let frame = frame.map_err(|_| RequestRefused::new(400, "no request came"))?.map_err(Broken::Gone)?;
         let Some(Frame { kind: FrameKind::Message, payload }) = frame else {
@@ -191,6 +202,7 @@ impl Server {
         };
         let request: Request = serde_json::from_slice(&payload)
             .map_err(|error| RequestRefused::new(400, format!("this is no request that the agent knows: {error}")))?;
+        caller.check(&request, &self.directory)?;
         match request {
             Request::Allocations => Ok(Answer::Allocations(self.allocations())),
             Request::Restart { allocation, task, all_tasks } => {
@@ -217,11 +229,11 @@ impl Server {
                 ask(&listed, |answer| AllocCommand::Stop { answer }).await??;
                 Ok(Answer::Done)
             }
-            Request::Logs { allocation, task, stream, origin, offset, follow } => {
+            Request::Logs { allocation, task, stream, origin, offset, file, follow } => {
                 let (uid, listed) = self.find(&allocation)?;
                 known_task(&listed, &task)?;
                 let log = Log { uid, task, stream, follow };
-                self.logs(&listed, &log, (origin, offset), to).await
+                self.logs(&listed, &log, Beginning { origin, offset, file }, to).await
             }
             Request::List { allocation, path } => {
                 let (_, listed) = self.find(&allocation)?;
@@ -313,18 +325,15 @@ impl Server {
         all.map(info).collect()
     }
 
-    async fn logs(
-        &self,
-        listed: &Listed,
-        log: &Log,
-        (origin, offset): (Origin, u64),
-        to: &mut OwnedWriteHalf,
-    ) -> Result<Answer, Broken> {
+    async fn logs(&self, listed: &Listed, log: &Log, at: Beginning, to: &mut Outgoing) -> Result<Answer, Broken> {
         let files = Files::open(listed.dir.root())?;
         let missing = || RequestRefused::new(404, format!("task {} has no such output yet", log.task));
-        let Some(mut place) = logs::walk(&logs::sizes(&files, &log.task, log.stream)?, origin, offset) else {
-            return Err(missing().into());
+        let sizes = logs::sizes(&files, &log.task, log.stream)?;
+        let place = match at.file {
+            Some(index) => logs::resume(&sizes, LogPosition { index, offset: at.offset }),
+            None => logs::walk(&sizes, at.origin, at.offset),
         };
+        let mut place = place.ok_or_else(missing)?;
         loop {
             // Asked before the last look at the files: what was written until then is still sent.
             let is_over = !log.follow || self.is_dead(log);
@@ -348,7 +357,7 @@ impl Server {
     }
 
     /// Sends what the tasks use: once, as soon as each has told or has had its time, or again and again.
-    async fn stats(&self, listed: &Listed, every: Option<Duration>, to: &mut OwnedWriteHalf) -> Result<Answer, Broken> {
+    async fn stats(&self, listed: &Listed, every: Option<Duration>, to: &mut Outgoing) -> Result<Answer, Broken> {
         let interval = every.unwrap_or(FIRST_SAMPLES).max(SAMPLE_EVERY);
         let mut samples = SelectAll::new();
         for task in &listed.tasks {
@@ -376,6 +385,13 @@ impl Server {
     }
 }
 
+/// Where a log is to be read from.
+struct Beginning {
+    origin: Origin,
+    offset: u64,
+    file: Option<u64>,
+}
+
 /// Which output of which task.
 struct Log {
     uid: String,
@@ -385,12 +401,7 @@ struct Log {
 }
 
 /// Sends a file from a place to its end; returns where that was.
-async fn send_from(
-    files: &Files,
-    log: &Log,
-    place: LogPosition,
-    to: &mut OwnedWriteHalf,
-) -> Result<LogPosition, Broken> {
+async fn send_from(files: &Files, log: &Log, place: LogPosition, to: &mut Outgoing) -> Result<LogPosition, Broken> {
     let file = logs::file(&log.task, log.stream, place.index);
     let mut reader = match files.read(&file, Origin::Start, place.offset) {
         Ok(reader) => reader,
@@ -533,11 +544,11 @@ async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'sta
     tokio::task::spawn_blocking(work).await.map_err(|error| RequestRefused::new(500, error.to_string()))
 }
 
-async fn send(to: &mut OwnedWriteHalf, answer: &Answer) -> io::Result<()> {
+async fn send(to: &mut Outgoing, answer: &Answer) -> io::Result<()> {
     protocol::write_frame(to, &protocol::message(answer)?).await
 }
 
-async fn send_data(to: &mut OwnedWriteHalf, payload: Vec<u8>) -> io::Result<()> {
+async fn send_data(to: &mut Outgoing, payload: Vec<u8>) -> io::Result<()> {
     protocol::write_frame(to, &Frame { kind: FrameKind::Data, payload }).await
 }
 

@@ -160,7 +160,7 @@ fn text(replies: &[Reply]) -> String {
 
 fn logs(allocation: &str, origin: Origin, offset: u64, follow: bool) -> Request {
     let (allocation, task) = (allocation.to_owned(), "web".to_owned());
-    Request::Logs { allocation, task, stream: LogStream::Stdout, origin, offset, follow }
+    Request::Logs { allocation, task, stream: LogStream::Stdout, origin, offset, file: None, follow }
 }
 
 /// Each agent here takes the place of one that was killed and has left its socket.
@@ -260,6 +260,7 @@ async fn requests_that_make_no_sense_are_refused_before_the_runner_hears_of_them
                 stream: LogStream::Stdout,
                 origin: Origin::Start,
                 offset: 0,
+                file: None,
                 follow: false,
             },
             unknown_task,

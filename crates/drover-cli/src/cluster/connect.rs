@@ -28,6 +28,13 @@ pub(crate) struct ConnectArgs {
     request_timeout: GoDuration,
 }
 
+/// What it means that nothing comes for the time of one request.
+#[derive(Clone, Copy, Debug)]
+enum Silence {
+    IsAnError,
+    IsFine,
+}
+
 /// A cluster that can be asked.
 pub(crate) struct Connection {
     pub(crate) client: Client,
@@ -38,6 +45,15 @@ pub(crate) struct Connection {
 impl ConnectArgs {
     /// Prepares a connection.
     pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
+        self.connect_with(Silence::IsAnError).await
+    }
+
+    /// Prepares a connection on which nothing may come for long: of a log that is followed, or a command.
+    pub(crate) async fn connect_for_streams(&self) -> anyhow::Result<Connection> {
+        self.connect_with(Silence::IsFine).await
+    }
+
+    async fn connect_with(&self, silence: Silence) -> anyhow::Result<Connection> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let mut config = match (&self.kubeconfig, &self.context) {
             (Some(path), _) => {
@@ -52,7 +68,14 @@ impl ConnectArgs {
         };
         let patience = self.request_timeout.to_std();
         anyhow::ensure!(patience > Duration::ZERO, "--request-timeout {}: must be above 0s", self.request_timeout);
-        config.read_timeout = Some(patience);
+        config.read_timeout = match silence {
+            Silence::IsAnError => Some(patience),
+            Silence::IsFine => {
+                // What an agent was asked to do is not to be done twice because no answer came.
+                config.default_retry = false;
+                None
+            }
+        };
         config.connect_timeout = Some(patience);
         config.auth_info.impersonate.clone_from(&self.act_as);
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());

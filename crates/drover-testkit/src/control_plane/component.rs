@@ -30,6 +30,8 @@ pub enum Role {
     Node,
     /// `droverd controller`.
     Controller,
+    /// `droverd gateway`.
+    Gateway,
     /// `droverd agent`.
     Agent,
     /// `droverd supervisor`, which the agent starts and which outlives it.
@@ -47,6 +49,7 @@ impl Role {
             Self::Node => "node",
             Self::Controller => "controller",
             Self::Agent => "agent",
+            Self::Gateway => "gateway",
             Self::Supervisor => "supervisor",
         }
     }

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
+use super::front_proxy::FrontProxy;
 use crate::workspace::{hex, write_private};
 
 /// A user of the API server with a token of its own.
@@ -25,13 +26,16 @@ pub enum User {
     Controller,
     /// `droverd agent`, with the rights of its service account in a cluster.
     Agent,
+    /// `droverd gateway`, with the rights of its service account in a cluster.
+    Gateway,
     /// A person who may edit jobs and read the rest.
     Developer,
 }
 
 impl User {
     /// Every user.
-    pub const ALL: [Self; 5] = [Self::Admin, Self::ControllerManager, Self::Controller, Self::Agent, Self::Developer];
+    pub const ALL: [Self; 6] =
+        [Self::Admin, Self::ControllerManager, Self::Controller, Self::Agent, Self::Gateway, Self::Developer];
 
     /// The name that the API server sees.
     pub fn name(self) -> &'static str {
@@ -40,6 +44,7 @@ impl User {
             Self::ControllerManager => "kube-controller-manager",
             Self::Controller => "drover-controller",
             Self::Agent => "drover-agent",
+            Self::Gateway => "drover-gateway",
             Self::Developer => "developer",
         }
     }
@@ -49,7 +54,7 @@ impl User {
             // Without a service account for each of its controllers, the manager acts under its own name and needs all
             // rights.
             Self::Admin | Self::ControllerManager => "system:masters",
-            Self::Controller | Self::Agent | Self::Developer => "drover:users",
+            Self::Controller | Self::Agent | Self::Gateway | Self::Developer => "drover:users",
         }
     }
 }
@@ -69,6 +74,7 @@ pub(super) struct Credentials {
     pub(super) token_file: PathBuf,
     pub(super) account_key: PathBuf,
     pub(super) account_public_key: PathBuf,
+    pub(super) front_proxy: FrontProxy,
     tokens: BTreeMap<String, String>,
 }
 
@@ -84,8 +90,15 @@ impl Credentials {
         if !account_key.is_file() || !account_public_key.is_file() {
             write_new_key(&account_key, &account_public_key)?;
         }
-        let tokens = read_tokens(&token_file)?;
-        Ok(Self { token_file, account_key, account_public_key, tokens })
+        let mut tokens = read_tokens(&token_file)?;
+        if User::ALL.iter().any(|user| !tokens.contains_key(user.name())) {
+            // Of a time when there were fewer users; those of then keep theirs.
+            let known = fs::read_to_string(&token_file).with_context(|| format!("reading {}", token_file.display()))?;
+            write_private(&token_file, &(known + &more_tokens(&tokens)?))?;
+            tokens = read_tokens(&token_file)?;
+        }
+        let front_proxy = FrontProxy::open(folder)?;
+        Ok(Self { token_file, account_key, account_public_key, front_proxy, tokens })
     }
 
     /// Renders the kubeconfig of a user.
@@ -105,9 +118,19 @@ impl Credentials {
 }
 
 fn new_token_file(accounts: &[Account]) -> Result<String> {
-    let mut lines = String::new();
     let users = User::ALL.into_iter().map(|user| (user.name(), user.group()));
-    for (name, group) in users.chain(accounts.iter().map(|account| (&*account.name, &*account.group))) {
+    token_lines(users.chain(accounts.iter().map(|account| (&*account.name, &*account.group))))
+}
+
+/// Tokens of those who have none yet.
+fn more_tokens(known: &BTreeMap<String, String>) -> Result<String> {
+    let new = User::ALL.into_iter().filter(|user| !known.contains_key(user.name()));
+    token_lines(new.map(|user| (user.name(), user.group())))
+}
+
+fn token_lines<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> Result<String> {
+    let mut lines = String::new();
+    for (name, group) in all {
         lines.push_str(&[&new_token()?, ",", name, ",", name, ",\"", group, "\"\n"].concat());
     }
     Ok(lines)
@@ -164,6 +187,12 @@ mod tests {
         let again = Credentials::open(folder.path(), &[]).unwrap();
         assert_eq!(first.tokens, again.tokens);
         assert_eq!(first.tokens.len(), User::ALL.len());
+        let without = fs::read_to_string(&first.token_file).unwrap();
+        let fewer: String =
+            without.lines().filter(|line| !line.contains("gateway")).fold(String::new(), |all, line| all + line + "\n");
+        write_private(&first.token_file, &fewer).unwrap();
+        let grown = Credentials::open(folder.path(), &[]).unwrap();
+        assert_eq!((grown.tokens.len(), &grown.tokens["admin"]), (User::ALL.len(), &first.tokens["admin"]));
         let key = fs::read_to_string(&first.account_key).unwrap();
         assert!(
             key.starts_with("-----BEGIN PRIVATE KEY-----\n") && key.ends_with("-----END PRIVATE KEY-----\n"),

@@ -9,6 +9,7 @@ mod audit;
 mod binaries;
 mod component;
 mod credentials;
+mod front_proxy;
 mod plane;
 mod port;
 
@@ -17,3 +18,4 @@ pub use binaries::Binaries;
 pub use component::{Component, Launch, Lifetime, Role};
 pub use credentials::{Account, User};
 pub use plane::{ControlPlane, Durability, Options, Place, client_of};
+pub use port::ReservedPort;

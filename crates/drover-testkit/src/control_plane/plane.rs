@@ -198,7 +198,7 @@ impl ControlPlane {
     pub fn kubeconfig(&self, user: User) -> PathBuf {
         match user {
             User::Admin => self.options.data_dir.join("kubeconfig"),
-            User::ControllerManager | User::Controller | User::Agent | User::Developer => {
+            User::ControllerManager | User::Controller | User::Agent | User::Gateway | User::Developer => {
                 self.options.data_dir.join(format!("kubeconfigs/{}", user.name()))
             }
         }
@@ -349,6 +349,7 @@ impl ControlPlane {
             | Role::Node
             | Role::Controller
             | Role::Agent
+            | Role::Gateway
             | Role::Supervisor => self.component(role)?.ensure_running(),
         }
     }
@@ -460,9 +461,12 @@ impl ControlPlane {
         args.push(format!("--service-account-key-file={}", account_public_key.display()));
         args.push(format!("--service-account-signing-key-file={}", account_key.display()));
         args.push(format!("--token-auth-file={}", token_file.display()));
+        args.extend(self.credentials.front_proxy.args());
         if let Place::Namespace { .. } = self.options.place {
             // Nothing here translates the names of nodes.
             args.push("--kubelet-preferred-address-types=InternalIP".to_owned());
+            // Nor the addresses of Services: an aggregated API is reached at its pods.
+            args.push("--enable-aggregator-routing=true".to_owned());
         }
         if self.options.audit {
             args.extend(strings(&["--audit-policy-file=audit/policy.yaml", "--audit-log-path=audit/audit.log"]));

@@ -16,15 +16,23 @@ const COUNT: u16 = 2_000;
 
 /// A port on 127.0.0.1 that no other caller gets here, as long as this value lives.
 #[derive(Debug)]
-pub(crate) struct ReservedPort {
+pub struct ReservedPort {
     pub(crate) number: u16,
     /// Held, never accepted from: an abstract name that two processes cannot have.
     _claim: UnixListener,
 }
 
 impl ReservedPort {
+    /// Its number.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
     /// Finds one.
-    pub(crate) fn find() -> Result<Self> {
+    ///
+    /// # Errors
+    /// When all are taken.
+    pub fn find() -> Result<Self> {
         let start = u16::try_from(std::process::id() % u32::from(COUNT)).unwrap_or(0);
         let candidates = (0..COUNT).map(|offset| FIRST + (start + offset) % COUNT);
         candidates

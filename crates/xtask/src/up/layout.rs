@@ -1,9 +1,9 @@
 //! The data folder: what lies where.
 //!
 //! `kubeconfig` (the administrator's), `kubeconfigs/` (controller, agent, developer), `logs/`, `etcd/`, `pki/`,
-//! `certs/`, `audit/`, `bin/` (the daemons and example programs of the last `up`), `controller.yaml`, `agent.yaml`,
-//! `agent.more.yaml` (what people add to the agent's settings),
-//! `agent/state` and `agent/alloc`, `state.json` (what runs), `lock` (held by the session).
+//! `certs/`, `audit/`, `bin/` (the daemons and example programs of the last `up`), `controller.yaml`, `gateway.yaml`,
+//! `agent.yaml`, `agent.more.yaml` (what people add to the agent's settings), `agent/state` and `agent/alloc`,
+//! `state.json` (what runs), `lock` (held by the session).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -70,6 +70,11 @@ impl Layout {
     /// The socket by which `drover alloc` reaches the agent.
     pub(super) fn agent_socket(&self) -> PathBuf {
         self.agent_state().join("agent.sock")
+    }
+
+    /// The token by which the agent opens its tunnel to the gateway.
+    pub(super) fn gateway_token(&self) -> PathBuf {
+        self.root.join("agent/gateway-token")
     }
 
     /// What people add to the agent's settings. No command writes it.

@@ -10,6 +10,7 @@ mod build;
 mod down;
 mod earlier;
 mod examples;
+mod gateway;
 mod layout;
 mod outlook;
 mod rights;

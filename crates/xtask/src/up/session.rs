@@ -17,9 +17,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::UpArgs;
 use super::earlier::Earlier;
+use super::gateway::{self, GatewayPorts};
 use super::layout::Layout;
 use super::outlook::{Outlook, Part};
 use super::services::{self, Phase, Restart, Services};
+use super::settings::Ports;
 use super::shutdown::{self, Tasks};
 use super::state::{Started, State, supervisor};
 use super::{build, examples, rights, settings};
@@ -36,6 +38,8 @@ pub struct Session {
     state: State,
     plane: Option<ControlPlane>,
     services: Services,
+    /// The gateway's; none until it starts.
+    gateway_ports: Option<GatewayPorts>,
     droverd: PathBuf,
     /// Held as long as this session has the data folder.
     _lock: File,
@@ -87,6 +91,7 @@ impl Session {
             layout,
             plane: None,
             services: Services::new(restart),
+            gateway_ports: None,
             droverd: PathBuf::new(),
             _lock: lock,
         }))
@@ -187,16 +192,31 @@ impl Session {
         let client = self.client().await?;
         install(&client, self.plane.as_ref(), progress).await?;
         let earlier = Earlier::observe(&client, supervisor(&self.layout).is_some()).await?;
-        let step = progress.step("starting controller and agent");
+        let step = progress.step("starting controller, gateway and agent");
         let config = settings::write_controller(&self.layout, &self.args)?;
         self.start_daemon(Role::Controller, User::Controller, &config)?;
         self.unless_one_dies(earlier.wait_for_leader(&client, START_TIMEOUT), progress).await?;
-        let config = settings::write_agent(&self.layout, &self.args)?;
+        let ports = self.start_gateway(&client).await?;
+        let config = settings::write_agent(&self.layout, &self.args, ports)?;
         self.start_daemon(Role::Agent, User::Agent, &config)?;
         let node = self.unless_one_dies(earlier.wait_for_node(&client, START_TIMEOUT), progress).await?;
         step.done(format!("node {node} is ready"));
         let args = self.args.clone();
         self.unless_one_dies(wait_healthy(&client, &earlier, &args, progress), progress).await
+    }
+
+    /// Starts the gateway, on our own control plane; in another cluster it would have to be reached from there.
+    async fn start_gateway(&mut self, client: &kube::Client) -> Result<Option<Ports>> {
+        if self.plane.is_none() {
+            return Ok(None);
+        }
+        let found = GatewayPorts::find()?;
+        let ports = found.numbers();
+        self.gateway_ports = Some(found);
+        gateway::prepare(client, &self.layout, ports).await?;
+        let config = settings::write_gateway(&self.layout, ports)?;
+        self.start_daemon(Role::Gateway, User::Gateway, &config)?;
+        Ok(Some(ports))
     }
 
     /// Waits for something that controller and agent bring about, and keeps them running meanwhile.
@@ -253,6 +273,16 @@ impl Session {
         folders.join(":")
     }
 
+    /// How `drover alloc` reaches what runs here: by the gateway, which only our own control plane has.
+    fn way_to_allocations(&self) -> String {
+        match self.gateway_ports {
+            Some(_) => {
+                "  drover alloc logs NAME  # and exec, fs, stats: by that API server, through the gateway".to_owned()
+            }
+            None => format!("  export DROVER_AGENT_SOCKET={}", self.layout.agent_socket().display()),
+        }
+    }
+
     fn how_to_go_on(&self) -> String {
         let kubectl =
             self.plane.as_ref().map_or_else(|| "kubectl".to_owned(), |plane| kubectl_command(plane.binaries()));
@@ -262,7 +292,7 @@ impl Session {
         let lines = [
             "drover is up. Its API server is used with".to_owned(),
             format!("  export KUBECONFIG={}", self.state.kubeconfig.display()),
-            format!("  export DROVER_AGENT_SOCKET={}", self.layout.agent_socket().display()),
+            self.way_to_allocations(),
             format!(
                 "  export PATH={}:$PATH  # {}",
                 self.programs(),
@@ -373,7 +403,9 @@ fn bindings() -> Result<Vec<kube::api::DynamicObject>> {
         )
     };
     let mut text = String::new();
-    for (role, user) in [("drover-controller", User::Controller), ("drover-agent", User::Agent)] {
+    let daemons =
+        [("drover-controller", User::Controller), ("drover-agent", User::Agent), ("drover-gateway", User::Gateway)];
+    for (role, user) in daemons {
         text += &bind("ClusterRoleBinding", "ClusterRole", role, user);
         text += &bind("RoleBinding", "Role", role, user);
     }

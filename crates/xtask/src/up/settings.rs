@@ -20,8 +20,33 @@ pub(super) fn write_controller(layout: &Layout, args: &UpArgs) -> Result<PathBuf
     write(layout.root.join("controller.yaml"), &settings)
 }
 
-/// Writes `agent.yaml` and returns its path.
-pub(super) fn write_agent(layout: &Layout, args: &UpArgs) -> Result<PathBuf> {
+/// Writes `gateway.yaml` and returns its path.
+pub(super) fn write_gateway(layout: &Layout, ports: Ports) -> Result<PathBuf> {
+    let settings = json!({
+        "users": format!("127.0.0.1:{}", ports.users),
+        "agents": format!("127.0.0.1:{}", ports.agents),
+        // The name by which the API server reaches it here.
+        "names": ["localhost"],
+    });
+    write(layout.root.join("gateway.yaml"), &settings)
+}
+
+/// The name of the agent's node.
+pub(super) fn node_name(layout: &Layout) -> Result<String> {
+    let more = additions(&layout.agent_additions())?.unwrap_or_default();
+    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Ok(more["nodeName"].as_str().unwrap_or(&own).trim().to_lowercase())
+}
+
+/// Where the gateway listens on this machine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ports {
+    pub(super) users: u16,
+    pub(super) agents: u16,
+}
+
+/// Writes `agent.yaml` and returns its path. With a gateway, the agent dials it.
+pub(super) fn write_agent(layout: &Layout, args: &UpArgs, gateway: Option<Ports>) -> Result<PathBuf> {
     let mut settings = json!({
         "stateDir": layout.agent_state(),
         "allocDir": layout.agent_alloc(),
@@ -34,6 +59,10 @@ pub(super) fn write_agent(layout: &Layout, args: &UpArgs) -> Result<PathBuf> {
     });
     for driver in &args.drivers {
         settings["drivers"][driver]["enabled"] = json!(true);
+    }
+    if let Some(ports) = gateway {
+        let replica = format!("127.0.0.1:{}", ports.agents);
+        settings["gateway"] = json!({ "tokenFile": layout.gateway_token(), "replicas": [replica] });
     }
     if let Some(more) = additions(&layout.agent_additions())? {
         merge(&mut settings, more);
@@ -81,7 +110,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let layout = Layout::at(Some(parent.path())).unwrap();
         let written = |args: &UpArgs| -> Value {
-            let path = write_agent(&layout, args).unwrap();
+            let path = write_agent(&layout, args, None).unwrap();
             serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
         };
         let plain = written(&UpArgs::default());
@@ -100,7 +129,7 @@ mod tests {
             assert_eq!(with["drivers"], drivers);
         }
         fs::write(layout.agent_additions(), "- a\n").unwrap();
-        let error = write_agent(&layout, &mock).unwrap_err().to_string();
+        let error = write_agent(&layout, &mock, None).unwrap_err().to_string();
         assert!(error.contains("agent.more.yaml: holds no settings"), "{error}");
     }
 }

@@ -25,8 +25,15 @@ pub(super) enum Tasks {
     Keep,
 }
 
-const ORDER: [Role; 6] =
-    [Role::Controller, Role::Agent, Role::Supervisor, Role::KubeControllerManager, Role::KubeApiserver, Role::Etcd];
+const ORDER: [Role; 7] = [
+    Role::Gateway,
+    Role::Controller,
+    Role::Agent,
+    Role::Supervisor,
+    Role::KubeControllerManager,
+    Role::KubeApiserver,
+    Role::Etcd,
+];
 
 /// Ends what is written down in `state`. Goes on when one thing cannot be ended, and says so at the end.
 pub(super) async fn stop_all(state: &State, layout: &Layout, tasks: Tasks, progress: &Progress) -> Result<()> {
@@ -60,8 +67,8 @@ pub(super) async fn stop_all(state: &State, layout: &Layout, tasks: Tasks, progr
 fn patience(role: Role) -> Duration {
     match role {
         Role::Controller | Role::Agent => Duration::from_secs(10),
-        // Tasks get up to 5 s of their own.
-        Role::Supervisor => Duration::from_secs(15),
+        // Tasks get up to 5 s of their own, and calls that a gateway carries 10 s.
+        Role::Supervisor | Role::Gateway => Duration::from_secs(15),
         // The API server waits up to a minute for clients that keep their connections. All it has answered is in etcd.
         Role::KubeControllerManager | Role::KubeApiserver | Role::KubeScheduler | Role::Node => Duration::from_secs(5),
         Role::Etcd => Duration::from_secs(20),

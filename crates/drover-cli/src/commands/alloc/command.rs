@@ -12,15 +12,9 @@ use super::{exec, files, list, logs, restart, signal, stats, status, stop};
 /// What to do with allocations.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AllocArgs {
-    /// The socket of this machine's agent, in its state folder.
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH",
-        env = "DROVER_AGENT_SOCKET",
-        default_value = "/var/lib/drover/state/agent.sock"
-    )]
-    socket: PathBuf,
+    /// Ask the agent of this machine by its socket, which is in its state folder, instead of the cluster.
+    #[arg(long, global = true, value_name = "PATH", env = "DROVER_AGENT_SOCKET")]
+    socket: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -29,7 +23,7 @@ pub(crate) struct AllocArgs {
 enum Verb {
     /// Shows an allocation as the cluster knows it: its tasks, their events, and why it runs where it runs.
     Status(status::AllocStatusArgs),
-    /// Lists what runs on this node.
+    /// Lists what runs on this node, by its agent's socket.
     List {
         /// How it is printed.
         #[arg(short, long, default_value = "table")]
@@ -54,18 +48,20 @@ enum Verb {
 /// Carries out the command.
 pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    let agent = Agent::new(args.socket.clone());
+    let socket = args.socket.as_deref();
     let code = runtime.block_on(async {
         match &args.verb {
             Verb::Status(args) => status::run(args).await,
-            Verb::List { output } => list::list(&agent, output).await,
-            Verb::Logs(logs) => logs::run(&agent, logs).await.map(|()| 0),
-            Verb::Exec(exec) => exec::run(&agent, exec).await,
-            Verb::Fs(fs) => files::run(&agent, fs).await.map(|()| 0),
-            Verb::Stats(stats) => stats::run(&agent, stats).await.map(|()| 0),
-            Verb::Restart(restart) => restart::run(&agent, restart).await.map(|()| 0),
-            Verb::Signal(signal) => signal::run(&agent, signal).await.map(|()| 0),
-            Verb::Stop(stop) => stop::run(&agent, stop).await,
+            Verb::List { output } => list::list(&Agent::of_node(socket), output).await,
+            Verb::Logs(logs) => logs::run(&Agent::of(socket, &logs.target).await?, logs).await.map(|()| 0),
+            Verb::Exec(exec) => exec::run(&Agent::of(socket, &exec.target).await?, exec).await,
+            Verb::Fs(fs) => files::run(&Agent::of(socket, &fs.target).await?, fs).await.map(|()| 0),
+            Verb::Stats(stats) => stats::run(&Agent::of(socket, &stats.target).await?, stats).await.map(|()| 0),
+            Verb::Restart(restart) => {
+                restart::run(&Agent::of(socket, &restart.target).await?, restart).await.map(|()| 0)
+            }
+            Verb::Signal(signal) => signal::run(&Agent::of(socket, &signal.target).await?, signal).await.map(|()| 0),
+            Verb::Stop(stop) => stop::run(&Agent::of(socket, &stop.target).await?, stop).await,
         }
     });
     // A read of standard input that nobody waits for any more must not hold the process.

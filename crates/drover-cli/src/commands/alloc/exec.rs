@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::agent::Agent;
-use super::target::LocalAlloc;
+use super::target::AllocTarget;
 use crate::ui::stdio::answer;
 use drover_socket::client::{Inputs, Replies, Reply};
 use drover_socket::protocol::{Answer, Input, MAX_DATA_BYTES, Request, TtySize};
@@ -20,7 +20,7 @@ const INPUT_QUEUE: usize = 4;
 #[command(after_help = "The exit code is the command's; 1 when it could not be run.")]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
-    target: LocalAlloc,
+    pub(super) target: AllocTarget,
     /// The task; not needed where there is one only.
     #[arg(long)]
     task: Option<String>,

@@ -5,14 +5,14 @@ use anyhow::bail;
 use crate::ui::output::Output;
 use drover_socket::protocol::{Answer, FileInfo, Request};
 
-use super::agent::{Agent, place};
+use super::agent::Agent;
 use super::show;
-use super::target::LocalAlloc;
+use super::target::AllocTarget;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct FsArgs {
     #[command(flatten)]
-    target: LocalAlloc,
+    pub(super) target: AllocTarget,
     /// Beneath its directory.
     #[arg(default_value = "/")]
     path: String,
@@ -36,8 +36,7 @@ pub(super) async fn run(agent: &Agent, args: &FsArgs) -> anyhow::Result<()> {
         return show::files(&[file], &args.output);
     }
     if !file.is_dir {
-        let (origin, offset) = place(args.tail);
-        return agent.ask(&Request::Read { allocation, path, origin, offset, limit: None }).await.map(drop);
+        return agent.read(&allocation, &path, args.tail).await;
     }
     let listed = agent.ask(&Request::List { allocation, path }).await?;
     let parts =

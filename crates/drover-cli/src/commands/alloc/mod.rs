@@ -1,5 +1,6 @@
-//! `drover alloc …`: an allocation as the cluster knows it, and the allocations of the node that this machine is, by
-//! the socket of its agent: their output, files and usage, commands in their tasks, restarts, signals, an early end.
+//! `drover alloc …`: an allocation as the cluster knows it, and what can be done with one from anywhere, through the
+//! API server and the gateway: its output, files and usage, commands in its tasks, restarts, signals, an early end. On
+//! the allocation's node the same goes by the agent's socket, and needs neither.
 //!
 //! Input: arguments and the agent's answers. Output: results on standard output and an exit code. Must never know what
 //! the answers are made from.
@@ -10,6 +11,9 @@ mod exec;
 mod files;
 mod list;
 mod logs;
+mod lookup;
+mod remote;
+mod remote_exec;
 mod restart;
 mod show;
 mod signal;

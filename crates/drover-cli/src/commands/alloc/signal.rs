@@ -4,12 +4,12 @@ use crate::ui::stdio::complain;
 use drover_socket::protocol::Request;
 
 use super::agent::Agent;
-use super::target::LocalAlloc;
+use super::target::AllocTarget;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SignalArgs {
     #[command(flatten)]
-    target: LocalAlloc,
+    pub(super) target: AllocTarget,
     /// Only this task.
     task: Option<String>,
     /// The signal.

@@ -8,12 +8,12 @@ use drover_socket::protocol::{Answer, Request};
 
 use super::agent::Agent;
 use super::show;
-use super::target::LocalAlloc;
+use super::target::AllocTarget;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatsArgs {
     #[command(flatten)]
-    target: LocalAlloc,
+    pub(super) target: AllocTarget,
     /// Go on, once per second.
     #[arg(short, long)]
     watch: bool,
@@ -24,9 +24,19 @@ pub(super) struct StatsArgs {
 
 /// Does it.
 pub(super) async fn run(agent: &Agent, args: &StatsArgs) -> anyhow::Result<()> {
-    // A share of the CPU needs two looks.
+    // A share of the CPU needs two looks; the cluster ends its answer after them.
     let request = Request::Stats { allocation: args.target.id(), every_ms: Some(1000) };
-    let mut exchange = agent.begin(&request).await?;
+    loop {
+        let is_over = watch(agent, &request, args).await?;
+        if is_over || !args.watch {
+            return Ok(());
+        }
+    }
+}
+
+/// Shows samples until there are no more; returns whether enough were seen.
+async fn watch(agent: &Agent, request: &Request, args: &StatsArgs) -> anyhow::Result<bool> {
+    let mut exchange = agent.begin(request).await?;
     let mut seen = 0;
     while let Some(reply) = exchange.replies.next().await.context("reading the agent's answer")? {
         match reply {
@@ -37,9 +47,10 @@ pub(super) async fn run(agent: &Agent, args: &StatsArgs) -> anyhow::Result<()> {
                     show::stats(&stats, &args.output)?;
                 }
                 if seen == 2 && !args.watch {
-                    return Ok(());
+                    return Ok(true);
                 }
             }
+            Reply::Answer(Answer::Done) if agent.may_resume() => return Ok(false),
             Reply::Answer(_) | Reply::Data(_) | Reply::ErrorData(_) => {}
         }
     }

@@ -3,14 +3,12 @@
 
 use std::fmt::Write;
 
-use anyhow::Context;
 use drover_api::Allocation;
 use drover_api::allocation::{AllocationSpec, AllocationStatus};
 use jiff::Timestamp;
-use kube::api::ListParams;
 
+use super::lookup::find;
 use crate::cluster::connect::ConnectArgs;
-use crate::cluster::objects::{Objects, named, starting};
 use crate::commands::plan::scores;
 use crate::completion::names;
 use crate::ui::output::{self, Output};
@@ -43,20 +41,6 @@ pub(crate) async fn run(args: &AllocStatusArgs) -> anyhow::Result<u8> {
         output::object(&found, &args.output)?;
     }
     Ok(0)
-}
-
-/// The allocation of that name, or the only one whose name starts so.
-async fn find(allocs: &Objects<Allocation>, name: &str) -> anyhow::Result<Allocation> {
-    // Most names are whole, and a namespace may hold many allocations.
-    let params = ListParams::default().fields(&format!("metadata.name={name}"));
-    if let Some(exact) = named(&allocs.list(&params).await?, name) {
-        return Ok(exact.clone());
-    }
-    let all = allocs.list(&ListParams::default()).await?;
-    let namespace = allocs.namespace.as_deref().unwrap_or_default();
-    starting(&all, name)?.cloned().with_context(|| {
-        format!("no allocation {name} in namespace {namespace}; `kubectl get alloc -n {namespace}` shows all")
-    })
 }
 
 fn described(alloc: &Allocation, now: Timestamp) -> String {

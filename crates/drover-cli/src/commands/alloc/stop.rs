@@ -6,18 +6,16 @@ use crate::ui::stdio::complain;
 use drover_socket::protocol::Request;
 
 use super::agent::Agent;
-use super::target::LocalAlloc;
+use super::target::AllocTarget;
 
 /// The exit code when the time was over.
 const TIMED_OUT: u8 = 3;
-/// How often an allocation that is to end is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 it has ended, 1 error, 3 the time was over.")]
 pub(super) struct StopAllocArgs {
     #[command(flatten)]
-    target: LocalAlloc,
+    pub(super) target: AllocTarget,
     /// Do not wait for the end.
     #[arg(long)]
     detach: bool,
@@ -53,6 +51,6 @@ async fn until_ended(agent: &Agent, id: &str) -> anyhow::Result<String> {
         if found.tasks.values().all(|state| state == "dead") {
             return Ok(found.client_status);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(agent.look_every()).await;
     }
 }

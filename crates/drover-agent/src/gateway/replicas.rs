@@ -1,0 +1,125 @@
+//! Whom to dial, and whose certificates to believe: from the configuration, or from the API server. Looked at before a
+//! dial and now and then, never watched: thousands of agents would hold thousands of watches for what hardly changes.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::config::AgentConfig;
+use drover_store::{Key, Selection, Store, StoreError};
+
+/// The `ConfigMap` with the certificates of the gateway's authorities.
+const AUTHORITIES: &str = "drover-gateway-ca";
+/// The gateway's port for agents, by its name in the Service.
+const PORT_NAME: &str = "agents";
+/// The most replicas that are dialled.
+const MOST_REPLICAS: usize = 4;
+
+/// Why it is not known.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnknownError {
+    #[error("the API server does not say")]
+    Store(#[from] StoreError),
+    #[error("{0} cannot be read")]
+    File(PathBuf, #[source] std::io::Error),
+    #[error("ConfigMap drover-gateway-ca has no certificate yet")]
+    NotPublished,
+    #[error("an authority's certificate cannot be used: {0}")]
+    Damaged(String),
+}
+
+/// Where it is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Replicas<S> {
+    store: S,
+    namespace: String,
+    service: String,
+    named: Vec<String>,
+    ca_file: Option<PathBuf>,
+}
+
+impl<S: Store> Replicas<S> {
+    /// As the configuration says.
+    pub(super) fn new(config: &AgentConfig, store: S) -> Self {
+        let gateway = &config.gateway;
+        Self {
+            store,
+            namespace: config.namespace.clone(),
+            service: gateway.service.clone(),
+            named: gateway.replicas.clone(),
+            ca_file: gateway.ca_file.clone(),
+        }
+    }
+
+    /// The addresses of the replicas that are ready.
+    pub(super) async fn addresses(&self) -> Result<BTreeSet<String>, UnknownError> {
+        if !self.named.is_empty() {
+            return Ok(self.named.iter().take(MOST_REPLICAS).cloned().collect());
+        }
+        let selection = Selection {
+            namespace: Some(self.namespace.clone()),
+            labels: Some(format!("kubernetes.io/service-name={}", self.service)),
+            ..Selection::default()
+        };
+        let slices = self.store.list::<EndpointSlice>(&selection).await?;
+        Ok(slices.iter().flat_map(addresses_of).take(MOST_REPLICAS).collect())
+    }
+
+    /// The authorities whose certificates are believed.
+    pub(super) async fn authorities(&self) -> Result<Arc<RootCertStore>, UnknownError> {
+        let pem = if let Some(path) = &self.ca_file {
+            tokio::fs::read(path).await.map_err(|error| UnknownError::File(path.clone(), error))?
+        } else {
+            let key = Key::namespaced(&self.namespace, AUTHORITIES);
+            let map = self.store.get::<ConfigMap>(&key).await?;
+            let text = map.and_then(|map| map.data?.remove("ca.crt")).filter(|text| !text.is_empty());
+            text.ok_or(UnknownError::NotPublished)?.into_bytes()
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            let certificate = certificate.map_err(|error| UnknownError::Damaged(error.to_string()))?;
+            roots.add(certificate).map_err(|error| UnknownError::Damaged(error.to_string()))?;
+        }
+        if roots.is_empty() { Err(UnknownError::NotPublished) } else { Ok(Arc::new(roots)) }
+    }
+}
+
+fn addresses_of(slice: &EndpointSlice) -> Vec<String> {
+    let port = slice.ports.iter().flatten().find(|port| port.name.as_deref() == Some(PORT_NAME)).and_then(|it| it.port);
+    let Some(port) = port else { return Vec::new() };
+    let is_ready = |endpoint: &&k8s_openapi::api::discovery::v1::Endpoint| {
+        endpoint.conditions.as_ref().is_none_or(|conditions| conditions.ready != Some(false))
+    };
+    let addresses = slice.endpoints.iter().flatten().filter(is_ready).filter_map(|endpoint| endpoint.addresses.first());
+    let with_port = |address: &String| {
+        if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+    };
+    addresses.map(with_port).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_that_are_ready_are_dialled_at_the_port_for_agents() {
+        let slice: EndpointSlice = serde_json::from_value(serde_json::json!({
+            "addressType": "IPv4",
+            "ports": [{ "name": "users", "port": 8443 }, { "name": "agents", "port": 8444 }],
+            "endpoints": [
+                { "addresses": ["10.0.0.7"], "conditions": { "ready": true } },
+                { "addresses": ["10.0.0.8"], "conditions": { "ready": false } },
+                { "addresses": ["fd00::1"] },
+            ],
+        }))
+        .expect("a slice");
+        assert_eq!(addresses_of(&slice), ["10.0.0.7:8444", "[fd00::1]:8444"]);
+        assert!(addresses_of(&EndpointSlice { ports: None, ..slice }).is_empty());
+    }
+}

@@ -1,0 +1,193 @@
+//! The way of a request: who asks, for what, whether they may, where it is, and to its agent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::Allocation;
+use drover_socket::protocol::Request;
+use http::{Method, Response, StatusCode, header};
+use hyper::body::Incoming;
+use kube::{Api, Client};
+use rustls::pki_types::CertificateDer;
+use tokio_util::task::TaskTracker;
+
+use super::audit::Call;
+use super::identity;
+use super::recheck::{Asker, Effect, Proof, Recheck};
+use super::route::{self, Route, Subresource};
+use super::streams::{FRAMES, Session};
+use super::trust::{Trust, Worth};
+use super::{discovery, exec, query, streams};
+use crate::answers::{Answer, Refusal, json_answer};
+use crate::connections::Service;
+use crate::limits::{self, Limits};
+use crate::reviews::{Identity, Object, Reviews, bearer};
+use crate::tunnels::{ExchangeError, Place, Tunnels};
+
+/// How long the API server may take to find an allocation.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the entrance leads to.
+pub(crate) struct EntranceParts {
+    pub(crate) client: Client,
+    pub(crate) reviews: Reviews,
+    pub(crate) tunnels: Tunnels,
+    pub(crate) trust: Trust,
+    pub(crate) recheck_every: Duration,
+}
+
+/// Answers users; clones are the same entrance.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    parts: Arc<EntranceParts>,
+    limits: Limits,
+    /// Commands, which outlive the requests that began them.
+    commands: TaskTracker,
+}
+
+impl Entrance {
+    /// An entrance to these.
+    pub(crate) fn new(parts: EntranceParts) -> Self {
+        Self { parts: Arc::new(parts), limits: Limits::default(), commands: TaskTracker::new() }
+    }
+
+    /// Waits for the commands that still run.
+    pub(crate) async fn end(&self) {
+        self.commands.close();
+        self.commands.wait().await;
+    }
+
+    /// Who asks. What a proxy says counts only where the connection shows its certificate; without any proof one is
+    /// anonymous, whom the reviews refuse.
+    async fn asker(
+        &self,
+        request: &http::Request<Incoming>,
+        certificates: Arc<Vec<CertificateDer<'static>>>,
+    ) -> Result<Asker, Refusal> {
+        let worth = self.parts.trust.worth(&certificates);
+        if let (Worth::FrontProxy(proxy), Some(own)) = (&worth, certificates.first()) {
+            let name = identity::subject(own)?.name;
+            if !proxy.names.is_empty() && !proxy.names.contains(&name) {
+                return Err(Refusal::new(401, format!("{name:?} is no name of the API server's proxy")));
+            }
+            let identity = identity::from_headers(request.headers(), &proxy.headers)?;
+            return Ok(Asker { identity, proof: Proof::Certificates(certificates) });
+        }
+        if let Some(token) = bearer(request.headers()) {
+            let identity = self.parts.reviews.identify(token, None).await?;
+            return Ok(Asker { identity, proof: Proof::Token(token.to_owned()) });
+        }
+        if let (Worth::Person, Some(own)) = (&worth, certificates.first()) {
+            let identity = identity::subject(own)?.into();
+            return Ok(Asker { identity, proof: Proof::Certificates(certificates) });
+        }
+        let groups = vec!["system:unauthenticated".to_owned()];
+        let identity = Identity { user: "system:anonymous".to_owned(), groups, ..Identity::default() };
+        Ok(Asker { identity, proof: Proof::Nothing })
+    }
+
+    /// Where an allocation is.
+    async fn place(&self, route: &Route) -> Result<Place, Refusal> {
+        let allocations: Api<Allocation> = Api::namespaced(self.parts.client.clone(), &route.namespace);
+        let unavailable = |why: String| Refusal::new(503, format!("the API server cannot be asked for it: {why}"));
+        let found = tokio::time::timeout(LOOK_UP_TIMEOUT, allocations.get_opt(&route.allocation))
+            .await
+            .map_err(|_| unavailable("it does not answer".to_owned()))?
+            .map_err(|error| unavailable(error.to_string()))?;
+        let unknown = || Refusal::new(404, format!("allocations.drover.dev {:?} not found", route.allocation));
+        let found = found.ok_or_else(unknown)?;
+        let uid = found.metadata.uid.ok_or_else(unknown)?;
+        Ok(Place { node: found.spec.node_name, namespace: route.namespace.clone(), uid })
+    }
+
+    /// Everything up to the agent's acceptance.
+    async fn begin(
+        &self,
+        call: &mut Call,
+        (asker, route): (&Asker, &Route),
+        query: &str,
+    ) -> Result<(Request, drover_socket::client::Exchange, limits::Open), Refusal> {
+        self.parts.reviews.allow(&asker.identity, &object(route)).await?;
+        let kind = match route.subresource {
+            Subresource::Exec => limits::Opening::Exec,
+            Subresource::Log
+            | Subresource::Fs
+            | Subresource::Stats
+            | Subresource::Restart
+            | Subresource::Signal
+            | Subresource::Stop => limits::Opening::Stream,
+        };
+        let open = self.limits.open(kind, &asker.identity.user)?;
+        let place = self.place(route).await?;
+        call.leads_to(&place.node);
+        let request = query::request(route.subresource, query, &place.uid)?;
+        if let Request::Exec { command, .. } = &request {
+            call.runs(command.first().map(String::as_str).unwrap_or_default());
+        }
+        let exchange = self.parts.tunnels.ask(&place, &request).await.map_err(|error| refused(&error))?;
+        Ok((request, exchange, open))
+    }
+
+    async fn operate(
+        &self,
+        request: http::Request<Incoming>,
+        certificates: Arc<Vec<CertificateDer<'static>>>,
+    ) -> Result<Response<Answer>, Refusal> {
+        let route = route::parse(request.method(), request.uri().path())?;
+        let asker = self.asker(&request, certificates).await?;
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let mut call = Call::begin(header("audit-id"), &asker.identity, &route);
+        let is_exec = route.subresource == Subresource::Exec;
+        let wants_frames = header(header::ACCEPT.as_str()).split(',').any(|kind| kind.trim() == FRAMES);
+        let refused = |call: &mut Call, refusal: Refusal| {
+            call.answered(refusal.code);
+            refusal
+        };
+        let handshake = if is_exec { Some(exec::handshake(request.headers())) } else { None };
+        let query = request.uri().query().unwrap_or_default();
+        let begun = self.begin(&mut call, (&asker, &route), query).await;
+        let (operation, exchange, open) = begun.map_err(|refusal| refused(&mut call, refusal))?;
+        let effect = if is_exec { Effect::Act } else { Effect::Read };
+        let sources = (self.parts.reviews.clone(), self.parts.trust.clone());
+        let recheck = Recheck::new(sources, asker, object(&route), effect, self.parts.recheck_every);
+        let Some(handshake) = handshake else {
+            let session = Session { exchange, call, open, recheck };
+            return Ok(streams::answer(&operation, wants_frames, session).await);
+        };
+        let handshake = handshake.map_err(|refusal| refused(&mut call, refusal))?;
+        let answer = handshake.answer()?;
+        call.answered(101);
+        drop(self.commands.spawn(exec::carry(request, Session { exchange, call, open, recheck })));
+        Ok(answer)
+    }
+}
+
+fn object(route: &Route) -> Object {
+    Object { namespace: route.namespace.clone(), name: route.allocation.clone(), subresource: route.subresource.name() }
+}
+
+fn refused(error: &ExchangeError) -> Refusal {
+    let code = match error {
+        ExchangeError::NoTunnel { .. } => 404,
+        ExchangeError::TimedOut(_) | ExchangeError::Broken(..) => 504,
+    };
+    Refusal::new(code, error.to_string())
+}
+
+impl Service for Entrance {
+    async fn answer(
+        &self,
+        request: http::Request<Incoming>,
+        certificates: Arc<Vec<CertificateDer<'static>>>,
+    ) -> Response<Answer> {
+        if request.method() == Method::GET
+            && let Some(found) = discovery::answer(request.uri().path())
+        {
+            return json_answer(StatusCode::OK, &found);
+        }
+        match Box::pin(self.operate(request, certificates)).await {
+            Ok(answer) => answer,
+            Err(refusal) => refusal.answer(),
+        }
+    }
+}

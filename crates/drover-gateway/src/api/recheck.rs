@@ -1,0 +1,106 @@
+//! Whether the user of an open stream still may: asked again while it is open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use super::trust::{Trust, Worth};
+use crate::answers::Refusal;
+use crate::reviews::{Identity, Object, Reviews};
+
+/// How long reads go on after the last yes while the API server cannot be asked.
+const READS_GO_ON: Duration = Duration::from_mins(5);
+
+/// By what a caller has proved who it is.
+#[derive(Clone)]
+pub(super) enum Proof {
+    /// The API server has vouched for it, or its certificate: the connection's certificates.
+    Certificates(Arc<Vec<CertificateDer<'static>>>),
+    /// A token.
+    Token(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// A caller.
+#[derive(Clone)]
+pub(super) struct Asker {
+    pub(super) identity: Identity,
+    pub(super) proof: Proof,
+}
+
+/// What goes on while the API server cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It only reads: it goes on for a while.
+    Read,
+    /// It does something: it ends.
+    Act,
+}
+
+/// The question that is asked again and again.
+pub(super) struct Recheck {
+    pub(super) reviews: Reviews,
+    pub(super) trust: Trust,
+    pub(super) asker: Asker,
+    pub(super) object: Object,
+    pub(super) effect: Effect,
+    ticks: Interval,
+    last_yes: Instant,
+}
+
+impl Recheck {
+    /// Asks every so often, from now on.
+    pub(super) fn new(
+        (reviews, trust): (Reviews, Trust),
+        asker: Asker,
+        object: Object,
+        effect: Effect,
+        every: Duration,
+    ) -> Self {
+        let mut ticks = interval_at(Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { reviews, trust, asker, object, effect, ticks, last_yes: Instant::now() }
+    }
+
+    /// Waits until the answer is no. May be dropped and called again.
+    pub(super) async fn refused(&mut self) -> Refusal {
+        loop {
+            self.ticks.tick().await;
+            match self.once().await {
+                Ok(()) => self.last_yes = Instant::now(),
+                Err(refusal) if refusal.code >= 429 && self.goes_on() => {
+                    tracing::debug!(reason = refusal.message, "a stream goes on without being asked for");
+                }
+                Err(refusal) => return refusal,
+            }
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        match self.effect {
+            Effect::Read => self.last_yes.elapsed() < READS_GO_ON,
+            Effect::Act => false,
+        }
+    }
+
+    async fn once(&self) -> Result<(), Refusal> {
+        match &self.asker.proof {
+            Proof::Certificates(chain) => {
+                if matches!(self.trust.worth(chain), Worth::Nothing) {
+                    return Err(Refusal::new(401, "the certificate holds no more"));
+                }
+            }
+            Proof::Token(token) => {
+                let found = self.reviews.identify(token, None).await?;
+                if found != self.asker.identity {
+                    return Err(Refusal::new(401, "the token is another user's now"));
+                }
+            }
+            Proof::Nothing => {}
+        }
+        self.reviews.allow(&self.asker.identity, &self.object).await
+    }
+}

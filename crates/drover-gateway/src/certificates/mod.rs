@@ -1,0 +1,11 @@
+//! The gateway's own certificates: made by whichever replica is first, kept in one Secret under its resourceVersion,
+//! published before they sign, renewed while a third of their time is left.
+//!
+//! `authority` decides, `keeper` carries out, `tls` hands them to the listeners. Must never know who connects.
+
+mod authority;
+mod keeper;
+mod tls;
+
+pub(crate) use keeper::{CERTIFICATE, Keeper};
+pub(crate) use tls::{agents_config, provider, users_config};

@@ -1,0 +1,169 @@
+//! The gateway's configuration file.
+//!
+//! Input: YAML. Output: a checked [`GatewayConfig`]. Unknown keys and times that contradict each other are refused,
+//! each with its field and the remedy.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use drover_api::GoDuration;
+use drover_daemon::config::ConfigError;
+use serde::Deserialize;
+
+/// Everything the gateway is told at its start.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GatewayConfig {
+    /// drover's own namespace, which holds the gateway's Service, Secret and `ConfigMap`.
+    pub namespace: String,
+    /// The Service through which the API server reaches it. `NAME.NAMESPACE.svc` is the name in its certificate, by
+    /// which agents know it too, whatever address they dial.
+    pub service: String,
+    /// The service account of the agents, in the gateway's namespace: only its tokens open tunnels. Anyone who may
+    /// create pods can have a token for the tunnel's audience, but not of this account.
+    pub agent_account: String,
+    /// Where users, and the API server for them, are answered.
+    pub users: SocketAddr,
+    /// Where agents are answered.
+    pub agents: SocketAddr,
+    /// More names and addresses in the certificate.
+    pub names: Vec<String>,
+    /// Whether the certificates' authority is written into the `APIService`.
+    pub api_service: bool,
+    /// How long certificates hold.
+    pub certificates: CertificatesConfig,
+    /// How often a stream's user is asked for again; at most 60 s.
+    #[serde(deserialize_with = "duration")]
+    pub recheck_every: Duration,
+}
+
+/// How long certificates hold. Each is renewed when a third of its time is left.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct CertificatesConfig {
+    /// The authority; default 5 years.
+    #[serde(deserialize_with = "duration")]
+    pub authority: Duration,
+    /// The gateway's own; default 90 days.
+    #[serde(deserialize_with = "duration")]
+    pub leaf: Duration,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self {
+            namespace: drover_api::SYSTEM_NAMESPACE.to_owned(),
+            service: "drover-gateway".to_owned(),
+            agent_account: "drover-agent".to_owned(),
+            users: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8443)),
+            agents: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8444)),
+            names: Vec::new(),
+            api_service: true,
+            certificates: CertificatesConfig::default(),
+            recheck_every: LONGEST_RECHECK,
+        }
+    }
+}
+
+impl Default for CertificatesConfig {
+    fn default() -> Self {
+        Self { authority: DAY * 365 * 5, leaf: DAY * 90 }
+    }
+}
+
+const DAY: Duration = Duration::from_hours(24);
+/// CONVENTIONS, section 13: rights are asked for at most so long ago.
+const LONGEST_RECHECK: Duration = Duration::from_mins(1);
+/// Below it the clocks of two machines would matter.
+const SHORTEST_LEAF: Duration = Duration::from_secs(30);
+
+impl GatewayConfig {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no configuration, or a value is out of its range.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let config: Self = serde_saphyr::from_str(text)
+            .map_err(|error| ConfigError::Parse { path: path.to_owned(), reason: error.to_string() })?;
+        match config.check() {
+            Ok(()) => Ok(config),
+            Err((field, reason)) => Err(ConfigError::Invalid { path: path.to_owned(), field, reason }),
+        }
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        for (field, name) in
+            [("namespace", &self.namespace), ("service", &self.service), ("agentAccount", &self.agent_account)]
+        {
+            if !drover_api::names::is_dns_label(name) {
+                return Err((
+                    field,
+                    format!("{name:?} is no name of an object: give lower case letters, digits and `-`"),
+                ));
+            }
+        }
+        if self.recheck_every.is_zero() || self.recheck_every > LONGEST_RECHECK {
+            return Err(("recheckEvery", "must be above 0s and at most 1m".to_owned()));
+        }
+        let CertificatesConfig { authority, leaf } = self.certificates;
+        if leaf < SHORTEST_LEAF {
+            return Err(("certificates.leaf", "must be at least 30s".to_owned()));
+        }
+        if authority < leaf * 2 {
+            return Err(("certificates.authority", "must be at least twice certificates.leaf".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The name in the gateway's certificate.
+    pub(crate) fn server_name(&self) -> String {
+        format!("{}.{}.svc", self.service, self.namespace)
+    }
+
+    /// The user that agents are.
+    pub(crate) fn agent_user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.agent_account)
+    }
+}
+
+/// A duration as in manifests: `300ms`, `10s`, `1m30s`, `1h`.
+fn duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let duration = GoDuration::deserialize(from)?;
+    if duration.is_negative() {
+        return Err(serde::de::Error::custom(format!("`{duration}` is negative: give a span of time that lies ahead")));
+    }
+    Ok(duration.to_std())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_has_the_defaults_and_mistakes_are_named() {
+        let parse = |text: &str| GatewayConfig::parse(text, Path::new("gateway.yaml")).map_err(|it| it.to_string());
+        let config = parse("{}").expect("a configuration");
+        assert_eq!(config.server_name(), "drover-gateway.drover-system.svc");
+        assert_eq!(config.agent_user(), "system:serviceaccount:drover-system:drover-agent");
+        assert_eq!((config.users.port(), config.agents.port()), (8443, 8444));
+        for (text, named) in [
+            ("portt: 1", "portt"),
+            ("service: A_b", "service"),
+            ("recheckEvery: 2m", "recheckEvery"),
+            ("recheckEvery: 0s", "recheckEvery"),
+            ("certificates: {leaf: 1s}", "certificates.leaf"),
+            ("certificates: {leaf: 1m, authority: 1m}", "certificates.authority"),
+            ("certificates: {leaf: -1m}", "negative"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+}

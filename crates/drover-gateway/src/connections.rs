@@ -1,0 +1,118 @@
+//! Connections that come in: accepted, encrypted and served as HTTP/1.1, as many as are allowed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::answers::Answer;
+
+/// Connections of one listener at a time; more are refused.
+const MAX_CONNECTIONS: usize = 4096;
+/// How long a handshake, and the head of a request, may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a connection that could not be accepted.
+const RETRY: Duration = Duration::from_millis(100);
+/// The largest head of a request: tokens are up to 16 KiB.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+
+/// Answers requests of a listener.
+pub(crate) trait Service: Clone + Send + Sync + 'static {
+    /// Answers a request of a client that has shown these certificates, its own first; none: it has shown none.
+    fn answer(
+        &self,
+        request: http::Request<Incoming>,
+        certificates: Arc<Vec<CertificateDer<'static>>>,
+    ) -> impl Future<Output = http::Response<Answer>> + Send;
+}
+
+/// A port that is listened on.
+#[derive(Debug)]
+pub(crate) struct Port {
+    listener: TcpListener,
+    config: Arc<ServerConfig>,
+}
+
+impl Port {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// When the address is taken or not the machine's.
+    pub(crate) async fn open(address: SocketAddr, config: ServerConfig, who: &'static str) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address} for {who}"))?;
+        let at = listener.local_addr().with_context(|| format!("listening on {address}"))?;
+        tracing::info!(address = %at, who, "listens");
+        Ok(Self { listener, config: Arc::new(config) })
+    }
+
+    /// Serves until `stop`; then connections end with it.
+    pub(crate) async fn serve(self, service: impl Service, stop: CancellationToken) {
+        let acceptor = TlsAcceptor::from(self.config);
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(ended) = connections.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a connection broke off");
+                    }
+                }
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
+                        connections.spawn(converse(stream, acceptor.clone(), service.clone()));
+                    }
+                    Ok((_, from)) => tracing::warn!(%from, "a connection was refused: it is one too many"),
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection cannot be accepted");
+                        tokio::time::sleep(RETRY).await;
+                    }
+                },
+            }
+        }
+        connections.shutdown().await;
+    }
+}
+
+async fn converse(stream: TcpStream, acceptor: TlsAcceptor, service: impl Service) {
+    // Without it small frames wait for each other: 1 MB/s instead of hundreds.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection stays slow");
+    }
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
+        Err(_) => return tracing::debug!("a handshake took too long"),
+    };
+    let certificates = Arc::new(shown(&stream));
+    let answer = service_fn(|request| {
+        let (service, certificates) = (service.clone(), Arc::clone(&certificates));
+        async move { Ok::<_, std::convert::Infallible>(service.answer(request, certificates).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HANDSHAKE_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), answer)
+        .with_upgrades();
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+fn shown(stream: &TlsStream<TcpStream>) -> Vec<CertificateDer<'static>> {
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    chain.iter().map(|certificate| certificate.clone().into_owned()).collect()
+}

@@ -1,0 +1,102 @@
+//! How much one user, and all together, may have open.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::answers::Refusal;
+
+/// What is open: streams, or commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Opening {
+    /// A call that carries data.
+    Stream,
+    /// A command in a task.
+    Exec,
+}
+
+impl Opening {
+    /// Of one user.
+    const fn most_of_user(self) -> usize {
+        match self {
+            Self::Stream => 128,
+            Self::Exec => 16,
+        }
+    }
+
+    /// Of this replica.
+    const fn most(self) -> usize {
+        match self {
+            Self::Stream => 2048,
+            Self::Exec => 256,
+        }
+    }
+
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Stream => "calls",
+            Self::Exec => "commands",
+        }
+    }
+}
+
+/// What is open; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Limits(Arc<Mutex<BTreeMap<(Opening, String), usize>>>);
+
+/// One that is open; it is closed with this value.
+#[derive(Debug)]
+pub(crate) struct Open {
+    limits: Limits,
+    key: (Opening, String),
+}
+
+impl Limits {
+    /// Opens one more for a user.
+    ///
+    /// # Errors
+    /// 429, when the user or the replica has as many as may be.
+    pub(crate) fn open(&self, kind: Opening, user: &str) -> Result<Open, Refusal> {
+        let mut counts = self.lock();
+        let key = (kind, user.to_owned());
+        let of_user = counts.get(&key).copied().unwrap_or(0);
+        let of_all: usize = counts.iter().filter(|((of, _), _)| *of == kind).map(|(_, n)| n).sum();
+        if of_user >= kind.most_of_user() || of_all >= kind.most() {
+            let message = format!("too many {} are open: end one, or try again later", kind.noun());
+            return Err(Refusal::new(429, message));
+        }
+        counts.insert(key.clone(), of_user + 1);
+        drop(counts);
+        Ok(Open { limits: self.clone(), key })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Opening, String), usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut counts = self.limits.lock();
+        match counts.get_mut(&self.key) {
+            Some(n) if *n > 1 => *n -= 1,
+            Some(_) | None => drop(counts.remove(&self.key)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_so_many_and_what_is_closed_makes_room() {
+        let limits = Limits::default();
+        let mut open: Vec<Open> = (0..16).map(|_| limits.open(Opening::Exec, "ann").expect("room")).collect();
+        assert_eq!(limits.open(Opening::Exec, "ann").map(drop).map_err(|it| it.code), Err(429));
+        assert!(limits.open(Opening::Exec, "bob").is_ok() && limits.open(Opening::Stream, "ann").is_ok());
+        open.pop();
+        assert!(limits.open(Opening::Exec, "ann").is_ok());
+        open.clear();
+        assert!(limits.lock().is_empty(), "nothing is kept of those who have nothing open");
+    }
+}

@@ -1,0 +1,90 @@
+//! One request to an agent: a stream of its node's tunnel, with the frames of the agent's socket in both directions.
+
+use std::io;
+use std::time::Duration;
+
+use drover_socket::client::Exchange;
+use drover_socket::protocol::Request;
+use futures::TryStreamExt as _;
+use http::{Method, StatusCode};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use jiff::Timestamp;
+use tokio_util::io::{ReaderStream, StreamReader};
+
+use super::registry::Tunnels;
+
+/// Where an allocation is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The node.
+    pub(crate) node: String,
+    /// The allocation's namespace.
+    pub(crate) namespace: String,
+    /// Its uid: the agent refuses another one under the same name.
+    pub(crate) uid: String,
+}
+
+/// Why an agent could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExchangeError {
+    /// No tunnel.
+    #[error("node {node} has no tunnel to this gateway{}: is its agent running?", gone_since(*.since))]
+    NoTunnel {
+        /// The node.
+        node: String,
+        /// Since when, where it ever had one.
+        since: Option<Timestamp>,
+    },
+    /// The agent holds the tunnel and does not answer.
+    #[error("the agent of node {0} does not answer")]
+    TimedOut(String),
+    /// The tunnel breaks, or what comes is no exchange.
+    #[error("the tunnel of node {0} broke: {1}")]
+    Broken(String, String),
+}
+
+fn gone_since(at: Option<Timestamp>) -> String {
+    at.map(|at| format!(" since {at:.0}")).unwrap_or_default()
+}
+
+/// How long an agent may take to accept an exchange. What it then does may take longer.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What waits for a slow agent in one exchange.
+const UNSENT_BYTES: usize = 64 * 1024;
+
+impl Tunnels {
+    /// Sends a request to the agent of an allocation's node.
+    ///
+    /// # Errors
+    /// When the node has no tunnel, or its agent does not answer.
+    pub(crate) async fn ask(&self, place: &Place, request: &Request) -> Result<Exchange, ExchangeError> {
+        let node = &place.node;
+        let broken = |error: String| ExchangeError::Broken(node.clone(), error);
+        let mut way = self.find(node).map_err(|since| ExchangeError::NoTunnel { node: node.clone(), since })?;
+        let (ours, theirs) = tokio::io::duplex(UNSENT_BYTES);
+        let body = StreamBody::new(ReaderStream::new(theirs).map_ok(Frame::data)).boxed_unsync();
+        let head = http::Request::builder()
+            .method(Method::POST)
+            .uri("http://agent/exchange/v1")
+            .header("drover-namespace", &place.namespace)
+            .header("drover-allocation", &place.uid)
+            .body(body)
+            .map_err(|error| broken(error.to_string()))?;
+        let accepted = async {
+            way.ready().await?;
+            way.send_request(head).await
+        };
+        let answer = tokio::time::timeout(ACCEPT_TIMEOUT, accepted)
+            .await
+            .map_err(|_| ExchangeError::TimedOut(node.clone()))?
+            .map_err(|error| broken(error.to_string()))?;
+        if answer.status() != StatusCode::OK {
+            return Err(broken(format!("the agent answers {}", answer.status())));
+        }
+        let frames = answer.into_body().into_data_stream().map_err(io::Error::other);
+        let mut exchange = Exchange::over(StreamReader::new(frames), ours);
+        exchange.inputs.request(request).await.map_err(|error| broken(error.to_string()))?;
+        Ok(exchange)
+    }
+}

@@ -1,0 +1,69 @@
+//! Which node is reached by which tunnel. The newest tunnel of a node wins: an agent that dials again knows better than
+//! this side whether the one before still works.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hyper::client::conn::http2::SendRequest;
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::answers::Answer;
+
+/// The way to a node.
+pub(super) type Way = SendRequest<Answer>;
+
+#[derive(Debug)]
+struct Tunnel {
+    number: u64,
+    way: Way,
+    end: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: BTreeMap<String, Tunnel>,
+    /// When the last tunnel of a node without one has ended. As many as there are nodes: each was proved.
+    gone: BTreeMap<String, Timestamp>,
+    next: u64,
+}
+
+/// All tunnels; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tunnels(Arc<Mutex<State>>);
+
+impl Tunnels {
+    /// Enters a tunnel of a node and ends the one before. Returns its number, and what tells that it is to end.
+    pub(super) fn enter(&self, node: &str, way: Way) -> (u64, CancellationToken) {
+        let mut state = self.lock();
+        state.next += 1;
+        let (number, end) = (state.next, CancellationToken::new());
+        state.gone.remove(node);
+        if let Some(before) = state.open.insert(node.to_owned(), Tunnel { number, way, end: end.clone() }) {
+            before.end.cancel();
+        }
+        (number, end)
+    }
+
+    /// Takes a tunnel out that has ended, unless a newer one has taken its place.
+    pub(super) fn leave(&self, node: &str, number: u64, now: Timestamp) {
+        let mut state = self.lock();
+        if state.open.get(node).is_some_and(|tunnel| tunnel.number == number) {
+            state.open.remove(node);
+            state.gone.insert(node.to_owned(), now);
+        }
+    }
+
+    /// The way to a node; else since when there is none, where it ever had one.
+    pub(super) fn find(&self, node: &str) -> Result<Way, Option<Timestamp>> {
+        let state = self.lock();
+        match state.open.get(node) {
+            Some(tunnel) => Ok(tunnel.way.clone()),
+            None => Err(state.gone.get(node).copied()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
