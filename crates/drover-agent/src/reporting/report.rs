@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use drover_api::allocation::{
-    AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, ClientStatus,
-    DesiredStatus, Health, TaskRunState, TaskState, VolumeStatus,
+    AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, CheckStatus,
+    ClientStatus, DesiredStatus, Health, ServiceRegistration, TaskRunState, TaskState, VolumeStatus,
 };
 use drover_api::condition::{self, ConditionStatus, Wanted};
 use drover_api::job::JobType;
@@ -41,6 +41,12 @@ pub(crate) struct Report {
     /// How its volumes fare, by their names in the group.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) volumes: BTreeMap<String, VolumeStatus>,
+    /// The services that others may find.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) services: Vec<ServiceRegistration>,
+    /// What their checks found last.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) checks: BTreeMap<String, CheckStatus>,
 }
 
 /// The report that the API server has accepted last, as far as the status tells.
@@ -56,6 +62,8 @@ pub(crate) fn of_status(generation: i64, status: &AllocationStatus, job: JobType
         health_matters: matches!(job, JobType::Service | JobType::System),
         stopping: false,
         volumes: status.volumes.clone(),
+        services: status.services.clone(),
+        checks: status.checks.clone(),
     }
 }
 
@@ -81,6 +89,8 @@ pub(crate) fn of_refused(allocation: &Allocation, job: Option<&JobSpec>, reason:
         health_matters,
         stopping: false,
         volumes: BTreeMap::new(),
+        services: Vec::new(),
+        checks: BTreeMap::new(),
     }
 }
 
@@ -91,6 +101,8 @@ pub(crate) enum Priority {
     None,
     /// Within a second.
     Typical,
+    /// At once, and at most once per second: what flaps must not write more.
+    Paced,
     /// At once.
     Urgent,
 }
@@ -107,8 +119,13 @@ pub(crate) fn priority(report: &Report, acknowledged: Option<&Report>) -> Priori
     let is_judged = report.health.is_some() && report.health != acknowledged.health;
     let is_asked = report.stop_requested_at != acknowledged.stop_requested_at;
     let is_over = report.ended_at != acknowledged.ended_at;
-    if report.client_status != acknowledged.client_status || is_over || is_judged || is_asked {
+    // The shutdown delay has begun: nothing new may come to it.
+    let known = |id: &str| report.services.iter().any(|service| service.id == id);
+    let is_withdrawn = acknowledged.services.iter().any(|service| !known(&service.id));
+    if report.client_status != acknowledged.client_status || is_over || is_judged || is_asked || is_withdrawn {
         Priority::Urgent
+    } else if report.services != acknowledged.services {
+        Priority::Paced
     } else if differs(report, acknowledged) {
         Priority::Typical
     } else {
@@ -122,6 +139,7 @@ fn differs(report: &Report, acknowledged: &Report) -> bool {
         || report.health != acknowledged.health
         || report.stopping != acknowledged.stopping
         || report.volumes != acknowledged.volumes
+        || report.checks != acknowledged.checks
 }
 
 /// The status as an object for server-side apply. `lost` is the controller's and final: then only the end is told.
@@ -141,6 +159,12 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
     }
     if !report.volumes.is_empty() {
         status["volumes"] = json!(report.volumes);
+    }
+    if !report.services.is_empty() {
+        status["services"] = json!(report.services);
+    }
+    if !report.checks.is_empty() {
+        status["checks"] = json!(report.checks);
     }
     if let Some(health) = &report.health {
         status["health"] = json!(health);
