@@ -1,13 +1,11 @@
 //! Probes over the network of the node. Only addresses are connected to, never names, so that no look-up can lead a
 //! check elsewhere.
 
-use std::net::{IpAddr, SocketAddr};
-
 use drover_core::service::{CheckAnswer, Probe};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::net::TcpStream;
 
+use super::connect::connect;
 use super::http;
 use super::prober::Prober;
 use super::tls::Tls;
@@ -29,13 +27,6 @@ impl Prober for HostProber {
         }
         .boxed()
     }
-}
-
-/// Opens a connection, or says why there is none.
-pub(super) async fn connect(ip: &str, port: u16) -> Result<TcpStream, String> {
-    let address: IpAddr = ip.parse().map_err(|_| format!("{ip} is no address"))?;
-    let address = SocketAddr::new(address, port);
-    TcpStream::connect(address).await.map_err(|error| format!("no connection to {address}: {error}"))
 }
 
 #[cfg(test)]

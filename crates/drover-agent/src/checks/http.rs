@@ -8,7 +8,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::host_prober::connect;
+use super::connect::connect;
 use super::tls::Tls;
 
 /// Redirects that are followed at most.

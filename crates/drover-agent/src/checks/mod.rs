@@ -1,6 +1,7 @@
 //! The probes of checks: connections and requests to the allocation's own ports. What is asked, and what an answer
 //! means, is `drover-core`'s decision. Must never know which allocation it asks for.
 
+mod connect;
 mod host_prober;
 mod http;
 mod prober;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use drover_api::allocation::{
-    AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, CheckStatus,
-    ClientStatus, DesiredStatus, Health, ServiceRegistration, TaskRunState, TaskState, VolumeStatus,
+    AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, CheckResult,
+    CheckStatus, ClientStatus, DesiredStatus, Health, ServiceRegistration, TaskRunState, TaskState, VolumeStatus,
 };
 use drover_api::condition::{self, ConditionStatus, Wanted};
 use drover_api::job::JobType;
@@ -236,7 +236,10 @@ fn wanted_conditions(report: &Report, name: &str) -> Vec<Wanted<Type, Reason>> {
             Wanted::no(Type::Ready, Reason::Stopping, "its tasks are being ended")
         }
         ClientStatus::Running if is_healthy => Wanted::yes(Type::Ready, Reason::Running, text),
-        ClientStatus::Running => Wanted::no(Type::Ready, Reason::Starting, "its tasks run and are not healthy yet"),
+        ClientStatus::Running => {
+            let text = check_fault(report).unwrap_or_else(|| "its tasks run and are not healthy yet".to_owned());
+            Wanted::no(Type::Ready, Reason::Starting, text)
+        }
         ClientStatus::Pending | ClientStatus::Lost | ClientStatus::Unknown => {
             Wanted::unknown(Type::Ready, Reason::Starting, text)
         }
@@ -255,6 +258,12 @@ fn wanted_conditions(report: &Report, name: &str) -> Vec<Wanted<Type, Reason>> {
     wanted.extend(reconciling);
     wanted.extend(stalled);
     wanted
+}
+
+/// What the first check that fails was answered.
+fn check_fault(report: &Report) -> Option<String> {
+    let failing = report.checks.values().find(|check| check.status == CheckResult::Failure)?;
+    Some(format!("check {} of service {} fails: {}", failing.check, failing.service, failing.output))
 }
 
 /// The sentence about a failure: which task, why, and what would help.
@@ -288,6 +297,39 @@ mod tests {
         assert_eq!(priority(&failed, None), Priority::Urgent);
         assert_eq!(priority(&running(), None), Priority::Urgent);
         assert_eq!(priority(&running(), Some(&running())), Priority::None);
+    }
+
+    #[test]
+    fn b_044_readiness_is_told_at_once_and_what_is_taken_away_before_all_else() {
+        let with = |services: &[(&str, bool)]| Report {
+            services: services
+                .iter()
+                .map(|(id, ready)| ServiceRegistration {
+                    id: (*id).to_owned(),
+                    ready: *ready,
+                    ..ServiceRegistration::default()
+                })
+                .collect(),
+            ..running()
+        };
+        assert_eq!(priority(&with(&[("a", true)]), Some(&with(&[("a", false)]))), Priority::Paced);
+        assert_eq!(priority(&with(&[("a", true), ("b", false)]), Some(&with(&[("a", true)]))), Priority::Paced);
+        assert_eq!(priority(&with(&[]), Some(&with(&[("a", true)]))), Priority::Urgent);
+        assert_eq!(priority(&with(&[("a", true)]), Some(&with(&[("a", true)]))), Priority::None);
+        let failing = CheckStatus {
+            check: "up".into(),
+            service: "api".into(),
+            status: CheckResult::Failure,
+            output: "refused".into(),
+            ..CheckStatus::default()
+        };
+        let report = Report { checks: [("c".to_owned(), failing)].into(), health_matters: true, ..running() };
+        assert_eq!(priority(&report, Some(&running())), Priority::Typical);
+        let seen = Allocation::new("a", drover_api::AllocationSpec::default());
+        let body = status_body(&report, &seen, Timestamp::UNIX_EPOCH);
+        let conditions = body["status"]["conditions"].as_array().expect("a list");
+        let ready = conditions.iter().find(|found| found["type"] == "Ready").expect("a condition");
+        assert_eq!(ready["message"], "check up of service api fails: refused");
     }
 
     #[test]

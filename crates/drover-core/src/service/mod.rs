@@ -10,14 +10,19 @@
 //!
 //! Must never know: connections, the API server, a clock.
 
+mod address;
 mod answer;
+mod endpoints;
 mod plan;
 mod redirect;
 mod restart_watch;
 mod states;
 
+pub use address::{Cidr, is_permitted};
 pub use answer::{CheckAnswer, MAX_BODY_BYTES, http_answer};
-pub use plan::{HeldPort, HttpProbe, PlannedCheck, PlannedService, Probe, ServiceError, planned};
+pub use endpoints::{Endpoints, EndpointsFault, EndpointsInput, EndpointsPort, endpoints, tag_labels};
+pub(crate) use plan::{HTTP_PORT, object_name, service_port};
+pub use plan::{HeldPort, HttpProbe, PlannedCheck, PlannedService, Probe, ServiceError, ServiceShape, planned};
 pub use redirect::{HttpTarget, RedirectError, redirect};
 pub use restart_watch::{RestartRule, RestartWatch};
 pub use states::{CheckRestart, ProbeStart, ServiceStates, TaskSeen};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use drover_api::allocation::AllocatedPort;
 use drover_api::group::Group;
+use drover_api::network::Port;
 use drover_api::service::{Check, CheckProtocol, CheckType, OnUpdate, Service};
 use drover_api::task::{LifecycleHook, Task};
 use drover_api::{Allocation, GoDuration, JobSpec, names};
@@ -16,6 +17,9 @@ use crate::task::environment::{self, ExpansionError, TooLong};
 
 /// The grace of a checkRestart that names none.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// The port of a Service where nothing says another one.
+pub(crate) const HTTP_PORT: u16 = 80;
 
 /// A port that the allocation holds on its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +32,17 @@ pub struct HeldPort {
     pub to: Option<u16>,
     /// The node's address that it is on.
     pub host_ip: String,
+}
+
+/// What the Kubernetes Service of a service is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceShape {
+    /// Its port.
+    pub port: u16,
+    /// Whether it has no address of its own.
+    pub is_headless: bool,
+    /// What is spoken on the port; empty where nothing says it.
+    pub app_protocol: String,
 }
 
 /// What a probe does.
@@ -97,6 +112,8 @@ pub struct PlannedService {
     pub tasks: Vec<String>,
     /// Its port.
     pub port: HeldPort,
+    /// What its Kubernetes Service is like.
+    pub shape: ServiceShape,
     /// Its words for people and look-ups: those of canaries on one.
     pub tags: Vec<String>,
     /// Its checks.
@@ -169,17 +186,31 @@ impl<'a> Planning<'a> {
         let tasks = task.as_ref().map_or_else(|| long_running(self.group), |task| vec![task.clone()]);
         let canary = self.allocation.spec.canary && !service.canary_tags.is_empty();
         let tags = if canary { &service.canary_tags } else { &service.tags };
+        let shape = self.shape(&port);
         let checks = service.checks.iter().map(|check| self.check(&owner, check, !tasks.is_empty()));
         Ok(PlannedService {
             id: format!("_nomad-task-{uid}-{owner}-{}-{}", service.name, service.port_label),
             name,
             is_of_task: self.of_task.is_some(),
             port,
+            shape,
             tags: tags.iter().map(|tag| self.expand(tag)).collect::<Result<_, _>>()?,
             checks: checks.collect::<Result<_, _>>()?,
             task,
             tasks,
         })
+    }
+
+    fn shape(&self, held: &HeldPort) -> ServiceShape {
+        let kubernetes = self.service.kubernetes.clone().unwrap_or_default();
+        let mut declared = self.group.networks.iter().flat_map(|network| &network.ports);
+        let declared = declared.find(|port| port.label == held.label);
+        let given = kubernetes.port.or_else(|| declared.and_then(service_port));
+        ServiceShape {
+            port: given.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).unwrap_or(HTTP_PORT),
+            is_headless: kubernetes.headless,
+            app_protocol: kubernetes.app_protocol,
+        }
     }
 
     fn check(&self, owner: &str, check: &Check, has_tasks: bool) -> Result<PlannedCheck, ServiceError> {
@@ -253,6 +284,11 @@ impl<'a> Planning<'a> {
         environment::interpolate_words(text, &self.words)
             .map_err(|error: TooLong| ServiceError::TooLong(self.service.name.clone(), error.to_string()))
     }
+}
+
+/// The port of the Service of a port that is declared so: the one inside, else the static one.
+pub(crate) fn service_port(declared: &Port) -> Option<i64> {
+    declared.to.filter(|to| *to > 0).or(declared.r#static)
 }
 
 /// A port that has a number and an address.
@@ -351,6 +387,16 @@ mod tests {
             let found = plan(group(json!([{ "name": "api", "portLabel": label }]), json!([])), &ports(), false);
             assert_eq!(found, Err(ServiceError::Port("api".to_owned(), label.to_owned())));
         }
+        let named: Vec<u16> = [json!({}), json!({ "port": 8080 })]
+            .iter()
+            .map(|kubernetes| {
+                let services = json!([{ "name": "api", "portLabel": "http", "kubernetes": kubernetes }]);
+                let mut group = group(services, json!([]));
+                group["networks"] = json!([{ "ports": [{ "label": "http", "static": 9000 }] }]);
+                plan(group, &ports(), false).expect("a service")[0].shape.port
+            })
+            .collect();
+        assert_eq!(named, [9000, 8080]);
         let by_number = plan(group(json!([{ "name": "api", "portLabel": "21001" }]), json!([])), &ports(), false);
         assert_eq!(by_number.expect("a service")[0].port.label, "admin");
     }

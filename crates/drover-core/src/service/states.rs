@@ -373,7 +373,7 @@ fn youngest(plan: &PlannedService, tasks: &BTreeMap<String, TaskSeen>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::plan::HeldPort;
+    use crate::service::plan::{HeldPort, ServiceShape};
     use crate::service::restart_watch::RestartRule;
 
     fn at(millis: i64) -> Timestamp {
@@ -402,6 +402,7 @@ mod tests {
             is_of_task: name.starts_with("of-task"),
             tasks: tasks.iter().map(|task| (*task).to_owned()).collect(),
             port,
+            shape: ServiceShape { port: 80, is_headless: false, app_protocol: String::new() },
             tags: Vec::new(),
             checks,
         }
@@ -497,7 +498,9 @@ mod tests {
         let turn = starts[0].turn;
         drop(it.note("g/up", turn, &answer(CheckState::Failure, &"a".repeat(3000)), at(1)));
         let first = it.results();
-        assert_eq!((first["g/up"].output.len(), first["g/up"].timestamp), (256, Some(at(1))));
+        let result = &first["g/up"];
+        assert_eq!((result.output.len(), result.timestamp, result.status_code), (256, Some(at(1)), None));
+        assert_eq!((&*result.task, &*result.mode, result.status), ("", "healthiness", CheckResult::Failure));
         drop(it.note("g/up", turn, &answer(CheckState::Failure, "another text"), at(2)));
         assert_eq!(it.results(), first);
         let fault = it.first_fault().expect("a fault");
