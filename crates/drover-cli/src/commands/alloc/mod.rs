@@ -5,6 +5,8 @@
 //! the answers are made from.
 
 mod agent;
+mod check_rows;
+mod checks;
 mod command;
 mod exec;
 mod files;
