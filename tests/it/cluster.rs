@@ -255,6 +255,15 @@ impl Cluster {
         self.agent_with(node, &self.plane.kubeconfig(User::Admin), &["--listen", &at.to_string()])
     }
 
+    /// Starts the agent of a node that says it has this address, and waits until the node is ready.
+    pub(crate) async fn agent_at(&self, node: &str, address: &str) -> Process {
+        let config = self.agent_config(node).replace("address: 127.0.0.1", &format!("address: {address}"));
+        let child = self.spawn(node, "agent", &config, &[]);
+        let process = Process { child, supervisor_pid: Some(self.supervisor_pid(node)) };
+        self.ready(node).await;
+        process
+    }
+
     pub(crate) async fn ready(&self, node: &str) {
         let nodes: Api<ClientNode> = Api::all(self.client.clone());
         self.eventually(&format!("node {node} is ready"), async || {

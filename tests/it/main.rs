@@ -35,6 +35,7 @@ mod release;
 mod rights_used;
 mod rollouts;
 mod schema;
+mod services;
 mod supervisor;
 mod tenants;
 mod uninstall;

@@ -20,6 +20,7 @@ const VERSIONS: &str = "crates/drover-controller/src/jobs/versions.rs";
 const LAUNCH: &str = "crates/drover-controller/src/jobs/launch.rs";
 const PLANS: &str = "crates/drover-controller/src/plan_writes.rs";
 const DEPLOYMENTS: &str = "crates/drover-controller/src/deployments/writes.rs";
+const SERVICES: &str = "crates/drover-controller/src/services/write.rs";
 const LEADER: &str = "crates/drover-controller/src/leader.rs";
 const HEARTBEAT: &str = "crates/drover-controller/src/heartbeat_config.rs";
 const POLICIES: &str = "crates/drover-daemon/src/monitor/policies.rs";
@@ -64,6 +65,12 @@ const USES: &[Use] = &[
     ("controller", "storage.k8s.io", "volumeattachments", "list watch", LOOP, "watch::<VolumeAttachment>"),
     ("controller", "storage.k8s.io", "volumeattachments", "create", WRITER, "store.create(&*attachment)"),
     ("controller", "storage.k8s.io", "volumeattachments", "delete", WRITER, "store.delete::<VolumeAttachment>"),
+    ("controller", "", "services", "list watch", LOOP, "watch::<Service>"),
+    ("controller", "", "services", "get create patch", SERVICES, "store.merge::<Service>"),
+    ("controller", "discovery.k8s.io", "endpointslices", "list watch", LOOP, "watch::<EndpointSlice>"),
+    ("controller", "discovery.k8s.io", "endpointslices", "get create patch", SERVICES, "store.create(&*slice)"),
+    ("controller", "discovery.k8s.io", "endpointslices", "delete", SERVICES, "store.delete::<EndpointSlice>"),
+    ("controller", "", "nodes", "list watch", LOOP, "watch::<Node>"),
     ("controller", "storage.k8s.io", "csidrivers", "list watch", LOOP, "watch::<CSIDriver>"),
     ("controller", "storage.k8s.io", "csinodes", "list watch", LOOP, "watch::<CSINode>"),
     ("controller", "admissionregistration.k8s.io", "validatingadmissionpolicies", "list watch", POLICIES, "watched::follow(policies, policy.name, judge_policy"),

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::allocations::alloc_runner::TaskRunners;
 use crate::allocations::directory::Directory;
+use crate::checks::HostProber;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, SharedNamespaces, missing_rights};
 use crate::folder;
@@ -274,7 +275,15 @@ async fn serve<S: Store>(
         runners: TaskRunners,
         name: node_name(&config),
         config,
-        machine: MachineParts { drivers, devices, disk: Arc::new(HostDisk), users, fingerprint: facts.print, host_env },
+        machine: MachineParts {
+            drivers,
+            devices,
+            disk: Arc::new(HostDisk),
+            users,
+            fingerprint: facts.print,
+            host_env,
+            prober: Arc::new(HostProber::default()),
+        },
         news: told,
         clock,
         random: Random::new(),

@@ -470,11 +470,11 @@ pub struct AllocationStatus {
     /// Deprecated: nothing writes it in this version. Its network namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStatus>,
-    /// Deprecated: nothing writes it in this version. Last result of each check, by check id.
+    /// Last result of each check, by check id: `<task or group-<group>>/<service>/<port>/<check>`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub checks: BTreeMap<String, CheckStatus>,
-    /// Deprecated: nothing writes it in this version. Its services, as registered.
+    /// Its services, as registered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub services: Vec<ServiceRegistration>,
@@ -668,16 +668,19 @@ pub struct ServiceRegistration {
     pub id: String,
     /// Its name.
     pub service_name: String,
-    /// Its tags.
+    /// Deprecated: nothing writes it in this version, whose controller takes tags from the job. Its tags.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub tags: Vec<String>,
-    /// Its address.
+    /// Deprecated: nothing writes it in this version, whose controller takes addresses from what it assigned. Its
+    /// address.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub address: String,
-    /// Its port.
+    /// Deprecated: nothing writes it in this version, whose controller takes ports from what it assigned. Its port.
+    #[serde(skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 65535))]
     pub port: i64,
-    /// Whether its readiness checks pass.
+    /// Whether its tasks run and all its checks pass.
     pub ready: bool,
 }
 

@@ -27,6 +27,11 @@ pub const DELETE_SNAPSHOT: &str = "drover.dev/delete-snapshot";
 /// On a CSIVolume: `true` has its provider asked for its snapshots.
 pub const LIST_SNAPSHOTS: &str = "drover.dev/list-snapshots";
 
+/// On an EndpointSlice of drover's: the tags of its service, separated by commas.
+pub const TAGS: &str = "drover.dev/tags";
+/// On a Service without selector that drover has not made: `true` lets drover put slices below it.
+pub const ENDPOINTS: &str = "drover.dev/endpoints";
+
 /// On a VolumeAttachment of drover's: namespace and name of the CSIVolume that it attaches, as `shop/data`. It is
 /// never taken away.
 pub const VOLUME: &str = "drover.dev/volume";

@@ -63,6 +63,8 @@ string_enum! {
         Armed = "Armed",
         /// `spec.scale` overrides the group's count.
         ScaleOverride = "ScaleOverride",
+        /// Its services can be found; there only while one cannot.
+        Services = "Services",
     }
 }
 
@@ -113,6 +115,12 @@ string_enum! {
         AutoReverted = "AutoReverted",
         /// `spec.scale.count` is in effect.
         ScaleInEffect = "ScaleInEffect",
+        /// A Service of the name of one of its services is not drover's.
+        NameTaken = "NameTaken",
+        /// An allocation has an address to which no Service may lead.
+        AddressRefused = "AddressRefused",
+        /// A Service or a slice could not be written.
+        EndpointsFailed = "EndpointsFailed",
     }
 }
 

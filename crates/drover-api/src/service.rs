@@ -57,7 +57,7 @@ string_enum! {
 string_enum! {
     /// Who keeps the register of services.
     pub enum ServiceProvider default Kubernetes {
-        /// Headless Kubernetes Services and EndpointSlices; `nomad` in imported job files means this one.
+        /// Kubernetes Services and EndpointSlices; `nomad` in imported job files means this one.
         Kubernetes = "kubernetes",
     }
 }
@@ -76,10 +76,11 @@ pub struct Service {
     /// Who keeps the register; default kubernetes, the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<ServiceProvider>,
-    /// Which address to register; default auto.
+    /// Which address to register: auto (default) or host, which are the node's. Others are not acted on by this
+    /// version: refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_mode: Option<AddressMode>,
-    /// A custom address, with addressMode auto only.
+    /// A custom address. Not acted on by this version: refused.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub address: String,
@@ -91,10 +92,13 @@ pub struct Service {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(max = 128)), extend("x-kubernetes-list-type" = "atomic"))]
     pub canary_tags: Vec<String>,
-    /// Key and value pairs kept with the registration.
+    /// Key and value pairs kept with the registration. Not acted on by this version: refused.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub meta: BTreeMap<String, String>,
+    /// What its Kubernetes Service is like.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<KubernetesService>,
     /// For a group's service: the task it belongs to.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
@@ -103,6 +107,24 @@ pub struct Service {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub checks: Vec<Check>,
+}
+
+/// What the Kubernetes Service of a service is like.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubernetesService {
+    /// The port of the Service; default the port's `to`, else its `static`, else 80.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: Option<i64>,
+    /// Whether the Service has no address of its own, so that its name has those of all ready allocations; default
+    /// false. Taken when the Service is made.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub headless: bool,
+    /// What is spoken on the port, as `http` or `kubernetes.io/h2c`: for proxies and gateways.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
+    pub app_protocol: String,
 }
 
 /// A probe of a service.
@@ -144,7 +166,7 @@ pub struct Check {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub port_label: String,
-    /// Another address than the service's; not driver.
+    /// Another address than the service's: auto (default) or host. Others are not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_mode: Option<AddressMode>,
     /// What a failure means for a deployment; default require_healthy.
@@ -174,7 +196,7 @@ pub struct CheckRestart {
     /// How long after a start failures do not count; default 1s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<GoDuration>,
-    /// Whether warnings count as healthy.
+    /// Whether warnings count as healthy. Not acted on by this version, whose checks know no warnings: refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_warnings: bool,
 }

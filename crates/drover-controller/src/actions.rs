@@ -14,6 +14,7 @@ use drover_core::volume::plugin_lock::Caller;
 use drover_store::{Key, Precondition, StoreError};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::Value;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use crate::deployments::{Acted, Restore};
 use crate::jobs::{Preparation, Prepared};
 use crate::plan_writes::{Writes, Written};
+use crate::services::{EndpointsError, EndpointsWrite};
 
 /// A write that was decided.
 #[derive(Debug)]
@@ -55,6 +57,8 @@ pub(crate) enum Action {
     VolumeStatus(ObjectKey, Key, Precondition, Value),
     MakeAttachment(Caller, Box<VolumeAttachment>),
     DeleteAttachment(Option<Caller>, String, Precondition),
+    /// Writes a slice of an allocation.
+    Endpoints(AllocKey, Key, Box<EndpointsWrite>),
     /// Deletes what is not needed any more.
     Collect(GarbageKind, Key, Precondition),
 }
@@ -108,5 +112,6 @@ pub(crate) enum Done {
     NodeSpec(NodeName, Box<Result<ClientNode, StoreError>>),
     AttachmentMade(Caller, String, Box<Result<VolumeAttachment, StoreError>>),
     AttachmentDeleted(Option<Caller>, String, Result<(), StoreError>),
+    Endpoints(AllocKey, Key, Box<Result<Option<EndpointSlice>, EndpointsError>>),
     Other(&'static str, Result<(), StoreError>),
 }

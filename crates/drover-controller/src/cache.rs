@@ -9,7 +9,8 @@ use std::sync::Arc;
 use drover_api::metric::{AllocMetric, NodeScore};
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, NodeStatus, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
 
 use drover_core::ids::JobKey;
@@ -34,6 +35,18 @@ impl Kept for ConfigMap {}
 impl Kept for CSIDriver {}
 impl Kept for CSINode {}
 impl Kept for VolumeAttachment {}
+impl Kept for Service {}
+impl Kept for EndpointSlice {}
+
+impl Kept for Node {
+    /// Only its addresses are asked for.
+    fn lighten(&mut self) {
+        self.spec = None;
+        let addresses = self.status.take().and_then(|status| status.addresses);
+        self.status = Some(NodeStatus { addresses, ..NodeStatus::default() });
+        (self.metadata.labels, self.metadata.annotations) = (None, None);
+    }
+}
 
 impl Kept for Allocation {
     /// How it came to its node is told to people; only its best score is weighed again.
@@ -85,8 +98,15 @@ pub(crate) struct Caches {
     pub(crate) drivers: Cache<CSIDriver>,
     /// What the kubelets say of the drivers of the cluster.
     pub(crate) csi_nodes: Cache<CSINode>,
+    /// Those of drover. Nothing but services waits for them and the two below.
+    pub(crate) services: Cache<Service>,
+    pub(crate) slices: Cache<EndpointSlice>,
+    /// The nodes of the cluster, for their addresses.
+    pub(crate) core_nodes: Cache<Node>,
     /// Names of the versions of each job.
     pub(crate) version_keys: HashMap<JobKey, BTreeSet<Key>>,
+    /// The slices of each allocation, by its uid.
+    pub(crate) slice_keys: HashMap<String, BTreeSet<Key>>,
     /// Jobs that were made from others.
     pub(crate) children: ChildJobs,
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use drover_api::GoDuration;
 use drover_core::gc::Thresholds;
 use drover_core::limits::Limits;
+use drover_core::service::Cidr;
 use drover_core::settings::Settings;
 use jiff::SignedDuration;
 use serde::Deserialize;
@@ -39,8 +40,20 @@ pub struct ControllerConfig {
     pub required_policies: BTreeSet<String>,
     /// Who may serve volumes.
     pub volumes: VolumesConfig,
+    /// Where services may lead.
+    pub services: ServicesConfig,
     /// What is counted.
     pub metrics: MetricsConfig,
+}
+
+/// Where services may lead.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ServicesConfig {
+    /// Ranges of addresses beside those of a node's own Kubernetes node: an agent that lies about its address cannot
+    /// draw requests there.
+    #[serde(rename = "allowedCIDRs")]
+    pub allowed_cidrs: Vec<Cidr>,
 }
 
 /// Who may serve volumes.
@@ -72,6 +85,7 @@ impl Default for ControllerConfig {
             requires_node_restriction: false,
             required_policies: BTreeSet::new(),
             volumes: VolumesConfig::default(),
+            services: ServicesConfig::default(),
             metrics: MetricsConfig::default(),
         }
     }

@@ -14,7 +14,8 @@ use drover_store::{Change, Selection, Store, StoreError, convert};
 use futures::stream::{BoxStream, SelectAll, select_all};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
 use tokio::task::JoinError;
 use tokio::time::Instant;
@@ -30,6 +31,7 @@ use crate::garbage::GarbageCollector;
 use crate::jobs::{Jobs, PeriodicJobs};
 use crate::leader::LeaseGuard;
 use crate::nodes::Nodes;
+use crate::services::Services;
 use crate::shared::{Notice, Shared};
 use crate::timers::Wake;
 use crate::volumes::Volumes;
@@ -54,6 +56,9 @@ pub(crate) enum Input {
     Attachment(Change<VolumeAttachment>),
     Driver(Change<CSIDriver>),
     CsiNode(Change<CSINode>),
+    Service(Change<Service>),
+    Slice(Change<EndpointSlice>),
+    CoreNode(Change<Node>),
 }
 
 /// What a turn of the loop is about.
@@ -75,6 +80,7 @@ pub(crate) struct LeaderLoop<S> {
     deployments: Deployments,
     nodes: Nodes,
     volumes: Volumes,
+    services: Services,
     garbage: GarbageCollector,
     cluster_config: ClusterConfig,
 }
@@ -90,6 +96,7 @@ impl<S: Store> LeaderLoop<S> {
             deployments: Deployments::default(),
             nodes: Nodes::new(&shared.config, renew_period),
             volumes: Volumes::default(),
+            services: Services::default(),
             garbage: GarbageCollector::default(),
             cluster_config: ClusterConfig::new(shared.config.clone()),
             shared,
@@ -153,9 +160,12 @@ impl<S: Store> LeaderLoop<S> {
             self.store.watch::<Deployment>(all()).map(Input::Deployment).boxed(),
             self.store.watch::<CSIVolume>(all()).map(Input::Volume).boxed(),
             self.store.watch::<ConfigMap>(config).map(Input::Config).boxed(),
-            self.store.watch::<VolumeAttachment>(ours).map(Input::Attachment).boxed(),
+            self.store.watch::<VolumeAttachment>(ours.clone()).map(Input::Attachment).boxed(),
             self.store.watch::<CSIDriver>(all()).map(Input::Driver).boxed(),
             self.store.watch::<CSINode>(all()).map(Input::CsiNode).boxed(),
+            self.store.watch::<Service>(ours.clone()).map(Input::Service).boxed(),
+            self.store.watch::<EndpointSlice>(ours).map(Input::Slice).boxed(),
+            self.store.watch::<Node>(all()).map(Input::CoreNode).boxed(),
         ])
     }
 
@@ -207,6 +217,9 @@ impl<S: Store> LeaderLoop<S> {
             Input::Attachment(change) => self.volumes.on_attachment_change(shared, change),
             Input::Driver(change) => self.volumes.on_driver_change(shared, change),
             Input::CsiNode(change) => Nodes::on_csi_node_change(shared, change),
+            Input::Service(change) => Services::on_service_change(shared, change),
+            Input::Slice(change) => Services::on_slice_change(shared, change),
+            Input::CoreNode(change) => Services::on_core_node_change(shared, change),
         }
         self.route_notices();
     }
@@ -246,6 +259,7 @@ impl<S: Store> LeaderLoop<S> {
                 if let Some(job) = self.jobs.on_version(shared, &seen) {
                     self.volumes.note_claims_of(shared, &job);
                     Nodes::review_plugins_of_job(shared, &job);
+                    Services::on_versions_of(shared, &job);
                 }
             }
             Notice::Allocation(seen) => self.route_allocation(&seen),
@@ -255,6 +269,7 @@ impl<S: Store> LeaderLoop<S> {
             }
             Notice::Deployment(seen) => self.deployments.on_change(shared, seen),
             Notice::Evaluated(job) => self.deployments.on_evaluated(shared, &job),
+            Notice::Services(job, condition) => self.jobs.on_services(shared, &job, condition),
             Notice::Scheduled(job) => self.periodic_jobs.arm(shared, &job),
             Notice::Unscheduled(job) => self.periodic_jobs.disarm(shared, &job),
         }
@@ -276,6 +291,7 @@ impl<S: Store> LeaderLoop<S> {
             self.volumes.on_allocation(shared, object, &consequences);
             self.nodes.on_allocation(shared, object, &consequences);
         }
+        self.services.on_allocation(shared, seen);
     }
 
     pub(crate) fn take_done(&mut self, done: Result<Done, JoinError>) {
@@ -309,6 +325,7 @@ impl<S: Store> LeaderLoop<S> {
             Ok(Done::AttachmentDeleted(caller, name, result)) => {
                 self.volumes.on_attachment_deleted(shared, caller.as_ref(), &name, result);
             }
+            Ok(Done::Endpoints(alloc, slice, result)) => self.services.on_written(shared, &alloc, &slice, *result),
             Ok(Done::Other(_, Ok(()) | Err(StoreError::AlreadyExists(_) | StoreError::NotFound(_)))) => {}
             Ok(Done::Other(what, Err(error))) => tracing::warn!(what, %error, "a write did not happen"),
             Err(error) => tracing::error!(%error, "a write ended by a panic"),
@@ -348,6 +365,14 @@ impl<S: Store> LeaderLoop<S> {
 
     /// Writes the statuses that may differ from what is stored.
     fn refresh(&mut self) {
+        let shared = &mut self.shared;
+        for alloc in std::mem::take(&mut shared.due.endpoints) {
+            let began = shared.begin_look();
+            self.services.refresh(shared, &alloc);
+            shared.count_look("endpoints", &began);
+        }
+        // What keeps services from being found is among what the jobs' statuses say.
+        self.route_notices();
         let shared = &mut self.shared;
         for job in std::mem::take(&mut shared.due.jobs) {
             let began = shared.begin_look();
@@ -405,6 +430,7 @@ impl<S: Store> LeaderLoop<S> {
             finalizers::settle(shared, &alloc);
         }
         Volumes::begin(shared);
+        Services::begin(shared);
         Nodes::review_all_plugins(shared);
         self.route_notices();
         let shared = &mut self.shared;
@@ -431,6 +457,7 @@ impl<S: Store> LeaderLoop<S> {
                 Wake::Settle(alloc) => finalizers::settle(shared, &alloc),
                 Wake::Volume(volume) => drop(shared.due.volumes.insert(volume)),
                 Wake::Attachment(name) => self.volumes.delete_if_for_nobody(shared, &name),
+                Wake::Endpoints(alloc) => drop(shared.due.endpoints.insert(alloc)),
                 Wake::ClaimGc => self.volumes.collect_claims(shared),
                 Wake::FreeJob(job) => finalizers::free_job(shared, &job),
                 Wake::NodeGone(node) => finalizers::settle_node(shared, &node),

@@ -2,8 +2,8 @@
 //! the API server, and a new leader rebuilds what it needs from there.
 //!
 //! `LeaderLoop` takes in changes and routes each to the components that it concerns: jobs, periodic jobs, allocations,
-//! deployments, nodes, volumes. Each has its own state, gets what all share (`Shared`), and leaves its `Action`s to the
-//! `Writer`.
+//! deployments, nodes, volumes, services. Each has its own state, gets what all share (`Shared`), and leaves its
+//! `Action`s to the `Writer`.
 
 mod actions;
 mod allocations;
@@ -23,6 +23,7 @@ mod nodes;
 mod plan_writes;
 mod recorder;
 mod run;
+mod services;
 mod shared;
 mod status_writes;
 mod stored;

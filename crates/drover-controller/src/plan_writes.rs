@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::deployments::{self, DeploymentWrite};
 use crate::keys::key_of;
+use crate::services;
 use crate::stored::Stored;
 use drover_store::convert;
 use drover_store::{Key, Part, Precondition, Store, StoreError};
@@ -47,6 +48,8 @@ struct StopWrite {
     /// The change of its spec; none where only its status changes.
     spec: Option<Value>,
     mark: Option<Mark>,
+    /// What is found of it: deleted before it is stopped.
+    slices: Vec<Key>,
     /// Whether it is back from where it was disconnected.
     is_return: bool,
     at: Timestamp,
@@ -117,11 +120,17 @@ impl Writes {
             .stops
             .iter()
             .chain(plan.replaced())
-            .map(|stop| write(&stop.alloc, Some(stop_spec(stop, rescheduled.contains(&stop.alloc.key))), mark_of(stop)))
+            .map(|stop| {
+                let spec = Some(stop_spec(stop, rescheduled.contains(&stop.alloc.key)));
+                StopWrite { slices: stored.slices_of(&stop.alloc), ..write(&stop.alloc, spec, mark_of(stop)) }
+            })
             .collect();
         for (placement, create) in plan.placements.iter().zip(&creates) {
             let by = create.object.metadata.name.as_deref().unwrap_or_default();
-            stops.extend(placement.preempts.iter().map(|victim| write(victim, Some(evict_spec(by)), None)));
+            stops.extend(placement.preempts.iter().map(|victim| StopWrite {
+                slices: stored.slices_of(victim),
+                ..write(victim, Some(evict_spec(by)), None)
+            }));
         }
         stops.extend(plan.disconnects.iter().map(|cut| {
             let spec = cut.follow_up.as_ref().map(|follow_up| json!({ "spec": { "followUp": follow_up } }));
@@ -274,11 +283,13 @@ impl StopWrite {
         mark: Option<Mark>,
         at: Timestamp,
     ) -> Self {
-        Self { key: key_of(&alloc.key), stored, spec, mark, is_return: false, at }
+        Self { key: key_of(&alloc.key), stored, spec, mark, slices: Vec::new(), is_return: false, at }
     }
 
-    /// The mark first, under the precondition that the agent has not written since; then the stop.
+    /// First nothing finds it any more, then the mark, under the precondition that the agent has not written since;
+    /// then the stop.
     async fn write<S: Store>(self, store: &S) -> Result<Vec<Allocation>, StoreError> {
+        services::delete_all(store, &self.slices).await;
         let mut objects = Vec::new();
         let mut precondition = Precondition::default();
         if let Some(stored) = &self.stored {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::actions::Done;
 use crate::cache::Observed;
+use crate::services::EndpointsError;
 
 /// Where a term's recorder go.
 #[derive(Debug, Default)]
@@ -147,6 +148,10 @@ fn outcome(done: &Done) -> (&'static str, Option<&StoreError>) {
         Done::Marked(_, result) => ("allocation", failed(result)),
         Done::JobFreed(_, result) => ("job", failed(result)),
         Done::Ttl(result) => ("heartbeat", failed(result)),
+        Done::Endpoints(_, _, result) => match result.as_ref() {
+            Err(EndpointsError::Store(error)) => ("endpoints", Some(error)),
+            Ok(_) | Err(EndpointsError::NameTaken(_)) => ("endpoints", None),
+        },
         Done::Other(what, result) => (*what, failed(result)),
     }
 }

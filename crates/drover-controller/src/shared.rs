@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::job::EvalTrigger;
+use drover_api::condition::Wanted;
+use drover_api::job::{EvalTrigger, JobConditionType, JobReason};
 use drover_api::{Allocation, ClientNode, Deployment, Job, JobVersion};
 use drover_clock::SharedClock;
 use drover_core::broker::blocked::{BlockedJobs, Freed};
 use drover_core::broker::queue::Broker;
-use drover_core::ids::{JobKey, NodeName, ObjectKey};
+use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::model::{DEFAULT_PRIORITY, Health};
 use drover_core::scheduler;
 use drover_core::snapshot::ClusterView;
@@ -91,6 +92,8 @@ pub(crate) struct Due {
     pub(crate) nodes: BTreeSet<NodeName>,
     pub(crate) deployments: BTreeSet<ObjectKey>,
     pub(crate) volumes: BTreeSet<ObjectKey>,
+    /// Allocations whose slices may differ from what they should be.
+    pub(crate) endpoints: BTreeSet<AllocKey>,
 }
 
 /// Actions for the writer, in the order in which they begin.
@@ -129,6 +132,8 @@ pub(crate) enum Notice {
     Deployment(Observed<Deployment>),
     /// An evaluation of the job is over.
     Evaluated(JobKey),
+    /// What keeps the job's services from being found; none: nothing any more.
+    Services(JobKey, Option<Wanted<JobConditionType, JobReason>>),
     /// The job is a template whose launches are due at times.
     Scheduled(JobKey),
     /// The job launches nothing any more.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use drover_api::{Allocation, Deployment, Job, JobVersion};
 use drover_core::ids::{AllocKey, ObjectKey};
 use drover_core::model::Alloc;
+use drover_store::Key;
 
 use crate::cache::Caches;
 use crate::keys::key_of;
@@ -26,6 +27,12 @@ impl Stored<'_> {
     /// An allocation.
     pub(crate) fn allocation(&self, key: &AllocKey) -> Option<Arc<Allocation>> {
         self.caches.allocs.get(&key_of(key)).cloned()
+    }
+
+    /// The slices below which an allocation is found.
+    pub(crate) fn slices_of(&self, alloc: &Alloc) -> Vec<Key> {
+        let owned = self.caches.slice_keys.get(alloc.uid.as_str());
+        owned.into_iter().flatten().cloned().collect()
     }
 
     /// A deployment.

@@ -27,6 +27,8 @@ pub(crate) enum Wake {
     StopAlloc(AllocKey),
     Volume(ObjectKey),
     Attachment(String),
+    /// The slices of an allocation.
+    Endpoints(AllocKey),
     ClaimGc,
     FreeJob(JobKey),
     NodeGone(NodeName),

@@ -135,6 +135,10 @@ pub(crate) async fn carry_out<S: Store>(action: Action, store: S) -> Done {
             let result = store.delete::<VolumeAttachment>(&Key::cluster(name.as_str()), &precondition).await;
             Done::AttachmentDeleted(caller, name, result)
         }
+        Action::Endpoints(alloc, slice, write) => {
+            let result = write.write(&store, &slice).await;
+            Done::Endpoints(alloc, slice, Box::new(result))
+        }
         Action::Collect(kind, key, precondition) => match kind {
             GarbageKind::Allocation => Done::Other("garbage", store.delete::<Allocation>(&key, &precondition).await),
             GarbageKind::Deployment => Done::Other("garbage", store.delete::<Deployment>(&key, &precondition).await),

@@ -20,6 +20,7 @@ pub mod model;
 pub mod node;
 pub mod periodic;
 pub mod scheduler;
+pub mod service;
 pub mod settings;
 pub mod snapshot;
 pub mod task;

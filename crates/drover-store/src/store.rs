@@ -12,7 +12,7 @@ use std::time::Duration;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, VolumeAttachment};
@@ -51,7 +51,7 @@ macro_rules! objects {
         })+
     };
 }
-objects!(namespaced: Job, JobVersion, Deployment, Allocation, CSIVolume, Lease, ConfigMap, Secret, EndpointSlice, Event; cluster: ClientNode, Namespace, VolumeAttachment, CSIDriver, CSINode);
+objects!(namespaced: Job, JobVersion, Deployment, Allocation, CSIVolume, Lease, ConfigMap, Secret, Event, Service, EndpointSlice; cluster: ClientNode, Namespace, Node, VolumeAttachment, CSIDriver, CSINode);
 
 /// Name of an object within its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

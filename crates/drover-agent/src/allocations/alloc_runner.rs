@@ -26,6 +26,7 @@ use super::health::HealthTracking;
 use super::hooks;
 use super::kill::Kill;
 use super::plan::{AllocPlan, Runners, Wanted};
+use super::service_watch::ServiceWatch;
 use super::task_commands::{Errand, TaskCommands};
 use super::task_states::TaskStates;
 use crate::node::alloc_dir::AllocDir;
@@ -43,6 +44,7 @@ mod kill;
 mod report;
 #[cfg(test)]
 mod tests;
+mod unhealthy;
 
 /// Task states that wait for the runner; task runners wait when it is full.
 const UPDATE_QUEUE: usize = 64;
@@ -70,6 +72,8 @@ pub(crate) struct AllocRunner {
     commands: TaskCommands,
     kill: Option<Kill>,
     health: HealthTracking,
+    /// Its services and their checks.
+    services: ServiceWatch,
     max_run_exceeded: bool,
     /// When a person on this node asked for its stop, which the controller carries out.
     stop_requested_at: Option<Timestamp>,
@@ -106,6 +110,7 @@ impl AllocRunner {
         let acknowledged = plan.reports.record(&plan.uid).and_then(|record| record.acknowledged);
         // A request that was told stays told until the controller has carried it out.
         let stop_requested_at = acknowledged.as_ref().and_then(|report| report.stop_requested_at);
+        let services = ServiceWatch::new(&plan, acknowledged.as_ref(), &tasks);
         let health = HealthTracking::new(acknowledged.and_then(|report| report.health));
         let orders = watch::Sender::new(Orders::new(Arc::clone(&plan.job), Arc::clone(&plan.group)));
         Self {
@@ -117,6 +122,7 @@ impl AllocRunner {
             commands: TaskCommands::default(),
             kill: None,
             health,
+            services,
             max_run_exceeded: false,
             stop_requested_at,
             is_leftover: false,
@@ -231,6 +237,7 @@ impl AllocRunner {
         wanted.mark_changed();
         let mut left = AllocExit::Ended;
         loop {
+            let restart_at = self.services.wake_at(self.now());
             tokio::select! {
                 biased;
                 Some(update) = changes.recv() => self.observe(update),
@@ -249,6 +256,12 @@ impl AllocRunner {
                 }
                 Some(command) = self.plan.commands.recv() => errands.extend(self.take_command(command)),
                 Some(()) = errands.next() => {}
+                Some(probed) = self.services.probed() => {
+                    let now = self.now();
+                    self.services.note(probed, now);
+                    self.report();
+                }
+                () = sleep_until(restart_at) => self.restart_unhealthy(),
                 () = sleep_until(self.kill.as_ref().and_then(Kill::starts_at)) => self.end_shutdown_delay(),
                 () = sleep_until(self.health.wake_at()) => self.report(),
                 () = sleep_until(max_run), if !self.max_run_exceeded => {
@@ -336,6 +349,7 @@ impl AllocRunner {
     /// Takes over the policies of another version of the job. A task that it lacks fails.
     fn adopt_version(&mut self, wanted: &Wanted) {
         (self.plan.job, self.plan.group) = (Arc::clone(&wanted.job), Arc::clone(&wanted.group));
+        self.services.adopt(wanted, self.plan.env.clock.now());
         let is_gone = |name: &&String| !wanted.group.tasks.iter().any(|task| task.name == **name);
         let gone: Vec<String> = self.tasks.tasks().map(|(name, _)| name).filter(is_gone).cloned().collect();
         let version = wanted.allocation.spec.job_version;
@@ -370,6 +384,7 @@ impl AllocRunner {
 
     /// Nothing of the allocation runs here any more.
     async fn finish(&mut self) {
+        self.services.withdraw();
         let fifos = self.plan.env.fifo_dir.join(&self.plan.uid);
         self.plan.env.machine.disk.remove_fifos(&fifos);
         self.keep_unstarted().await;

@@ -8,6 +8,7 @@ use drover_api::group::Group;
 use drover_core::defaults;
 use drover_core::health::{CheckFacts, CheckState, HealthVerdict, Observation, TaskFacts, Tracker, health_policy};
 use drover_core::lifecycle::DerivedStatus;
+use drover_core::service::ServiceStates;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -71,10 +72,18 @@ impl HealthTracking {
     }
 
     /// Asks the tracker. Why an allocation is unhealthy is reported of the tasks to blame, where a deployment asks.
-    pub(super) fn judge(&mut self, tasks: &mut TaskStates, status: DerivedStatus, now: Timestamp) -> Option<Health> {
+    pub(super) fn judge(
+        &mut self,
+        tasks: &mut TaskStates,
+        services: &ServiceStates,
+        status: DerivedStatus,
+        now: Timestamp,
+    ) -> Option<Health> {
         self.wake_at = None;
         let tracker = self.tracker.as_mut()?;
-        let (seen, reported_at) = observation(tasks, status, now);
+        let (mut seen, reported_at) = observation(tasks, status, now);
+        seen.checks.extend(services.facts());
+        seen.check_fault = services.first_fault();
         let step = tracker.observe(&seen, now);
         self.wake_at = step.wake_at.into_iter().chain(reported_at).min().map(|at| {
             let after = Duration::try_from(at.duration_since(now)).unwrap_or_default();
@@ -134,7 +143,7 @@ fn observation(tasks: &TaskStates, status: DerivedStatus, now: Timestamp) -> (Ob
         };
         checks.push(CheckFacts { state, is_readiness: false });
     }
-    (Observation { tasks: facts.collect(), checks, has_failed }, next)
+    (Observation { tasks: facts.collect(), checks, check_fault: None, has_failed }, next)
 }
 
 #[cfg(test)]
@@ -176,11 +185,16 @@ mod tests {
     async fn a_task_that_runs_long_enough_is_healthy_for_its_deployment() {
         let (mut health, mut tasks) = tracked("d-1", "task_states");
         run(&mut tasks, HealthReport::AtOnce);
-        assert_eq!(health.judge(&mut tasks, DerivedStatus::Running, after(1)), None);
+        assert_eq!(health.judge(&mut tasks, &ServiceStates::default(), DerivedStatus::Running, after(1)), None);
         assert_eq!(health.wake_at(), Some(Instant::now() + Duration::from_secs(9)));
-        let verdict = health.judge(&mut tasks, DerivedStatus::Running, after(10)).expect("a verdict");
+        let verdict =
+            health.judge(&mut tasks, &ServiceStates::default(), DerivedStatus::Running, after(10)).expect("a verdict");
         assert_eq!((verdict.healthy, &*verdict.deployment_name, verdict.timestamp), (true, "d-1", after(10)));
-        assert_eq!(health.judge(&mut tasks, DerivedStatus::Running, after(99)), None, "one verdict only");
+        assert_eq!(
+            health.judge(&mut tasks, &ServiceStates::default(), DerivedStatus::Running, after(99)),
+            None,
+            "one verdict only"
+        );
         assert_eq!(health.note_failure(after(99)), None, "the deployment's verdict stays");
     }
 
@@ -188,7 +202,7 @@ mod tests {
     async fn the_deadline_makes_it_unhealthy_and_the_task_says_why_to_a_deployment_alone() {
         for (deployment, n_events) in [("d-1", 1), ("", 0)] {
             let (mut health, mut tasks) = tracked(deployment, "task_states");
-            let verdict = health.judge(&mut tasks, DerivedStatus::Pending, after(61));
+            let verdict = health.judge(&mut tasks, &ServiceStates::default(), DerivedStatus::Pending, after(61));
             let n_found = tasks.reported()["web"].events.len();
             let expected = (!deployment.is_empty()).then_some(false);
             assert_eq!((verdict.map(|it| it.healthy), n_found), (expected, n_events), "{deployment:?}");
@@ -199,10 +213,10 @@ mod tests {
     async fn a_driver_that_reports_health_later_is_waited_for() {
         let (mut health, mut tasks) = tracked("d-1", "checks");
         run(&mut tasks, HealthReport::After(Duration::from_secs(30)));
-        assert_eq!(health.judge(&mut tasks, DerivedStatus::Running, after(15)), None);
+        assert_eq!(health.judge(&mut tasks, &ServiceStates::default(), DerivedStatus::Running, after(15)), None);
         assert_eq!(health.wake_at(), Some(Instant::now() + Duration::from_secs(15)));
-        assert_eq!(health.judge(&mut tasks, DerivedStatus::Running, after(30)), None);
-        let verdict = health.judge(&mut tasks, DerivedStatus::Running, after(40));
+        assert_eq!(health.judge(&mut tasks, &ServiceStates::default(), DerivedStatus::Running, after(30)), None);
+        let verdict = health.judge(&mut tasks, &ServiceStates::default(), DerivedStatus::Running, after(40));
         assert_eq!(verdict.map(|it| it.healthy), Some(true));
     }
 

@@ -15,6 +15,7 @@ mod kill;
 pub(crate) mod plan;
 mod previous;
 mod runner_table;
+mod service_watch;
 mod silence;
 mod task_commands;
 mod task_states;

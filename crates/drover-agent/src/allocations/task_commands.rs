@@ -34,6 +34,18 @@ impl TaskCommands {
         Ok(located)
     }
 
+    /// Ends a task's run because a check finds it unwell.
+    ///
+    /// # Errors
+    /// When its runner is busy or gone.
+    pub(super) fn end_unhealthy(&self, task: &str, reason: String) -> Result<(), CommandError> {
+        let to = self.0.get(task).ok_or(CommandError::NotRunning)?;
+        to.try_send(TaskCommand::EndUnhealthy { reason }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => CommandError::Busy,
+            mpsc::error::TrySendError::Closed(_) => CommandError::NotRunning,
+        })
+    }
+
     /// Asks a task for something. A full queue means that the task's runner is busy with earlier requests.
     pub(super) fn ask(
         &self,

@@ -8,6 +8,7 @@ use drover_api::client_node::Fingerprint;
 use super::devices::Devices;
 use super::disk::Disk;
 use super::task_users::TaskUsers;
+use crate::checks::Prober;
 use crate::drivers::Drivers;
 use crate::watch;
 
@@ -23,4 +24,6 @@ pub(crate) struct MachineParts {
     pub(crate) fingerprint: watch::Receiver<Fingerprint>,
     /// The host's variables that tasks may get.
     pub(crate) host_env: BTreeMap<String, String>,
+    /// Sends the probes of checks.
+    pub(crate) prober: Arc<dyn Prober>,
 }

@@ -35,6 +35,12 @@ pub(crate) enum Reason {
     RestartDelayed,
     DriverError,
     VolumeError,
+    /// A service has become ready.
+    ServiceReady,
+    /// A service is not ready any more.
+    ServiceNotReady,
+    /// A check has its task restarted.
+    CheckFailed,
     /// About the node: a volume is mounted for an allocation.
     VolumeMounted,
     /// About the node: it is not, and why.
@@ -57,6 +63,9 @@ impl Reason {
             Self::RestartDelayed => "RestartDelayed",
             Self::DriverError => "DriverError",
             Self::VolumeError => "VolumeError",
+            Self::ServiceReady => "ServiceReady",
+            Self::ServiceNotReady => "ServiceNotReady",
+            Self::CheckFailed => "CheckFailed",
             Self::VolumeMounted => "VolumeMounted",
             Self::MountFailed => "MountFailed",
             Self::VolumeUnmounted => "VolumeUnmounted",
@@ -68,11 +77,13 @@ impl Reason {
 
     fn severity(self) -> Severity {
         match self {
-            Self::TaskStarted | Self::VolumeMounted | Self::VolumeUnmounted => Severity::Normal,
+            Self::TaskStarted | Self::ServiceReady | Self::VolumeMounted | Self::VolumeUnmounted => Severity::Normal,
             Self::TaskFailed
             | Self::RestartDelayed
             | Self::DriverError
             | Self::VolumeError
+            | Self::ServiceNotReady
+            | Self::CheckFailed
             | Self::MountFailed
             | Self::UnmountFailed
             | Self::DriverUnhealthy
@@ -88,6 +99,7 @@ impl Reason {
             Self::DriverError => "Launch",
             Self::VolumeError | Self::VolumeMounted | Self::MountFailed => "Mount",
             Self::VolumeUnmounted | Self::UnmountFailed => "Unmount",
+            Self::ServiceReady | Self::ServiceNotReady | Self::CheckFailed => "Check",
             Self::DriverUnhealthy => "Fingerprint",
             Self::StateDamaged => "Restore",
         }

@@ -61,7 +61,7 @@ impl NodeMetrics {
         let Some(metrics) = &self.0 else { return };
         metrics.status_written(match priority {
             Priority::Urgent => "urgent",
-            Priority::Typical | Priority::None => "typical",
+            Priority::Typical | Priority::Paced | Priority::None => "typical",
         });
     }
 

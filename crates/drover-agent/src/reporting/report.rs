@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use drover_api::allocation::{
-    AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, ClientStatus,
-    DesiredStatus, Health, TaskRunState, TaskState, VolumeStatus,
+    AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, CheckResult,
+    CheckStatus, ClientStatus, DesiredStatus, Health, ServiceRegistration, TaskRunState, TaskState, VolumeStatus,
 };
 use drover_api::condition::{self, ConditionStatus, Wanted};
 use drover_api::job::JobType;
@@ -41,6 +41,12 @@ pub(crate) struct Report {
     /// How its volumes fare, by their names in the group.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) volumes: BTreeMap<String, VolumeStatus>,
+    /// The services that others may find.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) services: Vec<ServiceRegistration>,
+    /// What their checks found last.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) checks: BTreeMap<String, CheckStatus>,
 }
 
 /// The report that the API server has accepted last, as far as the status tells.
@@ -56,6 +62,8 @@ pub(crate) fn of_status(generation: i64, status: &AllocationStatus, job: JobType
         health_matters: matches!(job, JobType::Service | JobType::System),
         stopping: false,
         volumes: status.volumes.clone(),
+        services: status.services.clone(),
+        checks: status.checks.clone(),
     }
 }
 
@@ -81,6 +89,8 @@ pub(crate) fn of_refused(allocation: &Allocation, job: Option<&JobSpec>, reason:
         health_matters,
         stopping: false,
         volumes: BTreeMap::new(),
+        services: Vec::new(),
+        checks: BTreeMap::new(),
     }
 }
 
@@ -91,6 +101,8 @@ pub(crate) enum Priority {
     None,
     /// Within a second.
     Typical,
+    /// At once, and at most once per second: what flaps must not write more.
+    Paced,
     /// At once.
     Urgent,
 }
@@ -107,8 +119,13 @@ pub(crate) fn priority(report: &Report, acknowledged: Option<&Report>) -> Priori
     let is_judged = report.health.is_some() && report.health != acknowledged.health;
     let is_asked = report.stop_requested_at != acknowledged.stop_requested_at;
     let is_over = report.ended_at != acknowledged.ended_at;
-    if report.client_status != acknowledged.client_status || is_over || is_judged || is_asked {
+    // The shutdown delay has begun: nothing new may come to it.
+    let known = |id: &str| report.services.iter().any(|service| service.id == id);
+    let is_withdrawn = acknowledged.services.iter().any(|service| !known(&service.id));
+    if report.client_status != acknowledged.client_status || is_over || is_judged || is_asked || is_withdrawn {
         Priority::Urgent
+    } else if report.services != acknowledged.services {
+        Priority::Paced
     } else if differs(report, acknowledged) {
         Priority::Typical
     } else {
@@ -122,6 +139,7 @@ fn differs(report: &Report, acknowledged: &Report) -> bool {
         || report.health != acknowledged.health
         || report.stopping != acknowledged.stopping
         || report.volumes != acknowledged.volumes
+        || report.checks != acknowledged.checks
 }
 
 /// The status as an object for server-side apply. `lost` is the controller's and final: then only the end is told.
@@ -141,6 +159,12 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
     }
     if !report.volumes.is_empty() {
         status["volumes"] = json!(report.volumes);
+    }
+    if !report.services.is_empty() {
+        status["services"] = json!(report.services);
+    }
+    if !report.checks.is_empty() {
+        status["checks"] = json!(report.checks);
     }
     if let Some(health) = &report.health {
         status["health"] = json!(health);
@@ -212,7 +236,10 @@ fn wanted_conditions(report: &Report, name: &str) -> Vec<Wanted<Type, Reason>> {
             Wanted::no(Type::Ready, Reason::Stopping, "its tasks are being ended")
         }
         ClientStatus::Running if is_healthy => Wanted::yes(Type::Ready, Reason::Running, text),
-        ClientStatus::Running => Wanted::no(Type::Ready, Reason::Starting, "its tasks run and are not healthy yet"),
+        ClientStatus::Running => {
+            let text = check_fault(report).unwrap_or_else(|| "its tasks run and are not healthy yet".to_owned());
+            Wanted::no(Type::Ready, Reason::Starting, text)
+        }
         ClientStatus::Pending | ClientStatus::Lost | ClientStatus::Unknown => {
             Wanted::unknown(Type::Ready, Reason::Starting, text)
         }
@@ -231,6 +258,12 @@ fn wanted_conditions(report: &Report, name: &str) -> Vec<Wanted<Type, Reason>> {
     wanted.extend(reconciling);
     wanted.extend(stalled);
     wanted
+}
+
+/// What the first check that fails was answered.
+fn check_fault(report: &Report) -> Option<String> {
+    let failing = report.checks.values().find(|check| check.status == CheckResult::Failure)?;
+    Some(format!("check {} of service {} fails: {}", failing.check, failing.service, failing.output))
 }
 
 /// The sentence about a failure: which task, why, and what would help.
@@ -264,6 +297,39 @@ mod tests {
         assert_eq!(priority(&failed, None), Priority::Urgent);
         assert_eq!(priority(&running(), None), Priority::Urgent);
         assert_eq!(priority(&running(), Some(&running())), Priority::None);
+    }
+
+    #[test]
+    fn b_044_readiness_is_told_at_once_and_what_is_taken_away_before_all_else() {
+        let with = |services: &[(&str, bool)]| Report {
+            services: services
+                .iter()
+                .map(|(id, ready)| ServiceRegistration {
+                    id: (*id).to_owned(),
+                    ready: *ready,
+                    ..ServiceRegistration::default()
+                })
+                .collect(),
+            ..running()
+        };
+        assert_eq!(priority(&with(&[("a", true)]), Some(&with(&[("a", false)]))), Priority::Paced);
+        assert_eq!(priority(&with(&[("a", true), ("b", false)]), Some(&with(&[("a", true)]))), Priority::Paced);
+        assert_eq!(priority(&with(&[]), Some(&with(&[("a", true)]))), Priority::Urgent);
+        assert_eq!(priority(&with(&[("a", true)]), Some(&with(&[("a", true)]))), Priority::None);
+        let failing = CheckStatus {
+            check: "up".into(),
+            service: "api".into(),
+            status: CheckResult::Failure,
+            output: "refused".into(),
+            ..CheckStatus::default()
+        };
+        let report = Report { checks: [("c".to_owned(), failing)].into(), health_matters: true, ..running() };
+        assert_eq!(priority(&report, Some(&running())), Priority::Typical);
+        let seen = Allocation::new("a", drover_api::AllocationSpec::default());
+        let body = status_body(&report, &seen, Timestamp::UNIX_EPOCH);
+        let conditions = body["status"]["conditions"].as_array().expect("a list");
+        let ready = conditions.iter().find(|found| found["type"] == "Ready").expect("a condition");
+        assert_eq!(ready["message"], "check up of service api fails: refused");
     }
 
     #[test]

@@ -71,6 +71,7 @@ impl Entry {
             Priority::Urgent => {
                 self.last_send.map_or(self.pending_since, |last| self.pending_since.max(last + SEND_INTERVAL))
             }
+            Priority::Paced => self.last_send.map_or(self.pending_since, |last| self.pending_since.max(last + GATHER)),
             Priority::Typical | Priority::None => self.pending_since + GATHER,
         });
         self.due = due.map(|due| due.max(self.not_before));
@@ -83,6 +84,7 @@ impl Entry {
             matches!(report.client_status, ClientStatus::Pending | ClientStatus::Running)
                 && report.ended_at.is_none()
                 && (report.health.is_none() || report.health.as_ref() == judged)
+                && report.services[..] == *self.acknowledged.as_ref().map_or(&[][..], |known| &known.services)
         })
     }
 

@@ -15,6 +15,7 @@ use super::plugin::{Cloud, PluginObserver, PluginSpec, SimulatedPlugin};
 use crate::allocations::alloc_runner::TaskRunners;
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::Directory;
+use crate::checks::AlwaysWell;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, ExitResult, Mock, MockChange};
 use crate::node::devices::Devices;
@@ -183,6 +184,7 @@ impl Machine {
                 disk: Arc::new(self.disk.clone()),
                 fingerprint: watch::Sender::new(fingerprint).subscribe(),
                 host_env: std::collections::BTreeMap::new(),
+                prober: Arc::new(AlwaysWell),
             },
             news: mpsc::channel(1).1,
             clock: life.clock,

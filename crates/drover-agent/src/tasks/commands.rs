@@ -18,6 +18,8 @@ pub(crate) enum Force {
 pub(crate) enum TaskCommand {
     /// Ends the run and starts another one.
     Restart { force: Force, answer: oneshot::Sender<Result<(), CommandError>> },
+    /// Ends the run because a check finds it unwell: a failure that its restart policy counts.
+    EndUnhealthy { reason: String },
     /// Sends a signal by its name.
     Signal { signal: String, answer: oneshot::Sender<Result<(), CommandError>> },
     /// Asks where the process is.
@@ -40,6 +42,8 @@ impl TaskCommand {
                 drop(answer.send(Err(CommandError::NotRunning)));
             }
             Self::Locate { answer } => drop(answer.send(Err(CommandError::NotRunning))),
+            // Its run is over already, which is all that was asked.
+            Self::EndUnhealthy { .. } => {}
         }
     }
 }

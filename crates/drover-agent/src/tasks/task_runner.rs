@@ -203,6 +203,13 @@ impl TaskRunner {
                         drop(answer.send(Ok(())));
                         return TaskExit::Over;
                     }
+                    TaskCommand::EndUnhealthy { reason } => {
+                        let said = task_event::plain(TaskEventType::RestartSignaled, self.env.clock.now(), reason);
+                        self.push(said);
+                        self.tell().await;
+                        self.end_for_failure(running).await;
+                        return TaskExit::Over;
+                    }
                     TaskCommand::Signal { signal, answer } => {
                         drop(answer.send(self.signal(&signal, &running.handle.id).await));
                     }

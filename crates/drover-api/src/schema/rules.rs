@@ -481,11 +481,46 @@ pub const RULES: &[Rule] = &[
         "an http check needs path, as in /health",
     ),
     rule(
-        "service-address-mode",
+        "task-check-interval",
+        "Job",
+        ("spec.groups[].tasks[].services[].checks[]", "interval"),
+        "duration(self.interval) >= duration('1s') && duration(self.timeout) >= duration('1s')",
+        "interval and timeout must be at least 1s",
+    ),
+    rule(
+        "task-check-http-path",
+        "Job",
+        ("spec.groups[].tasks[].services[].checks[]", "path"),
+        "self.type != 'http' || has(self.path)",
+        "an http check needs path, as in /health",
+    ),
+    rule(
+        "service-unserved",
         "Job",
         ("spec.groups[].services[]", "address"),
-        "!has(self.address) || !has(self.addressMode) || self.addressMode == 'auto'",
-        "address needs addressMode auto; remove one of them",
+        "(!has(self.address) || self.address == '') && (!has(self.meta) || size(self.meta) == 0) && (!has(self.addressMode) || self.addressMode in ['auto', 'host'])",
+        "address, meta and the address modes driver, alloc and alloc_ipv6 are not acted on by this version; remove them: a service leads to the address of its node, and tags say more of it",
+    ),
+    rule(
+        "task-service-unserved",
+        "Job",
+        ("spec.groups[].tasks[].services[]", "address"),
+        "(!has(self.address) || self.address == '') && (!has(self.meta) || size(self.meta) == 0) && (!has(self.addressMode) || self.addressMode in ['auto', 'host'])",
+        "address, meta and the address modes driver, alloc and alloc_ipv6 are not acted on by this version; remove them: a service leads to the address of its node, and tags say more of it",
+    ),
+    rule(
+        "check-unserved",
+        "Job",
+        ("spec.groups[].services[].checks[]", "addressMode"),
+        "(!has(self.addressMode) || self.addressMode in ['auto', 'host']) && (!has(self.checkRestart) || !has(self.checkRestart.ignoreWarnings) || !self.checkRestart.ignoreWarnings)",
+        "ignoreWarnings and the address modes driver, alloc and alloc_ipv6 are not acted on by this version; remove them: a check asks the address of its node, and knows no warnings",
+    ),
+    rule(
+        "task-check-unserved",
+        "Job",
+        ("spec.groups[].tasks[].services[].checks[]", "addressMode"),
+        "(!has(self.addressMode) || self.addressMode in ['auto', 'host']) && (!has(self.checkRestart) || !has(self.checkRestart.ignoreWarnings) || !self.checkRestart.ignoreWarnings)",
+        "ignoreWarnings and the address modes driver, alloc and alloc_ipv6 are not acted on by this version; remove them: a check asks the address of its node, and knows no warnings",
     ),
     // Placement
     rule(
@@ -743,13 +778,6 @@ pub const RULES: &[Rule] = &[
         "migrate is not acted on by this version: no data moves to another node; set sticky to keep it on its node, or use a csi volume",
     ),
     rule(
-        "group-services",
-        "Job",
-        ("spec.groups[]", "services"),
-        "!has(self.services) || size(self.services) == 0",
-        "services are not acted on by this version; remove them, and let the task register itself with NOMAD_ADDR_<label> of its ports",
-    ),
-    rule(
         "network-dns",
         "Job",
         ("spec.groups[].networks[]", "dns"),
@@ -811,13 +839,6 @@ pub const RULES: &[Rule] = &[
         ("spec.groups[].tasks[]", "env"),
         r"!has(self.env) || self.env.all(name, name != '' && !name.contains('=') && !name.contains('\x00'))",
         "a name in env is empty or contains = or NUL, which no process can have; correct it",
-    ),
-    rule(
-        "task-services",
-        "Job",
-        ("spec.groups[].tasks[]", "services"),
-        "!has(self.services) || size(self.services) == 0",
-        "services are not acted on by this version; remove them, and let the task register itself with NOMAD_ADDR_<label> of its ports",
     ),
     rule(
         "task-identities",

@@ -202,11 +202,10 @@ fn launches(job: &Job) -> impl Iterator<Item = String> + '_ {
 /// What the job's conditions say that a person should read.
 fn troubles(job: &Job) -> impl Iterator<Item = String> + '_ {
     use drover_api::condition::ConditionStatus::{False, True};
-    use drover_api::job::JobConditionType::{Placed, Reverted, Stalled};
+    use drover_api::job::JobConditionType::{Placed, Reverted, Services, Stalled};
     let conditions = job.status.iter().flat_map(|status| &status.conditions);
-    let telling = conditions.filter(|one| {
-        matches!((one.r#type, one.status), (Stalled | Reverted, True)) || (one.r#type, one.status) == (Placed, False)
-    });
+    let telling = conditions
+        .filter(|one| matches!((one.r#type, one.status), (Stalled | Reverted, True) | (Placed | Services, False)));
     let told = job.status.iter().map(|status| &status.columns).find(|columns| is_reverted(columns));
     let news = telling.filter(move |one| told.is_none_or(|columns| columns.message != one.message));
     let mut texts: Vec<String> = news.map(|one| format!("{}: {}", one.r#type, one.message)).collect();

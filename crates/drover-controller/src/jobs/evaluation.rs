@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::allocation::DesiredStatus;
-use drover_api::condition::ConditionStatus;
-use drover_api::job::{BlockedEvaluation, EvalTrigger, EvaluationStatus, JobConditionType, JobType};
+use drover_api::condition::{ConditionStatus, Wanted};
+use drover_api::job::{BlockedEvaluation, EvalTrigger, EvaluationStatus, JobConditionType, JobReason, JobType};
 use drover_api::{Job, JobVersion};
 use drover_core::broker::blocked::BlockedVerdict;
 use drover_core::broker::queue::{GivenBack, NextEvaluation};
@@ -539,6 +539,20 @@ impl Jobs {
     }
 
     /// Writes a job's status where it differs.
+    /// Takes in what keeps a job's services from being found, or that nothing does any more.
+    pub(crate) fn on_services(
+        &mut self,
+        shared: &mut Shared,
+        job: &JobKey,
+        condition: Option<Wanted<JobConditionType, JobReason>>,
+    ) {
+        let Some(known) = self.known.get_mut(job) else { return };
+        if known.services != condition {
+            known.services = condition;
+            shared.due.jobs.insert(job.clone());
+        }
+    }
+
     pub(crate) fn refresh(&mut self, shared: &mut Shared, launches: &PeriodicJobs, key: &JobKey) {
         let Some(object) = shared.job(key).cloned() else { return };
         let Some(job) = shared.view.job(key).cloned() else { return };
@@ -666,7 +680,7 @@ impl Jobs {
             .map(|newest| Reverted { version: job.version, restored: newest.spec.revert_of.unwrap_or(0) });
         let failure = failures::last_failure(shared, job, &allocs, reverted);
         let stopper = convert::stopper(&object.metadata);
-        let verdict = job_status::judge(Input {
+        let mut verdict = job_status::judge(Input {
             job,
             // Stopped although its spec does not say so: it goes with its namespace.
             is_ending: object.metadata.deletion_timestamp.is_some() || (job.stopped && !object.spec.stop),
@@ -685,6 +699,7 @@ impl Jobs {
             scaled: override_.as_ref().map(|(group, count, manifest)| (group.as_str(), *count, *manifest)),
             now,
         });
+        verdict.conditions.extend(self.known.get(key).and_then(|known| known.services.clone()));
         let wake_at = verdict.wake_at;
         let group = convert::scale(&object.spec).or_else(|| {
             let only = job.definition.spec.groups.first()?;

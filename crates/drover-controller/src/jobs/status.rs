@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drover_api::condition::merged;
-use drover_api::job::{BlockedEvaluation, EvaluationStatus, JobColumns, JobPhase, JobStatus, ScaleStatus};
+use drover_api::condition::{Wanted, merged};
+use drover_api::job::{
+    BlockedEvaluation, EvaluationStatus, JobColumns, JobConditionType, JobPhase, JobReason, JobStatus, ScaleStatus,
+};
 use drover_api::{Job, field_manager, label, message};
 use drover_core::definition::Definition;
 use drover_core::ids::JobKey;
@@ -53,6 +55,8 @@ pub(super) struct JobState {
     pub(super) checked: Option<Checked>,
     /// The limit that it is over.
     pub(super) over_limit: Option<Violation>,
+    /// What keeps its services from being found.
+    pub(super) services: Option<Wanted<JobConditionType, JobReason>>,
 }
 
 /// A spec with what is wrong with it.

@@ -55,6 +55,8 @@ pub struct Observation {
     pub tasks: BTreeMap<String, TaskFacts>,
     /// Its checks.
     pub checks: Vec<CheckFacts>,
+    /// What is wrong with the first of them that does not pass, for people.
+    pub check_fault: Option<String>,
     /// Its status is failed, whatever its tasks say.
     pub has_failed: bool,
 }
@@ -200,7 +202,8 @@ impl Tracker {
             (Stage::Poststop, _) => None,
             (_, RunState::Pending) => Some(format!("the task does not run by its healthy deadline of {minutes}s")),
             (_, RunState::Running) if checks_since.is_none() => {
-                Some(format!("checks do not pass by the healthy deadline of {minutes}s"))
+                let fault = seen.check_fault.as_deref().unwrap_or("checks do not pass");
+                Some(format!("not healthy by the deadline of {minutes}s: {fault}"))
             }
             (_, RunState::Running) if task.started_at == self.youngest_start => Some(format!(
                 "the task has not run for {minimum}s without a break by its healthy deadline of {minutes}s"
@@ -258,6 +261,7 @@ mod tests {
                 .iter()
                 .map(|(state, is_readiness)| CheckFacts { state: *state, is_readiness: *is_readiness })
                 .collect(),
+            check_fault: None,
             has_failed: false,
         }
     }

@@ -184,6 +184,45 @@ pub fn environment(input: &EnvironmentInput<'_>) -> Result<BTreeMap<String, Stri
     Ok(env)
 }
 
+/// What the fields of a service may refer to: the allocation, its job and group, its ports and meta; `task` is the one
+/// that the service is of. References to the node stay as they are written, because the controller reads names from the
+/// version of the job alone.
+///
+/// # Errors
+/// When a value of meta, or all of them, would be too long.
+pub fn service_words(
+    allocation: &Allocation,
+    job: &JobSpec,
+    group: &Group,
+    task: Option<&Task>,
+) -> Result<BTreeMap<String, String>, ExpansionError> {
+    let mut env = BTreeMap::new();
+    let Some(any) = task.or(group.tasks.first()) else { return Ok(env) };
+    let nameless;
+    let task = match task {
+        Some(task) => task,
+        None => {
+            nameless = Task { name: String::new(), meta: BTreeMap::default(), ..any.clone() };
+            &nameless
+        }
+    };
+    let paths = TaskPaths { alloc: String::new(), local: String::new(), secrets: String::new() };
+    let (node, host) = (NodeFacts::default(), BTreeMap::new());
+    let input = EnvironmentInput { allocation, job, group, task, node: &node, paths: &paths, host: &host };
+    add_identity(&mut env, &input);
+    for of_node in ["NOMAD_DC", "NOMAD_PARENT_CGROUP"] {
+        env.remove(of_node);
+    }
+    if task.name.is_empty() {
+        env.remove("NOMAD_TASK_NAME");
+    }
+    add_ports(&mut env, &allocation.spec.resources.ports);
+    let mut budget = Budget::WHOLE;
+    budget.take(size(&env), || "resources.ports".to_owned())?;
+    add_meta(&mut env, &input, &mut budget)?;
+    Ok(env)
+}
+
 fn size(env: &BTreeMap<String, String>) -> usize {
     env.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
@@ -374,18 +413,30 @@ impl Fields<'_> {
     }
 }
 
+/// Replaces every `${…}` that is one of these words; others stay as they are written, those of the node too.
+///
+/// # Errors
+/// When the result would be longer than [`MAX_VALUE_BYTES`]; no more than that was made of it then.
+pub fn interpolate_words(text: &str, words: &BTreeMap<String, String>) -> Result<String, TooLong> {
+    replaced(text, |name| words.get(name).map(String::as_str)).map(|(text, _)| text)
+}
+
 /// The text with its references replaced, and the first that is not known.
 fn substitute(
     text: &str,
     env: &BTreeMap<String, String>,
     node: &NodeFacts,
 ) -> Result<(String, Option<String>), TooLong> {
+    replaced(text, |name| lookup(name, env, node))
+}
+
+fn replaced<'a>(text: &str, known: impl Fn(&str) -> Option<&'a str>) -> Result<(String, Option<String>), TooLong> {
     let (mut out, mut unknown, mut rest) = (String::new(), None, text);
     while let Some(start) = rest.find("${") {
         let Some(length) = rest[start..].find('}') else { break };
         let reference = &rest[start..=start + length];
         push(&mut out, &rest[..start])?;
-        if let Some(value) = lookup(reference[2..reference.len() - 1].trim(), env, node) {
+        if let Some(value) = known(reference[2..reference.len() - 1].trim()) {
             push(&mut out, value)?;
         } else {
             unknown.get_or_insert_with(|| reference.to_owned());

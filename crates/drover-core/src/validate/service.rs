@@ -1,12 +1,15 @@
 //! Services of a group and of its tasks, and their checks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::GoDuration;
 use drover_api::group::Group;
-use drover_api::service::{AddressMode, CheckType, Service};
+use drover_api::network::Port;
+use drover_api::service::{AddressMode, CheckType, Service, ServiceProvider};
+use drover_api::task::Task;
 
 use super::found::{At, Violations, shown};
+use crate::service::{HTTP_PORT, object_name, service_port};
 
 /// Shortest pause between two probes, and shortest wait for an answer.
 const SHORTEST: GoDuration = GoDuration::from_secs(1);
@@ -40,6 +43,93 @@ impl Violations {
         self.when(!is_new, "ServiceDuplicate", at, message);
     }
 
+    /// What this version does not act on, and what can never be found.
+    pub(super) fn submitted_services(&mut self, at: At<'_>, group: &Group) {
+        let mut of_service = BTreeMap::new();
+        for (n, service) in group.services.iter().enumerate() {
+            let at = format_args!("{at}.services[{n}]");
+            self.submitted_service(at, group, service);
+            self.port_of_service(at, group, service, &mut of_service);
+            let is_task = |task: &Task| task.name == service.task;
+            let is_wrong = !service.task.is_empty() && !group.tasks.iter().any(is_task);
+            let message = format_args!("{} is no task of the group; name one, or remove it", shown(&service.task));
+            self.when(is_wrong, "ServiceTask", format_args!("{at}.task"), message);
+        }
+        for (m, task) in group.tasks.iter().enumerate() {
+            for (n, service) in task.services.iter().enumerate() {
+                let at = format_args!("{at}.tasks[{m}].services[{n}]");
+                self.submitted_service(at, group, service);
+                self.port_of_service(at, group, service, &mut of_service);
+            }
+        }
+    }
+
+    fn submitted_service(&mut self, at: At<'_>, group: &Group, service: &Service) {
+        match service.provider {
+            // The only one: another would have to be acted on.
+            None | Some(ServiceProvider::Kubernetes) => {}
+        }
+        let instead = "remove it, a service leads to the address of its node";
+        self.not_yet(!service.address.is_empty(), format_args!("{at}.address"), instead);
+        self.not_yet(is_elsewhere(service.address_mode), format_args!("{at}.addressMode"), instead);
+        let instead = "remove it, and say more of the service by tags";
+        self.not_yet(!service.meta.is_empty(), format_args!("{at}.meta"), instead);
+        self.name_of_service(at, &service.name);
+        self.port_label(format_args!("{at}.portLabel"), group, &service.port_label);
+        for (n, check) in service.checks.iter().enumerate() {
+            let at = format_args!("{at}.checks[{n}]");
+            let instead = "remove it, a check asks the address of its node";
+            self.not_yet(is_elsewhere(check.address_mode), format_args!("{at}.addressMode"), instead);
+            let is_given = check.check_restart.as_ref().is_some_and(|restart| restart.ignore_warnings);
+            let instead = "remove it, checks know no warnings";
+            self.not_yet(is_given, format_args!("{at}.checkRestart.ignoreWarnings"), instead);
+            if !check.port_label.is_empty() {
+                self.port_label(format_args!("{at}.portLabel"), group, &check.port_label);
+            }
+        }
+    }
+
+    fn name_of_service(&mut self, at: At<'_>, name: &str) {
+        let field = format_args!("{at}.name");
+        let is_of_node = ["${attr.", "${node.", "${meta.", "${env[", "${NOMAD_DC}"].iter().any(|of| name.contains(of));
+        let message = format_args!(
+            "{} refers to the node, which the Service's name cannot; refer to the job, its group or meta",
+            shown(name)
+        );
+        self.when(is_of_node, "ServiceName", field, message);
+        let is_wrong = !name.contains("${") && object_name(name).is_none();
+        let message =
+            format_args!("{} cannot be the name of a Service; begin it with a letter, as in api", shown(name));
+        self.when(is_wrong, "ServiceName", field, message);
+    }
+
+    fn port_label(&mut self, field: At<'_>, group: &Group, label: &str) {
+        let message = format_args!(
+            "{} is no port of the group; give the label of one of its networks' ports",
+            if label.is_empty() { "it".to_owned() } else { shown(label) }
+        );
+        self.when(port_of(group, label).is_none(), "ServicePort", field, message);
+    }
+
+    /// Two ports of one Service have two numbers.
+    fn port_of_service<'a>(
+        &mut self,
+        at: At<'_>,
+        group: &'a Group,
+        service: &'a Service,
+        known: &mut BTreeMap<(&'a str, i64), &'a str>,
+    ) {
+        let Some(declared) = port_of(group, &service.port_label) else { return };
+        let given = service.kubernetes.as_ref().and_then(|kubernetes| kubernetes.port);
+        let number = given.or_else(|| service_port(declared)).unwrap_or(i64::from(HTTP_PORT));
+        let first = *known.entry((&service.name, number)).or_insert(&declared.label);
+        let message = format_args!(
+            "{number} is also the port of {} for its label {first}; set another one",
+            shown(&service.name)
+        );
+        self.when(first != declared.label, "ServicePortTwice", format_args!("{at}.kubernetes.port"), message);
+    }
+
     fn service(&mut self, at: At<'_>, service: &Service) {
         let is_auto = matches!(service.address_mode, None | Some(AddressMode::Auto));
         let message = "needs addressMode auto; remove one of them";
@@ -56,4 +146,19 @@ impl Violations {
             self.when(is_wrong, "CheckPath", format_args!("{at}.path"), message);
         }
     }
+}
+
+/// Whether it is another address than the node's.
+fn is_elsewhere(mode: Option<AddressMode>) -> bool {
+    match mode {
+        None | Some(AddressMode::Auto | AddressMode::Host) => false,
+        Some(AddressMode::Driver | AddressMode::Alloc | AddressMode::AllocIpv6) => true,
+    }
+}
+
+/// The port of a group by its label, or by its static number.
+fn port_of<'a>(group: &'a Group, label: &str) -> Option<&'a Port> {
+    let number = label.parse::<i64>().ok();
+    let mut ports = group.networks.iter().flat_map(|network| &network.ports);
+    ports.find(|port| port.label == label || (number.is_some() && port.r#static == number))
 }

@@ -38,7 +38,7 @@ impl Violations {
         }
     }
 
-    fn not_yet(&mut self, is_given: bool, field: At<'_>, instead: &str) {
+    pub(super) fn not_yet(&mut self, is_given: bool, field: At<'_>, instead: &str) {
         self.when(is_given, NOT_YET, field, format_args!("is not acted on by this version: {instead}"));
     }
 
@@ -61,17 +61,12 @@ impl Violations {
         self.not_yet(is_given, format_args!("{at}.scaling.policy"), instead);
         let instead = "no data moves to another node; set sticky to keep it on its node, or use a csi volume";
         self.not_yet(group.ephemeral_disk.migrate, format_args!("{at}.ephemeralDisk.migrate"), instead);
-        self.no_services(at, !group.services.is_empty());
+        self.submitted_services(at, group);
         self.submitted_networks(at, group);
         for (n, volume) in group.volumes.iter().enumerate() {
             let instead = "a host volume stays on its node, and a csi volume follows its allocations; remove it";
             self.not_yet(volume.sticky, format_args!("{at}.volumes[{n}].sticky"), instead);
         }
-    }
-
-    fn no_services(&mut self, at: At<'_>, is_given: bool) {
-        let instead = "remove them, and let the task register itself with NOMAD_ADDR_<label> of its ports";
-        self.not_yet(is_given, format_args!("{at}.services"), instead);
     }
 
     fn templates_again(&mut self, at: At<'_>, restart: Option<&Restart>) {
@@ -136,7 +131,6 @@ impl Violations {
 
     fn submitted_task(&mut self, at: At<'_>, task: &Task) {
         self.templates_again(format_args!("{at}.restart"), task.restart.as_ref());
-        self.no_services(at, !task.services.is_empty());
         for (field, is_given, instead) in [
             (
                 "identities",

@@ -46,6 +46,9 @@ pub(crate) fn all() -> &'static [Kind] {
             builtin("Event", "events", "events.k8s.io/v1", true, false),
             builtin("ConfigMap", "configmaps", "v1", true, true),
             builtin("Namespace", "namespaces", "v1", false, true),
+            builtin("Service", "services", "v1", true, true),
+            builtin("EndpointSlice", "endpointslices", "discovery.k8s.io/v1", true, true),
+            builtin("Node", "nodes", "v1", false, true),
         ]);
         for (number, kind) in kinds.iter_mut().enumerate() {
             kind.number = number;

@@ -34,6 +34,7 @@ impl AllocRunner {
     }
 
     pub(super) fn start_kill(&mut self, order: KillOrder) {
+        self.services.withdraw();
         let delay = self.plan.group.shutdown_delay.unwrap_or_default().to_std();
         let delay = if order.skip_delay { Duration::ZERO } else { delay };
         let starts_at = (!delay.is_zero()).then(|| Instant::now() + delay);

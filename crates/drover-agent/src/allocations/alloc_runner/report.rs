@@ -34,8 +34,9 @@ impl AllocRunner {
         if !self.is_wanted() {
             self.health.stop();
         }
+        self.follow_services(now);
         let status = self.tasks.status(self.max_run_exceeded).0;
-        if let Some(verdict) = self.health.judge(&mut self.tasks, status, now) {
+        if let Some(verdict) = self.health.judge(&mut self.tasks, self.services.states(), status, now) {
             tracing::info!(allocation = self.plan.uid, healthy = verdict.healthy, "health is judged");
         }
         let report = self.make_report(now);
@@ -64,6 +65,8 @@ impl AllocRunner {
             health_matters,
             stopping: !self.is_wanted() && !status.is_terminal(),
             volumes: hooks::statuses(&self.plan, self.tasks.is_over()),
+            services: self.services.states().registrations(),
+            checks: self.services.states().results(),
         }
     }
 

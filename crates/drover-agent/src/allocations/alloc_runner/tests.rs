@@ -1,7 +1,7 @@
 //! Whole lives of allocations with the mock driver, on a paused clock: what takes minutes is over at once, and times
 //! are exact.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use drover_api::allocation::{ClientStatus, DesiredStatus, TaskEventType as E, Ta
 use drover_api::client_node::Fingerprint;
 use drover_api::job::JobType;
 use drover_api::{Allocation, AllocationSpec, JobSpec};
+use drover_core::service::{CheckAnswer, Probe};
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -21,6 +23,7 @@ use super::AllocRunner;
 use crate::allocations::admission::Admission;
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::plan::{AllocPlan, Wanted};
+use crate::checks::Prober;
 use crate::csi::{self, Csi};
 use crate::drivers::{Drivers, Mock, MockChange};
 use crate::node::alloc_dir::AllocDir;
@@ -40,6 +43,8 @@ use crate::tasks::runner_env::RunnerEnv;
 use crate::tasks::starts::Starts;
 use crate::watch;
 use drover_clock::{Clock, SharedClock};
+
+mod services;
 
 const UID: &str = "uid-1";
 
@@ -69,6 +74,35 @@ struct Node {
     max_kill_timeout: Duration,
     /// Runs where a test lets it.
     csi: Csi,
+    prober: Arc<Scripted>,
+}
+
+/// Answers the probes of a port as a test says: with a success, unless the port is among those that fail.
+#[derive(Debug, Default)]
+struct Scripted {
+    failing: Mutex<BTreeSet<u16>>,
+}
+
+impl Scripted {
+    fn fail(&self, port: u16) {
+        self.failing.lock().expect("no panic while it was held").insert(port);
+    }
+
+    fn mend(&self, port: u16) {
+        self.failing.lock().expect("no panic while it was held").remove(&port);
+    }
+}
+
+impl Prober for Scripted {
+    fn probe<'a>(&'a self, probe: &'a Probe) -> BoxFuture<'a, CheckAnswer> {
+        let port = match probe {
+            Probe::Tcp { port, .. } => *port,
+            Probe::Http(http) => http.target.port,
+        };
+        let fails = self.failing.lock().expect("no panic while it was held").contains(&port);
+        let answer = if fails { CheckAnswer::failure("refused") } else { CheckAnswer::connected() };
+        std::future::ready(answer).boxed()
+    }
 }
 
 /// The directories for secrets are mounts, which would outlive the test and slow every namespace that is made after it.
@@ -98,6 +132,7 @@ impl Node {
             csi: csi::without_volumes(state.store(), dir.path().join("csi")),
             dir,
             mock,
+            prober: Arc::default(),
             started,
             clock: Arc::new(PausedClock { start: Instant::now() }),
             state,
@@ -125,6 +160,7 @@ impl Node {
                 disk: Arc::new(HostDisk),
                 fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
                 host_env: BTreeMap::new(),
+                prober: Arc::clone(&self.prober) as Arc<dyn Prober>,
             },
             clock: Arc::clone(&self.clock),
             random: Random::seeded(7),

@@ -6,6 +6,7 @@ mod await_previous;
 mod hook_error;
 mod migrate_disk;
 mod prerun;
+mod services;
 mod volumes;
 
 pub(super) use prerun::prerun;

@@ -483,6 +483,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
             disk: Arc::new(MemoryDisk::default()),
             fingerprint: seen,
             host_env: BTreeMap::new(),
+            prober: Arc::new(crate::checks::AlwaysWell),
         },
         news: mpsc::channel(1).1,
         clock: Arc::new(VirtualClock(Instant::now())),

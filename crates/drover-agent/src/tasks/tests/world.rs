@@ -134,6 +134,7 @@ impl Node {
                 disk: Arc::new(HostDisk),
                 fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
                 host_env: BTreeMap::new(),
+                prober: Arc::new(crate::checks::AlwaysWell),
             },
             clock: Arc::clone(&self.clock),
             random: Random::seeded(7),

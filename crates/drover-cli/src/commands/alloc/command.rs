@@ -7,7 +7,7 @@ use anyhow::Context;
 use crate::ui::output::Output;
 
 use super::agent::Agent;
-use super::{exec, files, list, logs, restart, signal, stats, status, stop};
+use super::{checks, exec, files, list, logs, restart, signal, stats, status, stop};
 
 /// What to do with allocations.
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,8 @@ pub(crate) struct AllocArgs {
 enum Verb {
     /// Shows an allocation as the cluster knows it: its tasks, their events, and why it runs where it runs.
     Status(status::AllocStatusArgs),
+    /// Shows what the checks of an allocation found last.
+    Checks(checks::AllocChecksArgs),
     /// Lists what runs on this node, by its agent's socket.
     List {
         /// How it is printed.
@@ -52,6 +54,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<u8> {
     let code = runtime.block_on(async {
         match &args.verb {
             Verb::Status(args) => status::run(args).await,
+            Verb::Checks(args) => checks::run(args).await,
             Verb::List { output } => list::list(&Agent::of_node(socket), output).await,
             Verb::Logs(logs) => logs::run(&Agent::of(socket, &logs.target).await?, logs).await.map(|()| 0),
             Verb::Exec(exec) => exec::run(&Agent::of(socket, &exec.target).await?, exec).await,

@@ -6,6 +6,8 @@
 //! the answers are made from.
 
 mod agent;
+mod check_rows;
+mod checks;
 mod command;
 mod exec;
 mod files;

@@ -4,9 +4,10 @@
 use std::fmt::Write;
 
 use drover_api::Allocation;
-use drover_api::allocation::{AllocationSpec, AllocationStatus};
+use drover_api::allocation::{AllocatedPort, AllocationSpec, AllocationStatus};
 use jiff::Timestamp;
 
+use super::check_rows;
 use super::lookup::find;
 use crate::cluster::connect::ConnectArgs;
 use crate::commands::plan::scores;
@@ -55,6 +56,7 @@ fn described(alloc: &Allocation, now: Timestamp) -> String {
     if !status.task_states.is_empty() {
         text.push_str("\nTasks\n");
         tasks(&status, now).write(&mut text);
+        found_by(alloc, &status, now, &mut text);
         text.push_str("\nNewest events\n");
         events(&status, now).write(&mut text);
     }
@@ -96,6 +98,26 @@ fn facts(spec: &AllocationSpec, status: &AllocationStatus, now: Timestamp) -> Ve
         ("Looked at", later.map(|later| format!("again at {} ({})", later.at, later.trigger)).unwrap_or_default()),
         ("Ended", status.ended_at.map(ago).unwrap_or_default()),
     ]
+}
+
+/// The services of an allocation with the addresses that they lead to, and what their checks found.
+fn found_by(alloc: &Allocation, status: &AllocationStatus, now: Timestamp, text: &mut String) {
+    if !status.services.is_empty() {
+        let mut table = Table::new(&["SERVICE", "READY", "ADDRESS"]);
+        for service in &status.services {
+            // An id ends with the label of its port.
+            let label = |port: &&AllocatedPort| service.id.ends_with(&format!("-{}", port.label));
+            let port = alloc.spec.resources.ports.iter().filter(label).max_by_key(|port| port.label.len());
+            let address = port.map_or_else(|| "-".to_owned(), |port| format!("{}:{}", port.host_ip, port.value));
+            table.row(vec![service.service_name.clone(), service.ready.to_string(), address]);
+        }
+        text.push_str("\nServices\n");
+        table.write(text);
+    }
+    if !status.checks.is_empty() {
+        text.push_str("\nChecks\n");
+        check_rows::rows(&status.checks, now).write(text);
+    }
 }
 
 fn tasks(status: &AllocationStatus, now: Timestamp) -> Table {

@@ -18,7 +18,6 @@ const TASK: &str = "groups.0.tasks.0";
 #[test]
 fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
     let bridge = |field: &str, value: Value| json!([{ "mode": "bridge", field: value }]);
-    let service = json!([{ "name": "web", "portLabel": "http" }]);
     let group = |field: &str| format!("groups.0.{field}");
     let task = |field: &str| format!("{TASK}.{field}");
     for (path, value, field, instead) in [
@@ -29,7 +28,6 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
         (group("scaling.enabled"), json!(false), "spec.groups[0].scaling.enabled", "set min and max"),
         (group("scaling.policy"), json!({ "a": 1 }), "spec.groups[0].scaling.policy", "its own object"),
         (group("ephemeralDisk.migrate"), json!(true), "spec.groups[0].ephemeralDisk.migrate", "set sticky"),
-        (group("services"), service.clone(), "spec.groups[0].services", "NOMAD_ADDR_<label>"),
         (group("networks"), bridge("dns", json!({})), "spec.groups[0].networks[0].dns", "name servers of their node"),
         (group("networks"), bridge("hostname", json!("a")), "spec.groups[0].networks[0].hostname", "host name of"),
         (
@@ -45,7 +43,6 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
             "a host volume stays on its node",
         ),
         (task("restart.renderTemplates"), json!(true), "spec.groups[0].tasks[0].restart.renderTemplates", "remove it"),
-        (task("services"), service, "spec.groups[0].tasks[0].services", "NOMAD_ADDR_<label>"),
         (task("identities"), json!([{ "name": "a" }]), "spec.groups[0].tasks[0].identities", "by a volume"),
         (
             task("actions"),
@@ -81,6 +78,70 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
         let typed: JobSpec = serde_json::from_value(spec(&[(path.as_str(), value)])).unwrap();
         assert_eq!(violations(&Definition::new(&typed, "j")), [], "{path}: a stored job runs on");
     }
+}
+
+/// A group's networks with one port, and a service of it with these fields.
+fn serving(fields: &Value) -> Vec<(&'static str, Value)> {
+    let mut service = json!({ "name": "web", "portLabel": "http" });
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        service[field] = value.clone();
+    }
+    let networks = json!([{ "ports": [{ "label": "http" }, { "label": "admin", "static": 9000 }] }]);
+    vec![("groups.0.networks", networks), ("groups.0.services", json!([service]))]
+}
+
+#[test]
+fn what_a_service_asks_for_and_does_not_get_is_refused_by_name() {
+    let check = |field: &str, value: Value| {
+        let mut check = json!({ "name": "c", "type": "tcp", "interval": "1s", "timeout": "1s" });
+        check[field] = value;
+        json!({ "checks": [check] })
+    };
+    for (fields, field, says) in [
+        (json!({ "address": "10.0.0.9" }), "address", "not acted on"),
+        (json!({ "addressMode": "driver" }), "addressMode", "not acted on"),
+        (json!({ "addressMode": "alloc_ipv6" }), "addressMode", "not acted on"),
+        (json!({ "meta": { "a": "b" } }), "meta", "not acted on"),
+        (check("addressMode", json!("alloc")), "checks[0].addressMode", "not acted on"),
+        (
+            check("checkRestart", json!({ "limit": 1, "ignoreWarnings": true })),
+            "checks[0].checkRestart.ignoreWarnings",
+            "not acted on",
+        ),
+        (json!({ "name": "9lives" }), "name", "begin it with a letter"),
+        (json!({ "name": "${attr.kernel.name}-web" }), "name", "refers to the node"),
+        (json!({ "portLabel": "other" }), "portLabel", "other is no port of the group"),
+        (json!({ "portLabel": "" }), "portLabel", "it is no port of the group"),
+        (json!({ "portLabel": "10250" }), "portLabel", "10250 is no port of the group"),
+        (check("portLabel", json!("10250")), "checks[0].portLabel", "10250 is no port of the group"),
+        (json!({ "task": "none" }), "task", "none is no task of the group"),
+    ] {
+        let found = refused(&serving(&fields));
+        let begins = format!("spec.groups[0].services[0].{field}: ");
+        assert!(found.len() == 1 && found[0].starts_with(&begins) && found[0].contains(says), "{fields}: {found:?}");
+    }
+    for fields in [
+        json!({}),
+        json!({ "addressMode": "host", "name": "${NOMAD_JOB_NAME}-web", "task": "t", "portLabel": "9000", "provider": "kubernetes" }),
+        check("addressMode", json!("auto")),
+    ] {
+        assert_eq!(refused(&serving(&fields)), [""; 0], "{fields}");
+    }
+}
+
+#[test]
+fn two_ports_of_one_service_have_two_numbers() {
+    let networks = json!([{ "ports": [{ "label": "http" }, { "label": "admin" }] }]);
+    let twice = |kubernetes: Value| {
+        let services = json!([{ "name": "web", "portLabel": "http" }, { "name": "web", "portLabel": "admin", "kubernetes": kubernetes }]);
+        refused(&[("groups.0.networks", networks.clone()), ("groups.0.services", services)])
+    };
+    assert_eq!(twice(json!({ "port": 81 })), [""; 0]);
+    let found = twice(json!({}));
+    assert!(
+        found[0].starts_with("spec.groups[0].services[1].kubernetes.port: 80 is also the port of web"),
+        "{found:?}"
+    );
 }
 
 #[test]

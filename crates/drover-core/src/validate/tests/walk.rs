@@ -357,7 +357,7 @@ fn a_line_that_is_not_true_is_found() {
         (format!("Job spec.allAtOnce acted {file} globs_match_any_text"), "does not name it"),
         (format!("Job spec.periodic.* acted crates/drover-core/src/periodic.rs {test}"), "does not name"),
         ("Job spec.groups[].services.* refused no-such-rule".to_owned(), "there is no rule"),
-        ("Job spec.groups[].services.* refused task-services".to_owned(), "does not have it"),
+        ("Job spec.groups[].services[].meta refused task-service-unserved".to_owned(), "does not have it"),
         ("Job spec.priority deprecated".to_owned(), "does not begin with Deprecated"),
         ("Job spec.periodic.cron deprecated".to_owned(), "does not warn of it"),
     ] {

@@ -1,0 +1,13 @@
+//! The probes of checks: connections and requests to the allocation's own ports. What is asked, and what an answer
+//! means, is `drover-core`'s decision. Must never know which allocation it asks for.
+
+mod connect;
+mod host_prober;
+mod http;
+mod prober;
+mod tls;
+
+pub(crate) use host_prober::HostProber;
+#[cfg(any(test, feature = "simulated"))]
+pub(crate) use prober::AlwaysWell;
+pub(crate) use prober::Prober;

@@ -1,0 +1,323 @@
+//! Which slices differ from what they should be. Looked at when an allocation, a version, a slice, a Service or the
+//! addresses of a Kubernetes node change; nothing is looked at that they do not concern.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::allocation::{ClientStatus, DesiredStatus};
+use drover_api::condition::Wanted;
+use drover_api::job::{JobConditionType, JobReason};
+use drover_api::{Allocation, names};
+use drover_core::ids::{AllocKey, JobKey, NodeName};
+use drover_core::service::{self, Endpoints, EndpointsFault, EndpointsInput};
+use drover_store::{Change, Key, Precondition, convert};
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use super::objects;
+use super::write::{EndpointsError, EndpointsWrite};
+use crate::actions::Action;
+use crate::cache::Observed;
+use crate::keys::key_of;
+use crate::shared::{Notice, RETRY, Shared};
+use crate::timers::Wake;
+
+/// How soon a name that was taken is tried again: a Service that is not drover's is not watched.
+const TAKEN_AGAIN: Duration = Duration::from_secs(30);
+/// Faults that one condition names.
+const SHOWN_FAULTS: usize = 3;
+
+/// Why something of an allocation cannot be found.
+type Fault = (JobReason, String);
+
+/// The component.
+#[derive(Debug, Default)]
+pub(crate) struct Services {
+    /// Slices that are being written.
+    writing: BTreeSet<Key>,
+    /// What stands in the way, by job and allocation.
+    faults: BTreeMap<JobKey, BTreeMap<AllocKey, Fault>>,
+}
+
+impl Services {
+    /// The first look at everything: what agents report, and what leaders before have left.
+    pub(crate) fn begin(shared: &mut Shared) {
+        let has_services =
+            |alloc: &&Arc<Allocation>| alloc.status.as_ref().is_some_and(|status| !status.services.is_empty());
+        let reported = shared.caches.allocs.values().filter(has_services);
+        let mut due: Vec<AllocKey> = reported.map(|alloc| convert::object_key(&alloc.metadata)).collect();
+        due.extend(shared.caches.slices.values().filter_map(|slice| alloc_of(slice)));
+        shared.due.endpoints.extend(due);
+    }
+
+    /// Takes in a change of an allocation.
+    pub(crate) fn on_allocation(&mut self, shared: &mut Shared, seen: &Observed<Allocation>) {
+        let (object, is_gone) = match seen {
+            Observed::Now(object, _) => (object, false),
+            Observed::Gone(object) => (object, true),
+        };
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        let is_known = shared.caches.slice_keys.contains_key(uid);
+        let reports = object.status.as_ref().is_some_and(|status| !status.services.is_empty());
+        let key = convert::object_key(&object.metadata);
+        if is_gone {
+            // Its slices go with it, as what it owns.
+            self.clear_fault(shared, &job_of(object), &key);
+        } else if is_known || reports {
+            shared.due.endpoints.insert(key);
+        }
+    }
+
+    /// The versions of a job have changed: allocations that waited for theirs are looked at again.
+    pub(crate) fn on_versions_of(shared: &mut Shared, job: &JobKey) {
+        let of_job: Vec<AllocKey> = shared.view.allocs_of_job(job).map(|alloc| alloc.key.clone()).collect();
+        shared.due.endpoints.extend(of_job);
+    }
+
+    /// Takes in a change of drover's slices.
+    pub(crate) fn on_slice_change(shared: &mut Shared, change: Change<EndpointSlice>) {
+        let is_list = matches!(change, Change::InSync);
+        for seen in shared.caches.slices.take(change) {
+            Self::on_slice(shared, &seen);
+        }
+        if is_list && shared.has_begun {
+            Self::begin(shared);
+        }
+    }
+
+    fn on_slice(shared: &mut Shared, seen: &Observed<EndpointSlice>) {
+        let (slice, is_there) = match seen {
+            Observed::Now(slice, _) => (slice, true),
+            Observed::Gone(slice) => (slice, false),
+        };
+        let key = drover_store::Object::key(&**slice);
+        if let Some(owner) = objects::owner(slice) {
+            let known = shared.caches.slice_keys.entry(owner.uid.clone()).or_default();
+            if is_there {
+                known.insert(key);
+            } else {
+                known.remove(&key);
+                if known.is_empty() {
+                    shared.caches.slice_keys.remove(&owner.uid);
+                }
+            }
+        }
+        shared.due.endpoints.extend(alloc_of(slice));
+    }
+
+    /// Takes in a change of drover's Services: the allocations below one that is gone or was changed are looked at.
+    pub(crate) fn on_service_change(shared: &mut Shared, change: Change<Service>) {
+        for seen in shared.caches.services.take(change) {
+            let (Observed::Now(service, _) | Observed::Gone(service)) = &seen;
+            let (namespace, name) = (&service.metadata.namespace, service.metadata.name.as_ref());
+            let is_below = |slice: &&Arc<EndpointSlice>| {
+                let labels = slice.metadata.labels.as_ref();
+                let below = labels.and_then(|labels| labels.get(drover_api::label::SERVICE_NAME));
+                slice.metadata.namespace == *namespace && below == name
+            };
+            let below: Vec<AllocKey> =
+                shared.caches.slices.values().filter(is_below).filter_map(|slice| alloc_of(slice)).collect();
+            shared.due.endpoints.extend(below);
+        }
+    }
+
+    /// Takes in a change of the cluster's nodes: only their addresses matter.
+    pub(crate) fn on_core_node_change(shared: &mut Shared, change: Change<Node>) {
+        for seen in shared.caches.core_nodes.take(change) {
+            let (node, before) = match &seen {
+                Observed::Now(node, before) => (node, before.as_ref().map(|before| objects::addresses(before))),
+                Observed::Gone(node) => (node, None),
+            };
+            if before.is_some_and(|before| before == objects::addresses(node)) {
+                continue;
+            }
+            let name = NodeName::from(node.metadata.name.clone().unwrap_or_default());
+            let there: Vec<AllocKey> = shared.view.allocs_on_node(&name).map(|alloc| alloc.key.clone()).collect();
+            shared.due.endpoints.extend(there);
+        }
+    }
+
+    /// Has written what differs of one allocation's slices.
+    pub(crate) fn refresh(&mut self, shared: &mut Shared, key: &AllocKey) {
+        // A list comes, and everything is looked at then.
+        if !shared.caches.slices.is_synced() || !shared.caches.services.is_synced() {
+            return;
+        }
+        let Some(object) = shared.caches.allocs.get(&key_of(key)).cloned() else { return };
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        let (wanted, faults) = Self::wanted(shared, key, &object);
+        let mut known = shared.caches.slice_keys.get(&uid).cloned().unwrap_or_default();
+        let fault = faults.first().map(|fault| (JobReason::AddressRefused, fault.to_string()));
+        self.note_fault(shared, &job_of(&object), key, fault);
+        for endpoints in wanted {
+            let slice_key = Key { namespace: object.metadata.namespace.clone(), name: endpoints.slice.clone() };
+            known.remove(&slice_key);
+            self.write(shared, key, &object, &endpoints, slice_key);
+        }
+        for gone in known {
+            let Some(stored) = shared.caches.slices.get(&gone) else { continue };
+            let precondition = Precondition::same_object(&stored.metadata);
+            self.begin_write(shared, key, gone, EndpointsWrite::Delete(precondition));
+        }
+    }
+
+    /// What should be found of an allocation.
+    fn wanted(shared: &Shared, key: &AllocKey, object: &Allocation) -> (Vec<Endpoints>, Vec<EndpointsFault>) {
+        let status = object.status.clone().unwrap_or_default();
+        let spec = &object.spec;
+        // What was decided counts before it is stored: a slice must not come back while its stop is being written.
+        let known = shared.view.alloc(key).filter(|known| Some(known.uid.as_str()) == object.metadata.uid.as_deref());
+        let is_wanted = spec.desired_status == DesiredStatus::Run
+            && object.metadata.deletion_timestamp.is_none()
+            && known.is_some_and(|known| known.desired == DesiredStatus::Run && !known.is_client_terminal());
+        if !is_wanted || status.services.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        let version = Key::namespaced(&*key.namespace, names::job_version_name(&spec.job_name, spec.job_version));
+        let version = shared.caches.versions.get(&version).filter(|version| version.spec.job_uid == spec.job_uid);
+        let job = version.map(|version| &version.spec.job);
+        let group = job.and_then(|job| job.groups.iter().find(|group| group.name == spec.group));
+        let planned = job.zip(group).map(|(job, group)| service::planned(object, job, group));
+        // An allocation with services that cannot be registered fails on its node, which says why.
+        let planned = planned.and_then(Result::ok).unwrap_or_default();
+        let node = shared.caches.core_nodes.get(&Key::cluster(spec.node_name.as_str()));
+        let node_addresses = node.map(|node| objects::addresses(node)).unwrap_or_default();
+        service::endpoints(&EndpointsInput {
+            uid: object.metadata.uid.as_deref().unwrap_or_default(),
+            planned: &planned,
+            reported: &status.services,
+            client: if known.is_some_and(|known| known.client == ClientStatus::Unknown) {
+                ClientStatus::Unknown
+            } else {
+                status.client_status
+            },
+            is_wanted,
+            node_addresses: &node_addresses,
+            allowed: &shared.config.services.allowed_cidrs,
+        })
+    }
+
+    fn write(&mut self, shared: &mut Shared, key: &AllocKey, object: &Allocation, wanted: &Endpoints, slice: Key) {
+        let service = objects::service(object, wanted);
+        let stored = shared.caches.services.get(&drover_store::Object::key(&service));
+        let is_complete = stored.is_some_and(|stored| objects::missing(stored, &service).is_none());
+        let service = (!is_complete).then(|| Box::new(service));
+        let made = objects::slice(object, wanted);
+        let write = match shared.caches.slices.get(&slice) {
+            None => EndpointsWrite::Make { service, slice: Box::new(made) },
+            Some(stored) => {
+                let Some(body) = objects::difference(stored, &made) else { return };
+                let precondition = Precondition::unchanged(&stored.metadata);
+                EndpointsWrite::Change { service, precondition, body }
+            }
+        };
+        self.begin_write(shared, key, slice, write);
+    }
+
+    fn begin_write(&mut self, shared: &mut Shared, key: &AllocKey, slice: Key, write: EndpointsWrite) {
+        // What is under way ends first; then it is looked at again.
+        if self.writing.insert(slice.clone()) {
+            shared.outbox.push(Action::Endpoints(key.clone(), slice, Box::new(write)));
+        }
+    }
+
+    /// Takes in what became of a write.
+    pub(crate) fn on_written(
+        &mut self,
+        shared: &mut Shared,
+        key: &AllocKey,
+        slice: &Key,
+        result: Result<Option<EndpointSlice>, EndpointsError>,
+    ) {
+        self.writing.remove(slice);
+        let again = match result {
+            Ok(Some(object)) => {
+                if let Some(seen) = shared.caches.slices.observe(object) {
+                    Self::on_slice(shared, &seen);
+                }
+                Duration::ZERO
+            }
+            Ok(None) => {
+                if let Some(gone) = shared.caches.slices.forget(slice) {
+                    Self::on_slice(shared, &Observed::Gone(gone));
+                }
+                Duration::ZERO
+            }
+            Err(error) => {
+                let (reason, again) = match &error {
+                    EndpointsError::NameTaken(_) => (JobReason::NameTaken, TAKEN_AGAIN),
+                    EndpointsError::Store(error) if error.class() == drover_store::ErrorClass::Conflict => {
+                        tracing::debug!(%slice, %error, "a slice has changed meanwhile and is looked at again");
+                        return shared.wake_in(RETRY / 10, Wake::Endpoints(key.clone()));
+                    }
+                    EndpointsError::Store(_) => (JobReason::EndpointsFailed, RETRY),
+                };
+                tracing::warn!(%slice, %error, "the endpoints of an allocation are not written");
+                let job = shared.caches.allocs.get(&key_of(key)).map(|alloc| job_of(alloc));
+                if let Some(job) = job {
+                    self.note_fault(shared, &job, key, Some((reason, error.to_string())));
+                }
+                again
+            }
+        };
+        if again.is_zero() {
+            shared.due.endpoints.insert(key.clone());
+        } else {
+            shared.wake_in(again, Wake::Endpoints(key.clone()));
+        }
+    }
+
+    /// What a job's status says of its services; nothing where all are as they should be.
+    fn condition(&self, job: &JobKey) -> Option<Wanted<JobConditionType, JobReason>> {
+        let faults = self.faults.get(job)?;
+        let (reason, _) = faults.values().next()?;
+        let texts: BTreeSet<&str> = faults.values().map(|(_, text)| text.as_str()).collect();
+        let shown: Vec<&str> = texts.into_iter().take(SHOWN_FAULTS).collect();
+        Some(Wanted::no(JobConditionType::Services, *reason, shown.join("; ")))
+    }
+
+    /// Whatever stood in the way is there no more, or this does.
+    fn note_fault(&mut self, shared: &mut Shared, job: &JobKey, alloc: &AllocKey, fault: Option<Fault>) {
+        let Some(fault) = fault else {
+            // What a write has found holds until another one has gone well.
+            let is_of_write = self.faults.get(job).and_then(|faults| faults.get(alloc));
+            let stays = is_of_write.is_some_and(|(reason, _)| *reason != JobReason::AddressRefused);
+            let has_slice = shared
+                .caches
+                .allocs
+                .get(&key_of(alloc))
+                .and_then(|object| object.metadata.uid.as_ref())
+                .is_some_and(|uid| shared.caches.slice_keys.contains_key(uid));
+            if !stays || has_slice {
+                self.clear_fault(shared, job, alloc);
+            }
+            return;
+        };
+        let known = self.faults.entry(job.clone()).or_default().insert(alloc.clone(), fault.clone());
+        if known.as_ref() != Some(&fault) {
+            shared.notify(Notice::Services(job.clone(), self.condition(job)));
+        }
+    }
+
+    fn clear_fault(&mut self, shared: &mut Shared, job: &JobKey, alloc: &AllocKey) {
+        let Some(faults) = self.faults.get_mut(job) else { return };
+        let is_news = faults.remove(alloc).is_some();
+        if faults.is_empty() {
+            self.faults.remove(job);
+        }
+        if is_news {
+            shared.notify(Notice::Services(job.clone(), self.condition(job)));
+        }
+    }
+}
+
+/// The allocation that a slice belongs to.
+fn alloc_of(slice: &EndpointSlice) -> Option<AllocKey> {
+    let namespace = slice.metadata.namespace.clone().unwrap_or_default();
+    Some(AllocKey::new(namespace, objects::owner(slice)?.name.clone()))
+}
+
+fn job_of(object: &Allocation) -> JobKey {
+    JobKey::new(object.metadata.namespace.clone().unwrap_or_default(), object.spec.job_name.clone())
+}

@@ -1,0 +1,11 @@
+//! Services: what is found of allocations by name. A Service for each name, and a slice of endpoints for each
+//! allocation below it; what they hold is `drover_core::service`'s decision.
+
+mod component;
+mod objects;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub(crate) use component::Services;
+pub(crate) use write::{EndpointsError, EndpointsWrite, delete_all};

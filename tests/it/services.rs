@@ -1,0 +1,114 @@
+//! Services and checks on a real API server, with real agents and processes.
+
+use drover_api::allocation::CheckResult;
+use drover_api::job::JobConditionType;
+use drover_testkit::examples;
+use drover_testkit::progress::Progress;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::json;
+
+use crate::cli::person;
+use crate::cluster::{Cluster, Settings, example, job, shared};
+
+/// The example, whose web server is found wherever it was built.
+fn manifest() -> String {
+    let program = examples::build_web_server(&Progress::silent()).expect("the example's web server");
+    example("web-service.yaml").replace("command: drover-example-web", &format!("command: {}", program.display()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b_034_the_example_is_healthy_by_its_check_and_a_version_that_fails_it_is_taken_back() {
+    let (cluster, ns) = (shared(), "web-service");
+    cluster.namespace(ns).await;
+    let good = manifest();
+    cluster.kubectl_with(&["apply", "-n", ns, "-f", "-"], Some(&good)).expect("applied");
+    cluster.condition(ns, "web-service", JobConditionType::Ready, "True").await;
+    for alloc in cluster.allocs(ns).await {
+        let status = alloc.status.clone().unwrap_or_default();
+        let result = &status.checks["group-web/hello/http/up"];
+        assert_eq!((result.status, result.status_code), (CheckResult::Success, Some(200)));
+        assert!(status.services[0].ready && status.services[0].service_name == "hello", "{:?}", status.services);
+        let name = alloc.metadata.name.unwrap_or_default();
+        let shown = person(&cluster, ns, &format!("alloc status {name}"), String::new()).await;
+        assert!(shown.out.contains("\nChecks\n") && shown.out.contains("127.0.0.1:"), "{}", shown.out);
+        let shown = person(&cluster, ns, &format!("alloc checks {name}"), String::new()).await;
+        assert!(shown.out.contains("success") && shown.out.contains("200: http ok"), "{} {}", shown.out, shown.err);
+    }
+
+    // No Service leads to the loopback: the API server would refuse it.
+    let refused = cluster.condition(ns, "web-service", JobConditionType::Services, "False").await;
+    assert!(refused.contains("127.0.0.1 is no address of its Kubernetes node"), "{refused}");
+
+    // The program does not speak TLS.
+    let bad = good
+        .replace("        path: /\n", "        protocol: https\n        path: /\n")
+        .replace("healthyDeadline: 1m", "healthyDeadline: 5s")
+        .replace("      resources: {cpu: 20,", "      env: {GREETING: bad}\n      resources: {cpu: 20,");
+    assert!(bad.contains("protocol: https") && bad.contains("GREETING"), "{bad}");
+    cluster.kubectl_with(&["apply", "-n", ns, "-f", "-"], Some(&bad)).expect("applied");
+    cluster.condition(ns, "web-service", JobConditionType::Reverted, "True").await;
+    let allocs = json!(cluster.allocs(ns).await).to_string();
+    assert!(allocs.contains("check up of service hello fails"), "the check is the reason: {allocs}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b_031_allocations_are_found_below_a_service_of_the_api_server() {
+    let cluster = Cluster::start("services", Settings::default()).await;
+    let ns = "found";
+    cluster.namespace(ns).await;
+    let core = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n-1" } }).to_string();
+    cluster.kubectl_with(&["create", "-f", "-"], Some(&core)).expect("a node");
+    let address = r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.77.0.1"}]}}"#;
+    cluster.kubectl(&["patch", "node", "n-1", "--subresource=status", "--type=merge", "-p", address]).expect("patched");
+    let _controller = cluster.controller();
+    let _agent = cluster.agent_at("n-1", "10.77.0.1").await;
+    let service = |name: &str| {
+        json!({ "networks": [{ "ports": [{ "label": "http" }] }],
+            "services": [{ "name": name, "portLabel": "http", "tags": ["zone=a"],
+                "kubernetes": { "port": 80, "appProtocol": "http" } }] })
+    };
+    cluster.apply(ns, &job("web", 3, &service("api"), "exec sleep 1000"));
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client.clone(), ns);
+    let services: Api<Service> = Api::namespaced(cluster.client.clone(), ns);
+    let below = |service: &str| ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+    let ready = async || {
+        let all = slices.list(&below("api")).await.expect("slices");
+        let endpoints = all.items.into_iter().flat_map(|slice| slice.endpoints.unwrap_or_default());
+        endpoints.filter(|one| one.conditions.as_ref().and_then(|conditions| conditions.ready) == Some(true)).count()
+    };
+    cluster.eventually("three are ready", async || ready().await == 3).await;
+    let spec = services.get("api").await.expect("a Service").spec.unwrap_or_default();
+    assert!(spec.cluster_ip.is_some_and(|ip| ip != "None") && spec.selector.is_none());
+    let allocs = cluster.allocs(ns).await;
+    for slice in slices.list(&below("api")).await.expect("slices") {
+        let owner = slice.metadata.owner_references.unwrap_or_default().remove(0);
+        let alloc = allocs.iter().find(|alloc| alloc.metadata.name.as_ref() == Some(&owner.name));
+        let port = alloc.expect("its allocation").spec.resources.ports[0].value;
+        assert_eq!(slice.ports.unwrap_or_default()[0].port.map(i64::from), Some(port));
+        assert_eq!(slice.endpoints.unwrap_or_default()[0].addresses, ["10.77.0.1"]);
+        assert_eq!(slice.metadata.labels.unwrap_or_default()["tag.drover.dev/zone"], "a");
+    }
+
+    // B-037: a Service of others is left alone, unless it asks for slices.
+    let foreign = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "taken" },
+        "spec": { "ports": [{ "port": 80 }] } });
+    cluster.kubectl_with(&["create", "-n", ns, "-f", "-"], Some(&foreign.to_string())).expect("a Service");
+    cluster.apply(ns, &job("other", 1, &service("taken"), "exec sleep 1000"));
+    let said = cluster.condition(ns, "other", JobConditionType::Services, "False").await;
+    assert!(said.contains("there is a Service taken that drover has not made"), "{said}");
+    cluster.kubectl(&["annotate", "-n", ns, "svc/taken", "drover.dev/endpoints=true"]).expect("annotated");
+    cluster
+        .eventually("the annotated Service has a slice", async || {
+            slices.list(&below("taken")).await.expect("slices").items.len() == 1
+        })
+        .await;
+
+    // B-036: nothing finds what stops.
+    let stop = r#"{"spec":{"stop":true}}"#;
+    cluster.kubectl(&["patch", "djob/web", "-n", ns, "--type=merge", "-p", stop]).expect("stopped");
+    cluster.eventually("none is found any more", async || ready().await == 0).await;
+    assert!(services.get_opt("api").await.expect("an answer").is_some(), "the name stays while its job does");
+}
