@@ -258,7 +258,7 @@ impl AllocRunner {
                 Some(()) = errands.next() => {}
                 Some(probed) = self.services.probed() => {
                     let now = self.now();
-                    self.services.note(probed, now);
+                    self.services.note(&probed, now);
                     self.report();
                 }
                 () = sleep_until(restart_at) => self.restart_unhealthy(),

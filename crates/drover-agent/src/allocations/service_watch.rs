@@ -88,7 +88,7 @@ impl ServiceWatch {
     }
 
     /// Takes in what a probe found, and begins the next one.
-    pub(super) fn note(&mut self, probed: Probed, now: Timestamp) {
+    pub(super) fn note(&mut self, probed: &Probed, now: Timestamp) {
         if let Some(next) = self.states.note(&probed.id, probed.turn, &probed.answer, now) {
             self.probes.spawn(probe(Arc::clone(&self.prober), next));
         }

@@ -153,7 +153,9 @@ impl Services {
         for endpoints in wanted {
             let slice_key = Key { namespace: object.metadata.namespace.clone(), name: endpoints.slice.clone() };
             known.remove(&slice_key);
-            self.write(shared, key, &object, &endpoints, slice_key);
+            if let Some(write) = Self::write(shared, &object, &endpoints, &slice_key) {
+                self.begin_write(shared, key, slice_key, write);
+            }
         }
         for gone in known {
             let Some(stored) = shared.caches.slices.get(&gone) else { continue };
@@ -198,21 +200,19 @@ impl Services {
         })
     }
 
-    fn write(&mut self, shared: &mut Shared, key: &AllocKey, object: &Allocation, wanted: &Endpoints, slice: Key) {
+    /// The write that makes a slice what it should be; none where it is.
+    fn write(shared: &Shared, object: &Allocation, wanted: &Endpoints, slice: &Key) -> Option<EndpointsWrite> {
         let service = objects::service(object, wanted);
         let stored = shared.caches.services.get(&drover_store::Object::key(&service));
         let is_complete = stored.is_some_and(|stored| objects::missing(stored, &service).is_none());
         let service = (!is_complete).then(|| Box::new(service));
         let made = objects::slice(object, wanted);
-        let write = match shared.caches.slices.get(&slice) {
-            None => EndpointsWrite::Make { service, slice: Box::new(made) },
-            Some(stored) => {
-                let Some(body) = objects::difference(stored, &made) else { return };
-                let precondition = Precondition::unchanged(&stored.metadata);
-                EndpointsWrite::Change { service, precondition, body }
-            }
+        let Some(stored) = shared.caches.slices.get(slice) else {
+            return Some(EndpointsWrite::Make { service, slice: Box::new(made) });
         };
-        self.begin_write(shared, key, slice, write);
+        let body = objects::difference(stored, &made)?;
+        let precondition = Precondition::unchanged(&stored.metadata);
+        Some(EndpointsWrite::Change { service, precondition, body })
     }
 
     fn begin_write(&mut self, shared: &mut Shared, key: &AllocKey, slice: Key, write: EndpointsWrite) {

@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_137_what_an_http_answer_means() {
         let table = [
-            (200, "whatever".repeat(1), CheckState::Success, "http ok".len()),
+            (200, "whatever".to_owned(), CheckState::Success, "http ok".len()),
             (201, "made".to_owned(), CheckState::Success, 4),
             (302, String::new(), CheckState::Success, 0),
             (399, "odd".to_owned(), CheckState::Success, 3),

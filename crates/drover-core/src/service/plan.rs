@@ -335,6 +335,7 @@ mod tests {
         json!([{ "label": "http", "value": 21000, "hostIP": "10.0.0.7" }, { "label": "admin", "value": 21001, "to": 80, "hostIP": "10.0.0.7" }])
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "tables of tests read better so")]
     fn group(services: Value, of_task: Value) -> Value {
         let helper = json!({ "name": "init", "driver": "mock", "lifecycle": { "hook": "prestart" } });
         let side = json!({ "name": "proxy", "driver": "mock", "lifecycle": { "hook": "prestart", "sidecar": true } });
@@ -342,6 +343,7 @@ mod tests {
             "tasks": [{ "name": "server", "driver": "mock", "services": of_task }, helper, side] })
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "tables of tests read better so")]
     fn check(more: Value) -> Value {
         let mut check = json!({ "name": "up", "type": "http", "path": "/", "interval": "10s", "timeout": "2s" });
         for (key, value) in more.as_object().into_iter().flatten() {

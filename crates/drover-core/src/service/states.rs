@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_api::allocation::{CheckResult, CheckStatus, ServiceRegistration};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::answer::{CheckAnswer, cut};
 use super::plan::{PlannedCheck, PlannedService, Probe};
@@ -14,6 +14,9 @@ use crate::health::{CheckFacts, CheckState};
 
 /// The most bytes of an answer that the allocation's status keeps (`spec/containers.md` 5).
 const MAX_SHOWN_BYTES: usize = 256;
+
+/// The pause after a restart that could not be ordered.
+const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// What is known of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +260,7 @@ impl ServiceStates {
         if check.status.status != result {
             let status = &mut check.status;
             status.status = result;
-            status.output = cut(&answer.output, MAX_SHOWN_BYTES).to_owned();
+            cut(&answer.output, MAX_SHOWN_BYTES).clone_into(&mut status.output);
             status.status_code = answer.status_code.map(i64::from);
             status.timestamp = Some(now);
         }
@@ -300,7 +303,8 @@ impl ServiceStates {
         restarts
     }
 
-    /// A restart that was due could not be ordered: the services of these tasks are registered again as they were.
+    /// A restart that was due could not be ordered: the services of these tasks are registered again as they were, and
+    /// their checks have a second more, so that what is ordered in vain is not ordered without a pause.
     pub fn call_off(&mut self, tasks: &[String], now: Timestamp) {
         if self.is_withdrawn {
             return;
@@ -309,7 +313,7 @@ impl ServiceStates {
             let is_of_them = member.plan.tasks.iter().any(|task| tasks.contains(task));
             if is_of_them && member.is_up && !member.is_registered {
                 self.turns += 1;
-                member.register(member.began, self.turns, now);
+                member.register(member.began, self.turns, now.saturating_add(PAUSE).unwrap_or(now));
             }
         }
     }
@@ -566,7 +570,7 @@ mod tests {
         let (mut it, _) = running(vec![check("up", Some(200))]);
         let restarts = it.due_restarts(at(200));
         it.call_off(&restarts[0].tasks, at(201));
-        assert_eq!((ready(&it), it.wake_at()), (vec![("api".to_owned(), false)], Some(at(401))));
+        assert_eq!((ready(&it), it.wake_at()), (vec![("api".to_owned(), false)], Some(at(1401))));
     }
 
     #[test]

@@ -199,12 +199,11 @@ pub fn service_words(
     let mut env = BTreeMap::new();
     let Some(any) = task.or(group.tasks.first()) else { return Ok(env) };
     let nameless;
-    let task = match task {
-        Some(task) => task,
-        None => {
-            nameless = Task { name: String::new(), meta: BTreeMap::default(), ..any.clone() };
-            &nameless
-        }
+    let task = if let Some(task) = task {
+        task
+    } else {
+        nameless = Task { name: String::new(), meta: BTreeMap::default(), ..any.clone() };
+        &nameless
     };
     let paths = TaskPaths { alloc: String::new(), local: String::new(), secrets: String::new() };
     let (node, host) = (NodeFacts::default(), BTreeMap::new());

@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &AllocChecksArgs) -> anyhow::Result<u8> {
         Output::Json => format!("{:#}\n", json!({ "checks": checks })),
         Output::Yaml => serde_saphyr::to_string(&json!({ "checks": checks }))?,
         Output::JsonPath(template) => template.fill(&json!({ "checks": checks })),
-        Output::Name => checks.keys().map(|id| format!("{id}\n")).collect(),
+        Output::Name => checks.keys().cloned().map(|id| id + "\n").collect(),
         Output::Table | Output::Wide => {
             let mut text = String::new();
             rows(&checks, SystemClock.now()).write(&mut text);

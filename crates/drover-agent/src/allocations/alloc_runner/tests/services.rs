@@ -171,7 +171,7 @@ async fn health_of_an_allocation_that_was_moved_waits_for_its_checks() {
     });
     let life = start(&node, group);
     life.running().await;
-    life.pass(Duration::from_secs(60)).await;
+    life.pass(Duration::from_mins(1)).await;
     assert_eq!(life.report().health, None);
     node.prober.mend(PORT);
     life.until("healthy", |it| it.report().health.is_some_and(|health| health.healthy)).await;
