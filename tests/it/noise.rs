@@ -101,13 +101,13 @@ async fn must_survive_x_029_an_agent_that_asks_a_thousand_times_a_second() {
     // What the API server can answer at all, two cores shared with everything else may not have.
     let per_second = std::env::var("DROVER_NOISE").ok().and_then(|it| it.parse().ok()).unwrap_or(100);
     let began = Instant::now();
-    let noise = tokio::spawn(make_noise(noisy, per_second, Arc::clone(&answered)));
+    let asking = tokio::spawn(make_noise(noisy, per_second, Arc::clone(&answered)));
     let mut renewing = JoinSet::new();
     for (client, node) in others {
         renewing.spawn(renew(client, node));
     }
     let mut took: Vec<Duration> = renewing.join_all().await.into_iter().flatten().collect();
-    noise.abort();
+    asking.abort();
     let rate = answered.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64();
     took.sort_unstable();
     let slowest_of_a_hundred = took[took.len() * 99 / 100];

@@ -107,6 +107,8 @@ const USES: &[Use] = &[
     ("gateway", DROVER, "allocations", "get", "crates/drover-gateway/src/api/entrance.rs", "allocations.get_opt("),
     ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "get", KEEPER, "services.get_opt(API_SERVICE)"),
     ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "patch", KEEPER, "services.patch(API_SERVICE"),
+    ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "delete", KEEPER, "services.delete(API_SERVICE"),
+    ("gateway", "", "namespaces", "get", KEEPER, "namespaces.get_opt("),
     ("gateway", "", "secrets=drover-gateway-tls", "get", KEEPER, "self.secrets.get_opt(SECRET)"),
     ("gateway", "", "secrets=drover-gateway-tls", "list watch", KEEPER, "watch_object(self.secrets.clone(), SECRET)"),
     ("gateway", "", "secrets=drover-gateway-tls", "update", KEEPER, "self.secrets.replace(SECRET"),

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Clients, Entrance, EntranceParts, FRONT_PROXY, Trust, follow};
-use crate::certificates::{CERTIFICATE, Keeper, agents_config, users_config};
+use crate::certificates::{CERTIFICATE, Keeper, agents_config, users_config, withdraw};
 use crate::config::GatewayConfig;
 use crate::connections::Port;
 use crate::reviews::Reviews;
@@ -77,14 +77,20 @@ async fn serve(
     beside.spawn(until(stop.clone(), follow(client.clone(), trust.clone(), health)));
 
     let listener = Listener::new(reviews.clone(), tunnels.clone(), &config.agent_user(), clock);
-    let entrance =
-        Entrance::new(EntranceParts { client, reviews, tunnels, trust, recheck_every: config.recheck_every });
+    let entrance = Entrance::new(EntranceParts {
+        client: client.clone(),
+        reviews,
+        tunnels,
+        trust,
+        recheck_every: config.recheck_every,
+    });
     tokio::join!(agents.serve(listener.clone(), stop.clone()), users.serve(entrance.clone(), stop.clone()));
     // Tunnels end first: then what they carry ends too.
     let ended = async { tokio::join!(listener.end(), entrance.end()) };
     if tokio::time::timeout(END_TIMEOUT, ended).await.is_err() {
         tracing::warn!("calls that run are ended");
     }
+    withdraw(client, config).await;
     while beside.join_next().await.is_some() {}
     tracing::info!("gateway has ended; tasks go on");
     Ok(())

@@ -113,7 +113,7 @@ struct FuzzRun {
 impl FuzzRun {
     fn row(&self, target: &str) -> String {
         let Self { seconds, tried, reached, memory, outcome, .. } = self;
-        format!("| {} | {seconds} | {tried} | {reached} | {memory} | {outcome} |", target)
+        format!("| {target} | {seconds} | {tried} | {reached} | {memory} | {outcome} |")
     }
 }
 
@@ -149,7 +149,7 @@ fn fuzz(program: &Path, target: &str, work: &Path, minutes: u64) -> Result<FuzzR
     command.args(["-print_final_stats=1", "-use_value_profile=1", "-max_len=8192"]);
     let file = fs::File::create(&log).with_context(|| format!("creating {}", log.display()))?;
     command.stdin(Stdio::null()).stdout(file.try_clone().context("one file for both")?).stderr(file);
-    let step = Progress::for_people().step(format!("{}: fuzzing for {minutes} minutes", target));
+    let step = Progress::for_people().step(format!("{target}: fuzzing for {minutes} minutes"));
     let status = spawn_bound_to_this_process(command).context("starting the program")?.wait().context("waiting")?;
     step.done("");
     let text = String::from_utf8_lossy(&fs::read(&log).context("reading what libFuzzer printed")?).into_owned();

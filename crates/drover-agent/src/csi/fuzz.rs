@@ -50,7 +50,7 @@ fn answer(status: u8, message: Bytes) -> http::Response<Body> {
             http::Response::new(ended_well(Bytes::from(framed)))
         }
         1..=16 => {
-            let text: String = message.iter().map(|byte| format!("%{byte:02X}")).collect();
+            let text = message.iter().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"));
             let text = http::HeaderValue::from_str(&text).unwrap_or(http::HeaderValue::from_static(""));
             let mut refused = http::Response::new(Body::empty());
             refused.headers_mut().insert("grpc-status", http::HeaderValue::from(u16::from(status)));

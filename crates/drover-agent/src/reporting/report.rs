@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn b_044_readiness_is_told_at_once_and_what_is_taken_away_before_all_else() {
+    fn readiness_is_told_at_once_and_what_is_taken_away_before_all_else() {
         let with = |services: &[(&str, bool)]| Report {
             services: services
                 .iter()

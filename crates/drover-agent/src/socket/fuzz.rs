@@ -38,7 +38,7 @@ fn serve(caller: Caller, data: &[u8]) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
-        let (server, _folder) = server();
+        let (node, _folder) = server();
         let (mut client, served) = UnixStream::pair().expect("a pair of sockets");
         let (from, to) = served.into_split();
         let client = async {
@@ -54,7 +54,7 @@ fn serve(caller: Caller, data: &[u8]) {
             Some(n)
         };
         tokio::select! {
-            () = server.converse(caller, Box::new(from), Box::new(to)) => {}
+            () = node.converse(caller, Box::new(from), Box::new(to)) => {}
             () = async { client.await; tokio::time::sleep(Duration::from_secs(30)).await; } => {}
         }
     });

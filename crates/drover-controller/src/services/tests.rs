@@ -176,7 +176,7 @@ async fn b_037_a_service_of_others_is_used_only_where_it_asks_for_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b_038_a_name_of_two_jobs_belongs_to_both() {
+async fn a_name_of_two_jobs_belongs_to_both() {
     let mut world = World::new();
     join(&mut world, "n1", "10.0.0.7");
     for name in ["web", "shop"] {
@@ -229,7 +229,7 @@ async fn b_039_an_agent_that_lies_draws_no_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b_040_what_is_lost_is_not_found_any_more() {
+async fn what_is_lost_is_not_found_any_more() {
     let mut world = World::new();
     join(&mut world, "n1", "10.0.0.7");
     world.create(&web("web", 1, &api()));

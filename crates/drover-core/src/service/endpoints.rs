@@ -198,7 +198,7 @@ mod tests {
         let other = ("other-01234567".to_owned(), vec![21000], false);
         assert_eq!(found(&input), [api(true), other.clone()]);
         let cut_off = EndpointsInput { client: ClientStatus::Unknown, ..input };
-        assert_eq!(found(&cut_off), [api(false), other], "B-040: what is cut off is not ready");
+        assert_eq!(found(&cut_off), [api(false), other], "what is cut off is not ready");
         for (client, is_wanted) in
             [(ClientStatus::Lost, true), (ClientStatus::Complete, true), (ClientStatus::Running, false)]
         {

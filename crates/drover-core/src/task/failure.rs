@@ -85,7 +85,7 @@ fn words(alloc: &str, task: &str, event: &TaskEvent) -> (String, String) {
         let message = &event.message;
         return (format!("could not start: {message}"), remedy_of_start(message).to_owned());
     }
-    let logs = || format!("`drover alloc logs {alloc} {task} --stderr` on its node shows what it wrote");
+    let logs = || format!("`drover alloc logs {alloc} {task} --stderr` shows what it wrote");
     match (event.oom_killed, event.signal, event.exit_code) {
         (true, ..) => {
             // The amounts stand in the event's own words.
@@ -195,9 +195,7 @@ mod tests {
         let ended = |more: Value| ("Terminated", more);
         check(
             &[started.clone(), ended(json!({ "exitCode": 3 })), again.clone(), started.clone()],
-            &expect![
-                "task t ended with exit code 3; `drover alloc logs web-g-0-1f t --stderr` on its node shows what it wrote"
-            ],
+            &expect!["task t ended with exit code 3; `drover alloc logs web-g-0-1f t --stderr` shows what it wrote"],
         );
         check(
             &[
@@ -212,9 +210,7 @@ mod tests {
         );
         check(
             &[started.clone(), ended(json!({ "exitCode": 139, "signal": 11 }))],
-            &expect![
-                "task t was ended by signal 11; `drover alloc logs web-g-0-1f t --stderr` on its node shows what it wrote"
-            ],
+            &expect!["task t was ended by signal 11; `drover alloc logs web-g-0-1f t --stderr` shows what it wrote"],
         );
         check(
             &[started.clone(), ended(json!({ "exitCode": 0 })), again],

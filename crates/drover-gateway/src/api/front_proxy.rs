@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn g_005_one_authority_for_both_and_no_names_is_no_proxy_and_says_why() {
+    fn one_authority_for_both_and_no_names_is_no_proxy_and_says_why() {
         let (_, both) = issued("proxy");
         let parts = [("requestheader-client-ca-file", both.as_str()), ("client-ca-file", both.as_str())];
         let (authorities, reason) = read(&map(&parts));

@@ -11,9 +11,9 @@ use drover_daemon::monitor::Health;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
@@ -29,6 +29,8 @@ const SECRET: &str = "drover-gateway-tls";
 const PUBLISHED: &str = "drover-gateway-ca";
 /// The aggregated API, through which the API server learns of them.
 const API_SERVICE: &str = "v1alpha1.subresources.drover.dev";
+/// What helps where namespaces wait for a gateway that is gone.
+const REMEDY: &str = "where namespaces stay terminating, `kubectl delete apiservice v1alpha1.subresources.drover.dev`";
 /// The part of the gateway's health that is its certificate.
 pub(crate) const CERTIFICATE: &str = "certificate";
 /// How long one look may take.
@@ -169,6 +171,34 @@ impl Keeper {
             services.patch(API_SERVICE, &params, &spec).await.context("publishing the authority for the API server")?;
         }
         Ok(())
+    }
+}
+
+/// Takes the aggregated API away when drover's own namespace is being deleted: an `APIService` without a gateway keeps
+/// every namespace of the cluster from going, this one included. Without such a deletion nothing is done.
+pub(crate) async fn withdraw(client: Client, config: &GatewayConfig) {
+    if !config.api_service {
+        return;
+    }
+    let withdrawn = async {
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let own = namespaces.get_opt(&config.namespace).await?;
+        if own.is_some_and(|own| own.metadata.deletion_timestamp.is_none()) {
+            return Ok(false);
+        }
+        let services: Api<APIService> = Api::all(client);
+        match services.delete(API_SERVICE, &DeleteParams::default()).await {
+            Ok(_) => Ok(true),
+            // The other replica was first.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
+            Err(error) => Err(error),
+        }
+    };
+    match tokio::time::timeout(LOOK_TIMEOUT, withdrawn).await {
+        Ok(Ok(false)) => {}
+        Ok(Ok(true)) => tracing::info!("the APIService is deleted, for drover's namespace is"),
+        Ok(Err(error)) => tracing::warn!(%error, "it is not known whether the APIService must go; {REMEDY}"),
+        Err(_) => tracing::warn!("the API server does not say whether the APIService must go; {REMEDY}"),
     }
 }
 

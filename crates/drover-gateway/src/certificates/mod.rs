@@ -7,5 +7,5 @@ mod authority;
 mod keeper;
 mod tls;
 
-pub(crate) use keeper::{CERTIFICATE, Keeper};
+pub(crate) use keeper::{CERTIFICATE, Keeper, withdraw};
 pub(crate) use tls::{agents_config, provider, users_config};
