@@ -34,6 +34,74 @@ pub(crate) async fn installed(name: &str, values: &[&str]) -> Cluster {
     cluster
 }
 
+/// A value, what it brings into what is rendered, and what it takes away.
+const CHANGES: &[(&str, &str, &str)] = &[
+    ("crds.enabled=false", "kind: ClusterRole\n", "kind: CustomResourceDefinition\n"),
+    ("crds.keep=false", "kind: CustomResourceDefinition\n", "helm.sh/resource-policy"),
+    ("rbac.create=false", "kind: CustomResourceDefinition\n", "kind: ClusterRole\n"),
+    ("rbac.aggregate=false", "name: drover-view\n", "aggregate-to-view"),
+    ("nodeRestriction.enabled=false", "name: drover-intents\n", "drover-node-restriction"),
+    ("pluginRestriction.enabled=false", "name: drover-intents\n", "drover-plugins"),
+    ("rbac.volumesForAdmins=true", "name: drover-volume-admin\n", ""),
+    ("nodeRestriction.registrationPools[0]=gpu", "'[\"gpu\",\"default\"]'", ""),
+    ("agent.config.defaultIneligible=true", "object.spec.eligibility == 'ineligible'", ""),
+    ("intents.enabled=false", "name: drover-node-restriction\n", "drover-intents"),
+    ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-old-fields"),
+    ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-driver-config"),
+    ("stoppedWarning.enabled=false", "name: drover-intents\n", "drover-stopped"),
+    ("flowControl.enabled=false", "kind: ClusterRole\n", "kind: FlowSchema\n"),
+    ("networkPolicy.enabled=false", "kind: Deployment\n", "kind: NetworkPolicy\n"),
+    ("nodeRestriction.enabled=false", "requiresNodeRestriction: false\n", "requiresNodeRestriction: true\n"),
+    (
+        "controller.podDisruptionBudget=false,gateway.podDisruptionBudget=false",
+        "kind: Deployment\n",
+        "kind: PodDisruptionBudget\n",
+    ),
+    (
+        "controller.topologySpread=false,gateway.topologySpread=false",
+        "kind: Deployment\n",
+        "topologySpreadConstraints:\n",
+    ),
+    ("controller.replicas=3,gateway.replicas=3", "replicas: 3\n", "replicas: 2\n"),
+    ("gateway.enabled=false", "kind: Deployment\n", "kind: APIService\n"),
+    ("gateway.enabled=false", "kind: Deployment\n", "gateway.drover.dev"),
+    ("gateway.apiService=false", "apiService: false\n", "kind: APIService\n"),
+    ("gateway.config.recheckEvery=30s", "recheckEvery: 30s\n", ""),
+    ("nameOverride=orch", "agentAccount: orch-agent\n", "agentAccount: drover-agent\n"),
+    ("controller.logLevel=debug", "value: \"debug\"", ""),
+    ("image.tag=next", "drover.dev/droverd:next\"", "drover.dev/droverd:0.1.0\""),
+    ("image.repository=example.org/d", "example.org/d:0.1.0", "drover.dev/droverd:"),
+    ("image.pullPolicy=Always", "imagePullPolicy: Always\n", "imagePullPolicy: IfNotPresent\n"),
+    ("imagePullSecrets[0].name=pull", "imagePullSecrets:\n      - name: pull\n", ""),
+    ("agent.hostStatePath=/srv/drover", "stateDir: /srv/drover/state\n", "stateDir: /var/lib/drover/state\n"),
+    ("agent.port=9999", "--listen=$(HOST_IP):9999\n", "--listen=$(HOST_IP):9465\n"),
+    ("agent.nodePool=gpu", "nodePool: gpu\n", "nodePool: default\n"),
+    ("agent.meta.rack=r1", "rack: r1\n", "meta: {}\n"),
+    ("agent.updateStrategy.maxUnavailable=3", "maxUnavailable: 3\n", "maxUnavailable: 10%\n"),
+    ("agent.resources.requests.cpu=250m", "cpu: 250m\n", ""),
+    ("agent.config.gc.maxAllocs=7", "maxAllocs: 7\n", ""),
+    ("controller.config.gc.interval=1m", "interval: 1m\n", ""),
+    ("metrics.enabled=false", "kind: Deployment\n", "prometheus.io/scrape"),
+    ("metrics.serviceMonitor.enabled=true", "kind: ServiceMonitor\n", ""),
+    ("metrics.prometheusRule.enabled=true", "alert: DroverHasNoLeader\n", ""),
+    ("metrics.perJob=true", "perJob: true\n", "perJob: false\n"),
+    ("grafanaDashboard.enabled=true", "grafana_dashboard: \"1\"\n", ""),
+    ("nameOverride=orch", "name: orch-controller-config\n", "name: drover-controller-config\n"),
+    (
+        "nameOverride=orch",
+        "system:serviceaccount:drover-system:orch-agent",
+        "system:serviceaccount:drover-system:drover-agent",
+    ),
+    ("nameOverride=orch", "app.kubernetes.io/name: orch\n", "app.kubernetes.io/name: drover\n"),
+    ("agent.drainOnUninstall=true", "helm.sh/hook: pre-delete\n", ""),
+    ("agent.privileged=false", "drop: [ALL]\n            add:\n", "privileged: true\n"),
+    (
+        "agent.volumeSecrets[0].namespace=shop,agent.volumeSecrets[0].names[0]=login",
+        "resourceNames: [\"login\"]\n  verbs: [get]\n",
+        "",
+    ),
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_not_know() {
     let cluster = shared();
@@ -48,72 +116,7 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
     let whole = said(&render(&[]).await, true);
     assert_eq!(whole, said(&render(&[]).await, true));
     let mut renders = vec![("0".to_owned(), whole.clone())];
-    for (value, there, gone) in [
-        ("crds.enabled=false", "kind: ClusterRole\n", "kind: CustomResourceDefinition\n"),
-        ("crds.keep=false", "kind: CustomResourceDefinition\n", "helm.sh/resource-policy"),
-        ("rbac.create=false", "kind: CustomResourceDefinition\n", "kind: ClusterRole\n"),
-        ("rbac.aggregate=false", "name: drover-view\n", "aggregate-to-view"),
-        ("nodeRestriction.enabled=false", "name: drover-intents\n", "drover-node-restriction"),
-        ("pluginRestriction.enabled=false", "name: drover-intents\n", "drover-plugins"),
-        ("rbac.volumesForAdmins=true", "name: drover-volume-admin\n", ""),
-        ("nodeRestriction.registrationPools[0]=gpu", "'[\"gpu\",\"default\"]'", ""),
-        ("agent.config.defaultIneligible=true", "object.spec.eligibility == 'ineligible'", ""),
-        ("intents.enabled=false", "name: drover-node-restriction\n", "drover-intents"),
-        ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-old-fields"),
-        ("jobPolicies.enabled=false", "name: drover-intents\n", "drover-driver-config"),
-        ("stoppedWarning.enabled=false", "name: drover-intents\n", "drover-stopped"),
-        ("flowControl.enabled=false", "kind: ClusterRole\n", "kind: FlowSchema\n"),
-        ("networkPolicy.enabled=false", "kind: Deployment\n", "kind: NetworkPolicy\n"),
-        ("nodeRestriction.enabled=false", "requiresNodeRestriction: false\n", "requiresNodeRestriction: true\n"),
-        (
-            "controller.podDisruptionBudget=false,gateway.podDisruptionBudget=false",
-            "kind: Deployment\n",
-            "kind: PodDisruptionBudget\n",
-        ),
-        (
-            "controller.topologySpread=false,gateway.topologySpread=false",
-            "kind: Deployment\n",
-            "topologySpreadConstraints:\n",
-        ),
-        ("controller.replicas=3,gateway.replicas=3", "replicas: 3\n", "replicas: 2\n"),
-        ("gateway.enabled=false", "kind: Deployment\n", "kind: APIService\n"),
-        ("gateway.enabled=false", "kind: Deployment\n", "gateway.drover.dev"),
-        ("gateway.apiService=false", "apiService: false\n", "kind: APIService\n"),
-        ("gateway.config.recheckEvery=30s", "recheckEvery: 30s\n", ""),
-        ("nameOverride=orch", "agentAccount: orch-agent\n", "agentAccount: drover-agent\n"),
-        ("controller.logLevel=debug", "value: \"debug\"", ""),
-        ("image.tag=next", "drover.dev/droverd:next\"", "drover.dev/droverd:0.1.0\""),
-        ("image.repository=example.org/d", "example.org/d:0.1.0", "drover.dev/droverd:"),
-        ("image.pullPolicy=Always", "imagePullPolicy: Always\n", "imagePullPolicy: IfNotPresent\n"),
-        ("imagePullSecrets[0].name=pull", "imagePullSecrets:\n      - name: pull\n", ""),
-        ("agent.hostStatePath=/srv/drover", "stateDir: /srv/drover/state\n", "stateDir: /var/lib/drover/state\n"),
-        ("agent.port=9999", "--listen=$(HOST_IP):9999\n", "--listen=$(HOST_IP):9465\n"),
-        ("agent.nodePool=gpu", "nodePool: gpu\n", "nodePool: default\n"),
-        ("agent.meta.rack=r1", "rack: r1\n", "meta: {}\n"),
-        ("agent.updateStrategy.maxUnavailable=3", "maxUnavailable: 3\n", "maxUnavailable: 10%\n"),
-        ("agent.resources.requests.cpu=250m", "cpu: 250m\n", ""),
-        ("agent.config.gc.maxAllocs=7", "maxAllocs: 7\n", ""),
-        ("controller.config.gc.interval=1m", "interval: 1m\n", ""),
-        ("metrics.enabled=false", "kind: Deployment\n", "prometheus.io/scrape"),
-        ("metrics.serviceMonitor.enabled=true", "kind: ServiceMonitor\n", ""),
-        ("metrics.prometheusRule.enabled=true", "alert: DroverHasNoLeader\n", ""),
-        ("metrics.perJob=true", "perJob: true\n", "perJob: false\n"),
-        ("grafanaDashboard.enabled=true", "grafana_dashboard: \"1\"\n", ""),
-        ("nameOverride=orch", "name: orch-controller-config\n", "name: drover-controller-config\n"),
-        (
-            "nameOverride=orch",
-            "system:serviceaccount:drover-system:orch-agent",
-            "system:serviceaccount:drover-system:drover-agent",
-        ),
-        ("nameOverride=orch", "app.kubernetes.io/name: orch\n", "app.kubernetes.io/name: drover\n"),
-        ("agent.drainOnUninstall=true", "helm.sh/hook: pre-delete\n", ""),
-        ("agent.privileged=false", "drop: [ALL]\n            add:\n", "privileged: true\n"),
-        (
-            "agent.volumeSecrets[0].namespace=shop,agent.volumeSecrets[0].names[0]=login",
-            "resourceNames: [\"login\"]\n  verbs: [get]\n",
-            "",
-        ),
-    ] {
+    for (value, there, gone) in CHANGES {
         let text = said(&render(&[value]).await, true);
         // A value that only adds takes nothing away.
         assert!(gone.is_empty() || whole.contains(gone) && !text.contains(gone), "{value}: {gone:?}");

@@ -101,20 +101,21 @@ async fn must_survive_x_029_an_agent_that_asks_a_thousand_times_a_second() {
     // What the API server can answer at all, two cores shared with everything else may not have.
     let per_second = std::env::var("DROVER_NOISE").ok().and_then(|it| it.parse().ok()).unwrap_or(100);
     let began = Instant::now();
-    let asking = tokio::spawn(make_noise(noisy, per_second, Arc::clone(&answered)));
+    let mut asking = JoinSet::new();
+    asking.spawn(make_noise(noisy, per_second, Arc::clone(&answered)));
     let mut renewing = JoinSet::new();
     for (client, node) in others {
         renewing.spawn(renew(client, node));
     }
     let mut took: Vec<Duration> = renewing.join_all().await.into_iter().flatten().collect();
-    asking.abort();
-    let rate = answered.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64();
+    asking.shutdown().await;
+    let (n_answered, seconds) = (answered.load(Ordering::Relaxed), began.elapsed().as_secs());
     took.sort_unstable();
     let slowest_of_a_hundred = took[took.len() * 99 / 100];
-    println!(
-        "{rate:.0} answers a second to the noisy agent; renewals p50 {:?}, p99 {slowest_of_a_hundred:?}",
+    assert!(n_answered > 100, "there was no noise: {n_answered} answers in {seconds} s");
+    assert!(
+        slowest_of_a_hundred < MOST,
+        "{n_answered} answers to the noisy one in {seconds} s; renewals p50 {:?}, p99 {slowest_of_a_hundred:?}",
         took[took.len() / 2]
     );
-    assert!(rate > 20.0, "there was no noise: {rate}");
-    assert!(slowest_of_a_hundred < MOST, "{took:?}");
 }

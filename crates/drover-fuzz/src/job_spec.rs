@@ -109,7 +109,7 @@ fn node(n: u8) -> Node {
         network_modes: [].into(),
         reserved_ports: [22].into(),
         dynamic_ports: (20_000, 20_010),
-        devices: if n % 2 == 0 { vec![gpu] } else { Vec::new() },
+        devices: if n.is_multiple_of(2) { vec![gpu] } else { Vec::new() },
         host_volumes: BTreeMap::from([(text("data"), HostVolume::default())]),
         csi: BTreeMap::from([(text("disks"), csi)]),
         max_allocs: Some(20),
