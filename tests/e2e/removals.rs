@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use drover_testkit::process::ProcessId;
 
 use crate::ground::{Ground, KINDS, SYSTEM, example, text};
@@ -106,7 +106,11 @@ pub(crate) fn drained_by_the_uninstall(ground: &Ground) -> Result<String> {
 pub(crate) fn own_namespace_deleted_first(ground: &Ground) -> Result<String> {
     ground.web()?;
     let (before, job) = (ground.tasks()?, uid(ground)?);
-    ground.kubectl(&["delete", "namespace", SYSTEM, "--wait=true", "--timeout", "120s"])?;
+    let deleted = ground.kubectl(&["delete", "namespace", SYSTEM, "--wait=true", "--timeout", "120s"]);
+    if let Err(error) = deleted {
+        let why = ground.kubectl(&["get", "namespace", SYSTEM, "-o", "jsonpath={.status.conditions}"])?;
+        bail!("{error:#}: {why}");
+    }
     ground.forget_install();
     ensure!(ground.tasks()? == before, "tasks went with drover's namespace");
     // The release is forgotten with its namespace, what has none stays and is taken over.

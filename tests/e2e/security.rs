@@ -15,8 +15,20 @@ const NAMESPACE: &str = "shop";
 /// So many things are tried at least.
 const LEAST: usize = 60;
 
-/// A call of kubectl: what it would be, its arguments, a word of the refusal, and what is given on standard input.
-type Call = (String, Vec<String>, String, Option<Value>);
+/// A call of kubectl.
+#[derive(Deserialize)]
+struct Call {
+    /// What it would be.
+    what: String,
+    /// The arguments.
+    args: Vec<String>,
+    /// A word of the refusal.
+    word: String,
+    /// What is given on standard input.
+    #[serde(default)]
+    object: Option<Value>,
+}
+
 /// A job: what it would be, its task, and a word of the refusal.
 type Try = (String, Value, String);
 
@@ -105,7 +117,7 @@ pub(crate) fn an_editor_tries(ground: &Ground) -> Result<String> {
         "spec": { "pluginID": "p", "externalID": "e", "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] } });
     ground.apply(&volume.to_string())?;
     let mut through = Vec::new();
-    for (what, args, word, object) in &attempts.calls {
+    for Call { what, args, word, object } in &attempts.calls {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let (is_done, text) = editor.kubectl(&args, object.as_ref())?;
         if is_done || !text.contains(word.as_str()) {

@@ -288,5 +288,5 @@ async fn must_survive_x_040_writes_to_what_runs_tasks() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 2, "the agent and the controller");
+    assert_eq!(seen, 3, "the agent, the controller and the gateway");
 }

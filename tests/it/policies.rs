@@ -7,7 +7,7 @@ use drover_testkit::probe;
 use kube::config::{AuthInfo, Kubeconfig};
 use serde_json::{Value, json};
 
-use crate::chart::{SYSTEM, installed, token};
+use crate::chart::{SYSTEM, ask, client_with, furnish, installed, token};
 use crate::cluster::{Cluster, Settings};
 
 fn job(name: &str, spec: &Value) -> Value {
@@ -152,4 +152,21 @@ async fn must_survive_x_028_policies_that_deny_no_more() {
         cluster.kubectl_with(&["create", "-f", "-"], Some(&before.to_string())).expect("as before");
         cluster.eventually(&format!("the controller is ready after {object}"), is_ready).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_of_others_are_made_with_generated_names_and_deleted_as_a_collection() {
+    let cluster = installed("leases-of-others", &[]).await;
+    furnish(&cluster);
+    let stolen = client_with(&cluster, &token(&cluster, "drover-agent", Some("n-1"))).await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/shop/leases";
+    let lease =
+        json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "generateName": "theirs-" } });
+    let in_force = async || ask(&stolen, "POST", leases, &lease).await.0 == 403;
+    cluster.eventually("the policy is in force", in_force).await;
+    for (method, body) in [("POST", lease.clone()), ("DELETE", Value::Null)] {
+        let (code, text) = ask(&cluster.client, method, leases, &body).await;
+        assert_eq!(code, 200, "{method}: {text}");
+    }
+    assert_eq!(cluster.kubectl(&["get", "lease", "-n", "shop", "-o", "name"]).expect("a list"), "");
 }
