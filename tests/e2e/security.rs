@@ -190,7 +190,7 @@ fn status_of(text: &str) -> String {
 fn try_in_a_task(editor: &Editor<'_>, tasks: &[(String, String)]) -> Result<Vec<String>> {
     let mut script = "for tool in cat ls python3 mount mknod unshare nsenter grep date hostname; do command -v $tool >/dev/null || exit 99; done\n".to_owned();
     for (n, (_, attempt)) in tasks.iter().enumerate() {
-        script.push_str(&format!("if ( {attempt} ) >/dev/null 2>&1; then exit {}; fi\n", n + 1));
+        script += &format!("if ( {attempt} ) >/dev/null 2>&1; then exit {}; fi\n", n + 1);
     }
     let task = json!({ "config": { "command": "/bin/sh", "args": ["-c", script] } });
     let (is_taken, text) = editor.apply(&job("escape", "batch", &task))?;

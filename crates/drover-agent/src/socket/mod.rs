@@ -4,7 +4,7 @@
 //! `<stateDir>/agent.sock`, for root and the agent's own user. One request per connection; `drover_socket::protocol`
 //! has the frames, `drover_socket::client` speaks them. Here the right to open the socket is the right; what comes
 //! through a tunnel is answered by the same code, for the one allocation that a gateway has asked rights for
-//! ([`Caller`]).
+//! (`Caller`).
 //!
 //! Invariants: nothing outside an allocation's directory is ever opened for a request, nor anything of its `secrets`
 //! and `private` folders; a client that goes away takes its command along; a slow client slows no other.

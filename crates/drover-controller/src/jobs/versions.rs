@@ -277,4 +277,15 @@ mod tests {
         versions[0] = Arc::new(JobVersion { status: Some(status), ..JobVersion::clone(&versions[0]) });
         assert_eq!(goes(&versions, &[]), [1, 2, 3], "its neighbour goes in the place of the newest stable one");
     }
+
+    #[test]
+    fn versions_with_a_tag_stay_beside_the_newest_six() {
+        let mut versions: Vec<_> =
+            (0..9).map(|number| Arc::new(new_version(&job("a"), number, Timestamp::UNIX_EPOCH))).collect();
+        let tag = Some("golden".to_owned());
+        let status = drover_api::job_version::JobVersionStatus { tag, ..Default::default() };
+        versions[1] = Arc::new(JobVersion { status: Some(status), ..JobVersion::clone(&versions[1]) });
+        let gone: Vec<i64> = surplus(&versions, |_| false).iter().map(|version| version.spec.version).collect();
+        assert_eq!(gone, [0, 2]);
+    }
 }
