@@ -1,5 +1,6 @@
 //! What an editor of one namespace tries against an installation with the chart's own values.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -190,7 +191,8 @@ fn status_of(text: &str) -> String {
 fn try_in_a_task(editor: &Editor<'_>, tasks: &[(String, String)]) -> Result<Vec<String>> {
     let mut script = "for tool in cat ls python3 mount mknod unshare nsenter grep date hostname; do command -v $tool >/dev/null || exit 99; done\n".to_owned();
     for (n, (_, attempt)) in tasks.iter().enumerate() {
-        script += &format!("if ( {attempt} ) >/dev/null 2>&1; then exit {}; fi\n", n + 1);
+        // Writing to a String cannot fail.
+        writeln!(script, "if ( {attempt} ) >/dev/null 2>&1; then exit {}; fi", n + 1).ok();
     }
     let task = json!({ "config": { "command": "/bin/sh", "args": ["-c", script] } });
     let (is_taken, text) = editor.apply(&job("escape", "batch", &task))?;

@@ -329,7 +329,7 @@ fn what_has_lost_a_process_says_so_and_without_etcd_everything_ends() {
         .spawn()
         .unwrap();
     let _stdout = shown_until(&mut child, "Ctrl-C");
-    let whole = wait_for("whole", || Some(processes(&path)).filter(|all| all.len() == 6));
+    let whole = wait_for("whole", || Some(processes(&path)).filter(|all| all.len() == 7));
     let of_role = |role: &str| whole.iter().find(|(known, _)| known == role).unwrap().1;
     let (etcd, agent) = (of_role("etcd"), of_role("agent"));
     assert_eq!(run(&["status"], &path).status.code(), Some(0));
