@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_socket::tunnel::{PROTOCOL, TUNNEL_PATH};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
@@ -21,8 +22,6 @@ use tokio_util::task::TaskTracker;
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most of a refusal that is read.
 const MAX_REFUSAL_BYTES: usize = 4096;
-/// What the connection becomes.
-const PROTOCOL: &str = "drover-tunnel/1";
 
 /// Why there is no tunnel.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +91,7 @@ async fn open(
     drop(tasks.spawn(connection.with_upgrades()));
     let request = Request::builder()
         .method(Method::POST)
-        .uri("/tunnel/v1")
+        .uri(TUNNEL_PATH)
         .header(header::HOST, host)
         .header(header::AUTHORIZATION, format!("Bearer {token}"))
         .header(header::CONNECTION, "Upgrade")

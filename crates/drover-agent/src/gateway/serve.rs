@@ -3,8 +3,11 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::time::Duration;
 
+use drover_socket::tunnel::{
+    ALLOCATION_HEADER, CONNECTION_WINDOW, EXCHANGE_PATH, NAMESPACE_HEADER, PING_EVERY, PING_TIMEOUT, STREAM_WINDOW,
+    UNSENT_BYTES,
+};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -22,15 +25,6 @@ use crate::socket::{Caller, Server};
 
 /// Exchanges of a tunnel at a time; the gateway holds others back.
 const MAX_EXCHANGES: u32 = 256;
-/// How often a tunnel is tried, and how long it may take to answer.
-const PING_EVERY: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// What an exchange may have under way, and what all of a tunnel may.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
-/// What waits for a slow gateway in one exchange; then its source waits.
-const UNSENT_BYTES: usize = 64 * 1024;
-
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Where HTTP/2 runs what it needs beside.
@@ -66,7 +60,7 @@ pub(super) async fn serve(tunnel: Upgraded, server: Server, tasks: &TaskTracker)
 }
 
 fn exchange(request: Request<Incoming>, server: Server, tasks: &TaskTracker) -> Response<Body> {
-    if request.uri().path() != "/exchange/v1" || request.method() != Method::POST {
+    if request.uri().path() != EXCHANGE_PATH || request.method() != Method::POST {
         return plain(StatusCode::NOT_FOUND);
     }
     let Some(caller) = caller(request.headers()) else { return plain(StatusCode::BAD_REQUEST) };
@@ -91,7 +85,7 @@ fn exchange(request: Request<Incoming>, server: Server, tasks: &TaskTracker) -> 
 
 fn caller(headers: &HeaderMap) -> Option<Caller> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
-    Some(Caller::Gateway { namespace: text("drover-namespace")?, uid: text("drover-allocation")? })
+    Some(Caller::Gateway { namespace: text(NAMESPACE_HEADER)?, uid: text(ALLOCATION_HEADER)? })
 }
 
 fn plain(code: StatusCode) -> Response<Body> {

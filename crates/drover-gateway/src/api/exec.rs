@@ -5,6 +5,7 @@
 
 use std::pin::pin;
 
+use drover_socket::channels::{CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT};
 use drover_socket::client::{Inputs, Replies, Reply};
 use drover_socket::protocol::{Answer as Said, Input, TtySize};
 use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
@@ -22,13 +23,6 @@ use super::audit::Call;
 use super::streams::Session;
 use crate::answers::{Answer, Refusal, success, whole};
 
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
-/// Of v5: the channel that is named after it has ended.
-const CLOSE: u8 = 255;
 /// The largest message of a client.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 

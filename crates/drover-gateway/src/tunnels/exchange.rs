@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drover_socket::client::Exchange;
 use drover_socket::protocol::Request;
+use drover_socket::tunnel::{ALLOCATION_HEADER, EXCHANGE_PATH, NAMESPACE_HEADER, UNSENT_BYTES};
 use futures::TryStreamExt as _;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -50,8 +51,6 @@ fn gone_since(at: Option<Timestamp>) -> String {
 
 /// How long an agent may take to accept an exchange. What it then does may take longer.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
-/// What waits for a slow agent in one exchange.
-const UNSENT_BYTES: usize = 64 * 1024;
 
 impl Tunnels {
     /// Sends a request to the agent of an allocation's node.
@@ -66,9 +65,9 @@ impl Tunnels {
         let body = StreamBody::new(ReaderStream::new(theirs).map_ok(Frame::data)).boxed_unsync();
         let head = http::Request::builder()
             .method(Method::POST)
-            .uri("http://agent/exchange/v1")
-            .header("drover-namespace", &place.namespace)
-            .header("drover-allocation", &place.uid)
+            .uri(format!("http://agent{EXCHANGE_PATH}"))
+            .header(NAMESPACE_HEADER, &place.namespace)
+            .header(ALLOCATION_HEADER, &place.uid)
             .body(body)
             .map_err(|error| broken(error.to_string()))?;
         let accepted = async {

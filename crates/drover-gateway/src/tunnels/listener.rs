@@ -1,9 +1,9 @@
 //! Proves which node dials, and turns the connection round.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_clock::SharedClock;
+use drover_socket::tunnel::{CONNECTION_WINDOW, PING_EVERY, PING_TIMEOUT, PROTOCOL, STREAM_WINDOW, TUNNEL_PATH};
 use http::{Method, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -17,16 +17,8 @@ use crate::answers::{Answer, Refusal, whole};
 use crate::connections::Service;
 use crate::reviews::{AGENT_AUDIENCE, Reviews, bearer};
 
-/// The protocol that the connection becomes.
-const PROTOCOL: &str = "drover-tunnel/1";
 /// The claim of a pod's token that names its node.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-/// How often a tunnel is tried, and how long it may take to answer.
-const PING_EVERY: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// What an exchange may have under way, and what all of a tunnel may.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
 
 /// Answers agents.
 #[derive(Clone, Debug)]
@@ -56,8 +48,8 @@ impl Listener {
 
     /// The node whose agent this is.
     async fn node(&self, request: &http::Request<Incoming>) -> Result<String, Refusal> {
-        if request.uri().path() != "/tunnel/v1" {
-            return Err(Refusal::new(404, "only /tunnel/v1 is answered here"));
+        if request.uri().path() != TUNNEL_PATH {
+            return Err(Refusal::new(404, format!("only {TUNNEL_PATH} is answered here")));
         }
         if request.method() != Method::POST {
             return Err(Refusal::new(405, "a tunnel is opened by POST"));

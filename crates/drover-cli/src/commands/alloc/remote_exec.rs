@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use drover_socket::channels::{CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT};
 use drover_socket::client::Exchange;
 use drover_socket::protocol::{self, Answer, Frame, FrameKind, Input, TtySize};
 use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
@@ -14,13 +15,6 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 /// What waits for a slow side; then the other one waits.
 const UNSENT_BYTES: usize = 256 * 1024;
-
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
-const CLOSE: u8 = 255;
 
 /// What comes back; the work behind it ends with it.
 struct Carried {

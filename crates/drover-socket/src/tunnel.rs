@@ -1,0 +1,24 @@
+//! What agent and gateway agree on: how a connection becomes a tunnel, and how an exchange names its allocation.
+
+use std::time::Duration;
+
+/// The protocol that the connection becomes.
+pub const PROTOCOL: &str = "drover-tunnel/1";
+/// Where an agent asks for a tunnel, by POST.
+pub const TUNNEL_PATH: &str = "/tunnel/v1";
+/// Where a gateway begins an exchange in a tunnel, by POST.
+pub const EXCHANGE_PATH: &str = "/exchange/v1";
+/// The header of an exchange with its allocation's namespace.
+pub const NAMESPACE_HEADER: &str = "drover-namespace";
+/// The header of an exchange with its allocation's uid.
+pub const ALLOCATION_HEADER: &str = "drover-allocation";
+/// How often each side tries a tunnel.
+pub const PING_EVERY: Duration = Duration::from_secs(10);
+/// How long the other side may take to answer.
+pub const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// What an exchange may have under way, in bytes.
+pub const STREAM_WINDOW: u32 = 256 * 1024;
+/// What all exchanges of a tunnel may, in bytes.
+pub const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
+/// What waits for a slow side in one exchange, in bytes; then its source waits.
+pub const UNSENT_BYTES: usize = 64 * 1024;
