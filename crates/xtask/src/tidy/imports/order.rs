@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &["drover-fuzz"],
     &["drover"],
     &["drover-testkit"],
-    &["xtask"],
+    &["xtask", "xtask-launcher"],
 ];
 
 /// What a crate's build must not contain, and why.
