@@ -94,7 +94,9 @@ enum JobCommand {
     /// Acts on periodic jobs.
     #[command(subcommand)]
     Periodic(job::PeriodicCommand),
-    /// Says all that is wrong with job manifests, without a cluster.
+    /// Turns Nomad's job files and volume files into manifests, without a cluster.
+    Import(job::ImportArgs),
+    /// Says all that is wrong with job manifests and job files, without a cluster.
     Validate(job::ValidateArgs),
     /// Plans a manifest against the cluster; nothing is written.
     Plan(plan::JobArgs),
@@ -135,6 +137,7 @@ impl<M: MoreCommands> Command<M> {
             Self::System(command) => system::run(&command),
             Self::Alloc(args) => alloc::run(&args),
             Self::Completion { shell } => completion::script(shell),
+            Self::Job(JobCommand::Import(args)) => job::import(&args),
             Self::Job(JobCommand::Validate(args)) => job::validate(&args),
             Self::Job(JobCommand::Plan(args)) => plan::run_job(&args),
             Self::Plan(args) => plan::run_state(&args),

@@ -36,9 +36,13 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Reads a file with one object of a kind; `-` is standard input.
     pub(crate) fn read(file: &Path, kind: &str, short: &'static str) -> anyhow::Result<Self> {
+        Self::parse(file, &read_input(file)?, kind, short)
+    }
+
+    /// The same of a file's bytes, which a job file in HCL was turned into.
+    pub(crate) fn parse(file: &Path, bytes: &[u8], kind: &str, short: &'static str) -> anyhow::Result<Self> {
         let source = file.display().to_string();
-        let bytes = read_input(file)?;
-        let found = documents::read(&bytes).with_context(|| source.clone())?;
+        let found = documents::read(bytes).with_context(|| source.clone())?;
         ensure!(found.len() == 1, "{source}: holds {} objects; give a file with one {kind}", found.len());
         let value = found[0].value().with_context(|| source.clone())?;
         let given = value["kind"].as_str().unwrap_or_default();

@@ -5,6 +5,7 @@
 //! that was deleted) is part of the picture. Must never know how a plan is made.
 
 pub(crate) mod documents;
+pub(crate) mod job_files;
 mod load;
 mod object;
 

@@ -12,6 +12,7 @@ use super::validate::violations;
 use crate::cluster::connect::{ConnectArgs, block_on};
 use crate::cluster::manifest::{Applying, Manifest};
 use crate::cluster::objects::{CHANGE_TRIES, Objects};
+use crate::state::job_files::{self, VariableArgs};
 use crate::ui::follow::ENDED_BADLY;
 use crate::ui::stdio::complain;
 
@@ -30,8 +31,11 @@ enum DryRun {
     after_help = "Exit codes: 0 it runs (a batch job: is done), 1 error, 2 it failed, 3 the time was over, 130 detached by Ctrl-C."
 )]
 pub(crate) struct RunArgs {
-    /// A file with one Job; `-` is standard input.
+    /// A file with one Job: a manifest, or a job file in HCL (`*.hcl`, `*.nomad`); `-` is a manifest on standard
+    /// input.
     file: PathBuf,
+    #[command(flatten)]
+    variables: VariableArgs,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
@@ -46,7 +50,7 @@ pub(crate) struct RunArgs {
 
 /// Applies the manifest, starts the job where it was stopped, and follows it.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
-    let manifest = Manifest::read(&args.file, "Job", "djob")?;
+    let manifest = Manifest::parse(&args.file, &job_files::read(&args.file, &args.variables)?, "Job", "djob")?;
     let name = &manifest.name;
     // The same checks as the controller's, before anything is changed.
     let violations = violations(&manifest.value);

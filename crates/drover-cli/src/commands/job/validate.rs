@@ -10,15 +10,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::state::documents::{self, Document};
+use crate::state::job_files::{self, VariableArgs};
 use crate::ui::output::{self, ReportOutput};
-use crate::ui::stdio::{complain, read_input};
+use crate::ui::stdio::complain;
 
 /// Which manifests.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files with Jobs in YAML or JSON; `-` is standard input.
+    /// Files with Jobs in YAML or JSON, or job files in HCL (`*.hcl`, `*.nomad`); `-` is standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    variables: VariableArgs,
     /// How the result is printed.
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportOutput,
@@ -29,7 +32,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let mut verdicts = Vec::new();
     for path in &args.files {
         let source = path.display().to_string();
-        let bytes = read_input(path)?;
+        let bytes = job_files::read(path, &args.variables)?;
         let found = documents::read(&bytes).with_context(|| source.clone())?;
         for document in found.iter().filter(|document| is_of_ours(document)) {
             let verdict = judge(document.value().with_context(|| source.clone())?);

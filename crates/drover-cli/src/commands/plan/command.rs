@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use crate::cluster::connect::{ConnectArgs, block_on};
 use crate::commands::dump::{Reader, Scope};
 use crate::commands::plan::report::Report;
+use crate::state::job_files::{self, VariableArgs};
 use crate::state::{self, State, documents};
 use crate::ui::output::{self, ReportOutput};
 use crate::ui::stdio::{complain, read_input};
@@ -52,8 +53,11 @@ pub(crate) struct StateArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 nothing to do, 1 the plan changes something, 255 error.")]
 pub(crate) struct JobArgs {
-    /// A file with one Job; `-` is standard input.
+    /// A file with one Job: a manifest, or a job file in HCL (`*.hcl`, `*.nomad`); `-` is a manifest on standard
+    /// input.
     file: PathBuf,
+    #[command(flatten)]
+    variables: VariableArgs,
     #[command(flatten)]
     connect: ConnectArgs,
     /// drover's own namespace, which holds the `ConfigMap` drover-config.
@@ -129,7 +133,7 @@ pub(crate) fn run_state(args: &StateArgs) -> anyhow::Result<u8> {
 
 /// Plans a manifest on the cluster as it is.
 pub(crate) fn run_job(args: &JobArgs) -> anyhow::Result<u8> {
-    let bytes = read_input(&args.file)?;
+    let bytes = job_files::read(&args.file, &args.variables)?;
     let mut job = manifest(&bytes).with_context(|| args.file.display().to_string())?;
     let mut lines = Vec::new();
     let target = block_on(async {

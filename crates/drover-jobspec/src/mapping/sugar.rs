@@ -1,0 +1,200 @@
+//! What job files may write in more than one way.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::convert::{Report, object};
+use super::tables::{CHECK_RESTART, MIGRATE, RESCHEDULE, TASK};
+use crate::document::{Attribute, Block};
+use crate::value::Value;
+
+type Fields = Map<String, Json>;
+
+fn attribute<'a>(block: &'a Block, name: &str) -> Option<&'a Attribute> {
+    block.attributes.iter().find(|attribute| attribute.name == name)
+}
+
+/// `regexp = "…"` and its like name operator and value at once; `distinct_hosts = true` needs no value.
+pub(super) fn operand(fields: &mut Fields, block: &Block, report: &mut Report<'_>) {
+    const WITH_VALUE: [&str; 7] =
+        ["version", "semver", "regexp", "set_contains", "set_contains_all", "set_contains_any", "distinct_property"];
+    for attribute in &block.attributes {
+        let name = attribute.name.as_str();
+        let text = attribute.value.to_text();
+        let target = if name == "distinct_property" { "lTarget" } else { "rTarget" };
+        match (name, text) {
+            (name, Some(text)) if WITH_VALUE.contains(&name) => {
+                fields.insert("operand".to_owned(), name.into());
+                fields.insert(target.to_owned(), text.into());
+            }
+            ("distinct_hosts" | "is_set" | "is_not_set", Some(text)) => {
+                if text != "false" {
+                    fields.insert("operand".to_owned(), name.into());
+                } else if name == "distinct_hosts" {
+                    // As Nomad reads it: the rule is there, and asks for nothing.
+                    fields.insert("operand".to_owned(), name.into());
+                    fields.insert("rTarget".to_owned(), "false".into());
+                }
+            }
+            (name, None) if WITH_VALUE.contains(&name) => {
+                report.add(attribute.offset, format!("`{name}` must be a string, and is {}", attribute.value.kind()));
+            }
+            _ => {}
+        }
+    }
+    let operand = fields.entry("operand").or_insert_with(|| "=".into());
+    // Two old spellings.
+    match operand.as_str() {
+        Some("==" | "is") => *operand = "=".into(),
+        Some("not") => *operand = "!=".into(),
+        _ => {}
+    }
+}
+
+/// `cron` is one or more; `crons` is its newer name.
+pub(super) fn periodic(fields: &mut Fields, block: &Block, report: &mut Report<'_>) {
+    let Some(cron) = attribute(block, "cron") else { return };
+    let crons = match &cron.value {
+        Value::List(values) => values.iter().map(Value::to_text).collect::<Option<Vec<_>>>(),
+        other => other.to_text().map(|text| vec![text]),
+    };
+    match crons {
+        Some(crons) if !fields.contains_key("crons") => {
+            fields.insert("crons".to_owned(), json!(crons));
+        }
+        Some(_) => report.add(cron.offset, "`cron` and `crons` stand side by side; keep `crons`"),
+        None => report.add(cron.offset, "`cron` must be a string"),
+    }
+}
+
+/// `enabled = false` is the old form of `disabled = true`.
+pub(super) fn logs(fields: &mut Fields, block: &Block, _report: &mut Report<'_>) {
+    if let Some(enabled) = attribute(block, "enabled").and_then(|enabled| enabled.value.to_bool()) {
+        fields.entry("disabled").or_insert_with(|| Json::Bool(!enabled));
+    }
+}
+
+/// A service's `check_restart` and `on_update` are those of its checks that have none; `nomad` is the provider that
+/// Kubernetes is here.
+pub(super) fn service(fields: &mut Fields, block: &Block, report: &mut Report<'_>) {
+    if let Some(provider) = attribute(block, "provider") {
+        match provider.value.to_text().as_deref() {
+            Some("nomad" | "kubernetes") => {
+                fields.insert("provider".to_owned(), "kubernetes".into());
+            }
+            _ => report.add(
+                provider.offset,
+                "`provider` is not carried over: drover has no Consul; write provider = \"nomad\", and the service becomes a Kubernetes Service",
+            ),
+        }
+    }
+    let on_update = attribute(block, "on_update").and_then(|attribute| attribute.value.to_text());
+    let restart = block.blocks.iter().find(|inner| inner.kind == "check_restart");
+    let restart = restart.map(|inner| object(inner, &CHECK_RESTART, report));
+    let service = fields.get("name").and_then(Json::as_str).unwrap_or_default().to_owned();
+    let Some(Json::Array(checks)) = fields.get_mut("checks") else { return };
+    for (at, check) in checks.iter_mut().filter_map(Json::as_object_mut).enumerate() {
+        if let Some(on_update) = &on_update {
+            check.entry("onUpdate").or_insert_with(|| on_update.as_str().into());
+        }
+        if let Some(restart) = &restart {
+            check.entry("checkRestart").or_insert_with(|| Json::Object(restart.clone()));
+        }
+        // A check without a name is called after its service.
+        check.entry("name").or_insert_with(|| {
+            if at == 0 { format!("{service}-check") } else { format!("{service}-check-{at}") }.into()
+        });
+    }
+}
+
+/// A task without a group has one of its own name; `migrate` and `reschedule` of the job are those of its groups that
+/// have none.
+pub(super) fn job(fields: &mut Fields, block: &Block, report: &mut Report<'_>) {
+    let tasks = block.blocks.iter().filter(|inner| inner.kind == "task");
+    let own: Vec<Json> = tasks
+        .map(|inner| {
+            let task = object(inner, &TASK, report);
+            json!({"name": task.get("name"), "tasks": [task]})
+        })
+        .collect();
+    if let Json::Array(groups) = fields.entry("groups").or_insert_with(|| json!([])) {
+        groups.extend(own);
+    }
+    for (kind, table) in [("migrate", &MIGRATE), ("reschedule", &RESCHEDULE)] {
+        let Some(inner) = block.blocks.iter().find(|inner| inner.kind == kind) else { continue };
+        let value = Json::Object(object(inner, table, report));
+        let groups = fields.get_mut("groups").and_then(Json::as_array_mut);
+        for group in groups.into_iter().flatten().filter_map(Json::as_object_mut) {
+            group.entry(kind).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// Capacities as Kubernetes writes them, and the segments of topologies.
+pub(super) fn volume(fields: &mut Fields, block: &Block, report: &mut Report<'_>) {
+    let mut capacity = Map::new();
+    for (name, field) in [("capacity_min", "min"), ("capacity_max", "max")] {
+        let Some(attribute) = attribute(block, name) else { continue };
+        match attribute.value.to_text().as_deref().and_then(quantity) {
+            Some(quantity) => {
+                capacity.insert(field.to_owned(), quantity.into());
+            }
+            None => report.add(attribute.offset, format!("`{name}` must be a size, as \"10GiB\"")),
+        }
+    }
+    if !capacity.is_empty() {
+        fields.insert("capacity".to_owned(), Json::Object(capacity));
+    }
+    let Some(request) = block.blocks.iter().find(|inner| inner.kind == "topology_request") else { return };
+    let mut topologies = Map::new();
+    for side in &request.blocks {
+        let segments = side.blocks.iter().flat_map(|topology| &topology.blocks);
+        let list: Vec<Json> = segments
+            .map(|segments| {
+                let pairs = segments.attributes.iter();
+                let pairs = pairs.filter_map(|pair| Some((pair.name.clone(), Json::from(pair.value.to_text()?))));
+                json!({"segments": pairs.collect::<Map<_, _>>()})
+            })
+            .collect();
+        topologies.insert(side.kind.clone(), Json::Array(list));
+    }
+    fields.insert("topologyRequest".to_owned(), Json::Object(topologies));
+}
+
+/// `10GiB` is `10Gi`, `10GB` and `10G` are `10G`.
+fn quantity(text: &str) -> Option<String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic()).trim_end();
+    digits.parse::<f64>().ok().filter(|number| *number >= 0.0)?;
+    let unit = text[digits.len()..].trim().to_ascii_lowercase();
+    let short = match unit.as_str() {
+        "" | "b" => "",
+        "k" | "kb" => "k",
+        "m" | "mb" => "M",
+        "g" | "gb" => "G",
+        "t" | "tb" => "T",
+        "p" | "pb" => "P",
+        "ki" | "kib" => "Ki",
+        "mi" | "mib" => "Mi",
+        "gi" | "gib" => "Gi",
+        "ti" | "tib" => "Ti",
+        "pi" | "pib" => "Pi",
+        _ => return None,
+    };
+    Some(format!("{digits}{short}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_as_quantities() {
+        let cases = [("10GiB", "10Gi"), ("10 GB", "10G"), ("1.5gib", "1.5Gi"), ("500", "500"), ("64K", "64k")];
+        for (size, expected) in cases {
+            assert_eq!(quantity(size).as_deref(), Some(expected), "{size}");
+        }
+        for wrong in ["", "ten", "10Parsec", "-1GiB"] {
+            assert_eq!(quantity(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Whole job files.
+
+mod expressions;
+mod files;
+mod hostile;
