@@ -505,3 +505,28 @@ async fn a_dump_of_a_cluster_plans_like_the_cluster() {
     assert!(batch.err.contains("spec.type: cannot be changed from service to batch"), "{}", batch.err);
     assert_eq!(cluster.versions(ns).list(&kube::api::ListParams::default()).await.expect("versions").items.len(), 1);
 }
+
+/// A job file in HCL and the manifest of the same job are one job, whichever of the two a user keeps.
+#[test]
+fn a_job_file_in_hcl_is_the_job_of_its_manifest() {
+    let root = workspace::root();
+    let written = std::fs::read_to_string(root.join("examples/web.yaml")).unwrap();
+    let written: drover_api::Job = serde_saphyr::from_str(&written).unwrap();
+    let file = root.join("examples/web.nomad.hcl").display().to_string();
+    let answer = drover(&["job", "import", &file, "-o", "json"], "");
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    let imported: drover_api::Job = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(imported.spec, written.spec);
+    assert_eq!(imported.metadata, written.metadata);
+
+    let answer = drover(&["job", "import", &file, "-o", "json", "--var", "count=2"], "");
+    let fewer: drover_api::Job = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(fewer.spec.groups[0].count, 2);
+
+    let answer = drover(&["job", "import", "-"], "job \"a\" {\n  vault {}\n  x = 1 / 0\n}\n");
+    assert_eq!((answer.code, answer.out.as_str()), (1, ""));
+    assert_eq!(answer.err, "-:3:7: divides by zero\n");
+    let answer = drover(&["job", "import", "-"], "job \"a\" {\n  vault {}\n}\n");
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.starts_with("-:2:3: `vault` is not carried over: drover has no Vault"), "{}", answer.err);
+}
