@@ -22,6 +22,7 @@ mod docs;
 mod faults;
 mod first_steps;
 mod gateway;
+mod gateway_replicas;
 mod gitops;
 mod helm;
 mod job_policies;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use drover_daemon::monitor::GatewayMetrics;
 use http::{HeaderMap, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -67,9 +68,10 @@ pub(crate) struct Reviews {
     tokens: Api<TokenReview>,
     accesses: Api<SubjectAccessReview>,
     identities: Answers<TokenKey, Option<Identity>>,
-    verdicts: Answers<(Identity, Object), bool>,
+    verdicts: Answers<(Identity, Object), Option<()>>,
     /// The second that runs, and how many tokens were asked for in it.
     pace: Arc<Mutex<(Instant, u32)>>,
+    metrics: GatewayMetrics,
 }
 
 impl std::fmt::Debug for Reviews {
@@ -88,13 +90,14 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 impl Reviews {
     /// Asks by this client.
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client, metrics: GatewayMetrics) -> Self {
         Self {
             tokens: Api::all(client.clone()),
             accesses: Api::all(client),
             identities: Arc::default(),
             verdicts: Arc::default(),
             pace: Arc::new(Mutex::new((Instant::now(), 0))),
+            metrics,
         }
     }
 
@@ -107,8 +110,20 @@ impl Reviews {
             return Err(Refusal::new(400, "the token is too long"));
         }
         let cell = kept(&self.identities, (Sha256::digest(token.as_bytes()).into(), audience));
-        let found = cell.get_or_try_init(async || self.review(token, audience).await).await?;
+        let found = cell.get_or_try_init(async || self.counted("token", self.review(token, audience).await)).await?;
         found.clone().ok_or_else(|| Refusal::new(401, "the token is not valid here"))
+    }
+
+    /// Counts what the API server was asked, or was not.
+    fn counted<T>(&self, kind: &'static str, answer: Result<Option<T>, Refusal>) -> Result<Option<T>, Refusal> {
+        let result = match &answer {
+            Ok(Some(_)) => "yes",
+            Ok(None) => "no",
+            Err(refusal) if refusal.code == 429 => "held_back",
+            Err(_) => "error",
+        };
+        self.metrics.reviewed(kind, result);
+        answer
     }
 
     async fn review(&self, token: &str, audience: Option<&'static str>) -> Result<Option<Identity>, Refusal> {
@@ -149,8 +164,11 @@ impl Reviews {
     /// 403 when not, 503 when the API server does not answer.
     pub(crate) async fn allow(&self, identity: &Identity, object: &Object) -> Result<(), Refusal> {
         let cell = kept(&self.verdicts, (identity.clone(), object.clone()));
-        let is_allowed = *cell.get_or_try_init(async || self.ask(identity, object).await).await?;
-        if is_allowed {
+        let asked = async || {
+            let answer = self.ask(identity, object).await.map(|is_allowed| is_allowed.then_some(()));
+            self.counted("access", answer)
+        };
+        if cell.get_or_try_init(asked).await?.is_some() {
             return Ok(());
         }
         let Object { namespace, name, subresource } = object;

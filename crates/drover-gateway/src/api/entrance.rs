@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::Allocation;
+use drover_daemon::monitor::GatewayMetrics;
 use drover_socket::protocol::Request;
 use http::{Method, Response, StatusCode, header};
 use hyper::body::Incoming;
@@ -22,7 +23,7 @@ use crate::answers::{Answer, Refusal, json_answer};
 use crate::connections::Service;
 use crate::limits::{self, Limits};
 use crate::reviews::{Identity, Object, Reviews, bearer};
-use crate::tunnels::{ExchangeError, Place, Tunnels};
+use crate::tunnels::{ExchangeError, Nodes, Place};
 
 /// How long the API server may take to find an allocation.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,8 +32,9 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct EntranceParts {
     pub(crate) client: Client,
     pub(crate) reviews: Reviews,
-    pub(crate) tunnels: Tunnels,
+    pub(crate) nodes: Nodes,
     pub(crate) trust: Trust,
+    pub(crate) metrics: GatewayMetrics,
     pub(crate) recheck_every: Duration,
 }
 
@@ -48,7 +50,8 @@ pub(crate) struct Entrance {
 impl Entrance {
     /// An entrance to these.
     pub(crate) fn new(parts: EntranceParts) -> Self {
-        Self { parts: Arc::new(parts), limits: Limits::default(), commands: TaskTracker::new() }
+        let limits = Limits::new(parts.metrics.clone());
+        Self { parts: Arc::new(parts), limits, commands: TaskTracker::new() }
     }
 
     /// Waits for the commands that still run.
@@ -113,9 +116,11 @@ impl Entrance {
             Subresource::Log
             | Subresource::Fs
             | Subresource::Stats
+            | Subresource::Checks
             | Subresource::Restart
             | Subresource::Signal
-            | Subresource::Stop => limits::Opening::Stream,
+            | Subresource::Stop
+            | Subresource::Gc => limits::Opening::Stream,
         };
         let open = self.limits.open(kind, &asker.identity.user)?;
         let place = self.place(route).await?;
@@ -124,7 +129,7 @@ impl Entrance {
         if let Request::Exec { command, .. } = &request {
             call.runs(command.first().map(String::as_str).unwrap_or_default());
         }
-        let exchange = self.parts.tunnels.ask(&place, &request).await.map_err(|error| refused(&error))?;
+        let exchange = self.parts.nodes.ask(&place, &request).await.map_err(|error| refused(&error))?;
         Ok((request, exchange, open))
     }
 
@@ -136,7 +141,7 @@ impl Entrance {
         let route = route::parse(request.method(), request.uri().path())?;
         let asker = self.asker(&request, certificates).await?;
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let mut call = Call::begin(header("audit-id"), &asker.identity, &route);
+        let mut call = Call::begin(header("audit-id"), &asker.identity, &route, self.parts.metrics.clone());
         let is_exec = route.subresource == Subresource::Exec;
         let wants_frames = header(header::ACCEPT.as_str()).split(',').any(|kind| kind.trim() == FRAMES);
         let refused = |call: &mut Call, refusal: Refusal| {
@@ -169,7 +174,7 @@ fn object(route: &Route) -> Object {
 fn refused(error: &ExchangeError) -> Refusal {
     let code = match error {
         ExchangeError::NoTunnel { .. } => 404,
-        ExchangeError::TimedOut(_) | ExchangeError::Broken(..) => 504,
+        ExchangeError::TimedOut(_) | ExchangeError::Relayed(_) | ExchangeError::Broken(..) => 504,
     };
     Refusal::new(code, error.to_string())
 }

@@ -11,6 +11,7 @@ mod checks;
 mod command;
 mod exec;
 mod files;
+mod gc;
 mod list;
 mod logs;
 mod lookup;

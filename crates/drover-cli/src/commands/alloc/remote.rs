@@ -1,10 +1,12 @@
 //! An allocation from anywhere: through the API server, which hands the request to the gateway, which has a tunnel to
 //! the allocation's agent. What comes back are the frames of the agent's own socket.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use anyhow::{Context as _, bail};
 use drover_api::Allocation;
+use drover_api::allocation::CheckStatus;
 use drover_socket::client::Exchange;
 use drover_socket::protocol::{AllocationInfo, LogStream, Origin, Request};
 use http::header;
@@ -36,12 +38,14 @@ pub(super) struct Refused {
     /// As in HTTP.
     pub(super) code: u16,
     message: String,
+    /// There is no gateway that could be asked.
+    pub(super) is_without_gateway: bool,
 }
 
 impl Refused {
     /// A refusal with its reason.
     pub(super) const fn new(code: u16, message: String) -> Self {
-        Self { code, message }
+        Self { code, message, is_without_gateway: false }
     }
 }
 
@@ -90,6 +94,12 @@ impl Remote {
         })
     }
 
+    /// What its checks found, as the agent reported it last.
+    pub(super) async fn checks(&self) -> anyhow::Result<BTreeMap<String, CheckStatus>> {
+        let found: Allocation = find(&self.connection.objects(), &self.name).await?;
+        Ok(found.status.unwrap_or_default().checks)
+    }
+
     /// Begins a request. Of it the allocation does not count: it is the one that was found.
     pub(super) async fn begin(&self, request: &Request) -> anyhow::Result<Exchange> {
         let known = self.known().await?;
@@ -132,14 +142,14 @@ fn refusal(code: u16, message: &str) -> Refused {
         _ if is_unknown => "the cluster has no gateway: install drover with gateway.enabled, or run this on the \
                             allocation's node with --socket"
             .to_owned(),
-        403 => format!("{message}; ask for the role drover-edit, for exec and fs drover-admin"),
+        403 => format!("{message}; ask for the role drover-edit, for exec, fs and gc drover-admin"),
         503 => format!(
             "the gateway is not available: {message}; `kubectl get apiservice v1alpha1.subresources.drover.dev` says \
              why. On the allocation's node --socket needs none"
         ),
         _ => message.to_owned(),
     };
-    Refused { code, message }
+    Refused { code, message, is_without_gateway: is_unknown || code == 503 }
 }
 
 /// How a request is put to the API.
@@ -202,7 +212,9 @@ fn call(request: &Request) -> anyhow::Result<Call> {
             query.append_pair("signal", signal);
             (http::Method::POST, "signal")
         }
+        Request::Checks { .. } => (http::Method::GET, "checks"),
         Request::Stop { .. } => (http::Method::POST, "stop"),
+        Request::Gc { .. } => (http::Method::POST, "gc"),
         Request::Exec { task, command, tty, .. } => {
             query.append_pair("task", task).append_pair("tty", &tty.to_string());
             for word in command {
