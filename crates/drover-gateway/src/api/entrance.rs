@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use super::audit::Call;
 use super::identity;
-use super::recheck::{Asker, Effect, Proof, Recheck};
+use super::places::Places;
+use super::recheck::{Asker, Proof, Recheck};
 use super::route::{self, Route, Subresource};
 use super::streams::{FRAMES, Session};
 use super::trust::{Trust, Worth};
@@ -22,7 +23,7 @@ use super::{discovery, exec, query, streams};
 use crate::answers::{Answer, Refusal, json_answer};
 use crate::connections::Service;
 use crate::limits::{self, Limits};
-use crate::reviews::{Identity, Object, Reviews, bearer};
+use crate::reviews::{Identity, Meanwhile, Object, Reviews, bearer};
 use crate::tunnels::{ExchangeError, Nodes, Place};
 
 /// How long the API server may take to find an allocation.
@@ -43,6 +44,7 @@ pub(crate) struct EntranceParts {
 pub(crate) struct Entrance {
     parts: Arc<EntranceParts>,
     limits: Limits,
+    places: Places,
     /// Commands, which outlive the requests that began them.
     commands: TaskTracker,
 }
@@ -51,7 +53,7 @@ impl Entrance {
     /// An entrance to these.
     pub(crate) fn new(parts: EntranceParts) -> Self {
         let limits = Limits::new(parts.metrics.clone());
-        Self { parts: Arc::new(parts), limits, commands: TaskTracker::new() }
+        Self { parts: Arc::new(parts), limits, places: Places::default(), commands: TaskTracker::new() }
     }
 
     /// Waits for the commands that still run.
@@ -89,8 +91,13 @@ impl Entrance {
         Ok(Asker { identity, proof: Proof::Nothing })
     }
 
-    /// Where an allocation is.
-    async fn place(&self, route: &Route) -> Result<Place, Refusal> {
+    /// Where an allocation is; while the API server cannot be asked, where it was a short while ago.
+    async fn place(&self, route: &Route, meanwhile: Meanwhile) -> Result<Place, Refusal> {
+        let found = self.look_up(route).await;
+        self.places.settled(route, found, meanwhile)
+    }
+
+    async fn look_up(&self, route: &Route) -> Result<Place, Refusal> {
         let allocations: Api<Allocation> = Api::namespaced(self.parts.client.clone(), &route.namespace);
         let unavailable = |why: String| Refusal::new(503, format!("the API server cannot be asked for it: {why}"));
         let found = tokio::time::timeout(LOOK_UP_TIMEOUT, allocations.get_opt(&route.allocation))
@@ -110,7 +117,8 @@ impl Entrance {
         (asker, route): (&Asker, &Route),
         query: &str,
     ) -> Result<(Request, drover_socket::client::Exchange, limits::Open), Refusal> {
-        self.parts.reviews.allow(&asker.identity, &object(route)).await?;
+        let meanwhile = route.subresource.meanwhile();
+        self.parts.reviews.allow(&asker.identity, &object(route), meanwhile).await?;
         let kind = match route.subresource {
             Subresource::Exec => limits::Opening::Exec,
             Subresource::Log
@@ -123,7 +131,7 @@ impl Entrance {
             | Subresource::Gc => limits::Opening::Stream,
         };
         let open = self.limits.open(kind, &asker.identity.user)?;
-        let place = self.place(route).await?;
+        let place = self.place(route, meanwhile).await?;
         call.leads_to(&place.node);
         let request = query::request(route.subresource, query, &place.uid)?;
         if let Request::Exec { command, .. } = &request {
@@ -152,9 +160,9 @@ impl Entrance {
         let query = request.uri().query().unwrap_or_default();
         let begun = self.begin(&mut call, (&asker, &route), query).await;
         let (operation, exchange, open) = begun.map_err(|refusal| refused(&mut call, refusal))?;
-        let effect = if is_exec { Effect::Act } else { Effect::Read };
         let sources = (self.parts.reviews.clone(), self.parts.trust.clone());
-        let recheck = Recheck::new(sources, asker, object(&route), effect, self.parts.recheck_every);
+        let recheck =
+            Recheck::new(sources, asker, object(&route), route.subresource.meanwhile(), self.parts.recheck_every);
         let Some(handshake) = handshake else {
             let session = Session { exchange, call, open, recheck };
             return Ok(streams::answer(&operation, wants_frames, session).await);

@@ -1,6 +1,7 @@
 //! Paths of the API.
 
 use crate::answers::Refusal;
+use crate::reviews::Meanwhile;
 use drover_api::names::{NAME_LIMIT, is_dns_label};
 use http::Method;
 
@@ -53,6 +54,14 @@ impl Subresource {
             Self::Signal => "signal",
             Self::Stop => "stop",
             Self::Gc => "gc",
+        }
+    }
+
+    /// What happens while the API server cannot be asked: reads go on for a while, and what does something does not.
+    pub(super) const fn meanwhile(self) -> Meanwhile {
+        match self {
+            Self::Log | Self::Fs | Self::Stats | Self::Checks => Meanwhile::GoesOn,
+            Self::Exec | Self::Restart | Self::Signal | Self::Stop | Self::Gc => Meanwhile::Stops,
         }
     }
 

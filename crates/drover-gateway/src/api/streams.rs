@@ -171,7 +171,11 @@ impl Carried {
                 Said::Stats(_) => {
                     self.n_samples = self.n_samples.map(|left| left.saturating_sub(1));
                 }
-                Said::Allocations(_) | Said::Files(_) | Said::File(_) | Said::At { .. } | Said::Checks(_)
+                Said::Allocations(_)
+                | Said::Files(_)
+                | Said::File(_)
+                | Said::At { .. }
+                | Said::Checks(_)
                 | Said::Meta(_) => {}
             }
         }
