@@ -43,6 +43,11 @@ pub(super) struct Refused {
 }
 
 impl Refused {
+    /// Whether there is no such thing, where a gateway was asked.
+    pub(super) const fn is_of_what_is_not_there(&self) -> bool {
+        self.code == 404 && !self.is_without_gateway
+    }
+
     /// A refusal with its reason.
     pub(super) const fn new(code: u16, message: String) -> Self {
         Self { code, message, is_without_gateway: false }
@@ -75,6 +80,12 @@ impl Remote {
         Ok(Self { connection, name: name.to_owned(), found: OnceCell::new() })
     }
 
+    /// One that was found already.
+    pub(super) fn of(connection: Connection, found: &Allocation) -> Self {
+        let name = found.metadata.name.clone().unwrap_or_default();
+        Self { connection, name, found: OnceCell::new_with(Some(info(found))) }
+    }
+
     /// It, as the API server knew it first.
     pub(super) async fn known(&self) -> anyhow::Result<&AllocationInfo> {
         self.found.get_or_try_init(|| self.look()).await
@@ -84,14 +95,7 @@ impl Remote {
     pub(super) async fn look(&self) -> anyhow::Result<AllocationInfo> {
         let name = self.found.get().map_or(&self.name, |known| &known.name);
         let found: Allocation = find(&self.connection.objects(), name).await?;
-        let status = found.status.unwrap_or_default();
-        Ok(AllocationInfo {
-            id: found.metadata.uid.unwrap_or_default(),
-            namespace: found.metadata.namespace.unwrap_or_default(),
-            name: found.metadata.name.unwrap_or_default(),
-            client_status: status.client_status.to_string(),
-            tasks: status.task_states.iter().map(|(name, it)| (name.clone(), it.state.to_string())).collect(),
-        })
+        Ok(info(&found))
     }
 
     /// What its checks found, as the agent reported it last.
@@ -124,6 +128,18 @@ impl Remote {
         }
         let frames = futures::TryStreamExt::map_err(answer.into_body().into_data_stream(), io::Error::other);
         Ok(Exchange::over(StreamReader::new(frames), tokio::io::sink()))
+    }
+}
+
+/// An allocation, as the API server knows it.
+fn info(found: &Allocation) -> AllocationInfo {
+    let status = found.status.clone().unwrap_or_default();
+    AllocationInfo {
+        id: found.metadata.uid.clone().unwrap_or_default(),
+        namespace: found.metadata.namespace.clone().unwrap_or_default(),
+        name: found.metadata.name.clone().unwrap_or_default(),
+        client_status: status.client_status.to_string(),
+        tasks: status.task_states.iter().map(|(name, it)| (name.clone(), it.state.to_string())).collect(),
     }
 }
 

@@ -4,6 +4,7 @@
 mod after;
 mod dispatch;
 mod history;
+mod logs;
 mod parts;
 mod restart;
 mod run;
@@ -15,6 +16,7 @@ mod validate;
 
 pub(crate) use dispatch::{DispatchArgs, PeriodicCommand, dispatch, periodic};
 pub(crate) use history::{HistoryArgs, RevertArgs, history, revert};
+pub(crate) use logs::{JobLogsArgs, logs};
 pub(crate) use restart::{RestartJobArgs, restart};
 pub(crate) use run::{RunArgs, run};
 pub(crate) use scale::{ScaleArgs, scale};
