@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 /// The labels of a metric that has none, and that is not shown before it is counted.
-type NoLabels = [(&'static str, &'static str); 0];
+type Unlabelled = [(&'static str, &'static str); 0];
 
 /// Everything that a gateway counts; clones share it. What was never counted is not shown, so that other daemons say
 /// nothing of it. Users, allocations and nodes are never labels: the audit lines name them.
@@ -18,8 +18,8 @@ pub struct GatewayMetrics(Arc<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
-    tunnels: Family<NoLabels, Gauge>,
-    open: Family<KindLabels, Gauge>,
+    tunnels: Family<Unlabelled, Gauge>,
+    open: Family<OpenLabels, Gauge>,
     calls: Family<CallLabels, Counter>,
     bytes: Family<VerbLabels, Counter>,
     reviews: Family<ReviewLabels, Counter>,
@@ -28,7 +28,7 @@ struct Counted {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabels {
+struct OpenLabels {
     kind: &'static str,
 }
 
@@ -96,7 +96,7 @@ impl GatewayMetrics {
 
     /// So many more calls of a kind are open.
     pub fn open(&self, kind: &'static str, more: i64) {
-        self.0.open.get_or_create(&KindLabels { kind }).inc_by(more);
+        self.0.open.get_or_create(&OpenLabels { kind }).inc_by(more);
     }
 
     /// A call has ended.
