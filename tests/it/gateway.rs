@@ -138,11 +138,17 @@ impl Stage {
         Ran::of(self.drover(user, &[&["alloc"], args].concat()).wait_with_output().expect("its end"))
     }
 
-    /// Begins a command, which comes last.
-    pub(crate) fn spawn_exec(&self, user: User, name: &str, command: &[&str]) -> Child {
+    pub(crate) fn job(&self, user: User, args: &[&str]) -> Ran {
+        Ran::of(self.drover(user, &[&["job"], args].concat()).wait_with_output().expect("its end"))
+    }
+
+    /// Begins a command, which comes last, in a task where several run.
+    pub(crate) fn spawn_exec(&self, user: User, name: &str, task: &[&str], command: &[&str]) -> Child {
         let kubeconfig = self.cluster.plane.kubeconfig(user).display().to_string();
         Command::new(env!("CARGO_BIN_EXE_drover"))
-            .args(["alloc", "exec", "-i", "--kubeconfig", &kubeconfig, "-n", "shop", name, "--"])
+            .args(["alloc", "exec", "-i", "--kubeconfig", &kubeconfig, "-n", "shop", name])
+            .args(task)
+            .arg("--")
             .args(command)
             .env_remove("DROVER_AGENT_SOCKET")
             .stdin(Stdio::piped())
@@ -155,7 +161,7 @@ impl Stage {
     /// Runs a command with this input.
     pub(crate) fn exec(&self, user: User, name: &str, command: &[&str], input: &[u8]) -> Ran {
         use std::io::Write as _;
-        let mut child = self.spawn_exec(user, name, command);
+        let mut child = self.spawn_exec(user, name, &[], command);
         let mut stdin = child.stdin.take().expect("a pipe");
         let input = input.to_vec();
         // A command may end without reading it.
@@ -307,11 +313,15 @@ async fn g_014_a_kubeconfig_is_enough_to_operate_allocations_of_a_node_that_noth
     for verb in ["log", "exec", "fs", "stats", "restart", "signal", "stop"] {
         assert!(audited(&format!("verb=\"{verb}\"")), "no line for {verb}");
     }
-    cluster.kubectl(&["delete", "djob", "web", "-n", "shop", "--timeout=60s"]).expect("deleted");
+    let shown = stage.job(User::Admin, &["logs", "web"]).text();
+    let is_prefixed = |line: &str| line.starts_with("web-g-0") && line.ends_with(" t started");
+    assert!(shown.lines().count() == 1 && shown.lines().all(is_prefixed), "{shown}");
+    crate::gateway_operations::check(&stage).await;
+    cluster.kubectl(&["delete", "djob", "web", "kinds", "-n", "shop", "--timeout=60s"]).expect("deleted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g_003_g_007_g_009_and_g_027_rights_open_what_they_name_and_end_what_they_opened() {
+async fn g_003_g_007_g_009_g_018_and_g_027_rights_open_what_they_name_and_end_what_they_opened() {
     let stage = Stage::start("gateway-rights", "recheckEvery: 2s\n").await;
     let alloc = stage.run("web", "echo started; exec sleep 1000").await;
     let (cluster, name) = (&stage.cluster, alloc.metadata.name.clone().expect("a name"));
@@ -381,11 +391,26 @@ async fn g_003_g_007_g_009_and_g_027_rights_open_what_they_name_and_end_what_the
         assert!(!cluster.log("gateway").contains(token.as_str()), "a token is in the log");
     }
     assert_eq!(cluster.log("gateway").matches("a tunnel is open").count(), 1);
-    cluster.kubectl(&["delete", "djob", "web", "-n", "shop", "--timeout=60s"]).expect("deleted");
+
+    // G-018: a token of n-1 opens no tunnel of n-2, whoever shows it: what is for n-2 does not get there.
+    cluster.ready("n-2").await;
+    let there = json!({ "constraints": [{ "lTarget": "${node.unique.name}", "operand": "=", "rTarget": "n-2" }],
+                        "update": { "minHealthyTime": "0s" } });
+    cluster.apply("shop", &job("there", 1, &there, "exec sleep 1000"));
+    cluster.condition("shop", "there", JobConditionType::Ready, "True").await;
+    let all = cluster.allocs("shop").await;
+    let other = all.iter().find(|alloc| alloc.spec.job_name == "there").expect("an allocation").metadata.name.clone();
+    let of_first = token(cluster, "drover-agent", audience, Some(NODE)).await;
+    std::fs::write(&file, &of_first).expect("a token");
+    let n_open = || cluster.log("gateway").matches("a tunnel is open").count();
+    cluster.eventually("it is taken for n-1", async || n_open() > 1).await;
+    let refused = stage.raw("admin", &format!("{}/stats", other.expect("a name"))).expect_err("refused");
+    assert!(refused.contains("node n-2 has no tunnel"), "{refused}");
+    cluster.kubectl(&["delete", "djob", "web", "there", "-n", "shop", "--timeout=60s"]).expect("deleted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_goes_comes_back_and_tasks_never_notice() {
+async fn g_017_a_gateway_that_goes_comes_back_and_tasks_never_notice() {
     let mut stage = Stage::start("gateway-faults", "").await;
     let script = "n=0; while [ $n -lt 2000 ]; do echo line $n; n=$((n+1)); [ -e ../slow ] || sleep 0.02; done; touch ../done; exec sleep 1000";
     let alloc = stage.run("web", script).await;
@@ -447,8 +472,10 @@ async fn a_gateway_that_goes_comes_back_and_tasks_never_notice() {
     let asked = tokio::time::Instant::now();
     let refused = stage.raw("admin", &format!("{name}/stats")).expect_err("refused");
     assert!(refused.contains("does not answer") && asked.elapsed() < Duration::from_secs(15), "{refused}");
+    assert!(asked.elapsed() >= Duration::from_secs(5) && refused.contains("Timeout"), "{refused}");
     let is_gone = || stage.cluster.log("gateway-3").contains("a tunnel broke");
     stage.cluster.eventually("its tunnel ends", async || is_gone()).await;
+    assert!(asked.elapsed() < Duration::from_secs(35), "{:?}", asked.elapsed());
     let refused = stage.raw("admin", &format!("{name}/stats")).expect_err("refused");
     assert!(refused.contains("has no tunnel to the gateway since 20"), "{refused}");
     stage.agent.thaw();

@@ -3,6 +3,7 @@
 
 use std::io::Read as _;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,29 +11,26 @@ use drover_testkit::control_plane::User;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::cluster::Process;
 use crate::gateway::{Finds, NODE, Ran, Stage, aggregate, gateway, slice};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g_015_a_replica_without_the_nodes_tunnel_is_carried_by_the_one_that_has_it_and_no_further() {
-    let stage = Stage::start("gateway-relay", "").await;
-    let alloc = stage.run("web", "echo started; exec sleep 1000").await;
-    let (cluster, name) = (&stage.cluster, alloc.metadata.name.clone().expect("a name"));
-
+/// G-015: a replica without the node's tunnel is carried by the one that has it, and no further.
+async fn one_carries_for_another(stage: &Stage, name: &str) {
+    let cluster = &stage.cluster;
     // The agent knows nothing of the second one, which alone answers the API server.
-    let (_second, users, agents) = gateway(cluster, "gateway-b", &format!("peers: [\"{}\"]\n", stage.agents)).await;
+    let peers = |at: SocketAddr| format!("peers: [\"{at}\"]\n");
+    let (_second, users, agents) = gateway(cluster, "gateway-r", &peers(stage.agents)).await;
     aggregate(cluster, users);
-    let logs = || stage.alloc(User::Admin, &["logs", &name]);
-    let is_carried = || cluster.log("gateway-b").contains("another replica has the node's tunnel");
+    let logs = || stage.alloc(User::Admin, &["logs", name]);
+    let is_carried = || cluster.log("gateway-r").contains("another replica has the node's tunnel");
     cluster.eventually("a call is carried", async || logs().code == 0 && is_carried()).await;
-    assert_eq!(logs().text(), "started\n");
+    assert!(logs().text().starts_with("line 0\nline 1\n"));
     let bytes: Vec<u8> = (0..1024 * 1024).map(|n: u32| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
-    let ran = stage.exec(User::Admin, &name, &["/bin/sh", "-c", "cat; exit 7"], &bytes);
+    let ran = stage.exec(User::Admin, name, &["/bin/sh", "-c", "cat; exit 7"], &bytes);
     assert!(ran.code == 7 && ran.out == bytes, "{} bytes, {} {}", ran.out.len(), ran.code, ran.err);
-    assert_eq!(cluster.log("gateway-b").matches("a tunnel is open").count(), 0);
+    assert_eq!(cluster.log("gateway-r").matches("a tunnel is open").count(), 0);
 
     // One hop: the third knows the second only, which has no tunnel of its own.
-    let (_third, users, _) = gateway(cluster, "gateway-c", &format!("peers: [\"{agents}\"]\n")).await;
+    let (_third, users, _) = gateway(cluster, "gateway-s", &peers(agents)).await;
     aggregate(cluster, users);
     let refused = || stage.raw("admin", &format!("{name}/stats")).err().unwrap_or_default();
     cluster.eventually("the third does not reach it", async || refused().contains("has no tunnel")).await;
@@ -40,9 +38,36 @@ async fn g_015_a_replica_without_the_nodes_tunnel_is_carried_by_the_one_that_has
     // Who shows no certificate of the gateway's is carried nowhere.
     let relay = ["-sk", "-X", "POST", "-H", "Upgrade: drover-relay/1", "-H", "Connection: Upgrade", "--max-time", "60"];
     let url = format!("https://{}/relay/v1", stage.agents);
-    let answer = std::process::Command::new("curl").args(relay).arg(&url).output().expect("curl");
+    let answer = Command::new("curl").args(relay).arg(&url).output().expect("curl");
     let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert!(answer.contains("only another replica"), "{answer}");
+}
+
+/// G-023: both make one at the same time, and all believe the one that is stored.
+async fn one_authority_is_made(stage: &Stage, name: &str, users: [SocketAddr; 2]) {
+    let cluster = &stage.cluster;
+    let emptied = ["patch", "secret", "drover-gateway-tls", "-n", "drover-system", "--type=json"];
+    let removed = r#"[{"op": "remove", "path": "/data"}]"#;
+    let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
+    let published = || cluster.kubectl(&get).expect("a map");
+    let before = published();
+    cluster.kubectl(&[&emptied[..], &["-p", removed]].concat()).expect("emptied");
+    let since = Instant::now();
+    let file = cluster.path("authority");
+    cluster
+        .eventually("all is well under another authority", async || {
+            let now = published();
+            std::fs::write(&file, &now).expect("a file");
+            let is_believed = |at: &SocketAddr| {
+                let mut curl = Command::new("curl");
+                curl.args(["-s", "-o", "/dev/null", "--max-time", "60", "--cacert"]).arg(&file);
+                curl.arg(format!("https://localhost:{}/apis", at.port())).status().is_ok_and(|status| status.success())
+            };
+            let is_one = now != before && now.matches("BEGIN CERTIFICATE").count() == 1;
+            is_one && users.iter().all(is_believed) && stage.alloc(User::Admin, &["fs", name]).code == 0
+        })
+        .await;
+    assert!(since.elapsed() < Duration::from_mins(1), "{:?}", since.elapsed());
 }
 
 /// Leads to the first of the replicas that takes a connection.
@@ -90,12 +115,13 @@ struct Followed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g_012_what_a_replica_carries_goes_on_through_another_when_it_ends_or_dies() {
+async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_authority() {
     let shutdown = "shutdown: {unreadyFor: 300ms, streamsFor: 4s}\n";
     let mut stage = Stage::start_with("gateway-ends", shutdown, Finds::BySlices).await;
     let script = "n=0; while true; do echo line $n; n=$((n+1)); sleep 0.02; done";
     let alloc = stage.run("web", script).await;
     let name = alloc.metadata.name.clone().expect("a name");
+    one_carries_for_another(&stage, &name).await;
     let balancer = Balancer::start(stage.users).await;
     aggregate(&stage.cluster, balancer.at);
 
@@ -106,8 +132,8 @@ async fn g_012_what_a_replica_carries_goes_on_through_another_when_it_ends_or_di
     stage.cluster.eventually("the second has a tunnel", async || has_tunnel("gateway-b")).await;
     balancer.lead_to(&[stage.users, users_b]);
 
-    let mut follower = stage.drover(User::Admin, &["alloc", "logs", "-f", &name]);
-    let mut output = follower.stdout.take().expect("a pipe");
+    let mut child = stage.drover(User::Admin, &["alloc", "logs", "-f", &name]);
+    let mut output = child.stdout.take().expect("a pipe");
     let followed = Arc::new(Mutex::new(Followed::default()));
     let shared = Arc::clone(&followed);
     let reader = tokio::task::spawn_blocking(move || {
@@ -130,7 +156,7 @@ async fn g_012_what_a_replica_carries_goes_on_through_another_when_it_ends_or_di
 
     // It ends: what runs may go on for a while, and then goes on elsewhere.
     let command = ["/bin/sh", "-c", "echo begun; sleep 2; exit 7"];
-    let mut exec = stage.spawn_exec(User::Admin, &name, &command);
+    let mut exec = stage.spawn_exec(User::Admin, &name, &[], &command);
     let mut begun = [0; 6];
     exec.stdout.as_mut().expect("a pipe").read_exact(&mut begun).expect("a beginning");
     let audited = |log: &str, verb: &str| stage.cluster.log(log).matches(&format!("verb=\"{verb}\"")).count();
@@ -148,12 +174,13 @@ async fn g_012_what_a_replica_carries_goes_on_through_another_when_it_ends_or_di
     let (third, users_c, agents_c) = gateway(&stage.cluster, "gateway-c", shutdown).await;
     slice(&stage.cluster, "a", agents_c);
     stage.cluster.eventually("the third has a tunnel", async || has_tunnel("gateway-c")).await;
+    one_authority_is_made(&stage, &name, [users_b, users_c]).await;
     balancer.lead_to(&[users_b, users_c]);
-    Process::kill(second);
+    second.kill();
     goes_on("the third carries").await;
 
-    follower.kill().expect("ended");
-    follower.wait().expect("its end");
+    child.kill().expect("ended");
+    child.wait().expect("its end");
     reader.await.expect("joined");
     let Followed { text, longest_gap } = std::mem::take(&mut *followed.lock().expect("lines"));
     // No line twice, none missing; the last one may be cut.

@@ -22,6 +22,8 @@ mod docs;
 mod faults;
 mod first_steps;
 mod gateway;
+mod gateway_limits;
+mod gateway_operations;
 mod gateway_replicas;
 mod gitops;
 mod helm;
