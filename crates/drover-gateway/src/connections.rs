@@ -141,12 +141,11 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, service: impl Servic
         ended = &mut connection => Some(ended),
         () = stop.cancelled() => None,
     };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        connection.as_mut().graceful_shutdown();
+        connection.await
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");

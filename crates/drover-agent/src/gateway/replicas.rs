@@ -1,5 +1,5 @@
-//! Whom to dial, and whose certificates to believe: from the configuration, or from the API server. Looked at when it is
-//! needed, never watched: thousands of agents would hold thousands of watches for what hardly changes.
+//! Whom to dial, and whose certificates to believe: from the configuration, or from the API server. Looked at when it
+//! is needed, never watched: thousands of agents would hold thousands of watches for what hardly changes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

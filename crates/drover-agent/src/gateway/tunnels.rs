@@ -109,7 +109,7 @@ impl<S: Store> Tunnels<S> {
                     };
                     held.retain(|_, of| *of != id);
                 }
-                Some(news) = self.news.recv() => self.hear(news),
+                Some(news) = self.news.recv() => self.hear(&news),
                 () = tokio::time::sleep_until(next_look) => {
                     self.look().await;
                     let pause = if self.wanted.borrow().is_empty() { LOOK_SOON } else { LOOK_EVERY };
@@ -133,7 +133,7 @@ impl<S: Store> Tunnels<S> {
     }
 
     /// Takes in what a replica tells.
-    fn hear(&self, news: News) {
+    fn hear(&self, news: &News) {
         if self.replicas.are_named() {
             return;
         }
@@ -163,16 +163,16 @@ fn choose(addresses: BTreeSet<String>, now: &BTreeSet<String>, taste: impl Fn(&s
 }
 
 /// Counts a tunnel as long as it is open.
-struct Opened<'a>(&'a watch::Sender<usize>);
+struct OpenTunnel<'a>(&'a watch::Sender<usize>);
 
-impl<'a> Opened<'a> {
+impl<'a> OpenTunnel<'a> {
     fn count(open: &'a watch::Sender<usize>) -> Self {
         open.send_modify(|n| *n += 1);
         Self(open)
     }
 }
 
-impl Drop for Opened<'_> {
+impl Drop for OpenTunnel<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|n| *n -= 1);
     }
@@ -232,7 +232,7 @@ impl<S: Store> Line<S> {
             *known = None;
         }
         let tunnel = dialled.map_err(|error| error.to_string())?;
-        let _open = Opened::count(&self.open);
+        let _open = OpenTunnel::count(&self.open);
         tracing::info!(address, "a tunnel to the gateway is open");
         let tell = (address.to_owned(), self.news.clone());
         match serve(tunnel, self.server.clone(), &tasks, tell).await {

@@ -209,14 +209,7 @@ impl Server {
         match request {
             Request::Allocations => Ok(Answer::Allocations(self.allocations())),
             Request::Restart { allocation, task, all_tasks } => {
-                let scope = match (task, all_tasks) {
-                    (Some(_), true) => {
-                        return Err(RequestRefused::new(400, "task and allTasks exclude each other: give one").into());
-                    }
-                    (Some(task), false) => RestartScope::Task(task),
-                    (None, true) => RestartScope::All,
-                    (None, false) => RestartScope::Running,
-                };
+                let scope = scope(task, all_tasks)?;
                 let (_, listed) = self.find(&allocation)?;
                 ask(&listed, |answer| AllocCommand::Restart { scope, answer }).await??;
                 Ok(Answer::Done)
@@ -273,9 +266,7 @@ impl Server {
             }
             Request::Checks { allocation } => {
                 let (uid, _) = self.find(&allocation)?;
-                let checks = self.reports.latest(&uid).unwrap_or_default().checks;
-                let checks = checks.into_iter().map(|(id, check)| (id, json!(check))).collect();
-                send(to, &Answer::Checks(checks)).await.map_err(Broken::Gone)?;
+                send(to, &self.checks(&uid)).await.map_err(Broken::Gone)?;
                 Ok(Answer::Done)
             }
             Request::Gc { allocation } => {
@@ -315,6 +306,11 @@ impl Server {
             VolumeChange::Register { name, id, path } => self.volumes.register(name, id, path).await,
             VolumeChange::Delete { name } => self.volumes.delete(&name).await,
         }
+    }
+
+    fn checks(&self, uid: &str) -> Answer {
+        let checks = self.reports.latest(uid).unwrap_or_default().checks;
+        Answer::Checks(checks.into_iter().map(|(id, check)| (id, json!(check))).collect())
     }
 
     /// Has an ended allocation's files and records go, and waits until they are gone.
@@ -409,6 +405,15 @@ impl Server {
             }
             (before, next) = (Some((now, tasks)), now + interval);
         }
+    }
+}
+
+fn scope(task: Option<String>, all_tasks: bool) -> Result<RestartScope, RequestRefused> {
+    match (task, all_tasks) {
+        (Some(_), true) => Err(RequestRefused::new(400, "task and allTasks exclude each other: give one")),
+        (Some(task), false) => Ok(RestartScope::Task(task)),
+        (None, true) => Ok(RestartScope::All),
+        (None, false) => Ok(RestartScope::Running),
     }
 }
 

@@ -29,8 +29,8 @@ struct Shown {
 pub(crate) struct Served(Arc<RwLock<Option<Arc<Shown>>>>);
 
 impl Served {
-    /// Serves this certificate with its key from now on, and believes replicas whose certificates these authorities have
-    /// signed; all in PEM.
+    /// Serves this certificate with its key from now on, and believes replicas whose certificates these authorities
+    /// have signed; all in PEM.
     ///
     /// # Errors
     /// When they are no certificate, its key and authorities.

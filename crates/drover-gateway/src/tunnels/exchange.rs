@@ -57,14 +57,14 @@ fn gone_since(at: Option<Timestamp>) -> String {
 pub(super) const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Both directions of an exchange, as bytes of frames; the request is still to be sent.
-pub(super) struct Opened {
+pub(super) struct OpenedExchange {
     /// What the agent says.
     pub(super) from: Box<dyn AsyncRead + Send + Unpin>,
     /// What it is told.
     pub(super) to: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
-impl Opened {
+impl OpenedExchange {
     /// Sends the request.
     pub(super) async fn request(self, place: &Place, request: &Request) -> Result<Exchange, ExchangeError> {
         let mut exchange = Exchange::over(self.from, self.to);
@@ -79,7 +79,7 @@ impl Tunnels {
     ///
     /// # Errors
     /// When the node has no tunnel to this replica, or its agent does not answer.
-    pub(super) async fn open(&self, place: &Place) -> Result<Opened, ExchangeError> {
+    pub(super) async fn open(&self, place: &Place) -> Result<OpenedExchange, ExchangeError> {
         let node = &place.node;
         let broken = |error: String| ExchangeError::Broken(node.clone(), error);
         let mut way = self.find(node).map_err(|since| ExchangeError::NoTunnel { node: node.clone(), since })?;
@@ -104,6 +104,6 @@ impl Tunnels {
             return Err(broken(format!("the agent answers {}", answer.status())));
         }
         let frames = answer.into_body().into_data_stream().map_err(io::Error::other);
-        Ok(Opened { from: Box::new(StreamReader::new(frames)), to: Box::new(ours) })
+        Ok(OpenedExchange { from: Box::new(StreamReader::new(frames)), to: Box::new(ours) })
     }
 }

@@ -23,9 +23,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::TaskTracker;
 
-use super::exchange::{ACCEPT_TIMEOUT, ExchangeError, Opened, Place};
+use super::exchange::{ACCEPT_TIMEOUT, ExchangeError, OpenedExchange, Place};
 use super::registry::Tunnels;
-use super::relay::{NODE_HEADER, Opening, RELAY_PATH, RELAY_PROTOCOL};
+use super::relay::{NODE_HEADER, RELAY_PATH, RELAY_PROTOCOL, RelayStart};
 use super::replicas::Fleet;
 use crate::certificates::{Served, peers_config};
 use crate::connections;
@@ -54,16 +54,14 @@ impl Nodes {
     /// When the node has no tunnel to any replica, or its agent does not answer.
     pub(crate) async fn ask(&self, place: &Place, request: &Request) -> Result<Exchange, ExchangeError> {
         let opened = match self.tunnels.open(place).await {
-            Err(error @ ExchangeError::NoTunnel { .. }) => match self.peers.find(place).await {
-                Some(peer) => {
-                    self.peers.metrics.relayed("carried");
-                    peer_opened(peer).await?
-                }
-                None => {
+            Err(error @ ExchangeError::NoTunnel { .. }) => {
+                let Some(peer) = self.peers.find(place).await else {
                     self.peers.metrics.relayed("unknown");
                     return Err(error);
-                }
-            },
+                };
+                self.peers.metrics.relayed("carried");
+                peer_opened(peer).await?
+            }
             opened => opened?,
         };
         opened.request(place, request).await
@@ -89,8 +87,8 @@ impl Peers {
         Self { fleet, served, server_name: server_name.into(), metrics, tasks: TaskTracker::new() }
     }
 
-    /// The first of the others to say that it has the node's tunnel. All are asked at once, this one too, which says no:
-    /// none knows its own address.
+    /// The first of the others to say that it has the node's tunnel. All are asked at once, this one too, which says
+    /// no: none knows its own address.
     async fn find(&self, place: &Place) -> Option<Peer> {
         let config = match peers_config(&self.served) {
             Ok(config) => Arc::new(config),
@@ -153,19 +151,20 @@ impl Peers {
 }
 
 /// Waits until the agent has accepted.
-async fn peer_opened(mut peer: Peer) -> Result<Opened, ExchangeError> {
-    let broken = |why: String| ExchangeError::Relayed(format!("the replica that has the node's tunnel broke off: {why}"));
+async fn peer_opened(mut peer: Peer) -> Result<OpenedExchange, ExchangeError> {
+    let broken =
+        |why: String| ExchangeError::Relayed(format!("the replica that has the node's tunnel broke off: {why}"));
     let frame = tokio::time::timeout(ACCEPT_TIMEOUT + GRACE, protocol::read_frame(&mut peer))
         .await
         .map_err(|_| broken("it does not answer".to_owned()))?
         .map_err(|error| broken(error.to_string()))?
         .ok_or_else(|| broken("it has gone".to_owned()))?;
     match serde_json::from_slice(&frame.payload) {
-        Ok(Opening::Accepted) => {
+        Ok(RelayStart::Accepted) => {
             let (from, to) = tokio::io::split(peer);
-            Ok(Opened { from: Box::new(from), to: Box::new(to) })
+            Ok(OpenedExchange { from: Box::new(from), to: Box::new(to) })
         }
-        Ok(Opening::Failed(why)) => Err(ExchangeError::Relayed(why)),
+        Ok(RelayStart::Failed(why)) => Err(ExchangeError::Relayed(why)),
         Err(error) => Err(broken(error.to_string())),
     }
 }

@@ -1,8 +1,8 @@
 //! Carries another replica's exchange through a tunnel of this one. One hop: what comes this way is never handed on.
 //!
 //! The other replica proves itself by a certificate of the gateway's own authority and asks for an upgrade. The answer
-//! says at once whether the node has a tunnel here; then one [`Opening`] says whether its agent has accepted, and from
-//! there on both sides carry bytes.
+//! says at once whether the node has a tunnel here; then one [`RelayStart`] says whether its agent has accepted, and
+//! from there on both sides carry bytes.
 
 use drover_socket::protocol;
 use drover_socket::tunnel::{ALLOCATION_HEADER, NAMESPACE_HEADER, UNSENT_BYTES};
@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 
-use super::exchange::{Opened, Place};
+use super::exchange::{OpenedExchange, Place};
 use super::registry::Tunnels;
 use crate::answers::Refusal;
 
@@ -25,7 +25,7 @@ pub(super) const NODE_HEADER: &str = "drover-node";
 /// Whether the agent has accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Opening {
+pub(super) enum RelayStart {
     /// It has.
     Accepted,
     /// It has not, or the tunnel broke.
@@ -66,14 +66,14 @@ pub(super) async fn carry(request: http::Request<Incoming>, place: Place, tunnel
         Err(error) => return tracing::debug!(%error, "a relay did not come about"),
     };
     let (opening, opened) = match tunnels.open(&place).await {
-        Ok(opened) => (Opening::Accepted, Some(opened)),
-        Err(error) => (Opening::Failed(error.to_string()), None),
+        Ok(opened) => (RelayStart::Accepted, Some(opened)),
+        Err(error) => (RelayStart::Failed(error.to_string()), None),
     };
     let said = async { protocol::write_frame(&mut peer, &protocol::message(&opening)?).await };
     if let Err(error) = said.await {
         return tracing::debug!(%error, "another replica went away before its exchange began");
     }
-    let Some(Opened { from, to }) = opened else { return };
+    let Some(OpenedExchange { from, to }) = opened else { return };
     let mut agent = tokio::io::join(from, to);
     let carried = tokio::io::copy_bidirectional_with_sizes(&mut peer, &mut agent, UNSENT_BYTES, UNSENT_BYTES).await;
     if let Err(error) = carried {

@@ -19,7 +19,7 @@ const PORT_NAME: &str = "agents";
 
 /// What is known of the replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct KnownReplicas {
     /// Where all of them answer agents and each other, ready or not: one that ends may have the only tunnel of a node.
     all: BTreeSet<SocketAddr>,
     /// Those that are ready.
@@ -29,13 +29,13 @@ struct Known {
 
 /// The replicas; clones share what is known of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Fleet(watch::Sender<Known>);
+pub(crate) struct Fleet(watch::Sender<KnownReplicas>);
 
 impl Fleet {
     /// Those that the configuration names; agents are told of none of these, for their configuration names them too.
     pub(crate) fn new(config: &GatewayConfig) -> Self {
         let all = config.peers.iter().copied().collect();
-        Self(watch::Sender::new(Known { all, ..Known::default() }))
+        Self(watch::Sender::new(KnownReplicas { all, ..KnownReplicas::default() }))
     }
 
     /// Follows the cluster's until it is dropped. What was known stays known while the API server is not reached.
@@ -56,7 +56,7 @@ impl Fleet {
             let all = found.iter().map(|(at, _)| *at).collect();
             let ready = found.iter().filter(|(_, is_ready)| *is_ready).map(|(at, _)| *at).collect();
             self.0.send_if_modified(|known| {
-                let next = Known { all, ready, is_leaving: known.is_leaving };
+                let next = KnownReplicas { all, ready, is_leaving: known.is_leaving };
                 let is_news = *known != next;
                 *known = next;
                 is_news
@@ -82,7 +82,7 @@ impl Fleet {
 
 /// What agents are told.
 pub(super) struct News {
-    known: watch::Receiver<Known>,
+    known: watch::Receiver<KnownReplicas>,
     last: Option<Replicas>,
 }
 
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(news.next().await.ready, [at("10.0.0.7:8444")]);
         assert!(is_quiet(&mut news).await);
         // One that is not ready is no news for agents.
-        fleet.0.send_modify(|known| drop(known.all.insert(at("10.0.0.8:8444"))));
+        fleet.0.send_modify(|known| known.all.extend([at("10.0.0.8:8444")]));
         assert!(is_quiet(&mut news).await);
         fleet.leave();
         assert!(news.next().await.is_leaving);
