@@ -6,7 +6,7 @@ use drover_testkit::control_plane::User;
 use serde_json::{Value, json};
 
 use crate::cluster::client_status;
-use crate::gateway::{API, Stage};
+use crate::gateway::{API, Ran, Stage};
 
 /// A job with a task of each kind: one that has ended, one that runs, one that is still to come.
 fn of_each_kind() -> Value {
@@ -121,12 +121,17 @@ pub(crate) async fn check(stage: &Stage) {
 
     // P-028: the input is still open.
     for (command, code) in [("exit 7", 7), ("kill -9 $$", 137)] {
-        let mut child = stage.spawn_exec(User::Admin, &name, &["main"], &["/bin/sh", "-c", command]);
+        let mut child = stage.spawn_exec(User::Admin, &name, &["--task", "main"], &["/bin/sh", "-c", command]);
         let open = child.stdin.take();
         assert_eq!(child.wait().expect("its end").code(), Some(code), "{command}");
         drop(open);
     }
-    let ran = stage.alloc(User::Admin, &["exec", &name, "main", "--", "/no/such/program"]);
+    let ran = Ran::of(
+        stage
+            .spawn_exec(User::Admin, &name, &["--task", "main"], &["/no/such/program"])
+            .wait_with_output()
+            .expect("its end"),
+    );
     assert!(ran.code == 1 && ran.err.contains("/no/such/program"), "{ran:?}");
 
     // P-039: nothing of what runs is destroyed.
