@@ -126,7 +126,6 @@ impl GatewayMetrics {
 #[cfg(test)]
 mod tests {
     use super::super::Metrics;
-    use super::*;
 
     #[test]
     fn a_gateway_counts_what_it_carries_and_others_say_nothing_of_it() {
