@@ -6,6 +6,7 @@
 mod documents;
 mod drain;
 mod drivers;
+mod gateway;
 mod ground;
 mod idle;
 mod install;
@@ -40,6 +41,8 @@ const CASES: &[Case] = &[
     ("row_7_the_kinds_go_after_the_uninstall", removals::kinds_deleted_after_the_uninstall),
     ("row_8_every_render_is_valid_to_the_api_server", install::every_render_is_valid),
     ("the_commands_of_the_documents_do_what_they_show", documents::what_is_shown_is_what_comes),
+    ("g_001_the_gateway_is_available_and_each_replica_has_every_node", gateway::available_and_connected),
+    ("the_gateway_carries_the_same_bytes_for_every_proof", gateway::logs_for_every_proof),
     ("security_an_editor_tries_sixty_things", security::an_editor_tries),
     ("row_11_metrics_are_there_with_bounded_labels", install::metrics),
 ];

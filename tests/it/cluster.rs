@@ -57,6 +57,23 @@ impl Process {
         self.child.wait().expect("its end");
     }
 
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Waits for its end; how it ended.
+    pub(crate) async fn ended(mut self) -> std::process::ExitStatus {
+        let deadline = Instant::now() + LONG;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a process of ours") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// As a machine that stands still would: it goes on later and knows nothing of it.
     pub(crate) fn freeze(&self) {
         self.signal(rustix::process::Signal::STOP);

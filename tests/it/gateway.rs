@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Process, Settings, job};
 
-const NODE: &str = "n-1";
-const API: &str = "/apis/subresources.drover.dev/v1alpha1";
+pub(crate) const NODE: &str = "n-1";
+pub(crate) const API: &str = "/apis/subresources.drover.dev/v1alpha1";
 
 /// A cluster whose gateway serves, with one node that has a tunnel to it.
-struct Stage {
-    gateway: Option<Process>,
-    agent: Process,
+pub(crate) struct Stage {
+    pub(crate) gateway: Option<Process>,
+    pub(crate) agent: Process,
     _controller: Process,
-    agents: SocketAddr,
-    users: SocketAddr,
-    cluster: Cluster,
+    pub(crate) agents: SocketAddr,
+    pub(crate) users: SocketAddr,
+    pub(crate) cluster: Cluster,
 }
 
 /// Where the gateway listens, by its log.
@@ -38,12 +38,12 @@ fn listens(log: &str, who: &str) -> Option<SocketAddr> {
     port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-fn chart_file(path: &str) -> String {
+pub(crate) fn chart_file(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover/files").join(path).display().to_string()
 }
 
 /// A token for an audience, bound to a node or to nothing.
-async fn token(cluster: &Cluster, account: &str, audience: Option<&str>, node: Option<&str>) -> String {
+pub(crate) async fn token(cluster: &Cluster, account: &str, audience: Option<&str>, node: Option<&str>) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), "drover-system");
     let bound = node.map(|name| json!({ "kind": "Node", "apiVersion": "v1", "name": name }));
     let audiences: Vec<&str> = audience.into_iter().collect();
@@ -56,7 +56,12 @@ async fn token(cluster: &Cluster, account: &str, audience: Option<&str>, node: O
 }
 
 impl Stage {
-    async fn start(name: &str, config: &str) -> Self {
+    pub(crate) async fn start(name: &str, config: &str) -> Self {
+        Self::start_with(name, config, Finds::ByName).await
+    }
+
+    /// The same, with an agent that finds the gateway's replicas in this way.
+    pub(crate) async fn start_with(name: &str, config: &str, finds: Finds) -> Self {
         let cluster = Cluster::start(name, Settings::default()).await;
         for folder in ["rbac", "gateway"] {
             cluster.kubectl(&["apply", "-f", &chart_file(folder)]).expect("the chart's objects");
@@ -80,15 +85,22 @@ impl Stage {
         let (gateway, users, agents) = gateway(&cluster, "gateway", config).await;
         aggregate(&cluster, users);
         let controller = cluster.controller();
-        let agent =
-            cluster.agent_more(NODE, &cluster.plane.kubeconfig(User::Agent), &agent_config(&cluster, agents).await);
+        let replicas = match finds {
+            Finds::ByName => vec![agents],
+            Finds::BySlices => {
+                slice(&cluster, "a", agents);
+                Vec::new()
+            }
+        };
+        let config = agent_config(&cluster, NODE, &replicas).await;
+        let agent = cluster.agent_more(NODE, &cluster.plane.kubeconfig(User::Agent), &config);
         cluster.ready(NODE).await;
         let stage = Self { gateway: Some(gateway), agent, _controller: controller, agents, users, cluster };
         stage.is_connected("gateway").await;
         stage
     }
 
-    async fn is_connected(&self, gateway: &str) {
+    pub(crate) async fn is_connected(&self, gateway: &str) {
         let is_open = || self.cluster.log(gateway).contains("a tunnel is open");
         self.cluster.eventually("the node has a tunnel", async || is_open()).await;
         self.cluster
@@ -97,7 +109,7 @@ impl Stage {
     }
 
     /// Runs a script and returns its allocation.
-    async fn run(&self, name: &str, script: &str) -> Allocation {
+    pub(crate) async fn run(&self, name: &str, script: &str) -> Allocation {
         let cluster = &self.cluster;
         if cluster.kubectl(&["get", "namespace", "shop"]).is_err() {
             cluster.namespace("shop").await;
@@ -108,7 +120,7 @@ impl Stage {
         all.into_iter().find(|alloc| alloc.spec.job_name == name).expect("an allocation")
     }
 
-    fn drover(&self, user: User, args: &[&str]) -> Child {
+    pub(crate) fn drover(&self, user: User, args: &[&str]) -> Child {
         Command::new(env!("CARGO_BIN_EXE_drover"))
             .args(args)
             .arg("--kubeconfig")
@@ -122,23 +134,34 @@ impl Stage {
             .expect("drover")
     }
 
-    fn alloc(&self, user: User, args: &[&str]) -> Ran {
+    pub(crate) fn alloc(&self, user: User, args: &[&str]) -> Ran {
         Ran::of(self.drover(user, &[&["alloc"], args].concat()).wait_with_output().expect("its end"))
     }
 
-    /// The same with a command, which comes last.
-    fn exec(&self, user: User, name: &str, command: &[&str], input: &[u8]) -> Ran {
-        use std::io::Write as _;
+    pub(crate) fn job(&self, user: User, args: &[&str]) -> Ran {
+        Ran::of(self.drover(user, &[&["job"], args].concat()).wait_with_output().expect("its end"))
+    }
+
+    /// Begins a command, which comes last, in a task where several run.
+    pub(crate) fn spawn_exec(&self, user: User, name: &str, task: &[&str], command: &[&str]) -> Child {
         let kubeconfig = self.cluster.plane.kubeconfig(user).display().to_string();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_drover"))
-            .args(["alloc", "exec", "-i", "--kubeconfig", &kubeconfig, "-n", "shop", name, "--"])
+        Command::new(env!("CARGO_BIN_EXE_drover"))
+            .args(["alloc", "exec", "-i", "--kubeconfig", &kubeconfig, "-n", "shop", name])
+            .args(task)
+            .arg("--")
             .args(command)
             .env_remove("DROVER_AGENT_SOCKET")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("drover");
+            .expect("drover")
+    }
+
+    /// Runs a command with this input.
+    pub(crate) fn exec(&self, user: User, name: &str, command: &[&str], input: &[u8]) -> Ran {
+        use std::io::Write as _;
+        let mut child = self.spawn_exec(user, name, &[], command);
         let mut stdin = child.stdin.take().expect("a pipe");
         let input = input.to_vec();
         // A command may end without reading it.
@@ -148,14 +171,14 @@ impl Stage {
         ran
     }
 
-    fn bind(&self, name: &str, role: &str) {
+    pub(crate) fn bind(&self, name: &str, role: &str) {
         let user = format!("--user={}", User::Developer.name());
         let args = ["create", "rolebinding", name, "-n", "shop", &format!("--clusterrole={role}"), &user];
         self.cluster.kubectl(&args).expect("a binding");
     }
 
     /// What a user is answered by a request for a subresource, or why not.
-    fn raw(&self, user: &str, path: &str) -> Result<String, String> {
+    pub(crate) fn raw(&self, user: &str, path: &str) -> Result<String, String> {
         let groups: &[&str] = if user == "admin" { &["--as-group", "system:masters"] } else { &[] };
         let path = format!("{API}/namespaces/shop/allocations/{path}");
         self.cluster.kubectl(&[&["--as", user], groups, &["get", "--raw", &path]].concat())
@@ -164,25 +187,25 @@ impl Stage {
 
 /// What a command wrote, and its exit code.
 #[derive(Debug)]
-struct Ran {
-    out: Vec<u8>,
-    err: String,
-    code: i32,
+pub(crate) struct Ran {
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+    pub(crate) code: i32,
 }
 
 impl Ran {
-    fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         Self { out: output.stdout, err, code: output.status.code().expect("a code") }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         assert_eq!(self.code, 0, "{}", self.err);
         String::from_utf8_lossy(&self.out).into_owned()
     }
 }
 
-async fn gateway(cluster: &Cluster, name: &str, config: &str) -> (Process, SocketAddr, SocketAddr) {
+pub(crate) async fn gateway(cluster: &Cluster, name: &str, config: &str) -> (Process, SocketAddr, SocketAddr) {
     let config = format!("names: [localhost]\nusers: 127.0.0.1:0\nagents: 127.0.0.1:0\n{config}");
     let process = cluster.gateway_by(name, &cluster.plane.kubeconfig(User::Gateway), &config);
     let at = |who: &str| listens(&cluster.log(name), who);
@@ -191,7 +214,7 @@ async fn gateway(cluster: &Cluster, name: &str, config: &str) -> (Process, Socke
 }
 
 /// Has the API server hand the group over to the gateway.
-fn aggregate(cluster: &Cluster, users: SocketAddr) {
+pub(crate) fn aggregate(cluster: &Cluster, users: SocketAddr) {
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "name": "drover-gateway", "namespace": "drover-system" },
         "spec": { "type": "ExternalName", "externalName": "localhost" },
@@ -209,11 +232,38 @@ fn aggregate(cluster: &Cluster, users: SocketAddr) {
     }
 }
 
-async fn agent_config(cluster: &Cluster, agents: SocketAddr) -> String {
-    let path = cluster.path("gateway-token");
-    let token = token(cluster, "drover-agent", Some("gateway.drover.dev"), Some(NODE)).await;
+/// How an agent finds the gateway's replicas.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Finds {
+    /// Its configuration names them.
+    ByName,
+    /// By the Service's slices.
+    BySlices,
+}
+
+/// Says in the cluster that a replica answers agents there; in others a controller does.
+pub(crate) fn slice(cluster: &Cluster, name: &str, at: SocketAddr) {
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        // The API server takes no loopback address, unless it is called a name.
+        "addressType": "FQDN",
+        "metadata": {
+            "name": format!("drover-gateway-{name}"), "namespace": "drover-system",
+            "labels": { "kubernetes.io/service-name": "drover-gateway" },
+        },
+        "ports": [{ "name": "agents", "port": at.port() }],
+        "endpoints": [{ "addresses": [at.ip().to_string()], "conditions": { "ready": true } }],
+    });
+    cluster.kubectl_with(&["apply", "-f", "-"], Some(&slice.to_string())).expect("a slice");
+}
+
+/// What an agent's configuration says of the gateway.
+pub(crate) async fn agent_config(cluster: &Cluster, node: &str, replicas: &[SocketAddr]) -> String {
+    let path = cluster.path(&format!("gateway-token-{node}"));
+    let token = token(cluster, "drover-agent", Some("gateway.drover.dev"), Some(node)).await;
     std::fs::write(&path, token).expect("a token");
-    format!("gateway: {{tokenFile: {}, replicas: [\"{agents}\"]}}\n", path.display())
+    let replicas: Vec<String> = replicas.iter().map(|at| format!("\"{at}\"")).collect();
+    format!("gateway: {{tokenFile: {}, replicas: [{}]}}\n", path.display(), replicas.join(", "))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -263,11 +313,15 @@ async fn g_014_a_kubeconfig_is_enough_to_operate_allocations_of_a_node_that_noth
     for verb in ["log", "exec", "fs", "stats", "restart", "signal", "stop"] {
         assert!(audited(&format!("verb=\"{verb}\"")), "no line for {verb}");
     }
-    cluster.kubectl(&["delete", "djob", "web", "-n", "shop", "--timeout=60s"]).expect("deleted");
+    let shown = stage.job(User::Admin, &["logs", "web"]).text();
+    let is_prefixed = |line: &str| line.starts_with("web-g-0") && line.ends_with(" t started");
+    assert!(shown.lines().count() == 1 && shown.lines().all(is_prefixed), "{shown}");
+    crate::gateway_operations::check(&stage).await;
+    cluster.kubectl(&["delete", "djob", "web", "kinds", "-n", "shop", "--timeout=60s"]).expect("deleted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g_003_g_007_g_009_and_g_027_rights_open_what_they_name_and_end_what_they_opened() {
+async fn g_003_g_007_g_009_g_018_and_g_027_rights_open_what_they_name_and_end_what_they_opened() {
     let stage = Stage::start("gateway-rights", "recheckEvery: 2s\n").await;
     let alloc = stage.run("web", "echo started; exec sleep 1000").await;
     let (cluster, name) = (&stage.cluster, alloc.metadata.name.clone().expect("a name"));
@@ -337,11 +391,26 @@ async fn g_003_g_007_g_009_and_g_027_rights_open_what_they_name_and_end_what_the
         assert!(!cluster.log("gateway").contains(token.as_str()), "a token is in the log");
     }
     assert_eq!(cluster.log("gateway").matches("a tunnel is open").count(), 1);
-    cluster.kubectl(&["delete", "djob", "web", "-n", "shop", "--timeout=60s"]).expect("deleted");
+
+    // G-018: a token of n-1 opens no tunnel of n-2, whoever shows it: what is for n-2 does not get there.
+    cluster.ready("n-2").await;
+    let there = json!({ "constraints": [{ "lTarget": "${node.unique.name}", "operand": "=", "rTarget": "n-2" }],
+                        "update": { "minHealthyTime": "0s" } });
+    cluster.apply("shop", &job("there", 1, &there, "exec sleep 1000"));
+    cluster.condition("shop", "there", JobConditionType::Ready, "True").await;
+    let all = cluster.allocs("shop").await;
+    let other = all.iter().find(|alloc| alloc.spec.job_name == "there").expect("an allocation").metadata.name.clone();
+    let of_first = token(cluster, "drover-agent", audience, Some(NODE)).await;
+    std::fs::write(&file, &of_first).expect("a token");
+    let n_open = || cluster.log("gateway").matches("a tunnel is open").count();
+    cluster.eventually("it is taken for n-1", async || n_open() > 1).await;
+    let refused = stage.raw("admin", &format!("{}/stats", other.expect("a name"))).expect_err("refused");
+    assert!(refused.contains("node n-2 has no tunnel"), "{refused}");
+    cluster.kubectl(&["delete", "djob", "web", "there", "-n", "shop", "--timeout=60s"]).expect("deleted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_goes_comes_back_and_tasks_never_notice() {
+async fn g_017_a_gateway_that_goes_comes_back_and_tasks_never_notice() {
     let mut stage = Stage::start("gateway-faults", "").await;
     let script = "n=0; while [ $n -lt 2000 ]; do echo line $n; n=$((n+1)); [ -e ../slow ] || sleep 0.02; done; touch ../done; exec sleep 1000";
     let alloc = stage.run("web", script).await;
@@ -403,10 +472,12 @@ async fn a_gateway_that_goes_comes_back_and_tasks_never_notice() {
     let asked = tokio::time::Instant::now();
     let refused = stage.raw("admin", &format!("{name}/stats")).expect_err("refused");
     assert!(refused.contains("does not answer") && asked.elapsed() < Duration::from_secs(15), "{refused}");
+    assert!(asked.elapsed() >= Duration::from_secs(5) && refused.contains("Timeout"), "{refused}");
     let is_gone = || stage.cluster.log("gateway-3").contains("a tunnel broke");
     stage.cluster.eventually("its tunnel ends", async || is_gone()).await;
+    assert!(asked.elapsed() < Duration::from_secs(35), "{:?}", asked.elapsed());
     let refused = stage.raw("admin", &format!("{name}/stats")).expect_err("refused");
-    assert!(refused.contains("has no tunnel to this gateway since 20"), "{refused}");
+    assert!(refused.contains("has no tunnel to the gateway since 20"), "{refused}");
     stage.agent.thaw();
     stage.cluster.eventually("it answers again", async || works()).await;
     stage.cluster.kubectl(&["delete", "djob", "web", "-n", "shop", "--timeout=60s"]).expect("deleted");

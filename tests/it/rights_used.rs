@@ -29,6 +29,7 @@ const BEATS: &str = "crates/drover-agent/src/node/heartbeat.rs";
 const SYNC: &str = "crates/drover-agent/src/reporting/sync.rs";
 const REPLICAS: &str = "crates/drover-agent/src/gateway/replicas.rs";
 const REVIEWS: &str = "crates/drover-gateway/src/reviews.rs";
+const FLEET: &str = "crates/drover-gateway/src/tunnels/replicas.rs";
 const KEEPER: &str = "crates/drover-gateway/src/certificates/keeper.rs";
 const OBJECTS: &str = "crates/drover-agent/src/csi/objects.rs";
 
@@ -113,6 +114,7 @@ const USES: &[Use] = &[
     ("gateway", "", "secrets=drover-gateway-tls", "list watch", KEEPER, "watch_object(self.secrets.clone(), SECRET)"),
     ("gateway", "", "secrets=drover-gateway-tls", "update", KEEPER, "self.secrets.replace(SECRET"),
     ("gateway", "", "configmaps=drover-gateway-ca", "get", KEEPER, "self.published.get_opt(PUBLISHED)"),
+    ("gateway", "discovery.k8s.io", "endpointslices", "list watch", FLEET, "watcher(slices, selection)"),
     ("gateway", "", "configmaps=drover-gateway-ca", "patch", KEEPER, "self.published.patch(PUBLISHED"),
 ];
 

@@ -75,6 +75,8 @@ enum JobCommand {
     Run(job::RunArgs),
     /// Shows all jobs, or one with its deployment and allocations.
     Status(job::JobStatusArgs),
+    /// Shows the output of all allocations of a job, each line with where it comes from.
+    Logs(job::JobLogsArgs),
     /// Lists the versions of a job.
     History(job::HistoryArgs),
     /// Gives a job the spec of an older version again.
@@ -122,6 +124,7 @@ impl<M: MoreCommands> Command<M> {
         match self {
             Self::Job(JobCommand::Run(args)) => job::run(&args),
             Self::Job(JobCommand::Status(args)) => job::status(&args),
+            Self::Job(JobCommand::Logs(args)) => job::logs(&args),
             Self::Job(JobCommand::History(args)) => job::history(&args),
             Self::Job(JobCommand::Revert(args)) => job::revert(&args),
             Self::Job(JobCommand::Scale(args)) => job::scale(&args),

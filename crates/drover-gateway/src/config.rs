@@ -33,6 +33,11 @@ pub struct GatewayConfig {
     pub api_service: bool,
     /// How long certificates hold.
     pub certificates: CertificatesConfig,
+    /// Where the other replicas answer agents and each other; none: those of the Service's `EndpointSlices`. Where
+    /// they are named here, agents are told of none, for their configuration names them too.
+    pub peers: Vec<SocketAddr>,
+    /// How it ends.
+    pub shutdown: ShutdownConfig,
     /// How often a stream's user is asked for again; at most 60 s.
     #[serde(deserialize_with = "duration")]
     pub recheck_every: Duration,
@@ -50,6 +55,27 @@ pub struct CertificatesConfig {
     pub leaf: Duration,
 }
 
+/// How a replica ends, in order.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ShutdownConfig {
+    /// How long it still takes calls after it has ceased to be ready: others learn of it late. Default 5 s.
+    #[serde(deserialize_with = "duration")]
+    pub unready_for: Duration,
+    /// How long what is under way then may go on. Default 60 s.
+    #[serde(deserialize_with = "duration")]
+    pub streams_for: Duration,
+}
+
+impl Default for ShutdownConfig {
+    fn default() -> Self {
+        Self { unready_for: Duration::from_secs(5), streams_for: Duration::from_mins(1) }
+    }
+}
+
+/// The longest that each part of the end may take: an end that never comes is none.
+const LONGEST_SHUTDOWN: Duration = Duration::from_hours(1);
+
 impl Default for GatewayConfig {
     fn default() -> Self {
         Self {
@@ -60,6 +86,8 @@ impl Default for GatewayConfig {
             agents: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8444)),
             names: Vec::new(),
             api_service: true,
+            peers: Vec::new(),
+            shutdown: ShutdownConfig::default(),
             certificates: CertificatesConfig::default(),
             recheck_every: LONGEST_RECHECK,
         }
@@ -112,6 +140,12 @@ impl GatewayConfig {
         if self.recheck_every.is_zero() || self.recheck_every > LONGEST_RECHECK {
             return Err(("recheckEvery", "must be above 0s and at most 1m".to_owned()));
         }
+        let ShutdownConfig { unready_for, streams_for } = self.shutdown;
+        for (field, span) in [("shutdown.unreadyFor", unready_for), ("shutdown.streamsFor", streams_for)] {
+            if span > LONGEST_SHUTDOWN {
+                return Err((field, "must be at most 1h".to_owned()));
+            }
+        }
         let CertificatesConfig { authority, leaf } = self.certificates;
         if leaf < SHORTEST_LEAF {
             return Err(("certificates.leaf", "must be at least 30s".to_owned()));
@@ -161,6 +195,9 @@ mod tests {
             ("certificates: {leaf: 1s}", "certificates.leaf"),
             ("certificates: {leaf: 1m, authority: 1m}", "certificates.authority"),
             ("certificates: {leaf: -1m}", "negative"),
+            ("shutdown: {unreadyFor: 2h}", "shutdown.unreadyFor"),
+            ("shutdown: {streamsFor: 2h}", "shutdown.streamsFor"),
+            ("peers: [gateway]", "peers"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(named), "{text}: {error}");

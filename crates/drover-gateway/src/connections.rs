@@ -1,5 +1,6 @@
 //! Connections that come in: accepted, encrypted and served as HTTP/1.1, as many as are allowed.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +26,12 @@ use crate::answers::Answer;
 const MAX_CONNECTIONS: usize = 4096;
 /// How long a handshake, and the head of a request, may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of what waits for it.
+const UNSENT_TIMEOUT: Duration = Duration::from_secs(40);
+/// When, how often and how many times a quiet connection is probed: a machine that has gone says nothing.
+const PROBE_AFTER: Duration = Duration::from_secs(15);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
 /// The pause after a connection that could not be accepted.
 const RETRY: Duration = Duration::from_millis(100);
 /// The largest head of a request: tokens are up to 16 KiB.
@@ -57,7 +66,8 @@ impl Port {
         Ok(Self { listener, config: Arc::new(config) })
     }
 
-    /// Serves until `stop`; then connections end with it.
+    /// Serves until `stop`: then nothing more is accepted, and what is under way goes on until it has ended, or until
+    /// this future is dropped.
     pub(crate) async fn serve(self, service: impl Service, stop: CancellationToken) {
         let acceptor = TlsAcceptor::from(self.config);
         let mut connections = JoinSet::new();
@@ -65,14 +75,10 @@ impl Port {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(ended) = connections.join_next() => {
-                    if let Err(error) = ended {
-                        tracing::error!(%error, "a connection broke off");
-                    }
-                }
+                Some(ended) = connections.join_next() => ended_well(ended),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
-                        connections.spawn(converse(stream, acceptor.clone(), service.clone()));
+                        connections.spawn(converse(stream, acceptor.clone(), service.clone(), stop.clone()));
                     }
                     Ok((_, from)) => tracing::warn!(%from, "a connection was refused: it is one too many"),
                     Err(error) => {
@@ -82,16 +88,38 @@ impl Port {
                 },
             }
         }
-        connections.shutdown().await;
+        drop(self.listener);
+        while let Some(ended) = connections.join_next().await {
+            ended_well(ended);
+        }
     }
 }
 
-async fn converse(stream: TcpStream, acceptor: TlsAcceptor, service: impl Service) {
+fn ended_well(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection broke off");
+    }
+}
+
+/// Has a connection send small frames at once and notice that the other side is gone.
+///
+/// # Errors
+/// When the system refuses.
+pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     // Without it small frames wait for each other: 1 MB/s instead of hundreds.
-    if let Err(error) = stream.set_nodelay(true) {
+    stream.set_nodelay(true)?;
+    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY).with_retries(PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&probes)
+}
+
+async fn converse(stream: TcpStream, acceptor: TlsAcceptor, service: impl Service, stop: CancellationToken) {
+    if let Err(error) = prepare(&stream) {
         tracing::debug!(%error, "a connection stays slow");
     }
-    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+    // Who takes nothing holds what waits for him: memory here, and a stream of a tunnel.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(UNSENT_TIMEOUT));
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Box::pin(stream))).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
         Err(_) => return tracing::debug!("a handshake took too long"),
@@ -107,12 +135,24 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, service: impl Servic
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), answer)
         .with_upgrades();
-    if let Err(error) = connection.await {
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut connection => Some(ended),
+        () = stop.cancelled() => None,
+    };
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        connection.as_mut().graceful_shutdown();
+        connection.await
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
     }
 }
 
-fn shown(stream: &TlsStream<TcpStream>) -> Vec<CertificateDer<'static>> {
+fn shown<S>(stream: &TlsStream<S>) -> Vec<CertificateDer<'static>> {
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     chain.iter().map(|certificate| certificate.clone().into_owned()).collect()
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use drover_daemon::monitor::GatewayMetrics;
+
 use crate::answers::Refusal;
 
 /// What is open: streams, or commands.
@@ -31,6 +33,14 @@ impl Opening {
         }
     }
 
+    /// Its label in metrics.
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Stream => "call",
+            Self::Exec => "exec",
+        }
+    }
+
     const fn noun(self) -> &'static str {
         match self {
             Self::Stream => "calls",
@@ -39,9 +49,15 @@ impl Opening {
     }
 }
 
+/// What is open, by kind and user; and by kind.
+type Counts = (BTreeMap<(Opening, String), usize>, BTreeMap<Opening, usize>);
+
 /// What is open; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Limits(Arc<Mutex<BTreeMap<(Opening, String), usize>>>);
+pub(crate) struct Limits {
+    counts: Arc<Mutex<Counts>>,
+    metrics: GatewayMetrics,
+}
 
 /// One that is open; it is closed with this value.
 #[derive(Debug)]
@@ -51,36 +67,50 @@ pub(crate) struct Open {
 }
 
 impl Limits {
+    /// Nothing is open yet; what is, is counted here.
+    pub(crate) fn new(metrics: GatewayMetrics) -> Self {
+        Self { counts: Arc::default(), metrics }
+    }
+
     /// Opens one more for a user.
     ///
     /// # Errors
     /// 429, when the user or the replica has as many as may be.
     pub(crate) fn open(&self, kind: Opening, user: &str) -> Result<Open, Refusal> {
         let mut counts = self.lock();
+        let (of_users, of_kinds) = &mut *counts;
         let key = (kind, user.to_owned());
-        let of_user = counts.get(&key).copied().unwrap_or(0);
-        let of_all: usize = counts.iter().filter(|((of, _), _)| *of == kind).map(|(_, n)| n).sum();
+        let of_user = of_users.get(&key).copied().unwrap_or(0);
+        let of_all = of_kinds.get(&kind).copied().unwrap_or(0);
         if of_user >= kind.most_of_user() || of_all >= kind.most() {
             let message = format!("too many {} are open: end one, or try again later", kind.noun());
             return Err(Refusal::new(429, message));
         }
-        counts.insert(key.clone(), of_user + 1);
+        of_users.insert(key.clone(), of_user + 1);
+        of_kinds.insert(kind, of_all + 1);
         drop(counts);
+        self.metrics.open(kind.label(), 1);
         Ok(Open { limits: self.clone(), key })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Opening, String), usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         let mut counts = self.limits.lock();
-        match counts.get_mut(&self.key) {
+        let (of_users, of_kinds) = &mut *counts;
+        match of_users.get_mut(&self.key) {
             Some(n) if *n > 1 => *n -= 1,
-            Some(_) | None => drop(counts.remove(&self.key)),
+            Some(_) | None => drop(of_users.remove(&self.key)),
         }
+        if let Some(n) = of_kinds.get_mut(&self.key.0) {
+            *n -= 1;
+        }
+        drop(counts);
+        self.limits.metrics.open(self.key.0.label(), -1);
     }
 }
 
@@ -97,6 +127,6 @@ mod tests {
         open.pop();
         assert!(limits.open(Opening::Exec, "ann").is_ok());
         open.clear();
-        assert!(limits.lock().is_empty(), "nothing is kept of those who have nothing open");
+        assert!(limits.lock().0.is_empty(), "nothing is kept of those who have nothing open");
     }
 }

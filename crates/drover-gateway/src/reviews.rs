@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use drover_daemon::monitor::GatewayMetrics;
 use http::{HeaderMap, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -22,6 +23,8 @@ use crate::answers::Refusal;
 pub(crate) const AGENT_AUDIENCE: &str = "gateway.drover.dev";
 /// How long an answer is kept.
 const KEPT: Duration = Duration::from_secs(10);
+/// How long who was known, and might read something, still is and may while the API server cannot be asked.
+const KNOWN_FOR: Duration = Duration::from_mins(5);
 /// The most answers that are kept; then those of the past go.
 const MOST_KEPT: usize = 16_384;
 /// How long the API server may take.
@@ -61,15 +64,21 @@ type Answers<K, V> = Arc<Mutex<BTreeMap<K, (Instant, Arc<OnceCell<V>>)>>>;
 /// A token by its digest, and the audience.
 type TokenKey = ([u8; 32], Option<&'static str>);
 
+/// What the API server has allowed, and when.
+type Known<K, V> = Arc<Mutex<BTreeMap<K, (Instant, V)>>>;
+
 /// Asks the API server; clones share its answers.
 #[derive(Clone)]
 pub(crate) struct Reviews {
     tokens: Api<TokenReview>,
     accesses: Api<SubjectAccessReview>,
     identities: Answers<TokenKey, Option<Identity>>,
-    verdicts: Answers<(Identity, Object), bool>,
+    verdicts: Answers<(Identity, Object), Option<()>>,
+    known_identities: Known<TokenKey, Identity>,
+    known_verdicts: Known<(Identity, Object), ()>,
     /// The second that runs, and how many tokens were asked for in it.
     pace: Arc<Mutex<(Instant, u32)>>,
+    metrics: GatewayMetrics,
 }
 
 impl std::fmt::Debug for Reviews {
@@ -88,13 +97,16 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 impl Reviews {
     /// Asks by this client.
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client, metrics: GatewayMetrics) -> Self {
         Self {
             tokens: Api::all(client.clone()),
             accesses: Api::all(client),
             identities: Arc::default(),
             verdicts: Arc::default(),
+            known_identities: Arc::default(),
+            known_verdicts: Arc::default(),
             pace: Arc::new(Mutex::new((Instant::now(), 0))),
+            metrics,
         }
     }
 
@@ -106,9 +118,23 @@ impl Reviews {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Refusal::new(400, "the token is too long"));
         }
-        let cell = kept(&self.identities, (Sha256::digest(token.as_bytes()).into(), audience));
-        let found = cell.get_or_try_init(async || self.review(token, audience).await).await?;
-        found.clone().ok_or_else(|| Refusal::new(401, "the token is not valid here"))
+        let key: TokenKey = (Sha256::digest(token.as_bytes()).into(), audience);
+        let cell = kept(&self.identities, key);
+        let asked = cell.get_or_try_init(async || self.counted("token", self.review(token, audience).await)).await;
+        let found = settled(&self.known_identities, key, asked.cloned(), Meanwhile::GoesOn)?;
+        found.ok_or_else(|| Refusal::new(401, "the token is not valid here"))
+    }
+
+    /// Counts what the API server was asked, or was not.
+    fn counted<T>(&self, kind: &'static str, answer: Result<Option<T>, Refusal>) -> Result<Option<T>, Refusal> {
+        let result = match &answer {
+            Ok(Some(_)) => "yes",
+            Ok(None) => "no",
+            Err(refusal) if refusal.code == 429 => "held_back",
+            Err(_) => "error",
+        };
+        self.metrics.reviewed(kind, result);
+        answer
     }
 
     async fn review(&self, token: &str, audience: Option<&'static str>) -> Result<Option<Identity>, Refusal> {
@@ -147,10 +173,20 @@ impl Reviews {
     ///
     /// # Errors
     /// 403 when not, 503 when the API server does not answer.
-    pub(crate) async fn allow(&self, identity: &Identity, object: &Object) -> Result<(), Refusal> {
-        let cell = kept(&self.verdicts, (identity.clone(), object.clone()));
-        let is_allowed = *cell.get_or_try_init(async || self.ask(identity, object).await).await?;
-        if is_allowed {
+    pub(crate) async fn allow(
+        &self,
+        identity: &Identity,
+        object: &Object,
+        meanwhile: Meanwhile,
+    ) -> Result<(), Refusal> {
+        let key = (identity.clone(), object.clone());
+        let cell = kept(&self.verdicts, key.clone());
+        let asked = async || {
+            let answer = self.ask(identity, object).await.map(|is_allowed| is_allowed.then_some(()));
+            self.counted("access", answer)
+        };
+        let answer = cell.get_or_try_init(asked).await.copied();
+        if settled(&self.known_verdicts, key, answer, meanwhile)?.is_some() {
             return Ok(());
         }
         let Object { namespace, name, subresource } = object;
@@ -188,6 +224,41 @@ impl Reviews {
         let status = in_time(self.accesses.create(&PostParams::default(), &review)).await?.status;
         Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
     }
+}
+
+/// What happens while the API server cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meanwhile {
+    /// What was allowed a short while ago goes on.
+    GoesOn,
+    /// Nothing.
+    Stops,
+}
+
+/// Remembers a yes, forgets after a no, and answers for the API server as long as it was asked not long ago.
+fn settled<K: Ord, V: Clone>(
+    known: &Known<K, V>,
+    key: K,
+    answer: Result<Option<V>, Refusal>,
+    meanwhile: Meanwhile,
+) -> Result<Option<V>, Refusal> {
+    let mut known = lock(known);
+    match &answer {
+        Ok(Some(yes)) => {
+            if known.len() >= MOST_KEPT {
+                known.clear();
+            }
+            known.insert(key, (Instant::now(), yes.clone()));
+        }
+        Ok(None) => drop(known.remove(&key)),
+        Err(refusal) if refusal.code == 503 && meanwhile == Meanwhile::GoesOn => {
+            if let Some((_, yes)) = known.get(&key).filter(|(at, _)| at.elapsed() < KNOWN_FOR) {
+                return Ok(Some(yes.clone()));
+            }
+        }
+        Err(_) => {}
+    }
+    answer
 }
 
 /// The answer to a question, or the place for it.
@@ -243,6 +314,64 @@ mod tests {
         assert_eq!(kept(&all, 1).get(), Some(&7));
         tokio::time::advance(KEPT).await;
         assert_eq!(kept(&all, 1).get(), None);
+    }
+
+    /// An API server that knows the token `known` and no other; it counts what it is asked.
+    fn api_server(asked: Arc<Mutex<Vec<String>>>) -> Client {
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let asked = Arc::clone(&asked);
+            async move {
+                let body = request.into_body().collect_bytes().await.expect("a body");
+                let mut review: TokenReview = serde_json::from_slice(&body).expect("a review");
+                lock(&asked).push(review.spec.token.clone());
+                let is_known = review.spec.token == "known";
+                review.status = serde_json::from_value(serde_json::json!({
+                    "authenticated": is_known, "user": is_known.then(|| serde_json::json!({ "username": "ann" })),
+                }))
+                .expect("a status");
+                let answer = serde_json::to_vec(&review).expect("JSON");
+                Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(answer)))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g_031_of_a_thousand_wrong_tokens_in_a_second_a_hundred_are_asked_for_and_others_are_served() {
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let reviews = Reviews::new(api_server(Arc::clone(&asked)), GatewayMetrics::default());
+        let code = async |token: &str| reviews.identify(token, None).await.map(|it| it.user).map_err(|it| it.code);
+        assert_eq!(code("known").await, Ok("ann".to_owned()));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        lock(&asked).clear();
+        let mut answers: BTreeMap<u16, usize> = BTreeMap::new();
+        for n in 0..1000 {
+            *answers.entry(code(&format!("guess-{n}")).await.expect_err("refused")).or_default() += 1;
+            assert_eq!(code("known").await, Ok("ann".to_owned()));
+        }
+        assert_eq!(answers, BTreeMap::from([(401, 100), (429, 900)]));
+        assert_eq!(lock(&asked).len(), 100);
+        // What was refused for the pace alone is asked for in its time.
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(code("guess-999").await, Err(401));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_might_read_still_may_for_five_minutes_without_the_api_server_and_who_acts_may_not() {
+        let known: Known<u8, u8> = Arc::default();
+        let gone = || Err(Refusal::new(503, "gone"));
+        assert!(settled(&known, 1, gone(), Meanwhile::GoesOn).is_err(), "never asked");
+        assert_eq!(settled(&known, 1, Ok(Some(7)), Meanwhile::GoesOn), Ok(Some(7)));
+        tokio::time::advance(KNOWN_FOR.saturating_sub(Duration::from_secs(1))).await;
+        assert_eq!(settled(&known, 1, gone(), Meanwhile::GoesOn), Ok(Some(7)));
+        assert!(settled(&known, 1, gone(), Meanwhile::Stops).is_err());
+        let too_many = Err(Refusal::new(429, "too many"));
+        assert!(settled(&known, 1, too_many, Meanwhile::GoesOn).is_err());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(settled(&known, 1, gone(), Meanwhile::GoesOn).is_err(), "too long ago");
+        assert_eq!(settled(&known, 1, Ok(Some(7)), Meanwhile::GoesOn), Ok(Some(7)));
+        assert_eq!(settled(&known, 1, Ok(None), Meanwhile::GoesOn), Ok(None));
+        assert!(settled(&known, 1, gone(), Meanwhile::GoesOn).is_err(), "refused since");
     }
 
     #[tokio::test(start_paused = true)]

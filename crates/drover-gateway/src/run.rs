@@ -14,13 +14,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Clients, Entrance, EntranceParts, FRONT_PROXY, Trust, follow};
-use crate::certificates::{CERTIFICATE, Keeper, agents_config, users_config, withdraw};
-use crate::config::GatewayConfig;
+use crate::certificates::{CERTIFICATE, Keeper, Watched, agents_config, users_config, withdraw};
+use crate::config::{GatewayConfig, ShutdownConfig};
 use crate::connections::Port;
 use crate::reviews::Reviews;
-use crate::tunnels::{Listener, Tunnels};
+use crate::tunnels::{Fleet, Listener, ListenerParts, Nodes, Peers, Tunnels};
 
-/// How long calls that run may take to end.
+/// The part of the gateway's health that is its own end.
+const SHUTDOWN: &str = "shutdown";
+/// How long calls that are cut may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the gateway until SIGTERM or SIGINT.
@@ -53,43 +55,79 @@ async fn serve(
     metrics: Metrics,
 ) -> anyhow::Result<()> {
     let clock: SharedClock = Arc::new(SystemClock);
-    let stop = CancellationToken::new();
+    let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
     let mut beside = JoinSet::new();
     beside.spawn(shutdown::on_signal(stop.clone()).context("listening for signals")?);
     let health = Health::of(&[CERTIFICATE, FRONT_PROXY]);
     if let Some(address) = listen {
-        beside.spawn(monitor::serve(address, health.clone(), metrics, stop.clone()));
+        beside.spawn(monitor::serve(address, health.clone(), metrics.clone(), ended.clone()));
     }
-    let progress = stop.clone();
+    let progress = ended.clone();
     beside.spawn(async move {
         if let Err(error) = monitor::watch_progress(progress).await {
             tracing::error!("{error:#}");
         }
     });
 
-    let (reviews, tunnels, trust) = (Reviews::new(client.clone()), Tunnels::default(), Trust::default());
-    let keeper = Keeper::new(client.clone(), config, (Arc::clone(&clock), health.clone()));
+    let gateway = metrics.gateway.clone();
+    gateway.begin();
+    let reviews = Reviews::new(client.clone(), gateway.clone());
+    let (tunnels, trust, fleet) = (Tunnels::new(gateway.clone()), Trust::default(), Fleet::new(config));
+    let watched = Watched { clock: Arc::clone(&clock), health: health.clone(), metrics: gateway.clone() };
+    let keeper = Keeper::new(client.clone(), config, watched);
     let served = keeper.served();
     let agents = Port::open(config.agents, agents_config(served.clone())?, "agents").await?;
     let clients = Arc::new(Clients::new(trust.clone()));
-    let users = Port::open(config.users, users_config(served, clients)?, "users").await?;
-    beside.spawn(until(stop.clone(), keeper.run()));
-    beside.spawn(until(stop.clone(), follow(client.clone(), trust.clone(), health)));
+    let users = Port::open(config.users, users_config(served.clone(), clients)?, "users").await?;
+    beside.spawn(until(ended.clone(), keeper.run()));
+    beside.spawn(until(ended.clone(), follow(client.clone(), trust.clone(), health.clone())));
+    let (following, replicas) = (fleet.clone(), config.clone());
+    let api = client.clone();
+    beside.spawn(until(ended.clone(), async move { following.follow(api, &replicas).await }));
 
-    let listener = Listener::new(reviews.clone(), tunnels.clone(), &config.agent_user(), clock);
+    let listener = Listener::new(ListenerParts {
+        reviews: reviews.clone(),
+        tunnels: tunnels.clone(),
+        fleet: fleet.clone(),
+        agent_user: config.agent_user(),
+        clock,
+    });
+    let peers = Peers::new(fleet.clone(), served, &config.server_name(), gateway.clone());
     let entrance = Entrance::new(EntranceParts {
         client: client.clone(),
         reviews,
-        tunnels,
+        nodes: Nodes::new(tunnels.clone(), peers),
         trust,
+        metrics: gateway,
         recheck_every: config.recheck_every,
     });
-    tokio::join!(agents.serve(listener.clone(), stop.clone()), users.serve(entrance.clone(), stop.clone()));
+    let last = CancellationToken::new();
+    let serving = async {
+        tokio::join!(agents.serve(listener.clone(), last.clone()), users.serve(entrance.clone(), last.clone()));
+        tokio::join!(entrance.end(), listener.relays_end());
+    };
+    let ShutdownConfig { unready_for, streams_for } = config.shutdown;
+    let ending = async {
+        stop.cancelled().await;
+        // Others learn late that this replica is not ready any more: until then it answers.
+        health.ill(SHUTDOWN, "the gateway ends");
+        tokio::time::sleep(unready_for).await;
+        fleet.leave();
+        tunnels.close();
+        last.cancel();
+        tokio::time::sleep(streams_for).await;
+    };
+    tokio::select! {
+        biased;
+        () = serving => {}
+        () = ending => tracing::info!("what is still under way is cut"),
+    }
     // Tunnels end first: then what they carry ends too.
-    let ended = async { tokio::join!(listener.end(), entrance.end()) };
-    if tokio::time::timeout(END_TIMEOUT, ended).await.is_err() {
+    let torn = async { tokio::join!(listener.end(), entrance.end()) };
+    if tokio::time::timeout(END_TIMEOUT, torn).await.is_err() {
         tracing::warn!("calls that run are ended");
     }
+    ended.cancel();
     withdraw(client, config).await;
     while beside.join_next().await.is_some() {}
     tracing::info!("gateway has ended; tasks go on");

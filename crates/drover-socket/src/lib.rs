@@ -3,5 +3,6 @@
 
 pub mod channels;
 pub mod client;
+pub mod executor;
 pub mod protocol;
 pub mod tunnel;

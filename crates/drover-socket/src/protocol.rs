@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The largest frame.
@@ -163,6 +164,16 @@ pub enum Request {
         #[serde(default)]
         every_ms: Option<u64>,
     },
+    /// What its checks found last.
+    Checks {
+        /// The allocation.
+        allocation: String,
+    },
+    /// Has the files and records of an ended one go.
+    Gc {
+        /// The allocation.
+        allocation: String,
+    },
     /// Shows the node's metadata.
     Meta,
     /// Changes the host volumes of this node.
@@ -201,6 +212,8 @@ impl Request {
             | Self::Stat { allocation, .. }
             | Self::Read { allocation, .. }
             | Self::Stats { allocation, .. }
+            | Self::Checks { allocation }
+            | Self::Gc { allocation }
             | Self::Exec { allocation, .. } => Some(allocation),
             Self::Allocations | Self::Meta | Self::Volume(_) | Self::SetMeta { .. } => None,
         }
@@ -273,6 +286,8 @@ pub enum Answer {
     },
     /// What the tasks use.
     Stats(AllocStats),
+    /// What the checks found last, by their ids, as the allocation's status has them.
+    Checks(BTreeMap<String, Value>),
     /// The node's metadata.
     Meta(MetaInfo),
     /// The command has ended.

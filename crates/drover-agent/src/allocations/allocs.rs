@@ -160,6 +160,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         let mut listed = BTreeSet::new();
         let (shutdown, garbage) = (self.shared.shutdown.clone(), Arc::clone(&self.shared.env.garbage));
         let mut collect_at = Instant::now() + COLLECT_EVERY;
+        let directory = self.shared.directory.clone();
         loop {
             let silence_over = self.stop_disconnected();
             tokio::select! {
@@ -174,6 +175,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
                 Ok(()) = self.silence.heartbeat() => self.keep_heartbeat().await,
                 () = sleep_for(silence_over) => {}
                 () = garbage.notified() => self.collect(),
+                unwanted = directory.unwanted() => self.give_up(&unwanted),
                 () = tokio::time::sleep_until(collect_at) => {
                     collect_at = Instant::now() + COLLECT_EVERY;
                     self.collect();
@@ -476,6 +478,17 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         let is_asked = self.runners.iter().any(|(_, runner)| runner.stop_after.is_some());
         if is_asked && let Err(error) = self.shared.env.state.put_heartbeat(self.shared.env.clock.now()).await {
             tracing::warn!(error = %error, "the time of the heartbeat is not kept");
+        }
+    }
+
+    /// Gives up ended allocations that users want to be gone; others stay as they are.
+    fn give_up(&self, uids: &BTreeSet<String>) {
+        let ended: BTreeSet<String> = self.shared.reports.ended().into_iter().map(|(_, uid)| uid).collect();
+        for uid in uids.intersection(&ended) {
+            tracing::info!(allocation = uid, "an ended allocation is given up, for a user wants it gone");
+            if let Some(runner) = self.runners.get(uid) {
+                runner.destroy();
+            }
         }
     }
 

@@ -2,10 +2,10 @@
 //!
 //! Entered and left by the owner of the runners. Must never know what a request is about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::allocations::commands::AllocCommand;
 use crate::node::alloc_dir::AllocDir;
@@ -26,7 +26,11 @@ pub(crate) struct Listed {
 
 /// The allocations by uid; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Directory(Arc<Mutex<BTreeMap<String, Listed>>>);
+pub(crate) struct Directory {
+    entries: Arc<Mutex<BTreeMap<String, Listed>>>,
+    /// Those that users want to be given up.
+    unwanted: Arc<(Mutex<BTreeSet<String>>, Notify)>,
+}
 
 impl Directory {
     /// Enters an allocation.
@@ -60,8 +64,27 @@ impl Directory {
         self.lock().iter().map(|(uid, listed)| (uid.clone(), listed.clone())).collect()
     }
 
+    /// Asks the owner of the runners to give an ended allocation up.
+    pub(crate) fn give_up(&self, uid: &str) {
+        let (unwanted, asked) = &*self.unwanted;
+        unwanted.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.to_owned());
+        asked.notify_one();
+    }
+
+    /// Waits until some are to be given up. May be dropped and called again.
+    pub(crate) async fn unwanted(&self) -> BTreeSet<String> {
+        let (unwanted, asked) = &*self.unwanted;
+        loop {
+            let all = std::mem::take(&mut *unwanted.lock().unwrap_or_else(PoisonError::into_inner));
+            if !all.is_empty() {
+                return all;
+            }
+            asked.notified().await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Listed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Whom to dial, and whose certificates to believe: from the configuration, or from the API server. Looked at before a
-//! dial and now and then, never watched: thousands of agents would hold thousands of watches for what hardly changes.
+//! Whom to dial, and whose certificates to believe: from the configuration, or from the API server. Looked at when it
+//! is needed, never watched: thousands of agents would hold thousands of watches for what hardly changes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,8 +18,6 @@ use drover_store::{Key, Selection, Store, StoreError};
 const AUTHORITIES: &str = "drover-gateway-ca";
 /// The gateway's port for agents, by its name in the Service.
 const PORT_NAME: &str = "agents";
-/// The most replicas that are dialled.
-const MOST_REPLICAS: usize = 4;
 
 /// Why it is not known.
 #[derive(Debug, thiserror::Error)]
@@ -57,10 +55,15 @@ impl<S: Store> Replicas<S> {
         }
     }
 
+    /// Whether the configuration names them: then nothing else does.
+    pub(super) const fn are_named(&self) -> bool {
+        !self.named.is_empty()
+    }
+
     /// The addresses of the replicas that are ready.
     pub(super) async fn addresses(&self) -> Result<BTreeSet<String>, UnknownError> {
         if !self.named.is_empty() {
-            return Ok(self.named.iter().take(MOST_REPLICAS).cloned().collect());
+            return Ok(self.named.iter().cloned().collect());
         }
         let selection = Selection {
             namespace: Some(self.namespace.clone()),
@@ -68,7 +71,7 @@ impl<S: Store> Replicas<S> {
             ..Selection::default()
         };
         let slices = self.store.list::<EndpointSlice>(&selection).await?;
-        Ok(slices.iter().flat_map(addresses_of).take(MOST_REPLICAS).collect())
+        Ok(slices.iter().flat_map(addresses_of).collect())
     }
 
     /// The authorities whose certificates are believed.

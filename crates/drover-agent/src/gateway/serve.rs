@@ -4,19 +4,21 @@
 use std::convert::Infallible;
 use std::io;
 
+use drover_socket::executor::Executor;
 use drover_socket::tunnel::{
-    ALLOCATION_HEADER, CONNECTION_WINDOW, EXCHANGE_PATH, NAMESPACE_HEADER, PING_EVERY, PING_TIMEOUT, STREAM_WINDOW,
-    UNSENT_BYTES,
+    ALLOCATION_HEADER, CONNECTION_WINDOW, EXCHANGE_PATH, MAX_REPLICAS_BYTES, NAMESPACE_HEADER, PING_EVERY,
+    PING_TIMEOUT, REPLICAS_PATH, Replicas, STREAM_WINDOW, UNSENT_BYTES,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Empty, StreamBody};
+use http_body_util::{BodyExt as _, Empty, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioTimer;
+use tokio::sync::mpsc;
 use tokio_util::io::{ReaderStream, StreamReader};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,36 +29,73 @@ use crate::socket::{Caller, Server};
 const MAX_EXCHANGES: u32 = 256;
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Where HTTP/2 runs what it needs beside.
-#[derive(Clone, Debug)]
-struct Executor(TaskTracker);
-
-impl<F> hyper::rt::Executor<F> for Executor
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    fn execute(&self, task: F) {
-        drop(self.0.spawn(task));
-    }
+/// What a replica has told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct News {
+    /// The address by which it was dialled.
+    pub(super) from: String,
+    pub(super) replicas: Replicas,
 }
 
-/// Answers until the tunnel ends; what it has begun ends with it.
-pub(super) async fn serve(tunnel: Upgraded, server: Server, tasks: &TaskTracker) -> Result<(), hyper::Error> {
-    let exchanges = tasks.clone();
+/// Who a tunnel leads to, and who is told what comes from there.
+type Tell = (String, mpsc::Sender<News>);
+
+/// Answers until the tunnel ends; what it has begun ends with it. A replica that ends is asked for nothing more to
+/// begin: the tunnel ends with its last exchange.
+pub(super) async fn serve(
+    tunnel: Upgraded,
+    server: Server,
+    tasks: &TaskTracker,
+    tell: Tell,
+) -> Result<(), hyper::Error> {
+    let (exchanges, leaving) = (tasks.clone(), CancellationToken::new());
+    let left = leaving.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = exchange(request, server.clone(), &exchanges);
-        async move { Ok::<_, Infallible>(answer) }
+        let (server, exchanges, tell, left) = (server.clone(), exchanges.clone(), tell.clone(), left.clone());
+        async move {
+            Ok::<_, Infallible>(if request.uri().path() == REPLICAS_PATH {
+                plain(hear(request, &tell, &left).await)
+            } else {
+                exchange(request, server, &exchanges)
+            })
+        }
     });
-    http2::Builder::new(Executor(tasks.clone()))
+    let connection = http2::Builder::new(Executor(tasks.clone()))
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MAX_EXCHANGES)
-        .serve_connection(tunnel, service)
-        .await
+        .serve_connection(tunnel, service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        biased;
+        ended = &mut connection => return ended,
+        () = leaving.cancelled() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    connection.await
+}
+
+/// Takes in what the replica tells of itself and the others.
+async fn hear(request: Request<Incoming>, (from, tell): &Tell, left: &CancellationToken) -> StatusCode {
+    let body = Limited::new(request.into_body(), MAX_REPLICAS_BYTES).collect().await;
+    let Ok(body) = body else { return StatusCode::PAYLOAD_TOO_LARGE };
+    let replicas: Replicas = match serde_json::from_slice(&body.to_bytes()) {
+        Ok(replicas) => replicas,
+        Err(error) => {
+            tracing::warn!(from, %error, "what a replica of the gateway tells is not understood");
+            return StatusCode::BAD_REQUEST;
+        }
+    };
+    if replicas.is_leaving {
+        left.cancel();
+    }
+    match tell.send(News { from: from.clone(), replicas }).await {
+        Ok(()) => StatusCode::OK,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
 }
 
 fn exchange(request: Request<Incoming>, server: Server, tasks: &TaskTracker) -> Response<Body> {

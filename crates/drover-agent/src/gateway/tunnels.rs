@@ -1,35 +1,55 @@
-//! Keeps one tunnel to each replica.
+//! Keeps one tunnel to each replica, to four at most: a replica without one is handed what it needs by another.
+//!
+//! Which replicas there are is looked up at the start and after a failure, and told through the tunnels when it
+//! changes. A tunnel to a replica that is no longer named goes on until it ends by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::RootCertStore;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::{Id, JoinSet};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::dial::{DialError, Replica, dial};
 use super::replicas::Replicas;
-use super::serve::serve;
+use super::serve::{News, serve};
 use crate::config::AgentConfig;
 use crate::random::Random;
 use crate::socket::Server;
 use drover_store::Store;
 
-/// How often it is looked which replicas there are.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// The same while none is known.
+/// The most tunnels.
+const MOST_TUNNELS: usize = 4;
+/// How often it is looked which replicas there are, whatever is told.
+const LOOK_EVERY: Duration = Duration::from_mins(10);
+/// The same after a tunnel has ended or could not be opened, and while no replica is known.
 const LOOK_SOON: Duration = Duration::from_secs(2);
-/// The pauses between dials: thousands of agents lose their tunnels at the same moment.
+/// The pauses between dials while there is no tunnel at all.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// Over how long dials are spread while another tunnel is open: thousands of agents lose theirs at the same moment, and
+/// none of them is in need.
+const SPREAD: Duration = Duration::from_secs(30);
+/// The same for a replica that is new.
+const FIRST_SPREAD: Duration = Duration::from_secs(5);
+/// What was told and not read yet; tellers wait then.
+const UNREAD_NEWS: usize = 16;
 
 /// The agent's tunnels.
 #[derive(Debug)]
 pub(crate) struct Tunnels<S> {
     replicas: Replicas<S>,
     line: Line<S>,
+    news: mpsc::Receiver<News>,
+    wanted: watch::Sender<BTreeSet<String>>,
+    /// Which replicas an agent takes where there are too many differs from agent to agent.
+    taste: RandomState,
 }
 
 /// What each tunnel needs.
@@ -40,58 +60,132 @@ struct Line<S> {
     token_file: PathBuf,
     server: Server,
     random: Random,
+    news: mpsc::Sender<News>,
+    wanted: watch::Receiver<BTreeSet<String>>,
+    /// Tunnels that are open.
+    open: watch::Sender<usize>,
+    failed: Arc<Notify>,
 }
 
 impl<S: Store> Tunnels<S> {
     /// Tunnels as the configuration says; none where it names no token.
     pub(crate) fn new(config: &AgentConfig, store: S, server: Server) -> Option<Self> {
         let replicas = Replicas::new(config, store);
+        let (tell, news) = mpsc::channel(UNREAD_NEWS);
+        let wanted = watch::Sender::new(BTreeSet::new());
         let line = Line {
             replicas: replicas.clone(),
             server_name: format!("{}.{}.svc", config.gateway.service, config.namespace),
             token_file: config.gateway.token_file.clone()?,
             server,
             random: Random::new(),
+            news: tell,
+            wanted: wanted.subscribe(),
+            open: watch::Sender::default(),
+            failed: Arc::default(),
         };
-        Some(Self { replicas, line })
+        Some(Self { replicas, line, news, wanted, taste: RandomState::new() })
     }
 
     /// Keeps them until it is dropped, and ends them then.
-    pub(crate) async fn run(self) {
-        let mut held: BTreeMap<String, AbortHandle> = BTreeMap::new();
-        let mut lines = JoinSet::new();
+    pub(crate) async fn run(mut self) {
+        let mut held: BTreeMap<String, Id> = BTreeMap::new();
+        let mut lines: JoinSet<()> = JoinSet::new();
+        let mut next_look = Instant::now();
         loop {
-            match self.replicas.addresses().await {
-                Ok(addresses) => {
-                    held.retain(|address, line| {
-                        let stays = addresses.contains(address);
-                        if !stays {
-                            line.abort();
+            for address in self.wanted.borrow().iter() {
+                let line = &self.line;
+                held.entry(address.clone()).or_insert_with(|| lines.spawn(line.clone().hold(address.clone())).id());
+            }
+            tokio::select! {
+                biased;
+                Some(ended) = lines.join_next_with_id() => {
+                    let id = match ended {
+                        Ok((id, ())) => id,
+                        Err(error) => {
+                            tracing::error!(%error, "a tunnel broke off");
+                            error.id()
                         }
-                        stays
-                    });
-                    for address in addresses {
-                        let line = &self.line;
-                        held.entry(address.clone()).or_insert_with(|| lines.spawn(line.clone().hold(address)));
-                    }
+                    };
+                    held.retain(|_, of| *of != id);
                 }
-                // Those that are open stay open.
-                Err(error) => {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "the gateway's replicas are unknown");
+                Some(news) = self.news.recv() => self.hear(&news),
+                () = tokio::time::sleep_until(next_look) => {
+                    self.look().await;
+                    let pause = if self.wanted.borrow().is_empty() { LOOK_SOON } else { LOOK_EVERY };
+                    next_look = Instant::now() + self.line.random.jitter(pause);
+                }
+                () = self.line.failed.notified() => {
+                    next_look = next_look.min(Instant::now() + self.line.random.jitter(LOOK_SOON));
                 }
             }
-            let pause = if held.is_empty() { LOOK_SOON } else { LOOK_EVERY };
-            tokio::time::sleep(self.line.random.jitter(pause)).await;
-            while lines.try_join_next().is_some() {}
         }
+    }
+
+    async fn look(&self) {
+        match self.replicas.addresses().await {
+            Ok(addresses) => self.want(addresses),
+            // Those that are open stay open.
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "the gateway's replicas are unknown");
+            }
+        }
+    }
+
+    /// Takes in what a replica tells.
+    fn hear(&self, news: &News) {
+        if self.replicas.are_named() {
+            return;
+        }
+        if !news.replicas.ready.is_empty() {
+            self.want(news.replicas.ready.iter().map(SocketAddr::to_string).collect());
+        }
+        if news.replicas.is_leaving {
+            self.wanted.send_if_modified(|wanted| wanted.remove(&news.from));
+        }
+    }
+
+    fn want(&self, addresses: BTreeSet<String>) {
+        let next = choose(addresses, &self.wanted.borrow(), |address| self.taste.hash_one(address));
+        self.wanted.send_if_modified(|wanted| {
+            let is_news = *wanted != next;
+            *wanted = next;
+            is_news
+        });
+    }
+}
+
+/// The replicas to dial: those that are dialled stay, and others are taken in the order of `taste`.
+fn choose(addresses: BTreeSet<String>, now: &BTreeSet<String>, taste: impl Fn(&str) -> u64) -> BTreeSet<String> {
+    let mut ordered: Vec<String> = addresses.into_iter().collect();
+    ordered.sort_by_key(|address| (!now.contains(address), taste(address)));
+    ordered.into_iter().take(MOST_TUNNELS).collect()
+}
+
+/// Counts a tunnel as long as it is open.
+struct OpenTunnel<'a>(&'a watch::Sender<usize>);
+
+impl<'a> OpenTunnel<'a> {
+    fn count(open: &'a watch::Sender<usize>) -> Self {
+        open.send_modify(|n| *n += 1);
+        Self(open)
+    }
+}
+
+impl Drop for OpenTunnel<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|n| *n -= 1);
     }
 }
 
 impl<S: Store> Line<S> {
-    /// Dials again and again.
-    async fn hold(self, address: String) {
+    /// Dials again and again, as long as the replica is wanted.
+    async fn hold(mut self, address: String) {
         let mut authorities: Option<Arc<RootCertStore>> = None;
         let mut pause = FIRST_PAUSE;
+        if *self.open.borrow() > 0 && !self.is_wanted_after(Duration::ZERO, FIRST_SPREAD, &address).await {
+            return;
+        }
         loop {
             match self.open(&address, &mut authorities).await {
                 Ok(()) => pause = FIRST_PAUSE,
@@ -100,8 +194,28 @@ impl<S: Store> Line<S> {
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
-            tokio::time::sleep(self.random.jitter(pause)).await;
+            self.failed.notify_one();
+            if !self.is_wanted_after(pause, SPREAD, &address).await {
+                return tracing::info!(address, "the replica of the gateway is dialled no more");
+            }
         }
+    }
+
+    /// Waits: long while another tunnel is open, shortly while there is none.
+    async fn is_wanted_after(&mut self, pause: Duration, spread: Duration, address: &str) -> bool {
+        let mut open = self.open.subscribe();
+        let unwanted = self.wanted.wait_for(|wanted| !wanted.contains(address));
+        let mut unwanted = std::pin::pin!(unwanted);
+        if *open.borrow_and_update() > 0 {
+            tokio::select! {
+                biased;
+                _ = &mut unwanted => return false,
+                () = tokio::time::sleep(pause.max(self.random.below(spread))) => return true,
+                // The last one has ended meanwhile.
+                _ = open.wait_for(|n| *n == 0) => {}
+            }
+        }
+        tokio::time::timeout(self.random.jitter(pause), unwanted).await.is_err()
     }
 
     /// Opens a tunnel and answers through it until it ends. A certificate that is not believed may be of a new
@@ -118,8 +232,10 @@ impl<S: Store> Line<S> {
             *known = None;
         }
         let tunnel = dialled.map_err(|error| error.to_string())?;
+        let _open = OpenTunnel::count(&self.open);
         tracing::info!(address, "a tunnel to the gateway is open");
-        match serve(tunnel, self.server.clone(), &tasks).await {
+        let tell = (address.to_owned(), self.news.clone());
+        match serve(tunnel, self.server.clone(), &tasks, tell).await {
             Ok(()) => tracing::info!(address, "a tunnel to the gateway has ended"),
             Err(error) => tracing::info!(address, %error, "a tunnel to the gateway broke"),
         }
@@ -140,5 +256,23 @@ impl<S: Store> Line<S> {
         };
         let replica = Replica { address: address.to_owned(), server_name: self.server_name.clone(), authorities };
         Ok(dial(&replica, &self.token_file, tasks).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn four_replicas_are_dialled_and_those_that_are_stay() {
+        let by_name = |address: &str| u64::from(address.as_bytes()[0]);
+        let all = ["a", "b", "c", "d", "e", "f"];
+        assert_eq!(choose(set(&all), &set(&[]), by_name), set(&["a", "b", "c", "d"]));
+        assert_eq!(choose(set(&all), &set(&["f", "e"]), by_name), set(&["a", "b", "e", "f"]));
+        assert_eq!(choose(set(&["b"]), &set(&["a"]), by_name), set(&["b"]));
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use drover_api::allocation::TaskRunState;
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
+use serde_json::json;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -46,6 +47,8 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 const FIRST_SAMPLES: Duration = Duration::from_secs(1);
 /// Files in one answer.
 const FILES_PER_ANSWER: usize = 1000;
+/// How long the files of an allocation may take to be deleted.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may take for its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -206,14 +209,7 @@ impl Server {
         match request {
             Request::Allocations => Ok(Answer::Allocations(self.allocations())),
             Request::Restart { allocation, task, all_tasks } => {
-                let scope = match (task, all_tasks) {
-                    (Some(_), true) => {
-                        return Err(RequestRefused::new(400, "task and allTasks exclude each other: give one").into());
-                    }
-                    (Some(task), false) => RestartScope::Task(task),
-                    (None, true) => RestartScope::All,
-                    (None, false) => RestartScope::Running,
-                };
+                let scope = scope(task, all_tasks)?;
                 let (_, listed) = self.find(&allocation)?;
                 ask(&listed, |answer| AllocCommand::Restart { scope, answer }).await??;
                 Ok(Answer::Done)
@@ -268,6 +264,15 @@ impl Server {
                 let (_, listed) = self.find(&allocation)?;
                 self.stats(&listed, every_ms.map(Duration::from_millis), to).await
             }
+            Request::Checks { allocation } => {
+                let (uid, _) = self.find(&allocation)?;
+                send(to, &self.checks(&uid)).await.map_err(Broken::Gone)?;
+                Ok(Answer::Done)
+            }
+            Request::Gc { allocation } => {
+                self.give_up(&allocation).await?;
+                Ok(Answer::Done)
+            }
             Request::Meta => Ok(Answer::Meta(self.meta.read().into())),
             Request::SetMeta { changes } => Ok(Answer::Meta(self.meta.apply(changes).await?.into())),
             Request::Volume(change) => {
@@ -301,6 +306,24 @@ impl Server {
             VolumeChange::Register { name, id, path } => self.volumes.register(name, id, path).await,
             VolumeChange::Delete { name } => self.volumes.delete(&name).await,
         }
+    }
+
+    fn checks(&self, uid: &str) -> Answer {
+        let checks = self.reports.latest(uid).unwrap_or_default().checks;
+        Answer::Checks(checks.into_iter().map(|(id, check)| (id, json!(check))).collect())
+    }
+
+    /// Has an ended allocation's files and records go, and waits until they are gone.
+    async fn give_up(&self, id: &str) -> Result<(), RequestRefused> {
+        let (uid, listed) = self.find(id)?;
+        if !self.reports.ended().iter().any(|(_, ended)| *ended == uid) {
+            let message = "the allocation has not ended, or the API server does not know yet that it has: nothing is \
+                           destroyed. Stop it first, or try again";
+            return Err(RequestRefused::new(400, message));
+        }
+        self.directory.give_up(&uid);
+        let late = |_| RequestRefused::new(500, "its files are not gone yet: they go on being deleted");
+        tokio::time::timeout(GIVE_UP_TIMEOUT, listed.commands.closed()).await.map_err(late)
     }
 
     fn find(&self, id: &str) -> Result<(String, Listed), RequestRefused> {
@@ -382,6 +405,15 @@ impl Server {
             }
             (before, next) = (Some((now, tasks)), now + interval);
         }
+    }
+}
+
+fn scope(task: Option<String>, all_tasks: bool) -> Result<RestartScope, RequestRefused> {
+    match (task, all_tasks) {
+        (Some(_), true) => Err(RequestRefused::new(400, "task and allTasks exclude each other: give one")),
+        (Some(task), false) => Ok(RestartScope::Task(task)),
+        (None, true) => Ok(RestartScope::All),
+        (None, false) => Ok(RestartScope::Running),
     }
 }
 

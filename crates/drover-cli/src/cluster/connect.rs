@@ -35,7 +35,8 @@ enum Silence {
     IsFine,
 }
 
-/// A cluster that can be asked.
+/// A cluster that can be asked; clones share its connections.
+#[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
     /// The namespace of the flags, else the context's.

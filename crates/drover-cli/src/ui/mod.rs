@@ -5,6 +5,7 @@ pub(crate) mod follow;
 pub(crate) mod jsonpath;
 pub(crate) mod natural;
 pub(crate) mod output;
+pub(crate) mod prefixed;
 pub(crate) mod stdio;
 pub(crate) mod table;
 pub(crate) mod tree;

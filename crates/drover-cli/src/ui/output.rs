@@ -120,6 +120,27 @@ pub(crate) fn report(
     answer(text.as_bytes())
 }
 
+/// Prints a value that is no object of the cluster: whole for programs, by its parts' names, or as rows for people.
+pub(crate) fn value(
+    value: &impl Serialize,
+    output: &Output,
+    names: impl FnOnce() -> Vec<String>,
+    rows: impl FnOnce() -> Table,
+) -> anyhow::Result<()> {
+    let text = match output {
+        Output::Json => format!("{:#}\n", json!(value)),
+        Output::Yaml => yaml(&json!(value))?,
+        Output::JsonPath(template) => template.fill(&json!(value)),
+        Output::Name => names().into_iter().map(|name| name + "\n").collect(),
+        Output::Table | Output::Wide => {
+            let mut text = String::new();
+            rows().write(&mut text);
+            text
+        }
+    };
+    answer(text.as_bytes())
+}
+
 /// Prints one object for programs; people see something else.
 pub(crate) fn object<K: Resource<DynamicType = ()> + Serialize>(object: &K, output: &Output) -> anyhow::Result<()> {
     match output {

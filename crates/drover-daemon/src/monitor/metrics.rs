@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::agent_metrics::AgentMetrics;
+use super::gateway_metrics::GatewayMetrics;
 
 /// Pools that are told apart: creators of nodes name pools, and labels are bounded.
 const MOST_POOLS: usize = 100;
@@ -28,6 +29,8 @@ pub struct Metrics {
     registry: Arc<Registry>,
     /// What an agent counts.
     pub agent: AgentMetrics,
+    /// What a gateway counts.
+    pub gateway: GatewayMetrics,
     pub(super) api: ApiMetrics,
     leader: Family<RoleLabels, Gauge>,
     reconciling: ReconcileMetrics,
@@ -177,6 +180,7 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Arc::default(),
             agent: AgentMetrics::default(),
+            gateway: GatewayMetrics::default(),
             api: ApiMetrics::default(),
             leader: Family::default(),
             reconciling: ReconcileMetrics::default(),
@@ -258,6 +262,7 @@ impl Metrics {
         all.register("heartbeats_missed", help, self.cluster.heartbeats_missed.clone());
         all.register("job_info", "1 for each job, where metrics.perJob asks for it", self.cluster.jobs.clone());
         self.agent.register(all);
+        self.gateway.register(all);
         registry
     }
 

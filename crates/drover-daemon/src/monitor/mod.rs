@@ -6,6 +6,7 @@
 //! tasks are.
 
 mod agent_metrics;
+mod gateway_metrics;
 mod health;
 mod installation;
 mod metrics;
@@ -16,6 +17,7 @@ mod watchdog;
 mod watched;
 
 pub use agent_metrics::AgentMetrics;
+pub use gateway_metrics::GatewayMetrics;
 pub use health::{Health, Problems};
 pub use installation::{Installation, parts, watch_cluster};
 pub use metrics::Metrics;

@@ -1,6 +1,7 @@
 //! One line for each call: who did what to which allocation, how it ended, how many bytes and how long it took. Never a
 //! token, never what was carried; of a command its first word only.
 
+use drover_daemon::monitor::GatewayMetrics;
 use tokio::time::Instant;
 
 use super::route::Route;
@@ -18,11 +19,12 @@ pub(super) struct Call {
     code: u16,
     bytes: u64,
     since: Instant,
+    metrics: GatewayMetrics,
 }
 
 impl Call {
     /// A call that begins. `id` is what the API server's own audit log calls it.
-    pub(super) fn begin(id: &str, identity: &Identity, route: &Route) -> Self {
+    pub(super) fn begin(id: &str, identity: &Identity, route: &Route, metrics: GatewayMetrics) -> Self {
         Self {
             id: id.to_owned(),
             user: identity.user.clone(),
@@ -33,6 +35,7 @@ impl Call {
             code: 0,
             bytes: 0,
             since: Instant::now(),
+            metrics,
         }
     }
 
@@ -60,6 +63,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         let Route { namespace, allocation, subresource } = &self.route;
+        self.metrics.called(subresource.name(), self.code, self.bytes);
         tracing::info!(
             target: "drover_audit",
             id = self.id,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::Allocation;
+use drover_daemon::monitor::GatewayMetrics;
 use drover_socket::protocol::Request;
 use http::{Method, Response, StatusCode, header};
 use hyper::body::Incoming;
@@ -13,7 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use super::audit::Call;
 use super::identity;
-use super::recheck::{Asker, Effect, Proof, Recheck};
+use super::places::Places;
+use super::recheck::{Asker, Proof, Recheck};
 use super::route::{self, Route, Subresource};
 use super::streams::{FRAMES, Session};
 use super::trust::{Trust, Worth};
@@ -21,8 +23,8 @@ use super::{discovery, exec, query, streams};
 use crate::answers::{Answer, Refusal, json_answer};
 use crate::connections::Service;
 use crate::limits::{self, Limits};
-use crate::reviews::{Identity, Object, Reviews, bearer};
-use crate::tunnels::{ExchangeError, Place, Tunnels};
+use crate::reviews::{Identity, Meanwhile, Object, Reviews, bearer};
+use crate::tunnels::{ExchangeError, Nodes, Place};
 
 /// How long the API server may take to find an allocation.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,8 +33,9 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct EntranceParts {
     pub(crate) client: Client,
     pub(crate) reviews: Reviews,
-    pub(crate) tunnels: Tunnels,
+    pub(crate) nodes: Nodes,
     pub(crate) trust: Trust,
+    pub(crate) metrics: GatewayMetrics,
     pub(crate) recheck_every: Duration,
 }
 
@@ -41,6 +44,7 @@ pub(crate) struct EntranceParts {
 pub(crate) struct Entrance {
     parts: Arc<EntranceParts>,
     limits: Limits,
+    places: Places,
     /// Commands, which outlive the requests that began them.
     commands: TaskTracker,
 }
@@ -48,7 +52,8 @@ pub(crate) struct Entrance {
 impl Entrance {
     /// An entrance to these.
     pub(crate) fn new(parts: EntranceParts) -> Self {
-        Self { parts: Arc::new(parts), limits: Limits::default(), commands: TaskTracker::new() }
+        let limits = Limits::new(parts.metrics.clone());
+        Self { parts: Arc::new(parts), limits, places: Places::default(), commands: TaskTracker::new() }
     }
 
     /// Waits for the commands that still run.
@@ -86,8 +91,13 @@ impl Entrance {
         Ok(Asker { identity, proof: Proof::Nothing })
     }
 
-    /// Where an allocation is.
-    async fn place(&self, route: &Route) -> Result<Place, Refusal> {
+    /// Where an allocation is; while the API server cannot be asked, where it was a short while ago.
+    async fn place(&self, route: &Route, meanwhile: Meanwhile) -> Result<Place, Refusal> {
+        let found = self.look_up(route).await;
+        self.places.settled(route, found, meanwhile)
+    }
+
+    async fn look_up(&self, route: &Route) -> Result<Place, Refusal> {
         let allocations: Api<Allocation> = Api::namespaced(self.parts.client.clone(), &route.namespace);
         let unavailable = |why: String| Refusal::new(503, format!("the API server cannot be asked for it: {why}"));
         let found = tokio::time::timeout(LOOK_UP_TIMEOUT, allocations.get_opt(&route.allocation))
@@ -107,24 +117,27 @@ impl Entrance {
         (asker, route): (&Asker, &Route),
         query: &str,
     ) -> Result<(Request, drover_socket::client::Exchange, limits::Open), Refusal> {
-        self.parts.reviews.allow(&asker.identity, &object(route)).await?;
+        let meanwhile = route.subresource.meanwhile();
+        self.parts.reviews.allow(&asker.identity, &object(route), meanwhile).await?;
         let kind = match route.subresource {
             Subresource::Exec => limits::Opening::Exec,
             Subresource::Log
             | Subresource::Fs
             | Subresource::Stats
+            | Subresource::Checks
             | Subresource::Restart
             | Subresource::Signal
-            | Subresource::Stop => limits::Opening::Stream,
+            | Subresource::Stop
+            | Subresource::Gc => limits::Opening::Stream,
         };
         let open = self.limits.open(kind, &asker.identity.user)?;
-        let place = self.place(route).await?;
+        let place = self.place(route, meanwhile).await?;
         call.leads_to(&place.node);
         let request = query::request(route.subresource, query, &place.uid)?;
         if let Request::Exec { command, .. } = &request {
             call.runs(command.first().map(String::as_str).unwrap_or_default());
         }
-        let exchange = self.parts.tunnels.ask(&place, &request).await.map_err(|error| refused(&error))?;
+        let exchange = self.parts.nodes.ask(&place, &request).await.map_err(|error| refused(&error))?;
         Ok((request, exchange, open))
     }
 
@@ -136,7 +149,7 @@ impl Entrance {
         let route = route::parse(request.method(), request.uri().path())?;
         let asker = self.asker(&request, certificates).await?;
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let mut call = Call::begin(header("audit-id"), &asker.identity, &route);
+        let mut call = Call::begin(header("audit-id"), &asker.identity, &route, self.parts.metrics.clone());
         let is_exec = route.subresource == Subresource::Exec;
         let wants_frames = header(header::ACCEPT.as_str()).split(',').any(|kind| kind.trim() == FRAMES);
         let refused = |call: &mut Call, refusal: Refusal| {
@@ -147,9 +160,9 @@ impl Entrance {
         let query = request.uri().query().unwrap_or_default();
         let begun = self.begin(&mut call, (&asker, &route), query).await;
         let (operation, exchange, open) = begun.map_err(|refusal| refused(&mut call, refusal))?;
-        let effect = if is_exec { Effect::Act } else { Effect::Read };
         let sources = (self.parts.reviews.clone(), self.parts.trust.clone());
-        let recheck = Recheck::new(sources, asker, object(&route), effect, self.parts.recheck_every);
+        let recheck =
+            Recheck::new(sources, asker, object(&route), route.subresource.meanwhile(), self.parts.recheck_every);
         let Some(handshake) = handshake else {
             let session = Session { exchange, call, open, recheck };
             return Ok(streams::answer(&operation, wants_frames, session).await);
@@ -169,7 +182,7 @@ fn object(route: &Route) -> Object {
 fn refused(error: &ExchangeError) -> Refusal {
     let code = match error {
         ExchangeError::NoTunnel { .. } => 404,
-        ExchangeError::TimedOut(_) | ExchangeError::Broken(..) => 504,
+        ExchangeError::TimedOut(_) | ExchangeError::Relayed(_) | ExchangeError::Broken(..) => 504,
     };
     Refusal::new(code, error.to_string())
 }

@@ -161,9 +161,13 @@ fn last_word(said: &Said) -> Option<Value> {
             "details": { "causes": [{ "reason": "ExitCode", "message": exit_code.to_string() }] },
         })),
         Said::Error { code, message } => Some(Refusal::new(*code, message.clone()).status()),
-        Said::Allocations(_) | Said::Files(_) | Said::File(_) | Said::At { .. } | Said::Stats(_) | Said::Meta(_) => {
-            None
-        }
+        Said::Allocations(_)
+        | Said::Files(_)
+        | Said::File(_)
+        | Said::At { .. }
+        | Said::Stats(_)
+        | Said::Checks(_)
+        | Said::Meta(_) => None,
     }
 }
 

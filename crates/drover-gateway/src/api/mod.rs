@@ -11,6 +11,7 @@ mod entrance;
 mod exec;
 mod front_proxy;
 mod identity;
+mod places;
 mod query;
 mod recheck;
 mod route;

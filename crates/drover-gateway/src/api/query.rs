@@ -126,7 +126,9 @@ pub(super) fn request(subresource: Subresource, query: &str, uid: &str) -> Resul
             let task = query.text("task")?.filter(|task| !task.is_empty());
             Request::Signal { allocation, task, signal: query.needed("signal")? }
         }
+        Subresource::Checks => Request::Checks { allocation },
         Subresource::Stop => Request::Stop { allocation },
+        Subresource::Gc => Request::Gc { allocation },
         Subresource::Exec => {
             let command = query.all("command").to_vec();
             if command.first().is_none_or(String::is_empty) {

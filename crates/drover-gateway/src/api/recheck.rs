@@ -8,10 +8,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::trust::{Trust, Worth};
 use crate::answers::Refusal;
-use crate::reviews::{Identity, Object, Reviews};
-
-/// How long reads go on after the last yes while the API server cannot be asked.
-const READS_GO_ON: Duration = Duration::from_mins(5);
+use crate::reviews::{Identity, Meanwhile, Object, Reviews};
 
 /// By what a caller has proved who it is.
 #[derive(Clone)]
@@ -31,24 +28,14 @@ pub(super) struct Asker {
     pub(super) proof: Proof,
 }
 
-/// What goes on while the API server cannot be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
-    /// It only reads: it goes on for a while.
-    Read,
-    /// It does something: it ends.
-    Act,
-}
-
 /// The question that is asked again and again.
 pub(super) struct Recheck {
     pub(super) reviews: Reviews,
     pub(super) trust: Trust,
     pub(super) asker: Asker,
     pub(super) object: Object,
-    pub(super) effect: Effect,
+    pub(super) meanwhile: Meanwhile,
     ticks: Interval,
-    last_yes: Instant,
 }
 
 impl Recheck {
@@ -57,12 +44,12 @@ impl Recheck {
         (reviews, trust): (Reviews, Trust),
         asker: Asker,
         object: Object,
-        effect: Effect,
+        meanwhile: Meanwhile,
         every: Duration,
     ) -> Self {
         let mut ticks = interval_at(Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { reviews, trust, asker, object, effect, ticks, last_yes: Instant::now() }
+        Self { reviews, trust, asker, object, meanwhile, ticks }
     }
 
     /// Waits until the answer is no. May be dropped and called again.
@@ -70,19 +57,10 @@ impl Recheck {
         loop {
             self.ticks.tick().await;
             match self.once().await {
-                Ok(()) => self.last_yes = Instant::now(),
-                Err(refusal) if refusal.code >= 429 && self.goes_on() => {
-                    tracing::debug!(reason = refusal.message, "a stream goes on without being asked for");
-                }
-                Err(refusal) => return refusal,
+                // Too many others are asked for: this one is asked for again at the next tick.
+                Err(refusal) if refusal.code != 429 => return refusal,
+                Ok(()) | Err(_) => {}
             }
-        }
-    }
-
-    fn goes_on(&self) -> bool {
-        match self.effect {
-            Effect::Read => self.last_yes.elapsed() < READS_GO_ON,
-            Effect::Act => false,
         }
     }
 
@@ -101,6 +79,6 @@ impl Recheck {
             }
             Proof::Nothing => {}
         }
-        self.reviews.allow(&self.asker.identity, &self.object).await
+        self.reviews.allow(&self.asker.identity, &self.object, self.meanwhile).await
     }
 }

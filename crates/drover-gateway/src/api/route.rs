@@ -1,6 +1,7 @@
 //! Paths of the API.
 
 use crate::answers::Refusal;
+use crate::reviews::Meanwhile;
 use drover_api::names::{NAME_LIMIT, is_dns_label};
 use http::Method;
 
@@ -15,23 +16,29 @@ pub(super) enum Subresource {
     Fs,
     /// What the tasks use.
     Stats,
+    /// What its checks found last.
+    Checks,
     /// Starts tasks again.
     Restart,
     /// Sends a signal.
     Signal,
     /// Ends the allocation.
     Stop,
+    /// Deletes the files of one that has ended.
+    Gc,
 }
 
 /// Every operation.
-pub(super) const SUBRESOURCES: [Subresource; 7] = [
+pub(super) const SUBRESOURCES: [Subresource; 9] = [
     Subresource::Log,
     Subresource::Exec,
     Subresource::Fs,
     Subresource::Stats,
+    Subresource::Checks,
     Subresource::Restart,
     Subresource::Signal,
     Subresource::Stop,
+    Subresource::Gc,
 ];
 
 impl Subresource {
@@ -42,16 +49,26 @@ impl Subresource {
             Self::Exec => "exec",
             Self::Fs => "fs",
             Self::Stats => "stats",
+            Self::Checks => "checks",
             Self::Restart => "restart",
             Self::Signal => "signal",
             Self::Stop => "stop",
+            Self::Gc => "gc",
+        }
+    }
+
+    /// What happens while the API server cannot be asked: reads go on for a while, and what does something does not.
+    pub(super) const fn meanwhile(self) -> Meanwhile {
+        match self {
+            Self::Log | Self::Fs | Self::Stats | Self::Checks => Meanwhile::GoesOn,
+            Self::Exec | Self::Restart | Self::Signal | Self::Stop | Self::Gc => Meanwhile::Stops,
         }
     }
 
     const fn method(self) -> Method {
         match self {
-            Self::Log | Self::Exec | Self::Fs | Self::Stats => Method::GET,
-            Self::Restart | Self::Signal | Self::Stop => Method::POST,
+            Self::Log | Self::Exec | Self::Fs | Self::Stats | Self::Checks => Method::GET,
+            Self::Restart | Self::Signal | Self::Stop | Self::Gc => Method::POST,
         }
     }
 }

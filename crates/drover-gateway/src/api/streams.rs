@@ -101,6 +101,7 @@ async fn whole(
                         break;
                     }
                 }
+                Said::Checks(checks) => last = Some(json!({ "checks": checks })),
                 Said::Done | Said::Exited { .. } => break,
                 Said::Allocations(_) | Said::Meta(_) | Said::At { .. } => {}
             },
@@ -170,7 +171,12 @@ impl Carried {
                 Said::Stats(_) => {
                     self.n_samples = self.n_samples.map(|left| left.saturating_sub(1));
                 }
-                Said::Allocations(_) | Said::Files(_) | Said::File(_) | Said::At { .. } | Said::Meta(_) => {}
+                Said::Allocations(_)
+                | Said::Files(_)
+                | Said::File(_)
+                | Said::At { .. }
+                | Said::Checks(_)
+                | Said::Meta(_) => {}
             }
         }
         match self.form {

@@ -38,6 +38,14 @@ pub(super) struct Kept {
     pub(super) leaf: Option<Pair>,
 }
 
+impl Kept {
+    /// The authorities that are trusted, in PEM.
+    pub(super) fn authorities(&self) -> String {
+        let now = self.authority.as_ref().map(|pair| pair.certificate.as_str()).unwrap_or_default();
+        format!("{now}{}", self.earlier.as_deref().unwrap_or_default())
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -81,7 +89,7 @@ pub(super) fn step(kept: &Kept, published: &str, wanted: &Wanted, now: Timestamp
         return Ok(Step::Publish(bundle));
     }
     let leaf = usable(kept.leaf.as_ref(), wanted.leaf_for, now)
-        .filter(|(leaf, _)| is_issued_by(&leaf.certificate, &authority.certificate) && has_names(leaf, &wanted.names));
+        .filter(|(leaf, _)| is_issued_by(&leaf.certificate, &authority.certificate) && is_fit(leaf, &wanted.names));
     match leaf {
         Some((_, renew_leaf)) => Ok(Step::Wait(renew_leaf.min(renew_authority))),
         None => Ok(Step::Store(Kept { leaf: Some(new_leaf(authority, wanted, now)?), ..kept.clone() })),
@@ -120,9 +128,14 @@ fn is_issued_by(leaf: &str, authority: &str) -> bool {
     }
 }
 
-fn has_names(leaf: &Pair, names: &[String]) -> bool {
+/// Whether it has these names, and may be shown by both sides of a connection: replicas know each other by it.
+fn is_fit(leaf: &Pair, names: &[String]) -> bool {
     let Some(pem) = parsed(&leaf.certificate) else { return false };
     let Ok(certificate) = pem.parse_x509() else { return false };
+    let usage = certificate.extended_key_usage().ok().flatten();
+    if !usage.is_some_and(|usage| usage.value.server_auth && usage.value.client_auth) {
+        return false;
+    }
     let Ok(Some(found)) = certificate.subject_alternative_name() else { return false };
     let found: BTreeSet<String> = found.value.general_names.iter().filter_map(text_of).collect();
     found == names.iter().cloned().collect()
@@ -159,7 +172,7 @@ fn new_leaf(authority: &Pair, wanted: &Wanted, now: Timestamp) -> Result<Pair, M
     params.distinguished_name = named("drover gateway");
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     set_span(&mut params, now, wanted.leaf_for);
     let certificate = params.signed_by(&key, &issuer)?;
     Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use drover_clock::SharedClock;
-use drover_daemon::monitor::Health;
+use drover_daemon::monitor::{GatewayMetrics, Health};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -19,7 +19,7 @@ use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
 use serde_json::json;
 
-use super::authority::{Kept, Pair, Step, Wanted, step};
+use super::authority::{Kept, Pair, Step, Wanted, ends_at, step};
 use super::tls::Served;
 use crate::config::GatewayConfig;
 
@@ -52,11 +52,20 @@ pub(crate) struct Keeper {
     served: Served,
     clock: SharedClock,
     health: Health,
+    metrics: GatewayMetrics,
+}
+
+/// How the keeper is watched, and knows the time.
+pub(crate) struct Watched {
+    pub(crate) clock: SharedClock,
+    pub(crate) health: Health,
+    pub(crate) metrics: GatewayMetrics,
 }
 
 impl Keeper {
     /// Certificates as the configuration says.
-    pub(crate) fn new(client: Client, config: &GatewayConfig, (clock, health): (SharedClock, Health)) -> Self {
+    pub(crate) fn new(client: Client, config: &GatewayConfig, watched: Watched) -> Self {
+        let Watched { clock, health, metrics } = watched;
         let mut names = vec![config.server_name()];
         names.extend(config.names.iter().cloned());
         Self {
@@ -68,6 +77,7 @@ impl Keeper {
             served: Served::default(),
             clock,
             health,
+            metrics,
         }
     }
 
@@ -120,8 +130,12 @@ impl Keeper {
             let found = self.secrets.get_opt(SECRET).await.context("reading the Secret of the certificates")?;
             let mut secret = found.with_context(|| format!("Secret {SECRET} is missing: the chart makes it"))?;
             let kept = kept(&secret);
-            if let Some(leaf) = &kept.leaf {
-                self.served.replace(&leaf.certificate, &leaf.key)?;
+            // One whose authority is gone is made again below.
+            if let (Some(leaf), Some(authority)) = (&kept.leaf, &kept.authority) {
+                self.served.replace(&leaf.certificate, &leaf.key, &kept.authorities())?;
+                for (name, pair) in [("leaf", leaf), ("authority", authority)] {
+                    self.metrics.certificate(name, ends_at(&pair.certificate).map(Timestamp::as_second));
+                }
             }
             let published = self.published().await?;
             match step(&kept, &published, &self.wanted, self.clock.now())? {

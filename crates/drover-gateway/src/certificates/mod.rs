@@ -7,5 +7,5 @@ mod authority;
 mod keeper;
 mod tls;
 
-pub(crate) use keeper::{CERTIFICATE, Keeper, withdraw};
-pub(crate) use tls::{agents_config, provider, users_config};
+pub(crate) use keeper::{CERTIFICATE, Keeper, Watched, withdraw};
+pub(crate) use tls::{Served, agents_config, peers_config, provider, users_config};

@@ -11,6 +11,7 @@ use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use jiff::Timestamp;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::registry::Tunnels;
@@ -30,7 +31,7 @@ pub(crate) struct Place {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExchangeError {
     /// No tunnel.
-    #[error("node {node} has no tunnel to this gateway{}: is its agent running?", gone_since(*.since))]
+    #[error("node {node} has no tunnel to the gateway{}: is its agent running?", gone_since(*.since))]
     NoTunnel {
         /// The node.
         node: String,
@@ -40,6 +41,9 @@ pub(crate) enum ExchangeError {
     /// The agent holds the tunnel and does not answer.
     #[error("the agent of node {0} does not answer")]
     TimedOut(String),
+    /// The other replica that has the tunnel says that the agent does not answer, or how the tunnel broke.
+    #[error("{0}")]
+    Relayed(String),
     /// The tunnel breaks, or what comes is no exchange.
     #[error("the tunnel of node {0} broke: {1}")]
     Broken(String, String),
@@ -50,14 +54,32 @@ fn gone_since(at: Option<Timestamp>) -> String {
 }
 
 /// How long an agent may take to accept an exchange. What it then does may take longer.
-const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Both directions of an exchange, as bytes of frames; the request is still to be sent.
+pub(super) struct OpenedExchange {
+    /// What the agent says.
+    pub(super) from: Box<dyn AsyncRead + Send + Unpin>,
+    /// What it is told.
+    pub(super) to: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+impl OpenedExchange {
+    /// Sends the request.
+    pub(super) async fn request(self, place: &Place, request: &Request) -> Result<Exchange, ExchangeError> {
+        let mut exchange = Exchange::over(self.from, self.to);
+        let sent = exchange.inputs.request(request).await;
+        sent.map_err(|error| ExchangeError::Broken(place.node.clone(), error.to_string()))?;
+        Ok(exchange)
+    }
+}
 
 impl Tunnels {
-    /// Sends a request to the agent of an allocation's node.
+    /// Opens an exchange with the agent of an allocation's node.
     ///
     /// # Errors
-    /// When the node has no tunnel, or its agent does not answer.
-    pub(crate) async fn ask(&self, place: &Place, request: &Request) -> Result<Exchange, ExchangeError> {
+    /// When the node has no tunnel to this replica, or its agent does not answer.
+    pub(super) async fn open(&self, place: &Place) -> Result<OpenedExchange, ExchangeError> {
         let node = &place.node;
         let broken = |error: String| ExchangeError::Broken(node.clone(), error);
         let mut way = self.find(node).map_err(|since| ExchangeError::NoTunnel { node: node.clone(), since })?;
@@ -82,8 +104,6 @@ impl Tunnels {
             return Err(broken(format!("the agent answers {}", answer.status())));
         }
         let frames = answer.into_body().into_data_stream().map_err(io::Error::other);
-        let mut exchange = Exchange::over(StreamReader::new(frames), ours);
-        exchange.inputs.request(request).await.map_err(|error| broken(error.to_string()))?;
-        Ok(exchange)
+        Ok(OpenedExchange { from: Box::new(StreamReader::new(frames)), to: Box::new(ours) })
     }
 }

@@ -1,18 +1,26 @@
-//! Proves which node dials, and turns the connection round.
+//! Proves which node dials, and turns the connection round; and answers other replicas, which prove themselves by their
+//! certificate.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_clock::SharedClock;
-use drover_socket::tunnel::{CONNECTION_WINDOW, PING_EVERY, PING_TIMEOUT, PROTOCOL, STREAM_WINDOW, TUNNEL_PATH};
+use drover_socket::executor::Executor;
+use drover_socket::tunnel::{
+    CONNECTION_WINDOW, PING_EVERY, PING_TIMEOUT, PROTOCOL, REPLICAS_PATH, Replicas, STREAM_WINDOW, TUNNEL_PATH,
+};
 use http::{Method, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::TokioTimer;
 use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::executor::Executor;
-use super::registry::Tunnels;
+use super::registry::{Tunnels, Way};
+use super::relay::{self, RELAY_PATH, RELAY_PROTOCOL};
+use super::replicas::Fleet;
 use crate::answers::{Answer, Refusal, whole};
 use crate::connections::Service;
 use crate::reviews::{AGENT_AUDIENCE, Reviews, bearer};
@@ -20,23 +28,45 @@ use crate::reviews::{AGENT_AUDIENCE, Reviews, bearer};
 /// The claim of a pod's token that names its node.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// Answers agents.
+/// How long an agent may take to be told of the replicas.
+const TELL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a listener needs.
+#[derive(Clone, Debug)]
+pub(crate) struct ListenerParts {
+    pub(crate) reviews: Reviews,
+    pub(crate) tunnels: Tunnels,
+    pub(crate) fleet: Fleet,
+    /// The only user that may open tunnels.
+    pub(crate) agent_user: String,
+    pub(crate) clock: SharedClock,
+}
+
+/// Answers agents and other replicas; clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Listener {
-    reviews: Reviews,
-    tunnels: Tunnels,
-    /// The only user that may open tunnels.
-    agent_user: Arc<str>,
-    clock: SharedClock,
+    parts: Arc<ListenerParts>,
     executor: Executor,
+    /// Exchanges of other replicas.
+    relays: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Listener {
-    /// Enters tunnels of this user's tokens.
-    pub(crate) fn new(reviews: Reviews, tunnels: Tunnels, agent_user: &str, clock: SharedClock) -> Self {
-        let (executor, stop) = (Executor::default(), CancellationToken::new());
-        Self { reviews, tunnels, agent_user: agent_user.into(), clock, executor, stop }
+    /// Enters tunnels, and carries other replicas' exchanges through them.
+    pub(crate) fn new(parts: ListenerParts) -> Self {
+        Self {
+            parts: Arc::new(parts),
+            executor: Executor::default(),
+            relays: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Waits for the exchanges of other replicas that are under way.
+    pub(crate) async fn relays_end(&self) {
+        self.relays.close();
+        self.relays.wait().await;
     }
 
     /// Ends all tunnels, and waits for their end.
@@ -44,6 +74,7 @@ impl Listener {
         self.stop.cancel();
         self.executor.0.close();
         self.executor.0.wait().await;
+        self.relays_end().await;
     }
 
     /// The node whose agent this is.
@@ -59,9 +90,9 @@ impl Listener {
             return Err(Refusal::new(400, format!("a tunnel needs `Upgrade: {PROTOCOL}`")));
         }
         let token = bearer(request.headers()).ok_or_else(|| Refusal::new(401, "a tunnel needs a token"))?;
-        let identity = self.reviews.identify(token, Some(AGENT_AUDIENCE)).await?;
-        if identity.user != *self.agent_user {
-            return Err(Refusal::new(403, format!("tunnels are for {} alone", self.agent_user)));
+        let identity = self.parts.reviews.identify(token, Some(AGENT_AUDIENCE)).await?;
+        if identity.user != self.parts.agent_user {
+            return Err(Refusal::new(403, format!("tunnels are for {} alone", self.parts.agent_user)));
         }
         let nodes = identity.extra.get(NODE_NAME).map(Vec::as_slice).unwrap_or_default();
         match nodes {
@@ -88,7 +119,8 @@ impl Listener {
             Ok(opened) => opened,
             Err(error) => return tracing::info!(node, %error, "a tunnel did not come about"),
         };
-        let (number, end) = self.tunnels.enter(&node, way);
+        let mut told = std::pin::pin!(self.tell(&node, way.clone()));
+        let (number, end) = self.parts.tunnels.enter(&node, way);
         tracing::info!(node, "a tunnel is open");
         tokio::select! {
             biased;
@@ -98,25 +130,80 @@ impl Listener {
                 Ok(()) => tracing::info!(node, "a tunnel has ended"),
                 Err(error) => tracing::info!(node, %error, "a tunnel broke"),
             },
+            never = &mut told => match never {},
         }
-        self.tunnels.leave(&node, number, self.clock.now());
+        self.parts.tunnels.leave(&node, number, self.parts.clock.now());
+    }
+
+    /// Tells an agent of the replicas, and of each change. One that does not listen is told of the next one.
+    async fn tell(&self, node: &str, mut way: Way) -> Infallible {
+        let mut news = self.parts.fleet.news();
+        loop {
+            let next = news.next().await;
+            match tokio::time::timeout(TELL_TIMEOUT, tell(&mut way, &next)).await {
+                Ok(Ok(StatusCode::OK)) => {}
+                Ok(Ok(code)) => tracing::debug!(node, %code, "the agent does not want to know the replicas"),
+                Ok(Err(error)) => tracing::debug!(node, error, "the agent was not told of the replicas"),
+                Err(_) => tracing::debug!(node, "the agent does not listen"),
+            }
+        }
+    }
+
+    /// What becomes of a request's connection.
+    async fn turn(
+        &self,
+        request: http::Request<Incoming>,
+        certificates: &[CertificateDer<'static>],
+    ) -> Result<&'static str, Refusal> {
+        if request.uri().path() != RELAY_PATH {
+            let node = self.node(&request).await?;
+            drop(self.executor.0.spawn(self.clone().carry(node, request)));
+            return Ok(PROTOCOL);
+        }
+        // The handshake has taken none but the gateway's own.
+        if certificates.is_empty() {
+            return Err(Refusal::new(401, "only another replica of the gateway is answered here"));
+        }
+        let place = relay::place(&request, &self.parts.tunnels)?;
+        let (stop, relayed) = (self.stop.clone(), relay::carry(request, place, self.parts.tunnels.clone()));
+        drop(self.relays.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = relayed => {}
+            }
+        }));
+        Ok(RELAY_PROTOCOL)
     }
 }
 
+async fn tell(way: &mut Way, replicas: &Replicas) -> Result<StatusCode, String> {
+    let body = serde_json::to_vec(replicas).map_err(|error| error.to_string())?;
+    let request = http::Request::post(format!("http://agent{REPLICAS_PATH}")).body(whole(body));
+    let request = request.map_err(|error| error.to_string())?;
+    way.ready().await.map_err(|error| error.to_string())?;
+    way.send_request(request).await.map(|answer| answer.status()).map_err(|error| error.to_string())
+}
+
 impl Service for Listener {
-    async fn answer(&self, request: http::Request<Incoming>, _: Arc<Vec<CertificateDer<'static>>>) -> Response<Answer> {
-        let node = match self.node(&request).await {
-            Ok(node) => node,
+    async fn answer(
+        &self,
+        request: http::Request<Incoming>,
+        certificates: Arc<Vec<CertificateDer<'static>>>,
+    ) -> Response<Answer> {
+        let protocol = match self.turn(request, &certificates).await {
+            Ok(protocol) => protocol,
+            // A question of another replica, and its usual answer.
+            Err(refusal) if refusal.code == 404 && !certificates.is_empty() => return refusal.answer(),
             Err(refusal) => {
                 tracing::warn!(code = refusal.code, reason = refusal.message, "a tunnel was refused");
                 return refusal.answer();
             }
         };
-        drop(self.executor.0.spawn(self.clone().carry(node, request)));
         let mut answer = Response::new(whole(""));
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         answer.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("Upgrade"));
-        answer.headers_mut().insert(header::UPGRADE, http::HeaderValue::from_static(PROTOCOL));
+        answer.headers_mut().insert(header::UPGRADE, http::HeaderValue::from_static(protocol));
         answer
     }
 }

@@ -2,13 +2,19 @@
 //!
 //! `listener` proves who dials and turns the connection round: from then on the agent is the server of HTTP/2 and the
 //! gateway its client. `registry` knows which node is reached by which tunnel, `exchange` opens one stream for one
-//! request. Must never know who asks, and what an exchange is about.
+//! request. A replica that has no tunnel of a node asks the others (`peers`), and is carried by the one that has it
+//! (`relay`): one hop, never further. `replicas` follows which others there are; agents are told of changes. Must never
+//! know who asks, and what an exchange is about.
 
 mod exchange;
-mod executor;
 mod listener;
+mod peers;
 mod registry;
+mod relay;
+mod replicas;
 
 pub(crate) use exchange::{ExchangeError, Place};
-pub(crate) use listener::Listener;
+pub(crate) use listener::{Listener, ListenerParts};
+pub(crate) use peers::{Nodes, Peers};
 pub(crate) use registry::Tunnels;
+pub(crate) use replicas::Fleet;

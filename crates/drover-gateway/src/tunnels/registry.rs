@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use drover_daemon::monitor::GatewayMetrics;
 use hyper::client::conn::http2::SendRequest;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -26,13 +27,28 @@ struct State {
     /// When the last tunnel of a node without one has ended. As many as there are nodes: each was proved.
     gone: BTreeMap<String, Timestamp>,
     next: u64,
+    /// Nothing more begins.
+    is_closed: bool,
 }
 
 /// All tunnels; clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tunnels(Arc<Mutex<State>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Tunnels {
+    state: Arc<Mutex<State>>,
+    metrics: GatewayMetrics,
+}
 
 impl Tunnels {
+    /// None yet; they are counted here.
+    pub(crate) fn new(metrics: GatewayMetrics) -> Self {
+        Self { state: Arc::default(), metrics }
+    }
+
+    /// Nothing more begins through them, as if there were none: another replica may have the node's.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+    }
+
     /// Enters a tunnel of a node and ends the one before. Returns its number, and what tells that it is to end.
     pub(super) fn enter(&self, node: &str, way: Way) -> (u64, CancellationToken) {
         let mut state = self.lock();
@@ -42,6 +58,7 @@ impl Tunnels {
         if let Some(before) = state.open.insert(node.to_owned(), Tunnel { number, way, end: end.clone() }) {
             before.end.cancel();
         }
+        self.metrics.tunnels(state.open.len());
         (number, end)
     }
 
@@ -52,18 +69,19 @@ impl Tunnels {
             state.open.remove(node);
             state.gone.insert(node.to_owned(), now);
         }
+        self.metrics.tunnels(state.open.len());
     }
 
     /// The way to a node; else since when there is none, where it ever had one.
     pub(super) fn find(&self, node: &str) -> Result<Way, Option<Timestamp>> {
         let state = self.lock();
         match state.open.get(node) {
-            Some(tunnel) => Ok(tunnel.way.clone()),
-            None => Err(state.gone.get(node).copied()),
+            Some(tunnel) if !state.is_closed => Ok(tunnel.way.clone()),
+            Some(_) | None => Err(state.gone.get(node).copied()),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -27,6 +27,8 @@ pub(super) fn write_gateway(layout: &Layout, ports: Ports) -> Result<PathBuf> {
         "agents": format!("127.0.0.1:{}", ports.agents),
         // The name by which the API server reaches it here.
         "names": ["localhost"],
+        // There is no other replica for which its end would have to be gentle.
+        "shutdown": {"unreadyFor": "0s", "streamsFor": "0s"},
     });
     write(layout.root.join("gateway.yaml"), &settings)
 }

@@ -1,44 +1,58 @@
-//! `drover alloc checks`: what the checks of an allocation found last, as its agent reported it, from any machine.
+//! `drover alloc checks`: what the checks of an allocation found last, as its agent knows it; in a cluster without a
+//! gateway, as the agent reported it.
 
-use drover_api::Allocation;
-use serde_json::json;
+use std::collections::BTreeMap;
 
+use anyhow::Context as _;
+use drover_api::allocation::CheckStatus;
+use serde::Serialize;
+
+use super::agent::Agent;
 use super::check_rows::rows;
-use super::lookup::find;
-use crate::cluster::connect::ConnectArgs;
-use crate::completion::names;
-use crate::ui::output::Output;
-use crate::ui::stdio::answer;
+use super::remote::Refused;
+use super::target::AllocTarget;
+use crate::ui::output::{self, Output};
 use drover_clock::{Clock, SystemClock};
+use drover_socket::protocol::{Answer, Request};
 
 /// Arguments of `drover alloc checks`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct AllocChecksArgs {
-    /// The allocation, or the start of its name.
-    #[arg(add = names::<Allocation>())]
-    name: String,
+pub(super) struct AllocChecksArgs {
     #[command(flatten)]
-    connect: ConnectArgs,
+    pub(super) target: AllocTarget,
     /// How it is printed.
     #[arg(short, long, default_value = "table")]
     output: Output,
 }
 
+/// What is printed for programs.
+#[derive(Serialize)]
+struct Found {
+    checks: BTreeMap<String, CheckStatus>,
+}
+
 /// Shows them.
-pub(crate) async fn run(args: &AllocChecksArgs) -> anyhow::Result<u8> {
-    let found = find(&args.connect.connect().await?.objects(), &args.name).await?;
-    let checks = found.status.unwrap_or_default().checks;
-    let text = match &args.output {
-        Output::Json => format!("{:#}\n", json!({ "checks": checks })),
-        Output::Yaml => serde_saphyr::to_string(&json!({ "checks": checks }))?,
-        Output::JsonPath(template) => template.fill(&json!({ "checks": checks })),
-        Output::Name => checks.keys().cloned().map(|id| id + "\n").collect(),
-        Output::Table | Output::Wide => {
-            let mut text = String::new();
-            rows(&checks, SystemClock.now()).write(&mut text);
-            text
-        }
+pub(super) async fn run(agent: &Agent, args: &AllocChecksArgs) -> anyhow::Result<()> {
+    let found = Found { checks: checks(agent, &args.target.id()).await? };
+    let names = || found.checks.keys().cloned().collect();
+    output::value(&found, &args.output, names, || rows(&found.checks, SystemClock.now()))
+}
+
+async fn checks(agent: &Agent, allocation: &str) -> anyhow::Result<BTreeMap<String, CheckStatus>> {
+    let answers = match agent.ask(&Request::Checks { allocation: allocation.to_owned() }).await {
+        Ok(answers) => answers,
+        // Who may see the allocation may see what was reported of it.
+        Err(error) => match (error.downcast_ref::<Refused>(), agent) {
+            (Some(refused), Agent::Cluster(remote)) if refused.is_without_gateway => return remote.checks().await,
+            _ => return Err(error),
+        },
     };
-    answer(text.as_bytes())?;
-    Ok(0)
+    let mut all = BTreeMap::new();
+    for answer in answers {
+        let Answer::Checks(checks) = answer else { continue };
+        for (id, check) in checks {
+            all.insert(id, serde_json::from_value(check).context("reading what the agent says of a check")?);
+        }
+    }
+    Ok(all)
 }

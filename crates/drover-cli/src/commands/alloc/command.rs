@@ -7,7 +7,7 @@ use anyhow::Context;
 use crate::ui::output::Output;
 
 use super::agent::Agent;
-use super::{checks, exec, files, list, logs, restart, signal, stats, status, stop};
+use super::{checks, exec, files, gc, list, logs, restart, signal, stats, status, stop};
 
 /// What to do with allocations.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,8 @@ enum Verb {
     Status(status::AllocStatusArgs),
     /// Shows what the checks of an allocation found last.
     Checks(checks::AllocChecksArgs),
+    /// Has the files and records of an ended allocation deleted on its node; the allocation itself stays.
+    Gc(gc::GcArgs),
     /// Lists what runs on this node, by its agent's socket.
     List {
         /// How it is printed.
@@ -54,7 +56,8 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<u8> {
     let code = runtime.block_on(async {
         match &args.verb {
             Verb::Status(args) => status::run(args).await,
-            Verb::Checks(args) => checks::run(args).await,
+            Verb::Checks(checks) => checks::run(&Agent::of(socket, &checks.target).await?, checks).await.map(|()| 0),
+            Verb::Gc(gc) => gc::run(&Agent::of(socket, &gc.target).await?, gc).await.map(|()| 0),
             Verb::List { output } => list::list(&Agent::of_node(socket), output).await,
             Verb::Logs(logs) => logs::run(&Agent::of(socket, &logs.target).await?, logs).await.map(|()| 0),
             Verb::Exec(exec) => exec::run(&Agent::of(socket, &exec.target).await?, exec).await,

@@ -53,7 +53,7 @@ pub(super) async fn run(agent: &Agent, args: &LogsArgs) -> anyhow::Result<()> {
     let allocation = args.target.id();
     let task = agent.task(&allocation, args.task.as_ref()).await?;
     let (origin, offset) = place(args.tail);
-    let mut request = Request::Logs {
+    let request = Request::Logs {
         allocation,
         task,
         stream: if args.stderr { LogStream::Stderr } else { LogStream::Stdout },
@@ -62,11 +62,20 @@ pub(super) async fn run(agent: &Agent, args: &LogsArgs) -> anyhow::Result<()> {
         file: None,
         follow: args.follow,
     };
+    carry(agent, request, &mut |bytes| answer(bytes)).await
+}
+
+/// Where output goes, in the order in which it comes.
+pub(super) type Sink<'a> = &'a mut (dyn FnMut(&[u8]) -> anyhow::Result<()> + Send);
+
+/// Carries a task's output, and goes on where it was when the way breaks and it is followed.
+pub(super) async fn carry(agent: &Agent, mut request: Request, sink: Sink<'_>) -> anyhow::Result<()> {
+    let follows = matches!(request, Request::Logs { follow: true, .. });
     let mut position = None;
-    let mut end = show(agent, &request, &mut position).await?;
+    let mut end = show(agent, &request, &mut position, sink).await?;
     let mut since = Instant::now();
     while let WayEnd::Broken(reason) = end {
-        if !args.follow || !agent.may_resume() || since.elapsed() > RESUME_FOR {
+        if !follows || !agent.may_resume() || since.elapsed() > RESUME_FOR {
             bail!(reason);
         }
         tokio::time::sleep(RESUME_EVERY).await;
@@ -74,7 +83,7 @@ pub(super) async fn run(agent: &Agent, args: &LogsArgs) -> anyhow::Result<()> {
             (*offset, *file) = (at.offset, Some(at.file));
         }
         let before = position;
-        end = match show(agent, &request, &mut position).await {
+        end = match show(agent, &request, &mut position, sink).await {
             Ok(end) => end,
             // What is refused stays refused; what is not there may come back.
             Err(error) if error.downcast_ref::<Refused>().is_some_and(|refused| refused.code <= 403) => {
@@ -92,8 +101,13 @@ pub(super) async fn run(agent: &Agent, args: &LogsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows what comes, and keeps the position after it.
-async fn show(agent: &Agent, request: &Request, position: &mut Option<Position>) -> anyhow::Result<WayEnd> {
+/// Hands over what comes, and keeps the position after it.
+async fn show(
+    agent: &Agent,
+    request: &Request,
+    position: &mut Option<Position>,
+    sink: Sink<'_>,
+) -> anyhow::Result<WayEnd> {
     let mut exchange = agent.begin(request).await?;
     loop {
         let reply = match exchange.replies.next().await.context("reading the agent's answer") {
@@ -103,7 +117,7 @@ async fn show(agent: &Agent, request: &Request, position: &mut Option<Position>)
         };
         match reply {
             Reply::Data(bytes) | Reply::ErrorData(bytes) => {
-                answer(&bytes)?;
+                sink(&bytes)?;
                 if let Some(position) = position {
                     position.offset += u64::try_from(bytes.len()).unwrap_or_default();
                 }

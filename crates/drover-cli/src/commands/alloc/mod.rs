@@ -11,6 +11,7 @@ mod checks;
 mod command;
 mod exec;
 mod files;
+mod gc;
 mod list;
 mod logs;
 mod lookup;
@@ -23,5 +24,7 @@ mod stats;
 mod status;
 mod stop;
 mod target;
+mod task_output;
 
 pub(crate) use command::{AllocArgs, run};
+pub(crate) use task_output::{Shown, TaskOutput, task_output};

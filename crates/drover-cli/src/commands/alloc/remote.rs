@@ -1,10 +1,12 @@
 //! An allocation from anywhere: through the API server, which hands the request to the gateway, which has a tunnel to
 //! the allocation's agent. What comes back are the frames of the agent's own socket.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use anyhow::{Context as _, bail};
 use drover_api::Allocation;
+use drover_api::allocation::CheckStatus;
 use drover_socket::client::Exchange;
 use drover_socket::protocol::{AllocationInfo, LogStream, Origin, Request};
 use http::header;
@@ -36,12 +38,19 @@ pub(super) struct Refused {
     /// As in HTTP.
     pub(super) code: u16,
     message: String,
+    /// There is no gateway that could be asked.
+    pub(super) is_without_gateway: bool,
 }
 
 impl Refused {
+    /// Whether there is no such thing, where a gateway was asked.
+    pub(super) const fn is_of_what_is_not_there(&self) -> bool {
+        self.code == 404 && !self.is_without_gateway
+    }
+
     /// A refusal with its reason.
     pub(super) const fn new(code: u16, message: String) -> Self {
-        Self { code, message }
+        Self { code, message, is_without_gateway: false }
     }
 }
 
@@ -71,6 +80,12 @@ impl Remote {
         Ok(Self { connection, name: name.to_owned(), found: OnceCell::new() })
     }
 
+    /// One that was found already.
+    pub(super) fn of(connection: Connection, found: &Allocation) -> Self {
+        let name = found.metadata.name.clone().unwrap_or_default();
+        Self { connection, name, found: OnceCell::new_with(Some(info(found))) }
+    }
+
     /// It, as the API server knew it first.
     pub(super) async fn known(&self) -> anyhow::Result<&AllocationInfo> {
         self.found.get_or_try_init(|| self.look()).await
@@ -80,14 +95,13 @@ impl Remote {
     pub(super) async fn look(&self) -> anyhow::Result<AllocationInfo> {
         let name = self.found.get().map_or(&self.name, |known| &known.name);
         let found: Allocation = find(&self.connection.objects(), name).await?;
-        let status = found.status.unwrap_or_default();
-        Ok(AllocationInfo {
-            id: found.metadata.uid.unwrap_or_default(),
-            namespace: found.metadata.namespace.unwrap_or_default(),
-            name: found.metadata.name.unwrap_or_default(),
-            client_status: status.client_status.to_string(),
-            tasks: status.task_states.iter().map(|(name, it)| (name.clone(), it.state.to_string())).collect(),
-        })
+        Ok(info(&found))
+    }
+
+    /// What its checks found, as the agent reported it last.
+    pub(super) async fn checks(&self) -> anyhow::Result<BTreeMap<String, CheckStatus>> {
+        let found: Allocation = find(&self.connection.objects(), &self.name).await?;
+        Ok(found.status.unwrap_or_default().checks)
     }
 
     /// Begins a request. Of it the allocation does not count: it is the one that was found.
@@ -117,6 +131,18 @@ impl Remote {
     }
 }
 
+/// An allocation, as the API server knows it.
+fn info(found: &Allocation) -> AllocationInfo {
+    let status = found.status.clone().unwrap_or_default();
+    AllocationInfo {
+        id: found.metadata.uid.clone().unwrap_or_default(),
+        namespace: found.metadata.namespace.clone().unwrap_or_default(),
+        name: found.metadata.name.clone().unwrap_or_default(),
+        client_status: status.client_status.to_string(),
+        tasks: status.task_states.iter().map(|(name, it)| (name.clone(), it.state.to_string())).collect(),
+    }
+}
+
 fn explain(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) => refusal(status.code, &status.message).into(),
@@ -132,14 +158,14 @@ fn refusal(code: u16, message: &str) -> Refused {
         _ if is_unknown => "the cluster has no gateway: install drover with gateway.enabled, or run this on the \
                             allocation's node with --socket"
             .to_owned(),
-        403 => format!("{message}; ask for the role drover-edit, for exec and fs drover-admin"),
+        403 => format!("{message}; ask for the role drover-edit, for exec, fs and gc drover-admin"),
         503 => format!(
             "the gateway is not available: {message}; `kubectl get apiservice v1alpha1.subresources.drover.dev` says \
              why. On the allocation's node --socket needs none"
         ),
         _ => message.to_owned(),
     };
-    Refused { code, message }
+    Refused { code, message, is_without_gateway: is_unknown || code == 503 }
 }
 
 /// How a request is put to the API.
@@ -202,7 +228,9 @@ fn call(request: &Request) -> anyhow::Result<Call> {
             query.append_pair("signal", signal);
             (http::Method::POST, "signal")
         }
+        Request::Checks { .. } => (http::Method::GET, "checks"),
         Request::Stop { .. } => (http::Method::POST, "stop"),
+        Request::Gc { .. } => (http::Method::POST, "gc"),
         Request::Exec { task, command, tty, .. } => {
             query.append_pair("task", task).append_pair("tty", &tty.to_string());
             for word in command {

@@ -1,10 +1,12 @@
 //! Where HTTP/2 runs what it needs beside: in a set that is waited for.
 
+use std::future::Future;
+
 use tokio_util::task::TaskTracker;
 
 /// Tasks of connections; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Executor(pub(super) TaskTracker);
+pub struct Executor(pub TaskTracker);
 
 impl<F> hyper::rt::Executor<F> for Executor
 where

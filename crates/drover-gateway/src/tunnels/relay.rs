@@ -1,0 +1,82 @@
+//! Carries another replica's exchange through a tunnel of this one. One hop: what comes this way is never handed on.
+//!
+//! The other replica proves itself by a certificate of the gateway's own authority and asks for an upgrade. The answer
+//! says at once whether the node has a tunnel here; then one [`RelayStart`] says whether its agent has accepted, and
+//! from there on both sides carry bytes.
+
+use drover_socket::protocol;
+use drover_socket::tunnel::{ALLOCATION_HEADER, NAMESPACE_HEADER, UNSENT_BYTES};
+use http::{HeaderMap, Method, header};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+
+use super::exchange::{OpenedExchange, Place};
+use super::registry::Tunnels;
+use crate::answers::Refusal;
+
+/// Where it is asked for, by POST.
+pub(super) const RELAY_PATH: &str = "/relay/v1";
+/// The protocol that the connection becomes.
+pub(super) const RELAY_PROTOCOL: &str = "drover-relay/1";
+/// The header with the node.
+pub(super) const NODE_HEADER: &str = "drover-node";
+
+/// Whether the agent has accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum RelayStart {
+    /// It has.
+    Accepted,
+    /// It has not, or the tunnel broke.
+    Failed(String),
+}
+
+/// Reads which exchange is asked for, and refuses what has no tunnel here.
+///
+/// # Errors
+/// 400 or 405 for what is no such request, 404 where the node has no tunnel to this replica.
+pub(super) fn place(request: &http::Request<Incoming>, tunnels: &Tunnels) -> Result<Place, Refusal> {
+    if request.method() != Method::POST {
+        return Err(Refusal::new(405, "a relay is asked for by POST"));
+    }
+    let upgrade = request.headers().get(header::UPGRADE).and_then(|value| value.to_str().ok());
+    if upgrade != Some(RELAY_PROTOCOL) {
+        return Err(Refusal::new(400, format!("a relay needs `Upgrade: {RELAY_PROTOCOL}`")));
+    }
+    let place = named(request.headers())?;
+    match tunnels.find(&place.node) {
+        Ok(_) => Ok(place),
+        Err(_) => Err(Refusal::new(404, "the node has no tunnel to this replica")),
+    }
+}
+
+fn named(headers: &HeaderMap) -> Result<Place, Refusal> {
+    let text = |name: &'static str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
+        value.map(str::to_owned).ok_or_else(|| Refusal::new(400, format!("the header {name} is missing")))
+    };
+    Ok(Place { node: text(NODE_HEADER)?, namespace: text(NAMESPACE_HEADER)?, uid: text(ALLOCATION_HEADER)? })
+}
+
+/// Carries the exchange until one side ends it.
+pub(super) async fn carry(request: http::Request<Incoming>, place: Place, tunnels: Tunnels) {
+    let mut peer = match hyper::upgrade::on(request).await {
+        Ok(upgraded) => TokioIo::new(upgraded),
+        Err(error) => return tracing::debug!(%error, "a relay did not come about"),
+    };
+    let (opening, opened) = match tunnels.open(&place).await {
+        Ok(opened) => (RelayStart::Accepted, Some(opened)),
+        Err(error) => (RelayStart::Failed(error.to_string()), None),
+    };
+    let said = async { protocol::write_frame(&mut peer, &protocol::message(&opening)?).await };
+    if let Err(error) = said.await {
+        return tracing::debug!(%error, "another replica went away before its exchange began");
+    }
+    let Some(OpenedExchange { from, to }) = opened else { return };
+    let mut agent = tokio::io::join(from, to);
+    let carried = tokio::io::copy_bidirectional_with_sizes(&mut peer, &mut agent, UNSENT_BYTES, UNSENT_BYTES).await;
+    if let Err(error) = carried {
+        tracing::debug!(node = place.node, %error, "an exchange of another replica broke off");
+    }
+}

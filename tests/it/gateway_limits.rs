@@ -1,0 +1,319 @@
+//! What the gateway withstands: those who are not who they say, those who ask too much, those who take nothing, and an
+//! API server that is gone. Calls here go to the gateway itself, as those of a user with a token or a certificate do.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use drover_testkit::control_plane::{Role, User};
+use drover_testkit::probe;
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::gateway::{API, Stage};
+
+/// By what a caller proves itself.
+enum Proof {
+    Nothing,
+    Token(String),
+    Certificate { certificate: String, key: String },
+}
+
+/// An authority of the test's own.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.distinguished_name.push(DnType::CommonName, "authority of the test");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).expect("an authority").pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    fn issue(&self, name: &str, has_expired: bool) -> Proof {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if has_expired {
+            params.not_after = rcgen::date_time_ymd(2025, 1, 1);
+        }
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
+        Proof::Certificate { certificate, key: key.serialize_pem() }
+    }
+}
+
+/// The gateway itself, and what is known of it.
+struct Door<'a> {
+    stage: &'a Stage,
+    authority: String,
+    metrics: SocketAddr,
+}
+
+impl<'a> Door<'a> {
+    async fn of(stage: &'a Stage) -> Self {
+        let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
+        let authority = stage.cluster.kubectl(&get).expect("the authority");
+        std::fs::write(stage.cluster.path("gateway-ca"), &authority).expect("a file");
+        Self { stage, authority, metrics: stage.cluster.listens("gateway").await }
+    }
+
+    async fn client(&self, proof: &Proof) -> Client {
+        let data = |text: &str| kube_data(text);
+        let user = match proof {
+            Proof::Nothing => json!({}),
+            Proof::Token(token) => json!({ "token": token }),
+            Proof::Certificate { certificate, key } => {
+                json!({ "client-certificate-data": data(certificate), "client-key-data": data(key) })
+            }
+        };
+        let server = format!("https://localhost:{}", self.stage.users.port());
+        let config: Kubeconfig = serde_json::from_value(json!({
+            "clusters": [{ "name": "c", "cluster": { "server": server, "certificate-authority-data": data(&self.authority) } }],
+            "users": [{ "name": "u", "user": user }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+            "current-context": "c",
+        }))
+        .expect("a kubeconfig");
+        let mut config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.expect("a config");
+        // What the gateway answers first is what is looked at.
+        config.default_retry = false;
+        Client::try_from(config).expect("a client")
+    }
+
+    /// A number of the gateway's metrics.
+    async fn metric(&self, series: &str) -> f64 {
+        let (_, text) = probe::get(self.metrics, "/metrics").await.expect("metrics");
+        let found = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+        found.unwrap_or_else(|| unreachable!("no {series} in {text}"))
+    }
+
+    async fn reviews(&self, kind: &str) -> f64 {
+        let mut sum = 0.0;
+        for result in ["yes", "no", "error"] {
+            sum += self.metric(&format!("drover_gateway_reviews_total{{kind=\"{kind}\",result=\"{result}\"}}")).await;
+        }
+        sum
+    }
+}
+
+fn kube_data(text: &str) -> String {
+    serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec()))
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .expect("base64")
+}
+
+/// What a path is answered, with its code; none where no connection came about.
+async fn call(client: &Client, path: &str, headers: &[(&str, &str)]) -> Option<(StatusCode, String)> {
+    let mut request = http::Request::get(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let answer = client.send(request.body(Body::empty()).expect("a request")).await.ok()?;
+    let code = answer.status();
+    let body = answer.into_body().collect().await.ok()?.to_bytes();
+    Some((code, String::from_utf8_lossy(&body).into_owned()))
+}
+
+fn token_of(stage: &Stage, user: User) -> String {
+    let text = std::fs::read_to_string(stage.cluster.plane.kubeconfig(user)).expect("a kubeconfig");
+    let config = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
+    let of_all: Value = serde_json::to_value(&config).expect("JSON");
+    of_all["users"][0]["user"]["token"].as_str().expect("a token").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g_004_g_006_g_021_g_025_g_029_g_030_and_g_032_the_door_holds() {
+    let mut stage = Stage::start("gateway-door", "recheckEvery: 2s\n").await;
+    let script = "head -c 67108864 /dev/zero | tr '\\0' x; echo >&2 written; exec sleep 1000";
+    let alloc = stage.run("web", script).await;
+    let name = alloc.metadata.name.clone().expect("a name");
+    let base = format!("{API}/namespaces/shop/allocations/{name}");
+    let stopped = readers_that_stop(&stage, &base).await;
+    strangers_are_told_so(&stage, &base).await;
+    nothing_secret_is_written(&stage, &name, &base).await;
+    many_calls_are_few_reviews(&stage, &base).await;
+    readers_that_take_nothing_are_cut(&stage, stopped).await;
+    without_the_api_server(&mut stage, &name, &base).await;
+}
+
+async fn strangers_are_told_so(stage: &Stage, base: &str) {
+    let (door, cluster) = (Door::of(stage).await, &stage.cluster);
+    let log = format!("{base}/log?task=t&type=stderr");
+
+    // G-032: no credentials, at each listener. G-025 is below.
+    let nobody = door.client(&Proof::Nothing).await;
+    let (code, text) = call(&nobody, &log, &[]).await.expect("an answer");
+    assert!(code == 403 && text.contains("system:anonymous"), "{code} {text}");
+    let tunnel = format!("https://{}/tunnel/v1", stage.agents);
+    let args = ["-sk", "-X", "POST", "-H", "Upgrade: drover-tunnel/1", "-H", "Connection: Upgrade", "--max-time", "60"];
+    let answer = Command::new("curl").args(args).arg(&tunnel).output().expect("curl");
+    let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
+    assert!(answer.contains("a tunnel needs a token"), "{answer}");
+
+    // G-004: who is no proxy says nothing of others.
+    let developer = door.client(&Proof::Token(token_of(stage, User::Developer))).await;
+    let as_admin = [("X-Remote-User", "admin"), ("X-Remote-Group", "system:masters")];
+    let (code, text) = call(&developer, &log, &as_admin).await.expect("an answer");
+    assert!(code == 403 && text.contains("developer"), "{code} {text}");
+
+    // G-006: another authority of proxies, which nothing is restarted for.
+    let own = Authority::new();
+    let (proxy, other, late) =
+        (own.issue("front-proxy-client", false), own.issue("other", false), own.issue("front-proxy-client", true));
+    assert!(call(&door.client(&proxy).await, &log, &as_admin).await.is_none(), "not trusted yet");
+    let map = ["get", "configmap", "extension-apiserver-authentication", "-n", "kube-system", "-o", "json"];
+    let map: Value = serde_json::from_str(&cluster.kubectl(&map).expect("a map")).expect("JSON");
+    let before = map["data"]["requestheader-client-ca-file"].as_str().expect("an authority");
+    let patch = json!({ "data": { "requestheader-client-ca-file": format!("{before}{}", own.pem) } }).to_string();
+    let args = ["patch", "configmap", "extension-apiserver-authentication", "-n", "kube-system", "--type=merge", "-p"];
+    cluster.kubectl(&[&args[..], &[&patch]].concat()).expect("patched");
+    let changed = Instant::now();
+    let client = door.client(&proxy).await;
+    cluster
+        .eventually("the new authority is believed", async || {
+            call(&client, &log, &as_admin).await.is_some_and(|(code, _)| code == 200)
+        })
+        .await;
+    assert!(changed.elapsed() < Duration::from_secs(10), "{:?}", changed.elapsed());
+    let (code, text) = call(&door.client(&other).await, &log, &as_admin).await.expect("an answer");
+    assert!(code == 401 && text.contains("other"), "{code} {text}");
+    assert!(call(&door.client(&late).await, &log, &as_admin).await.is_none(), "G-032: it has expired");
+}
+
+async fn nothing_secret_is_written(stage: &Stage, name: &str, base: &str) {
+    let (door, cluster) = (Door::of(stage).await, &stage.cluster);
+    let guess = door.client(&Proof::Token("canary-of-a-token".to_owned())).await;
+    let (code, _) = call(&guess, &format!("{base}/stats"), &[]).await.expect("an answer");
+    assert_eq!(code, 401);
+    let command = ["/bin/sh", "-c", "cat >/dev/null; exit 3", "canary-of-an-argument"];
+    let ran = stage.exec(User::Admin, name, &command, b"canary-of-input");
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    let ended = || cluster.log("gateway").contains("verb=\"exec\"");
+    cluster.eventually("the command is in the audit", async || ended()).await;
+    let metrics = probe::get(door.metrics, "/metrics").await.expect("metrics").1;
+    let events = cluster.kubectl(&["get", "events", "-A", "-o", "json"]).expect("events");
+    crate::metrics::check_gateway(&metrics);
+    for text in [cluster.log("gateway"), cluster.log("controller"), cluster.log("n-1"), metrics, events] {
+        assert!(!text.contains("canary"), "{text}");
+    }
+    assert!(cluster.log("gateway").contains("program=\"/bin/sh\""));
+}
+
+/// G-030.
+async fn many_calls_are_few_reviews(stage: &Stage, base: &str) {
+    let door = Door::of(stage).await;
+    let client = door.client(&Proof::Token(token_of(stage, User::Developer))).await;
+    let (before, since, path) = (door.reviews("access").await, Instant::now(), format!("{base}/stats"));
+    let mut callers = JoinSet::new();
+    for _ in 0..8 {
+        let (client, path) = (client.clone(), path.clone());
+        callers.spawn(async move {
+            for _ in 0..1250 {
+                let (code, _) = call(&client, &path, &[]).await.expect("an answer");
+                assert_eq!(code, 403);
+            }
+        });
+    }
+    while let Some(ended) = callers.join_next().await {
+        ended.expect("calls");
+    }
+    let asked = door.reviews("access").await - before;
+    let allowed = 2.0 + since.elapsed().as_secs_f64() / 10.0;
+    // Those who follow are asked for again meanwhile: the readers that have stopped are one tuple.
+    assert!(asked <= allowed * 2.0, "{asked} reviews in {:?}", since.elapsed());
+}
+
+/// A reader of the whole output, with its standard output.
+fn reader(stage: &Stage, base: &str, output: Stdio) -> Child {
+    let token = format!("Authorization: Bearer {}", token_of(stage, User::Admin));
+    Command::new("curl")
+        .args(["-sS", "--fail", "--cacert"])
+        .arg(stage.cluster.path("gateway-ca"))
+        .args(["-H", &token])
+        .arg(format!("https://localhost:{}{base}/log?task=t", stage.users.port()))
+        .stdout(output)
+        .spawn()
+        .expect("curl")
+}
+
+/// G-021: the others of a node do not notice those that take nothing.
+async fn readers_that_stop(stage: &Stage, base: &str) -> Vec<Child> {
+    let door = Door::of(stage).await;
+    let admin = door.client(&Proof::Token(token_of(stage, User::Admin))).await;
+    let written = format!("{base}/log?task=t&type=stderr");
+    stage
+        .cluster
+        .eventually("the output is written", async || {
+            call(&admin, &written, &[]).await.is_some_and(|(_, text)| text == "written\n")
+        })
+        .await;
+    let timed = async || {
+        let since = Instant::now();
+        let child = reader(stage, base, Stdio::piped());
+        let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await.expect("joined").expect("its end");
+        assert!(output.status.success() && output.stdout.len() == 64 * 1024 * 1024, "{} bytes", output.stdout.len());
+        since.elapsed()
+    };
+    let alone = timed().await;
+    let stopped: Vec<Child> = (0..32).map(|_| reader(stage, base, Stdio::piped())).collect();
+    stage
+        .cluster
+        .eventually("all read", async || door.metric("drover_gateway_open{kind=\"call\"}").await >= 32.0)
+        .await;
+    let beside = timed().await;
+    assert!(beside < alone * 3 + Duration::from_secs(2), "{beside:?}, alone {alone:?}");
+    stopped
+}
+
+async fn readers_that_take_nothing_are_cut(stage: &Stage, mut stopped: Vec<Child>) {
+    let door = Door::of(stage).await;
+    stage
+        .cluster
+        .eventually("they are cut", async || door.metric("drover_gateway_open{kind=\"call\"}").await < 1.0)
+        .await;
+    for child in &mut stopped {
+        child.kill().expect("ended");
+        child.wait().expect("its end");
+    }
+}
+
+async fn without_the_api_server(stage: &mut Stage, name: &str, base: &str) {
+    let door = Door::of(stage).await;
+    let admin = door.client(&Proof::Token(token_of(stage, User::Admin))).await;
+    let log = format!("{base}/log?task=t&type=stderr");
+    assert_eq!(call(&admin, &log, &[]).await.expect("an answer").0, 200);
+    let mut follower = stage.drover(User::Admin, &["alloc", "logs", "-f", "--stderr", name]);
+    stage.cluster.plane.kill(Role::KubeApiserver).await.expect("killed");
+    let errors = async || door.metric("drover_gateway_reviews_total{kind=\"access\",result=\"error\"}").await;
+    let before = errors().await;
+    // G-025.
+    let nobody = door.client(&Proof::Nothing).await;
+    assert_eq!(call(&nobody, API, &[]).await.expect("an answer").0, 200);
+    // Until what was answered has aged, nothing is asked.
+    stage
+        .cluster
+        .eventually("the API server is missed", async || {
+            let (code, text) = call(&admin, &log, &[]).await.expect("an answer");
+            assert!(code == 200 && text == "written\n", "{code} {text}");
+            errors().await > before
+        })
+        .await;
+    let (code, text) = call(&admin, &format!("{base}/exec?task=t&command=true"), &[]).await.expect("an answer");
+    assert_eq!(code, 503, "{text}");
+    follower.kill().expect("ended");
+    follower.wait().expect("its end");
+    stage.cluster.plane.restart(Role::KubeApiserver).await.expect("started again");
+}

@@ -1,0 +1,192 @@
+//! Several replicas of the gateway: one carries for the other, one ends while calls run, one dies. The API server
+//! reaches them as by a Service: whichever answers.
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use drover_testkit::control_plane::User;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::gateway::{Finds, NODE, Ran, Stage, aggregate, gateway, slice};
+
+/// G-015: a replica without the node's tunnel is carried by the one that has it, and no further.
+async fn one_carries_for_another(stage: &Stage, name: &str) {
+    let cluster = &stage.cluster;
+    // The agent knows nothing of the second one, which alone answers the API server.
+    let peers = |at: SocketAddr| format!("peers: [\"{at}\"]\n");
+    let (_second, users, agents) = gateway(cluster, "gateway-r", &peers(stage.agents)).await;
+    aggregate(cluster, users);
+    let logs = || stage.alloc(User::Admin, &["logs", name]);
+    let is_carried = || cluster.log("gateway-r").contains("another replica has the node's tunnel");
+    cluster.eventually("a call is carried", async || logs().code == 0 && is_carried()).await;
+    assert!(logs().text().starts_with("line 0\nline 1\n"));
+    let bytes: Vec<u8> = (0..1024 * 1024).map(|n: u32| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
+    let ran = stage.exec(User::Admin, name, &["/bin/sh", "-c", "cat; exit 7"], &bytes);
+    assert!(ran.code == 7 && ran.out == bytes, "{} bytes, {} {}", ran.out.len(), ran.code, ran.err);
+    assert_eq!(cluster.log("gateway-r").matches("a tunnel is open").count(), 0);
+
+    // One hop: the third knows the second only, which has no tunnel of its own.
+    let (_third, users, _) = gateway(cluster, "gateway-s", &peers(agents)).await;
+    aggregate(cluster, users);
+    let refused = || stage.raw("admin", &format!("{name}/stats")).err().unwrap_or_default();
+    cluster.eventually("the third does not reach it", async || refused().contains("has no tunnel")).await;
+
+    // Who shows no certificate of the gateway's is carried nowhere.
+    let relay = ["-sk", "-X", "POST", "-H", "Upgrade: drover-relay/1", "-H", "Connection: Upgrade", "--max-time", "60"];
+    let url = format!("https://{}/relay/v1", stage.agents);
+    let answer = Command::new("curl").args(relay).arg(&url).output().expect("curl");
+    let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
+    assert!(answer.contains("only another replica"), "{answer}");
+}
+
+/// G-023: both make one at the same time, and all believe the one that is stored.
+async fn one_authority_is_made(stage: &Stage, name: &str, users: [SocketAddr; 2]) {
+    let cluster = &stage.cluster;
+    let emptied = ["patch", "secret", "drover-gateway-tls", "-n", "drover-system", "--type=json"];
+    let removed = r#"[{"op": "remove", "path": "/data"}]"#;
+    let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
+    let published = || cluster.kubectl(&get).expect("a map");
+    let before = published();
+    cluster.kubectl(&[&emptied[..], &["-p", removed]].concat()).expect("emptied");
+    let since = Instant::now();
+    let file = cluster.path("authority");
+    cluster
+        .eventually("all is well under another authority", async || {
+            let now = published();
+            std::fs::write(&file, &now).expect("a file");
+            let is_believed = |at: &SocketAddr| {
+                let mut curl = Command::new("curl");
+                curl.args(["-s", "-o", "/dev/null", "--max-time", "60", "--cacert"]).arg(&file);
+                curl.arg(format!("https://localhost:{}/apis", at.port())).status().is_ok_and(|status| status.success())
+            };
+            let is_one = now != before && now.matches("BEGIN CERTIFICATE").count() == 1;
+            is_one && users.iter().all(is_believed) && stage.alloc(User::Admin, &["fs", name]).code == 0
+        })
+        .await;
+    assert!(since.elapsed() < Duration::from_mins(1), "{:?}", since.elapsed());
+}
+
+/// Leads to the first of the replicas that takes a connection.
+struct Balancer {
+    at: SocketAddr,
+    replicas: Arc<Mutex<Vec<SocketAddr>>>,
+    _work: JoinSet<()>,
+}
+
+impl Balancer {
+    async fn start(first: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let at = listener.local_addr().expect("an address");
+        let replicas = Arc::new(Mutex::new(vec![first]));
+        let (known, mut work) = (Arc::clone(&replicas), JoinSet::new());
+        work.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (mut from, _) = listener.accept().await.expect("a connection");
+                let all = known.lock().expect("replicas").clone();
+                connections.spawn(async move {
+                    for replica in all {
+                        if let Ok(mut to) = TcpStream::connect(replica).await {
+                            // Either side may go at any time.
+                            tokio::io::copy_bidirectional(&mut from, &mut to).await.ok();
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { at, replicas, _work: work }
+    }
+
+    fn lead_to(&self, replicas: &[SocketAddr]) {
+        *self.replicas.lock().expect("replicas") = replicas.to_vec();
+    }
+}
+
+/// A follower's lines, as far as they came, and the longest time without one.
+#[derive(Debug, Default)]
+struct Followed {
+    text: String,
+    longest_gap: Duration,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_authority() {
+    let shutdown = "shutdown: {unreadyFor: 300ms, streamsFor: 4s}\n";
+    let mut stage = Stage::start_with("gateway-ends", shutdown, Finds::BySlices).await;
+    let script = "n=0; while true; do echo line $n; n=$((n+1)); sleep 0.02; done";
+    let alloc = stage.run("web", script).await;
+    let name = alloc.metadata.name.clone().expect("a name");
+    one_carries_for_another(&stage, &name).await;
+    let balancer = Balancer::start(stage.users).await;
+    aggregate(&stage.cluster, balancer.at);
+
+    // The agent is told of a second replica through its tunnel to the first: it would look by itself after 10 minutes.
+    let (second, users_b, agents_b) = gateway(&stage.cluster, "gateway-b", shutdown).await;
+    slice(&stage.cluster, "b", agents_b);
+    let has_tunnel = |log: &str| stage.cluster.log(log).contains("a tunnel is open");
+    stage.cluster.eventually("the second has a tunnel", async || has_tunnel("gateway-b")).await;
+    balancer.lead_to(&[stage.users, users_b]);
+
+    let mut child = stage.drover(User::Admin, &["alloc", "logs", "-f", &name]);
+    let mut output = child.stdout.take().expect("a pipe");
+    let followed = Arc::new(Mutex::new(Followed::default()));
+    let shared = Arc::clone(&followed);
+    let reader = tokio::task::spawn_blocking(move || {
+        let (mut part, mut last) = ([0; 4096], Instant::now());
+        while let Ok(n @ 1..) = output.read(&mut part) {
+            let mut followed = shared.lock().expect("lines");
+            followed.text += std::str::from_utf8(&part[..n]).expect("text");
+            followed.longest_gap = followed.longest_gap.max(last.elapsed());
+            last = Instant::now();
+        }
+    });
+    let n_bytes = || followed.lock().expect("lines").text.len();
+    let goes_on = async |what: &str| {
+        let before = n_bytes();
+        stage.cluster.eventually(what, async || n_bytes() > before + 1000).await;
+    };
+    goes_on("it follows").await;
+    // How long a line takes on this machine at this time, with nothing amiss.
+    let usual = std::mem::take(&mut followed.lock().expect("lines").longest_gap);
+
+    // It ends: what runs may go on for a while, and then goes on elsewhere.
+    let command = ["/bin/sh", "-c", "echo begun; sleep 2; exit 7"];
+    let mut exec = stage.spawn_exec(User::Admin, &name, &[], &command);
+    let mut begun = [0; 6];
+    exec.stdout.as_mut().expect("a pipe").read_exact(&mut begun).expect("a beginning");
+    let audited = |log: &str, verb: &str| stage.cluster.log(log).matches(&format!("verb=\"{verb}\"")).count();
+    let first = stage.gateway.take().expect("a gateway");
+    first.terminate();
+    let ended = first.ended().await;
+    assert!(ended.success(), "{ended}");
+    let ran = Ran::of(tokio::task::spawn_blocking(|| exec.wait_with_output()).await.expect("joined").expect("its end"));
+    assert_eq!((ran.code, ran.out.as_slice()), (7, &b""[..]), "{}", ran.err);
+    goes_on("the second carries").await;
+    assert_eq!((audited("gateway", "exec"), audited("gateway", "log")), (1, 1), "{}", stage.cluster.log("gateway"));
+    assert!(stage.cluster.log(NODE).contains("the replica of the gateway is dialled no more"));
+
+    // It dies.
+    let (third, users_c, agents_c) = gateway(&stage.cluster, "gateway-c", shutdown).await;
+    slice(&stage.cluster, "a", agents_c);
+    stage.cluster.eventually("the third has a tunnel", async || has_tunnel("gateway-c")).await;
+    one_authority_is_made(&stage, &name, [users_b, users_c]).await;
+    balancer.lead_to(&[users_b, users_c]);
+    second.kill();
+    goes_on("the third carries").await;
+
+    child.kill().expect("ended");
+    child.wait().expect("its end");
+    reader.await.expect("joined");
+    let Followed { text, longest_gap } = std::mem::take(&mut *followed.lock().expect("lines"));
+    // No line twice, none missing; the last one may be cut.
+    let whole = text.lines().count() - 1;
+    let wanted: String = (0..whole).fold(String::new(), |all, n| all + "line " + &n.to_string() + "\n");
+    assert!(text.starts_with(&wanted), "{whole} lines");
+    assert!(longest_gap < Duration::from_secs(3) + usual * 10, "{longest_gap:?} without a line, usually {usual:?}");
+    drop(third);
+}
