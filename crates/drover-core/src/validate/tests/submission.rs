@@ -56,7 +56,6 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
             "spec.groups[0].tasks[0].templates",
             "prestart task",
         ),
-        (task("artifacts"), json!([{ "getterSource": "a" }]), "spec.groups[0].tasks[0].artifacts", "prestart task"),
         (task("resources.numa.affinity"), json!("prefer"), "spec.groups[0].tasks[0].resources.numa", "any memory bank"),
         (
             task("csiPlugin"),
