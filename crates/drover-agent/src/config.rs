@@ -473,7 +473,9 @@ impl AgentConfig {
             return Err(("csi.kubeletDir", reason));
         }
         let artifacts = &self.artifacts;
-        for (field, value) in [("artifacts.maxSizeMB", artifacts.max_size_mb), ("artifacts.maxFiles", artifacts.max_files)] {
+        for (field, value) in
+            [("artifacts.maxSizeMB", artifacts.max_size_mb), ("artifacts.maxFiles", artifacts.max_files)]
+        {
             if value == 0 {
                 return Err((field, "is 0, with which nothing can be fetched: give at least 1".to_owned()));
             }

@@ -139,7 +139,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub templates: Vec<Template>,
-    /// Files that are fetched before it starts. Not acted on by this version: refused.
+    /// Files that are fetched before it starts, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub artifacts: Vec<Artifact>,
@@ -416,8 +416,9 @@ pub struct Artifact {
     /// refused.
     #[schemars(length(min = 1, max = 2048))]
     pub getter_source: String,
-    /// `checksum` (`md5:`, `sha1:`, `sha256:` or `sha512:` with hexadecimal digits), `archive` (`false`, or the kind: tar,
-    /// tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst) and `filename`; others become part of the address's query.
+    /// `checksum` (`md5:`, `sha1:`, `sha256:` or `sha512:` with hexadecimal digits), `archive` (`false`, or the kind:
+    /// tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst) and `filename`; others become part of the
+    /// address's query.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub getter_options: BTreeMap<String, String>,

@@ -52,7 +52,10 @@ impl Budget {
     }
 
     fn too_many_files(&self) -> String {
-        format!("it has more than {} files and directories, which is the node's limit (artifacts.maxFiles)", self.limits.files)
+        format!(
+            "it has more than {} files and directories, which is the node's limit (artifacts.maxFiles)",
+            self.limits.files
+        )
     }
 }
 

@@ -4,16 +4,33 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope, path_beneath_rules};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, Scope, path_beneath_rules,
+};
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
-use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
 
 use crate::order::FetchLimits;
 
 /// What look-ups of names read, and libraries that they load.
 const READABLE: &[&str] = &[
-    "/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/ld.so.cache", "/etc/nsswitch.conf", "/etc/resolv.conf",
-    "/etc/services", "/lib", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/usr/lib", "/usr/lib64",
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/lib",
+    "/lib64",
+    "/run/resolvconf",
+    "/run/systemd/resolve",
+    "/usr/lib",
+    "/usr/lib64",
 ];
 /// What may be added to the memory that the process has mapped at its start.
 const MEMORY_BYTES: u64 = 640 * 1024 * 1024;
@@ -29,6 +46,7 @@ pub(crate) fn confine(user: Option<u32>, limits: FetchLimits) -> Result<(), Stri
         let what = what.to_owned();
         move |error: &dyn std::fmt::Display| format!("{what} cannot be given away: {error}")
     };
+    let mapped = mapped().map_err(|error| cannot("memory")(&error))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     // The rules need the directory before it is another user's process that asks for it.
     let ruleset = files().map_err(|error| cannot("files")(&error))?;
@@ -48,7 +66,7 @@ pub(crate) fn confine(user: Option<u32>, limits: FetchLimits) -> Result<(), Stri
         (Resource::Core, 0),
         (Resource::Nofile, OPEN_FILES),
         (Resource::Cpu, limits.seconds),
-        (Resource::As, mapped().map_err(|error| cannot("memory")(&error))?.saturating_add(MEMORY_BYTES)),
+        (Resource::As, mapped.saturating_add(MEMORY_BYTES)),
     ] {
         let now = rustix::process::getrlimit(resource).maximum;
         let most = now.map_or(most, |now| now.min(most));
@@ -62,7 +80,9 @@ pub(crate) fn confine(user: Option<u32>, limits: FetchLimits) -> Result<(), Stri
 fn mapped() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages = text.split_whitespace().next().and_then(|pages| pages.parse::<u64>().ok());
-    pages.map(|pages| pages.saturating_mul(rustix::param::page_size() as u64)).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    pages
+        .map(|pages| pages.saturating_mul(rustix::param::page_size() as u64))
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// The working directory to write in, a few files to read; none where the kernel has no Landlock.
@@ -83,18 +103,40 @@ fn files() -> Result<Option<landlock::RulesetCreated>, landlock::RulesetError> {
 /// No programs, no links, no devices, and none of the calls that lead into the kernel's depths.
 fn programs() -> Result<(), String> {
     let refused = [
-        libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
-        libc::SYS_mount, libc::SYS_umount2, libc::SYS_unshare, libc::SYS_setns, libc::SYS_bpf, libc::SYS_keyctl,
-        libc::SYS_add_key, libc::SYS_request_key, libc::SYS_io_uring_setup, libc::SYS_userfaultfd,
-        libc::SYS_perf_event_open, libc::SYS_open_by_handle_at, libc::SYS_symlinkat, libc::SYS_linkat,
-        libc::SYS_mknodat, libc::SYS_memfd_create, libc::SYS_kcmp, libc::SYS_pidfd_getfd,
+        libc::SYS_execve,
+        libc::SYS_execveat,
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_bpf,
+        libc::SYS_keyctl,
+        libc::SYS_add_key,
+        libc::SYS_request_key,
+        libc::SYS_io_uring_setup,
+        libc::SYS_userfaultfd,
+        libc::SYS_perf_event_open,
+        libc::SYS_open_by_handle_at,
+        libc::SYS_symlinkat,
+        libc::SYS_linkat,
+        libc::SYS_mknodat,
+        libc::SYS_memfd_create,
+        libc::SYS_kcmp,
+        libc::SYS_pidfd_getfd,
     ];
     let mut rules: Rules = refused.into_iter().map(|call| (call, Vec::new())).collect();
     #[cfg(target_arch = "x86_64")]
-    rules.extend([libc::SYS_fork, libc::SYS_vfork, libc::SYS_symlink, libc::SYS_link, libc::SYS_mknod].map(|call| (call, Vec::new())));
+    rules.extend(
+        [libc::SYS_fork, libc::SYS_vfork, libc::SYS_symlink, libc::SYS_link, libc::SYS_mknod]
+            .map(|call| (call, Vec::new())),
+    );
     // Threads, but no processes: none outlives this one and changes what the caller has looked at.
     let is_process = SeccompCmpOp::MaskedEq(u64::try_from(libc::CLONE_THREAD).map_err(|error| error.to_string())?);
-    let is_process = SeccompCondition::new(0, SeccompCmpArgLen::Qword, is_process, 0).and_then(|is| SeccompRule::new(vec![is]));
+    let is_process =
+        SeccompCondition::new(0, SeccompCmpArgLen::Qword, is_process, 0).and_then(|is| SeccompRule::new(vec![is]));
     rules.insert(libc::SYS_clone, vec![is_process.map_err(|error| error.to_string())?]);
     refuse(rules, libc::EPERM)?;
     // Its arguments lie in memory, where no filter sees them. Libraries take the other call then.

@@ -40,7 +40,8 @@ impl Trust {
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
         let config = builder.with_root_certificates(self.0.clone()).with_no_client_auth();
         let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} is no name of a server"))?;
-        let shaken = tokio::time::timeout(CONNECT_TIMEOUT, TlsConnector::from(Arc::new(config)).connect(name, stream)).await;
+        let shaken =
+            tokio::time::timeout(CONNECT_TIMEOUT, TlsConnector::from(Arc::new(config)).connect(name, stream)).await;
         shaken
             .map_err(|_| format!("no TLS with {host} within {}s", CONNECT_TIMEOUT.as_secs()))?
             .map_err(|error| format!("no TLS with {host}: {error}"))

@@ -58,7 +58,8 @@ fn shown(address: &WebAddress) -> String {
 }
 
 fn request(plan: &FetchPlan, target: &WebAddress, with_headers: bool) -> Result<Request<Empty<Bytes>>, String> {
-    let mut request = Request::builder().uri(target.path.as_str()).body(Empty::new()).map_err(|error| error.to_string())?;
+    let mut request =
+        Request::builder().uri(target.path.as_str()).body(Empty::new()).map_err(|error| error.to_string())?;
     let headers = request.headers_mut();
     let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
     headers.insert(header::HOST, value(&target.authority())?);
@@ -74,12 +75,18 @@ fn request(plan: &FetchPlan, target: &WebAddress, with_headers: bool) -> Result<
 }
 
 /// Asks, and takes the body in. Returns where it is instead.
-async fn exchange<S>(order: &Order, stream: S, request: Request<Empty<Bytes>>, to: &Path) -> Result<Option<String>, String>
+async fn exchange<S>(
+    order: &Order,
+    stream: S,
+    request: Request<Empty<Bytes>>,
+    to: &Path,
+) -> Result<Option<String>, String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let no_http = |error: hyper::Error| format!("no answer in HTTP: {}", with_causes(&error));
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_http)?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_http)?;
     let work = async {
         let answered = tokio::time::timeout(IDLE_TIMEOUT, sender.send_request(request)).await;
         let response = answered.map_err(|_| is_idle())?.map_err(no_http)?;

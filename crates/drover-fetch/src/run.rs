@@ -21,7 +21,7 @@ const DOWNLOAD: &str = "download";
 /// and the process goes too.
 ///
 /// # Errors
-/// When there is no order, or nobody takes the answer.
+/// When there is no order, or no caller takes the answer.
 pub fn run() -> anyhow::Result<()> {
     let mut line = Vec::new();
     let mut input = BufReader::new(io::stdin());
@@ -50,7 +50,9 @@ fn fetch(order: &Order, trust: &Trust) -> Result<(), String> {
     let done = runtime.block_on(async { tokio::time::timeout(whole, download(order, trust, to)).await });
     // A look-up that hangs is not waited for.
     runtime.shutdown_background();
-    done.map_err(|_| format!("it took longer than {}s, which is the node's limit (artifacts.timeout)", whole.as_secs()))??;
+    done.map_err(|_| {
+        format!("it took longer than {}s, which is the node's limit (artifacts.timeout)", whole.as_secs())
+    })??;
     unpack(to, Path::new(RESULT), &order.plan, order.limits)?;
     std::fs::remove_file(to).map_err(|error| format!("the download cannot be removed: {error}"))
 }

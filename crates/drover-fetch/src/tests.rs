@@ -89,7 +89,10 @@ async fn b_045_what_sums_up_is_taken_and_what_does_not_is_refused() {
         let order = order(&source, &json!({ "getterOptions": { "checksum": sum } }), LOOPBACK);
         assert_eq!(get(&order).await.expect(&sum), body);
         let refused = get(&order).await.expect_err("another file");
-        assert!(refused.contains("the checksum is") && refused.contains(sum.split(':').next_back().unwrap()), "{refused}");
+        assert!(
+            refused.contains("the checksum is") && refused.contains(sum.split(':').next_back().unwrap()),
+            "{refused}"
+        );
     }
 }
 
@@ -123,14 +126,18 @@ async fn b_046_neither_an_address_nor_a_name_nor_a_redirect_leads_to_the_node_an
 async fn headers_go_to_the_first_server_alone_and_errors_show_no_query() {
     let second = Server::new(vec![answer("404 No", "", b"")]).await;
     let location = format!("Location: http://127.0.0.1:{}/y?signature=canary\r\n", second.port);
-    let first = Server::new(vec![answer("302 Found", "Location: /z\r\n", b""), answer("307 There", &location, b"")]).await;
+    let first =
+        Server::new(vec![answer("302 Found", "Location: /z\r\n", b""), answer("307 There", &location, b"")]).await;
     let source = format!("http://127.0.0.1:{}/x?signature=canary", first.port);
-    let refused = get(&order(&source, &json!({ "getterHeaders": { "Authorization": "Bearer canary" } }), LOOPBACK)).await;
+    let refused =
+        get(&order(&source, &json!({ "getterHeaders": { "Authorization": "Bearer canary" } }), LOOPBACK)).await;
     let refused = refused.expect_err("not found");
     assert!(refused.contains("/y: answered 404") && !refused.contains("canary"), "{refused}");
     let asked = first.asked().await;
     assert!(asked.iter().all(|asked| asked.contains("authorization: Bearer canary\r\n")), "{asked:?}");
-    assert!(asked[0].starts_with("GET /x?signature=canary HTTP/1.1\r\n") && asked[1].starts_with("GET /z HTTP/1.1\r\n"));
+    assert!(
+        asked[0].starts_with("GET /x?signature=canary HTTP/1.1\r\n") && asked[1].starts_with("GET /z HTTP/1.1\r\n")
+    );
     let asked = second.asked().await;
     assert!(!asked[0].contains("authorization"), "{asked:?}");
 }
@@ -138,8 +145,15 @@ async fn headers_go_to_the_first_server_alone_and_errors_show_no_query() {
 #[tokio::test]
 async fn must_survive_servers_that_send_too_much_too_little_or_no_end() {
     let big = vec![b'x'; usize::try_from(LIMITS.bytes).expect("a size") + 1];
-    let endless = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec(), b"10000\r\n".to_vec(), vec![b'x'; 0x10000], b"\r\n".to_vec()].concat();
-    let endless = [endless, [b"10000\r\n".to_vec(), vec![b'x'; 0x10000], b"\r\n".to_vec()].concat().repeat(20)].concat();
+    let endless = [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec(),
+        b"10000\r\n".to_vec(),
+        vec![b'x'; 0x10000],
+        b"\r\n".to_vec(),
+    ]
+    .concat();
+    let endless =
+        [endless, [b"10000\r\n".to_vec(), vec![b'x'; 0x10000], b"\r\n".to_vec()].concat().repeat(20)].concat();
     for (what, answer, says) in [
         ("says too much", b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n".to_vec(), "maxSizeMB"),
         ("sends too much", answer("200 OK", "", &big), "maxSizeMB"),
@@ -228,7 +242,10 @@ fn archives_of_each_kind_are_unpacked_with_their_modes() {
         .file("app/etc/conf", b"newer")
         .bytes();
     // As `xz` and `zstd` pack the bytes "one\n", and `bzip2` does.
-    let xz: &[u8] = &[0xfd, 0x37, 0x7a, 0x58, 0x5a, 0, 0, 4, 0xe6, 0xd6, 0xb4, 0x46, 2, 0, 0x21, 1, 0x16, 0, 0, 0, 0x74, 0x2f, 0xe5, 0xa3, 1, 0, 3, 0x6f, 0x6e, 0x65, 0x0a, 0];
+    let xz: &[u8] = &[
+        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0, 0, 4, 0xe6, 0xd6, 0xb4, 0x46, 2, 0, 0x21, 1, 0x16, 0, 0, 0, 0x74, 0x2f, 0xe5,
+        0xa3, 1, 0, 3, 0x6f, 0x6e, 0x65, 0x0a, 0,
+    ];
     assert!(open("one.xz", xz).1.is_err(), "cut off");
     let zip = zipped(&[("app/run", 0o755, b"run"), ("app/etc/conf", 0o644, b"newer")]);
     for (name, bytes) in [("a.tar", tar.clone()), ("a.tgz", gz(&tar)), ("a.zip", zip)] {
@@ -261,7 +278,12 @@ fn b_047_a_157_an_archive_that_wants_more_than_files_is_refused_and_leaves_nothi
         ("setuid", "a.tar", Packer::new().entry("x", T::Regular, 0o4755, b"x").bytes(), "setuid"),
         ("setgid", "a.tar", Packer::new().entry("x", T::Regular, 0o2755, b"x").bytes(), "setgid"),
         ("5,000 files", "a.tar.gz", gz(&many), "maxFiles"),
-        ("64 levels of new directories", "a.tar", (0..3).fold(Packer::new(), |packer, n| packer.file(&format!("{n}{deep}"), b"")).bytes(), "maxFiles"),
+        (
+            "64 levels of new directories",
+            "a.tar",
+            (0..3).fold(Packer::new(), |packer, n| packer.file(&format!("{n}{deep}"), b"")).bytes(),
+            "maxFiles",
+        ),
         ("bomb", "a.tar.gz", gz(&bomb), "maxSizeMB"),
         ("bomb of one file", "a.gz", gz(&vec![0; 2 << 20]), "maxSizeMB"),
         ("file and directory", "a.tar", Packer::new().file("x", b"").file("x/y", b"").bytes(), "cannot be made"),
@@ -277,7 +299,8 @@ fn b_047_a_157_an_archive_that_wants_more_than_files_is_refused_and_leaves_nothi
         let (dir, done) = open(name, &bytes);
         let refused = done.expect_err(what);
         assert!(refused.contains(says), "{what}: {refused}");
-        let names: Vec<_> = fs::read_dir(dir.path()).expect("a list").map(|entry| entry.expect("an entry").file_name()).collect();
+        let names: Vec<_> =
+            fs::read_dir(dir.path()).expect("a list").map(|entry| entry.expect("an entry").file_name()).collect();
         assert_eq!(names.len(), 2, "{what}: {names:?}");
     }
     assert!(!Path::new("/tmp/drover-x").exists());

@@ -21,7 +21,10 @@ const SET_ID: u32 = 0o6000;
 /// Makes `result` out of a download.
 pub(crate) fn unpack(download: &Path, result: &Path, plan: &FetchPlan, limits: FetchLimits) -> Result<(), String> {
     let mut tree = Tree { root: result, budget: Budget::new(limits) };
-    DirBuilder::new().mode(0o755).create(result).map_err(|error| format!("{} cannot be made: {error}", result.display()))?;
+    DirBuilder::new()
+        .mode(0o755)
+        .create(result)
+        .map_err(|error| format!("{} cannot be made: {error}", result.display()))?;
     let file = File::open(download).map_err(|error| format!("the download cannot be read: {error}"))?;
     match plan.form {
         ArchiveForm::File(packed) => {
@@ -66,7 +69,12 @@ impl Tree<'_> {
                     self.entry(&name, &path, mode, &mut entry)?;
                 }
                 EntryType::Link | EntryType::Symlink => return Err(is_link(&name)),
-                _ => return Err(format!("{} is neither a file nor a directory; pack the archive without it", shown(&name))),
+                _ => {
+                    return Err(format!(
+                        "{} is neither a file nor a directory; pack the archive without it",
+                        shown(&name)
+                    ));
+                }
             }
         }
         if n_entries == 0 { Err("it is no tar archive, or an empty one".to_owned()) } else { Ok(()) }
@@ -78,13 +86,19 @@ impl Tree<'_> {
         self.budget.check_files(archive.len() as u64)?;
         for n in 0..archive.len() {
             let mut entry = archive.by_index(n).map_err(wrong)?;
-            let name = String::from_utf8(entry.name_raw().to_vec()).map_err(|_| "an entry's name is no UTF-8".to_owned())?;
+            let name =
+                String::from_utf8(entry.name_raw().to_vec()).map_err(|_| "an entry's name is no UTF-8".to_owned())?;
             let path = inner_path(&name)?;
             let mode = entry.unix_mode();
             match mode.unwrap_or(0) & 0o170_000 {
                 0 | 0o100_000 | 0o040_000 => {}
                 0o120_000 => return Err(is_link(&name)),
-                _ => return Err(format!("{} is neither a file nor a directory; pack the archive without it", shown(&name))),
+                _ => {
+                    return Err(format!(
+                        "{} is neither a file nor a directory; pack the archive without it",
+                        shown(&name)
+                    ));
+                }
             }
             if name.ends_with('/') {
                 self.directory(&path, mode.unwrap_or(0o755))?;
@@ -97,7 +111,10 @@ impl Tree<'_> {
 
     fn entry(&mut self, name: &str, path: &Path, mode: u32, bytes: &mut dyn Read) -> Result<(), String> {
         if mode & SET_ID != 0 {
-            return Err(format!("{} runs with the rights of its owner (setuid, setgid); pack the archive without that", shown(name)));
+            return Err(format!(
+                "{} runs with the rights of its owner (setuid, setgid); pack the archive without that",
+                shown(name)
+            ));
         }
         if path.as_os_str().is_empty() {
             return Err("an entry has no name".to_owned());
@@ -118,7 +135,8 @@ impl Tree<'_> {
     fn file(&mut self, path: &Path, mode: u32, bytes: &mut dyn Read) -> Result<(), String> {
         self.budget.take_file()?;
         let cannot = |error: io::Error| format!("{} cannot be made: {error}", shown(&path.to_string_lossy()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.root.join(path)).map_err(cannot)?;
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.root.join(path)).map_err(cannot)?;
         self.budget.copy(bytes, &mut file)?;
         file.set_permissions(Permissions::from_mode(mode)).map_err(cannot)
     }

@@ -80,7 +80,8 @@ impl Fetcher for HostFetcher {
 fn place_of_file(mut order: Order, fetch: &Fetch) -> Result<Order, String> {
     if order.plan.is_whole {
         let name = fetch.destination.parts.last();
-        order.plan.file_name = name.cloned().ok_or("getterMode file needs the file's name in relativeDest, as local/app.conf")?;
+        order.plan.file_name =
+            name.cloned().ok_or("getterMode file needs the file's name in relativeDest, as local/app.conf")?;
     }
     Ok(order)
 }
@@ -98,7 +99,9 @@ async fn download(order: &Order, stage: &Stage, certificates: Vec<(String, Strin
     let ended = child.kill().await;
     let answer = answer.map_err(|_| format!("it took longer than {}s", whole.as_secs()))?;
     ended.map_err(|error| format!("the download cannot be ended: {error}"))?;
-    match answer.map_err(|error| format!("the download broke off, as it does when it needs too much memory: {error}"))? {
+    match answer
+        .map_err(|error| format!("the download broke off, as it does when it needs too much memory: {error}"))?
+    {
         Answer::Fetched => Ok(()),
         Answer::Failed(reason) => Err(for_people(&reason)),
     }

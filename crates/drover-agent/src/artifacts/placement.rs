@@ -80,10 +80,12 @@ fn destination(fetch: &Fetch) -> Result<Place, String> {
     if fetch.plan.is_whole {
         parts = &parts[..parts.len().saturating_sub(1)];
     }
-    let mut here = Place::open(&base).map_err(|error| format!("directory {} cannot be opened: {error}", base.display()))?;
+    let mut here =
+        Place::open(&base).map_err(|error| format!("directory {} cannot be opened: {error}", base.display()))?;
     for part in parts {
         let owner = fetch.owner.or_else(maker);
-        let made = here.make(part, 0o755, owner).map_err(|error| format!("{part} in relativeDest cannot be made: {error}"))?;
+        let made =
+            here.make(part, 0o755, owner).map_err(|error| format!("{part} in relativeDest cannot be made: {error}"))?;
         here = made.ok_or_else(|| format!("{part} in relativeDest is no directory: remove it, or take another one"))?;
     }
     Ok(here)
@@ -113,7 +115,8 @@ impl Inspection {
                 continue;
             }
             let held = level.fd().map_err(io)?;
-            let held = rustix::fs::openat(held, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+            let held =
+                rustix::fs::openat(held, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
             let held = held.map_err(io)?;
             let found = rustix::fs::fstat(&held).map_err(io)?;
             let kind = FileType::from_raw_mode(found.st_mode);
@@ -124,9 +127,15 @@ impl Inspection {
                     let inner = open(&levels[levels.len() - 1].fd().map_err(io)?, &name).map_err(io)?;
                     levels.push(Dir::new(inner).map_err(io)?);
                 }
-                _ => return Err(format!("it has {}, which is no plain file and no directory", name.to_string_lossy().escape_debug())),
+                _ => {
+                    return Err(format!(
+                        "it has {}, which is no plain file and no directory",
+                        name.to_string_lossy().escape_debug()
+                    ));
+                }
             }
-            self.left = self.left.checked_sub(1).ok_or("it has more files than the node's limit (artifacts.maxFiles)")?;
+            self.left =
+                self.left.checked_sub(1).ok_or("it has more files than the node's limit (artifacts.maxFiles)")?;
             if let Some(owner) = self.chown {
                 give_to(&held, owner).map_err(|error| format!("it cannot be given to its task's user: {error}"))?;
             }
@@ -137,7 +146,9 @@ impl Inspection {
 
 /// Moves what is in one directory into another. A file takes the place of one of its name; directories are merged.
 fn merge(from: &impl std::os::fd::AsFd, to: &Place, depth: usize) -> Result<(), String> {
-    let cannot = |name: &CStr, error: io::Error| format!("{} cannot be put in its place: {error}", name.to_string_lossy().escape_debug());
+    let cannot = |name: &CStr, error: io::Error| {
+        format!("{} cannot be put in its place: {error}", name.to_string_lossy().escape_debug())
+    };
     let listed = |error: Errno| format!("its result cannot be read: {error}");
     for entry in Dir::read_from(from).map_err(listed)?.collect::<Result<Vec<_>, _>>().map_err(listed)? {
         let name: CString = entry.file_name().to_owned();
@@ -219,7 +230,8 @@ mod tests {
                 file_name: "x".to_owned(),
                 is_whole: false,
             };
-            let destination = Destination { base: DestinationBase::Task, parts: to.split('/').map(str::to_owned).collect() };
+            let destination =
+                Destination { base: DestinationBase::Task, parts: to.split('/').map(str::to_owned).collect() };
             let dir = self.alloc.clone();
             Fetch { plan, destination, dir, task: "t".to_owned(), number: 0, owner: None, chown: None }
         }
@@ -267,7 +279,10 @@ mod tests {
         placed.expect("placed");
         let found = ["local/app/etc/a", "local/app/etc/b", "local/app/etc/deep/c"].map(|path| world.read(path));
         assert_eq!(found, ["new", "own", "c"]);
-        let names: Vec<_> = fs::read_dir(world.alloc.root()).expect("a list").map(|entry| entry.expect("an entry").file_name()).collect();
+        let names: Vec<_> = fs::read_dir(world.alloc.root())
+            .expect("a list")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
         assert!(!names.iter().any(|name| name.to_string_lossy().starts_with('.')), "{names:?}");
     }
 
@@ -315,7 +330,10 @@ mod tests {
         world.place("local", inner).expect_err("a link in the way");
         symlink(outside.join("x"), world.alloc.task("t").join("local/x")).expect("a link");
         world.place("local", file).expect("the link itself is replaced");
-        assert_eq!((world.read("local/x").as_str(), fs::read_to_string(outside.join("x")).expect("a file").as_str()), ("new", "untouched"));
+        assert_eq!(
+            (world.read("local/x").as_str(), fs::read_to_string(outside.join("x")).expect("a file").as_str()),
+            ("new", "untouched")
+        );
     }
 
     #[test]

@@ -46,7 +46,10 @@ pub fn destination(text: &str, paths: Option<&TaskPaths>) -> Result<Destination,
         (rest.is_empty() || rest.starts_with('/')).then_some(rest)
     };
     let known = paths.and_then(|paths| {
-        let bases = [(paths.alloc.as_str(), DestinationBase::Shared, None), (&paths.local, DestinationBase::Task, Some("local"))];
+        let bases = [
+            (paths.alloc.as_str(), DestinationBase::Shared, None),
+            (&paths.local, DestinationBase::Task, Some("local")),
+        ];
         bases.into_iter().find_map(|(base, of, first)| below(base).map(|rest| (of, first, rest)))
     });
     let (base, first, rest) = match known {

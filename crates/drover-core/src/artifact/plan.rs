@@ -97,13 +97,17 @@ pub enum SourceError {
     #[error("getterSource names no file; give getterOptions.filename")]
     NoName,
     /// A checksum that is none.
-    #[error("getterOptions.checksum {0:?} is none; write it as in sha256:<64 hexadecimal digits>, with md5, sha1, sha256 or sha512")]
+    #[error(
+        "getterOptions.checksum {0:?} is none; write it as in sha256:<64 hexadecimal digits>, with md5, sha1, sha256 or sha512"
+    )]
     Checksum(String),
     /// An option of a way that is not built.
     #[error("getterOptions.{0} is not acted on by this version: {1}")]
     Option(String, &'static str),
     /// An archive of an unknown kind.
-    #[error("getterOptions.archive {0:?} is no kind of archive; give false, or one of tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst")]
+    #[error(
+        "getterOptions.archive {0:?} is no kind of archive; give false, or one of tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst"
+    )]
     Archive(String),
     /// Both exclude each other.
     #[error("getterMode file takes the file as it is, and getterOptions.archive unpacks it; remove one of them")]
@@ -309,7 +313,9 @@ fn is_name(name: &str) -> bool {
 
 fn is_header(name: &str, value: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(is_token) && value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
+    !name.is_empty()
+        && name.bytes().all(is_token)
+        && value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
 }
 
 /// Bytes behind `%`; what is no such sequence stays as it is.

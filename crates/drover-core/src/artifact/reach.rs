@@ -53,8 +53,8 @@ fn refusal_of_six(six: Ipv6Addr) -> Option<&'static str> {
     }
 }
 
-/// An IPv4 address in the clothes of an IPv6 one counts as what it leads to: mapped, compatible, translated (NAT64), and
-/// tunnelled (6to4).
+/// An IPv4 address in the clothes of an IPv6 one counts as what it leads to: mapped, compatible, translated (NAT64),
+/// and tunnelled (6to4).
 fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address else { return address };
     let [a, b, c, d, e, f, g, h] = six.segments();
@@ -82,9 +82,26 @@ mod tests {
     #[test]
     fn the_node_and_services_that_trust_who_is_near_are_not_asked() {
         for text in [
-            "127.0.0.1", "127.9.9.9", "::1", "169.254.169.254", "169.254.0.1", "fe80::1", "::ffff:169.254.169.254",
-            "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::127.0.0.1", "100.100.100.200",
-            "fd00:ec2::254", "0.0.0.0", "0.1.2.3", "::", "224.0.0.1", "255.255.255.255", "240.0.0.1", "ff02::1",
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "169.254.169.254",
+            "169.254.0.1",
+            "fe80::1",
+            "::ffff:169.254.169.254",
+            "::ffff:127.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+            "::127.0.0.1",
+            "100.100.100.200",
+            "fd00:ec2::254",
+            "0.0.0.0",
+            "0.1.2.3",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "240.0.0.1",
+            "ff02::1",
         ] {
             assert!(is_refused(text, &[]), "{text}");
         }

@@ -91,7 +91,7 @@ impl WebAddress {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// Whether what is said to one is said to the other: scheme, host and port are the same.
+    /// Whether what goes to one may go to the other: scheme, host and port are the same.
     pub fn is_same_origin(&self, other: &Self) -> bool {
         (self.is_tls, self.port) == (other.is_tls, other.port) && self.host.eq_ignore_ascii_case(&other.host)
     }
@@ -110,7 +110,13 @@ fn host_and_port(authority: &str, is_tls: bool) -> Option<(String, u16)> {
     };
     let is_host = !host.is_empty() && host.len() <= 253 && !host.contains(['[', ']', '%', '"', '<', '>', '|', '^']);
     let port = match port.filter(|port| !port.is_empty()) {
-        None => if is_tls { 443 } else { 80 },
+        None => {
+            if is_tls {
+                443
+            } else {
+                80
+            }
+        }
         Some(port) => port.parse().ok().filter(|port| *port > 0)?,
     };
     is_host.then(|| (host.to_owned(), port))
@@ -131,7 +137,16 @@ mod tests {
             let found = WebAddress::parse(text).expect(text);
             assert_eq!((found.host.as_str(), found.port, found.path.as_str()), (host, port, path), "{text}");
         }
-        for text in ["ftp://a/", "a.example/x", "http:///x", "http://u:p@a/", "http://a:0/", "http://[1]/", "http://a/b c", "http://a:b/"] {
+        for text in [
+            "ftp://a/",
+            "a.example/x",
+            "http:///x",
+            "http://u:p@a/",
+            "http://a:0/",
+            "http://[1]/",
+            "http://a/b c",
+            "http://a:b/",
+        ] {
             WebAddress::parse(text).expect_err(text);
         }
     }

@@ -1,5 +1,5 @@
-//! Hook `artifacts`: what is still to be fetched for a task, three at a time. What was fetched once is not fetched again,
-//! neither at a retry nor by another life of the agent.
+//! Hook `artifacts`: what is still to be fetched for a task, three at a time. What was fetched once is not fetched
+//! again, neither at a retry nor by another life of the agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,8 +55,13 @@ pub(crate) fn artifacts_left(
 fn fetch(plan: &TaskPlan, words: ArtifactWords<'_>, number: usize, artifact: &Artifact) -> Result<Fetch, String> {
     let at = |reason: &dyn std::fmt::Display| format!("artifacts[{number}]: {reason}");
     let expanded = expanded(artifact, words).map_err(|error| at(&error))?;
-    if let Some(unknown) = [&expanded.getter_source, &expanded.relative_dest].into_iter().find(|text| text.contains("${")) {
-        return Err(at(&format!("{:?} refers to something that is not known here; correct the name in ${{...}}", unknown.chars().take(128).collect::<String>())));
+    if let Some(unknown) =
+        [&expanded.getter_source, &expanded.relative_dest].into_iter().find(|text| text.contains("${"))
+    {
+        return Err(at(&format!(
+            "{:?} refers to something that is not known here; correct the name in ${{...}}",
+            unknown.chars().take(128).collect::<String>()
+        )));
     }
     Ok(Fetch {
         plan: fetch_plan(&expanded).map_err(|error| at(&error))?,

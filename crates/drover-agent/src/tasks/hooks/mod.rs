@@ -9,6 +9,6 @@ mod prestart;
 mod task_dir;
 mod validate;
 
-pub(super) use hook_error::TaskHookError;
 pub(super) use artifacts::{ArtifactWords, ArtifactsLeft, artifacts_left};
+pub(super) use hook_error::TaskHookError;
 pub(super) use prestart::{after_artifacts, before_artifacts};

@@ -197,6 +197,12 @@ impl TaskRunner {
                 Ok(Some((number, Ok(())))) => {
                     self.record.artifacts.insert(number);
                     self.keep().await;
+                    tracing::debug!(
+                        allocation = self.plan.uid,
+                        task = self.plan.task.name,
+                        number,
+                        "an artifact is there"
+                    );
                 }
                 Ok(Some((number, Err(reason)))) => drop(failed.insert(number, reason)),
                 Err(Interrupt::Shutdown) => return Ok(Some(NextRun::Detach)),
