@@ -137,9 +137,9 @@ fn n_entries(dir: &Path) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_045_a_sandboxed_task_finds_its_artifacts_and_a_wrong_checksum_fails_it() {
     let (node, server) = (Node::start_with(shared_plane(), "artifacts", CONFIG).await, Server::start().await);
-    let sum: String = sha2::Sha256::digest(BODY).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sum = sha2::Sha256::digest(BODY).iter().fold(String::new(), |sum, byte| sum + &format!("{byte:02x}"));
     let notes = |sum: &str| {
-        json!({ "getterSource": "http://127.0.0.1:${meta.port}/notes".replace("${meta.port}", &server.port.to_string()),
+        json!({ "getterSource": server.at("notes"),
             "getterOptions": { "checksum": format!("sha256:{sum}") } })
     };
     let app = json!({ "getterSource": server.at("app.tar.gz"), "chown": true });

@@ -50,13 +50,12 @@ impl Trust {
 
 /// Connects to a server.
 pub(crate) async fn connect(to: &WebAddress, allowed: &[Cidr]) -> Result<TcpStream, String> {
-    let found = match to.host.parse::<IpAddr>() {
-        Ok(address) => vec![SocketAddr::new(address, to.port)],
-        Err(_) => {
-            let looked_up = tokio::time::timeout(CONNECT_TIMEOUT, tokio::net::lookup_host((to.host.as_str(), to.port)));
-            let looked_up = looked_up.await.map_err(|_| format!("no look-up of {} answered", to.host))?;
-            looked_up.map_err(|error| format!("{} is not known: {error}", to.host))?.collect()
-        }
+    let found = if let Ok(address) = to.host.parse::<IpAddr>() {
+        vec![SocketAddr::new(address, to.port)]
+    } else {
+        let looked_up = tokio::time::timeout(CONNECT_TIMEOUT, tokio::net::lookup_host((to.host.as_str(), to.port)));
+        let looked_up = looked_up.await.map_err(|_| format!("no look-up of {} answered", to.host))?;
+        looked_up.map_err(|error| format!("{} is not known: {error}", to.host))?.collect()
     };
     let mut problem = format!("{} has no address", to.host);
     for address in permitted(&to.host, &found, allowed)?.into_iter().take(MAX_TRIES) {

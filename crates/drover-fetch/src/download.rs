@@ -24,7 +24,7 @@ use crate::order::Order;
 /// Redirects that are followed at most.
 const MAX_REDIRECTS: usize = 10;
 /// Longest wait for the next bytes.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// What a fetch calls itself.
 const USER_AGENT: &str = "drover-fetch";
 
@@ -189,7 +189,7 @@ impl Sum {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()

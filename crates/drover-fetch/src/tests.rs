@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::connect::Trust;
-use crate::download::download;
+use crate::download::{download, hex};
 use crate::order::{FetchLimits, Order};
 use crate::unpack::unpack;
 
@@ -94,10 +94,6 @@ async fn b_045_what_sums_up_is_taken_and_what_does_not_is_refused() {
             "{refused}"
         );
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[tokio::test]

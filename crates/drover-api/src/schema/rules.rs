@@ -865,7 +865,7 @@ pub const RULES: &[Rule] = &[
         "artifact-source",
         "Job",
         ("spec.groups[].tasks[].artifacts[].getterSource", ""),
-        "!['git::', 'git@', 'hg::', 's3::', 'gcs::', 'oci:', 'file:'].exists(way, self.startsWith(way))",
+        "self.startsWith('http') || self.startsWith('$')",
         "git, hg, s3, gcs, oci and file are not acted on by this version; fetch an archive by https, from a store by a presigned address",
     ),
     rule(

@@ -57,16 +57,13 @@ fn refusal_of_six(six: Ipv6Addr) -> Option<&'static str> {
 /// and tunnelled (6to4).
 fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address else { return address };
-    let [a, b, c, d, e, f, g, h] = six.segments();
-    let four = |high: u16, low: u16| {
-        let ([w, x], [y, z]) = (high.to_be_bytes(), low.to_be_bytes());
-        IpAddr::V4(Ipv4Addr::new(w, x, y, z))
-    };
-    match (a, b, c, d, e, f) {
-        (0, 0, 0, 0, 0, 0xffff) | (0x64, 0xff9b, 0, 0, 0, 0) => four(g, h),
+    let parts = six.segments();
+    let four = |high: u16, low: u16| IpAddr::V4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    match parts {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => four(high, low),
         // The loopback and the unspecified address look alike and are none.
-        (0, 0, 0, 0, 0, 0) if g != 0 => four(g, h),
-        (0x2002, ..) => four(b, c),
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => four(high, low),
+        [0x2002, high, low, ..] => four(high, low),
         _ => address,
     }
 }

@@ -41,12 +41,12 @@ pub(crate) fn artifacts_left(
     done: &BTreeSet<usize>,
 ) -> Result<Option<ArtifactsLeft>, TaskHookError> {
     let left = plan.task.artifacts.iter().enumerate().filter(|(number, _)| !done.contains(number));
-    let fetches = left.map(|(number, artifact)| fetch(plan, words, number, artifact)).collect::<Result<Vec<_>, _>>();
-    let fetches = fetches.map_err(|reason| TaskHookError { hook: "artifacts", reason, is_recoverable: false })?;
-    if fetches.is_empty() {
+    let wanted = left.map(|(number, artifact)| fetch(plan, words, number, artifact)).collect::<Result<Vec<_>, _>>();
+    let wanted = wanted.map_err(|reason| TaskHookError { hook: "artifacts", reason, is_recoverable: false })?;
+    if wanted.is_empty() {
         return Ok(None);
     }
-    let begun = fetches.into_iter().map(|fetch| (fetch.number, fetcher.fetch(fetch)));
+    let begun = wanted.into_iter().map(|fetch| (fetch.number, fetcher.fetch(fetch)));
     let begun: Vec<_> = begun.collect();
     let running = futures::stream::iter(begun).map(|(number, work)| async move { (number, work.await) });
     Ok(Some(running.buffer_unordered(AT_A_TIME).boxed()))
