@@ -102,6 +102,9 @@ enum Role {
     /// Becomes a command in a running task. Started by the agent.
     #[command(hide = true)]
     Enter,
+    /// Fetches an artifact of a task. Started by the agent.
+    #[command(hide = true)]
+    Fetch,
 }
 
 /// What the agent is told by its pod.
@@ -157,6 +160,7 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
             drover_supervisor::detach(&state_dir, &alloc_dir, open_files)?;
         }
         Role::Sandbox => drover_supervisor::sandbox()?,
+        Role::Fetch => drover_fetch::run()?,
         Role::Enter => return drover_supervisor::enter(),
         Role::Supervisor { state_dir, alloc_dir, open_files, detach: false, resume } => {
             drover_supervisor::run(&state_dir, &alloc_dir, open_files, resume)?;

@@ -9,6 +9,7 @@ mod agent_rights;
 mod agent_sandbox;
 mod agent_survive;
 mod agent_tenants;
+mod artifacts;
 mod canary;
 mod chart;
 mod cli;

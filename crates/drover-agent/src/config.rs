@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drover_api::GoDuration;
+use drover_core::service::Cidr;
 use drover_daemon::config::ConfigError;
 use serde::Deserialize;
 
@@ -93,6 +94,9 @@ pub struct AgentConfig {
     /// The gateway, through which people reach this node's allocations from elsewhere.
     #[serde(default)]
     pub gateway: GatewayConfig,
+    /// What artifacts may take of the node, and where they may come from.
+    #[serde(default)]
+    pub artifacts: ArtifactsConfig,
     /// Whether a new node takes allocations only after an operator has made it eligible.
     #[serde(default)]
     pub default_ineligible: bool,
@@ -396,6 +400,30 @@ impl Default for GatewayConfig {
     }
 }
 
+/// Limits of each artifact that is fetched.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ArtifactsConfig {
+    /// The most mebibytes that are downloaded, and that come out of an archive.
+    #[serde(rename = "maxSizeMB")]
+    pub max_size_mb: u64,
+    /// The most files and directories of an archive.
+    pub max_files: u64,
+    /// The longest time of a download.
+    #[serde(deserialize_with = "duration")]
+    pub timeout: Duration,
+    /// Addresses that may be reached although they are this node's own (loopback), link-local ones, or those of a
+    /// cloud's metadata. Who may write a Job reaches what listens there.
+    #[serde(rename = "allowedCIDRs")]
+    pub allowed_cidrs: Vec<Cidr>,
+}
+
+impl Default for ArtifactsConfig {
+    fn default() -> Self {
+        Self { max_size_mb: 100 * 1024, max_files: 4096, timeout: Duration::from_mins(30), allowed_cidrs: Vec::new() }
+    }
+}
+
 /// Names to take and to leave.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -444,7 +472,19 @@ impl AgentConfig {
             let reason = format!("{} is relative: give an absolute path, or \"\" for none", dir.display());
             return Err(("csi.kubeletDir", reason));
         }
-        for (field, value) in [("heartbeat.ttl", self.heartbeat.ttl), ("maxKillTimeout", self.max_kill_timeout)] {
+        let artifacts = &self.artifacts;
+        for (field, value) in
+            [("artifacts.maxSizeMB", artifacts.max_size_mb), ("artifacts.maxFiles", artifacts.max_files)]
+        {
+            if value == 0 {
+                return Err((field, "is 0, with which nothing can be fetched: give at least 1".to_owned()));
+            }
+        }
+        for (field, value) in [
+            ("heartbeat.ttl", self.heartbeat.ttl),
+            ("maxKillTimeout", self.max_kill_timeout),
+            ("artifacts.timeout", artifacts.timeout),
+        ] {
             if value.is_zero() {
                 return Err((field, "must be longer than 0s".to_owned()));
             }
@@ -602,6 +642,9 @@ mod tests {
             ("maxAllocs: 0", "maxAllocs"),
             ("gateway: {tokenFile: token}", "gateway.tokenFile"),
             ("gateway: {caFile: ca.crt}", "gateway.caFile"),
+            ("artifacts: {maxFiles: 0}", "artifacts.maxFiles"),
+            ("artifacts: {timeout: 0s}", "artifacts.timeout"),
+            ("artifacts: {allowedCIDRs: [here]}", "is no range of addresses"),
             ("drivers: {exec: {uidRange: {min: 0}}}", "drivers.exec.uidRange: 0 to 2999999 is no range"),
             ("drivers: {exec: {uidRange: {max: 1999999}}}", "drivers.exec.uidRange"),
         ] {

@@ -10,6 +10,7 @@
 //! Must never know: other nodes' allocations, why something was placed here, how a replacement is chosen.
 
 mod allocations;
+mod artifacts;
 mod checks;
 pub mod config;
 mod csi;

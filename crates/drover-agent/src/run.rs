@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::allocations::alloc_runner::TaskRunners;
 use crate::allocations::directory::Directory;
+use crate::artifacts::HostFetcher;
 use crate::checks::HostProber;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, SharedNamespaces, missing_rights};
@@ -269,6 +270,7 @@ async fn serve<S: Store>(
         end_strangers(supervisor, recovered, state.clone(), is_state_lost, metrics.clone()),
     ));
     let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
+    let fetcher = Arc::new(HostFetcher::new(&config.artifacts, own_environment()));
     let host_env = host_environment(&config.host_envvars, own_environment());
     run_node(NodeParts {
         store,
@@ -283,6 +285,7 @@ async fn serve<S: Store>(
             fingerprint: facts.print,
             host_env,
             prober: Arc::new(HostProber::default()),
+            fetcher,
         },
         news: told,
         clock,

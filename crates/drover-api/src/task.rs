@@ -139,7 +139,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub templates: Vec<Template>,
-    /// Files that are fetched before it starts. Not acted on by this version: refused.
+    /// Files that are fetched before it starts, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub artifacts: Vec<Artifact>,
@@ -412,21 +412,24 @@ pub struct TemplateWait {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Artifact {
-    /// Where it comes from: http, https, git, hg, s3 or gcs. May contain `${…}`.
+    /// An address of http or https. May contain `${…}`. git, hg, s3, gcs and oci are not acted on by this version:
+    /// refused.
     #[schemars(length(min = 1, max = 2048))]
     pub getter_source: String,
-    /// Options of the source, such as `checksum: sha256:<hex>`.
+    /// `checksum` (`md5:`, `sha1:`, `sha256:` or `sha512:` with hexadecimal digits), `archive` (`false`, or the kind:
+    /// tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst) and `filename`; others become part of the
+    /// address's query.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub getter_options: BTreeMap<String, String>,
-    /// Headers of the request.
+    /// Headers of the request; a redirect does not carry them to another server.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub getter_headers: BTreeMap<String, String>,
-    /// What the source is expected to be; default any, which unpacks archives.
+    /// What the source is expected to be; default any, which unpacks archives. With file, relativeDest is the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub getter_mode: Option<ArtifactMode>,
-    /// Where it goes, below the task's directory; default `local/`.
+    /// Where it goes, below the task's directory or `${NOMAD_ALLOC_DIR}`; default `local/`.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub relative_dest: String,

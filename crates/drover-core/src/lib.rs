@@ -4,6 +4,7 @@
 
 pub mod advice;
 mod arithmetic;
+pub mod artifact;
 pub mod broker;
 pub mod defaults;
 pub mod definition;

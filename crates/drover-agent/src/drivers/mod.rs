@@ -11,7 +11,7 @@ mod raw_exec;
 mod resources;
 mod signals;
 mod table;
-mod users;
+pub(crate) mod users;
 
 pub(crate) use driver::{
     Driver, DriverError, ExitResult, FsIsolation, HealthReport, LogLimits, Running, StartError, StartRequest,

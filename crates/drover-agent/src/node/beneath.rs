@@ -127,7 +127,7 @@ pub(super) fn set_mode(held: &impl AsFd, mode: u32) -> io::Result<()> {
 }
 
 /// Changes the owner of what is held.
-pub(super) fn give_to(held: &impl AsFd, owner: Owner) -> io::Result<()> {
+pub(crate) fn give_to(held: &impl AsFd, owner: Owner) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
     Ok(rustix::fs::chownat(held, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
 }

@@ -8,6 +8,7 @@ use drover_api::client_node::Fingerprint;
 use super::devices::Devices;
 use super::disk::Disk;
 use super::task_users::TaskUsers;
+use crate::artifacts::Fetcher;
 use crate::checks::Prober;
 use crate::drivers::Drivers;
 use crate::watch;
@@ -26,4 +27,6 @@ pub(crate) struct MachineParts {
     pub(crate) host_env: BTreeMap<String, String>,
     /// Sends the probes of checks.
     pub(crate) prober: Arc<dyn Prober>,
+    /// Fetches artifacts.
+    pub(crate) fetcher: Arc<dyn Fetcher>,
 }

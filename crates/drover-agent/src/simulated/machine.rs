@@ -15,6 +15,7 @@ use super::plugin::{Cloud, PluginObserver, PluginSpec, SimulatedPlugin};
 use crate::allocations::alloc_runner::TaskRunners;
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::Directory;
+use crate::artifacts::AlwaysFetched;
 use crate::checks::AlwaysWell;
 use crate::config::AgentConfig;
 use crate::drivers::{Drivers, ExitResult, Mock, MockChange};
@@ -185,6 +186,7 @@ impl Machine {
                 fingerprint: watch::Sender::new(fingerprint).subscribe(),
                 host_env: std::collections::BTreeMap::new(),
                 prober: Arc::new(AlwaysWell),
+                fetcher: Arc::new(AlwaysFetched),
             },
             news: mpsc::channel(1).1,
             clock: life.clock,

@@ -1,5 +1,7 @@
 //! What the state file holds of a task.
 
+use std::collections::BTreeSet;
+
 use drover_api::allocation::TaskState;
 use drover_core::lifecycle::RestartCount;
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,9 @@ pub(crate) struct TaskRecord {
     /// The restarts that count against its policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) restarts: Option<RestartCount>,
+    /// The artifacts that were fetched, by their place in the task's list.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) artifacts: BTreeSet<usize>,
     /// Everything was done for it, cleaning up included.
     #[serde(default)]
     pub(crate) run_complete: bool,

@@ -862,11 +862,11 @@ pub const RULES: &[Rule] = &[
         "templates are not acted on by this version; remove them, and use env, meta or a prestart task that writes the file",
     ),
     rule(
-        "task-artifacts",
+        "artifact-source",
         "Job",
-        ("spec.groups[].tasks[]", "artifacts"),
-        "!has(self.artifacts) || size(self.artifacts) == 0",
-        "artifacts are not acted on by this version; remove them, and fetch files in a prestart task, or mount a volume that has them",
+        ("spec.groups[].tasks[].artifacts[].getterSource", ""),
+        "self.startsWith('http') || self.startsWith('$')",
+        "git, hg, s3, gcs, oci and file are not acted on by this version; fetch an archive by https, from a store by a presigned address",
     ),
     rule(
         "resources-numa",

@@ -1,9 +1,10 @@
 //! Which addresses a Service may lead to: the node's own, or those that an operator allows.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A range of addresses, as `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,22 @@ impl FromStr for Cidr {
         };
         let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
         Ok(Self { base: bits(address) & mask, mask })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (base, length) = (Ipv6Addr::from_bits(self.base), self.mask.count_ones());
+        match base.to_ipv4_mapped().filter(|_| length >= 96) {
+            Some(four) => write!(to, "{four}/{}", length - 96),
+            None => write!(to, "{base}/{length}"),
+        }
+    }
+}
+
+impl Serialize for Cidr {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

@@ -11,9 +11,10 @@ use drover_api::group::Group;
 use drover_api::network::NetworkMode;
 use drover_api::placement::Spread;
 use drover_api::policy::{Restart, Update};
-use drover_api::task::{NumaAffinity, Task};
+use drover_api::task::{Artifact, ArtifactMode, NumaAffinity, Task};
 
 use super::found::{At, Violations, shown};
+use crate::artifact::{destination, fetch_plan};
 use crate::defaults;
 use crate::task::driver_config;
 
@@ -129,6 +130,26 @@ impl Violations {
         }
     }
 
+    /// What an artifact asks for, as far as it does not depend on its node.
+    fn artifact(&mut self, at: At<'_>, artifact: &Artifact) {
+        let is_open = |text: &str| text.contains("${");
+        if !is_open(&artifact.relative_dest)
+            && let Err(error) = destination(&artifact.relative_dest, None)
+        {
+            self.when(true, "ArtifactDest", at, error);
+        }
+        let of_maps = artifact.getter_options.values().chain(artifact.getter_headers.values());
+        if is_open(&artifact.getter_source) || of_maps.into_iter().any(|text| is_open(text)) {
+            return;
+        }
+        if let Err(error) = fetch_plan(artifact) {
+            self.when(true, "ArtifactSource", at, error);
+        }
+        let names_no_file = artifact.getter_mode == Some(ArtifactMode::File) && artifact.relative_dest.is_empty();
+        let message = "is file, which needs the file's name in relativeDest, as local/app.conf";
+        self.when(names_no_file, "ArtifactDest", format_args!("{at}.getterMode"), message);
+    }
+
     fn submitted_task(&mut self, at: At<'_>, task: &Task) {
         self.templates_again(format_args!("{at}.restart"), task.restart.as_ref());
         for (field, is_given, instead) in [
@@ -143,13 +164,11 @@ impl Violations {
                 !task.templates.is_empty(),
                 "remove them, and use env, meta or a prestart task that writes the file",
             ),
-            (
-                "artifacts",
-                !task.artifacts.is_empty(),
-                "remove them, and fetch files in a prestart task, or mount a volume that has them",
-            ),
         ] {
             self.not_yet(is_given, format_args!("{at}.{field}"), instead);
+        }
+        for (n, artifact) in task.artifacts.iter().enumerate() {
+            self.artifact(format_args!("{at}.artifacts[{n}]"), artifact);
         }
         let numa = task.resources.numa.as_ref().map(|numa| numa.affinity).unwrap_or_default();
         let instead = "remove it, cores come from any memory bank";

@@ -58,6 +58,8 @@ pub(super) fn write_agent(layout: &Layout, args: &UpArgs, gateway: Option<Ports>
         // see first, on their own machine.
         "drivers": {"rawExec": {"enabled": true}, "exec": {"allowHostNetwork": true}},
         "heartbeat": {"ttl": args.heartbeat_ttl},
+        // The only network that surely is there.
+        "artifacts": {"allowedCIDRs": ["127.0.0.0/8"]},
     });
     for driver in &args.drivers {
         settings["drivers"][driver]["enabled"] = json!(true);

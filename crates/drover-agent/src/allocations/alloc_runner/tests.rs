@@ -161,6 +161,7 @@ impl Node {
                 fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
                 host_env: BTreeMap::new(),
                 prober: Arc::clone(&self.prober) as Arc<dyn Prober>,
+                fetcher: Arc::new(crate::artifacts::AlwaysFetched),
             },
             clock: Arc::clone(&self.clock),
             random: Random::seeded(7),

@@ -484,6 +484,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
             fingerprint: seen,
             host_env: BTreeMap::new(),
             prober: Arc::new(crate::checks::AlwaysWell),
+            fetcher: Arc::new(crate::artifacts::AlwaysFetched),
         },
         news: mpsc::channel(1).1,
         clock: Arc::new(VirtualClock(Instant::now())),

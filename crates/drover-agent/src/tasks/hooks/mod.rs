@@ -1,5 +1,6 @@
 //! What is done before a task's runs: one file per hook, in one ordered table.
 
+mod artifacts;
 mod csi_plugin;
 mod devices;
 mod dispatch_payload;
@@ -8,5 +9,6 @@ mod prestart;
 mod task_dir;
 mod validate;
 
+pub(super) use artifacts::{ArtifactWords, ArtifactsLeft, artifacts_left};
 pub(super) use hook_error::TaskHookError;
-pub(super) use prestart::prestart;
+pub(super) use prestart::{after_artifacts, before_artifacts};

@@ -8,11 +8,17 @@ use crate::tasks::runner_env::RunnerEnv;
 
 type Prestart = fn(&RunnerEnv, &TaskPlan) -> Result<(), TaskHookError>;
 
-/// The prestart hooks in their order.
-const PRESTART: &[Prestart] =
-    &[validate::prestart, task_dir::prestart, dispatch_payload::prestart, devices::prestart, csi_plugin::prestart];
+/// The prestart hooks before the artifacts are fetched, in their order: there has to be a directory to fetch into.
+const BEFORE_ARTIFACTS: &[Prestart] = &[validate::prestart, task_dir::prestart, dispatch_payload::prestart];
+/// And after: what takes minutes holds nothing.
+const AFTER_ARTIFACTS: &[Prestart] = &[devices::prestart, csi_plugin::prestart];
 
-/// Runs the prestart hooks.
-pub(crate) fn prestart(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), TaskHookError> {
-    PRESTART.iter().try_for_each(|hook| hook(env, plan))
+/// Runs the hooks before the artifacts.
+pub(crate) fn before_artifacts(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), TaskHookError> {
+    BEFORE_ARTIFACTS.iter().try_for_each(|hook| hook(env, plan))
+}
+
+/// Runs the hooks after the artifacts.
+pub(crate) fn after_artifacts(env: &RunnerEnv, plan: &TaskPlan) -> Result<(), TaskHookError> {
+    AFTER_ARTIFACTS.iter().try_for_each(|hook| hook(env, plan))
 }

@@ -1,17 +1,20 @@
 //! Starting a run: prestart hooks, the driver's settings, the process, its handle.
 
+use std::collections::BTreeMap;
+
 use drover_api::allocation::{TaskEvent, TaskEventType as Type};
 use drover_api::network::NetworkMode;
+use futures::StreamExt;
 use tokio::time::Instant;
 
-use super::{NextRun, TaskRunner};
+use super::{Interrupt, NextRun, TaskRunner};
 use crate::csi;
 use crate::drivers::{FsIsolation, LogLimits, Running, StartError, StartRequest};
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
-use crate::tasks::hooks::{self, TaskHookError};
+use crate::tasks::hooks::{self, ArtifactWords, ArtifactsLeft, TaskHookError};
 use crate::tasks::task_event;
-use drover_core::task::environment::{self, EnvironmentInput, TaskPaths};
+use drover_core::task::environment::{self, EnvironmentInput, NodeFacts, TaskPaths};
 
 /// Why a run did not start.
 struct LaunchFailure {
@@ -49,7 +52,13 @@ impl TaskRunner {
         }
         let _under_way = self.env.starts.begin();
         let began = Instant::now();
-        hooks::prestart(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
+        hooks::before_artifacts(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
+        if let Some(left) = self.artifacts(driver.fs_isolation())?
+            && let Some(next) = self.fetch(left).await?
+        {
+            return Ok(next);
+        }
+        hooks::after_artifacts(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
         let request = self
             .request(driver.fs_isolation())
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
@@ -95,30 +104,10 @@ impl TaskRunner {
     fn request(&self, isolation: FsIsolation) -> Result<StartRequest, String> {
         let plan = &self.plan;
         let task_dir = plan.dir.task(&plan.task.name);
-        let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-        let paths = match isolation {
-            FsIsolation::None => TaskPaths {
-                alloc: text(&plan.dir.shared()),
-                local: text(&task_dir.join("local")),
-                secrets: text(&task_dir.join("secrets")),
-            },
-            FsIsolation::Chroot => {
-                TaskPaths { alloc: "/alloc".into(), local: "/local".into(), secrets: "/secrets".into() }
-            }
-        };
         let node = self.env.node_facts();
         let resources = plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default();
         let reserved = self.env.machine.devices.reserve(&resources.devices)?;
-        let mut env = environment::environment(&EnvironmentInput {
-            allocation: &plan.allocation,
-            job: &plan.job,
-            group: &plan.group,
-            task: &plan.task,
-            node: &node,
-            paths: &paths,
-            host: &self.env.machine.host_env,
-        })
-        .map_err(|error| error.to_string())?;
+        let mut env = self.variables(&self.paths(isolation), &node)?;
         env.extend(reserved.env);
         if plan.task.csi_plugin.is_some() {
             let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
@@ -150,6 +139,86 @@ impl TaskRunner {
             mounts,
             private_network: plan.group.networks.first().is_some_and(|network| network.mode == NetworkMode::None),
         })
+    }
+
+    /// Where the task finds its directories.
+    fn paths(&self, isolation: FsIsolation) -> TaskPaths {
+        let dir = &self.plan.dir;
+        let task_dir = dir.task(&self.plan.task.name);
+        let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+        match isolation {
+            FsIsolation::None => TaskPaths {
+                alloc: text(&dir.shared()),
+                local: text(&task_dir.join("local")),
+                secrets: text(&task_dir.join("secrets")),
+            },
+            FsIsolation::Chroot => {
+                TaskPaths { alloc: "/alloc".into(), local: "/local".into(), secrets: "/secrets".into() }
+            }
+        }
+    }
+
+    fn variables(&self, paths: &TaskPaths, node: &NodeFacts) -> Result<BTreeMap<String, String>, String> {
+        let plan = &self.plan;
+        let input = EnvironmentInput {
+            allocation: &plan.allocation,
+            job: &plan.job,
+            group: &plan.group,
+            task: &plan.task,
+            node,
+            paths,
+            host: &self.env.machine.host_env,
+        };
+        environment::environment(&input).map_err(|error| error.to_string())
+    }
+
+    /// The artifacts that are still to be fetched.
+    fn artifacts(&self, isolation: FsIsolation) -> Result<Option<ArtifactsLeft>, LaunchFailure> {
+        if self.plan.task.artifacts.len() == self.record.artifacts.len() {
+            return Ok(None);
+        }
+        let (paths, node) = (self.paths(isolation), self.env.node_facts());
+        let env = self.variables(&paths, &node);
+        let env = env.map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        let words = ArtifactWords { env: &env, node: &node, paths: &paths };
+        let left = hooks::artifacts_left(&self.env.machine.fetcher, &self.plan, words, &self.record.artifacts);
+        left.map_err(|error| self.failure(Type::FailedArtifactDownload, error.reason, error.is_recoverable))
+    }
+
+    /// Fetches artifacts, and keeps which are done: those are not fetched again. Returns what follows when it was cut
+    /// short. One that fails does not stop the others.
+    async fn fetch(&mut self, mut left: ArtifactsLeft) -> Result<Option<NextRun>, LaunchFailure> {
+        self.push(task_event::plain(Type::DownloadingArtifacts, self.env.clock.now(), "fetching artifacts"));
+        self.tell().await;
+        let mut failed: BTreeMap<usize, String> = BTreeMap::new();
+        loop {
+            match self.idle(left.next()).await {
+                Ok(None) => break,
+                Ok(Some((number, Ok(())))) => {
+                    self.record.artifacts.insert(number);
+                    self.keep().await;
+                    tracing::debug!(
+                        allocation = self.plan.uid,
+                        task = self.plan.task.name,
+                        number,
+                        "an artifact is there"
+                    );
+                }
+                Ok(Some((number, Err(reason)))) => drop(failed.insert(number, reason)),
+                Err(Interrupt::Shutdown) => return Ok(Some(NextRun::Detach)),
+                Err(Interrupt::Kill) => {
+                    self.note_kill_of_unstarted().await;
+                    self.tracker.observe_kill();
+                    return Ok(Some(NextRun::Stop));
+                }
+            }
+        }
+        match failed.first_key_value() {
+            None => Ok(None),
+            Some((number, reason)) => {
+                Err(self.failure(Type::FailedArtifactDownload, format!("artifacts[{number}]: {reason}"), true))
+            }
+        }
     }
 
     fn hook_failure(&self, error: &TaskHookError) -> LaunchFailure {

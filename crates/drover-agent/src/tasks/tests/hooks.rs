@@ -33,7 +33,8 @@ fn prestart(node: &Node, plan: &TaskPlan) -> Result<(), (String, bool)> {
     let env = node.env();
     fs::create_dir_all(&env.alloc_dir).expect("a directory");
     env.machine.disk.build(&plan.dir, None).expect("the allocation's directory");
-    hooks::prestart(&env, plan).map_err(|error| (error.to_string(), error.is_recoverable))
+    let run = hooks::before_artifacts(&env, plan).and_then(|()| hooks::after_artifacts(&env, plan));
+    run.map_err(|error| (error.to_string(), error.is_recoverable))
 }
 
 #[tokio::test]
@@ -63,10 +64,6 @@ async fn what_this_agent_cannot_do_is_refused_with_the_field() {
         (
             json!({ "templates": [{ "data": "x", "destination": "local/x" }] }),
             "validate: templates is not supported by this agent: take it out of task t",
-        ),
-        (
-            json!({ "artifacts": [{ "source": "https://example.com/x" }] }),
-            "validate: artifacts is not supported by this agent: take it out of task t",
         ),
     ] {
         assert_eq!(prestart(&node, &plan(&node, &task)), Err((message.to_owned(), false)));

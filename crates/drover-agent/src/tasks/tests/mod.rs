@@ -1,5 +1,6 @@
 //! Single tasks with the mock driver, on a paused clock: what takes minutes is over at once, and times are exact.
 
+mod artifacts;
 mod commands;
 mod ends;
 mod hooks;

@@ -69,7 +69,24 @@ async fn a_start_that_cannot_work_fails_the_task_and_one_that_may_is_tried_again
             "config.colour is no setting of driver mock",
             0,
         ),
-        (json!({ "artifacts": [{ "source": "x" }] }), E::SetupFailure, "validate: artifacts is not supported", 0),
+        (
+            json!({ "artifacts": [{ "getterSource": "git::x" }] }),
+            E::FailedArtifactDownload,
+            "artifacts[0]: getterSource asks for git",
+            0,
+        ),
+        (
+            json!({ "artifacts": [{ "getterSource": "https://a/x", "relativeDest": "${NOMAD_TASK_DIR}/../../x" }] }),
+            E::FailedArtifactDownload,
+            "artifacts[0]: relativeDest",
+            0,
+        ),
+        (
+            json!({ "artifacts": [{ "getterSource": "https://${no.such}/x" }] }),
+            E::FailedArtifactDownload,
+            "artifacts[0]: \"https://${no.such}/x\"",
+            0,
+        ),
         (json!({ "config": { "startError": "busy", "startErrorRecoverable": true } }), E::DriverFailure, "busy", 2),
     ] {
         let node = Node::new();

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::allocations::volume_sources::VolumeSources;
+use crate::artifacts::{Fetch, Fetcher};
 use crate::csi::{self, Csi};
 use crate::drivers::{Drivers, Mock, MockChange};
 use crate::node::alloc_dir::AllocDir;
@@ -52,6 +53,39 @@ impl Clock for PausedClock {
     }
 }
 
+/// Answers downloads as a test says, and remembers which were asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ScriptedFetcher {
+    asked: Arc<Mutex<Vec<usize>>>,
+    /// What is wrong with each of these, one answer after the other; then, and of all others, nothing.
+    pub(super) wrong: Arc<Mutex<BTreeMap<usize, Vec<String>>>>,
+    /// How long each takes.
+    pub(super) takes: Arc<Mutex<Duration>>,
+}
+
+impl ScriptedFetcher {
+    /// The places of the artifacts that were asked for, in this order.
+    pub(super) fn asked(&self) -> Vec<usize> {
+        self.asked.lock().expect("no panic").clone()
+    }
+}
+
+impl Fetcher for ScriptedFetcher {
+    fn fetch(&self, fetch: Fetch) -> futures::future::BoxFuture<'static, Result<(), String>> {
+        let it = self.clone();
+        Box::pin(async move {
+            it.asked.lock().expect("no panic").push(fetch.number);
+            let takes = *it.takes.lock().expect("no panic");
+            tokio::time::sleep(takes).await;
+            let mut wrong = it.wrong.lock().expect("no panic");
+            match wrong.get_mut(&fetch.number).filter(|left| !left.is_empty()) {
+                Some(left) => Err(left.remove(0)),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
 /// What outlives an agent on a node: the driver with its runs, the state file, the directories.
 pub(super) struct Node {
     dir: tempfile::TempDir,
@@ -63,6 +97,8 @@ pub(super) struct Node {
     pub(super) contacted: watch::Sender<bool>,
     pub(super) max_kill_timeout: Duration,
     csi: Csi,
+    /// The servers of artifacts.
+    pub(super) fetcher: ScriptedFetcher,
 }
 
 /// The directories for secrets are mounts, which would outlive the test.
@@ -88,6 +124,7 @@ impl Node {
             state,
             contacted: watch::Sender::new(true),
             max_kill_timeout: Duration::from_secs(30),
+            fetcher: ScriptedFetcher::default(),
         }
     }
 
@@ -135,6 +172,7 @@ impl Node {
                 fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
                 host_env: BTreeMap::new(),
                 prober: Arc::new(crate::checks::AlwaysWell),
+                fetcher: Arc::new(self.fetcher.clone()),
             },
             clock: Arc::clone(&self.clock),
             random: Random::seeded(7),

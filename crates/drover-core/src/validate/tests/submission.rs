@@ -56,7 +56,6 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
             "spec.groups[0].tasks[0].templates",
             "prestart task",
         ),
-        (task("artifacts"), json!([{ "getterSource": "a" }]), "spec.groups[0].tasks[0].artifacts", "prestart task"),
         (task("resources.numa.affinity"), json!("prefer"), "spec.groups[0].tasks[0].resources.numa", "any memory bank"),
         (
             task("csiPlugin"),
@@ -239,4 +238,29 @@ fn s_206_two_spreads_of_one_attribute_are_refused_and_both_are_named() {
     );
     let one = json!([{ "attribute": "${meta.rack}" }]);
     assert_eq!(refused(&[("spreads", one.clone()), ("groups.0.spreads", one)]), [""; 0], "one on each level");
+}
+
+#[test]
+fn an_artifact_that_can_never_be_fetched_is_refused_with_the_field() {
+    let of = |artifact: Value| refused(&[("groups.0.tasks.0.artifacts", json!([artifact]))]);
+    for (artifact, says) in [
+        (json!({ "getterSource": "git::https://a/b.git" }), "getterSource asks for git"),
+        (
+            json!({ "getterSource": "https://a/b", "getterOptions": { "checksum": "sha256:1" } }),
+            "getterOptions.checksum",
+        ),
+        (json!({ "getterSource": "https://a/b", "relativeDest": "secrets/b" }), "fetch into local/"),
+        (json!({ "getterSource": "https://a/b", "getterMode": "file" }), "needs the file's name in relativeDest"),
+    ] {
+        let found = of(artifact);
+        let begins = "spec.groups[0].tasks[0].artifacts[0]";
+        assert!(found.len() == 1 && found[0].starts_with(begins) && found[0].contains(says), "{found:?}");
+    }
+    for artifact in [
+        json!({ "getterSource": "https://a/b.tar.gz", "relativeDest": "local/b", "chown": true }),
+        // What it is, its node knows.
+        json!({ "getterSource": "${meta.store}/b", "relativeDest": "${NOMAD_ALLOC_DIR}/b" }),
+    ] {
+        assert_eq!(of(artifact), [""; 0]);
+    }
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 const LAYERS: &[&[&str]] = &[
     &["drover-api", "drover-clock", "drover-connect", "drover-csi", "drover-socket"],
     &["drover-core", "drover-jobspec"],
-    &["drover-store", "drover-supervisor"],
+    &["drover-fetch", "drover-store", "drover-supervisor"],
     &["drover-daemon", "drover-monitor"],
     &["drover-agent", "drover-cli", "drover-controller", "drover-gateway"],
     &["drover-simulator"],

@@ -1,0 +1,17 @@
+//! Artifacts: what a source asks to be fetched, where it goes, and which addresses a download may reach
+//! (`spec/agent.md` 8.1, `spec/containers.md` 3).
+//!
+//! Input: an artifact of a task, its values expanded. Output: a [`FetchPlan`], or the field that is wrong with the
+//! remedy. The same function answers at admission and on the node.
+//!
+//! Must never know: connections, files, which allocation asks.
+
+mod destination;
+mod plan;
+mod reach;
+mod web_address;
+
+pub use destination::{Destination, DestinationBase, DestinationError, destination};
+pub use plan::{ArchiveForm, Checksum, ChecksumKind, Compression, FetchPlan, SourceError, fetch_plan};
+pub use reach::refusal;
+pub use web_address::{WebAddress, WebAddressError};

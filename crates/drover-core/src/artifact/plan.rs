@@ -1,0 +1,435 @@
+//! What an artifact's source and its options ask for: the forms of Nomad's job files, as far as they are built.
+
+use std::collections::BTreeMap;
+
+use drover_api::task::{Artifact, ArtifactMode};
+use serde::{Deserialize, Serialize};
+
+use super::web_address::{WebAddress, WebAddressError};
+
+/// How bytes are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip.
+    Gz,
+    /// bzip2.
+    Bz2,
+    /// xz.
+    Xz,
+    /// Zstandard.
+    Zst,
+}
+
+/// What is unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArchiveForm {
+    /// A tar archive.
+    Tar(Compression),
+    /// A zip archive.
+    Zip,
+    /// One file.
+    File(Compression),
+}
+
+/// Ways to sum bytes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChecksumKind {
+    /// MD5; says that nothing was lost, and nothing of who made it.
+    Md5,
+    /// SHA-1; the same.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+}
+
+/// What the bytes of a download sum up to, before anything is unpacked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checksum {
+    /// How.
+    pub kind: ChecksumKind,
+    /// In lower case.
+    pub hex: String,
+}
+
+/// What is fetched, and what becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchPlan {
+    /// An address of http or https, as [`WebAddress`] reads it.
+    pub url: String,
+    /// Headers of the request; they go to the first server alone.
+    pub headers: BTreeMap<String, String>,
+    /// What it must sum up to.
+    pub checksum: Option<Checksum>,
+    /// What it is.
+    pub form: ArchiveForm,
+    /// The name of the file, where it becomes one.
+    pub file_name: String,
+    /// Whether the destination is the file itself, not the directory that it goes to.
+    pub is_whole: bool,
+}
+
+/// Why a source cannot be fetched from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// It names a way that is not built.
+    #[error("getterSource asks for {0}, which is not acted on by this version: {1}")]
+    NotYet(&'static str, &'static str),
+    /// Files of the node are not fetched.
+    #[error("getterSource {0:?} is a file of the node; mount a host volume that has it")]
+    Local(String),
+    /// It has no scheme.
+    #[error("getterSource {0:?} names no way to fetch it; write it as in https://example.com/app.tar.gz")]
+    NoScheme(String),
+    /// It is no address.
+    #[error("getterSource cannot be asked: {0}")]
+    Address(#[from] WebAddressError),
+    /// A folder of an archive.
+    #[error("getterSource names a folder of an archive by //; fetch the whole archive")]
+    Folder,
+    /// No file name.
+    #[error("getterSource names no file; give getterOptions.filename")]
+    NoName,
+    /// A checksum that is none.
+    #[error(
+        "getterOptions.checksum {0:?} is none; write it as in sha256:<64 hexadecimal digits>, with md5, sha1, sha256 or sha512"
+    )]
+    Checksum(String),
+    /// An option of a way that is not built.
+    #[error("getterOptions.{0} is not acted on by this version: {1}")]
+    Option(String, &'static str),
+    /// An archive of an unknown kind.
+    #[error(
+        "getterOptions.archive {0:?} is no kind of archive; give false, or one of tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz, zst"
+    )]
+    Archive(String),
+    /// Both exclude each other.
+    #[error("getterMode file takes the file as it is, and getterOptions.archive unpacks it; remove one of them")]
+    FileAndArchive,
+    /// A directory that is none.
+    #[error("getterMode dir needs an archive; name its kind in getterOptions.archive, as tar.gz, or take mode file")]
+    NoDirectory,
+    /// A header that is none.
+    #[error("getterHeaders {0:?} is no header; take a name and a value of visible characters")]
+    Header(String),
+}
+
+const REMEDY_GIT: &str = "fetch an archive of the commit by https, as .../archive/REF.tar.gz";
+
+/// What an artifact asks for; its values are expanded.
+///
+/// # Errors
+/// The field that is wrong, with the remedy.
+pub fn fetch_plan(artifact: &Artifact) -> Result<FetchPlan, SourceError> {
+    let url = web_source(artifact.getter_source.trim())?;
+    let mut options = artifact.getter_options.clone();
+    let url = take_own_options(&url, &mut options);
+    let parsed = WebAddress::parse(&url)?;
+    if parsed.path.split('?').next().unwrap_or_default().contains("//") {
+        return Err(SourceError::Folder);
+    }
+    let checksum = options.remove("checksum").map(|text| checksum(&text)).transpose()?;
+    let archive = options.remove("archive");
+    let named = options.remove("filename");
+    if let Some((name, instead)) = options.keys().find_map(|name| Some((name, of_other_ways(name)?))) {
+        return Err(SourceError::Option(name.clone(), instead));
+    }
+    for (name, value) in &artifact.getter_headers {
+        if !is_header(name, value) {
+            return Err(SourceError::Header(name.chars().take(64).collect()));
+        }
+    }
+    let base = decoded(parsed.path.split('?').next().and_then(|path| path.rsplit('/').next()).unwrap_or_default());
+    let mode = artifact.getter_mode.unwrap_or_default();
+    let form = form(mode, archive.as_deref(), &base)?;
+    let file_name = match form {
+        ArchiveForm::Tar(_) | ArchiveForm::Zip => String::new(),
+        ArchiveForm::File(packed) => {
+            let name = named.unwrap_or_else(|| unpacked_name(&base, packed).to_owned());
+            if mode != ArtifactMode::File && !is_name(&name) {
+                return Err(SourceError::NoName);
+            }
+            name
+        }
+    };
+    Ok(FetchPlan {
+        url: with_query(url, &options),
+        headers: artifact.getter_headers.clone(),
+        checksum,
+        form,
+        file_name,
+        is_whole: mode == ArtifactMode::File,
+    })
+}
+
+/// The address of a source; what forces another way than its scheme says is read as Nomad reads it.
+fn web_source(source: &str) -> Result<String, SourceError> {
+    let shown = || source.chars().take(128).collect::<String>();
+    let (forced, rest) = match source.split_once("::") {
+        Some((forced, rest)) if forced.chars().all(|char| char.is_ascii_alphanumeric()) => (forced, rest),
+        _ => ("", source),
+    };
+    let scheme = rest.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    let way = if forced.is_empty() { scheme.as_deref().unwrap_or_default() } else { forced };
+    match way.to_ascii_lowercase().as_str() {
+        "http" | "https" => Ok(rest.to_owned()),
+        "git" | "ssh" => Err(SourceError::NotYet("git", REMEDY_GIT)),
+        "hg" => Err(SourceError::NotYet("Mercurial", "fetch an archive of the change set by https")),
+        "s3" => Err(SourceError::NotYet("S3", "give a presigned address of https")),
+        "gcs" | "gs" => Err(SourceError::NotYet("Google's storage", "give a signed address of https")),
+        "oci" => Err(SourceError::NotYet("an OCI registry", "fetch an archive by https")),
+        "file" => Err(SourceError::Local(shown())),
+        "" if rest.starts_with("git@") || is_forge(rest) => Err(SourceError::NotYet("git", REMEDY_GIT)),
+        "" if rest.starts_with(['/', '.']) => Err(SourceError::Local(shown())),
+        _ => Err(SourceError::NoScheme(shown())),
+    }
+}
+
+/// Hosts whose bare names mean git.
+fn is_forge(source: &str) -> bool {
+    ["github.com/", "gitlab.com/", "bitbucket.org/"].iter().any(|host| source.starts_with(host))
+}
+
+/// Takes the options out of an address's query that are for the one who fetches, not for the server.
+fn take_own_options(url: &str, options: &mut BTreeMap<String, String>) -> String {
+    let url = url.split('#').next().unwrap_or_default();
+    let Some((path, query)) = url.split_once('?') else { return url.to_owned() };
+    let mut kept = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if ["checksum", "archive", "filename"].contains(&name) {
+            options.entry(name.to_owned()).or_insert_with(|| decoded(value));
+        } else {
+            kept.push(pair);
+        }
+    }
+    if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) }
+}
+
+/// Options are part of what the server is asked, as Nomad sends them.
+fn with_query(mut url: String, options: &BTreeMap<String, String>) -> String {
+    for (name, value) in options {
+        url.push(if url.contains('?') { '&' } else { '?' });
+        url.push_str(&encoded(name));
+        url.push('=');
+        url.push_str(&encoded(value));
+    }
+    url
+}
+
+/// What helps who gives an option of another way; none: it is for the server.
+fn of_other_ways(option: &str) -> Option<&'static str> {
+    match option {
+        "ref" | "depth" | "sshkey" => Some("git is not built, remove it and fetch an archive by https"),
+        "rev" => Some("Mercurial is not built, remove it"),
+        "aws_access_key_id" | "aws_access_key_secret" | "aws_access_token" | "aws_profile" | "region" => {
+            Some("S3 is not built, remove it and give a presigned address of https")
+        }
+        _ => None,
+    }
+}
+
+fn checksum(text: &str) -> Result<Checksum, SourceError> {
+    let wrong = || SourceError::Checksum(text.chars().take(140).collect());
+    let (kind, hex) = match text.split_once(':') {
+        Some((kind, hex)) => (Some(kind), hex),
+        None => (None, text),
+    };
+    let kind = match (kind, hex.len()) {
+        (Some("md5") | None, 32) => ChecksumKind::Md5,
+        (Some("sha1") | None, 40) => ChecksumKind::Sha1,
+        (Some("sha256") | None, 64) => ChecksumKind::Sha256,
+        (Some("sha512") | None, 128) => ChecksumKind::Sha512,
+        _ => return Err(wrong()),
+    };
+    if !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    Ok(Checksum { kind, hex: hex.to_ascii_lowercase() })
+}
+
+/// The ends of names by which archives are known, the longest first.
+const FORMS: &[(&str, ArchiveForm)] = &[
+    ("tar.gz", ArchiveForm::Tar(Compression::Gz)),
+    ("tgz", ArchiveForm::Tar(Compression::Gz)),
+    ("tar.bz2", ArchiveForm::Tar(Compression::Bz2)),
+    ("tbz2", ArchiveForm::Tar(Compression::Bz2)),
+    ("tar.xz", ArchiveForm::Tar(Compression::Xz)),
+    ("txz", ArchiveForm::Tar(Compression::Xz)),
+    ("tar.zst", ArchiveForm::Tar(Compression::Zst)),
+    ("tzst", ArchiveForm::Tar(Compression::Zst)),
+    ("tar", ArchiveForm::Tar(Compression::None)),
+    ("zip", ArchiveForm::Zip),
+    ("gz", ArchiveForm::File(Compression::Gz)),
+    ("bz2", ArchiveForm::File(Compression::Bz2)),
+    ("xz", ArchiveForm::File(Compression::Xz)),
+    ("zst", ArchiveForm::File(Compression::Zst)),
+];
+
+fn form(mode: ArtifactMode, option: Option<&str>, base: &str) -> Result<ArchiveForm, SourceError> {
+    let plain = ArchiveForm::File(Compression::None);
+    let is_off = option.is_some_and(|option| ["false", "0", "f", "F", "False", "FALSE"].contains(&option));
+    let asked = match option.filter(|option| !is_off && !option.is_empty()) {
+        Some(option) => {
+            let known = FORMS.iter().find(|(name, _)| *name == option);
+            Some(known.ok_or_else(|| SourceError::Archive(option.chars().take(64).collect()))?.1)
+        }
+        None => None,
+    };
+    match mode {
+        ArtifactMode::File if asked.is_some() => Err(SourceError::FileAndArchive),
+        ArtifactMode::File => Ok(plain),
+        ArtifactMode::Any | ArtifactMode::Dir => {
+            let lower = base.to_ascii_lowercase();
+            let ends = |end: &str| lower.strip_suffix(end).is_some_and(|name| name.ends_with('.'));
+            let guessed = FORMS.iter().find(|(end, _)| !is_off && ends(end)).map(|(_, form)| *form);
+            let found = asked.or(guessed).unwrap_or(plain);
+            let is_tree = matches!(found, ArchiveForm::Tar(_) | ArchiveForm::Zip);
+            if mode == ArtifactMode::Dir && !is_tree { Err(SourceError::NoDirectory) } else { Ok(found) }
+        }
+    }
+}
+
+fn unpacked_name(base: &str, packed: Compression) -> &str {
+    let end = match packed {
+        Compression::None => return base,
+        Compression::Gz => ".gz",
+        Compression::Bz2 => ".bz2",
+        Compression::Xz => ".xz",
+        Compression::Zst => ".zst",
+    };
+    base.strip_suffix(end).unwrap_or(base)
+}
+
+fn is_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && name.len() <= 255 && !name.contains(['/', '\0'])
+}
+
+fn is_header(name: &str, value: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty()
+        && name.bytes().all(is_token)
+        && value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
+}
+
+/// Bytes behind `%`; what is no such sequence stays as it is.
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let pair = bytes.get(at + 1..at + 3).and_then(|pair| std::str::from_utf8(pair).ok());
+        let byte = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()).filter(|_| bytes[at] == b'%');
+        out.push(byte.unwrap_or(bytes[at]));
+        at += if byte.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
+            out.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn plan(artifact: Value) -> Result<FetchPlan, String> {
+        let artifact: Artifact = serde_json::from_value(artifact).expect("an artifact");
+        fetch_plan(&artifact).map_err(|error| error.to_string())
+    }
+
+    fn of(source: &str) -> Result<FetchPlan, String> {
+        plan(json!({ "getterSource": source }))
+    }
+
+    #[test]
+    fn archives_are_known_by_their_names_and_options() {
+        use Compression as C;
+        for (source, mode, archive, form, name) in [
+            ("https://a/app.tar.gz", "any", "", ArchiveForm::Tar(C::Gz), ""),
+            ("https://a/app.TGZ?x=1", "any", "", ArchiveForm::Tar(C::Gz), ""),
+            ("https://a/app.tar.gz", "any", "false", ArchiveForm::File(C::None), "app.tar.gz"),
+            ("https://a/app", "dir", "zip", ArchiveForm::Zip, ""),
+            ("https://a/app.gz", "any", "", ArchiveForm::File(C::Gz), "app"),
+            ("https://a/app%20x.txt", "any", "", ArchiveForm::File(C::None), "app x.txt"),
+            ("https://a/app.tar.gz", "file", "", ArchiveForm::File(C::None), "app.tar.gz"),
+            ("https://a/tar", "any", "", ArchiveForm::File(C::None), "tar"),
+        ] {
+            let mut artifact = json!({ "getterSource": source, "getterMode": mode });
+            if !archive.is_empty() {
+                artifact["getterOptions"] = json!({ "archive": archive });
+            }
+            let found = plan(artifact).expect(source);
+            assert_eq!((found.form, found.file_name.as_str()), (form, name), "{source} {mode} {archive}");
+        }
+    }
+
+    #[test]
+    fn options_are_taken_out_of_the_address_and_the_rest_is_sent() {
+        let found = plan(json!({
+            "getterSource": "http::https://a/x?archive=false&v=2&checksum=md5:D41D8CD98F00B204E9800998ECF8427E",
+            "getterOptions": { "to ken": "a&b" },
+        }));
+        let found = found.expect("a plan");
+        assert_eq!(found.url, "https://a/x?v=2&to%20ken=a%26b");
+        let hex = "d41d8cd98f00b204e9800998ecf8427e".to_owned();
+        assert_eq!(found.checksum, Some(Checksum { kind: ChecksumKind::Md5, hex }));
+        let bare = of(&format!("https://a/x?checksum={}", "ab".repeat(64))).expect("a plan");
+        assert_eq!(bare.checksum.map(|sum| sum.kind), Some(ChecksumKind::Sha512));
+    }
+
+    #[test]
+    fn what_is_not_built_is_refused_by_name_with_the_remedy() {
+        for (source, says) in [
+            ("git::https://a/b.git", "git"),
+            ("github.com/a/b", "archive/REF.tar.gz"),
+            ("git@a:b.git", "git"),
+            ("hg::https://a/b", "Mercurial"),
+            ("s3::https://s3.amazonaws.com/b/k", "presigned"),
+            ("gcs::https://www.googleapis.com/b/k", "signed"),
+            ("oci://a/b:1", "OCI"),
+            ("file:///etc/passwd", "host volume"),
+            ("/etc/passwd", "host volume"),
+            ("example.com/a.tgz", "https://example.com"),
+            ("ftp://a/b", "names no way"),
+            ("https://u:p@a/b", "Authorization"),
+            ("https://a/b.tgz//bin", "whole archive"),
+            ("https://a/", "filename"),
+            ("https://a/..", "filename"),
+            ("https://a/%2e%2e%2fx", "filename"),
+            ("https://a/x?checksum=file:https://a/sums", "sha256:<64"),
+            ("https://a/x?archive=rar", "tar.zst"),
+        ] {
+            let error = of(source).expect_err(source);
+            assert!(error.contains(says), "{source}: {error}");
+        }
+        for (more, says) in [
+            (json!({ "getterMode": "dir" }), "getterMode dir"),
+            (json!({ "getterMode": "file", "getterOptions": { "archive": "zip" } }), "remove one"),
+            (json!({ "getterOptions": { "ref": "main" } }), "getterOptions.ref"),
+            (json!({ "getterHeaders": { "a b": "x" } }), "getterHeaders"),
+            (json!({ "getterHeaders": { "a": "x\r\nb: y" } }), "getterHeaders"),
+        ] {
+            let mut artifact = json!({ "getterSource": "https://a/x" });
+            artifact.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+            let error = plan(artifact).expect_err(says);
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

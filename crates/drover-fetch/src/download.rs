@@ -1,0 +1,196 @@
+//! A download over HTTP: into a file, with what it sums up to, and redirects that are asked about like the first
+//! address.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use drover_core::artifact::{Checksum, ChecksumKind, FetchPlan, WebAddress};
+use http::{HeaderName, HeaderValue, Request, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper_util::rt::TokioIo;
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest, Sha256, Sha512};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::budget::Budget;
+use crate::connect::{Trust, connect};
+use crate::order::Order;
+
+/// Redirects that are followed at most.
+const MAX_REDIRECTS: usize = 10;
+/// Longest wait for the next bytes.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// What a fetch calls itself.
+const USER_AGENT: &str = "drover-fetch";
+
+/// Downloads into a new file and compares what it sums up to.
+pub(crate) async fn download(order: &Order, trust: &Trust, to: &Path) -> Result<(), String> {
+    let plan = &order.plan;
+    let first = WebAddress::parse(&plan.url).map_err(|error| error.to_string())?;
+    let mut target = first.clone();
+    for _ in 0..=MAX_REDIRECTS {
+        let request = request(plan, &target, target.is_same_origin(&first))?;
+        let stream = connect(&target, &order.allowed).await?;
+        let next = if target.is_tls {
+            exchange(order, trust.handshake(stream, &target.host).await?, request, to).await
+        } else {
+            exchange(order, stream, request, to).await
+        };
+        let Some(location) = next.map_err(|error| format!("{}: {error}", shown(&target)))? else { return Ok(()) };
+        let next = target.join(&location).map_err(|error| format!("{} leads elsewhere: {error}", shown(&target)))?;
+        if target.is_tls && !next.is_tls {
+            return Err(format!("{} leads to {}, which has no TLS", shown(&target), shown(&next)));
+        }
+        target = next;
+    }
+    Err(format!("{} leads elsewhere more than {MAX_REDIRECTS} times", shown(&first)))
+}
+
+/// An address without its query, which may hold a signature.
+fn shown(address: &WebAddress) -> String {
+    let path: String = address.path.split('?').next().unwrap_or_default().chars().take(128).collect();
+    format!("{}://{}{path}", if address.is_tls { "https" } else { "http" }, address.authority())
+}
+
+fn request(plan: &FetchPlan, target: &WebAddress, with_headers: bool) -> Result<Request<Empty<Bytes>>, String> {
+    let mut request =
+        Request::builder().uri(target.path.as_str()).body(Empty::new()).map_err(|error| error.to_string())?;
+    let headers = request.headers_mut();
+    let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
+    headers.insert(header::HOST, value(&target.authority())?);
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+    // They may be credentials, which another server must not see.
+    for (name, text) in plan.headers.iter().filter(|_| with_headers) {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| format!("header {name}: {error}"))?;
+        headers.insert(name, value(text)?);
+    }
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    Ok(request)
+}
+
+/// Asks, and takes the body in. Returns where it is instead.
+async fn exchange<S>(
+    order: &Order,
+    stream: S,
+    request: Request<Empty<Bytes>>,
+    to: &Path,
+) -> Result<Option<String>, String>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let no_http = |error: hyper::Error| format!("no answer in HTTP: {}", with_causes(&error));
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_http)?;
+    let work = async {
+        let answered = tokio::time::timeout(IDLE_TIMEOUT, sender.send_request(request)).await;
+        let response = answered.map_err(|_| is_idle())?.map_err(no_http)?;
+        let status = response.status();
+        if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+            let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+            return location.map(|location| Some(location.to_owned())).ok_or_else(|| "it leads nowhere".to_owned());
+        }
+        if !status.is_success() {
+            return Err(format!("answered {status}"));
+        }
+        take_in(order, response.into_body(), to).await.map(|()| None)
+    };
+    tokio::pin!(work, connection);
+    tokio::select! {
+        biased;
+        done = &mut work => done,
+        // What was received before the end is still read; an error of the connection is the request's too.
+        _ = &mut connection => work.await,
+    }
+}
+
+async fn take_in(order: &Order, mut body: Incoming, to: &Path) -> Result<(), String> {
+    let mut budget = Budget::new(order.limits);
+    // A server that says so is believed at once.
+    budget.clone().take_bytes(body.size_hint().lower())?;
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
+    let mut file: File = opened.map_err(|error| format!("the download cannot be kept: {error}"))?;
+    let mut sum = order.plan.checksum.as_ref().map(|checksum| Sum::new(checksum.kind));
+    loop {
+        let frame = tokio::time::timeout(IDLE_TIMEOUT, body.frame()).await.map_err(|_| is_idle())?;
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|error| format!("it broke off: {}", with_causes(&error)))?;
+        let Ok(data) = frame.into_data() else { continue };
+        budget.take_bytes(data.len() as u64)?;
+        if let Some(sum) = &mut sum {
+            sum.update(&data);
+        }
+        file.write_all(&data).map_err(|error| format!("the download cannot be kept: {error}"))?;
+    }
+    match (sum, &order.plan.checksum) {
+        (Some(sum), Some(wanted)) => sum.compare(wanted),
+        _ => Ok(()),
+    }
+}
+
+fn is_idle() -> String {
+    format!("nothing came for {}s", IDLE_TIMEOUT.as_secs())
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}
+
+/// What bytes sum up to.
+enum Sum {
+    Md5(Md5),
+    Sha1(Sha1),
+    Sha256(Sha256),
+    Sha512(Sha512),
+}
+
+impl Sum {
+    fn new(kind: ChecksumKind) -> Self {
+        match kind {
+            ChecksumKind::Md5 => Self::Md5(Md5::new()),
+            ChecksumKind::Sha1 => Self::Sha1(Sha1::new()),
+            ChecksumKind::Sha256 => Self::Sha256(Sha256::new()),
+            ChecksumKind::Sha512 => Self::Sha512(Sha512::new()),
+        }
+    }
+
+    fn update(&mut self, data: &[u8]) {
+        match self {
+            Self::Md5(sum) => sum.update(data),
+            Self::Sha1(sum) => sum.update(data),
+            Self::Sha256(sum) => sum.update(data),
+            Self::Sha512(sum) => sum.update(data),
+        }
+    }
+
+    fn compare(self, wanted: &Checksum) -> Result<(), String> {
+        let found = match self {
+            Self::Md5(sum) => hex(&sum.finalize()),
+            Self::Sha1(sum) => hex(&sum.finalize()),
+            Self::Sha256(sum) => hex(&sum.finalize()),
+            Self::Sha512(sum) => hex(&sum.finalize()),
+        };
+        if found == wanted.hex {
+            return Ok(());
+        }
+        Err(format!("the checksum is {found}, not {} as getterOptions.checksum has it", wanted.hex))
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}

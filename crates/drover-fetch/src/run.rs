@@ -1,0 +1,58 @@
+//! One fetch, from the order to the answer.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::confine::confine;
+use crate::connect::Trust;
+use crate::download::download;
+use crate::order::{Answer, Order, RESULT};
+use crate::unpack::unpack;
+
+/// Largest order.
+const MAX_ORDER_BYTES: u64 = 1024 * 1024;
+/// The file of the download.
+const DOWNLOAD: &str = "download";
+
+/// Carries out the order on standard input, and answers on standard output. When the input ends, the caller has gone,
+/// and the process goes too.
+///
+/// # Errors
+/// When there is no order, or no caller takes the answer.
+pub fn run() -> anyhow::Result<()> {
+    let mut line = Vec::new();
+    let mut input = BufReader::new(io::stdin());
+    input.by_ref().take(MAX_ORDER_BYTES).read_until(b'\n', &mut line).context("reading the order")?;
+    let order: Order = serde_json::from_slice(&line).context("reading the order")?;
+    let trust = Trust::of_node();
+    let answer = match confine(order.user, order.limits) {
+        Ok(()) => {
+            std::thread::spawn(move || {
+                drop(io::copy(&mut input, &mut io::sink()));
+                std::process::exit(1);
+            });
+            fetch(&order, &trust).map_or_else(Answer::Failed, |()| Answer::Fetched)
+        }
+        Err(reason) => Answer::Failed(reason),
+    };
+    let mut text = serde_json::to_vec(&answer).context("writing the answer")?;
+    text.push(b'\n');
+    io::stdout().write_all(&text).context("writing the answer")
+}
+
+fn fetch(order: &Order, trust: &Trust) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("the download cannot begin: {error}"))?;
+    let (to, whole) = (Path::new(DOWNLOAD), Duration::from_secs(order.limits.seconds));
+    let done = runtime.block_on(async { tokio::time::timeout(whole, download(order, trust, to)).await });
+    // A look-up that hangs is not waited for.
+    runtime.shutdown_background();
+    done.map_err(|_| {
+        format!("it took longer than {}s, which is the node's limit (artifacts.timeout)", whole.as_secs())
+    })??;
+    unpack(to, Path::new(RESULT), &order.plan, order.limits)?;
+    std::fs::remove_file(to).map_err(|error| format!("the download cannot be removed: {error}"))
+}
