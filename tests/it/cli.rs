@@ -509,7 +509,7 @@ async fn a_dump_of_a_cluster_plans_like_the_cluster() {
 /// A job file in HCL and the manifest of the same job are one job, whichever of the two a user keeps.
 #[test]
 fn a_job_file_in_hcl_is_the_job_of_its_manifest() {
-    let root = workspace::root();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let written = std::fs::read_to_string(root.join("examples/web.yaml")).unwrap();
     let written: drover_api::Job = serde_saphyr::from_str(&written).unwrap();
     let file = root.join("examples/web.nomad.hcl").display().to_string();

@@ -60,10 +60,11 @@ fn plain(address: IpAddr) -> IpAddr {
     let parts = six.segments();
     let four = |high: u16, low: u16| IpAddr::V4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
     match parts {
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => four(high, low),
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+            four(high, low)
+        }
         // The loopback and the unspecified address look alike and are none.
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => four(high, low),
-        [0x2002, high, low, ..] => four(high, low),
         _ => address,
     }
 }
