@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hcl_edit::expr::Expression;
 use hcl_edit::structure::{Block as Written, Body};
 
-use super::start;
+use super::written::{parse, start};
 use crate::evaluate::{Budget, Scope, offset};
 use crate::inputs::Inputs;
 use crate::source::{Fault, Source};
@@ -88,7 +88,7 @@ fn from_files(inputs: &Inputs<'_>, names: &[&str]) -> Result<BTreeMap<String, Va
     let mut given = BTreeMap::new();
     for (name, text) in &inputs.files {
         let source = Source::new(name, text);
-        let body = super::parse(source)?;
+        let body = parse(source)?;
         let scope = bare(source);
         for attribute in body.attributes() {
             let variable = attribute.key.to_string();

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Arguments, Outcome};
+use super::arguments::Arguments;
+use super::context::Outcome;
 use crate::value::Value;
 
 /// Calls one of them; nothing where the name is none of theirs.

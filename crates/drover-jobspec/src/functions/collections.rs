@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Arguments, Context, Outcome};
+use super::arguments::Arguments;
+use super::context::{Context, Outcome};
 use crate::evaluate::equal;
 use crate::value::{Number, Value};
 

@@ -9,7 +9,8 @@ use sha2::{Sha256, Sha512};
 
 use drover_api::names::hex;
 
-use super::{Arguments, Outcome};
+use super::arguments::Arguments;
+use super::context::Outcome;
 use crate::value::Value;
 
 /// What a query keeps as it is; a space becomes `+`.

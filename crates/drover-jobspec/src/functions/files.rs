@@ -3,7 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Arguments, Context, Outcome};
+use super::arguments::Arguments;
+use super::context::{Context, Outcome};
 use crate::inputs::Files;
 use crate::value::Value;
 

@@ -1,6 +1,8 @@
 //! Functions on numbers.
 
-use super::{Arguments, Outcome, strings};
+use super::arguments::Arguments;
+use super::context::Outcome;
+use super::strings;
 use crate::value::{Number, Value};
 
 /// Calls one of them; nothing where the name is none of theirs.

@@ -1,6 +1,8 @@
 //! Functions on sets. A job file's sets are lists here, each element once, in order.
 
-use super::{Arguments, Context, Outcome, collections::distinct};
+use super::arguments::Arguments;
+use super::collections::distinct;
+use super::context::{Context, Outcome};
 use crate::evaluate::equal;
 use crate::value::Value;
 

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use regex::Regex;
 
-use super::{Arguments, Context, Outcome};
+use super::arguments::Arguments;
+use super::context::{Context, Outcome};
 use crate::value::{Number, Value};
 
 /// Calls one of them; nothing where the name is none of theirs.

@@ -3,7 +3,8 @@
 use drover_api::GoDuration;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-use super::{Arguments, Outcome};
+use super::arguments::Arguments;
+use super::context::Outcome;
 use crate::value::Value;
 
 /// Calls one of them; nothing where the name is none of theirs.

@@ -2,12 +2,18 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::convert::{Report, object};
-use super::tables::{CHECK_RESTART, MIGRATE, RESCHEDULE, TASK};
+use super::convert::Report;
 use crate::document::{Attribute, Block};
 use crate::value::Value;
 
 type Fields = Map<String, Json>;
+
+// Fields of tables that are none of the object: what is in them is given to others here.
+pub(super) const CHECK_RESTART: &str = "(check_restart)";
+pub(super) const ON_UPDATE: &str = "(on_update)";
+pub(super) const TASKS: &str = "(task)";
+pub(super) const MIGRATE: &str = "(migrate)";
+pub(super) const RESCHEDULE: &str = "(reschedule)";
 
 fn attribute<'a>(block: &'a Block, name: &str) -> Option<&'a Attribute> {
     block.attributes.iter().find(|attribute| attribute.name == name)
@@ -87,17 +93,14 @@ pub(super) fn service(fields: &mut Fields, block: &Block, report: &mut Report<'_
             ),
         }
     }
-    let on_update = attribute(block, "on_update").and_then(|attribute| attribute.value.to_text());
-    let restart = block.blocks.iter().find(|inner| inner.kind == "check_restart");
-    let restart = restart.map(|inner| object(inner, &CHECK_RESTART, report));
+    let of_all = [("onUpdate", fields.shift_remove(ON_UPDATE)), ("checkRestart", fields.shift_remove(CHECK_RESTART))];
     let service = fields.get("name").and_then(Json::as_str).unwrap_or_default().to_owned();
     let Some(Json::Array(checks)) = fields.get_mut("checks") else { return };
     for (at, check) in checks.iter_mut().filter_map(Json::as_object_mut).enumerate() {
-        if let Some(on_update) = &on_update {
-            check.entry("onUpdate").or_insert_with(|| on_update.as_str().into());
-        }
-        if let Some(restart) = &restart {
-            check.entry("checkRestart").or_insert_with(|| Json::Object(restart.clone()));
+        for (field, value) in &of_all {
+            if let Some(value) = value {
+                check.entry(*field).or_insert_with(|| value.clone());
+            }
         }
         // A check without a name is called after its service.
         check.entry("name").or_insert_with(|| {
@@ -108,23 +111,18 @@ pub(super) fn service(fields: &mut Fields, block: &Block, report: &mut Report<'_
 
 /// A task without a group has one of its own name; `migrate` and `reschedule` of the job are those of its groups that
 /// have none.
-pub(super) fn job(fields: &mut Fields, block: &Block, report: &mut Report<'_>) {
-    let tasks = block.blocks.iter().filter(|inner| inner.kind == "task");
-    let own: Vec<Json> = tasks
-        .map(|inner| {
-            let task = object(inner, &TASK, report);
-            json!({"name": task.get("name"), "tasks": [task]})
-        })
-        .collect();
-    if let Json::Array(groups) = fields.entry("groups").or_insert_with(|| json!([])) {
-        groups.extend(own);
+pub(super) fn job(fields: &mut Fields, _block: &Block, _report: &mut Report<'_>) {
+    let tasks = fields.shift_remove(TASKS);
+    let of_all = [("migrate", fields.shift_remove(MIGRATE)), ("reschedule", fields.shift_remove(RESCHEDULE))];
+    let Json::Array(groups) = fields.entry("groups").or_insert_with(|| json!([])) else { return };
+    for task in tasks.as_ref().and_then(Json::as_array).into_iter().flatten() {
+        groups.push(json!({"name": task["name"], "tasks": [task]}));
     }
-    for (kind, table) in [("migrate", &MIGRATE), ("reschedule", &RESCHEDULE)] {
-        let Some(inner) = block.blocks.iter().find(|inner| inner.kind == kind) else { continue };
-        let value = Json::Object(object(inner, table, report));
-        let groups = fields.get_mut("groups").and_then(Json::as_array_mut);
-        for group in groups.into_iter().flatten().filter_map(Json::as_object_mut) {
-            group.entry(kind).or_insert_with(|| value.clone());
+    for group in groups.iter_mut().filter_map(Json::as_object_mut) {
+        for (field, value) in &of_all {
+            if let Some(value) = value {
+                group.entry(*field).or_insert_with(|| value.clone());
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ const fn adjusted(rows: &'static [Row], adjust: Adjust) -> Table {
     Table { label: None, rows, adjust: Some(adjust) }
 }
 
-pub(super) static CONSTRAINT: Table = adjusted(
+static CONSTRAINT: Table = adjusted(
     &[
         row("attribute", "lTarget", Text),
         row("operator", "operand", Text),
@@ -41,7 +41,7 @@ pub(super) static CONSTRAINT: Table = adjusted(
     sugar::operand,
 );
 
-pub(super) static AFFINITY: Table = adjusted(
+static AFFINITY: Table = adjusted(
     &[
         row("attribute", "lTarget", Text),
         row("operator", "operand", Text),
@@ -57,7 +57,7 @@ pub(super) static AFFINITY: Table = adjusted(
     sugar::operand,
 );
 
-pub(super) static SPREAD: Table = plain(&[
+static SPREAD: Table = plain(&[
     row("attribute", "attribute", Text),
     row("weight", "weight", Whole),
     row(
@@ -67,7 +67,7 @@ pub(super) static SPREAD: Table = plain(&[
     ),
 ]);
 
-pub(super) static UPDATE: Table = plain(&[
+static UPDATE: Table = plain(&[
     row("max_parallel", "maxParallel", Whole),
     row("health_check", "healthCheck", Text),
     row("min_healthy_time", "minHealthyTime", Duration),
@@ -79,14 +79,14 @@ pub(super) static UPDATE: Table = plain(&[
     row("stagger", "stagger", Duration),
 ]);
 
-pub(super) static MIGRATE: Table = plain(&[
+static MIGRATE: Table = plain(&[
     row("max_parallel", "maxParallel", Whole),
     row("health_check", "healthCheck", Text),
     row("min_healthy_time", "minHealthyTime", Duration),
     row("healthy_deadline", "healthyDeadline", Duration),
 ]);
 
-pub(super) static RESCHEDULE: Table = plain(&[
+static RESCHEDULE: Table = plain(&[
     row("attempts", "attempts", Whole),
     row("interval", "interval", Duration),
     row("delay", "delay", Duration),
@@ -139,8 +139,7 @@ static NETWORK: Table = plain(&[
     row("cni", "cni", Block(&plain(&[row("args", "args", TextMap)]))),
 ]);
 
-pub(super) static MOUNT_OPTIONS: Table =
-    plain(&[row("fs_type", "fsType", Text), row("mount_flags", "mountFlags", Texts)]);
+static MOUNT_OPTIONS: Table = plain(&[row("fs_type", "fsType", Text), row("mount_flags", "mountFlags", Texts)]);
 
 static VOLUME: Table = labelled(
     "name",
@@ -156,7 +155,7 @@ static VOLUME: Table = labelled(
     ],
 );
 
-pub(super) static CHECK_RESTART: Table = plain(&[
+static CHECK_RESTART: Table = plain(&[
     row("limit", "limit", Whole),
     row("grace", "grace", Duration),
     row("ignore_warnings", "ignoreWarnings", Bool),
@@ -201,8 +200,8 @@ static SERVICE: Table = adjusted(
         row("meta", "meta", TextMap),
         row("task", "task", Text),
         row("check", "checks", Blocks(&CHECK)),
-        row("check_restart", "", Other),
-        row("on_update", "", Other),
+        row("check_restart", sugar::CHECK_RESTART, Block(&CHECK_RESTART)),
+        row("on_update", sugar::ON_UPDATE, Text),
         row("connect", "", Refused(CONNECT)),
         row("canary_meta", "", Refused("tag canaries by `canary_tags`")),
         row("tagged_addresses", "", Refused(CONSUL)),
@@ -296,7 +295,7 @@ static IDENTITY: Table = plain(&[
     row("extra_claims", "extraClaims", TextMap),
 ]);
 
-pub(super) static TASK: Table = Table {
+static TASK: Table = Table {
     label: Some("name"),
     rows: &[
         row("driver", "driver", Text),
@@ -368,7 +367,7 @@ pub(super) static TASK: Table = Table {
     adjust: None,
 };
 
-pub(super) static GROUP: Table = Table {
+static GROUP: Table = Table {
     label: Some("name"),
     rows: &[
         row("count", "count", Whole),
@@ -470,9 +469,9 @@ pub(super) static JOB: Table = Table {
             ])),
         ),
         row("group", "groups", Blocks(&GROUP)),
-        row("task", "", Other),
-        row("migrate", "", Other),
-        row("reschedule", "", Other),
+        row("task", sugar::TASKS, Blocks(&TASK)),
+        row("migrate", sugar::MIGRATE, Block(&MIGRATE)),
+        row("reschedule", sugar::RESCHEDULE, Block(&RESCHEDULE)),
         row("vault", "", Refused(VAULT)),
         row("consul", "", Refused(CONSUL)),
         row("vault_token", "", Refused(VAULT)),

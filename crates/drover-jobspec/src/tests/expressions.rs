@@ -1,3 +1,5 @@
+//! Values of expressions, of variables and of `dynamic` blocks.
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -148,7 +150,8 @@ fn functions() {
     ]);
 }
 
-/// G-047: what only the node knows stays as its text: bare, with spaces, in a heredoc, under a directive and in a function.
+/// G-047: what only the node knows stays as its text: bare, with spaces, in a heredoc, under a directive and in a
+/// function.
 #[test]
 fn g_047_references_of_the_node_are_kept_as_text() {
     check(&[

@@ -1,3 +1,5 @@
+//! Job files of `testdata` and what they become.
+
 use expect_test::expect_file;
 use serde_json::Value;
 

@@ -1,3 +1,5 @@
+//! Job files that ask for too much, and what is said of wrong ones.
+
 use std::fmt::Write as _;
 
 use crate::{Inputs, manifests};

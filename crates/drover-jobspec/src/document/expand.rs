@@ -2,7 +2,8 @@
 
 use hcl_edit::structure::{Block as Written, BlockLabel, Structure};
 
-use super::{Attribute, Block, start};
+use super::block::{Attribute, Block};
+use super::written::start;
 use crate::evaluate::Scope;
 use crate::source::Fault;
 use crate::value::Value;
