@@ -22,10 +22,10 @@ const ENVIRONMENT: &str = "NOMAD_VAR_";
 pub(crate) struct VariableArgs {
     /// A value for a variable of a job file in HCL, repeatable; `NOMAD_VAR_name` in the environment is another way.
     #[arg(long = "var", value_name = "NAME=VALUE")]
-    values: Vec<String>,
+    vars: Vec<String>,
     /// A file with values for variables of a job file in HCL, repeatable; a later one wins, and `--var` over all.
     #[arg(long = "var-file", value_name = "FILE")]
-    files: Vec<PathBuf>,
+    var_files: Vec<PathBuf>,
 }
 
 /// Whether a file's name says that it is a job file in HCL.
@@ -36,7 +36,7 @@ pub(crate) fn is_hcl(path: &Path) -> bool {
 /// The bytes of a file of manifests; a job file in HCL is turned into them.
 pub(crate) fn read(path: &Path, variables: &VariableArgs) -> anyhow::Result<Vec<u8>> {
     if !is_hcl(path) {
-        if let Some(value) = variables.values.first() {
+        if let Some(value) = variables.vars.first() {
             bail!("--var {value}: {} is no job file in HCL (*.hcl, *.nomad), and has no variables", path.display());
         }
         return read_input(path);
@@ -52,12 +52,12 @@ pub(crate) fn manifests(path: &Path, variables: &VariableArgs) -> anyhow::Result
     let text = String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{name}: is no text in UTF-8"))?;
     let folder = Folder(path.parent().unwrap_or(Path::new("")).to_owned());
     let mut inputs = Inputs { readable: Some(&folder), ..Inputs::default() };
-    for value in &variables.values {
+    for value in &variables.vars {
         let (variable, value) =
             value.split_once('=').with_context(|| format!("--var {value}: write it as --var NAME=VALUE"))?;
         inputs.values.insert(variable.to_owned(), value.to_owned());
     }
-    for file in &variables.files {
+    for file in &variables.var_files {
         let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
         inputs.files.push((file.display().to_string(), text));
     }
@@ -166,7 +166,7 @@ mod tests {
         let text = "variable \"tag\" {}\njob \"web\" {\n  meta {\n    tag = var.tag\n    motd = file(\"motd\")\n    n = length(fileset(\".\", \"*\"))\n  }\n}\n";
         std::fs::write(&path, text).unwrap();
         std::fs::write(folder.path().join("motd"), "hello").unwrap();
-        let variables = VariableArgs { values: vec!["tag=7".to_owned()], files: Vec::new() };
+        let variables = VariableArgs { vars: vec!["tag=7".to_owned()], var_files: Vec::new() };
         let found: Value = serde_json::from_slice(&read(&path, &variables).unwrap()).unwrap();
         assert_eq!(found["spec"]["meta"], serde_json::json!({"tag": "7", "motd": "hello", "n": "2"}));
         let error = read(&path, &VariableArgs::default()).unwrap_err().to_string();
