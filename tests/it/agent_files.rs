@@ -71,8 +71,9 @@ async fn must_survive_x_008_a_job_whose_values_multiply() {
         peaks.push(peak_kib(&node));
     }
     // The first time more than these jobs is new: its whole state file, its connections.
-    assert!(peaks[0] - before < 24 * 1024, "the agent has grown from {before} to {peaks:?} KiB");
-    assert!(peaks[1] - peaks[0] < 8 * 1024, "the agent grows with each of them: {peaks:?} KiB");
+    assert!(peaks[0] < before + 24 * 1024, "the agent has grown from {before} to {peaks:?} KiB");
+    // The kernel's count of a peak is a rough one: a later reading may be some pages less.
+    assert!(peaks[1] < peaks[0] + 8 * 1024, "the agent grows with each of them: {peaks:?} KiB");
 }
 
 /// What others must not change.
