@@ -106,6 +106,8 @@ pub(crate) async fn check(stage: &Stage) {
         assert_eq!(stage.alloc(User::Admin, &["restart", &name, "main"]).code, 0);
         cluster.eventually("it is started again", async || order().matches("main").count() == 3 + n).await;
     }
+    // A report follows a start within a second or so.
+    cluster.eventually("it is reported", async || client_status(&found(stage).await).as_str() == "running").await;
     let now = found(stage).await;
     let main = &now.status.as_ref().expect("a status").task_states["main"];
     assert_eq!(
