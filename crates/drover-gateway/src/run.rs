@@ -13,8 +13,10 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Clients, Entrance, EntranceParts, FRONT_PROXY, Trust, follow};
-use crate::certificates::{CERTIFICATE, Keeper, Watched, agents_config, users_config, withdraw};
+use crate::api::{Entrance, EntranceParts, FRONT_PROXY, Trust, follow};
+use crate::certificates::{
+    CERTIFICATE, Keeper, OptionalCertificates, Watched, agents_config, provider, users_config, withdraw,
+};
 use crate::config::{GatewayConfig, ShutdownConfig};
 use crate::connections::Port;
 use crate::reviews::Reviews;
@@ -77,7 +79,7 @@ async fn serve(
     let keeper = Keeper::new(client.clone(), config, watched);
     let served = keeper.served();
     let agents = Port::open(config.agents, agents_config(served.clone())?, "agents").await?;
-    let clients = Arc::new(Clients::new(trust.clone()));
+    let clients = Arc::new(OptionalCertificates::new(trust.clone(), provider()));
     let users = Port::open(config.users, users_config(served.clone(), clients)?, "users").await?;
     beside.spawn(until(ended.clone(), keeper.run()));
     beside.spawn(until(ended.clone(), follow(client.clone(), trust.clone(), health.clone())));

@@ -20,4 +20,4 @@ mod trust;
 
 pub(crate) use entrance::{Entrance, EntranceParts};
 pub(crate) use front_proxy::{FRONT_PROXY, follow};
-pub(crate) use trust::{Clients, Trust};
+pub(crate) use trust::Trust;

@@ -3,14 +3,12 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{CertificateError, Error};
 
 use super::identity::HeaderNames;
-use crate::certificates::provider;
+use crate::certificates::Believer;
 
 /// The API server as a proxy: whose name it may bear, and in which headers it says who asks.
 #[derive(Clone, Debug)]
@@ -66,41 +64,14 @@ impl Trust {
     }
 }
 
-/// Takes or refuses certificates in handshakes. One of an unknown authority, or that has expired, ends the connection.
-#[derive(Debug)]
-pub(crate) struct Clients {
-    trust: Trust,
-    provider: rustls::crypto::CryptoProvider,
-}
-
-impl Clients {
-    /// Those that are trusted.
-    pub(crate) fn new(trust: Trust) -> Self {
-        Self { trust, provider: provider() }
-    }
-}
-
-impl ClientCertVerifier for Clients {
-    fn offer_client_auth(&self) -> bool {
-        true
-    }
-
-    /// Who has none may have a token.
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
+impl Believer for Trust {
+    fn believe(
         &self,
         own: &CertificateDer<'_>,
         between: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let authorities = self.trust.now();
+        let authorities = self.now();
         let front_proxy = authorities.front_proxy.as_ref().map(|it| &it.verifier);
         let all = front_proxy.into_iter().chain(&authorities.people);
         let mut reason = Error::InvalidCertificate(CertificateError::UnknownIssuer);
@@ -111,27 +82,5 @@ impl ClientCertVerifier for Clients {
             }
         }
         Err(reason)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

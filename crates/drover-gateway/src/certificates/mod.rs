@@ -5,7 +5,9 @@
 
 mod authority;
 mod keeper;
+mod optional;
 mod tls;
 
 pub(crate) use keeper::{CERTIFICATE, Keeper, Watched, withdraw};
-pub(crate) use tls::{Served, agents_config, peers_config, provider, users_config};
+pub(crate) use optional::{Believer, OptionalCertificates};
+pub(crate) use tls::{Served, agents_config, provider, users_config};

@@ -3,25 +3,24 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::Context as _;
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
-    SignatureScheme, version,
-};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore, ServerConfig, version};
+
+use super::optional::{Believer, OptionalCertificates};
 
 /// What is served and who are believed to be replicas.
 #[derive(Debug)]
 struct Shown {
     own: Arc<CertifiedKey>,
-    /// The gateway's own authorities, and the reader of the certificates that they have signed.
-    authorities: Arc<RootCertStore>,
+    /// The reader of certificates that the gateway's own authorities have signed.
     replicas: Arc<dyn ClientCertVerifier>,
+    /// For the way to other replicas.
+    to_peers: Arc<ClientConfig>,
 }
 
 /// The certificate that is served; clones share it. None until the first is there: then no handshake succeeds.
@@ -38,7 +37,7 @@ impl Served {
         let read = |pem: &str| CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = read(certificate).context("reading the certificate")?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).context("reading the certificate's key")?;
-        let own = CertifiedKey::from_der(chain, key, &provider()).context("using the certificate's key")?;
+        let own = Arc::new(CertifiedKey::from_der(chain, key, &provider()).context("using the certificate's key")?);
         let mut roots = RootCertStore::empty();
         for authority in read(authorities).context("reading the authorities' certificates")? {
             roots.add(authority).context("using an authority's certificate")?;
@@ -47,7 +46,8 @@ impl Served {
         let replicas = WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), Arc::new(provider()))
             .build()
             .context("using the authorities' certificates")?;
-        let shown = Shown { own: Arc::new(own), authorities, replicas };
+        let to_peers = Arc::new(peers_config(Arc::clone(&own), authorities)?);
+        let shown = Shown { own, replicas, to_peers };
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(shown));
         Ok(())
     }
@@ -55,6 +55,11 @@ impl Served {
     /// Whether there is nothing to serve.
     pub(super) fn is_empty(&self) -> bool {
         self.now().is_none()
+    }
+
+    /// How to reach another replica; none as long as there is no certificate.
+    pub(crate) fn to_peers(&self) -> Option<Arc<ClientConfig>> {
+        self.now().map(|shown| Arc::clone(&shown.to_peers))
     }
 
     fn now(&self) -> Option<Arc<Shown>> {
@@ -68,56 +73,16 @@ impl ResolvesServerCert for Served {
     }
 }
 
-/// Takes the certificates of other replicas, and connections that show none: agents have tokens.
-#[derive(Debug)]
-struct OnlyReplicas {
-    served: Served,
-    provider: CryptoProvider,
-}
-
-impl ClientCertVerifier for OnlyReplicas {
-    fn offer_client_auth(&self) -> bool {
-        true
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
+impl Believer for Served {
+    /// Those of other replicas.
+    fn believe(
         &self,
         own: &CertificateDer<'_>,
         between: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let shown = self.served.now().ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?;
+        let shown = self.now().ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?;
         shown.replicas.verify_client_cert(own, between, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -134,23 +99,19 @@ pub(crate) fn agents_config(served: Served) -> anyhow::Result<ServerConfig> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_protocol_versions(&[&version::TLS13])
         .context("preparing TLS for agents")?
-        .with_client_cert_verifier(Arc::new(OnlyReplicas { served: served.clone(), provider: provider() }))
+        .with_client_cert_verifier(Arc::new(OptionalCertificates::new(served.clone(), provider())))
         .with_cert_resolver(Arc::new(served));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
 
 /// For the way to another replica: both show the gateway's own certificate.
-///
-/// # Errors
-/// When there is none yet.
-pub(crate) fn peers_config(served: &Served) -> anyhow::Result<ClientConfig> {
-    let shown = served.now().context("there is no certificate yet")?;
+fn peers_config(own: Arc<CertifiedKey>, authorities: Arc<RootCertStore>) -> anyhow::Result<ClientConfig> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider()))
         .with_protocol_versions(&[&version::TLS13])
         .context("preparing TLS for replicas")?
-        .with_root_certificates(Arc::clone(&shown.authorities))
-        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&shown.own))));
+        .with_root_certificates(authorities)
+        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

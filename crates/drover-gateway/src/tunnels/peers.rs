@@ -27,7 +27,7 @@ use super::exchange::{ACCEPT_TIMEOUT, ExchangeError, OpenedExchange, Place};
 use super::registry::Tunnels;
 use super::relay::{NODE_HEADER, RELAY_PATH, RELAY_PROTOCOL, RelayStart};
 use super::replicas::Fleet;
-use crate::certificates::{Served, peers_config};
+use crate::certificates::Served;
 use crate::connections;
 
 /// How long the others may take to say whether they have a node's tunnel.
@@ -90,12 +90,9 @@ impl Peers {
     /// The first of the others to say that it has the node's tunnel. All are asked at once, this one too, which says
     /// no: none knows its own address.
     async fn find(&self, place: &Place) -> Option<Peer> {
-        let config = match peers_config(&self.served) {
-            Ok(config) => Arc::new(config),
-            Err(error) => {
-                tracing::warn!("the other replicas cannot be asked for node {}: {error:#}", place.node);
-                return None;
-            }
+        let Some(config) = self.served.to_peers() else {
+            tracing::warn!("the other replicas cannot be asked for node {}: there is no certificate yet", place.node);
+            return None;
         };
         let mut asked: FuturesUnordered<_> = self
             .fleet
