@@ -16,6 +16,7 @@ pub mod deployment;
 pub mod duration;
 pub mod field_manager;
 pub mod finalizer;
+pub mod gateway;
 pub mod group;
 mod group_version;
 pub mod job;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use drover_api::gateway::{replicas_in, slices_of};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use rustls::RootCertStore;
@@ -16,8 +17,6 @@ use drover_store::{Key, Selection, Store, StoreError};
 
 /// The `ConfigMap` with the certificates of the gateway's authorities.
 const AUTHORITIES: &str = "drover-gateway-ca";
-/// The gateway's port for agents, by its name in the Service.
-const PORT_NAME: &str = "agents";
 
 /// Why it is not known.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +66,7 @@ impl<S: Store> Replicas<S> {
         }
         let selection = Selection {
             namespace: Some(self.namespace.clone()),
-            labels: Some(format!("kubernetes.io/service-name={}", self.service)),
+            labels: Some(slices_of(&self.service)),
             ..Selection::default()
         };
         let slices = self.store.list::<EndpointSlice>(&selection).await?;
@@ -93,17 +92,9 @@ impl<S: Store> Replicas<S> {
     }
 }
 
-fn addresses_of(slice: &EndpointSlice) -> Vec<String> {
-    let port = slice.ports.iter().flatten().find(|port| port.name.as_deref() == Some(PORT_NAME)).and_then(|it| it.port);
-    let Some(port) = port else { return Vec::new() };
-    let is_ready = |endpoint: &&k8s_openapi::api::discovery::v1::Endpoint| {
-        endpoint.conditions.as_ref().is_none_or(|conditions| conditions.ready != Some(false))
-    };
-    let addresses = slice.endpoints.iter().flatten().filter(is_ready).filter_map(|endpoint| endpoint.addresses.first());
-    let with_port = |address: &String| {
-        if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
-    };
-    addresses.map(with_port).collect()
+/// Of those that are ready.
+fn addresses_of(slice: &EndpointSlice) -> impl Iterator<Item = String> + use<> {
+    replicas_in(slice).into_iter().filter(|(_, is_ready)| *is_ready).map(|(at, _)| at.to_string())
 }
 
 #[cfg(test)]
@@ -122,7 +113,7 @@ mod tests {
             ],
         }))
         .expect("a slice");
-        assert_eq!(addresses_of(&slice), ["10.0.0.7:8444", "[fd00::1]:8444"]);
-        assert!(addresses_of(&EndpointSlice { ports: None, ..slice }).is_empty());
+        assert_eq!(addresses_of(&slice).collect::<Vec<_>>(), ["10.0.0.7:8444", "[fd00::1]:8444"]);
+        assert_eq!(addresses_of(&EndpointSlice { ports: None, ..slice }).count(), 0);
     }
 }

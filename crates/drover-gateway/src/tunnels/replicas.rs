@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use drover_api::gateway::{replicas_in, slices_of};
 use drover_socket::tunnel::Replicas;
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -13,9 +14,6 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use crate::config::GatewayConfig;
-
-/// The port for agents, by its name in the Service.
-const PORT_NAME: &str = "agents";
 
 /// What is known of the replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +42,7 @@ impl Fleet {
             return std::future::pending().await;
         }
         let slices: Api<EndpointSlice> = Api::namespaced(client, &config.namespace);
-        let selection = watcher::Config::default().labels(&format!("kubernetes.io/service-name={}", config.service));
+        let selection = watcher::Config::default().labels(&slices_of(&config.service));
         let (reader, writer) = reflector::store();
         let mut changes = std::pin::pin!(reflector(writer, watcher(slices, selection).default_backoff()));
         while let Some(change) = changes.next().await {
@@ -52,7 +50,7 @@ impl Fleet {
                 tracing::debug!(%error, "the watch of the replicas restarts");
                 continue;
             }
-            let found: Vec<(SocketAddr, bool)> = reader.state().iter().flat_map(|slice| endpoints(slice)).collect();
+            let found: Vec<(SocketAddr, bool)> = reader.state().iter().flat_map(|slice| replicas_in(slice)).collect();
             let all = found.iter().map(|(at, _)| *at).collect();
             let ready = found.iter().filter(|(_, is_ready)| *is_ready).map(|(at, _)| *at).collect();
             self.0.send_if_modified(|known| {
@@ -105,42 +103,12 @@ impl News {
     }
 }
 
-/// Where agents are answered, and whether the replica there is ready.
-fn endpoints(slice: &EndpointSlice) -> Vec<(SocketAddr, bool)> {
-    let port = slice.ports.iter().flatten().find(|port| port.name.as_deref() == Some(PORT_NAME)).and_then(|it| it.port);
-    let Some(port) = port.and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
-    let each = slice.endpoints.iter().flatten().filter_map(|endpoint| {
-        let is_ready = endpoint.conditions.as_ref().is_none_or(|conditions| conditions.ready != Some(false));
-        let address = endpoint.addresses.first()?.parse().ok()?;
-        Some((SocketAddr::new(address, port), is_ready))
-    });
-    each.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn at(text: &str) -> SocketAddr {
         text.parse().expect("an address")
-    }
-
-    #[test]
-    fn replicas_are_where_the_slices_say_ready_or_not() {
-        let slice: EndpointSlice = serde_json::from_value(serde_json::json!({
-            "addressType": "IPv4",
-            "ports": [{ "name": "users", "port": 8443 }, { "name": "agents", "port": 8444 }],
-            "endpoints": [
-                { "addresses": ["10.0.0.7"], "conditions": { "ready": true } },
-                { "addresses": ["10.0.0.8"], "conditions": { "ready": false } },
-                { "addresses": ["fd00::1"] },
-                { "addresses": ["a name"] },
-            ],
-        }))
-        .expect("a slice");
-        let wanted = [(at("10.0.0.7:8444"), true), (at("10.0.0.8:8444"), false), (at("[fd00::1]:8444"), true)];
-        assert_eq!(endpoints(&slice), wanted);
-        assert!(endpoints(&EndpointSlice { ports: None, ..slice }).is_empty());
     }
 
     #[tokio::test]

@@ -1,0 +1,52 @@
+//! Where the replicas of the gateway are: the `EndpointSlices` of its Service, as agents and replicas read them.
+
+use std::net::SocketAddr;
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+/// The gateway's port for agents, by its name in the Service.
+const PORT_NAME: &str = "agents";
+
+/// The label selector of the slices of a Service.
+pub fn slices_of(service: &str) -> String {
+    format!("kubernetes.io/service-name={service}")
+}
+
+/// Where agents are answered, and whether the replica there is ready. One without a word on that is.
+pub fn replicas_in(slice: &EndpointSlice) -> Vec<(SocketAddr, bool)> {
+    let port = slice.ports.iter().flatten().find(|port| port.name.as_deref() == Some(PORT_NAME)).and_then(|it| it.port);
+    let Some(port) = port.and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
+    let each = slice.endpoints.iter().flatten().filter_map(|endpoint| {
+        let is_ready = endpoint.conditions.as_ref().is_none_or(|conditions| conditions.ready != Some(false));
+        let address = endpoint.addresses.first()?.parse().ok()?;
+        Some((SocketAddr::new(address, port), is_ready))
+    });
+    each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn replicas_are_where_the_slices_say_ready_or_not() {
+        let slice: EndpointSlice = serde_json::from_value(serde_json::json!({
+            "addressType": "IPv4",
+            "ports": [{ "name": "users", "port": 8443 }, { "name": "agents", "port": 8444 }],
+            "endpoints": [
+                { "addresses": ["10.0.0.7"], "conditions": { "ready": true } },
+                { "addresses": ["10.0.0.8"], "conditions": { "ready": false } },
+                { "addresses": ["fd00::1"] },
+                { "addresses": ["a name"] },
+            ],
+        }))
+        .expect("a slice");
+        let wanted = [(at("10.0.0.7:8444"), true), (at("10.0.0.8:8444"), false), (at("[fd00::1]:8444"), true)];
+        assert_eq!(replicas_in(&slice), wanted);
+        assert!(replicas_in(&EndpointSlice { ports: None, ..slice }).is_empty());
+    }
+}
