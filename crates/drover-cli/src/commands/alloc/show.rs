@@ -1,17 +1,15 @@
 //! What people and programs see of allocations, files and usage.
 
-use serde::Serialize;
 use serde_json::json;
 
-use crate::ui::output::Output;
-use crate::ui::stdio::answer;
+use crate::ui::output::{self, Output};
 use crate::ui::table::Table;
 use drover_socket::protocol::{AllocStats, AllocationInfo, FileInfo, TaskStats};
 
 /// Prints what runs on the node.
 pub(crate) fn allocations(all: &[AllocationInfo], output: &Output) -> anyhow::Result<()> {
     let names = || all.iter().map(|it| format!("alloc/{}", it.name)).collect();
-    print(&json!({ "allocations": all }), names, || allocation_rows(all), output)
+    output::value(&json!({ "allocations": all }), output, names, || allocation_rows(all))
 }
 
 fn allocation_rows(all: &[AllocationInfo]) -> Table {
@@ -27,7 +25,7 @@ fn allocation_rows(all: &[AllocationInfo]) -> Table {
 /// Prints files.
 pub(crate) fn files(all: &[FileInfo], output: &Output) -> anyhow::Result<()> {
     let names = || all.iter().map(|it| it.name.clone()).collect();
-    print(&json!({ "files": all }), names, || file_rows(all), output)
+    output::value(&json!({ "files": all }), output, names, || file_rows(all))
 }
 
 fn file_rows(all: &[FileInfo]) -> Table {
@@ -44,7 +42,7 @@ fn file_rows(all: &[FileInfo]) -> Table {
 /// Prints what tasks use.
 pub(crate) fn stats(stats: &AllocStats, output: &Output) -> anyhow::Result<()> {
     let names = || stats.tasks.keys().cloned().collect();
-    print(stats, names, || stats_rows(stats), output)
+    output::value(stats, output, names, || stats_rows(stats))
 }
 
 fn stats_rows(stats: &AllocStats) -> Table {
@@ -66,26 +64,6 @@ fn stats_rows(stats: &AllocStats) -> Table {
         table.row(row("(all)", &stats.total));
     }
     table
-}
-
-fn print(
-    whole: &impl Serialize,
-    names: impl FnOnce() -> Vec<String>,
-    rows: impl FnOnce() -> Table,
-    output: &Output,
-) -> anyhow::Result<()> {
-    let text = match output {
-        Output::Json => format!("{:#}\n", json!(whole)),
-        Output::Yaml => serde_saphyr::to_string(whole)?,
-        Output::JsonPath(template) => template.fill(&json!(whole)),
-        Output::Name => names().into_iter().map(|name| name + "\n").collect(),
-        Output::Table | Output::Wide => {
-            let mut text = String::new();
-            rows().write(&mut text);
-            text
-        }
-    };
-    answer(text.as_bytes())
 }
 
 #[cfg(test)]
