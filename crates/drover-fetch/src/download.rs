@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use drover_api::names::hex;
 use drover_core::artifact::{Checksum, ChecksumKind, FetchPlan, WebAddress};
 use http::{HeaderName, HeaderValue, Request, header};
 use http_body_util::{BodyExt, Empty};
@@ -14,7 +15,8 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use md5::Md5;
 use sha1::Sha1;
-use sha2::{Digest, Sha256, Sha512};
+use sha2::digest::DynDigest;
+use sha2::{Sha256, Sha512};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::budget::Budget;
@@ -84,7 +86,7 @@ async fn exchange<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let no_http = |error: hyper::Error| format!("no answer in HTTP: {}", with_causes(&error));
+    let no_http = |error: hyper::Error| format!("no answer in HTTP: {:#}", anyhow::Error::from(error));
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_http)?;
     let work = async {
@@ -115,82 +117,38 @@ async fn take_in(order: &Order, mut body: Incoming, to: &Path) -> Result<(), Str
     budget.clone().take_bytes(body.size_hint().lower())?;
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
     let mut file: File = opened.map_err(|error| format!("the download cannot be kept: {error}"))?;
-    let mut sum = order.plan.checksum.as_ref().map(|checksum| Sum::new(checksum.kind));
+    let mut sum = order.plan.checksum.as_ref().map(|checksum| (hasher(checksum.kind), checksum));
     loop {
         let frame = tokio::time::timeout(IDLE_TIMEOUT, body.frame()).await.map_err(|_| is_idle())?;
         let Some(frame) = frame else { break };
-        let frame = frame.map_err(|error| format!("it broke off: {}", with_causes(&error)))?;
+        let frame = frame.map_err(|error| format!("it broke off: {:#}", anyhow::Error::from(error)))?;
         let Ok(data) = frame.into_data() else { continue };
         budget.take_bytes(data.len() as u64)?;
-        if let Some(sum) = &mut sum {
+        if let Some((sum, _)) = &mut sum {
             sum.update(&data);
         }
         file.write_all(&data).map_err(|error| format!("the download cannot be kept: {error}"))?;
     }
-    match (sum, &order.plan.checksum) {
-        (Some(sum), Some(wanted)) => sum.compare(wanted),
-        _ => Ok(()),
-    }
+    sum.map_or(Ok(()), |(sum, wanted)| compare(&sum.finalize(), wanted))
 }
 
 fn is_idle() -> String {
     format!("nothing came for {}s", IDLE_TIMEOUT.as_secs())
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
-}
-
-/// What bytes sum up to.
-enum Sum {
-    Md5(Md5),
-    Sha1(Sha1),
-    Sha256(Sha256),
-    Sha512(Sha512),
-}
-
-impl Sum {
-    fn new(kind: ChecksumKind) -> Self {
-        match kind {
-            ChecksumKind::Md5 => Self::Md5(Md5::new()),
-            ChecksumKind::Sha1 => Self::Sha1(Sha1::new()),
-            ChecksumKind::Sha256 => Self::Sha256(Sha256::new()),
-            ChecksumKind::Sha512 => Self::Sha512(Sha512::new()),
-        }
-    }
-
-    fn update(&mut self, data: &[u8]) {
-        match self {
-            Self::Md5(sum) => sum.update(data),
-            Self::Sha1(sum) => sum.update(data),
-            Self::Sha256(sum) => sum.update(data),
-            Self::Sha512(sum) => sum.update(data),
-        }
-    }
-
-    fn compare(self, wanted: &Checksum) -> Result<(), String> {
-        let found = match self {
-            Self::Md5(sum) => hex(&sum.finalize()),
-            Self::Sha1(sum) => hex(&sum.finalize()),
-            Self::Sha256(sum) => hex(&sum.finalize()),
-            Self::Sha512(sum) => hex(&sum.finalize()),
-        };
-        if found == wanted.hex {
-            return Ok(());
-        }
-        Err(format!("the checksum is {found}, not {} as getterOptions.checksum has it", wanted.hex))
+fn hasher(kind: ChecksumKind) -> Box<dyn DynDigest + Send> {
+    match kind {
+        ChecksumKind::Md5 => Box::new(Md5::default()),
+        ChecksumKind::Sha1 => Box::new(Sha1::default()),
+        ChecksumKind::Sha256 => Box::new(Sha256::default()),
+        ChecksumKind::Sha512 => Box::new(Sha512::default()),
     }
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+fn compare(sum: &[u8], wanted: &Checksum) -> Result<(), String> {
+    let found = hex(sum);
+    if found == wanted.hex {
+        return Ok(());
+    }
+    Err(format!("the checksum is {found}, not {} as getterOptions.checksum has it", wanted.hex))
 }

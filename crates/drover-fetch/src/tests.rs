@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use drover_api::names::hex;
 use drover_core::artifact::fetch_plan;
 use serde_json::{Value, json};
 use sha2::Digest;
@@ -13,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::connect::Trust;
-use crate::download::{download, hex};
+use crate::download::download;
 use crate::order::{FetchLimits, Order};
 use crate::unpack::unpack;
 

@@ -86,7 +86,7 @@ async fn send<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Answer, Str
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let no_http = |error: hyper::Error| format!("no answer in HTTP: {}", with_causes(&error));
+    let no_http = |error: hyper::Error| format!("no answer in HTTP: {:#}", anyhow::Error::from(error));
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_http)?;
     let work = async {
@@ -129,17 +129,6 @@ fn is_redirect(status: StatusCode) -> bool {
 
 fn by_get(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301..=303)
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }
 
 #[cfg(test)]
