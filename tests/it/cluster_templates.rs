@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{Answer, drover};
 use crate::cluster::{Cluster, Settings, condition, job, logged, shared};
+use crate::metrics::scrape;
 
 fn batch(name: &str, fields: &Value, script: &str) -> Value {
     let mut whole = job(name, 1, &json!({}), script);
@@ -258,4 +259,85 @@ async fn a_changed_configuration_is_in_effect_at_once_and_a_wrong_one_is_refused
         .eventually("the ended launch is collected", async || children(&cluster, NS, "nightly").await.is_empty())
         .await;
     cluster.kubectl(&["get", "djob", "nightly", "-n", NS]).expect("its parent stays");
+}
+
+/// Fails when a text holds a value that only its job may know.
+fn holds_no_canary(place: &str, text: &str) {
+    for canary in ["canary-env-41d0", "canary-payload-9b7e", "Y2FuYXJ5LXBheWxvYWQtOWI3Z"] {
+        assert!(!text.contains(canary), "{place} holds {canary}: {text}");
+    }
+}
+
+/// X-037 for environment and payload; `volumes` has it for Secrets, mount flags and publish contexts. Those who may
+/// read a Job may read its spec; nothing else repeats what is in it, neither where all goes well nor in an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_x_037_curiosity_about_the_environment_and_the_payload_of_jobs() {
+    const NS: &str = "canaries";
+    let cluster = Cluster::start("env-canary", Settings::default()).await;
+    let (_controller, controller_at) = cluster.scraped_controller().await;
+    let (_agent, agent_at) = cluster.scraped_agent("n-1").await;
+    cluster.namespace(NS).await;
+    let mut parent = report_job();
+    let task = &mut parent["spec"]["groups"][0]["tasks"][0];
+    task["env"] = json!({ "PASSWORD": "canary-env-41d0" });
+    task["restart"] = json!({ "attempts": 0, "interval": "1h", "delay": "1s", "mode": "fail" });
+    parent["spec"]["groups"][0]["reschedule"] = json!({ "attempts": 0, "interval": "1h", "unlimited": false });
+    let mut fails = parent.clone();
+    fails["metadata"]["name"] = json!("fails");
+    fails["spec"]["groups"][0]["tasks"][0]["config"]["command"] = json!("/no/such/program");
+    // The file would lie outside, the name of a variable is none, and neither error repeats a value.
+    let mut invalid = fails.clone();
+    invalid["metadata"]["name"] = json!("invalid");
+    invalid["spec"]["groups"][0]["tasks"][0]["dispatchPayload"]["file"] = json!("../in.txt");
+    invalid["spec"]["groups"][0]["tasks"][0]["env"] = json!({ "A=B": "canary-env-41d0" });
+    let refused = cluster.kubectl_with(&["apply", "-n", NS, "-f", "-"], Some(&invalid.to_string()));
+    holds_no_canary("the answer of the API server", &refused.expect_err("refused"));
+    for (job, code) in [(&parent, 0), (&fails, 2)] {
+        let name = job["metadata"]["name"].as_str().expect("a name");
+        cluster.apply(NS, job);
+        cluster.condition(NS, name, JobConditionType::Armed, "True").await;
+        let args = ["job", "dispatch", name, "-", "--meta", "day=monday"];
+        let done = run(&cluster, NS, &args, "canary-payload-9b7e");
+        assert_eq!(done.code, code, "{}", done.err);
+        holds_no_canary("drover job dispatch", &(done.out + &done.err));
+    }
+    let children = cluster.jobs(NS).list(&ListParams::default()).await.expect("jobs").items;
+    let is_child = |job: &&Job| job.spec.dispatch.is_some();
+    let names: Vec<String> = children.iter().filter(is_child).filter_map(|job| job.metadata.name.clone()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let reports = names.iter().find(|name| name.starts_with("report-")).expect("one that ends well");
+    let written = output(&cluster, NS, reports).await;
+    assert!(written.contains("canary-payload-9b7e"), "the task has read it");
+
+    let is_told = async || cluster.kubectl(&["get", "events", "-n", NS]).expect("events").contains("DriverError");
+    cluster.eventually("the failure is told", is_told).await;
+    holds_no_canary("an Event", &cluster.kubectl(&["get", "events", "-A", "-o", "yaml"]).expect("events"));
+    let objects = cluster.kubectl(&["get", "djob,djv,alloc,ddep,cnode,csivol", "-A", "-o", "json"]).expect("objects");
+    let mut objects: Value = serde_json::from_str(&objects).expect("JSON");
+    for object in objects["items"].as_array_mut().expect("a list") {
+        let annotations = object["metadata"]["annotations"].as_object_mut();
+        annotations.map(|all| all.remove("kubectl.kubernetes.io/last-applied-configuration"));
+        object.as_object_mut().map(|fields| fields.remove("spec"));
+    }
+    holds_no_canary("a status", &objects.to_string());
+    for name in &names {
+        for args in [vec!["job", "status", name], vec!["job", "history", name]] {
+            let shown = run(&cluster, NS, &args, "");
+            holds_no_canary(&args.join(" "), &(shown.out + &shown.err));
+        }
+    }
+    for alloc in cluster.allocs(NS).await {
+        let name = alloc.metadata.name.expect("a name");
+        let shown = run(&cluster, NS, &["alloc", "status", &name], "");
+        assert_eq!(shown.code, 0, "{}", shown.err);
+        holds_no_canary("drover alloc status", &(shown.out + &shown.err));
+    }
+    let dump = run(&cluster, NS, &["dump"], "");
+    assert!(dump.out.contains(&names[0]) && !dump.out.contains("Y2FuYXJ5LXBheWxvYWQtOWI3Z"), "{}", dump.err);
+    for (part, at) in [("controller", controller_at), ("n-1", agent_at)] {
+        holds_no_canary("a log", &cluster.log(part));
+        holds_no_canary("a metric", &scrape(at).await);
+    }
+    let supervisor = std::fs::read_to_string(cluster.path("n-1/state/supervisor.log")).unwrap_or_default();
+    holds_no_canary("the supervisor's log", &supervisor);
 }
