@@ -68,7 +68,7 @@ async fn a_driver_of_others_is_told_all_that_it_asks_for_and_its_failures_are_bo
     disks.cluster.apply("shop", &ledger("v1", 1));
     disks.cluster.eventually("it runs", async || disks.running("ledger", 0).await.is_some()).await;
     let claimed = disks.stored("v1").await.status.expect("a status");
-    assert_eq!(claimed.claims[0].publish_context["device"], "/dev/mock");
+    assert_eq!(claimed.claims[0].publish_context.keys().collect::<Vec<_>>(), ["drover.dev/sealed"]);
 
     let change = r#"{"spec":{"capacity":{"min":"2Gi"}}}"#;
     disks.cluster.kubectl(&["patch", "csivol", "v1", "-n", "shop", "--type=merge", "-p", change]).expect("patched");

@@ -20,6 +20,7 @@ use crate::allocations::directory::Directory;
 use crate::artifacts::HostFetcher;
 use crate::checks::HostProber;
 use crate::config::AgentConfig;
+use crate::csi;
 use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, SharedNamespaces, missing_rights};
 use crate::folder;
 use crate::gateway;
@@ -270,6 +271,7 @@ async fn serve<S: Store>(
         end_strangers(supervisor, recovered, state.clone(), is_state_lost, metrics.clone()),
     ));
     let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
+    let key = csi::sealing_key(&config.state_dir)?;
     let fetcher = Arc::new(HostFetcher::new(&config.artifacts, own_environment()));
     let host_env = host_environment(&config.host_envvars, own_environment());
     run_node(NodeParts {
@@ -295,7 +297,7 @@ async fn serve<S: Store>(
         shown: SocketView { reports, directory },
         contacted,
         metrics,
-        plugins: OtherPlugins { known: Vec::new(), kubelet_dir },
+        plugins: OtherPlugins { known: Vec::new(), kubelet_dir, key: Some(key) },
         stop,
     })
     .await;

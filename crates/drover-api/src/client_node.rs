@@ -287,6 +287,11 @@ pub struct Fingerprint {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub csi_answers: BTreeMap<String, CsiAnswer>,
+    /// To which the publish contexts of volumes that are mounted here are sealed, so that only this node's agent reads
+    /// them: an X25519 key (HPKE, RFC 9180), 32 bytes in base64. Its agent keeps the other half.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 44))]
+    pub sealing_key: String,
     /// Most allocations that it takes; absent for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_allocs: Option<i64>,
@@ -597,6 +602,11 @@ pub struct CsiRequest {
     #[serde(rename = "nodeID", default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub node_id: String,
+    /// The sealing key of that node, to which the publish context of the answer is sealed; empty where its agent has
+    /// none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 44))]
+    pub node_key: String,
     /// Whether the allocation only reads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
@@ -629,7 +639,7 @@ pub struct CsiAnswer {
     /// Whether another try may help.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
-    /// Publish context, or the created volume's context.
+    /// Publish context, sealed to the node that mounts where its agent has a key, or the created volume's context.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub context: BTreeMap<String, String>,

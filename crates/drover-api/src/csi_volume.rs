@@ -254,7 +254,9 @@ pub struct MountOptions {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32))]
     pub fs_type: String,
-    /// Flags for mount; they may hold secrets and are never shown.
+    /// Flags for mount; messages and the CLI never show their values. In a volume `$(key)` stands for the value of
+    /// that key of the Secret that `secretsRef` names, and `$$` for a dollar sign: a flag with a credential is refused
+    /// unless it takes it from there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(max = 256)), extend("x-kubernetes-list-type" = "set"))]
     pub mount_flags: Vec<String>,
@@ -477,7 +479,8 @@ pub struct Claim {
     /// Since when it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// What the controller plugin answered when it attached the volume.
+    /// What the controller plugin answered when it attached the volume, sealed so that only the agent of the claim's
+    /// node reads it: drivers put credentials there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub publish_context: BTreeMap<String, String>,

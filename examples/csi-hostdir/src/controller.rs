@@ -113,7 +113,8 @@ impl Controller for Driver {
             }
         }
         self.store.attach(&volume.id, &wanted).map_err(|error| internal(&error))?;
-        let publish_context = HashMap::from([("attachedTo".to_owned(), asked.node_id)]);
+        let mut publish_context = HashMap::from([("attachedTo".to_owned(), asked.node_id)]);
+        publish_context.extend(self.faults.session(&asked.secrets));
         Ok(Response::new(csi::ControllerPublishVolumeResponse { publish_context }))
     }
 

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use drover_csi::volume_capability::AccessType;
 use tonic::{Code, Status};
 
 /// What is to go wrong, and what was asked.
@@ -48,6 +49,30 @@ impl Faults {
             return Err(Status::unauthenticated("the password is missing or wrong; correct the volume's Secret"));
         }
         self.end(call, about, fault).await
+    }
+
+    /// What a node needs besides the password, as of drivers that open sessions: a publish context with a credential.
+    pub(crate) fn session(&self, secrets: &HashMap<String, String>) -> Option<(String, String)> {
+        self.password.as_ref()?;
+        secrets.get("password").map(|password| ("session".to_owned(), format!("of {password}")))
+    }
+
+    /// Refuses a node's call that does not bring the session, or a mount flag with another password than the Secret's.
+    pub(crate) fn check_credentials(&self, asked: &drover_csi::NodePublishVolumeRequest) -> Result<(), Status> {
+        if self.password.is_none() {
+            return Ok(());
+        }
+        let has_session = asked.publish_context.get("session").is_some_and(|session| session.starts_with("of "));
+        let access = asked.volume_capability.as_ref().and_then(|capability| capability.access_type.as_ref());
+        let Some(AccessType::Mount(mount)) = access else { return Ok(()) };
+        let password = asked.secrets.get("password");
+        let mut given = mount.mount_flags.iter().filter_map(|flag| flag.strip_prefix("password="));
+        if has_session && given.all(|value| password.is_some_and(|known| known == value)) {
+            return Ok(());
+        }
+        Err(Status::unauthenticated(
+            "the session of the publish context is missing, or a mount flag has a wrong password",
+        ))
     }
 
     fn admits(&self, secrets: &HashMap<String, String>) -> bool {

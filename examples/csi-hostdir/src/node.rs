@@ -1,6 +1,6 @@
 //! The node half: bind mounts of the volume's directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -34,6 +34,17 @@ impl Driver {
             return Ok(());
         }
         Err(Status::failed_precondition(format!("volume {id} is not attached to {}", self.options.node_id)))
+    }
+}
+
+impl Driver {
+    /// The publish context is what the controller has answered for this node.
+    fn attached_to_here(&self, context: &HashMap<String, String>) -> Result<(), Status> {
+        let is_needed = !self.options.no_attach && !self.options.no_controller;
+        if is_needed && context.get("attachedTo") != Some(&self.options.node_id) {
+            return Err(Status::invalid_argument("the publish context is not this driver's; pass on what it answered"));
+        }
+        Ok(())
     }
 }
 
@@ -76,8 +87,10 @@ impl Node for Driver {
         let about = format!("{} {} {mode}", asked.volume_id, asked.target_path);
         self.faults.enter_with("NodePublishVolume", &about, &asked.secrets).await?;
         needed("target_path", &asked.target_path)?;
+        self.faults.check_credentials(&asked)?;
         files_only(asked.volume_capability.as_ref())?;
         self.attached(&asked.volume_id)?;
+        self.attached_to_here(&asked.publish_context)?;
         let (source, path) = (Path::new(&asked.staging_target_path), Path::new(&asked.target_path));
         if asked.staging_target_path.is_empty() || !is_mounted(source) {
             return Err(Status::failed_precondition(format!("volume {} is not staged", asked.volume_id)));

@@ -7,7 +7,9 @@ use std::time::Duration;
 use drover_api::client_node::{CsiAnswer, CsiCall, CsiRequest};
 use drover_api::csi_volume::{Topology, VolumeCapability};
 use drover_api::{CSIVolume, CSIVolumeSpec, message, names};
+use drover_core::volume::mount_flags;
 use drover_core::volume::quantity::bytes;
+use drover_seal::ClaimId;
 
 use super::plugin::{Attachment, ErrorKind, How, KnownVolume, NewVolume, Plugin, PluginError, VolumeUse, undone};
 use super::shared::Csi;
@@ -20,18 +22,16 @@ pub(super) async fn answer(csi: &Csi, request: &CsiRequest) -> CsiAnswer {
     tracing::debug!(call = %request.call, plugin = request.plugin_id, volume = request.volume, alloc = request.alloc_id, "the controller asks a plugin");
     let asked = csi.find_plugin(&request.plugin_id, |info| info.controller);
     let mut done = carry_out(csi, request).await;
-    if asked.is_some_and(|asked| csi.is_disconnected(&asked, &done)) {
+    if let (Some(asked), Err(error)) = (&asked, &done)
+        && csi.is_disconnected(asked, error)
+    {
         done = carry_out(csi, request).await;
     }
     match done {
         Ok(answer) => answer,
         Err(error) => {
             tracing::warn!(call = %request.call, plugin = request.plugin_id, volume = request.volume, error = %error, "a plugin did not do what it was asked for");
-            CsiAnswer {
-                error: message::cut(error.reason),
-                retryable: error.kind == ErrorKind::Retryable,
-                ..CsiAnswer::default()
-            }
+            CsiAnswer { retryable: error.is_retryable(), error: message::cut(error.reason), ..CsiAnswer::default() }
         }
     }
 }
@@ -47,7 +47,7 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         }
         CsiCall::ControllerPublish => {
             let to = attachment(csi, request).await?;
-            let context = controller(csi, request).await?.attach(&to).await?;
+            let context = sealed(controller(csi, request).await?.attach(&to).await?, request)?;
             Ok(CsiAnswer { context, ..CsiAnswer::default() })
         }
         CsiCall::ControllerUnpublish => {
@@ -118,6 +118,19 @@ async fn controller(csi: &Csi, request: &CsiRequest) -> Result<Arc<dyn Plugin>, 
     found.map(|instance| instance.plugin).ok_or_else(missing)
 }
 
+/// A publish context as only the node reads it that is to mount; as it is where that has no key: an agent of the
+/// version before.
+fn sealed(context: BTreeMap<String, String>, request: &CsiRequest) -> Result<BTreeMap<String, String>, PluginError> {
+    if request.node_key.is_empty() {
+        return Ok(context);
+    }
+    let claim = ClaimId { namespace: &request.namespace, volume: &request.volume, alloc_id: &request.alloc_id };
+    drover_seal::seal(&context, &request.node_key, claim).map_err(|error| {
+        let reason = format!("the publish context cannot be sealed to node {}: {error}", request.node_id);
+        PluginError { reason, kind: ErrorKind::Final }
+    })
+}
+
 fn retryable(reason: String) -> PluginError {
     PluginError { reason, kind: ErrorKind::Retryable }
 }
@@ -129,6 +142,7 @@ async fn attachment(csi: &Csi, request: &CsiRequest) -> Result<Attachment, Plugi
     let status = object.and_then(|object| object.status).unwrap_or_default();
     let secrets = secrets(csi, request, &spec).await?;
     let options = spec.mount_options.unwrap_or_default();
+    let mount_flags = filled(&options.mount_flags, &secrets)?;
     let mut context = spec.context;
     context.extend(status.context);
     Ok(Attachment {
@@ -140,7 +154,7 @@ async fn attachment(csi: &Csi, request: &CsiRequest) -> Result<Attachment, Plugi
                 access_mode: request.access_mode,
                 attachment_mode: request.attachment_mode.unwrap_or_default(),
                 fs_type: options.fs_type,
-                mount_flags: options.mount_flags,
+                mount_flags,
             },
             secrets,
             ..VolumeUse::default()
@@ -154,7 +168,7 @@ async fn new_volume(csi: &Csi, request: &CsiRequest) -> Result<NewVolume, Plugin
     let object = present(csi, request).await?;
     let spec = object.spec;
     let secrets = secrets(csi, request, &spec).await?;
-    let capabilities = offered(&spec);
+    let capabilities = offered(&spec, &secrets)?;
     let range = spec.capacity.unwrap_or_default();
     let places = |all: Vec<Topology>| all.into_iter().map(|topology| topology.segments).collect();
     let topology = spec.topology_request.unwrap_or_default();
@@ -182,7 +196,7 @@ async fn known_volume(csi: &Csi, request: &CsiRequest) -> Result<KnownVolume, Pl
     let object = present(csi, request).await?;
     let spec = object.spec;
     let secrets = secrets(csi, request, &spec).await?;
-    let capabilities = offered(&spec);
+    let capabilities = offered(&spec, &secrets)?;
     let mut context = spec.context;
     context.extend(object.status.unwrap_or_default().context);
     let external_id = request.external_id.clone();
@@ -211,17 +225,23 @@ async fn secrets(
     csi.0.objects.secret(request.namespace.clone(), secret.name.clone()).await.map_err(retryable)
 }
 
+/// A volume's flags with values from its Secret.
+fn filled(flags: &[String], secrets: &BTreeMap<String, String>) -> Result<Vec<String>, PluginError> {
+    mount_flags::filled(flags, secrets).map_err(|reason| PluginError { reason, kind: ErrorKind::Final })
+}
+
 /// The ways in which a volume may be used.
-fn offered(spec: &CSIVolumeSpec) -> Vec<How> {
+fn offered(spec: &CSIVolumeSpec, secrets: &BTreeMap<String, String>) -> Result<Vec<How>, PluginError> {
     let options = spec.mount_options.clone().unwrap_or_default();
+    let mount_flags = filled(&options.mount_flags, secrets)?;
     let how = |offered: &VolumeCapability| How {
         access_mode: Some(offered.access_mode),
         attachment_mode: offered.attachment_mode,
         fs_type: options.fs_type.clone(),
-        mount_flags: options.mount_flags.clone(),
+        mount_flags: mount_flags.clone(),
         ..How::default()
     };
-    spec.capabilities.iter().map(how).collect()
+    Ok(spec.capabilities.iter().map(how).collect())
 }
 
 /// The id of the volume; that of its object where there is none any more.

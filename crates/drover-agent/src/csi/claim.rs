@@ -23,13 +23,18 @@ const LONGEST_WAIT: Duration = Duration::from_hours(24);
 pub(crate) struct Granted {
     /// Namespace of the volume's object.
     pub(super) namespace: String,
+    /// Name of the volume's object.
+    pub(super) object: String,
     /// The volume's id.
     pub(super) volume_id: String,
     pub(super) plugin: String,
     pub(super) external_id: String,
     pub(super) context: BTreeMap<String, String>,
+    /// Sealed, where this node has a key.
     pub(super) publish_context: BTreeMap<String, String>,
     pub(super) how: How,
+    /// Whether its flags are the volume's own, in which keys of the Secret stand, and not the job's.
+    pub(super) takes_own_flags: bool,
     /// The Secret with the credentials.
     pub(super) secret: Option<String>,
 }
@@ -127,6 +132,7 @@ fn granted(
     let mut context = volume.spec.context.clone();
     context.extend(status.context.clone());
     let options = merged(volume.spec.mount_options.as_ref(), request.mount_options.as_ref());
+    let takes_own = request.mount_options.as_ref().is_none_or(|options| options.mount_flags.is_empty());
     Granted {
         volume_id: volume_id.to_owned(),
         plugin: volume.spec.plugin_id.clone(),
@@ -140,6 +146,8 @@ fn granted(
             fs_type: options.fs_type,
             mount_flags: options.mount_flags,
         },
+        takes_own_flags: takes_own,
+        object: volume.metadata.name.clone().unwrap_or_default(),
         secret: volume.spec.secrets_ref.as_ref().map(|secret| secret.name.clone()),
         namespace,
     }

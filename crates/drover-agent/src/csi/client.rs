@@ -120,13 +120,10 @@ impl SocketPlugin {
     {
         let mut tries = Tries::default();
         loop {
-            let made = async { Ok::<_, PluginError>(call(self.connect().await?).await.map_err(as_clients_say)) };
+            let made = async { Ok::<_, PluginError>(call(self.connect().await?).await) };
             let failure = match tokio::time::timeout(timeout, made).await {
                 Ok(Ok(Ok(answer))) => return Ok(answer.into_inner()),
-                Ok(Ok(Err(status))) if is_temporary(status.code()) => {
-                    CallFailure::Temporary(told(&status).without(&confidential))
-                }
-                Ok(Ok(Err(status))) => CallFailure::ForGood(told(&status).without(&confidential)),
+                Ok(Ok(Err(status))) => failure(&status, &confidential),
                 Ok(Err(error)) => CallFailure::Temporary(error),
                 Err(_) => {
                     let reason = format!("the driver has not answered within {timeout:?}");
@@ -527,17 +524,19 @@ fn capability(how: &How) -> csi::VolumeCapability {
 fn unavailable(socket: &Path, error: &dyn std::error::Error) -> PluginError {
     let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     let reason = format!("the driver's socket {} cannot be reached: {cause}", socket.display());
-    PluginError { reason, kind: ErrorKind::Retryable }
+    PluginError { reason, kind: ErrorKind::Unreachable }
 }
 
-/// The status that gRPC's own clients have for this: of a connection that broke, as when a driver is killed, `tonic`
-/// says `Unknown`, `Cancelled` or `Internal`, with what broke it as the source, and they say `Unavailable`. It is no
-/// answer of the driver.
-fn as_clients_say(status: Status) -> Status {
-    if std::error::Error::source(&status).is_none() {
-        return status;
+/// Why a call did not work. Of a connection that broke, as when a driver is killed, `tonic` says `Unknown`, `Cancelled`
+/// or `Internal`, with what broke it as the source. It is no answer of the driver.
+fn failure(status: &Status, confidential: &[String]) -> CallFailure {
+    if std::error::Error::source(status).is_some() {
+        let reason = format!("the connection to the driver broke: {}", status.message());
+        let error = PluginError { reason, kind: ErrorKind::Unreachable };
+        return CallFailure::Temporary(error.without(confidential));
     }
-    Status::unavailable(format!("the connection to the driver broke: {}", status.message()))
+    let error = told(status).without(confidential);
+    if is_temporary(status.code()) { CallFailure::Temporary(error) } else { CallFailure::ForGood(error) }
 }
 
 /// Whether the same call may work a moment later.

@@ -22,6 +22,7 @@ mod plugin_task;
 mod print;
 mod registry;
 mod run;
+mod sealing_key;
 mod shared;
 mod tasks;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub(crate) use plugin::{
 };
 pub(crate) use plugin_task::{PluginHealth, PluginRun, endpoint};
 pub(crate) use registry::Instance;
+pub(crate) use sealing_key::load_or_make as sealing_key;
 pub(crate) use shared::{Csi, CsiParts};
 #[cfg(test)]
 pub(crate) use tests::{with_a_mount, without_volumes};

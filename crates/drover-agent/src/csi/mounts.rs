@@ -14,6 +14,8 @@ use drover_api::csi_volume::{AccessMode, AttachmentMode, PluginSource};
 use drover_api::volume_request::VolumeRequest;
 use drover_api::{message, names};
 use drover_clock::Backoff;
+use drover_core::volume::mount_flags;
+use drover_seal::ClaimId;
 use tokio::time::Instant;
 
 use super::claim::{self, Granted};
@@ -26,8 +28,11 @@ use super::registry::Instance;
 use super::shared::Csi;
 use crate::reporting::events::Reason;
 
-/// How long a plugin that is not up is waited for.
-const PLUGIN_WAIT: Duration = Duration::from_secs(30);
+/// How long a volume waits for its plugin, over all the lives that the plugin has meanwhile; as long as an allocation
+/// has for becoming healthy where its job says nothing.
+const PLUGIN_WAIT: Duration = Duration::from_mins(5);
+/// How long a request to expand a mount waits for the plugin: then the controller asks again.
+const EXPANSION_WAIT: Duration = Duration::from_secs(30);
 /// First and longest pause before an unmount that failed is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 
@@ -63,7 +68,9 @@ impl Csi {
     }
 
     async fn try_mount(&self, uid: &str, name: &str, granted: &Granted) -> Result<PathBuf, String> {
-        let plugin = self.wait_for_plugin(&granted.plugin).await?;
+        let deadline = Instant::now() + PLUGIN_WAIT;
+        self.tell_of_wait(uid, granted);
+        let mut plugin = self.wait_for_plugin(&granted.plugin, deadline).await?;
         // What an earlier try has begun elsewhere is ended there.
         let root = self.record(uid, name).map_or_else(|| self.root_for(&plugin), |known| known.root);
         let record = MountRecord {
@@ -81,6 +88,10 @@ impl Csi {
             Some(secret) => self.0.objects.secret(granted.namespace.clone(), secret.clone()).await?,
             None => BTreeMap::new(),
         };
+        let mut how = granted.how.clone();
+        if granted.takes_own_flags {
+            how.mount_flags = mount_flags::filled(&how.mount_flags, &secrets)?;
+        }
         let lock = self.volume_lock(&record);
         let _turn = lock.lock().await;
         let key = (uid.to_owned(), name.to_owned());
@@ -88,23 +99,50 @@ impl Csi {
         self.keep().await?;
         let volume = VolumeUse {
             context: granted.context.clone(),
-            publish_context: granted.publish_context.clone(),
-            how: granted.how.clone(),
+            publish_context: self.opened(uid, granted)?,
+            how,
             secrets,
             ..self.volume_use(&record, uid)
         };
-        let mut done = self.stage_and_publish(&plugin, &record, &volume).await;
-        if self.is_disconnected(&plugin, &done) {
-            let next = self.wait_for_plugin(&granted.plugin).await?;
-            done = self.stage_and_publish(&next, &record, &volume).await;
+        // A driver that ends in the middle of a call gives no answer: the next life of it is asked, and the one after.
+        while let Err(error) = self.stage_and_publish(&plugin, &record, &volume).await {
+            let has_answered = error.kind != ErrorKind::Unreachable && !self.is_disconnected(&plugin, &error);
+            if has_answered || Instant::now() >= deadline {
+                return Err(error.to_string());
+            }
+            self.tell_of_wait(uid, granted);
+            plugin = self.wait_for_plugin(&granted.plugin, deadline).await?;
         }
-        done.map_err(|error| error.to_string())?;
         if let Some(mount) = self.0.mounts.lock().get_mut(&key) {
             mount.record.is_mounted = true;
         }
         self.keep().await?;
         self.0.mounts.tell();
         Ok(volume.target)
+    }
+
+    /// The publish context, which is sealed to this node.
+    fn opened(&self, uid: &str, granted: &Granted) -> Result<BTreeMap<String, String>, String> {
+        let Some(key) = &self.0.key else { return Ok(granted.publish_context.clone()) };
+        let claim = ClaimId { namespace: &granted.namespace, volume: &granted.object, alloc_id: uid };
+        key.open(&granted.publish_context, claim).map_err(|error| {
+            format!("the publish context of its claim cannot be read: {error}; stop the allocation, and its successor's claim is sealed to the present key")
+        })
+    }
+
+    /// Tells people that a mount waits, where it does.
+    fn tell_of_wait(&self, uid: &str, granted: &Granted) {
+        let plugin = self.find_plugin(&granted.plugin, |info| info.node);
+        if !plugin.is_some_and(|plugin| plugin.info.healthy) {
+            let text = format!(
+                "volume {}/{} for allocation {uid} waits up to {} s for plugin {}, which is not healthy on this node; look at its job, or at the cluster's driver of this name",
+                granted.namespace,
+                granted.volume_id,
+                PLUGIN_WAIT.as_secs(),
+                granted.plugin
+            );
+            self.0.events.emit(Reason::MountWaiting, text);
+        }
     }
 
     async fn stage_and_publish(
@@ -256,7 +294,8 @@ impl Csi {
         let _turn = lock.lock().await;
         let plugin = self.plugin_of(record);
         let done = self.unmount_by(plugin.as_ref(), key, record).await;
-        let next = plugin.filter(|plugin| self.is_disconnected(plugin, &done)).and_then(|_| self.plugin_of(record));
+        let ended = |plugin: &Instance| done.as_ref().is_err_and(|error| self.is_disconnected(plugin, error));
+        let next = plugin.filter(ended).and_then(|_| self.plugin_of(record));
         let done = if next.is_some() { self.unmount_by(next.as_ref(), key, record).await } else { done };
         let done = done.map_err(|error| error.to_string());
         self.tell_of_unmount(key, record, &done);
@@ -323,7 +362,7 @@ impl Csi {
         };
         let Some(record) = record else { return Ok(()) };
         let missing = |reason| PluginError { reason, kind: ErrorKind::Retryable };
-        let plugin = self.wait_for_plugin(&record.plugin).await.map_err(missing)?;
+        let plugin = self.wait_for_plugin(&record.plugin, Instant::now() + EXPANSION_WAIT).await.map_err(missing)?;
         if !plugin.facts.expands() {
             return Ok(());
         }
@@ -419,11 +458,12 @@ impl Csi {
         self.0.locks.of_volume(&record.namespace, &record.volume_id)
     }
 
-    async fn wait_for_plugin(&self, id: &str) -> Result<Instance, String> {
-        let in_time = self.wait_for_half(id, |info| info.node, PLUGIN_WAIT).await;
+    async fn wait_for_plugin(&self, id: &str, deadline: Instant) -> Result<Instance, String> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let in_time = self.wait_for_half(id, |info| info.node, left).await;
         in_time.ok_or_else(|| {
             format!(
-                "plugin {id} is not healthy on this node within {PLUGIN_WAIT:?}; look at its job, or at the cluster's driver of this name"
+                "plugin {id} has not become healthy on this node in time; look at its job, or at the cluster's driver of this name"
             )
         })
     }

@@ -156,6 +156,11 @@ pub(crate) struct PluginError {
 }
 
 impl PluginError {
+    /// Whether the same call may work later.
+    pub(crate) fn is_retryable(&self) -> bool {
+        matches!(self.kind, ErrorKind::Retryable | ErrorKind::Unreachable)
+    }
+
     /// The error without these texts: a driver may repeat what it was given.
     pub(crate) fn without(mut self, confidential: &[String]) -> Self {
         for text in confidential {
@@ -203,6 +208,8 @@ pub(crate) enum ErrorKind {
     NotFound,
     /// The same may work later, or elsewhere.
     Retryable,
+    /// The driver has not answered: it is not there, or ended in the middle of the call. The same may work later.
+    Unreachable,
     /// It will not work.
     Final,
 }

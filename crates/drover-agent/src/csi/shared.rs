@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::client_node::{CsiInfo, CsiRequest};
+use drover_seal::NodeKey;
 use tokio::sync::Notify;
 
 use super::mount_record::Mounts;
 use super::mount_table::MountTable;
 use super::objects::VolumeObjects;
 use super::operation_locks::{OperationLock, OperationLocks};
-use super::plugin::{ErrorKind, PluginError};
+use super::plugin::PluginError;
 use super::plugin_table::PluginTable;
 use super::print::CsiPrint;
 use super::registry::Instance;
@@ -34,6 +35,8 @@ pub(crate) struct CsiParts {
     pub(crate) saved: Mounts,
     /// The kubelet's folder, if drivers of the cluster are used.
     pub(crate) kubelet_dir: Option<PathBuf>,
+    /// To which publish contexts are sealed; agents on virtual time have none, and get them as they are.
+    pub(crate) key: Option<NodeKey>,
 }
 
 /// The volumes of this node; clones share them.
@@ -54,6 +57,7 @@ pub(super) struct PluginsShared {
     pub(super) requests: watch::Sender<BTreeMap<String, CsiRequest>>,
     pub(super) wake: Notify,
     pub(super) kubelet_dir: Option<PathBuf>,
+    pub(super) key: Option<NodeKey>,
 }
 
 impl Csi {
@@ -72,7 +76,13 @@ impl Csi {
             requests: watch::Sender::new(BTreeMap::new()),
             wake: Notify::new(),
             kubelet_dir: parts.kubelet_dir,
+            key: parts.key,
         }))
+    }
+
+    /// The key to which publish contexts for this node are sealed; empty for none.
+    pub(crate) fn sealing_key(&self) -> String {
+        self.0.key.as_ref().map(NodeKey::public).unwrap_or_default()
     }
 
     /// What the node says of its plugins.
@@ -169,9 +179,8 @@ impl Csi {
 
     /// Whether a call was of no use because the driver ended in the middle of it. CSI lets every call be made again,
     /// and the next life of the driver may be asked at once.
-    pub(super) fn is_disconnected<T>(&self, plugin: &Instance, done: &Result<T, PluginError>) -> bool {
-        let runs = || self.0.plugins.registry().runs(&plugin.plugin);
-        done.as_ref().is_err_and(|error| error.kind == ErrorKind::Retryable) && !runs()
+    pub(super) fn is_disconnected(&self, plugin: &Instance, error: &PluginError) -> bool {
+        error.is_retryable() && !self.0.plugins.registry().runs(&plugin.plugin)
     }
 
     /// One call of a plugin's controller at a time on this node.

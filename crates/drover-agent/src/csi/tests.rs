@@ -9,6 +9,7 @@ use drover_api::allocation::VolumeState;
 use drover_api::client_node::{CsiCall, CsiInfo, CsiRequest};
 use drover_api::csi_volume::{AccessMode, AttachmentMode, PluginSource, VolumeSnapshot};
 use drover_api::{CSIVolume, CSIVolumeSpec};
+use drover_seal::NodeKey;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -35,7 +36,16 @@ use drover_store::StoreError;
 /// For tests of what has nothing to do with volumes.
 pub(crate) fn without_volumes(state: StateStore, root: PathBuf) -> Csi {
     let (disk, objects) = (Arc::new(MemoryDisk::default()), Arc::new(OneVolume));
-    Csi::new(CsiParts { root, state, disk, objects, events: told().0, saved: super::Mounts::new(), kubelet_dir: None })
+    Csi::new(CsiParts {
+        root,
+        state,
+        disk,
+        objects,
+        events: told().0,
+        saved: super::Mounts::new(),
+        kubelet_dir: None,
+        key: None,
+    })
 }
 
 /// As after the end of an agent that had mounted volume `v1` for an allocation under this name. Tells how often the
@@ -69,7 +79,8 @@ impl VolumeObjects for OneVolume {
     }
 
     fn secret(&self, _: String, name: String) -> BoxFuture<'static, Result<BTreeMap<String, String>, String>> {
-        std::future::ready(Err(format!("no secret {name}"))).boxed()
+        let login = || BTreeMap::from([("password".to_owned(), "canary".to_owned())]);
+        std::future::ready((name == "login").then(login).ok_or_else(|| format!("no secret {name}"))).boxed()
     }
 }
 
@@ -80,6 +91,10 @@ struct Noted {
     failures: Arc<Mutex<VecDeque<(&'static str, ErrorKind)>>>,
     /// Where it is known: there it is restarted in the middle of the calls that fail.
     restarted_in: Arc<Mutex<Option<Csi>>>,
+    /// The publish contexts that it got.
+    contexts: Arc<Mutex<Vec<BTreeMap<String, String>>>>,
+    /// And the mount flags.
+    flags: Arc<Mutex<Vec<Vec<String>>>>,
     disk: MemoryDisk,
 }
 
@@ -148,6 +163,8 @@ impl Plugin for Noted {
 
     fn publish<'a>(&'a self, volume: &'a VolumeUse) -> BoxFuture<'a, Result<(), PluginError>> {
         let done = self.call("publish", &volume.target);
+        self.contexts.lock().expect("no panic").push(volume.publish_context.clone());
+        self.flags.lock().expect("no panic").push(volume.how.mount_flags.clone());
         self.disk.set_mount(&volume.target, done.is_ok());
         std::future::ready(done).boxed()
     }
@@ -160,7 +177,7 @@ impl Plugin for Noted {
 
     fn attach<'a>(&'a self, to: &'a Attachment) -> BoxFuture<'a, Result<BTreeMap<String, String>, PluginError>> {
         let done = self.call("attach", Path::new(&to.node_id));
-        std::future::ready(done.map(|()| BTreeMap::from([("device".to_owned(), "sdb".to_owned())]))).boxed()
+        std::future::ready(done.map(|()| BTreeMap::from([("password".to_owned(), "canary".to_owned())]))).boxed()
     }
 
     fn detach<'a>(&'a self, from: &'a Attachment) -> BoxFuture<'a, Result<(), PluginError>> {
@@ -229,11 +246,16 @@ impl Stage {
 
     /// An agent's life over what an earlier one has left.
     fn begin(plugin: &Noted, state: &MemoryState) -> Self {
+        Self::begin_with(plugin, state, None)
+    }
+
+    /// The same, of a node to whose key publish contexts are sealed.
+    fn begin_with(plugin: &Noted, state: &MemoryState, key: Option<NodeKey>) -> Self {
         let kubelet_dir = Some(PathBuf::from("/none/kubelet"));
         let (disk, objects) = (Arc::new(plugin.disk.clone()), Arc::new(OneVolume));
         let (events, told) = told();
         let (state_file, saved) = (state.store(), state.saved().mounts);
-        let parts = CsiParts { root: "/csi".into(), state: state_file, disk, objects, events, saved, kubelet_dir };
+        let parts = CsiParts { root: "/csi".into(), state: state_file, disk, objects, events, saved, kubelet_dir, key };
         let csi = Csi::new(parts);
         let mut running = JoinSet::new();
         running.spawn(csi.clone().run());
@@ -266,6 +288,7 @@ impl Stage {
 fn granted(volume: &str, is_read_only: bool) -> Granted {
     Granted {
         namespace: "shop".to_owned(),
+        object: volume.to_owned(),
         volume_id: volume.to_owned(),
         plugin: "p".to_owned(),
         external_id: format!("vol-{volume}"),
@@ -277,6 +300,7 @@ fn granted(volume: &str, is_read_only: bool) -> Granted {
             attachment_mode: AttachmentMode::FileSystem,
             ..How::default()
         },
+        takes_own_flags: true,
         secret: None,
     }
 }
@@ -397,6 +421,48 @@ async fn v_075_mounts_of_an_earlier_life_are_kept_and_what_vanished_is_mounted_a
     assert_eq!(plugin.counts(), [2, 3, 1, 1]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_publish_context_is_read_by_the_node_that_mounts_alone() {
+    let key = || NodeKey::generate().expect("a key");
+    let (mounting, other) = (key(), key());
+    // The node of the controller plugin seals what that answers to the node that mounts.
+    let controller = Stage::begin_with(&Noted::default(), &MemoryState::default(), Some(other));
+    let mut print = controller.csi.print();
+    let asked = CsiRequest { node_key: mounting.public(), ..request(CsiCall::ControllerPublish) };
+    controller.csi.take_requests(&[("r".to_owned(), asked)].into());
+    let answers = print.wait_for(|print| print.answers.contains_key("r")).await.expect("an answer").answers.clone();
+    let sealed = answers["r"].context.clone();
+    assert_eq!(sealed.keys().collect::<Vec<_>>(), [drover_seal::SEALED]);
+    assert!(!format!("{answers:?}").contains("canary"));
+    // It reads nothing of that itself, and the other node's driver gets what the controller has answered.
+    let granted = || Granted { publish_context: sealed.clone(), ..granted("v1", false) };
+    let error = controller.csi.mount("a1", "data", &granted()).await.expect_err("not for this node");
+    assert!(error.contains("sealed to another key"), "{error}");
+    let stage = Stage::begin_with(&Noted::default(), &MemoryState::default(), Some(mounting));
+    let error = stage.csi.mount("a2", "data", &granted()).await.expect_err("not for this claim");
+    assert!(error.contains("for another claim"), "{error}");
+    stage.csi.mount("a1", "data", &granted()).await.expect("mounted");
+    let context = BTreeMap::from([("password".to_owned(), "canary".to_owned())]);
+    assert_eq!(*stage.plugin.contexts.lock().expect("no panic"), [context]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volumes_flags_take_values_from_its_secret_and_a_jobs_do_not() {
+    let stage = Stage::new();
+    let granted = |takes_own_flags, secret: &str| {
+        let mut granted = granted("v1", false);
+        granted.how.mount_flags = vec!["password=$(password)".to_owned(), "ro".to_owned()];
+        Granted { takes_own_flags, secret: Some(secret.to_owned()).filter(|name| !name.is_empty()), ..granted }
+    };
+    stage.csi.mount("a1", "data", &granted(true, "login")).await.expect("mounted");
+    stage.csi.mount("a2", "data", &granted(false, "login")).await.expect("mounted");
+    let flags = stage.plugin.flags.lock().expect("no panic").clone();
+    assert_eq!(flags, [["password=canary", "ro"], ["password=$(password)", "ro"]]);
+    let error = stage.csi.mount("a3", "data", &granted(true, "")).await.expect_err("there is no such key");
+    assert!(error.contains("$(password)") && error.contains("secretsRef"), "{error}");
+    assert_eq!(stage.plugin.counts()[1], 2, "it is not published");
+}
+
 fn request(call: CsiCall) -> CsiRequest {
     CsiRequest {
         call,
@@ -406,6 +472,7 @@ fn request(call: CsiCall) -> CsiRequest {
         external_id: "vol-v1".to_owned(),
         alloc_id: "a1".to_owned(),
         node_id: "i-1".to_owned(),
+        node_key: String::new(),
         read_only: false,
         access_mode: None,
         attachment_mode: None,
@@ -452,6 +519,37 @@ async fn a_driver_that_is_restarted_in_the_middle_of_a_call_is_asked_again_at_on
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
+/// Kills and slow starts of a driver end no hand-over of a volume, as long as they are over in time.
+#[tokio::test(start_paused = true)]
+async fn a_mount_waits_for_a_driver_that_dies_again_and_again_and_comes_back_late() {
+    let mut stage = Stage::new();
+    *stage.plugin.restarted_in.lock().expect("no panic") = Some(stage.csi.clone());
+    for _ in 0..4 {
+        stage.plugin.fail("publish", ErrorKind::Unreachable);
+        stage.plugin.fail("publish", ErrorKind::Retryable);
+    }
+    stage.set_healthy(false);
+    let began = Instant::now();
+    let late = async {
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        stage.set_healthy(true);
+    };
+    let (mounted, ()) = tokio::join!(stage.mount("a1", "v1", false), late);
+    mounted.expect("mounted");
+    assert_eq!((stage.plugin.counts(), began.elapsed().as_secs()), ([1, 9, 0, 0], 200));
+    let told: Vec<Reason> = stage.told.take().into_iter().map(|(reason, _)| reason).collect();
+    assert_eq!(told, [Reason::MountWaiting, Reason::VolumeMounted]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mount_does_not_wait_for_a_driver_without_end() {
+    let stage = Stage::new();
+    stage.set_healthy(false);
+    let began = Instant::now();
+    let error = stage.mount("a1", "v1", false).await.expect_err("it has waited long enough");
+    assert_eq!((error.contains("plugin p has not become healthy"), began.elapsed().as_secs()), (true, 300), "{error}");
+}
+
 #[tokio::test]
 async fn a_connection_that_breaks_in_the_middle_of_a_call_is_no_answer_of_the_driver() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -472,7 +570,7 @@ async fn a_connection_that_breaks_in_the_middle_of_a_call_is_no_answer_of_the_dr
     let driver = SocketPlugin::new(socket, Halves { controller: true, node: true });
     let to = Attachment { volume: VolumeUse::default(), node_id: "i-1".to_owned() };
     let error = driver.attach(&to).await.expect_err("nobody answers");
-    assert_eq!(error.kind, ErrorKind::Retryable, "{error}");
+    assert_eq!((error.kind, error.is_retryable()), (ErrorKind::Unreachable, true), "{error}");
     assert!(*n_calls.lock().expect("no panic") >= 4, "it is called three times more");
 }
 
@@ -545,7 +643,7 @@ async fn what_the_controller_asks_for_is_answered_once_and_the_answer_goes_with_
     stage.csi.take_requests(&again);
     let answers = print.wait_for(|print| print.answers.contains_key("r4")).await.expect("an answer").answers.clone();
     assert_eq!(answers.keys().collect::<Vec<_>>(), ["r4"], "answers go with their requests");
-    assert_eq!(answers["r4"].context["device"], "sdb");
+    assert_eq!(answers["r4"].context["password"], "canary");
 }
 
 #[tokio::test(start_paused = true)]

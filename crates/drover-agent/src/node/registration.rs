@@ -203,6 +203,7 @@ impl<S: Store> Node<S> {
         }
         found.csi.extend(print.plugins);
         found.csi_answers = print.answers;
+        found.sealing_key = self.csi.sealing_key();
         let cut = fingerprint::cut(&mut found);
         if !cut.is_empty() {
             tracing::warn!(fields = ?cut, "the node has more to tell than its object takes: some of it is left out");

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use drover_api::client_node::Fingerprint;
 use drover_core::lifecycle::GarbageLimits;
+use drover_seal::NodeKey;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -85,6 +86,8 @@ pub(crate) struct OtherPlugins {
     pub(crate) known: Vec<(String, Instance)>,
     /// The kubelet's folder, where the drivers are found that the cluster runs; none: there are none.
     pub(crate) kubelet_dir: Option<PathBuf>,
+    /// To which publish contexts for this node are sealed; none: they come as they are.
+    pub(crate) key: Option<NodeKey>,
 }
 
 /// What the loops tell each other.
@@ -191,6 +194,7 @@ fn csi<S: Store, R>(parts: &mut NodeParts<S, R>, events: NodeEvents) -> Csi {
         events,
         saved: std::mem::take(&mut parts.earlier.saved.mounts),
         kubelet_dir: parts.plugins.kubelet_dir.take(),
+        key: parts.plugins.key.take(),
     });
     for (id, instance) in std::mem::take(&mut parts.plugins.known) {
         csi.put_plugin(&id, "", instance);

@@ -43,6 +43,8 @@ pub(crate) enum Reason {
     CheckFailed,
     /// About the node: a volume is mounted for an allocation.
     VolumeMounted,
+    /// About the node: it waits for its plugin.
+    MountWaiting,
     /// About the node: it is not, and why.
     MountFailed,
     /// About the node: it is mounted no more.
@@ -67,6 +69,7 @@ impl Reason {
             Self::ServiceNotReady => "ServiceNotReady",
             Self::CheckFailed => "CheckFailed",
             Self::VolumeMounted => "VolumeMounted",
+            Self::MountWaiting => "MountWaiting",
             Self::MountFailed => "MountFailed",
             Self::VolumeUnmounted => "VolumeUnmounted",
             Self::UnmountFailed => "UnmountFailed",
@@ -84,6 +87,7 @@ impl Reason {
             | Self::VolumeError
             | Self::ServiceNotReady
             | Self::CheckFailed
+            | Self::MountWaiting
             | Self::MountFailed
             | Self::UnmountFailed
             | Self::DriverUnhealthy
@@ -97,7 +101,7 @@ impl Reason {
             Self::TaskFailed => "Stop",
             Self::RestartDelayed => "Restart",
             Self::DriverError => "Launch",
-            Self::VolumeError | Self::VolumeMounted | Self::MountFailed => "Mount",
+            Self::VolumeError | Self::VolumeMounted | Self::MountWaiting | Self::MountFailed => "Mount",
             Self::VolumeUnmounted | Self::UnmountFailed => "Unmount",
             Self::ServiceReady | Self::ServiceNotReady | Self::CheckFailed => "Check",
             Self::DriverUnhealthy => "Fingerprint",

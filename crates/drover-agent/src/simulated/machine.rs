@@ -196,7 +196,7 @@ impl Machine {
             shown: SocketView { reports: Reports::default(), directory },
             contacted: watch::Sender::new(false),
             metrics: NodeMetrics::default(),
-            plugins: OtherPlugins { known: plugins, kubelet_dir: None },
+            plugins: OtherPlugins { known: plugins, kubelet_dir: None, key: None },
             stop: life.stop,
         };
         Box::pin(run_node(parts)).await;

@@ -1035,6 +1035,13 @@ pub const RULES: &[Rule] = &[
         "keys of context that begin with csi.storage.k8s.io/ tell a driver for whom it acts, and only drover and the cluster say that; remove them",
     ),
     rule(
+        "volume-flag-credential",
+        "CSIVolume",
+        ("spec.mountOptions", "mountFlags"),
+        "!has(self.mountFlags) || self.mountFlags.all(f, !f.matches('(?i)^(pass|passwd|password2?|secret|token|(api|access|secret)_?key)=') || f.matches('^[^=]+=[$][(][-._a-zA-Z0-9]+[)]$'))",
+        "a flag with a credential would be readable by everyone who may read volumes; put it into the Secret of secretsRef and write password=$(key)",
+    ),
+    rule(
         "volume-capability-in-use",
         "CSIVolume",
         ("", "spec.capabilities"),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use drover_api::ClientNode;
-use drover_api::client_node::{CsiAnswer, CsiCall, NodePhase};
+use drover_api::client_node::{CsiAnswer, CsiCall, CsiRequest, NodePhase};
 use drover_api::csi_volume::{AttachState, ClaimState};
 use drover_core::ids::NodeName;
 use drover_core::volume::claim::Attachment;
@@ -16,6 +16,7 @@ use drover_core::volume::plugin_lock::Caller;
 use drover_core::volume::release::{Answered, ControllerAnswer, ControllerCall, NodeAnswer};
 
 use super::request::{Asked, Call, ProviderCall, RequestSubject};
+use super::sealing::sealing_key;
 use super::state::Volumes;
 use crate::shared::Shared;
 
@@ -44,7 +45,8 @@ impl Volumes {
         }
         self.calls.n_asked += 1;
         let name = format!("{}-{}", shared.clock.now().as_millisecond(), self.calls.n_asked);
-        requests.insert(name.clone(), asked.request(volume, claim));
+        let node_key = claim.map(|claim| sealing_key(shared, &claim.node_name)).unwrap_or_default();
+        requests.insert(name.clone(), CsiRequest { node_key, ..asked.request(volume, claim) });
         tracing::debug!(request = name, call = %asked.call(), volume = %caller.0, alloc = caller.1, agent = %agent, "an agent is asked");
         if let Some(work) = self.work.get_mut(caller) {
             work.call = Some(name.clone());

@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 use super::index::node_names;
 use super::request::Claimed;
+use super::sealing::sealed;
 use super::state::Volumes;
 use crate::actions::Action;
 use crate::cache::Observed;
@@ -70,6 +71,10 @@ impl Volumes {
                 self.wait_to_attach(shared, caller, claim, &why);
             }
             Attaching::Attached(context) => {
+                let context = match sealed(shared, object, claim, context) {
+                    Ok(context) => context,
+                    Err(why) => return self.wait_to_attach(shared, caller, claim, &why),
+                };
                 let (alloc_id, state) = (caller.1.clone(), AttachState::Attached);
                 let said = Attachment { alloc_id, state, context, error: String::new() };
                 self.attachments.entry(caller.0.clone()).or_default().push(said);

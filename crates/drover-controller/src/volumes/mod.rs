@@ -14,6 +14,7 @@ mod cluster;
 mod index;
 mod provider;
 mod request;
+mod sealing;
 mod state;
 mod status;
 #[cfg(test)]

@@ -96,6 +96,8 @@ impl Asked {
             external_id: self.external_id().to_owned(),
             alloc_id: claim.map(|claim| claim.alloc_id.clone()).unwrap_or_default(),
             node_id,
+            // Who knows the nodes adds it.
+            node_key: String::new(),
             read_only: claim.is_some_and(|claim| claim.mode == ClaimMode::Read),
             access_mode: claim.and_then(|claim| claim.access_mode),
             attachment_mode: claim.and_then(|claim| claim.attachment_mode),

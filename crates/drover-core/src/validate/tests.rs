@@ -258,6 +258,8 @@ fn network_and_volume_rows() -> Vec<Row> {
             not { "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "single-node-writer", "attachmentMode": "block-device" }] };
         "CsiAttachment": { "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "single-node-writer", "attachmentMode": "block-device", "mountOptions": {} }] }
             not { "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "single-node-writer", "attachmentMode": "file-system", "mountOptions": {} }] };
+        "MountFlagSecret": { "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "single-node-writer", "attachmentMode": "file-system", "mountOptions": { "mountFlags": ["Password=x"] } }] }
+            not { "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "single-node-writer", "attachmentMode": "file-system", "mountOptions": { "mountFlags": ["passwords=x", "noatime", "credentials=/etc/smb"] } }] };
         "CsiAccess": { "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "attachmentMode": "file-system" }] }
             not { "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "multi-node-multi-writer", "attachmentMode": "file-system" }] };
         "CsiReaderRO": { "groups.0.volumes": [{ "name": "v", "type": "csi", "source": "s", "accessMode": "multi-node-reader-only", "attachmentMode": "file-system" }] }

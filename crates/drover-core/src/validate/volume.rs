@@ -62,6 +62,10 @@ impl Violations {
         let is_block = volume.attachment_mode == Some(AttachmentMode::BlockDevice);
         let message = "block-device takes no mountOptions; remove them, or take file-system";
         self.when(is_block && volume.mount_options.is_some(), "CsiAttachment", field, message);
+        let flags = volume.mount_options.iter().flat_map(|options| &options.mount_flags);
+        let message = "a flag with a credential would be readable by everyone who may read jobs; name it in mountOptions of the CSIVolume, as password=$(key) of its secretsRef";
+        let field = format_args!("{at}.mountOptions.mountFlags");
+        self.when({ flags }.any(|flag| holds_credential(flag)), "MountFlagSecret", field, message);
         let field = format_args!("{at}.accessMode");
         let Some(mode) = volume.access_mode else {
             self.when(true, "CsiAccess", field, "is missing; take one such as single-node-writer");
@@ -89,4 +93,24 @@ impl Violations {
             format_args!("{mode} allows one user, but count is {count}; set perAlloc, another mode, or count 1");
         self.when(is_single && count > 1 && !volume.per_alloc, "CsiSingle", field, message);
     }
+}
+
+/// Whether a mount flag brings a credential along, or is to take one from a Secret, which a job's flags cannot.
+fn holds_credential(flag: &str) -> bool {
+    const KEYS: [&str; 12] = [
+        "pass",
+        "passwd",
+        "password",
+        "password2",
+        "secret",
+        "token",
+        "apikey",
+        "api_key",
+        "accesskey",
+        "access_key",
+        "secretkey",
+        "secret_key",
+    ];
+    let key = flag.split_once('=').map(|(key, _)| key.to_ascii_lowercase());
+    flag.contains("$(") || key.is_some_and(|key| KEYS.contains(&key.as_str()))
 }

@@ -15,6 +15,7 @@ pub mod current;
 pub mod expand;
 pub mod handle;
 pub mod instances;
+pub mod mount_flags;
 pub mod plugin;
 pub mod plugin_lock;
 pub mod provision;

@@ -1,7 +1,7 @@
 //! Who gets a volume, and who waits for it.
 
 use drover_api::csi_volume::VolumeConditionType;
-use drover_api::{CSIVolume, finalizer};
+use drover_api::{CSIVolume, ClientNode, finalizer};
 use drover_store::Part;
 use serde_json::json;
 
@@ -50,6 +50,21 @@ async fn what_the_controller_says_of_an_attachment_stands_in_the_claim() {
     cluster.live(5).await;
     let claim = &cluster.status("data").claims[0];
     assert_eq!(claim.publish_context.get("device").map(String::as_str), Some("/dev/sdb"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_publish_context_is_sealed_to_the_key_of_the_node_that_mounts() {
+    let mut cluster = Cluster::with_data("single-node-writer").await;
+    for node in ["n1", "n2"] {
+        cluster.tell(node, &json!({ "sealingKey": format!("key of {node}") }));
+    }
+    cluster.is_answering = false;
+    cluster.world.create(&user("db", 1, "data", "single-node-writer"));
+    cluster.live(5).await;
+    let nodes = cluster.world.all::<ClientNode>();
+    let requests = nodes.iter().flat_map(|node| node.status.iter().flat_map(|status| status.csi_requests.values()));
+    let keys: Vec<(&str, &str)> = requests.map(|request| (request.call.as_str(), &*request.node_key)).collect();
+    assert_eq!(keys, [("controller-publish", &*format!("key of {}", cluster.node_of("db")))]);
 }
 
 #[tokio::test(start_paused = true)]
