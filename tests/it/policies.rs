@@ -128,6 +128,7 @@ async fn must_survive_x_028_policies_that_deny_no_more() {
         ("", "drover-node-restriction", never, "denies nothing"),
         ("", "drover-plugins", never, "denies nothing"),
         ("", "drover-priorities", never, "denies nothing"),
+        ("", "drover-intents", never, "has matchConditions"),
         ("binding", "drover-intents", "", "has no binding"),
         ("", "drover-intents", "", "is missing"),
     ] {

@@ -79,6 +79,7 @@ const AT_REST: Duration = Duration::from_secs(10);
 pub(super) async fn follow(client: Client, namespace: &str, policy: RequiredPolicy, health: &Health) {
     let (verdicts, _) = watch::channel(Verdicts::default());
     let (policies, bindings) = (Api::all(client.clone()), Api::all(client.clone()));
+    let judge_policy = |found: Option<&ValidatingAdmissionPolicy>| judge_policy(found, policy);
     let judge_binding = |found: Option<&ValidatingAdmissionPolicyBinding>| judge_binding(found, policy.name);
     tokio::join!(
         watched::follow(policies, policy.name, judge_policy, |verdict| {
@@ -131,11 +132,15 @@ async fn tell(policy: RequiredPolicy, verdicts: &watch::Sender<Verdicts>, health
     }
 }
 
-fn judge_policy(policy: Option<&ValidatingAdmissionPolicy>) -> Result<(), String> {
-    let spec = policy.ok_or("is missing")?.spec.as_ref().ok_or("says nothing")?;
+fn judge_policy(found: Option<&ValidatingAdmissionPolicy>, policy: RequiredPolicy) -> Result<(), String> {
+    let spec = found.ok_or("is missing")?.spec.as_ref().ok_or("says nothing")?;
     match spec.failure_policy.as_deref() {
         Some("Fail") | None => {}
         Some(other) => return Err(format!("has failurePolicy {other}, so that its errors let everything through")),
+    }
+    let has_conditions = spec.match_conditions.as_ref().is_some_and(|conditions| !conditions.is_empty());
+    if policy.probe.is_none() && has_conditions {
+        return Err("has matchConditions, which may never match, and what it must refuse cannot be tried".to_owned());
     }
     let has_validations = spec.validations.as_ref().is_some_and(|validations| !validations.is_empty());
     if has_validations { Ok(()) } else { Err("validates nothing".to_owned()) }
@@ -246,14 +251,20 @@ mod tests {
 
     #[test]
     fn a_policy_that_lets_errors_pass_or_says_nothing_is_none() {
+        let [tried, untried, ..] = POLICIES;
         let validations = json!([{ "expression": "false" }]);
-        assert_eq!(judge_policy(Some(&policy(&json!({ "validations": validations })))), Ok(()));
-        assert_eq!(judge_policy(None), Err("is missing".to_owned()));
+        let never = json!([{ "name": "never", "expression": "false" }]);
+        let with_conditions = policy(&json!({ "validations": validations, "matchConditions": never }));
+        assert_eq!(judge_policy(Some(&policy(&json!({ "validations": validations }))), untried), Ok(()));
+        assert_eq!(judge_policy(Some(&with_conditions), tried), Ok(()), "its probe says more");
+        let error = judge_policy(Some(&with_conditions), untried).expect_err("it may deny nothing");
+        assert!(error.contains("matchConditions"), "{error}");
+        assert_eq!(judge_policy(None, tried), Err("is missing".to_owned()));
         for (spec, wanted) in [
             (json!({ "validations": validations, "failurePolicy": "Ignore" }), "failurePolicy Ignore"),
             (json!({ "validations": [] }), "validates nothing"),
         ] {
-            let error = judge_policy(Some(&policy(&spec))).expect_err("no policy");
+            let error = judge_policy(Some(&policy(&spec)), tried).expect_err("no policy");
             assert!(error.contains(wanted), "{error}");
         }
     }
