@@ -170,6 +170,12 @@ async fn must_survive_x_034_ten_tasks_of_which_nine_flood_their_logs() {
     }
     let quiet = node.running(&quiet).await;
     eventually("it listens", || node.log_of(&quiet, "t.stdout.0").contains("ready")).await;
+    let newest = |dir: &PathBuf| -> Option<u64> {
+        let names = fs::read_dir(dir).expect("a directory").filter_map(|it| it.ok()?.file_name().into_string().ok());
+        names.filter_map(|name| name.strip_prefix("t.stdout.")?.parse().ok()).max()
+    };
+    let is_flooded = || dirs.iter().all(|dir| newest(dir) > Some(4));
+    eventually("each flood has written more than is kept", is_flooded).await;
     let input = dir(&node, &quiet).join("t/in");
     for n in 0..asked("DROVER_FLOODED_LINES", 20) {
         let line = format!("line-{n}-");

@@ -250,6 +250,9 @@ async fn must_survive_x_015_system_calls() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn must_survive_x_040_writes_to_what_runs_tasks() {
     let node = Node::start(shared_plane(), "sandbox-own").await;
+    // What keeps others out is the agent's own folder, not one above it.
+    let beside = node.path("beside");
+    std::fs::write(&beside, "of the host\n").expect("a file");
     let state = node.path("state");
     let program = state.join("bin/droverd-supervisor");
     let before = std::fs::read(&program).expect("the supervisor's copy of the program");
@@ -257,15 +260,15 @@ async fn must_survive_x_040_writes_to_what_runs_tasks() {
                     /proc/1/exe /proc/self/exe; do (echo x >> $path) 2>/dev/null && echo WROTE $path; done; \
                     for name in supervisor.sock agent.sock; do python3 -c 'import socket, sys; \
                     socket.socket(socket.AF_UNIX).connect(sys.argv[1])' $STATE/$name 2>/dev/null && echo REACHED $name; done; \
-                    ls $STATE 2>/dev/null && echo LISTED; echo end";
+                    ls $STATE 2>/dev/null && echo LISTED; cat $BESIDE 2>/dev/null; echo end";
     let mut sandboxed = task(attempts);
-    sandboxed["env"] = json!({ "STATE": state.display().to_string() });
+    sandboxed["env"] = json!({ "STATE": state.display().to_string(), "BESIDE": beside.display().to_string() });
     assert_eq!(said(&node, "sandboxed", sandboxed.clone()).await, "end\n");
     // A user of the host without rights, outside of any sandbox.
     let mut plain = sandboxed;
     plain["driver"] = json!("raw_exec");
     plain["user"] = json!("nobody");
-    assert_eq!(said(&node, "plain", plain).await, "end\n");
+    assert_eq!(said(&node, "plain", plain).await, "of the host\nend\n");
     assert!(std::fs::read(&program).expect("the program") == before, "it is as it was");
 
     let cluster = crate::cluster::shared();
@@ -278,7 +281,9 @@ async fn must_survive_x_040_writes_to_what_runs_tasks() {
         .iter()
         .filter(|object| ["DaemonSet", "Deployment"].contains(&object["kind"].as_str().unwrap_or_default()))
     {
-        for container in object["spec"]["template"]["spec"]["containers"].as_array().expect("containers") {
+        let pod = &object["spec"]["template"]["spec"];
+        let first = pod["initContainers"].as_array().into_iter().flatten();
+        for container in pod["containers"].as_array().expect("containers").iter().chain(first) {
             assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true, "{}", container["name"]);
             assert!(
                 container["command"].is_null(),

@@ -99,6 +99,11 @@ impl Drivers {
 
     /// A volume that exists at the driver and in the cluster.
     fn volume(&self, name: &str, external_id: &str) {
+        self.volume_in("shop", name, external_id);
+    }
+
+    /// The same in this namespace.
+    fn volume_in(&self, namespace: &str, name: &str, external_id: &str) {
         self.make_at_driver(name);
         let mut volume = json!({
             "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": name },
@@ -108,7 +113,7 @@ impl Drivers {
         if !external_id.is_empty() {
             volume["spec"]["externalID"] = json!(external_id);
         }
-        self.cluster.apply("shop", &volume);
+        self.cluster.apply(namespace, &volume);
     }
 
     async fn attachments(&self) -> Vec<VolumeAttachment> {
@@ -353,6 +358,10 @@ async fn must_survive_x_020_a_job_that_takes_the_name_of_a_driver_of_the_cluster
     drivers.runs(1).await;
     drivers.cluster.eventually("it has written", async || drivers.written("v1").contains("began 2")).await;
     assert_eq!(drivers.written("v1"), "began 1\nended 1\nbegan 2\n", "the volume goes on by the cluster's driver");
+    drivers.volume_in("blog", "v2", "vol-v2");
+    drivers.cluster.apply("blog", &ledger("v2", 1));
+    let goes_on = async || drivers.written("v2").contains("began 1");
+    drivers.cluster.eventually("so do those of the job's own namespace", goes_on).await;
     let stolen = std::fs::read_to_string(drivers.cluster.path("stolen")).expect("calls");
     assert!(!stolen.contains("Volume "), "the job's driver was told of volumes: {stolen}");
     assert_eq!(drivers.is_healthy().await, Some(true), "the node tells of the cluster's");

@@ -239,6 +239,30 @@ mod tests {
         one.destroy().and(two.destroy()).expect("destroyed");
     }
 
+    /// the thread that asks for the removal has other work, heartbeats among it.
+    #[test]
+    fn must_survive_x_011_a_removal_that_takes_long() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime");
+        let dir = tempfile::tempdir().expect("a directory");
+        let [one, two] = allocs(dir.path());
+        let (done, busy) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async {
+            // As long as this one waits, no removal ends.
+            let other = tokio::task::spawn_blocking(move || busy.recv());
+            let mut removals = [&one, &two].map(|dir| HostDisk.destroy(dir));
+            for removal in &mut removals {
+                assert!(removal.now_or_never().is_none(), "the thread that asked has removed the files itself");
+            }
+            assert!(one.root().exists() && two.root().exists());
+            done.send(()).expect("it waits");
+            for removal in removals {
+                removal.await.expect("removed");
+            }
+            other.await.expect("its end").expect("told");
+        });
+        assert!(!one.root().exists() && !two.root().exists());
+    }
+
     #[test]
     fn a_file_is_written_once_and_beneath_the_tasks_directory() {
         let root = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::csi_volume::{CSIVolumeSpec, CSIVolumeStatus};
+use drover_api::csi_volume::{CSIVolumeSpec, CSIVolumeStatus, VolumeReason};
 use jiff::Timestamp;
 
 use super::provision::Nameless;
@@ -14,12 +14,15 @@ use super::release::external_id;
 use crate::ids::ObjectKey;
 
 /// A volume among those that name the same volume of the provider, in the order in which they may use it: one that
-/// an allocation holds before others, then the older one, then the one with the lesser uid.
+/// an allocation holds before others, then the older one, then the one that was the first so far (times have whole
+/// seconds, and who is quick takes no volume over), then the one with the lesser uid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Naming {
     /// No allocation holds it.
     is_free: bool,
     created_at: Timestamp,
+    /// Its status does not say yet what becomes of it, or that another one comes before it.
+    is_behind: bool,
     uid: String,
     /// The volume.
     pub volume: ObjectKey,
@@ -56,6 +59,7 @@ impl Handles {
         let naming = Naming {
             is_free: status.claims.is_empty(),
             created_at: of.created_at,
+            is_behind: status.modified_at.is_none() || is_told_to_wait(status),
             uid: of.uid.to_owned(),
             volume: of.volume.clone(),
             is_nameless: spec.external_id.is_empty() && status.external_id.is_empty() && status.claims.is_empty(),
@@ -90,4 +94,8 @@ impl Handles {
         let first = self.by_handle.get(handle)?.iter().find(|naming| names(naming))?;
         (names(own) && first.volume != *volume).then_some(&first.volume)
     }
+}
+
+fn is_told_to_wait(status: &CSIVolumeStatus) -> bool {
+    status.conditions.iter().any(|condition| condition.reason == VolumeReason::HandleInUse)
 }

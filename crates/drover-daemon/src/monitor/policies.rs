@@ -79,13 +79,14 @@ const AT_REST: Duration = Duration::from_secs(10);
 pub(super) async fn follow(client: Client, namespace: &str, policy: RequiredPolicy, health: &Health) {
     let (verdicts, _) = watch::channel(Verdicts::default());
     let (policies, bindings) = (Api::all(client.clone()), Api::all(client.clone()));
+    let judge_policy = |found: Option<&ValidatingAdmissionPolicy>| judge_policy(found, policy);
     let judge_binding = |found: Option<&ValidatingAdmissionPolicyBinding>| judge_binding(found, policy.name);
     tokio::join!(
         watched::follow(policies, policy.name, judge_policy, |verdict| {
-            verdicts.send_modify(|verdicts| verdicts.policy = Some(verdict));
+            verdicts.send_modify(|verdicts| verdicts.take(Some(verdict), None));
         }),
         watched::follow(bindings, policy.name, judge_binding, |verdict| {
-            verdicts.send_modify(|verdicts| verdicts.binding = Some(verdict));
+            verdicts.send_modify(|verdicts| verdicts.take(None, Some(verdict)));
         }),
         probe(&client, namespace, policy, &verdicts),
         tell(policy, &verdicts, health),
@@ -98,9 +99,18 @@ struct Verdicts {
     policy: Option<Result<(), String>>,
     binding: Option<Result<(), String>>,
     denies: Option<Result<(), String>>,
+    /// How often the policy or its binding changed, also where both look as right as before.
+    n_changes: u64,
 }
 
 impl Verdicts {
+    /// Takes in what the policy, or its binding, is judged to be after a change.
+    fn take(&mut self, policy: Option<Result<(), String>>, binding: Option<Result<(), String>>) {
+        self.policy = policy.or_else(|| self.policy.take());
+        self.binding = binding.or_else(|| self.binding.take());
+        self.n_changes += 1;
+    }
+
     /// What is wrong; none while something is not known yet.
     fn problem(&self, policy: RequiredPolicy) -> Option<Result<(), String>> {
         let known = [&self.policy, &self.binding, &self.denies];
@@ -131,11 +141,15 @@ async fn tell(policy: RequiredPolicy, verdicts: &watch::Sender<Verdicts>, health
     }
 }
 
-fn judge_policy(policy: Option<&ValidatingAdmissionPolicy>) -> Result<(), String> {
-    let spec = policy.ok_or("is missing")?.spec.as_ref().ok_or("says nothing")?;
+fn judge_policy(found: Option<&ValidatingAdmissionPolicy>, policy: RequiredPolicy) -> Result<(), String> {
+    let spec = found.ok_or("is missing")?.spec.as_ref().ok_or("says nothing")?;
     match spec.failure_policy.as_deref() {
         Some("Fail") | None => {}
         Some(other) => return Err(format!("has failurePolicy {other}, so that its errors let everything through")),
+    }
+    let has_conditions = spec.match_conditions.as_ref().is_some_and(|conditions| !conditions.is_empty());
+    if policy.probe.is_none() && has_conditions {
+        return Err("has matchConditions, which may never match, and what it must refuse cannot be tried".to_owned());
     }
     let has_validations = spec.validations.as_ref().is_some_and(|validations| !validations.is_empty());
     if has_validations { Ok(()) } else { Err("validates nothing".to_owned()) }
@@ -164,8 +178,7 @@ async fn probe(client: &Client, namespace: &str, policy: RequiredPolicy, verdict
     let mut seen = verdicts.subscribe();
     let mut n_tries = 0;
     loop {
-        let stored = |verdicts: &Verdicts| (verdicts.policy.clone(), verdicts.binding.clone());
-        let before = stored(&seen.borrow_and_update());
+        let before = seen.borrow_and_update().n_changes;
         if let Some(verdict) = try_write(client, namespace, kind, policy.name).await {
             verdicts.send_if_modified(|verdicts| {
                 let is_news = verdicts.denies.as_ref() != Some(&verdict);
@@ -175,7 +188,7 @@ async fn probe(client: &Client, namespace: &str, policy: RequiredPolicy, verdict
         }
         n_tries += 1;
         let pause = AFTER_CHANGE.get(n_tries).copied().unwrap_or(AT_REST);
-        let changed = seen.wait_for(|now| stored(now) != before);
+        let changed = seen.wait_for(|now| now.n_changes != before);
         if tokio::time::timeout(pause, changed).await.is_ok() {
             n_tries = 0;
         }
@@ -235,6 +248,10 @@ fn probe_object(kind: Probe, name: &str, namespace: &str) -> (ApiResource, Value
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::client::Body;
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn policy(spec: &Value) -> ValidatingAdmissionPolicy {
         serde_json::from_value(json!({ "metadata": {}, "spec": spec })).expect("a policy")
@@ -246,14 +263,20 @@ mod tests {
 
     #[test]
     fn a_policy_that_lets_errors_pass_or_says_nothing_is_none() {
+        let [tried, untried, ..] = POLICIES;
         let validations = json!([{ "expression": "false" }]);
-        assert_eq!(judge_policy(Some(&policy(&json!({ "validations": validations })))), Ok(()));
-        assert_eq!(judge_policy(None), Err("is missing".to_owned()));
+        let never = json!([{ "name": "never", "expression": "false" }]);
+        let with_conditions = policy(&json!({ "validations": validations, "matchConditions": never }));
+        assert_eq!(judge_policy(Some(&policy(&json!({ "validations": validations }))), untried), Ok(()));
+        assert_eq!(judge_policy(Some(&with_conditions), tried), Ok(()), "its probe says more");
+        let error = judge_policy(Some(&with_conditions), untried).expect_err("it may deny nothing");
+        assert!(error.contains("matchConditions"), "{error}");
+        assert_eq!(judge_policy(None, tried), Err("is missing".to_owned()));
         for (spec, wanted) in [
             (json!({ "validations": validations, "failurePolicy": "Ignore" }), "failurePolicy Ignore"),
             (json!({ "validations": [] }), "validates nothing"),
         ] {
-            let error = judge_policy(Some(&policy(&spec))).expect_err("no policy");
+            let error = judge_policy(Some(&policy(&spec)), tried).expect_err("no policy");
             assert!(error.contains(wanted), "{error}");
         }
     }
@@ -282,7 +305,7 @@ mod tests {
     #[test]
     fn a_policy_is_well_when_all_that_is_asked_of_it_is_known_and_right() {
         let [restriction, intents, ..] = POLICIES;
-        let mut verdicts = Verdicts { policy: Some(Ok(())), binding: Some(Ok(())), denies: None };
+        let mut verdicts = Verdicts { policy: Some(Ok(())), binding: Some(Ok(())), ..Verdicts::default() };
         assert_eq!(verdicts.problem(intents), Some(Ok(())));
         assert_eq!(verdicts.problem(restriction), None, "it was not tried yet");
         verdicts.denies = Some(Err("denies nothing".to_owned()));
@@ -290,6 +313,29 @@ mod tests {
         for part in ["drover-node-restriction denies nothing", "any agent could", "nodeRestriction.enabled=false"] {
             assert!(problem.contains(part), "{problem}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_is_tried_at_once_after_a_change_that_leaves_it_looking_right() {
+        let n_tries = Arc::new(AtomicUsize::new(0));
+        let tries = Arc::clone(&n_tries);
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            tries.fetch_add(1, Ordering::Relaxed);
+            let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "x" } });
+            async move { Ok::<_, Infallible>(http::Response::new(Body::from(lease.to_string().into_bytes()))) }
+        });
+        let client = Client::new(service, "default");
+        let (verdicts, _) = watch::channel(Verdicts::default());
+        let mut probing = std::pin::pin!(probe(&client, "drover-system", POLICIES[0], &verdicts));
+        for of_binding in [false, true, false] {
+            tokio::time::timeout(AT_REST * 6, &mut probing).await.expect_err("it never ends");
+            let before = n_tries.load(Ordering::Relaxed);
+            let (policy, binding) = if of_binding { (None, Some(Ok(()))) } else { (Some(Ok(())), None) };
+            verdicts.send_modify(|verdicts| verdicts.take(policy, binding));
+            tokio::time::timeout(Duration::from_millis(1), &mut probing).await.expect_err("it never ends");
+            assert_eq!(n_tries.load(Ordering::Relaxed), before + 1);
+        }
+        assert!(verdicts.borrow().denies.as_ref().is_some_and(Result::is_err), "what is accepted is not denied");
     }
 
     #[test]

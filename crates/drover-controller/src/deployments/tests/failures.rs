@@ -191,3 +191,33 @@ async fn an_unhealthy_allocation_of_a_roll_out_is_replaced_and_people_are_told()
     let marked = world.allocs().into_iter().filter(|alloc| alloc.spec.desired_transition.reschedule).count();
     assert!(marked >= 1);
 }
+
+/// what the agent says of the tasks outweighs what it says of the health.
+#[tokio::test(start_paused = true)]
+async fn must_survive_x_026_an_agent_that_calls_healthy_what_does_not_run() {
+    let mut world = World::with_nodes(["n1"]);
+    world.create(&rolled(&[("g", 2, json!({ "minHealthyTime": "1s" }))], "a"));
+    world.settle();
+    let name = deployment(&world, 0).metadata.name.unwrap();
+    let report = |world: &World, tasks: &Value| {
+        let health = json!({ "healthy": true, "timestamp": world.clock.now(), "deploymentName": name });
+        for alloc in world.allocs() {
+            world.report(&alloc, &json!({ "clientStatus": "running", "taskStates": tasks, "health": health }));
+        }
+    };
+    let n_healthy = |world: &World| status(world, 0).groups["g"].healthy_allocs;
+    let began = world.clock.now();
+    for task in [
+        Value::Null,
+        json!({ "state": "pending" }),
+        json!({ "state": "dead" }),
+        json!({ "state": "dead", "startedAt": began, "finishedAt": began }),
+    ] {
+        report(&world, &json!({ "t": task }));
+        world.advance(Duration::from_secs(10)).await;
+        assert_eq!((standing(&world, 0).as_str(), n_healthy(&world)), ("running Running", 0), "{task}");
+    }
+    report(&world, &json!({ "t": { "state": "running", "startedAt": began, "finishedAt": null } }));
+    world.advance(Duration::from_secs(10)).await;
+    assert_eq!((standing(&world, 0).as_str(), n_healthy(&world)), ("successful Successful", 2));
+}

@@ -50,6 +50,28 @@ fn the_older_volume_of_a_handle_comes_first_and_then_the_lesser_uid() {
     assert_eq!(handles.before(&shop, Nameless::Nothing), None);
 }
 
+/// times of objects have whole seconds.
+#[test]
+fn must_survive_x_017_a_volume_that_is_made_in_the_same_second() {
+    let mut handles = Handles::default();
+    let (shop, blog, mail) = (key("shop", "data"), key("blog", "mine"), key("mail", "box"));
+    let id = |volume, second, uid| Identity { volume, created_at: at(second), uid };
+    let first = CSIVolumeStatus { modified_at: Some(at(6)), ..CSIVolumeStatus::default() };
+    let condition = serde_json::json!({
+        "type": "Stalled", "status": "True", "reason": "HandleInUse", "message": "", "lastTransitionTime": at(6),
+    });
+    let conditions = vec![serde_json::from_value(condition).expect("a condition")];
+    let waiting = CSIVolumeStatus { conditions, ..first.clone() };
+    handles.put(id(&shop, 5, "b"), &spec("vol-1"), Some(&first));
+    for status in [None, Some(&waiting)] {
+        handles.put(id(&blog, 5, "a"), &spec("vol-1"), status);
+        assert_eq!(handles.before(&shop, Nameless::Nothing), None, "it was there before");
+        assert_eq!(handles.before(&blog, Nameless::Nothing), Some(&shop));
+    }
+    handles.put(id(&mail, 4, "c"), &spec("vol-1"), None);
+    assert_eq!(handles.before(&shop, Nameless::Nothing), Some(&mail), "an older one is the first one");
+}
+
 #[test]
 fn a_volume_without_an_id_names_its_own_where_the_plugin_makes_none() {
     let mut handles = Handles::default();
