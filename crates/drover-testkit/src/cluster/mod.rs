@@ -12,4 +12,5 @@ mod programs;
 mod running;
 mod settings;
 
+pub use programs::require_headers;
 pub use running::{Cluster, ClusterOptions};

@@ -2,8 +2,9 @@
 //! a pod open.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::programs::{GoModule, Output, Programs};
 use crate::progress::Progress;
@@ -49,12 +50,28 @@ const PROGRAMS: Programs = Programs {
     instead: "run cluster tests where Go is installed (a build takes about 4 minutes)",
 };
 
+/// Looks for what a build of the programs needs of the machine, so that its lack is named before minutes of builds.
+///
+/// # Errors
+/// When the programs are not built yet, and the headers of libseccomp are missing.
+pub fn require_headers() -> Result<()> {
+    if PROGRAMS.folder()?.is_dir() {
+        return Ok(());
+    }
+    let asked = Command::new("pkg-config").args(["--exists", "libseccomp"]).stdin(Stdio::null()).status();
+    if asked.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    bail!(
+        "a node's runc is built with libseccomp, whose headers are missing: `apt-get install libseccomp-dev pkg-config`"
+    )
+}
+
 /// The folder of the programs, which are built when they are missing.
 ///
 /// # Errors
 /// When Go is not installed, or a build fails.
 pub(super) fn find_or_build(progress: &Progress) -> Result<PathBuf> {
-    PROGRAMS
-        .find_or_build(progress)
-        .context("a node's programs (runc needs libseccomp: `apt-get install libseccomp-dev pkg-config`)")
+    require_headers()?;
+    PROGRAMS.find_or_build(progress).context("a node's programs")
 }

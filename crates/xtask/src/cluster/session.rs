@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use drover_testkit::cargo;
 use drover_testkit::cargo::Profile;
 use drover_testkit::cluster::network::succeed;
-use drover_testkit::cluster::{Cluster, ClusterOptions};
+use drover_testkit::cluster::{Cluster, ClusterOptions, require_headers};
 use drover_testkit::examples;
 use drover_testkit::image::{self, Arch, ImageArgs};
 use drover_testkit::process::{ProcessId, Signal};
@@ -64,6 +64,7 @@ async fn run_here(args: &ClusterUpArgs, data_dir: &Path, progress: &Progress) ->
     }
     let mut cluster = None;
     let start = async {
+        require_headers()?;
         let image = build(args.profile, progress).await?;
         reset(data_dir)?;
         let started = Cluster::start(options(data_dir, args.nodes, image)?, progress).await?;
@@ -192,6 +193,7 @@ async fn down(data_dir: &Path, progress: &Progress) -> Result<ExitCode> {
 
 /// Builds the image and the tests, and runs them with what they need to know.
 fn test(filters: &[String], profile: Profile, progress: &Progress) -> Result<ExitCode> {
+    require_headers()?;
     let image = image::run(&image_args(profile), progress)?;
     let bin = workspace::root().join("target/image/bin");
     example_programs(&bin)?;
