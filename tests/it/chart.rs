@@ -42,6 +42,7 @@ const CHANGES: &[(&str, &str, &str)] = &[
     ("rbac.aggregate=false", "name: drover-view\n", "aggregate-to-view"),
     ("nodeRestriction.enabled=false", "name: drover-intents\n", "drover-node-restriction"),
     ("pluginRestriction.enabled=false", "name: drover-intents\n", "drover-plugins"),
+    ("secretRestriction.enabled=false", "name: drover-intents\n", "drover-secrets"),
     ("rbac.volumesForAdmins=true", "name: drover-volume-admin\n", ""),
     ("nodeRestriction.registrationPools[0]=gpu", "'[\"gpu\",\"default\"]'", ""),
     ("agent.config.defaultIneligible=true", "object.spec.eligibility == 'ineligible'", ""),

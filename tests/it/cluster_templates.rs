@@ -341,3 +341,37 @@ async fn must_survive_x_037_curiosity_about_the_environment_and_the_payload_of_j
     let supervisor = std::fs::read_to_string(cluster.path("n-1/state/supervisor.log")).unwrap_or_default();
     holds_no_canary("the supervisor's log", &supervisor);
 }
+
+/// X-038 for payloads; `volumes` has it for mount flags and publish contexts, whose values stand in no object.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_x_038_readers_who_list_every_kind() {
+    const NS: &str = "readers";
+    let cluster = Cluster::start("x-038", Settings::default()).await;
+    let rbac = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover/files/rbac/people.yaml");
+    cluster.kubectl(&["apply", "-f", &rbac.display().to_string()]).expect("roles");
+    let _controller = cluster.controller();
+    let _agent = cluster.agent("n-1").await;
+    cluster.namespace(NS).await;
+    let binding = ["create", "rolebinding", "reader", "-n", NS, "--clusterrole=drover-view", "--user=reader"];
+    cluster.kubectl(&binding).expect("a binding");
+    let literal = "--from-literal=payload=canary-payload-9b7e";
+    cluster.kubectl(&["create", "secret", "generic", "order", "-n", NS, literal]).expect("a Secret");
+    cluster.apply(NS, &report_job());
+    cluster.condition(NS, "report", JobConditionType::Armed, "True").await;
+    let both = ["job", "dispatch", "report", "-", "--payload-secret", "order", "--meta", "day=monday"];
+    let refused = run(&cluster, NS, &both, "hello");
+    assert!(refused.code != 0 && refused.err.contains("--payload-secret"), "{}", refused.err);
+    let done =
+        run(&cluster, NS, &["job", "dispatch", "report", "--payload-secret", "order", "--meta", "day=monday"], "");
+    assert_eq!(done.code, 0, "{}", done.err);
+    let child = children(&cluster, NS, "report").await.pop().and_then(|job| job.metadata.name).expect("a child");
+    assert!(output(&cluster, NS, &child).await.starts_with("canary-payload-9b7e monday"), "the task has read it");
+    for kind in ["djob", "djv", "alloc", "ddep", "csivol"] {
+        let listed = cluster.kubectl(&["get", kind, "-n", NS, "-o", "yaml", "--show-managed-fields", "--as", "reader"]);
+        let listed = listed.expect("a reader lists every kind");
+        assert!(kind == "ddep" || kind == "csivol" || listed.contains("report"), "{kind}: {listed}");
+        holds_no_canary(kind, &listed);
+    }
+    let closed = cluster.kubectl(&["get", "secret", "order", "-n", NS, "--as", "reader"]).expect_err("closed");
+    assert!(closed.contains("forbidden"), "{closed}");
+}

@@ -95,6 +95,44 @@ fn kubeconfig_of(cluster: &Cluster, account: &str) -> std::path::PathBuf {
     path
 }
 
+/// Who may create jobs and may not read a Secret gets nothing of it by a dispatch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_a_dispatch_that_names_a_secret_its_author_cannot_read() {
+    let cluster = Cluster::start("dispatch-secret", Settings::default()).await;
+    for folder in ["rbac", "policies"] {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover/files").join(folder);
+        cluster.kubectl(&["apply", "-f", &folder.display().to_string()]).expect("roles and policies");
+    }
+    cluster.namespace("shop").await;
+    let grant = |args: &[&str]| drop(cluster.kubectl(&[args, &["-n", "shop"]].concat()).expect("a right"));
+    grant(&["create", "role", "order", "--verb=get", "--resource=secrets", "--resource-name=order"]);
+    for user in ["author", "stranger"] {
+        let to = format!("--user={user}");
+        grant(&["create", "rolebinding", &format!("{user}-edit"), "--clusterrole=drover-edit", &to]);
+    }
+    grant(&["create", "rolebinding", "author-order", "--role=order", "--user=author"]);
+    let dispatch = |name: &str, secret: &str| {
+        json!({ "apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": { "name": name },
+                "spec": { "type": "batch", "dispatch": { "parent": "report", "payloadSecret": secret } } })
+    };
+    let create = |who: &str, secret: &str| {
+        let args = ["create", "-n", "shop", "-f", "-", "--dry-run=server", "--as", who];
+        cluster.kubectl_with(&args, Some(&dispatch("monday", secret).to_string()))
+    };
+    let is_in_force = async || {
+        create("stranger", "order").is_err_and(|error| error.contains("payloadSecret"))
+            && create("author", "order").is_ok()
+    };
+    cluster.eventually("roles and policies are in force", is_in_force).await;
+    for (who, secret) in [("stranger", "order"), ("author", "other")] {
+        let error = create(who, secret).expect_err("refused");
+        for part in ["spec.dispatch.payloadSecret", secret, "monday", "namespace shop", "name one that you may read"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    create("stranger", "").expect("one without a Secret");
+}
+
 async fn readiness(at: SocketAddr) -> (u16, String) {
     let answer = probe::get(at, "/readyz").await;
     answer.map_or((0, String::new()), |(code, text)| (code.as_u16(), text))
@@ -105,7 +143,7 @@ async fn must_survive_x_028_policies_that_deny_no_more() {
     let cluster = installed("x-028", &[]).await;
     let kubeconfig = kubeconfig_of(&cluster, "drover-controller");
     let more = format!(
-        "namespace: {SYSTEM}\nrequiresNodeRestriction: true\nrequiredPolicies: [drover-intents, drover-plugins, drover-priorities]\n"
+        "namespace: {SYSTEM}\nrequiresNodeRestriction: true\nrequiredPolicies: [drover-intents, drover-plugins, drover-priorities, drover-secrets]\n"
     );
     let (_controller, at) = cluster.probed_controller("controller", &kubeconfig, &more).await;
     let is_ready = async || readiness(at).await.0 == 200;
@@ -129,6 +167,7 @@ async fn must_survive_x_028_policies_that_deny_no_more() {
         ("", "drover-node-restriction", never, "denies nothing"),
         ("", "drover-plugins", never, "denies nothing"),
         ("", "drover-priorities", never, "denies nothing"),
+        ("", "drover-secrets", never, "denies nothing"),
         ("", "drover-intents", never, "has matchConditions"),
         ("binding", "drover-intents", "", "has no binding"),
         ("", "drover-intents", "", "is missing"),

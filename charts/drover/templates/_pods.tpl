@@ -25,7 +25,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{/* The configuration file of the controller. */}}
 {{- define "drover.controllerConfig" -}}
 {{- $policies := list }}
-{{- range $name, $isOn := dict "drover-intents" .Values.intents.enabled "drover-plugins" .Values.pluginRestriction.enabled "drover-priorities" .Values.priorityRestriction.enabled }}
+{{- range $name, $isOn := dict "drover-intents" .Values.intents.enabled "drover-plugins" .Values.pluginRestriction.enabled "drover-priorities" .Values.priorityRestriction.enabled "drover-secrets" .Values.secretRestriction.enabled }}
 {{- if $isOn }}{{ $policies = append $policies $name }}{{ end }}
 {{- end }}
 {{ toYaml (mergeOverwrite (deepCopy .Values.controller.config) (dict "namespace" .Release.Namespace "requiresNodeRestriction" .Values.nodeRestriction.enabled "requiredPolicies" $policies "metrics" (dict "perJob" .Values.metrics.perJob))) }}

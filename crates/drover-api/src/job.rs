@@ -317,6 +317,12 @@ pub struct Dispatch {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 21848))]
     pub payload: String,
+    /// Name of a Secret of the namespace whose key `payload` is the payload, in the place of `payload`: those who may
+    /// read jobs do not see it. Who creates the dispatch needs the right to read it, and agents too: name it in the
+    /// chart's `agent.volumeSecrets`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub payload_secret: String,
     /// A dispatch with a token that a child already has answers with that child.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]

@@ -78,9 +78,14 @@ impl Violations {
                 return self.when(true, "PayloadEncoding", field, message);
             }
         };
-        let is_missing = rule == PayloadRule::Required && payload.is_empty();
+        let secret = own.dispatch.as_ref().map_or("", |dispatch| &dispatch.payload_secret);
+        let message = "are both given; a dispatch has one payload: remove one of them";
+        let both = format_args!("spec.dispatch.payload and payloadSecret");
+        self.when(!payload.is_empty() && !secret.is_empty(), "PayloadTwice", both, message);
+        let is_given = !payload.is_empty() || !secret.is_empty();
+        let is_missing = rule == PayloadRule::Required && !is_given;
         self.when(is_missing, "PayloadRequired", field, "is missing, and the job requires one; give a payload");
-        let is_forbidden = rule == PayloadRule::Forbidden && !payload.is_empty();
+        let is_forbidden = rule == PayloadRule::Forbidden && is_given;
         self.when(is_forbidden, "PayloadForbidden", field, "is given, and the job takes none; leave it out");
         let size = payload.len();
         let message = format_args!("has {size} bytes, above {PAYLOAD_LIMIT}; pass a reference to it in meta instead");
@@ -223,6 +228,19 @@ mod tests {
         let codes: Vec<_> = told.iter().map(|violation| violation.code).collect();
         assert_eq!(codes, ["Stopped", "PayloadRequired", "MetaNotPermitted", "MetaMissing"]);
         assert!(told[2].message.contains("x, y") && told[3].message.contains("a, b"), "{told:?}");
+    }
+
+    #[test]
+    fn a_payload_may_stand_in_a_secret_and_is_given_once() {
+        let by_secret = |payload: &[u8]| {
+            let mut own = own(&json!({}), payload);
+            own.dispatch.as_mut().unwrap().payload_secret = "order".to_owned();
+            own
+        };
+        let of = |rule: &str| parent(&json!({ "payload": rule }));
+        assert_eq!(codes(Some(&of("required")), false, &by_secret(b"")), Vec::<&str>::new());
+        assert_eq!(codes(Some(&of("required")), false, &by_secret(b"x")), ["PayloadTwice"]);
+        assert_eq!(codes(Some(&of("forbidden")), false, &by_secret(b"")), ["PayloadForbidden"]);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use drover_api::{CSIVolume, names};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::Secret;
 
 use drover_store::{Change, Key, Selection, Store, StoreError};
+
+use crate::node::secrets::{SecretReader as _, StoredSecrets};
 
 /// Reads volumes; without the type of the store, so that runners need not know it.
 pub(crate) trait VolumeObjects: fmt::Debug + Send + Sync {
@@ -68,24 +69,15 @@ impl<S: Store> VolumeObjects for StoredVolumes<S> {
     }
 
     fn secret(&self, namespace: String, name: String) -> BoxFuture<'static, Result<BTreeMap<String, String>, String>> {
-        let store = self.0.clone();
+        let read = StoredSecrets(self.0.clone()).read(namespace.clone(), name.clone());
         async move {
-            let key = Key::namespaced(namespace, name);
-            match store.get::<Secret>(&key).await {
-                Ok(Some(secret)) => {
-                    let plain = |(name, value): (String, k8s_openapi::ByteString)| {
-                        String::from_utf8(value.0).map(|value| (name.clone(), value)).map_err(|_| {
-                            format!("entry {name} of Secret {key} is no text, and CSI takes nothing else")
-                        })
-                    };
-                    secret.data.unwrap_or_default().into_iter().map(plain).collect()
-                }
-                Ok(None) => Err(format!("Secret {key} does not exist; create it, or correct secretsRef")),
-                Err(StoreError::Forbidden(_)) => Err(format!(
-                    "this agent may not read Secret {key}; name it in the chart's agent.volumeSecrets, or give the agents' service account `get` on it by a Role in that namespace"
-                )),
-                Err(error) => Err(format!("Secret {key} cannot be read: {error}")),
-            }
+            let plain = |(entry, value): (String, Vec<u8>)| {
+                String::from_utf8(value).map(|value| (entry.clone(), value)).map_err(|_| {
+                    format!("entry {entry} of Secret {namespace}/{name} is no text, and CSI takes nothing else")
+                })
+            };
+            let data = read.await.map_err(|error| error.to_string())?;
+            data.into_iter().map(plain).collect()
         }
         .boxed()
     }

@@ -18,6 +18,7 @@ pub(crate) mod pod;
 pub(crate) mod registration;
 pub(crate) mod removal;
 pub(crate) mod run_node;
+pub(crate) mod secrets;
 pub(crate) mod stats;
 pub(crate) mod task_user_table;
 pub(crate) mod task_users;

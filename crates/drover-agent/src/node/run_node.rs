@@ -26,6 +26,7 @@ use crate::node::earlier_life::EarlierLife;
 use crate::node::heartbeat::{self, Heartbeat};
 use crate::node::machine_parts::MachineParts;
 use crate::node::registration::Node;
+use crate::node::secrets::StoredSecrets;
 use crate::node::view::{NodeNews, NodeView};
 use crate::random::Random;
 use crate::reporting::events::{EventSink, NodeEvents};
@@ -145,6 +146,7 @@ pub(crate) async fn run_node<S: Store, R: Runners>(mut parts: NodeParts<S, R>) {
             garbage: Arc::default(),
             starts: signals.starts.clone(),
             metrics: parts.metrics,
+            secrets: Arc::new(StoredSecrets(parts.store.clone())),
             csi,
         }),
         reports: parts.shown.reports,

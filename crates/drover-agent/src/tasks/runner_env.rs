@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::starts::Starts;
 use crate::csi::Csi;
 use crate::node::machine_parts::MachineParts;
+use crate::node::secrets::SecretReader;
 use crate::node::view::NodeView;
 use crate::random::Random;
 use crate::reporting::events::EventSink;
@@ -42,6 +43,8 @@ pub(crate) struct RunnerEnv {
     pub(crate) metrics: NodeMetrics,
     /// CSI plugins, and what is mounted.
     pub(crate) csi: Csi,
+    /// Secrets that jobs name.
+    pub(crate) secrets: Arc<dyn SecretReader>,
 }
 
 impl RunnerEnv {

@@ -100,6 +100,13 @@ pub const RULES: &[Rule] = &[
         "groups must hold at least one group with a task; only a dispatch of a parameterized job has none of its own",
     ),
     rule(
+        "job-dispatch-payload-once",
+        "Job",
+        ("spec.dispatch", "payloadSecret"),
+        "!has(self.payload) || self.payload == '' || !has(self.payloadSecret) || self.payloadSecret == ''",
+        "a dispatch has one payload: give payload or payloadSecret, and remove the other",
+    ),
+    rule(
         "job-dispatch-type",
         "Job",
         ("spec", "type"),

@@ -40,7 +40,7 @@ enum Probe {
 }
 
 /// All that can be required.
-pub const POLICIES: [RequiredPolicy; 4] = [
+pub const POLICIES: [RequiredPolicy; 5] = [
     RequiredPolicy {
         name: "drover-node-restriction",
         setting: "nodeRestriction.enabled",
@@ -63,6 +63,12 @@ pub const POLICIES: [RequiredPolicy; 4] = [
         name: "drover-priorities",
         setting: "priorityRestriction.enabled",
         danger: "everyone who may create jobs could evict others",
+        probe: Some(Probe::Job),
+    },
+    RequiredPolicy {
+        name: "drover-secrets",
+        setting: "secretRestriction.enabled",
+        danger: "everyone who may create jobs could read payloads in Secrets",
         probe: Some(Probe::Job),
     },
 ];

@@ -175,6 +175,7 @@ impl Node {
             starts: Starts::default(),
             metrics: NodeMetrics::default(),
             csi: self.csi.clone(),
+            secrets: Arc::new(crate::node::secrets::NoSecrets),
         })
     }
 

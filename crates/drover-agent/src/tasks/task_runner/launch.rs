@@ -52,7 +52,7 @@ impl TaskRunner {
         }
         let _under_way = self.env.starts.begin();
         let began = Instant::now();
-        hooks::before_artifacts(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
+        hooks::before_artifacts(&self.env, &self.plan).await.map_err(|error| self.hook_failure(&error))?;
         if let Some(left) = self.artifacts(driver.fs_isolation())?
             && let Some(next) = self.fetch(left).await?
         {

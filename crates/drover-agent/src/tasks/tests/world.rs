@@ -186,6 +186,7 @@ impl Node {
             starts: Starts::default(),
             metrics: NodeMetrics::default(),
             csi: self.csi.clone(),
+            secrets: Arc::new(crate::node::secrets::NoSecrets),
         }
     }
 

@@ -35,6 +35,9 @@ pub(crate) struct DispatchArgs {
     payload: Option<PathBuf>,
     #[command(flatten)]
     connect: ConnectArgs,
+    /// A Secret whose key `payload` is the payload, so that those who may read jobs do not see it.
+    #[arg(long, value_name = "SECRET", conflicts_with = "payload")]
+    payload_secret: Option<String>,
     /// A meta key and its value, as day=monday; may be given several times.
     #[arg(long, value_parser = key_value)]
     meta: Vec<(String, String)>,
@@ -92,6 +95,7 @@ pub(crate) fn dispatch(args: &DispatchArgs) -> anyhow::Result<u8> {
             dispatch: Some(Dispatch {
                 parent: name.clone(),
                 payload: dispatch::encoded(&payload),
+                payload_secret: args.payload_secret.clone().unwrap_or_default(),
                 idempotency_token: args.idempotency_token.clone(),
                 priority: args.priority,
             }),
