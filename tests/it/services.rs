@@ -112,3 +112,62 @@ async fn b_031_allocations_are_found_below_a_service_of_the_api_server() {
     cluster.eventually("none is found any more", async || ready().await == 0).await;
     assert!(services.get_opt("api").await.expect("an answer").is_some(), "the name stays while its job does");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_script_runs_in_its_task_and_its_exit_code_is_what_the_check_finds() {
+    let (cluster, ns) = (shared(), "script-checks");
+    cluster.namespace(ns).await;
+    for driver in ["raw_exec", "exec"] {
+        // What it prints shows where it runs; what it is to do, a file in its task's folder says.
+        let script = "read todo < local/todo; echo $todo in $NOMAD_TASK_NAME of $NOMAD_JOB_NAME as $(id -u); \
+                      case $todo in hang) sleep 4712;; *) exit $todo;; esac";
+        let check = json!({ "name": "up", "type": "script", "task": "t", "interval": "1s", "timeout": "1s",
+            "command": "/bin/sh", "args": ["-c", script] });
+        let group = json!({ "networks": [{ "ports": [{ "label": "http" }] }],
+            "services": [{ "name": "api", "portLabel": "http", "checks": [check] }] });
+        let mut whole =
+            job(driver.replace('_', "-").as_str(), 1, &group, "umask 0; echo 0 > local/todo; exec sleep 1000");
+        whole["spec"]["groups"][0]["tasks"][0]["driver"] = json!(driver);
+        cluster.apply(ns, &whole);
+        let name = driver.replace('_', "-");
+        let found = async || {
+            let allocs = cluster.allocs(ns).await;
+            let alloc = allocs.into_iter().find(|alloc| alloc.spec.job_name == name)?;
+            let status = alloc.status.clone().unwrap_or_default();
+            let check = status.checks.values().next()?.clone();
+            Some((check, status.services.first()?.ready, alloc.metadata.uid?))
+        };
+        let is = |status, ready, text: &str| {
+            let text = text.to_owned();
+            async move || {
+                let found = found().await;
+                found.is_some_and(|(check, is_ready, _)| {
+                    check.status == status && is_ready == ready && check.output.contains(&text)
+                })
+            }
+        };
+        let (user, told) = if driver == "exec" { ("", "0 in t of exec as ") } else { ("0", "0 in t of raw-exec as ") };
+        cluster.eventually("it passes", is(CheckResult::Success, true, &format!("{told}{user}"))).await;
+        let (_, _, uid) = found().await.expect("an allocation");
+        let todo = cluster.path(&format!("n-1/allocs/{uid}/t/local/todo"));
+        for (word, status, ready, text) in [
+            ("1", CheckResult::Warning, true, "exit code 1: 1 in t"),
+            ("3", CheckResult::Failure, false, "exit code 3: 3 in t"),
+            ("0", CheckResult::Success, true, "0 in t"),
+            ("hang", CheckResult::Failure, false, "no answer within 1s"),
+            ("0", CheckResult::Success, true, "0 in t"),
+        ] {
+            std::fs::write(&todo, format!("{word}\n")).expect("written");
+            cluster.eventually(&format!("{driver}: {word}"), is(status, ready, text)).await;
+        }
+        // What hung was ended with its wait.
+        assert_eq!(with_argument("4712"), [] as [String; 0]);
+    }
+}
+
+/// The command lines with this argument.
+fn with_argument(argument: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let lines = processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
+    lines.filter(|line| line.split('\0').any(|word| word == argument)).collect()
+}
