@@ -46,8 +46,10 @@ async fn b_034_the_example_is_healthy_by_its_check_and_a_version_that_fails_it_i
     let bad = good
         .replace("        path: /\n", "        protocol: https\n        path: /\n")
         .replace("healthyDeadline: 1m", "healthyDeadline: 5s")
+        // Until then, what is not healthy is replaced: a version is taken back when its time for progress is over.
+        .replace("progressDeadline: 2m", "progressDeadline: 10s")
         .replace("      resources: {cpu: 20,", "      env: {GREETING: bad}\n      resources: {cpu: 20,");
-    assert!(bad.contains("protocol: https") && bad.contains("GREETING"), "{bad}");
+    assert!(bad.contains("protocol: https") && bad.contains("GREETING") && bad.contains("Deadline: 10s"), "{bad}");
     cluster.kubectl_with(&["apply", "-n", ns, "-f", "-"], Some(&bad)).expect("applied");
     cluster.condition(ns, "web-service", JobConditionType::Reverted, "True").await;
     let allocs = json!(cluster.allocs(ns).await).to_string();
