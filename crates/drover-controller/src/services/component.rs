@@ -26,6 +26,8 @@ use crate::timers::Wake;
 
 /// How soon a name that was taken is tried again: a Service that is not drover's is not watched.
 const TAKEN_AGAIN: Duration = Duration::from_secs(30);
+/// How soon a slice that could not be deleted is tried again; doubled with each failure, up to [`RETRY`].
+const REMOVED_AGAIN: Duration = Duration::from_millis(100);
 /// Faults that one condition names.
 const SHOWN_FAULTS: usize = 3;
 
@@ -37,6 +39,8 @@ type Fault = (JobReason, String);
 pub(crate) struct Services {
     /// Slices that are being written.
     writing: BTreeSet<Key>,
+    /// Slices that are to go, and how often their deletion has failed.
+    going: BTreeMap<Key, u32>,
     /// What should be found of each allocation.
     plans: ServicePlans,
     /// What stands in the way, by job and allocation.
@@ -99,6 +103,7 @@ impl Services {
             }
             Observed::Gone(slice) => {
                 index.note(Some(slice), None);
+                self.going.remove(&slice.key());
                 slice
             }
         };
@@ -223,6 +228,11 @@ impl Services {
     fn begin_write(&mut self, shared: &mut Shared, key: &AllocKey, slice: Key, write: EndpointsWrite) {
         // What is under way ends first; then it is looked at again.
         if self.writing.insert(slice.clone()) {
+            if let EndpointsWrite::Delete(_) = write {
+                self.going.entry(slice.clone()).or_default();
+            } else {
+                self.going.remove(&slice);
+            }
             shared.outbox.push(Action::Endpoints(key.clone(), slice, Box::new(write)));
         }
     }
@@ -256,7 +266,7 @@ impl Services {
                         tracing::debug!(%slice, %error, "a slice has changed meanwhile and is looked at again");
                         return shared.wake_in(RETRY / 10, Wake::Endpoints(key.clone()));
                     }
-                    EndpointsError::Store(_) => (JobReason::EndpointsFailed, RETRY),
+                    EndpointsError::Store(_) => (JobReason::EndpointsFailed, self.pause_after_failure(slice)),
                 };
                 tracing::warn!(%slice, %error, "the endpoints of an allocation are not written");
                 let job = shared.caches.allocs.get(&key_of(key)).map(|alloc| job_of(alloc));
@@ -271,6 +281,14 @@ impl Services {
         } else {
             shared.wake_in(again, Wake::Endpoints(key.clone()));
         }
+    }
+
+    /// How soon a write of a slice that failed is tried again: what should be found no more soonest.
+    fn pause_after_failure(&mut self, slice: &Key) -> Duration {
+        let Some(n_failed) = self.going.get_mut(slice) else { return RETRY };
+        let pause = REMOVED_AGAIN.saturating_mul(1 << (*n_failed).min(8));
+        *n_failed += 1;
+        pause.min(RETRY)
     }
 
     /// What a job's status says of its services; nothing where all are as they should be.
