@@ -14,6 +14,7 @@ use drover_core::service::{self, Endpoints, EndpointsFault, EndpointsInput};
 use drover_store::{Change, Key, Object as _, Precondition, convert};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde_json::json;
 
 use super::objects;
 use super::plans::ServicePlans;
@@ -41,6 +42,8 @@ pub(crate) struct Services {
     writing: BTreeSet<Key>,
     /// Slices that are to go, and how often their deletion has failed.
     going: BTreeMap<Key, u32>,
+    /// Services that have changed, or are gone, since one was written: what they lack is written once.
+    changed: BTreeSet<Key>,
     /// What should be found of each allocation.
     plans: ServicePlans,
     /// What stands in the way, by job and allocation.
@@ -111,12 +114,15 @@ impl Services {
     }
 
     /// Takes in a change of drover's Services: the allocations below one that is gone or was changed are looked at.
-    pub(crate) fn on_service_change(shared: &mut Shared, change: Change<Service>) {
+    pub(crate) fn on_service_change(&mut self, shared: &mut Shared, change: Change<Service>) {
         for seen in shared.caches.services.take(change) {
             let (Observed::Now(service, _) | Observed::Gone(service)) = &seen;
             let (caches, key) = (&shared.caches, service.key());
             let slices = caches.slice_index.below(&key).filter_map(|slice| caches.slices.get(slice));
             let below: Vec<AllocKey> = slices.filter_map(|slice| alloc_of(slice)).collect();
+            if !below.is_empty() {
+                self.changed.insert(key);
+            }
             shared.due.endpoints.extend(below);
         }
     }
@@ -151,7 +157,7 @@ impl Services {
         for endpoints in wanted {
             let slice_key = Key { namespace: object.metadata.namespace.clone(), name: endpoints.slice.clone() };
             known.remove(&slice_key);
-            if let Some(write) = Self::write(shared, &object, &endpoints, &slice_key) {
+            if let Some(write) = self.write(shared, &object, &endpoints, &slice_key) {
                 is_settled = false;
                 self.begin_write(shared, key, slice_key, write);
             }
@@ -210,17 +216,19 @@ impl Services {
         })
     }
 
-    /// The write that makes a slice what it should be; none where it is.
-    fn write(shared: &Shared, object: &Allocation, wanted: &Endpoints, slice: &Key) -> Option<EndpointsWrite> {
+    /// The write that makes a slice and its Service what they should be; none where they are.
+    fn write(&self, shared: &Shared, object: &Allocation, wanted: &Endpoints, slice: &Key) -> Option<EndpointsWrite> {
         let service = objects::service(object, wanted);
         let stored = shared.caches.services.get(&service.key());
         let is_complete = stored.is_some_and(|stored| objects::missing(stored, &service).is_none());
+        // A Service that is lent is never seen: of others only a change tells that something may be lacking.
+        let is_due = !is_complete && self.changed.contains(&service.key());
         let service = (!is_complete).then(|| Box::new(service));
         let made = objects::slice(object, wanted);
         let Some(stored) = shared.caches.slices.get(slice) else {
             return Some(EndpointsWrite::Make { service, slice: Box::new(made) });
         };
-        let body = objects::difference(stored, &made)?;
+        let body = objects::difference(stored, &made).or_else(|| is_due.then(|| json!({})))?;
         let precondition = Precondition::unchanged(&stored.metadata);
         Some(EndpointsWrite::Change { service, precondition, body })
     }
@@ -228,10 +236,14 @@ impl Services {
     fn begin_write(&mut self, shared: &mut Shared, key: &AllocKey, slice: Key, write: EndpointsWrite) {
         // What is under way ends first; then it is looked at again.
         if self.writing.insert(slice.clone()) {
-            if let EndpointsWrite::Delete(_) = write {
-                self.going.entry(slice.clone()).or_default();
-            } else {
-                self.going.remove(&slice);
+            match &write {
+                EndpointsWrite::Delete(_) => drop(self.going.entry(slice.clone()).or_default()),
+                EndpointsWrite::Make { service, .. } | EndpointsWrite::Change { service, .. } => {
+                    self.going.remove(&slice);
+                    if let Some(service) = service {
+                        self.changed.remove(&service.key());
+                    }
+                }
             }
             shared.outbox.push(Action::Endpoints(key.clone(), slice, Box::new(write)));
         }
@@ -269,6 +281,7 @@ impl Services {
                     EndpointsError::Store(_) => (JobReason::EndpointsFailed, self.pause_after_failure(slice)),
                 };
                 tracing::warn!(%slice, %error, "the endpoints of an allocation are not written");
+                self.changed.extend(shared.caches.slices.get(slice).and_then(|slice| objects::service_of(slice)));
                 let job = shared.caches.allocs.get(&key_of(key)).map(|alloc| job_of(alloc));
                 if let Some(job) = job {
                     self.note_fault(shared, &job, key, (reason, error.to_string()));

@@ -248,6 +248,79 @@ async fn a_removal_that_fails_again_and_again_is_tried_once_per_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_145_a_removal_that_fails_is_tried_again_within_a_second_until_nothing_is_there() {
+    let mut world = World::new();
+    join(&mut world, "n1", "10.0.0.7");
+    world.create(&web("web", 1, &api()));
+    world.settle();
+    report(&world, true);
+    world.settle();
+    let slice = world.all::<EndpointSlice>().remove(0);
+    for error in [unavailable(), unavailable(), StoreError::NotFound("it is gone".to_owned())] {
+        world.store.refuse("delete EndpointSlice", error);
+    }
+    world.writes();
+    // Its tasks run on, and its agent registers no service any more.
+    let alloc = world.allocs().remove(0);
+    world.report(&alloc, &json!({ "clientStatus": "running", "services": [] }));
+    world.settle();
+    let began = Instant::now();
+    let calls = |world: &World| world.writes().iter().filter(|write| write.starts_with("delete Endpoint")).count();
+    assert_eq!(calls(&world), 1);
+    let failed = services_of(&world, "web").expect("a condition");
+    assert!(failed.starts_with("False EndpointsFailed:"), "{failed}");
+    let mut n_calls = 1;
+    while n_calls < 3 {
+        world.advance(Duration::from_millis(10)).await;
+        n_calls += calls(&world);
+        assert!(began.elapsed() < Duration::from_secs(1), "{n_calls} calls within a second");
+    }
+    // It is gone, as the API server says.
+    world.delete::<EndpointSlice>(&slice.key());
+    world.advance(Duration::from_mins(1)).await;
+    assert_eq!((calls(&world), slices(&world), services_of(&world, "web")), (0, vec![], None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_fails_again_and_again_is_tried_once_per_second() {
+    let mut world = World::new();
+    join(&mut world, "n1", "10.0.0.7");
+    world.create(&web("web", 1, &api()));
+    world.settle();
+    report(&world, true);
+    world.settle();
+    for _ in 0..100 {
+        world.store.refuse("delete EndpointSlice", unavailable());
+    }
+    world.writes();
+    let alloc = world.allocs().remove(0);
+    world.report(&alloc, &json!({ "clientStatus": "running", "services": [] }));
+    world.settle();
+    // After 100, 200, 400 and 800 ms, and then each second.
+    world.advance(Duration::from_millis(11_600)).await;
+    let writes = world.writes();
+    assert_eq!(writes.iter().filter(|write| write.starts_with("delete Endpoint")).count(), 15, "{writes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_somebody_deletes_is_made_again() {
+    let mut world = World::new();
+    join(&mut world, "n1", "10.0.0.7");
+    world.create(&web("web", 2, &api()));
+    world.settle();
+    report(&world, true);
+    world.settle();
+    world.writes();
+    world.delete::<Service>(&in_default("api"));
+    world.settle();
+    let writes = world.writes();
+    assert!(world.find::<Service>("api").is_some(), "{writes:?}");
+    assert_eq!(slices(&world).len(), 2);
+    world.advance(Duration::from_mins(1)).await;
+    assert!(!world.writes().iter().any(|write| write.contains("Service")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn b_039_an_agent_that_lies_draws_no_requests() {
     let mut world = World::new();
     join(&mut world, "n1", "10.0.0.7");
