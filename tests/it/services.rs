@@ -116,6 +116,52 @@ async fn b_031_allocations_are_found_below_a_service_of_the_api_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b_038_a_name_of_two_jobs_stays_with_one_of_them_and_goes_with_both() {
+    let cluster = Cluster::start("two-jobs", Settings::default()).await;
+    let ns = "two-jobs";
+    cluster.namespace(ns).await;
+    let core = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n-1" } }).to_string();
+    cluster.kubectl_with(&["create", "-f", "-"], Some(&core)).expect("a node");
+    let address = r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.77.0.1"}]}}"#;
+    cluster.kubectl(&["patch", "node", "n-1", "--subresource=status", "--type=merge", "-p", address]).expect("patched");
+    let _controller = cluster.controller();
+    let _agent = cluster.agent_at("n-1", "10.77.0.1").await;
+    let group = json!({ "networks": [{ "ports": [{ "label": "http" }] }],
+        "services": [{ "name": "api", "portLabel": "http" }] });
+    for name in ["web", "shop"] {
+        cluster.apply(ns, &job(name, 1, &group, "exec sleep 1000"));
+    }
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client.clone(), ns);
+    let services: Api<Service> = Api::namespaced(cluster.client.clone(), ns);
+    // Owners of the Service and of its slices.
+    let owners = async || {
+        let service = services.get_opt("api").await.expect("an answer");
+        let owners = service.map(|service| service.metadata.owner_references.unwrap_or_default());
+        let mut of_service = owners.map(|owners| owners.into_iter().map(|owner| owner.name).collect::<Vec<_>>());
+        if let Some(owners) = &mut of_service {
+            owners.sort();
+        }
+        let below = ListParams::default().labels("kubernetes.io/service-name=api");
+        let below = slices.list(&below).await.expect("slices").items;
+        let mut of_slices: Vec<String> = below
+            .into_iter()
+            .map(|slice| slice.metadata.labels.unwrap_or_default()["drover.dev/job"].clone())
+            .collect();
+        of_slices.sort();
+        (of_service, of_slices)
+    };
+    let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    let both = (Some(of(&["shop", "web"])), of(&["shop", "web"]));
+    cluster.eventually("both own it", async || owners().await == both).await;
+    cluster.kubectl(&["delete", "djob/web", "-n", ns]).expect("deleted");
+    // The garbage collector has looked at it, and left it to the other.
+    let one = (Some(of(&["shop"])), of(&["shop"]));
+    cluster.eventually("one owns it", async || owners().await == one).await;
+    cluster.kubectl(&["delete", "djob/shop", "-n", ns]).expect("deleted");
+    cluster.eventually("it is gone", async || owners().await == (None, vec![])).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_script_runs_in_its_task_and_its_exit_code_is_what_the_check_finds() {
     let (cluster, ns) = (shared(), "script-checks");
     cluster.namespace(ns).await;
