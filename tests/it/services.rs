@@ -46,8 +46,10 @@ async fn b_034_the_example_is_healthy_by_its_check_and_a_version_that_fails_it_i
     let bad = good
         .replace("        path: /\n", "        protocol: https\n        path: /\n")
         .replace("healthyDeadline: 1m", "healthyDeadline: 5s")
+        // Until then, what is not healthy is replaced: a version is taken back when its time for progress is over.
+        .replace("progressDeadline: 2m", "progressDeadline: 10s")
         .replace("      resources: {cpu: 20,", "      env: {GREETING: bad}\n      resources: {cpu: 20,");
-    assert!(bad.contains("protocol: https") && bad.contains("GREETING"), "{bad}");
+    assert!(bad.contains("protocol: https") && bad.contains("GREETING") && bad.contains("Deadline: 10s"), "{bad}");
     cluster.kubectl_with(&["apply", "-n", ns, "-f", "-"], Some(&bad)).expect("applied");
     cluster.condition(ns, "web-service", JobConditionType::Reverted, "True").await;
     let allocs = json!(cluster.allocs(ns).await).to_string();
@@ -111,4 +113,109 @@ async fn b_031_allocations_are_found_below_a_service_of_the_api_server() {
     cluster.kubectl(&["patch", "djob/web", "-n", ns, "--type=merge", "-p", stop]).expect("stopped");
     cluster.eventually("none is found any more", async || ready().await == 0).await;
     assert!(services.get_opt("api").await.expect("an answer").is_some(), "the name stays while its job does");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b_038_a_name_of_two_jobs_stays_with_one_of_them_and_goes_with_both() {
+    let cluster = Cluster::start("two-jobs", Settings::default()).await;
+    let ns = "two-jobs";
+    cluster.namespace(ns).await;
+    let core = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n-1" } }).to_string();
+    cluster.kubectl_with(&["create", "-f", "-"], Some(&core)).expect("a node");
+    let address = r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.77.0.1"}]}}"#;
+    cluster.kubectl(&["patch", "node", "n-1", "--subresource=status", "--type=merge", "-p", address]).expect("patched");
+    let _controller = cluster.controller();
+    let _agent = cluster.agent_at("n-1", "10.77.0.1").await;
+    let group = json!({ "networks": [{ "ports": [{ "label": "http" }] }],
+        "services": [{ "name": "api", "portLabel": "http" }] });
+    for name in ["web", "shop"] {
+        cluster.apply(ns, &job(name, 1, &group, "exec sleep 1000"));
+    }
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client.clone(), ns);
+    let services: Api<Service> = Api::namespaced(cluster.client.clone(), ns);
+    // Owners of the Service and of its slices.
+    let owners = async || {
+        let service = services.get_opt("api").await.expect("an answer");
+        let owners = service.map(|service| service.metadata.owner_references.unwrap_or_default());
+        let mut of_service = owners.map(|owners| owners.into_iter().map(|owner| owner.name).collect::<Vec<_>>());
+        if let Some(owners) = &mut of_service {
+            owners.sort();
+        }
+        let below = ListParams::default().labels("kubernetes.io/service-name=api");
+        let below = slices.list(&below).await.expect("slices").items;
+        let mut of_slices: Vec<String> = below
+            .into_iter()
+            .map(|slice| slice.metadata.labels.unwrap_or_default()["drover.dev/job"].clone())
+            .collect();
+        of_slices.sort();
+        (of_service, of_slices)
+    };
+    let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    let both = (Some(of(&["shop", "web"])), of(&["shop", "web"]));
+    cluster.eventually("both own it", async || owners().await == both).await;
+    cluster.kubectl(&["delete", "djob/web", "-n", ns]).expect("deleted");
+    // The garbage collector has looked at it, and left it to the other.
+    let one = (Some(of(&["shop"])), of(&["shop"]));
+    cluster.eventually("one owns it", async || owners().await == one).await;
+    cluster.kubectl(&["delete", "djob/shop", "-n", ns]).expect("deleted");
+    cluster.eventually("it is gone", async || owners().await == (None, vec![])).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_script_runs_in_its_task_and_its_exit_code_is_what_the_check_finds() {
+    let (cluster, ns) = (shared(), "script-checks");
+    cluster.namespace(ns).await;
+    for driver in ["raw_exec", "exec"] {
+        // What it prints shows where it runs; what it is to do, a file in its task's folder says.
+        let script = "read todo < local/todo; echo $todo in $NOMAD_TASK_NAME of $NOMAD_JOB_NAME as $(id -u); \
+                      case $todo in hang) sleep 4712;; *) exit $todo;; esac";
+        let check = json!({ "name": "up", "type": "script", "task": "t", "interval": "1s", "timeout": "1s",
+            "command": "/bin/sh", "args": ["-c", script] });
+        let group = json!({ "networks": [{ "ports": [{ "label": "http" }] }],
+            "services": [{ "name": "api", "portLabel": "http", "checks": [check] }] });
+        let mut whole =
+            job(driver.replace('_', "-").as_str(), 1, &group, "umask 0; echo 0 > local/todo; exec sleep 1000");
+        whole["spec"]["groups"][0]["tasks"][0]["driver"] = json!(driver);
+        cluster.apply(ns, &whole);
+        let name = driver.replace('_', "-");
+        let found = async || {
+            let allocs = cluster.allocs(ns).await;
+            let alloc = allocs.into_iter().find(|alloc| alloc.spec.job_name == name)?;
+            let status = alloc.status.clone().unwrap_or_default();
+            let check = status.checks.values().next()?.clone();
+            Some((check, status.services.first()?.ready, alloc.metadata.uid?))
+        };
+        let is = |status, ready, text: &str| {
+            let text = text.to_owned();
+            async move || {
+                let found = found().await;
+                found.is_some_and(|(check, is_ready, _)| {
+                    check.status == status && is_ready == ready && check.output.contains(&text)
+                })
+            }
+        };
+        let (user, told) = if driver == "exec" { ("", "0 in t of exec as ") } else { ("0", "0 in t of raw-exec as ") };
+        cluster.eventually("it passes", is(CheckResult::Success, true, &format!("{told}{user}"))).await;
+        let (_, _, uid) = found().await.expect("an allocation");
+        let todo = cluster.path(&format!("n-1/allocs/{uid}/t/local/todo"));
+        for (word, status, ready, text) in [
+            ("1", CheckResult::Warning, true, "exit code 1: 1 in t"),
+            ("3", CheckResult::Failure, false, "exit code 3: 3 in t"),
+            ("0", CheckResult::Success, true, "0 in t"),
+            ("hang", CheckResult::Failure, false, "no answer within 1s"),
+            ("0", CheckResult::Success, true, "0 in t"),
+        ] {
+            std::fs::write(&todo, format!("{word}\n")).expect("written");
+            cluster.eventually(&format!("{driver}: {word}"), is(status, ready, text)).await;
+        }
+        // What hung was ended with its wait.
+        assert_eq!(with_argument("4712"), [] as [String; 0]);
+    }
+}
+
+/// The command lines with this argument.
+fn with_argument(argument: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let lines = processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
+    lines.filter(|line| line.split('\0').any(|word| word == argument)).collect()
 }

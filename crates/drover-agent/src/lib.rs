@@ -15,6 +15,7 @@ mod checks;
 pub mod config;
 mod csi;
 mod drivers;
+mod enter;
 mod folder;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

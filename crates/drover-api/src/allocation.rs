@@ -627,6 +627,8 @@ string_enum! {
         Pending = "pending",
         /// It passed.
         Success = "success",
+        /// It passed with a warning: the service is found, the allocation not healthy.
+        Warning = "warning",
         /// It failed.
         Failure = "failure",
     }

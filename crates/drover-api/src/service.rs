@@ -31,6 +31,10 @@ string_enum! {
         Http = "http",
         /// A connection that must be accepted.
         Tcp = "tcp",
+        /// A command in a task: 0 passes, 1 is a warning, anything else a failure.
+        Script = "script",
+        /// A question by gRPC's health protocol that must be answered with serving.
+        Grpc = "grpc",
     }
 }
 
@@ -39,6 +43,8 @@ string_enum! {
     pub enum OnUpdate default RequireHealthy {
         /// The allocation is not healthy.
         RequireHealthy = "require_healthy",
+        /// The allocation is not healthy, but is with a warning.
+        IgnoreWarnings = "ignore_warnings",
         /// Readiness only: health does not depend on it.
         Ignore = "ignore",
     }
@@ -134,7 +140,7 @@ pub struct Check {
     /// Its name, unique in the service.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// What it does: http or tcp.
+    /// What it does: http, tcp, script or grpc.
     pub r#type: CheckType,
     /// Pause between two probes, at least 1s.
     pub interval: GoDuration,
@@ -159,9 +165,28 @@ pub struct Check {
     /// http (default) or https.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<CheckProtocol>,
-    /// Whether the certificate of an https check is not verified.
+    /// Whether the certificate of an https check, or of a grpc check with TLS, is not verified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls_skip_verify: bool,
+    /// The program of a script check, as the task finds it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub command: String,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(max = 1024)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub args: Vec<String>,
+    /// The task in which a script check runs; default the service's task. A group's service that names none needs it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
+    pub task: String,
+    /// The name that a grpc check asks for; default the empty one, which stands for the whole server.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub grpc_service: String,
+    /// Whether a grpc check speaks TLS; default false.
+    #[serde(default, rename = "grpcUseTLS", skip_serializing_if = "std::ops::Not::not")]
+    pub grpc_use_tls: bool,
     /// Another port than the service's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
@@ -169,7 +194,8 @@ pub struct Check {
     /// Another address than the service's: auto (default) or host. Others are not acted on by this version: refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_mode: Option<AddressMode>,
-    /// What a failure means for a deployment; default require_healthy.
+    /// What a failure or a warning means for a deployment; default require_healthy. ignore_warnings is for script
+    /// checks, which alone warn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_update: Option<OnUpdate>,
     /// Restarts the task when the check stays unhealthy.
@@ -196,7 +222,7 @@ pub struct CheckRestart {
     /// How long after a start failures do not count; default 1s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<GoDuration>,
-    /// Whether warnings count as healthy. Not acted on by this version, whose checks know no warnings: refused.
+    /// Whether warnings count as healthy; only script checks warn.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_warnings: bool,
 }

@@ -17,6 +17,7 @@ use drover_core::ids::JobKey;
 use drover_store::{Change, Key, Object};
 
 use crate::jobs::ChildJobs;
+use crate::services::SliceIndex;
 
 /// A kind that a leader knows all objects of.
 pub(crate) trait Kept: Object {
@@ -105,8 +106,8 @@ pub(crate) struct Caches {
     pub(crate) core_nodes: Cache<Node>,
     /// Names of the versions of each job.
     pub(crate) version_keys: HashMap<JobKey, BTreeSet<Key>>,
-    /// The slices of each allocation, by its uid.
-    pub(crate) slice_keys: HashMap<String, BTreeSet<Key>>,
+    /// Which slices belong together.
+    pub(crate) slice_index: SliceIndex,
     /// Jobs that were made from others.
     pub(crate) children: ChildJobs,
 }

@@ -217,8 +217,8 @@ impl<S: Store> LeaderLoop<S> {
             Input::Attachment(change) => self.volumes.on_attachment_change(shared, change),
             Input::Driver(change) => self.volumes.on_driver_change(shared, change),
             Input::CsiNode(change) => Nodes::on_csi_node_change(shared, change),
-            Input::Service(change) => Services::on_service_change(shared, change),
-            Input::Slice(change) => Services::on_slice_change(shared, change),
+            Input::Service(change) => self.services.on_service_change(shared, change),
+            Input::Slice(change) => self.services.on_slice_change(shared, change),
             Input::CoreNode(change) => Services::on_core_node_change(shared, change),
         }
         self.route_notices();

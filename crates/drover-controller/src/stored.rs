@@ -31,8 +31,8 @@ impl Stored<'_> {
 
     /// The slices below which an allocation is found.
     pub(crate) fn slices_of(&self, alloc: &Alloc) -> Vec<Key> {
-        let owned = self.caches.slice_keys.get(alloc.uid.as_str());
-        owned.into_iter().flatten().cloned().collect()
+        let owned = self.caches.slice_index.of_allocation(alloc.uid.as_str());
+        owned.cloned().collect()
     }
 
     /// A deployment.

@@ -26,7 +26,7 @@ use super::health::HealthTracking;
 use super::hooks;
 use super::kill::Kill;
 use super::plan::{AllocPlan, Runners, Wanted};
-use super::service_watch::ServiceWatch;
+use super::service_watch::{Places, ServiceWatch};
 use super::task_commands::{Errand, TaskCommands};
 use super::task_states::TaskStates;
 use crate::node::alloc_dir::AllocDir;
@@ -110,7 +110,9 @@ impl AllocRunner {
         let acknowledged = plan.reports.record(&plan.uid).and_then(|record| record.acknowledged);
         // A request that was told stays told until the controller has carried it out.
         let stop_requested_at = acknowledged.as_ref().and_then(|report| report.stop_requested_at);
-        let services = ServiceWatch::new(&plan, acknowledged.as_ref(), &tasks);
+        let commands = TaskCommands::default();
+        let places = Places { commands: commands.clone(), dir: dir.clone() };
+        let services = ServiceWatch::new(&plan, acknowledged.as_ref(), &tasks, places);
         let health = HealthTracking::new(acknowledged.and_then(|report| report.health));
         let orders = watch::Sender::new(Orders::new(Arc::clone(&plan.job), Arc::clone(&plan.group)));
         Self {
@@ -119,7 +121,7 @@ impl AllocRunner {
             tasks,
             coordinator,
             orders,
-            commands: TaskCommands::default(),
+            commands,
             kill: None,
             health,
             services,

@@ -7,14 +7,19 @@ use std::time::Duration;
 
 use drover_api::allocation::TaskRunState;
 use drover_core::service::{self, CheckAnswer, CheckRestart, ProbeStart, ServiceStates, TaskSeen};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::plan::{AllocPlan, Wanted};
+use super::task_commands::TaskCommands;
 use super::task_states::TaskStates;
-use crate::checks::Prober;
+use crate::checks::{Prober, TaskPlace, TaskPlaces};
+use crate::node::alloc_dir::AllocDir;
 use crate::reporting::report::Report;
+use crate::tasks::commands::CommandError;
 
 /// A probe that has ended.
 #[derive(Debug)]
@@ -24,10 +29,31 @@ pub(super) struct Probed {
     answer: CheckAnswer,
 }
 
+/// Where the tasks of one allocation run, as their runners say.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// The runners, also those that are made later.
+    pub(super) commands: TaskCommands,
+    /// The allocation's directory.
+    pub(super) dir: AllocDir,
+}
+
+impl TaskPlaces for Places {
+    fn place<'a>(&'a self, task: &'a str) -> BoxFuture<'a, Result<TaskPlace, String>> {
+        async move {
+            let located = self.commands.locate(task).map_err(|error| error.to_string())?;
+            let located = located.await.unwrap_or(Err(CommandError::NotRunning)).map_err(|error| error.to_string())?;
+            Ok(TaskPlace { handle: located.handle, dir: self.dir.task(task) })
+        }
+        .boxed()
+    }
+}
+
 /// Services, probes and the restarts that wait for the group's shutdown delay.
 pub(super) struct ServiceWatch {
     states: ServiceStates,
     prober: Arc<dyn Prober>,
+    places: Arc<Places>,
     /// At most one for each check of a registration, and those of the one before until they end.
     probes: JoinSet<Probed>,
     restarts: Vec<(Instant, CheckRestart)>,
@@ -38,7 +64,7 @@ pub(super) struct ServiceWatch {
 impl ServiceWatch {
     /// The services of an allocation; what an earlier life of the agent has reported of them holds. Services that
     /// cannot be registered fail the allocation in its hook.
-    pub(super) fn new(plan: &AllocPlan, reported: Option<&Report>, tasks: &TaskStates) -> Self {
+    pub(super) fn new(plan: &AllocPlan, reported: Option<&Report>, tasks: &TaskStates, places: Places) -> Self {
         let allocation = plan.wanted.borrow().allocation.clone();
         let planned = service::planned(&allocation, &plan.job, &plan.group).unwrap_or_default();
         let mut states = ServiceStates::new(planned);
@@ -47,7 +73,7 @@ impl ServiceWatch {
         }
         let ready = ready(&states);
         let prober = Arc::clone(&plan.env.machine.prober);
-        Self { states, prober, probes: JoinSet::new(), restarts: Vec::new(), ready }
+        Self { states, prober, places: Arc::new(places), probes: JoinSet::new(), restarts: Vec::new(), ready }
     }
 
     /// How they fare.
@@ -60,7 +86,7 @@ impl ServiceWatch {
     pub(super) fn follow(&mut self, tasks: &TaskStates, now: Timestamp) -> Vec<(String, bool)> {
         self.states.observe(&seen(tasks), now);
         for start in self.states.begin_probes() {
-            self.probes.spawn(probe(Arc::clone(&self.prober), start));
+            self.begin(start);
         }
         let now_ready = ready(&self.states);
         let before = std::mem::replace(&mut self.ready, now_ready);
@@ -90,8 +116,12 @@ impl ServiceWatch {
     /// Takes in what a probe found, and begins the next one.
     pub(super) fn note(&mut self, probed: &Probed, now: Timestamp) {
         if let Some(next) = self.states.note(&probed.id, probed.turn, &probed.answer, now) {
-            self.probes.spawn(probe(Arc::clone(&self.prober), next));
+            self.begin(next);
         }
+    }
+
+    fn begin(&mut self, start: ProbeStart) {
+        self.probes.spawn(probe(Arc::clone(&self.prober), Arc::clone(&self.places), start));
     }
 
     /// Nothing is found any more, and nothing probed.
@@ -143,11 +173,11 @@ fn ready(states: &ServiceStates) -> BTreeMap<String, bool> {
     states.registrations().into_iter().map(|known| (known.service_name, known.ready)).collect()
 }
 
-async fn probe(prober: Arc<dyn Prober>, start: ProbeStart) -> Probed {
+async fn probe(prober: Arc<dyn Prober>, places: Arc<Places>, start: ProbeStart) -> Probed {
     let ProbeStart { id, turn, probe, after, timeout } = start;
     tokio::time::sleep(after).await;
     let answer = match probe {
-        Ok(probe) => tokio::time::timeout(timeout, prober.probe(&probe))
+        Ok(probe) => tokio::time::timeout(timeout, prober.probe(&probe, &*places))
             .await
             .unwrap_or_else(|_| CheckAnswer::failure(format!("no answer within {}s", timeout.as_secs_f64()))),
         Err(why) => CheckAnswer::failure(why),

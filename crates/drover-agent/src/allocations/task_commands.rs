@@ -1,6 +1,7 @@
 //! The way from an allocation's runner to those of its tasks: requests, and the answers of many as one.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -11,24 +12,33 @@ use crate::tasks::commands::{CommandError, Located, TaskCommand};
 /// Work that the runner does beside its own.
 pub(super) type Errand = BoxFuture<'static, ()>;
 
-/// The runners of an allocation's tasks, by the names of the tasks.
-#[derive(Debug, Default)]
-pub(super) struct TaskCommands(BTreeMap<String, mpsc::Sender<TaskCommand>>);
+/// The runners of an allocation's tasks, by the names of the tasks. Clones know the same runners.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TaskCommands(Arc<Mutex<BTreeMap<String, mpsc::Sender<TaskCommand>>>>);
 
 impl TaskCommands {
     /// A task's runner takes requests from now on.
-    pub(super) fn insert(&mut self, task: &str, to: mpsc::Sender<TaskCommand>) {
-        self.0.insert(task.to_owned(), to);
+    pub(super) fn insert(&self, task: &str, to: mpsc::Sender<TaskCommand>) {
+        self.runners().insert(task.to_owned(), to);
+    }
+
+    fn runners(&self) -> MutexGuard<'_, BTreeMap<String, mpsc::Sender<TaskCommand>>> {
+        // A map is whole between two calls, whatever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runner(&self, task: &str) -> Option<mpsc::Sender<TaskCommand>> {
+        self.runners().get(task).cloned()
     }
 
     /// No runner is left.
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+    pub(super) fn clear(&self) {
+        self.runners().clear();
     }
 
     /// Asks where the process of a task is.
     pub(super) fn locate(&self, task: &str) -> Result<oneshot::Receiver<Result<Located, CommandError>>, CommandError> {
-        let to = self.0.get(task).ok_or_else(|| CommandError::UnknownTask(task.to_owned()))?;
+        let to = self.runner(task).ok_or_else(|| CommandError::UnknownTask(task.to_owned()))?;
         let (answer, located) = oneshot::channel();
         to.try_send(TaskCommand::Locate { answer }).map_err(|_| CommandError::NotRunning)?;
         Ok(located)
@@ -39,7 +49,7 @@ impl TaskCommands {
     /// # Errors
     /// When its runner is busy or gone.
     pub(super) fn end_unhealthy(&self, task: &str, reason: String) -> Result<(), CommandError> {
-        let to = self.0.get(task).ok_or(CommandError::NotRunning)?;
+        let to = self.runner(task).ok_or(CommandError::NotRunning)?;
         to.try_send(TaskCommand::EndUnhealthy { reason }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => CommandError::Busy,
             mpsc::error::TrySendError::Closed(_) => CommandError::NotRunning,
@@ -53,7 +63,7 @@ impl TaskCommands {
         command: impl FnOnce(oneshot::Sender<Result<(), CommandError>>) -> TaskCommand,
     ) -> Asked {
         let (answer, result) = oneshot::channel();
-        let sent = match self.0.get(task).map(|to| to.try_send(command(answer))) {
+        let sent = match self.runner(task).map(|to| to.try_send(command(answer))) {
             Some(Ok(())) => Ok(result),
             Some(Err(mpsc::error::TrySendError::Full(_))) => Err(CommandError::Busy),
             Some(Err(mpsc::error::TrySendError::Closed(_))) | None => Err(CommandError::NotRunning),
@@ -106,7 +116,7 @@ mod tests {
 
     /// The combined answer of these tasks, each of which is given its answer; none: its runner is gone.
     async fn combined(answers: &[(&str, Option<Result<(), CommandError>>)], strict: bool) -> Result<(), CommandError> {
-        let mut commands = TaskCommands::default();
+        let commands = TaskCommands::default();
         let mut asked = Vec::new();
         for (task, given) in answers {
             let (to, mut queue) = mpsc::channel(1);
@@ -139,7 +149,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_is_busy_and_an_unknown_task_is_named() {
-        let mut commands = TaskCommands::default();
+        let commands = TaskCommands::default();
         let (to, _queue) = mpsc::channel(1);
         commands.insert("web", to);
         assert!(commands.ask("web", restart).sent.is_ok());

@@ -1,14 +1,15 @@
-//! Probes over the network of the node. Only addresses are connected to, never names, so that no look-up can lead a
-//! check elsewhere.
+//! Probes over the network of the node, and commands in its tasks. Only addresses are connected to, never names, so
+//! that no look-up can lead a check elsewhere.
 
-use drover_core::service::{CheckAnswer, Probe};
+use drover_core::service::{CheckAnswer, Probe, ScriptProbe};
+use drover_supervisor::protocol::Handle;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::connect::connect;
-use super::http;
-use super::prober::Prober;
+use super::prober::{Prober, TaskPlaces};
 use super::tls::Tls;
+use super::{grpc, http, script};
 
 /// Sends probes to ports of this node.
 #[derive(Debug, Default)]
@@ -17,16 +18,26 @@ pub(crate) struct HostProber {
 }
 
 impl Prober for HostProber {
-    fn probe<'a>(&'a self, probe: &'a Probe) -> BoxFuture<'a, CheckAnswer> {
+    fn probe<'a>(&'a self, probe: &'a Probe, tasks: &'a dyn TaskPlaces) -> BoxFuture<'a, CheckAnswer> {
         async move {
             let answer = match probe {
                 Probe::Tcp { ip, port } => connect(ip, *port).await.map(|_| CheckAnswer::connected()),
                 Probe::Http(probe) => http::ask(&self.tls, probe).await,
+                Probe::Grpc(probe) => grpc::ask(&self.tls, probe).await,
+                Probe::Script(probe) => run(probe, tasks).await,
             };
             answer.unwrap_or_else(CheckAnswer::failure)
         }
         .boxed()
     }
+}
+
+async fn run(probe: &ScriptProbe, tasks: &dyn TaskPlaces) -> Result<CheckAnswer, String> {
+    let task = &probe.task;
+    let place = tasks.place(task).await.map_err(|error| format!("task {task}: {error}"))?;
+    let handle: Handle = serde_json::from_value(place.handle.driver)
+        .map_err(|_| format!("task {task} has no process of its own, in which a script could run"))?;
+    script::run(&handle, &place.dir, &probe.command).await.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -35,6 +46,23 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::checks::TaskPlace;
+
+    /// No task runs.
+    struct Nowhere;
+
+    impl TaskPlaces for Nowhere {
+        fn place<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<TaskPlace, String>> {
+            std::future::ready(Err("it does not run".to_owned())).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_script_of_a_task_that_does_not_run_is_a_failure() {
+        let script = ScriptProbe { task: "web".to_owned(), command: vec!["/bin/true".to_owned()] };
+        let answer = HostProber::default().probe(&Probe::Script(script), &Nowhere).await;
+        assert_eq!((answer.state, &*answer.output), (CheckState::Failure, "task web: it does not run"));
+    }
 
     #[tokio::test]
     async fn a_138_a_port_that_is_closed_is_a_failure_and_one_that_accepts_a_success() {
@@ -42,12 +70,12 @@ mod tests {
         let port = listener.local_addr().expect("an address").port();
         let probe = Probe::Tcp { ip: "127.0.0.1".to_owned(), port };
         let prober = HostProber::default();
-        assert_eq!(prober.probe(&probe).await.state, CheckState::Success);
+        assert_eq!(prober.probe(&probe, &Nowhere).await.state, CheckState::Success);
         drop(listener);
-        let answer = prober.probe(&probe).await;
+        let answer = prober.probe(&probe, &Nowhere).await;
         assert_eq!(answer.state, CheckState::Failure);
         assert!(answer.output.contains("no connection to 127.0.0.1"), "{}", answer.output);
-        let named = prober.probe(&Probe::Tcp { ip: "localhost".to_owned(), port }).await;
+        let named = prober.probe(&Probe::Tcp { ip: "localhost".to_owned(), port }, &Nowhere).await;
         assert!(named.output.contains("is no address"), "{}", named.output);
     }
 }

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connect::connect;
-use super::tls::Tls;
+use super::tls::{Spoken, Tls};
 
 /// Redirects that are followed at most.
 const MAX_REDIRECTS: usize = 10;
@@ -75,7 +75,7 @@ async fn exchange(
 ) -> Result<Answer, String> {
     let stream = connect(&target.ip, target.port).await?;
     if target.is_tls {
-        let stream = tls.handshake(stream, &target.ip, probe.tls_skip_verify).await?;
+        let stream = tls.handshake(stream, &target.ip, probe.tls_skip_verify, Spoken::Http1).await?;
         send(stream, request).await
     } else {
         send(stream, request).await

@@ -1,13 +1,15 @@
-//! The probes of checks: connections and requests to the allocation's own ports. What is asked, and what an answer
-//! means, is `drover-core`'s decision. Must never know which allocation it asks for.
+//! The probes of checks: connections and requests to the allocation's own ports, commands in its tasks. What is asked,
+//! and what an answer means, is `drover-core`'s decision. Must never know which allocation it asks for.
 
 mod connect;
+mod grpc;
 mod host_prober;
 mod http;
 mod prober;
+mod script;
 mod tls;
 
 pub(crate) use host_prober::HostProber;
 #[cfg(any(test, feature = "simulated"))]
 pub(crate) use prober::AlwaysWell;
-pub(crate) use prober::Prober;
+pub(crate) use prober::{Prober, TaskPlace, TaskPlaces};

@@ -1,14 +1,32 @@
 //! Who sends probes.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 use drover_core::service::{CheckAnswer, Probe};
 use futures::future::BoxFuture;
 
+use crate::drivers::TaskHandle;
+
 /// Sends probes. The caller bounds the wait.
 pub(crate) trait Prober: Debug + Send + Sync {
-    /// Sends one, and says what was answered.
-    fn probe<'a>(&'a self, probe: &'a Probe) -> BoxFuture<'a, CheckAnswer>;
+    /// Sends one, and says what was answered. A script runs in one of these tasks.
+    fn probe<'a>(&'a self, probe: &'a Probe, tasks: &'a dyn TaskPlaces) -> BoxFuture<'a, CheckAnswer>;
+}
+
+/// Where the tasks of an allocation run.
+pub(crate) trait TaskPlaces: Send + Sync {
+    /// Where a task runs now, or why it does not.
+    fn place<'a>(&'a self, task: &'a str) -> BoxFuture<'a, Result<TaskPlace, String>>;
+}
+
+/// Where a task runs.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskPlace {
+    /// Finds its process.
+    pub(crate) handle: TaskHandle,
+    /// Its directory on the node.
+    pub(crate) dir: PathBuf,
 }
 
 /// Answers every probe with a success, and asks nothing: for machines without ports.
@@ -18,7 +36,7 @@ pub(crate) struct AlwaysWell;
 
 #[cfg(any(test, feature = "simulated"))]
 impl Prober for AlwaysWell {
-    fn probe<'a>(&'a self, _: &'a Probe) -> BoxFuture<'a, CheckAnswer> {
+    fn probe<'a>(&'a self, _: &'a Probe, _: &'a dyn TaskPlaces) -> BoxFuture<'a, CheckAnswer> {
         Box::pin(std::future::ready(CheckAnswer::connected()))
     }
 }

@@ -19,6 +19,15 @@ pub(super) struct Tls {
     unverified: OnceCell<Arc<ClientConfig>>,
 }
 
+/// What is spoken over TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spoken {
+    /// HTTP/1.1, which needs no agreement.
+    Http1,
+    /// HTTP/2, on which both sides have to agree.
+    Http2,
+}
+
 impl Tls {
     /// Begins TLS on a connection. A certificate has to be for the address, which is all that is known of the server.
     ///
@@ -29,6 +38,7 @@ impl Tls {
         stream: TcpStream,
         ip: &str,
         skip_verify: bool,
+        spoken: Spoken,
     ) -> Result<TlsStream<TcpStream>, String> {
         let address: IpAddr = ip.parse().map_err(|_| format!("{ip} is no address"))?;
         let config = if skip_verify {
@@ -36,7 +46,11 @@ impl Tls {
         } else {
             self.verified.get_or_try_init(verified).await?
         };
-        let connector = TlsConnector::from(Arc::clone(config));
+        let mut config = Arc::clone(config);
+        if spoken == Spoken::Http2 {
+            Arc::make_mut(&mut config).alpn_protocols = vec![b"h2".to_vec()];
+        }
+        let connector = TlsConnector::from(config);
         connector.connect(ServerName::from(address), stream).await.map_err(|error| {
             let hint = if skip_verify { "" } else { "; tlsSkipVerify takes any certificate" };
             format!("no TLS with {ip}: {error}{hint}")

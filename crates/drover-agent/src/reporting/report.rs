@@ -260,10 +260,13 @@ fn wanted_conditions(report: &Report, name: &str) -> Vec<Wanted<Type, Reason>> {
     wanted
 }
 
-/// What the first check that fails was answered.
+/// What the first check that fails was answered, else the first that warns.
 fn check_fault(report: &Report) -> Option<String> {
-    let failing = report.checks.values().find(|check| check.status == CheckResult::Failure)?;
-    Some(format!("check {} of service {} fails: {}", failing.check, failing.service, failing.output))
+    let first = |status| report.checks.values().find(|check| check.status == status);
+    let (check, fares) = first(CheckResult::Failure)
+        .map(|check| (check, "fails"))
+        .or_else(|| first(CheckResult::Warning).map(|check| (check, "warns")))?;
+    Some(format!("check {} of service {} {fares}: {}", check.check, check.service, check.output))
 }
 
 /// The sentence about a failure: which task, why, and what would help.

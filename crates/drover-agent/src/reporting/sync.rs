@@ -239,7 +239,7 @@ enum NextReport {
 mod tests {
     use std::sync::Mutex;
 
-    use drover_api::allocation::ClientStatus;
+    use drover_api::allocation::{ClientStatus, ServiceRegistration};
 
     use super::*;
     use crate::reporting::reports::tests::{acknowledge, report, reports};
@@ -252,6 +252,8 @@ mod tests {
         /// What the next writes meet; empty: they are accepted.
         script: Arc<Mutex<Vec<Answer>>>,
         writes: Arc<Mutex<Vec<(String, serde_json::Value, Instant)>>>,
+        /// When a write was asked for, whatever became of it.
+        calls: Arc<Mutex<Vec<Instant>>>,
     }
 
     #[derive(Clone, Debug)]
@@ -259,6 +261,8 @@ mod tests {
         /// Nobody listens.
         Unreachable,
         Fails,
+        /// There is no such object, and there will not be one.
+        Missing,
         Hangs(Duration),
     }
 
@@ -278,7 +282,7 @@ mod tests {
 
     impl Store for Server {
         async fn get<K: Object>(&self, _: &Key) -> Result<Option<K>, StoreError> {
-            away()
+            Ok(None)
         }
         async fn list<K: Object>(&self, _: &Selection) -> Result<Vec<K>, StoreError> {
             away()
@@ -297,7 +301,9 @@ mod tests {
             body: serde_json::Value,
         ) -> Result<K, StoreError> {
             let answer = self.script.lock().expect("no panic while it was held").pop();
+            self.calls.lock().expect("no panic while it was held").push(Instant::now());
             match answer {
+                Some(Answer::Missing) => return Err(StoreError::NotFound(key.to_string())),
                 Some(Answer::Unreachable) => return away(),
                 Some(Answer::Fails) => return Err(StoreError::Timeout(Duration::ZERO)),
                 Some(Answer::Hangs(span)) => {
@@ -459,5 +465,51 @@ mod tests {
         pass(2_000).await;
         assert_eq!(it.server.written().last().map(|(_, last)| last.clone()), Some("24".into()));
         assert!(it.server.written().len() <= 2);
+    }
+
+    fn with_service(ready: bool) -> Report {
+        let service = ServiceRegistration {
+            id: "api".to_owned(),
+            service_name: "api".to_owned(),
+            ready,
+            ..ServiceRegistration::default()
+        };
+        Report { services: vec![service], ..report(ClientStatus::Running, "") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_145_what_is_not_registered_any_more_is_written_until_its_object_is_gone() {
+        let it = sending(&["a"], vec![Answer::Missing, Answer::Unreachable, Answer::Unreachable]);
+        acknowledge(&it.reports, "a", with_service(true));
+        it.reports.put("a", report(ClientStatus::Running, ""));
+        let start = Instant::now();
+        pass(60_000).await;
+        let calls = it.server.calls.lock().expect("no panic while it was held").clone();
+        assert_eq!((calls.len(), it.server.written().len()), (3, 0), "the third is the last");
+        assert!(calls[2].duration_since(start) < Duration::from_secs(1), "{calls:?} after {start:?}");
+        assert_eq!(it.reports.due(GiveWay::No), None, "nothing is left to be told");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn b_044_a_check_that_flaps_ten_times_a_second_is_one_write_a_second() {
+        let it = sending(&["a"], Vec::new());
+        acknowledge(&it.reports, "a", with_service(true));
+        pass(5_000).await;
+        for n in 0..100 {
+            it.reports.put("a", with_service(n % 2 == 1));
+            pass(100).await;
+        }
+        let flapping = it.server.writes.lock().expect("no panic while it was held").clone();
+        assert_eq!(flapping.len(), 10, "in ten seconds");
+        let gaps = flapping.windows(2).map(|pair| pair[1].2.duration_since(pair[0].2));
+        assert!(gaps.clone().all(|gap| gap >= Duration::from_secs(1)), "{:?}", gaps.collect::<Vec<_>>());
+        pass(2_000).await;
+        let writes = it.server.writes.lock().expect("no panic while it was held").clone();
+        let ready = writes.last().map(|(_, last, _)| last["status"]["services"][0]["ready"].clone());
+        assert_eq!(
+            (ready, it.reports.due(GiveWay::No)),
+            (Some(serde_json::json!(true)), None),
+            "the last word is told"
+        );
     }
 }

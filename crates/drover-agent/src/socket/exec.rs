@@ -12,15 +12,14 @@ use rustix::process::{Pid, Signal};
 use rustix::pty::OpenptFlags;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::Child;
 use tokio::sync::mpsc;
 
 use super::wire::{Incoming, Outgoing};
+use crate::enter::{self, EnterError};
 use drover_socket::protocol::{self, Answer, Frame, FrameKind, Input, MAX_DATA_BYTES, TtySize};
-use drover_supervisor::protocol::{Credentials, Handle};
-use drover_supervisor::{EnterPlan, Word, entrances};
+use drover_supervisor::protocol::Handle;
 
 /// Frames that wait for a slow client; then the command waits too.
 const OUT_QUEUE: usize = 16;
@@ -33,15 +32,6 @@ pub(super) struct Order {
     pub(super) size: Option<TtySize>,
 }
 
-/// Why a command did not run.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ExecError {
-    #[error("{0}")]
-    NotStarted(String),
-    #[error("the command cannot be run: {0}")]
-    Io(#[from] io::Error),
-}
-
 /// Runs the command and carries its streams until it has ended; returns the last answer.
 pub(super) async fn run(
     handle: &Handle,
@@ -49,99 +39,16 @@ pub(super) async fn run(
     order: &Order,
     from: &mut Incoming,
     to: &mut Outgoing,
-) -> Result<Answer, ExecError> {
-    let plan = plan(handle, fallback_dir, order)?;
-    let (mut wire, theirs) = UnixStream::pair()?;
-    let theirs = theirs.into_std()?;
-    theirs.set_nonblocking(false)?;
-    let mut session = Session::start(order, theirs.into())?;
-    let body = serde_json::to_vec(&plan).map_err(io::Error::other)?;
-    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-    wire.write_all(&[&length.to_be_bytes()[..], &body].concat()).await?;
-    let pid = match read_word(&mut wire).await? {
-        Some(Word::Pid(pid)) => pid,
-        Some(Word::Failed { reason, .. }) => return Err(ExecError::NotStarted(reason)),
-        Some(Word::Ready) | None => return Err(ExecError::NotStarted("it ended before it began".to_owned())),
-    };
-    let (words, input) = wire.into_split();
+) -> Result<Answer, EnterError> {
+    let plan = enter::plan(handle, fallback_dir, &order.command, order.tty)?;
+    let (wire, theirs) = enter::wire()?;
+    let mut session = Session::start(order, theirs)?;
+    let (pid, words, input) = enter::begin(wire, &plan).await?;
     let exit_code = session.carry(pid, input, from, to).await?;
-    match failure(words).await {
-        Some(reason) => Err(ExecError::NotStarted(reason)),
+    match enter::failure(words).await {
+        Some(reason) => Err(EnterError::NotStarted(reason)),
         None => Ok(Answer::Exited { exit_code }),
     }
-}
-
-/// The helper's words at its end, if it never became the command.
-async fn failure(mut words: OwnedReadHalf) -> Option<String> {
-    match read_word(&mut words).await {
-        Ok(Some(Word::Failed { reason, .. })) => Some(reason),
-        Ok(_) | Err(_) => None,
-    }
-}
-
-async fn read_word<R: AsyncRead + Unpin>(from: &mut R) -> io::Result<Option<Word>> {
-    let mut length = [0_u8; 4];
-    match from.read_exact(&mut length).await {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        Err(error) => return Err(error),
-    }
-    let length = usize::try_from(u32::from_be_bytes(length)).map_err(io::Error::other)?;
-    if length > MAX_DATA_BYTES {
-        return Ok(None);
-    }
-    let mut body = vec![0; length];
-    from.read_exact(&mut body).await?;
-    Ok(serde_json::from_slice(&body).ok())
-}
-
-/// The command as the task would have been started: its environment, directory, user, rights and limit of open files
-/// are read from its process.
-fn plan(handle: &Handle, fallback_dir: &Path, order: &Order) -> io::Result<EnterPlan> {
-    let (command, args) = order.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let environ = std::fs::read(format!("/proc/{}/environ", handle.pid))?;
-    let env: Vec<(String, String)> = environ
-        .split(|byte| *byte == 0)
-        .filter_map(|entry| String::from_utf8_lossy(entry).split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())))
-        .collect();
-    let status = std::fs::read_to_string(format!("/proc/{}/status", handle.pid))?;
-    let field = |name: &str| {
-        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim().to_owned()
-    };
-    let number = |text: &str| text.split_whitespace().next().and_then(|text| text.parse().ok());
-    let bits = |name: &str| u64::from_str_radix(&field(name), 16).unwrap_or(0);
-    let missing = || io::Error::other("the task's user cannot be read");
-    Ok(EnterPlan {
-        pid: handle.pid,
-        start_ticks: handle.start_ticks,
-        is_sandboxed: handle.is_sandboxed,
-        entrances: handle.cgroup.as_ref().map(entrances).unwrap_or_default(),
-        command: command.clone(),
-        args: args.to_vec(),
-        env: with_terminal(env, order.tty),
-        work_dir: if handle.is_sandboxed { "/".to_owned() } else { fallback_dir.to_string_lossy().into_owned() },
-        user: Credentials {
-            uid: number(&field("Uid")).ok_or_else(missing)?,
-            gid: number(&field("Gid")).ok_or_else(missing)?,
-            groups: field("Groups").split_whitespace().filter_map(|text| text.parse().ok()).collect(),
-        },
-        bounding: bits("CapBnd"),
-        ambient: bits("CapAmb"),
-        open_files: open_files(&std::fs::read_to_string(format!("/proc/{}/limits", handle.pid))?),
-        tty: order.tty,
-    })
-}
-
-/// The soft limit in a process's `/proc/PID/limits`; none: there is none.
-fn open_files(limits: &str) -> Option<u64> {
-    limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?.parse().ok()
-}
-
-fn with_terminal(mut env: Vec<(String, String)>, tty: bool) -> Vec<(String, String)> {
-    if tty && !env.iter().any(|(name, _)| name == "TERM") {
-        env.push(("TERM".to_owned(), "xterm".to_owned()));
-    }
-    env
 }
 
 /// A command with its output.
@@ -152,8 +59,7 @@ struct Session {
 
 impl Session {
     fn start(order: &Order, socket: OwnedFd) -> io::Result<Self> {
-        let mut command = tokio::process::Command::new("/proc/self/exe");
-        command.arg("enter").env_clear().current_dir("/").stdin(Stdio::from(socket)).kill_on_drop(true);
+        let mut command = enter::helper(socket);
         let mut terminal = None;
         if order.tty {
             let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
@@ -200,13 +106,13 @@ impl Session {
         };
         let listen = async {
             let result = listen(pid, for_input.as_deref(), &mut input, from).await;
-            end(pid);
+            enter::end(pid);
             result
         };
         let child = &mut self.child;
         let ended = async {
             let status = child.wait().await?;
-            io::Result::Ok(exit_code(status))
+            io::Result::Ok(enter::exit_code(status))
         };
         let work = async {
             let ((), delivered, code) = tokio::join!(outputs, deliver, ended);
@@ -218,11 +124,6 @@ impl Session {
             result = listen => Err(result.err().unwrap_or_else(|| io::ErrorKind::ConnectionAborted.into())),
         }
     }
-}
-
-fn exit_code(status: std::process::ExitStatus) -> i32 {
-    use std::os::unix::process::ExitStatusExt;
-    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }
 
 /// Takes what the client sends until it goes away.
@@ -260,15 +161,6 @@ async fn listen(
         }
     }
     Ok(())
-}
-
-/// Ends what the client has left.
-fn end(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid)
-        && let Err(error) = rustix::process::kill_process_group(pid, Signal::KILL)
-    {
-        tracing::debug!(error = %error, "a command had ended already");
-    }
 }
 
 async fn copy<R: AsyncRead + Unpin>(from: Option<R>, kind: FrameKind, out: mpsc::Sender<Frame>) {

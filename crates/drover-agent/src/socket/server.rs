@@ -17,13 +17,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::{Caller, CallerError};
-use super::exec::{self, ExecError};
+use super::exec;
 use super::files::{FileError, Files};
 use super::logs::{self, LogPosition};
 use super::wire::{Incoming, Outgoing};
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::{Directory, Listed};
 use crate::drivers::{SIGNALS, StatsError, UsageStream};
+use crate::enter::EnterError;
 use crate::node::facts::{Meta, MetaError, MetaHandle, effective_meta};
 use crate::node::host_volumes::{VolumeError, Volumes};
 use crate::node::stats::{self, AsyncOpen};
@@ -289,7 +290,7 @@ impl Server {
                 let order = exec::Order { command, tty, size };
                 match exec::run(&handle, &listed.dir.task(&task), &order, from, to).await {
                     Ok(answer) => Ok(answer),
-                    Err(ExecError::Io(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                    Err(EnterError::Io(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {
                         Err(Broken::Gone(error))
                     }
                     Err(error) => Err(RequestRefused::new(500, error.to_string()).into()),

@@ -46,6 +46,8 @@ const fn rule(
 
 const LABEL: &str = "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')";
 const RELATIVE: &str = r"!self.startsWith('/') && !self.matches(r'(^|/)\.\.(/|$)')";
+const CHECK_OF_SCRIPTS: &str = "self.type == 'script' || ((!has(self.args) || size(self.args) == 0) && (!has(self.task) || self.task == '') && (!has(self.onUpdate) || self.onUpdate != 'ignore_warnings') && (!has(self.checkRestart) || !has(self.checkRestart.ignoreWarnings) || !self.checkRestart.ignoreWarnings))";
+const CHECK_OF_HTTP: &str = "self.type in ['http', 'tcp'] || ((!has(self.path) || self.path == '') && (!has(self.method) || self.method == '') && (!has(self.header) || size(self.header) == 0) && (!has(self.body) || self.body == '') && !has(self.protocol))";
 
 /// Every rule.
 pub const RULES: &[Rule] = &[
@@ -519,15 +521,85 @@ pub const RULES: &[Rule] = &[
         "check-unserved",
         "Job",
         ("spec.groups[].services[].checks[]", "addressMode"),
-        "(!has(self.addressMode) || self.addressMode in ['auto', 'host']) && (!has(self.checkRestart) || !has(self.checkRestart.ignoreWarnings) || !self.checkRestart.ignoreWarnings)",
-        "ignoreWarnings and the address modes driver, alloc and alloc_ipv6 are not acted on by this version; remove them: a check asks the address of its node, and knows no warnings",
+        "!has(self.addressMode) || self.addressMode in ['auto', 'host']",
+        "the address modes driver, alloc and alloc_ipv6 are not acted on by this version; remove them: a check asks the address of its node",
+    ),
+    rule(
+        "check-script-command",
+        "Job",
+        ("spec.groups[].services[].checks[]", "command"),
+        "(self.type == 'script') == (has(self.command) && self.command != '')",
+        "a script check needs command, as in /bin/check, and no other type has one",
+    ),
+    rule(
+        "check-script-only",
+        "Job",
+        ("spec.groups[].services[].checks[]", "task"),
+        CHECK_OF_SCRIPTS,
+        "args, task, ignore_warnings and ignoreWarnings are of script checks; remove them, or take the type script",
+    ),
+    rule(
+        "check-grpc-only",
+        "Job",
+        ("spec.groups[].services[].checks[]", "grpcService"),
+        "self.type == 'grpc' || ((!has(self.grpcService) || self.grpcService == '') && (!has(self.grpcUseTLS) || !self.grpcUseTLS))",
+        "grpcService and grpcUseTLS are of grpc checks; remove them, or take the type grpc",
+    ),
+    rule(
+        "check-http-only",
+        "Job",
+        ("spec.groups[].services[].checks[]", "path"),
+        CHECK_OF_HTTP,
+        "path, method, header, body and protocol are of http checks; remove them from a script or grpc check",
+    ),
+    rule(
+        "check-script-portless",
+        "Job",
+        ("spec.groups[].services[].checks[]", "portLabel"),
+        "self.type != 'script' || ((!has(self.portLabel) || self.portLabel == '') && !has(self.addressMode) && (!has(self.tlsSkipVerify) || !self.tlsSkipVerify))",
+        "a script check asks no port: remove portLabel, addressMode and tlsSkipVerify",
     ),
     rule(
         "task-check-unserved",
         "Job",
         ("spec.groups[].tasks[].services[].checks[]", "addressMode"),
-        "(!has(self.addressMode) || self.addressMode in ['auto', 'host']) && (!has(self.checkRestart) || !has(self.checkRestart.ignoreWarnings) || !self.checkRestart.ignoreWarnings)",
-        "ignoreWarnings and the address modes driver, alloc and alloc_ipv6 are not acted on by this version; remove them: a check asks the address of its node, and knows no warnings",
+        "!has(self.addressMode) || self.addressMode in ['auto', 'host']",
+        "the address modes driver, alloc and alloc_ipv6 are not acted on by this version; remove them: a check asks the address of its node",
+    ),
+    rule(
+        "task-check-script-command",
+        "Job",
+        ("spec.groups[].tasks[].services[].checks[]", "command"),
+        "(self.type == 'script') == (has(self.command) && self.command != '')",
+        "a script check needs command, as in /bin/check, and no other type has one",
+    ),
+    rule(
+        "task-check-script-only",
+        "Job",
+        ("spec.groups[].tasks[].services[].checks[]", "task"),
+        CHECK_OF_SCRIPTS,
+        "args, task, ignore_warnings and ignoreWarnings are of script checks; remove them, or take the type script",
+    ),
+    rule(
+        "task-check-grpc-only",
+        "Job",
+        ("spec.groups[].tasks[].services[].checks[]", "grpcService"),
+        "self.type == 'grpc' || ((!has(self.grpcService) || self.grpcService == '') && (!has(self.grpcUseTLS) || !self.grpcUseTLS))",
+        "grpcService and grpcUseTLS are of grpc checks; remove them, or take the type grpc",
+    ),
+    rule(
+        "task-check-http-only",
+        "Job",
+        ("spec.groups[].tasks[].services[].checks[]", "path"),
+        CHECK_OF_HTTP,
+        "path, method, header, body and protocol are of http checks; remove them from a script or grpc check",
+    ),
+    rule(
+        "task-check-script-portless",
+        "Job",
+        ("spec.groups[].tasks[].services[].checks[]", "portLabel"),
+        "self.type != 'script' || ((!has(self.portLabel) || self.portLabel == '') && !has(self.addressMode) && (!has(self.tlsSkipVerify) || !self.tlsSkipVerify))",
+        "a script check asks no port: remove portLabel, addressMode and tlsSkipVerify",
     ),
     // Placement
     rule(

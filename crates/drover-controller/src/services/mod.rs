@@ -3,9 +3,12 @@
 
 mod component;
 mod objects;
+mod plans;
+mod slice_index;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub(crate) use component::Services;
+pub(crate) use slice_index::SliceIndex;
 pub(crate) use write::{EndpointsError, EndpointsWrite, delete_all};

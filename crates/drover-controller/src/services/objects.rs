@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::{Allocation, annotation, label};
 use drover_core::service::{Endpoints, tag_labels};
+use drover_store::Key;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -186,6 +187,12 @@ pub(super) fn difference(stored: &EndpointSlice, wanted: &EndpointSlice) -> Opti
 /// The name of the allocation that a slice belongs to.
 pub(super) fn owner(slice: &EndpointSlice) -> Option<&OwnerReference> {
     slice.metadata.owner_references.iter().flatten().find(|owner| owner.kind == "Allocation")
+}
+
+/// The Service that a slice is below.
+pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
+    let name = slice.metadata.labels.as_ref()?.get(label::SERVICE_NAME)?;
+    Some(Key { namespace: slice.metadata.namespace.clone(), name: name.clone() })
 }
 
 fn some(text: &str) -> Option<String> {

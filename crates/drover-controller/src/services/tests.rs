@@ -5,10 +5,11 @@ use std::time::Duration;
 use drover_api::allocation::ClientStatus;
 use drover_api::job::JobConditionType;
 use drover_api::{Allocation, ClientNode, Job};
-use drover_store::{Key, Part};
+use drover_store::{Key, Object as _, Part, StoreError};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::tests::{World, in_default, job, node, unavailable};
 
@@ -176,7 +177,7 @@ async fn b_037_a_service_of_others_is_used_only_where_it_asks_for_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_of_two_jobs_belongs_to_both() {
+async fn b_038_a_name_of_two_jobs_stays_with_one_of_them_and_goes_with_both() {
     let mut world = World::new();
     join(&mut world, "n1", "10.0.0.7");
     for name in ["web", "shop"] {
@@ -189,6 +190,123 @@ async fn a_name_of_two_jobs_belongs_to_both() {
     let mut names: Vec<_> = owners.iter().map(|owner| owner.name.as_str()).collect();
     names.sort_unstable();
     assert_eq!((names, slices(&world).len()), (vec!["shop", "web"], 2));
+    let owner_of_slices = |world: &World| -> Vec<String> {
+        let slices = world.all::<EndpointSlice>();
+        slices.iter().map(|slice| slice.metadata.labels.as_ref().unwrap()["drover.dev/job"].clone()).collect()
+    };
+    for (deleted, left) in [("web", vec!["shop"]), ("shop", vec![])] {
+        world.delete::<Job>(&in_default(deleted));
+        world.live(Duration::from_secs(30)).await;
+        world.collect_garbage();
+        world.settle();
+        assert!(world.find::<Job>(deleted).is_none(), "{deleted} is gone");
+        assert_eq!(owner_of_slices(&world), left, "after the end of {deleted}");
+        assert_eq!(world.find::<Service>("api").is_some(), !left.is_empty(), "after the end of {deleted}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn b_040_what_is_cut_off_is_not_ready_what_is_back_is_and_what_is_down_is_gone() {
+    let mut world = World::new();
+    join(&mut world, "n1", "10.0.0.7");
+    let mut group = crate::tests::group("g", 1);
+    group["networks"] = json!([{ "mode": "host", "ports": [{ "label": "http" }] }]);
+    group["services"] = json!([api()]);
+    group["disconnect"] = json!({ "lostAfter": "10m", "replace": false });
+    world.create(&job("web", &json!({ "groups": [group] })));
+    world.settle();
+    report(&world, true);
+    world.advance(Duration::from_mins(6)).await;
+    assert_eq!(slices(&world), ["10.0.0.7 ready"]);
+    let status = |world: &World| world.allocs()[0].status.as_ref().map(|status| status.client_status);
+
+    world.silence("n1");
+    world.advance(Duration::from_mins(1)).await;
+    assert_eq!((status(&world), slices(&world)), (Some(ClientStatus::Unknown), vec!["10.0.0.7 not ready".to_owned()]));
+
+    world.wake("n1");
+    world.settle();
+    assert_eq!(slices(&world), ["10.0.0.7 not ready"], "its agent has told nothing yet");
+    report(&world, true);
+    world.advance(Duration::from_secs(10)).await;
+    assert_eq!((status(&world), slices(&world)), (Some(ClientStatus::Running), vec!["10.0.0.7 ready".to_owned()]));
+
+    world.silence("n1");
+    world.advance(Duration::from_mins(12)).await;
+    assert_eq!((status(&world), slices(&world)), (Some(ClientStatus::Lost), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_145_a_removal_that_fails_is_tried_again_within_a_second_until_nothing_is_there() {
+    let mut world = World::new();
+    join(&mut world, "n1", "10.0.0.7");
+    world.create(&web("web", 1, &api()));
+    world.settle();
+    report(&world, true);
+    world.settle();
+    let slice = world.all::<EndpointSlice>().remove(0);
+    for error in [unavailable(), unavailable(), StoreError::NotFound("it is gone".to_owned())] {
+        world.store.refuse("delete EndpointSlice", error);
+    }
+    world.writes();
+    // Its tasks run on, and its agent registers no service any more.
+    let alloc = world.allocs().remove(0);
+    world.report(&alloc, &json!({ "clientStatus": "running", "services": [] }));
+    world.settle();
+    let began = Instant::now();
+    let calls = |world: &World| world.writes().iter().filter(|write| write.starts_with("delete Endpoint")).count();
+    assert_eq!(calls(&world), 1);
+    let failed = services_of(&world, "web").expect("a condition");
+    assert!(failed.starts_with("False EndpointsFailed:"), "{failed}");
+    let mut n_calls = 1;
+    while n_calls < 3 {
+        world.advance(Duration::from_millis(10)).await;
+        n_calls += calls(&world);
+        assert!(began.elapsed() < Duration::from_secs(1), "{n_calls} calls within a second");
+    }
+    // It is gone, as the API server says.
+    world.delete::<EndpointSlice>(&slice.key());
+    world.advance(Duration::from_mins(1)).await;
+    assert_eq!((calls(&world), slices(&world), services_of(&world, "web")), (0, vec![], None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_fails_again_and_again_is_tried_once_per_second() {
+    let mut world = World::new();
+    join(&mut world, "n1", "10.0.0.7");
+    world.create(&web("web", 1, &api()));
+    world.settle();
+    report(&world, true);
+    world.settle();
+    for _ in 0..100 {
+        world.store.refuse("delete EndpointSlice", unavailable());
+    }
+    world.writes();
+    let alloc = world.allocs().remove(0);
+    world.report(&alloc, &json!({ "clientStatus": "running", "services": [] }));
+    world.settle();
+    // After 100, 200, 400 and 800 ms, and then each second.
+    world.advance(Duration::from_millis(11_600)).await;
+    let writes = world.writes();
+    assert_eq!(writes.iter().filter(|write| write.starts_with("delete Endpoint")).count(), 15, "{writes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_somebody_deletes_is_made_again() {
+    let mut world = World::new();
+    join(&mut world, "n1", "10.0.0.7");
+    world.create(&web("web", 2, &api()));
+    world.settle();
+    report(&world, true);
+    world.settle();
+    world.writes();
+    world.delete::<Service>(&in_default("api"));
+    world.settle();
+    let writes = world.writes();
+    assert!(world.find::<Service>("api").is_some(), "{writes:?}");
+    assert_eq!(slices(&world).len(), 2);
+    world.advance(Duration::from_mins(1)).await;
+    assert!(!world.writes().iter().any(|write| write.contains("Service")));
 }
 
 #[tokio::test(start_paused = true)]

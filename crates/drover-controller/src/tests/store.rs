@@ -87,6 +87,13 @@ impl TestStore {
         self.memory.get(kind_of::<K>()?, key).map(|stored| typed(&stored))
     }
 
+    /// Objects without owners go, and what they own.
+    pub(crate) fn collect_garbage(&self) {
+        while self.memory.has_garbage() {
+            self.memory.sweep(self.clock.now());
+        }
+    }
+
     pub(crate) fn all<K: Object>(&self) -> Vec<K> {
         let Some(kind) = kind_of::<K>() else { return Vec::new() };
         self.memory.list(kind, &FieldSelection::default()).iter().map(|stored| typed(stored)).collect()

@@ -300,6 +300,11 @@ impl World {
         now(self.store.unnoticed().delete::<K>(key, &Precondition::default())).unwrap();
     }
 
+    /// What no owner is left of goes, as the garbage collector has it.
+    pub(crate) fn collect_garbage(&self) {
+        self.store.collect_garbage();
+    }
+
     /// An object of namespace `default`.
     pub(crate) fn the<K: Object>(&self, name: &str) -> K {
         self.find(name).unwrap_or_else(|| panic!("no {} {name}", K::kind(&())))

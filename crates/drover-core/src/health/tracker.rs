@@ -25,6 +25,8 @@ pub enum CheckState {
     Pending,
     /// It passes.
     Success,
+    /// It passes, but something is not as it should be: who asks is served, and the allocation is not healthy.
+    Warning,
     /// It does not.
     Failure,
 }
@@ -34,7 +36,7 @@ pub enum CheckState {
 pub struct CheckFacts {
     /// What it found last.
     pub state: CheckState,
-    /// It only says whether requests should come (`onUpdate: ignore`): its failure is no illness.
+    /// It only says whether requests should come (`onUpdate: ignore`): its failure or warning is no illness.
     pub is_readiness: bool,
 }
 
@@ -42,7 +44,7 @@ impl CheckFacts {
     fn passes(self) -> bool {
         match self.state {
             CheckState::Success => true,
-            CheckState::Failure => self.is_readiness,
+            CheckState::Warning | CheckState::Failure => self.is_readiness,
             CheckState::Pending => false,
         }
     }

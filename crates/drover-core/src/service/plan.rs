@@ -57,6 +57,34 @@ pub enum Probe {
     },
     /// Sends a request.
     Http(Box<HttpProbe>),
+    /// Asks by gRPC's health protocol.
+    Grpc(GrpcProbe),
+    /// Runs a command in a task.
+    Script(ScriptProbe),
+}
+
+/// A question by gRPC's health protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrpcProbe {
+    /// The address, without brackets.
+    pub ip: String,
+    /// The port on it.
+    pub port: u16,
+    /// The service that is asked for; empty for the whole server.
+    pub service: String,
+    /// Whether it speaks TLS.
+    pub is_tls: bool,
+    /// Whether any certificate will do.
+    pub tls_skip_verify: bool,
+}
+
+/// A command that a check runs in a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptProbe {
+    /// The task.
+    pub task: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
 }
 
 /// A request that a check sends.
@@ -91,6 +119,8 @@ pub struct PlannedCheck {
     pub timeout: Duration,
     /// It only says whether requests should come (`onUpdate: ignore`).
     pub is_readiness: bool,
+    /// A warning is as good as a success for a deployment.
+    pub ignores_warnings: bool,
     /// What is sent, or why nothing may be.
     pub probe: Result<Probe, String>,
     /// When it restarts its tasks, if ever.
@@ -220,29 +250,63 @@ impl<'a> Planning<'a> {
         let restart = restart.map(|restart| RestartRule {
             after: interval.saturating_mul(u32::try_from(restart.limit - 1).unwrap_or(u32::MAX)),
             grace: restart.grace.map_or(GRACE, GoDuration::to_std),
+            ignores_warnings: restart.ignore_warnings,
         });
-        let label = if check.port_label.is_empty() { &service.port_label } else { &check.port_label };
         Ok(PlannedCheck {
             id: format!("{owner}/{}/{}/{}", service.name, service.port_label, check.name),
             name: check.name.clone(),
             interval,
             timeout: check.timeout.to_std(),
             is_readiness: check.on_update == Some(OnUpdate::Ignore),
-            probe: match self.held(label) {
-                Some(port) => Ok(self.probe(check, port)?),
-                None => Err(format!(
-                    "port {label:?} is not held by the allocation: name a port of the group's networks in portLabel"
-                )),
-            },
+            ignores_warnings: check.on_update == Some(OnUpdate::IgnoreWarnings),
+            probe: self.probe(check)?,
             restart,
         })
     }
 
-    fn probe(&self, check: &Check, port: HeldPort) -> Result<Probe, ServiceError> {
+    /// What a check does, or why it may not: then that is what it finds.
+    fn probe(&self, check: &Check) -> Result<Result<Probe, String>, ServiceError> {
         match check.r#type {
-            CheckType::Tcp => return Ok(Probe::Tcp { ip: port.host_ip, port: port.value }),
-            CheckType::Http => {}
+            CheckType::Script => self.script(check),
+            CheckType::Tcp => self.at_port(check, |ip, port| Ok(Probe::Tcp { ip, port })),
+            CheckType::Http => self.at_port(check, |ip, port| self.http(check, ip, port)),
+            CheckType::Grpc => self.at_port(check, |ip, port| self.grpc(check, ip, port)),
         }
+    }
+
+    fn at_port(
+        &self,
+        check: &Check,
+        probe: impl FnOnce(String, u16) -> Result<Probe, ServiceError>,
+    ) -> Result<Result<Probe, String>, ServiceError> {
+        let label = if check.port_label.is_empty() { &self.service.port_label } else { &check.port_label };
+        match self.held(label) {
+            Some(port) => probe(port.host_ip, port.value).map(Ok),
+            None => Ok(Err(format!(
+                "port {label:?} is not held by the allocation: name a port of the group's networks in portLabel"
+            ))),
+        }
+    }
+
+    fn grpc(&self, check: &Check, ip: String, port: u16) -> Result<Probe, ServiceError> {
+        let service = self.expand(&check.grpc_service)?;
+        let (is_tls, tls_skip_verify) = (check.grpc_use_tls, check.tls_skip_verify);
+        Ok(Probe::Grpc(GrpcProbe { ip, port, service, is_tls, tls_skip_verify }))
+    }
+
+    /// A command runs in the check's task, else in that of the service.
+    fn script(&self, check: &Check) -> Result<Result<Probe, String>, ServiceError> {
+        let of_service = self.of_task.map_or(&self.service.task, |task| &task.name);
+        let task = if check.task.is_empty() { of_service } else { &check.task };
+        if !self.group.tasks.iter().any(|known| known.name == *task) {
+            return Ok(Err(format!("{task:?} is no task of the group: name one in task")));
+        }
+        let words = std::iter::once(&check.command).chain(&check.args);
+        let command = words.map(|word| self.expand(word)).collect::<Result<_, _>>()?;
+        Ok(Ok(Probe::Script(ScriptProbe { task: task.clone(), command })))
+    }
+
+    fn http(&self, check: &Check, ip: String, port: u16) -> Result<Probe, ServiceError> {
         let mut headers = Vec::new();
         let mut host = String::new();
         for (name, values) in &check.header {
@@ -259,7 +323,7 @@ impl<'a> Planning<'a> {
         let path = if path.starts_with('/') { path } else { format!("/{path}") };
         let is_tls = check.protocol == Some(CheckProtocol::Https);
         Ok(Probe::Http(Box::new(HttpProbe {
-            target: HttpTarget { ip: port.host_ip, port: port.value, is_tls, path },
+            target: HttpTarget { ip, port, is_tls, path },
             method: if check.method.is_empty() { "GET".to_owned() } else { check.method.clone() },
             headers,
             host,
@@ -431,7 +495,8 @@ mod tests {
             (http.interval, http.timeout, http.is_readiness),
             (Duration::from_secs(10), Duration::from_secs(2), true)
         );
-        let rule = RestartRule { after: Duration::from_secs(20), grace: Duration::from_secs(5) };
+        let rule =
+            RestartRule { after: Duration::from_secs(20), grace: Duration::from_secs(5), ignores_warnings: false };
         assert_eq!(http.restart, Some(rule));
         let header = |value: &str| ("X-A".to_owned(), value.to_owned());
         let expected = HttpProbe {
@@ -451,5 +516,39 @@ mod tests {
         assert_eq!(http.probe, Ok(Probe::Http(Box::new(expected))));
         assert_eq!(tcp.probe, Ok(Probe::Tcp { ip: "10.0.0.7".to_owned(), port: 21000 }));
         assert_eq!((tcp.restart, tcp.is_readiness), (None, false));
+    }
+
+    #[test]
+    fn a_script_runs_in_its_task_and_a_grpc_check_asks_for_its_service() {
+        let script = |name: &str, more: Value| {
+            let mut script = json!({ "name": name, "type": "script", "command": "/bin/check", "interval": "10s",
+                "timeout": "2s", "args": ["--job", "${NOMAD_JOB_NAME}", "${NOMAD_PORT_http}", "${node.class}"] });
+            for (key, value) in more.as_object().into_iter().flatten() {
+                script[key] = value.clone();
+            }
+            script
+        };
+        let grpc = json!({ "name": "grpc", "type": "grpc", "interval": "10s", "timeout": "2s", "portLabel": "admin",
+            "grpcService": "${NOMAD_JOB_NAME}.Health", "grpcUseTLS": true, "tlsSkipVerify": true });
+        let plain = json!({ "name": "plain", "type": "grpc", "interval": "10s", "timeout": "2s" });
+        let ignores = json!({ "task": "proxy", "onUpdate": "ignore_warnings",
+            "checkRestart": { "limit": 2, "ignoreWarnings": true } });
+        let of_group = json!([{ "name": "api", "portLabel": "http", "task": "server", "checks": [
+            script("own", json!({})), script("other", ignores), script("none", json!({ "task": "gone" })), grpc, plain] }]);
+        let of_task = json!([{ "name": "admin", "portLabel": "admin", "checks": [script("own", json!({}))] }]);
+        let found = plan(group(of_group, of_task), &ports(), false).expect("two services");
+        let [own, other, none, grpc, plain] = &found[0].checks[..] else { panic!("five checks") };
+        let command = ["/bin/check", "--job", "web", "21000", "${node.class}"].map(str::to_owned);
+        let script = |task: &str| Probe::Script(ScriptProbe { task: task.to_owned(), command: command.to_vec() });
+        assert_eq!((&own.probe, own.ignores_warnings), (&Ok(script("server")), false));
+        assert_eq!((&other.probe, other.ignores_warnings), (&Ok(script("proxy")), true));
+        assert_eq!(other.restart.map(|rule| rule.ignores_warnings), Some(true));
+        assert!(none.probe.as_ref().is_err_and(|why| why.contains("\"gone\" is no task of the group")));
+        assert_eq!(found[1].checks[0].probe, Ok(script("server")));
+        let asks = |port, service: &str, tls| {
+            let service = service.to_owned();
+            Ok(Probe::Grpc(GrpcProbe { ip: "10.0.0.7".to_owned(), port, service, is_tls: tls, tls_skip_verify: tls }))
+        };
+        assert_eq!((&grpc.probe, &plain.probe), (&asks(21001, "web.Health", true), &asks(21000, "", false)));
     }
 }

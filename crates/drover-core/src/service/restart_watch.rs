@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::health::CheckState;
+
 /// When a check restarts its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartRule {
@@ -11,6 +13,8 @@ pub struct RestartRule {
     pub after: Duration,
     /// How long after a start its failures do not count.
     pub grace: Duration,
+    /// Whether a warning is healthy.
+    pub ignores_warnings: bool,
 }
 
 /// Watches one check from the registration of its service on.
@@ -29,8 +33,13 @@ impl RestartWatch {
         Self { rule, counts_from, unhealthy_since: Some(counts_from), is_spent: false }
     }
 
-    /// Takes in what the check found.
-    pub fn observe(&mut self, is_healthy: bool, now: Timestamp) {
+    /// Takes in what the check found. What has no result yet is unhealthy.
+    pub fn observe(&mut self, found: CheckState, now: Timestamp) {
+        let is_healthy = match found {
+            CheckState::Success => true,
+            CheckState::Warning => self.rule.ignores_warnings,
+            CheckState::Pending | CheckState::Failure => false,
+        };
         if is_healthy {
             self.unhealthy_since = None;
         } else {
@@ -65,42 +74,52 @@ mod tests {
 
     fn watch(interval: u64, limit: u32, grace: u64) -> RestartWatch {
         let after = Duration::from_millis(interval) * (limit - 1);
-        RestartWatch::new(RestartRule { after, grace: Duration::from_millis(grace) }, at(0))
+        RestartWatch::new(RestartRule { after, grace: Duration::from_millis(grace), ignores_warnings: false }, at(0))
     }
 
     #[test]
     fn a_141_a_check_that_recovers_in_time_restarts_nothing() {
         let mut it = watch(100, 3, 0);
         assert_eq!(it.due_at(), Some(at(200)), "failing from the begin");
-        it.observe(true, at(150));
+        it.observe(CheckState::Success, at(150));
         assert_eq!(it.due_at(), None);
-        it.observe(false, at(160));
-        it.observe(false, at(250));
+        it.observe(CheckState::Failure, at(160));
+        it.observe(CheckState::Failure, at(250));
         assert_eq!(it.due_at(), Some(at(360)), "since the first failure, not since the last");
-        it.observe(true, at(310));
+        it.observe(CheckState::Success, at(310));
         assert_eq!(it.due_at(), None);
     }
 
     #[test]
     fn a_142_a_check_that_fails_for_good_restarts_once() {
         let mut it = watch(100, 3, 0);
-        it.observe(false, at(0));
+        it.observe(CheckState::Failure, at(0));
         assert_eq!(it.due_at(), Some(at(200)));
         it.spend();
-        it.observe(false, at(900));
+        it.observe(CheckState::Failure, at(900));
         assert_eq!(it.due_at(), None);
+    }
+
+    #[test]
+    fn a_warning_is_unhealthy_unless_the_rule_ignores_it() {
+        for (ignores_warnings, due) in [(false, Some(at(200))), (true, None)] {
+            let rule = RestartRule { after: Duration::from_millis(200), grace: Duration::ZERO, ignores_warnings };
+            let mut it = RestartWatch::new(rule, at(0));
+            it.observe(CheckState::Warning, at(10));
+            assert_eq!(it.due_at(), due);
+        }
     }
 
     #[test]
     fn nothing_counts_before_the_grace_is_over() {
         let mut it = watch(100, 1, 1000);
         assert_eq!(it.due_at(), Some(at(1000)), "pending counts as unhealthy");
-        it.observe(true, at(50));
-        it.observe(false, at(60));
+        it.observe(CheckState::Success, at(50));
+        it.observe(CheckState::Failure, at(60));
         assert_eq!(it.due_at(), Some(at(1000)));
         let mut it = watch(100, 2, 1000);
-        it.observe(true, at(50));
-        it.observe(false, at(2000));
+        it.observe(CheckState::Success, at(50));
+        it.observe(CheckState::Failure, at(2000));
         assert_eq!(it.due_at(), Some(at(2100)));
     }
 }

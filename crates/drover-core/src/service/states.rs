@@ -111,8 +111,26 @@ impl Known {
         match self.status.status {
             CheckResult::Pending => CheckState::Pending,
             CheckResult::Success => CheckState::Success,
+            CheckResult::Warning => CheckState::Warning,
             CheckResult::Failure => CheckState::Failure,
         }
+    }
+
+    /// Whether requests may come: as with Consul, a warning does not keep them away.
+    fn lets_requests_in(&self) -> bool {
+        match self.state() {
+            CheckState::Success | CheckState::Warning => true,
+            CheckState::Pending | CheckState::Failure => false,
+        }
+    }
+
+    /// What it is for the judgement of health.
+    fn facts(&self) -> CheckFacts {
+        let state = match self.state() {
+            CheckState::Warning if self.plan.ignores_warnings => CheckState::Success,
+            state => state,
+        };
+        CheckFacts { state, is_readiness: self.plan.is_readiness }
     }
 
     fn arm(&mut self, now: Timestamp) {
@@ -132,7 +150,7 @@ impl Member {
     }
 
     fn is_ready(&self) -> bool {
-        self.is_registered && self.is_up && self.checks.iter().all(|check| check.state() == CheckState::Success)
+        self.is_registered && self.is_up && self.checks.iter().all(Known::lets_requests_in)
     }
 
     /// Its tasks run, and it is registered, or registered again after a restart.
@@ -169,10 +187,9 @@ impl ServiceStates {
             for check in &mut member.checks {
                 if let Some(known) = results.get(&check.plan.id) {
                     check.take_over(known);
-                    if check.state() == CheckState::Success
-                        && let Some(watch) = &mut check.watch
-                    {
-                        watch.observe(true, now);
+                    let state = check.state();
+                    if let Some(watch) = check.watch.as_mut().filter(|_| state != CheckState::Pending) {
+                        watch.observe(state, now);
                     }
                 }
             }
@@ -255,6 +272,7 @@ impl ServiceStates {
             // What is known is better than nothing.
             CheckState::Pending => check.status.status,
             CheckState::Success => CheckResult::Success,
+            CheckState::Warning => CheckResult::Warning,
             CheckState::Failure => CheckResult::Failure,
         };
         if check.status.status != result {
@@ -264,9 +282,9 @@ impl ServiceStates {
             status.status_code = answer.status_code.map(i64::from);
             status.timestamp = Some(now);
         }
-        let is_healthy = check.state() == CheckState::Success;
+        let state = check.state();
         if let Some(watch) = &mut check.watch {
-            watch.observe(is_healthy, now);
+            watch.observe(state, now);
         }
         Some(check.start(turn, check.plan.interval))
     }
@@ -338,16 +356,15 @@ impl ServiceStates {
 
     /// The checks, as the judgement of health sees them.
     pub fn facts(&self) -> Vec<CheckFacts> {
-        let checks = self.members.iter().flat_map(|member| &member.checks);
-        checks.map(|check| CheckFacts { state: check.state(), is_readiness: check.plan.is_readiness }).collect()
+        self.members.iter().flat_map(|member| &member.checks).map(Known::facts).collect()
     }
 
     /// What is wrong with the first check that keeps the allocation from being healthy.
     pub fn first_fault(&self) -> Option<String> {
         let mut checks = self.members.iter().flat_map(|member| member.checks.iter().map(move |check| (member, check)));
-        let is_bad = |(_, check): &(&Member, &Known)| match check.state() {
+        let is_bad = |(_, check): &(&Member, &Known)| match check.facts().state {
             CheckState::Success => false,
-            CheckState::Failure => !check.plan.is_readiness,
+            CheckState::Warning | CheckState::Failure => !check.plan.is_readiness,
             CheckState::Pending => true,
         };
         checks.find(is_bad).map(|(member, check)| fault(member, check))
@@ -357,16 +374,17 @@ impl ServiceStates {
 /// What is wrong with a check, for people.
 fn fault(member: &Member, check: &Known) -> String {
     let (check_name, service) = (&check.plan.name, &member.plan.name);
-    match (check.state(), check.status.output.as_str()) {
-        (CheckState::Pending, _) => format!("check {check_name} of service {service} has no result yet"),
-        (CheckState::Failure | CheckState::Success, "") => match check.status.status_code {
-            Some(code) => format!("check {check_name} of service {service} fails: status {code}"),
-            None => format!("check {check_name} of service {service} fails"),
-        },
-        (CheckState::Failure | CheckState::Success, output) => {
-            let code = check.status.status_code.map_or_else(String::new, |code| format!("status {code}: "));
-            format!("check {check_name} of service {service} fails: {code}{output}")
-        }
+    let fares = match check.state() {
+        CheckState::Pending => return format!("check {check_name} of service {service} has no result yet"),
+        CheckState::Warning => "warns",
+        CheckState::Failure | CheckState::Success => "fails",
+    };
+    let found = format!("check {check_name} of service {service} {fares}");
+    match (check.status.output.as_str(), check.status.status_code) {
+        ("", None) => found,
+        ("", Some(code)) => format!("{found}: status {code}"),
+        (output, None) => format!("{found}: {output}"),
+        (output, Some(code)) => format!("{found}: status {code}: {output}"),
     }
 }
 
@@ -385,13 +403,18 @@ mod tests {
     }
 
     fn check(name: &str, restarts_after: Option<u64>) -> PlannedCheck {
-        let rule = |after| RestartRule { after: Duration::from_millis(after), grace: Duration::ZERO };
+        let rule = |after| RestartRule {
+            after: Duration::from_millis(after),
+            grace: Duration::ZERO,
+            ignores_warnings: name.starts_with("tolerant"),
+        };
         PlannedCheck {
             id: format!("g/{name}"),
             name: name.to_owned(),
             interval: Duration::from_secs(10),
             timeout: Duration::from_secs(2),
             is_readiness: name.starts_with("readiness"),
+            ignores_warnings: name.starts_with("tolerant"),
             probe: Ok(Probe::Tcp { ip: "10.0.0.7".to_owned(), port: 21000 }),
             restart: restarts_after.map(rule),
         }
@@ -497,6 +520,22 @@ mod tests {
     }
 
     #[test]
+    fn a_warning_keeps_no_requests_away_and_is_no_health_unless_it_is_ignored() {
+        for (name, facts, fault, due) in [
+            ("up", CheckState::Warning, Some("check up of service api warns: exit code 1: hot"), Some(at(201))),
+            ("tolerant", CheckState::Success, None, None),
+        ] {
+            let (mut it, starts) = running(vec![check(name, Some(200))]);
+            let id = &starts[0].id;
+            drop(it.note(id, starts[0].turn, &answer(CheckState::Success, "ok"), at(0)));
+            drop(it.note(id, starts[0].turn, &answer(CheckState::Warning, "exit code 1: hot"), at(1)));
+            assert_eq!((ready(&it), it.results()[id].status), (vec![("api".to_owned(), true)], CheckResult::Warning));
+            assert_eq!(it.facts(), [CheckFacts { state: facts, is_readiness: false }]);
+            assert_eq!((it.first_fault().as_deref(), it.wake_at()), (fault, due));
+        }
+    }
+
+    #[test]
     fn a_result_changes_with_its_status_alone_and_keeps_little_of_the_answer() {
         let (mut it, starts) = running(vec![check("up", None)]);
         let turn = starts[0].turn;
@@ -558,7 +597,8 @@ mod tests {
     #[test]
     fn a_144_a_service_that_is_taken_away_before_its_grace_is_over_restarts_nothing() {
         let mut late = check("up", Some(0));
-        late.restart = Some(RestartRule { after: Duration::ZERO, grace: Duration::from_secs(1) });
+        late.restart =
+            Some(RestartRule { after: Duration::ZERO, grace: Duration::from_secs(1), ignores_warnings: false });
         let (mut it, _) = running(vec![late]);
         assert_eq!(it.wake_at(), Some(at(1000)));
         it.withdraw();

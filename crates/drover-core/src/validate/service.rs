@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_api::GoDuration;
 use drover_api::group::Group;
 use drover_api::network::Port;
-use drover_api::service::{AddressMode, CheckType, Service, ServiceProvider};
+use drover_api::service::{AddressMode, Check, CheckType, OnUpdate, Service, ServiceProvider};
 use drover_api::task::Task;
 
 use super::found::{At, Violations, shown};
@@ -49,6 +49,7 @@ impl Violations {
         for (n, service) in group.services.iter().enumerate() {
             let at = format_args!("{at}.services[{n}]");
             self.submitted_service(at, group, service);
+            self.task_of_checks(at, group, service, None);
             self.port_of_service(at, group, service, &mut of_service);
             let is_task = |task: &Task| task.name == service.task;
             let is_wrong = !service.task.is_empty() && !group.tasks.iter().any(is_task);
@@ -59,6 +60,7 @@ impl Violations {
             for (n, service) in task.services.iter().enumerate() {
                 let at = format_args!("{at}.tasks[{m}].services[{n}]");
                 self.submitted_service(at, group, service);
+                self.task_of_checks(at, group, service, Some(task));
                 self.port_of_service(at, group, service, &mut of_service);
             }
         }
@@ -80,9 +82,14 @@ impl Violations {
             let at = format_args!("{at}.checks[{n}]");
             let instead = "remove it, a check asks the address of its node";
             self.not_yet(is_elsewhere(check.address_mode), format_args!("{at}.addressMode"), instead);
-            let is_given = check.check_restart.as_ref().is_some_and(|restart| restart.ignore_warnings);
-            let instead = "remove it, checks know no warnings";
-            self.not_yet(is_given, format_args!("{at}.checkRestart.ignoreWarnings"), instead);
+            let is_wrong = check.r#type == CheckType::Script && check.command.is_empty();
+            let message = "is missing on a script check; give it, as in /bin/check";
+            self.when(is_wrong, "CheckCommand", format_args!("{at}.command"), message);
+            for (field, types) in misplaced(check) {
+                let message =
+                    format_args!("does nothing on a check of type {}, but of {types}; remove it", check.r#type);
+                self.when(true, "CheckField", format_args!("{at}.{field}"), message);
+            }
             if !check.port_label.is_empty() {
                 self.port_label(format_args!("{at}.portLabel"), group, &check.port_label);
             }
@@ -146,6 +153,47 @@ impl Violations {
             self.when(is_wrong, "CheckPath", format_args!("{at}.path"), message);
         }
     }
+
+    /// A script check runs in a task that is known: the service's, or its own.
+    fn task_of_checks(&mut self, at: At<'_>, group: &Group, service: &Service, of_task: Option<&Task>) {
+        let of_service = of_task.map_or(&service.task, |task| &task.name);
+        for (n, check) in service.checks.iter().enumerate() {
+            let field = format_args!("{at}.checks[{n}].task");
+            let is_without = check.r#type == CheckType::Script && check.task.is_empty() && of_service.is_empty();
+            let message = "is missing on a script check of a service without task; name the task that it runs in";
+            self.when(is_without, "CheckTask", field, message);
+            let is_task = |task: &Task| task.name == check.task;
+            let is_unknown = !check.task.is_empty() && !group.tasks.iter().any(is_task);
+            let message = format_args!("{} is no task of the group; name one, or remove it", shown(&check.task));
+            self.when(is_unknown, "CheckTask", field, message);
+        }
+    }
+}
+
+/// The fields that a check gives and that are none of its type's, each with the types that they are of.
+fn misplaced(check: &Check) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let (script, grpc) = (check.r#type == CheckType::Script, check.r#type == CheckType::Grpc);
+    // On a tcp check the fields of http were always accepted: a job that has them keeps being so.
+    let no_http = script || grpc;
+    let ignores_warnings = check.check_restart.as_ref().is_some_and(|restart| restart.ignore_warnings);
+    let fields = [
+        (!script && !check.command.is_empty(), "command", "script"),
+        (!script && !check.args.is_empty(), "args", "script"),
+        (!script && !check.task.is_empty(), "task", "script"),
+        (!script && check.on_update == Some(OnUpdate::IgnoreWarnings), "onUpdate", "script"),
+        (!script && ignores_warnings, "checkRestart.ignoreWarnings", "script"),
+        (!grpc && !check.grpc_service.is_empty(), "grpcService", "grpc"),
+        (!grpc && check.grpc_use_tls, "grpcUseTLS", "grpc"),
+        (no_http && !check.path.is_empty(), "path", "http"),
+        (no_http && !check.method.is_empty(), "method", "http"),
+        (no_http && !check.header.is_empty(), "header", "http"),
+        (no_http && !check.body.is_empty(), "body", "http"),
+        (no_http && check.protocol.is_some(), "protocol", "http"),
+        (script && check.tls_skip_verify, "tlsSkipVerify", "http or grpc"),
+        (script && !check.port_label.is_empty(), "portLabel", "http, tcp or grpc"),
+        (script && check.address_mode.is_some(), "addressMode", "http, tcp or grpc"),
+    ];
+    fields.into_iter().filter(|(is_given, ..)| *is_given).map(|(_, field, types)| (field, types))
 }
 
 /// Whether it is another address than the node's.

@@ -9,7 +9,7 @@ use drover_api::allocation::{ClientStatus, DesiredStatus, TaskEventType as E, Ta
 use drover_api::client_node::Fingerprint;
 use drover_api::job::JobType;
 use drover_api::{Allocation, AllocationSpec, JobSpec};
-use drover_core::service::{CheckAnswer, Probe};
+use drover_core::service::{CheckAnswer, Probe, ScriptProbe, script_answer};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -23,7 +23,7 @@ use super::AllocRunner;
 use crate::allocations::admission::Admission;
 use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::plan::{AllocPlan, Wanted};
-use crate::checks::Prober;
+use crate::checks::{Prober, TaskPlaces};
 use crate::csi::{self, Csi};
 use crate::drivers::{Drivers, Mock, MockChange};
 use crate::node::alloc_dir::AllocDir;
@@ -94,14 +94,27 @@ impl Scripted {
 }
 
 impl Prober for Scripted {
-    fn probe<'a>(&'a self, probe: &'a Probe) -> BoxFuture<'a, CheckAnswer> {
+    fn probe<'a>(&'a self, probe: &'a Probe, tasks: &'a dyn TaskPlaces) -> BoxFuture<'a, CheckAnswer> {
         let port = match probe {
             Probe::Tcp { port, .. } => *port,
             Probe::Http(http) => http.target.port,
+            Probe::Grpc(grpc) => grpc.port,
+            Probe::Script(script) => return scripted(script, tasks).boxed(),
         };
         let fails = self.failing.lock().expect("no panic while it was held").contains(&port);
         let answer = if fails { CheckAnswer::failure("refused") } else { CheckAnswer::connected() };
         std::future::ready(answer).boxed()
+    }
+}
+
+/// A script whose command is the code with which it ends, after which it tells in which run it was.
+async fn scripted(script: &ScriptProbe, tasks: &dyn TaskPlaces) -> CheckAnswer {
+    match tasks.place(&script.task).await {
+        Ok(place) => {
+            let code = script.command[0].parse().expect("a code");
+            script_answer(code, format!("{} in {}", place.handle.id, place.dir.display()).as_bytes())
+        }
+        Err(error) => CheckAnswer::failure(error),
     }
 }
 

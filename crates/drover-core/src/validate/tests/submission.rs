@@ -96,6 +96,11 @@ fn what_a_service_asks_for_and_does_not_get_is_refused_by_name() {
         check[field] = value;
         json!({ "checks": [check] })
     };
+    let script = |field: &str, value: Value| {
+        let mut check = json!({ "name": "c", "type": "script", "interval": "1s", "timeout": "1s", "command": "/bin/true", "task": "t" });
+        check[field] = value;
+        json!({ "checks": [check] })
+    };
     for (fields, field, says) in [
         (json!({ "address": "10.0.0.9" }), "address", "not acted on"),
         (json!({ "addressMode": "driver" }), "addressMode", "not acted on"),
@@ -105,8 +110,25 @@ fn what_a_service_asks_for_and_does_not_get_is_refused_by_name() {
         (
             check("checkRestart", json!({ "limit": 1, "ignoreWarnings": true })),
             "checks[0].checkRestart.ignoreWarnings",
-            "not acted on",
+            "does nothing on a check of type tcp, but of script",
         ),
+        (check("command", json!("/bin/true")), "checks[0].command", "does nothing on a check of type tcp"),
+        (check("args", json!(["a"])), "checks[0].args", "does nothing on a check of type tcp"),
+        (check("task", json!("t")), "checks[0].task", "does nothing on a check of type tcp"),
+        (check("onUpdate", json!("ignore_warnings")), "checks[0].onUpdate", "does nothing on a check of type tcp"),
+        (check("grpcService", json!("a.B")), "checks[0].grpcService", "does nothing on a check of type tcp"),
+        (check("grpcUseTLS", json!(true)), "checks[0].grpcUseTLS", "does nothing on a check of type tcp"),
+        (script("path", json!("/")), "checks[0].path", "does nothing on a check of type script, but of http"),
+        (script("method", json!("GET")), "checks[0].method", "does nothing on a check of type script"),
+        (script("header", json!({ "a": ["b"] })), "checks[0].header", "does nothing on a check of type script"),
+        (script("body", json!("a")), "checks[0].body", "does nothing on a check of type script"),
+        (script("protocol", json!("http")), "checks[0].protocol", "does nothing on a check of type script"),
+        (script("tlsSkipVerify", json!(true)), "checks[0].tlsSkipVerify", "does nothing on a check of type script"),
+        (script("portLabel", json!("http")), "checks[0].portLabel", "does nothing on a check of type script"),
+        (script("addressMode", json!("host")), "checks[0].addressMode", "does nothing on a check of type script"),
+        (script("task", json!("")), "checks[0].task", "name the task that it runs in"),
+        (script("task", json!("gone")), "checks[0].task", "gone is no task of the group"),
+        (script("command", json!("")), "checks[0].command", "is missing on a script check"),
         (json!({ "name": "9lives" }), "name", "begin it with a letter"),
         (json!({ "name": "${attr.kernel.name}-web" }), "name", "refers to the node"),
         (json!({ "portLabel": "other" }), "portLabel", "other is no port of the group"),
@@ -123,6 +145,10 @@ fn what_a_service_asks_for_and_does_not_get_is_refused_by_name() {
         json!({}),
         json!({ "addressMode": "host", "name": "${NOMAD_JOB_NAME}-web", "task": "t", "portLabel": "9000", "provider": "kubernetes" }),
         check("addressMode", json!("auto")),
+        script("onUpdate", json!("ignore_warnings")),
+        script("checkRestart", json!({ "limit": 1, "ignoreWarnings": true })),
+        json!({ "task": "t", "checks": script("task", json!(""))["checks"] }),
+        check("type", json!("grpc")),
     ] {
         assert_eq!(refused(&serving(&fields)), [""; 0], "{fields}");
     }

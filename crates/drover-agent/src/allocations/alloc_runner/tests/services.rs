@@ -216,3 +216,29 @@ async fn a_140_an_agent_that_comes_back_takes_services_for_what_they_were() {
         life.pass(Duration::from_secs(1)).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_script_runs_in_its_task_and_a_warning_is_shown_and_found() {
+    let node = Node::new();
+    let script = |name: &str, code: &str| json!({"name": name, "type": "script", "command": code, "interval": "10s", "timeout": "1s", "task": "t"});
+    let checks = json!([script("well", "0"), script("hot", "1")]);
+    let life = start(&node, json!({"services": [service(&checks)], "tasks": [runs("t", "1h")]}));
+    life.until("ready", |it| found(it) == Some(true)).await;
+    let report = life.report();
+    let (well, hot) = (&report.checks["group-g/api/http/well"], &report.checks["group-g/api/http/hot"]);
+    assert_eq!((well.status, hot.status), (CheckResult::Success, CheckResult::Warning));
+    let place = format!("{UID}/t");
+    assert!(well.output.starts_with(&place) && well.output.ends_with(&place), "{}", well.output);
+    assert!(hot.output.starts_with("exit code 1: "), "{}", hot.output);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_of_a_task_that_has_ended_is_a_failure() {
+    let node = Node::new();
+    let script =
+        json!({"name": "up", "type": "script", "command": "0", "interval": "10s", "timeout": "1s", "task": "init"});
+    let init = task("init", &json!({"runFor": "1s"}), &json!({"lifecycle": {"hook": "prestart"}}));
+    let life = start(&node, json!({"services": [service(&json!([script]))], "tasks": [runs("t", "1h"), init]}));
+    life.until("judged", |it| it.report().checks.values().any(|check| check.status == CheckResult::Failure)).await;
+    assert_eq!(life.report().checks["group-g/api/http/up"].output, "Task not running");
+}
