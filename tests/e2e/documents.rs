@@ -33,6 +33,8 @@ pub(crate) fn what_is_shown_is_what_comes(ground: &Ground) -> Result<String> {
 
 /// Each document begins on a cluster without drover, and the case after these too.
 fn clear(ground: &Ground) -> Result<()> {
+    // The document before may have installed drover and left it so.
+    ground.look_for_install()?;
     ground.installed()?;
     for release in ground.helm(&["list", "--short"])?.lines() {
         ground.helm(&["uninstall", release, "--wait", "--timeout", "180s"])?;

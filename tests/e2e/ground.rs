@@ -118,6 +118,13 @@ impl Ground {
         if self.is_installed.get() { self.uninstall() } else { Ok(()) }
     }
 
+    /// After commands of a document, which may have installed the release or taken it away.
+    pub(crate) fn look_for_install(&self) -> Result<()> {
+        let releases = self.helm(&["list", "-n", SYSTEM, "--short"])?;
+        self.is_installed.set(releases.lines().any(|release| release == "drover"));
+        Ok(())
+    }
+
     /// After the release went away with something else.
     pub(crate) fn forget_install(&self) {
         self.is_installed.set(false);

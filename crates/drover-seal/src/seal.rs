@@ -68,7 +68,7 @@ impl NodeKey {
     /// # Errors
     /// When the library has none.
     pub fn generate() -> Result<Self, SealError> {
-        let (public, private) = SUITE.generate_key_pair().map_err(library)?;
+        let (public, private) = SUITE.generate_key_pair().map_err(|error| library(&error))?;
         let public = public.0.try_into().map_err(|_| SealError::Key)?;
         Ok(Self { public, private })
     }
@@ -124,7 +124,7 @@ pub fn seal(
     }
     let key = HpkePublicKey(key_of(public)?.to_vec());
     let text = serde_json::to_vec(context).map_err(|error| SealError::Library(error.to_string()))?;
-    let (secret, sealed) = SUITE.seal(INFO, &claim.bytes(), &text, &key).map_err(library)?;
+    let (secret, sealed) = SUITE.seal(INFO, &claim.bytes(), &text, &key).map_err(|error| library(&error))?;
     let whole = STANDARD.encode([secret.0, sealed].concat());
     Ok(BTreeMap::from([(SEALED.to_owned(), whole)]))
 }
@@ -134,7 +134,7 @@ fn key_of(text: &str) -> Result<[u8; KEY_LENGTH], SealError> {
     bytes.try_into().map_err(|_| SealError::Key)
 }
 
-fn library(error: rustls::Error) -> SealError {
+fn library(error: &rustls::Error) -> SealError {
     SealError::Library(error.to_string())
 }
 

@@ -152,11 +152,12 @@ async fn a_payload_in_a_secret_is_read_when_the_task_starts() {
         let env = RunnerEnv { secrets: Arc::new(OneSecret(data)), ..node.env() };
         prestart_with(&env, &plan).await
     };
+    let large = vec![b'x'; 16 * 1024 + 1];
     for (name, data, says, may_help) in [
         ("none", &[][..], "Secret shop/none does not exist", true),
         ("closed", &[], "agent.volumeSecrets", false),
         ("order", &[("other", &b"x"[..])], "has no key payload", true),
-        ("order", &[("payload", &[b'x'; 16 * 1024 + 1][..])], "16385 bytes, above 16384", false),
+        ("order", &[("payload", &large[..])], "16385 bytes, above 16384", false),
     ] {
         let (message, is_recoverable) = run(name, data).await.expect_err(says);
         assert!(message.starts_with("dispatch_payload: spec.dispatch.payloadSecret: "), "{message}");
