@@ -80,10 +80,10 @@ pub(super) fn request(subresource: Subresource, query: &str, uid: &str) -> Resul
         Subresource::Log => Request::Logs {
             allocation,
             task: query.needed("task")?,
-            stream: match query.text("type")?.as_deref() {
-                None | Some("stdout") => LogStream::Stdout,
-                Some("stderr") => LogStream::Stderr,
-                Some(other) => {
+            stream: match query.needed("type")?.as_str() {
+                "stdout" => LogStream::Stdout,
+                "stderr" => LogStream::Stderr,
+                other => {
                     return Err(Refusal::new(400, format!("type={other:?} is neither stdout nor stderr")));
                 }
             },
@@ -174,9 +174,10 @@ mod tests {
         for (subresource, query, named) in [
             (Subresource::Log, "", "task"),
             (Subresource::Log, "task=a&task=b", "task"),
+            (Subresource::Log, "task=a", "type is missing"),
             (Subresource::Log, "task=a&type=x", "type"),
-            (Subresource::Log, "task=a&offset=-1", "offset"),
-            (Subresource::Log, "task=a&follow=perhaps", "follow"),
+            (Subresource::Log, "task=a&type=stdout&offset=-1", "offset"),
+            (Subresource::Log, "task=a&type=stdout&follow=perhaps", "follow"),
             (Subresource::Fs, "path=a", "op"),
             (Subresource::Fs, "op=rm", "op"),
             (Subresource::Stats, "intervalMs=1", "intervalMs"),
