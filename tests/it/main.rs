@@ -26,6 +26,7 @@ mod gateway;
 mod gateway_limits;
 mod gateway_operations;
 mod gateway_replicas;
+mod gateway_sessions;
 mod gitops;
 mod helm;
 mod job_policies;
