@@ -1,5 +1,6 @@
 //! What people see: tables, trees, JSON and YAML, and the live view of a roll-out.
 
+pub(crate) mod canvas;
 pub(crate) mod fit;
 pub(crate) mod follow;
 pub(crate) mod jsonpath;
