@@ -43,6 +43,7 @@ mod schema;
 mod services;
 mod supervisor;
 mod tenants;
+mod top;
 mod uninstall;
 mod unplaceable;
 mod upgrade;

@@ -4,6 +4,7 @@ pub(crate) mod canvas;
 pub(crate) mod fit;
 pub(crate) mod follow;
 pub(crate) mod jsonpath;
+pub(crate) mod keys;
 pub(crate) mod natural;
 pub(crate) mod output;
 pub(crate) mod prefixed;
