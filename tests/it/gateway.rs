@@ -336,7 +336,7 @@ async fn g_003_g_007_g_009_g_018_and_g_027_rights_open_what_they_name_and_end_wh
     cluster
         .kubectl(&["create", "rolebinding", "reader", "-n", "shop", "--role=reader", "--user=ann"])
         .expect("a binding");
-    let refused = || stage.raw("ann", &format!("{name}/log?task=t")).expect_err("refused");
+    let refused = || stage.raw("ann", &format!("{name}/log?task=t&type=stdout")).expect_err("refused");
     cluster.eventually("ann is refused by the gateway", async || refused().contains("cannot create resource")).await;
     assert!(refused().contains("allocations/log"), "{}", refused());
 

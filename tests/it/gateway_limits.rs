@@ -243,7 +243,7 @@ fn reader(stage: &Stage, base: &str, output: Stdio) -> Child {
         .args(["-sS", "--fail", "--cacert"])
         .arg(stage.cluster.path("gateway-ca"))
         .args(["-H", &token])
-        .arg(format!("https://localhost:{}{base}/log?task=t", stage.users.port()))
+        .arg(format!("https://localhost:{}{base}/log?task=t&type=stdout", stage.users.port()))
         .stdout(output)
         .spawn()
         .expect("curl")

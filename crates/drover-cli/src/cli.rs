@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use k8s_openapi::api::core::v1::Namespace;
 
-use crate::commands::{alloc, deployment, dump, job, node, plan, system, volume};
+use crate::commands::{alloc, deployment, dump, job, node, plan, system, top, volume};
 use crate::completion;
 use crate::ui::stdio::complain;
 
@@ -51,6 +51,9 @@ enum Command<M: MoreCommands> {
     Volume(volume::VolumeCommand),
     /// Shows an allocation, looks into those of this node, and acts on them.
     Alloc(alloc::AllocArgs),
+    /// Shows what nodes, jobs or allocations use now, beside what they were given; on a terminal again and again, until
+    /// q or Ctrl-C.
+    Top(top::TopArgs),
     /// Acts on drover itself, from outside.
     #[command(subcommand)]
     System(system::SystemCommand),
@@ -110,6 +113,7 @@ impl<M: MoreCommands> Command<M> {
         match self {
             Self::Plan(_) | Self::More(_) | Self::Job(JobCommand::Plan(_)) => PLAN_ERROR,
             Self::Alloc(_)
+            | Self::Top(_)
             | Self::Dump(_)
             | Self::Job(_)
             | Self::Deployment(_)
@@ -139,6 +143,7 @@ impl<M: MoreCommands> Command<M> {
             Self::Volume(command) => volume::run(&command),
             Self::System(command) => system::run(&command),
             Self::Alloc(args) => alloc::run(&args),
+            Self::Top(args) => top::run(&args),
             Self::Completion { shell } => completion::script(shell),
             Self::Job(JobCommand::Import(args)) => job::import(&args),
             Self::Job(JobCommand::Validate(args)) => job::validate(&args),

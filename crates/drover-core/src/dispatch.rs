@@ -79,9 +79,7 @@ impl Violations {
             }
         };
         let secret = own.dispatch.as_ref().map_or("", |dispatch| &dispatch.payload_secret);
-        let message = "are both given; a dispatch has one payload: remove one of them";
-        let both = format_args!("spec.dispatch.payload and payloadSecret");
-        self.when(!payload.is_empty() && !secret.is_empty(), "PayloadTwice", both, message);
+        self.payload_once(own);
         let is_given = !payload.is_empty() || !secret.is_empty();
         let is_missing = rule == PayloadRule::Required && !is_given;
         self.when(is_missing, "PayloadRequired", field, "is missing, and the job requires one; give a payload");
@@ -90,6 +88,14 @@ impl Violations {
         let size = payload.len();
         let message = format_args!("has {size} bytes, above {PAYLOAD_LIMIT}; pass a reference to it in meta instead");
         self.when(size > PAYLOAD_LIMIT, "PayloadTooLarge", field, message);
+    }
+
+    /// A dispatch has one payload.
+    pub(crate) fn payload_once(&mut self, own: &JobSpec) {
+        let is_twice =
+            own.dispatch.as_ref().is_some_and(|own| !own.payload.is_empty() && !own.payload_secret.is_empty());
+        let message = "is given beside payload; a dispatch has one payload: remove one of them";
+        self.when(is_twice, "PayloadTwice", format_args!("spec.dispatch.payloadSecret"), message);
     }
 
     fn given_meta(&mut self, required: &[String], optional: &[String], own: &JobSpec) {

@@ -92,7 +92,7 @@ pub enum Request {
     Signal {
         /// The allocation.
         allocation: String,
-        /// The task; none: all that run.
+        /// The task; none: all. Those of all that do not run make an error that names them; the others got it.
         #[serde(default)]
         task: Option<String>,
         /// The signal's name.

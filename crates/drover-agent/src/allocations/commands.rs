@@ -25,7 +25,7 @@ pub(crate) enum AllocCommand {
         /// How it went.
         answer: oneshot::Sender<Result<(), CommandError>>,
     },
-    /// Sends a signal to one task or to all that run.
+    /// Sends a signal to one task or to all; of all, those that do not run are an error that names them.
     Signal {
         /// Which; none for all.
         task: Option<String>,

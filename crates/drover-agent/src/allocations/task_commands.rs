@@ -78,8 +78,19 @@ pub(super) struct Asked {
     sent: Result<oneshot::Receiver<Result<(), CommandError>>, CommandError>,
 }
 
-/// Waits for all answers and combines their errors. Of many tasks those that do not run are no error.
-pub(super) fn combine(asked: Vec<Asked>, strict: bool, answer: oneshot::Sender<Result<(), CommandError>>) -> Errand {
+/// Which tasks a request means, and with that what those are to it that do not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// One, by its name: its answer is the answer.
+    Named,
+    /// Those that run: others are no error.
+    Running,
+    /// All: each that does not run is an error, which names it; the others are asked all the same.
+    Each,
+}
+
+/// Waits for all answers and combines their errors.
+pub(super) fn combine(asked: Vec<Asked>, reach: Reach, answer: oneshot::Sender<Result<(), CommandError>>) -> Errand {
     async move {
         let mut errors = Vec::new();
         for Asked { task, sent } in asked {
@@ -89,13 +100,14 @@ pub(super) fn combine(asked: Vec<Asked>, strict: bool, answer: oneshot::Sender<R
             };
             match result {
                 Ok(()) => {}
-                Err(CommandError::NotRunning) if !strict => {}
+                Err(CommandError::NotRunning) if reach == Reach::Running => {}
                 Err(error) => errors.push((task, error)),
             }
         }
         let result = match errors.len() {
             0 => Ok(()),
-            1 => Err(errors.remove(0).1),
+            // Which of all tasks it was is not known to who asked; which of one is.
+            1 if reach != Reach::Each => Err(errors.remove(0).1),
             _ => Err(CommandError::Several(
                 errors.iter().map(|(task, error)| format!("{task}: {error}")).collect::<Vec<_>>().join("; "),
             )),
@@ -115,7 +127,7 @@ mod tests {
     }
 
     /// The combined answer of these tasks, each of which is given its answer; none: its runner is gone.
-    async fn combined(answers: &[(&str, Option<Result<(), CommandError>>)], strict: bool) -> Result<(), CommandError> {
+    async fn combined(answers: &[(&str, Option<Result<(), CommandError>>)], reach: Reach) -> Result<(), CommandError> {
         let commands = TaskCommands::default();
         let mut asked = Vec::new();
         for (task, given) in answers {
@@ -130,21 +142,27 @@ mod tests {
             }
         }
         let (answer, result) = oneshot::channel();
-        combine(asked, strict, answer).await;
+        combine(asked, reach, answer).await;
         result.await.expect("an answer")
     }
 
     #[tokio::test]
-    async fn of_many_tasks_those_that_do_not_run_are_no_error_and_a_named_one_is() {
+    async fn of_those_that_run_what_has_ended_is_no_error_and_a_named_one_or_one_of_all_is() {
         let refused = CommandError::Driver("no".to_owned());
         let gone = Err(CommandError::NotRunning);
-        assert_eq!(combined(&[("a", Some(Ok(()))), ("b", None)], false).await, Ok(()));
-        assert_eq!(combined(&[("b", None)], true).await, gone);
-        assert_eq!(combined(&[("a", Some(gone.clone())), ("b", Some(Ok(())))], false).await, Ok(()));
-        assert_eq!(combined(&[("a", Some(Err(refused.clone()))), ("b", None)], false).await, Err(refused.clone()));
-        let both = combined(&[("a", Some(Err(refused.clone()))), ("b", Some(Err(refused)))], false).await;
+        assert_eq!(combined(&[("a", Some(Ok(()))), ("b", None)], Reach::Running).await, Ok(()));
+        assert_eq!(combined(&[("b", None)], Reach::Named).await, gone);
+        assert_eq!(combined(&[("a", Some(gone.clone())), ("b", Some(Ok(())))], Reach::Running).await, Ok(()));
+        let one = combined(&[("a", Some(Err(refused.clone()))), ("b", None)], Reach::Running).await;
+        assert_eq!(one, Err(refused.clone()));
+        let both = combined(&[("a", Some(Err(refused.clone()))), ("b", Some(Err(refused)))], Reach::Running).await;
         assert_eq!(both, Err(CommandError::Several("a: no; b: no".to_owned())));
-        assert_eq!(combined(&[], false).await, Ok(()));
+        assert_eq!(combined(&[], Reach::Running).await, Ok(()));
+        let named = |text: &str| Err(CommandError::Several(text.to_owned()));
+        let each = [("a", Some(Ok(()))), ("b", None), ("c", Some(gone))];
+        assert_eq!(combined(&each, Reach::Each).await, named("b: Task not running; c: Task not running"));
+        assert_eq!(combined(&each[..2], Reach::Each).await, named("b: Task not running"), "also where it is one only");
+        assert_eq!(combined(&each[..1], Reach::Each).await, Ok(()));
     }
 
     #[tokio::test]

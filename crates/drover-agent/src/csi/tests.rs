@@ -421,6 +421,25 @@ async fn v_075_mounts_of_an_earlier_life_are_kept_and_what_vanished_is_mounted_a
     assert_eq!(plugin.counts(), [2, 3, 1, 1]);
 }
 
+fn request(call: CsiCall) -> CsiRequest {
+    CsiRequest {
+        call,
+        plugin_id: "p".to_owned(),
+        namespace: "shop".to_owned(),
+        volume: "v1".to_owned(),
+        external_id: "vol-v1".to_owned(),
+        alloc_id: "a1".to_owned(),
+        node_id: "i-1".to_owned(),
+        node_key: String::new(),
+        read_only: false,
+        access_mode: None,
+        attachment_mode: None,
+        required_bytes: None,
+        limit_bytes: None,
+        snapshot: "nightly".to_owned(),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_publish_context_is_read_by_the_node_that_mounts_alone() {
     let key = || NodeKey::generate().expect("a key");
@@ -461,25 +480,6 @@ async fn a_volumes_flags_take_values_from_its_secret_and_a_jobs_do_not() {
     let error = stage.csi.mount("a3", "data", &granted(true, "")).await.expect_err("there is no such key");
     assert!(error.contains("$(password)") && error.contains("secretsRef"), "{error}");
     assert_eq!(stage.plugin.counts()[1], 2, "it is not published");
-}
-
-fn request(call: CsiCall) -> CsiRequest {
-    CsiRequest {
-        call,
-        plugin_id: "p".to_owned(),
-        namespace: "shop".to_owned(),
-        volume: "v1".to_owned(),
-        external_id: "vol-v1".to_owned(),
-        alloc_id: "a1".to_owned(),
-        node_id: "i-1".to_owned(),
-        node_key: String::new(),
-        read_only: false,
-        access_mode: None,
-        attachment_mode: None,
-        required_bytes: None,
-        limit_bytes: None,
-        snapshot: "nightly".to_owned(),
-    }
 }
 
 #[tokio::test(start_paused = true)]

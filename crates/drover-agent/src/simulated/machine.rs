@@ -234,10 +234,10 @@ impl Machine {
         self.ask(allocation, |answer| AllocCommand::Restart { scope, answer }).await
     }
 
-    /// Sends a signal to one task, or to all that run.
+    /// Sends a signal to one task, or to all.
     ///
     /// # Errors
-    /// When no agent runs it, or its runner refuses.
+    /// When no agent runs it, its runner refuses, or a task that it is for does not run; the others got it.
     pub async fn signal(&self, allocation: &str, task: Option<&str>, signal: &str) -> Result<(), RequestError> {
         let (task, signal) = (task.map(str::to_owned), signal.to_owned());
         self.ask(allocation, |answer| AllocCommand::Signal { task, signal, answer }).await

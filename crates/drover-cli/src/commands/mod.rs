@@ -7,4 +7,5 @@ pub(crate) mod job;
 pub(crate) mod node;
 pub(crate) mod plan;
 pub(crate) mod system;
+pub(crate) mod top;
 pub(crate) mod volume;

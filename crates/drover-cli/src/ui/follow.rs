@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,9 +16,8 @@ use drover_core::periodic;
 use futures::StreamExt;
 use futures::stream::select_all;
 use kube::Client;
-use rustix::termios::tcgetwinsize;
 
-use crate::ui::fit::{Size, fit};
+use crate::ui::canvas::Canvas;
 use crate::ui::stdio::{answer, complain};
 use crate::ui::tree::{AllocRow, Scene, phase, render};
 use drover_clock::{Clock, SystemClock};
@@ -232,14 +231,14 @@ fn keep<K: Object>(known: &mut BTreeMap<String, K>, change: Change<K>) {
 /// Where progress goes: standard error, so that standard output holds results only.
 struct Screen {
     is_live: bool,
-    n_lines: usize,
+    canvas: Canvas,
     told: BTreeMap<String, String>,
 }
 
 impl Screen {
     fn new() -> Self {
         let is_live = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { is_live, n_lines: 0, told: BTreeMap::new() }
+        Self { is_live, canvas: Canvas::default(), told: BTreeMap::new() }
     }
 
     /// Draws the live tree over the one before.
@@ -248,20 +247,7 @@ impl Screen {
         let now = SystemClock.now();
         let allocs: Vec<AllocRow> = known.allocs.values().map(|alloc| AllocRow::of(alloc, now)).collect();
         let lines = render(Scene { job, deployment: known.newest_deployment(), allocs: &allocs, now });
-        // Where the size is not known, the terminal is told not to wrap.
-        let size = tcgetwinsize(rustix::stdio::stderr()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
-        let text = lines.join("\n");
-        let lines = match size {
-            Some(size) => fit(&text, Size { columns: size.ws_col.into(), rows: size.ws_row.into() }),
-            None => text.lines().map(str::to_owned).collect(),
-        };
-        let text = lines.join("\n");
-        let mut out = io::stderr().lock();
-        if self.n_lines > 0 {
-            write!(out, "\x1b[{}A\x1b[J", self.n_lines)?;
-        }
-        writeln!(out, "\x1b[?7l{text}\x1b[?7h")?;
-        self.n_lines = lines.len();
+        self.canvas.draw(&lines.join("\n"), &mut io::stderr().lock())?;
         Ok(())
     }
 

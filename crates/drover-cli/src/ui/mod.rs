@@ -1,8 +1,10 @@
 //! What people see: tables, trees, JSON and YAML, and the live view of a roll-out.
 
+pub(crate) mod canvas;
 pub(crate) mod fit;
 pub(crate) mod follow;
 pub(crate) mod jsonpath;
+pub(crate) mod keys;
 pub(crate) mod natural;
 pub(crate) mod output;
 pub(crate) mod prefixed;

@@ -18,8 +18,10 @@ pub fn changes(stored: Option<&JobSpec>, submitted: &JobSpec) -> Vec<Violation> 
             "is for a dispatch of a parameterized job, which has that job's groups; remove it, or spec.groups";
         found.when(true, "DispatchedReadOnly", format_args!("spec.dispatch"), message);
         let message = "is for a dispatch of a parameterized job; remove it";
-        found.when(!dispatch.payload.is_empty(), "PayloadOnSubmit", format_args!("spec.dispatch.payload"), message);
+        let has_payload = !dispatch.payload.is_empty() || !dispatch.payload_secret.is_empty();
+        found.when(has_payload, "PayloadOnSubmit", format_args!("spec.dispatch.payload"), message);
     }
+    found.payload_once(submitted);
     if let Some(stored) = stored {
         found.against(stored, submitted);
     }

@@ -211,7 +211,34 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use drover_socket::client::Exchange;
+    use drover_socket::protocol::{self, Frame, FrameKind};
+    use futures::stream::unfold;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn p_032_a_command_is_told_after_a_minute_of_heartbeats_of_which_it_sees_nothing() {
+        let sent = [vec![], vec![STDIN], vec![STDIN, b'x']];
+        let messages = unfold(0_usize, async |n| {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            let message = match n {
+                0 => Message::Ping(sent[0].clone().into()),
+                1 | 2 => Message::Binary(sent[n].clone().into()),
+                _ => return None,
+            };
+            Some((Ok(message), n + 1))
+        });
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let mut inputs = Exchange::over(tokio::io::empty(), ours).inputs;
+        tell(&mut pin!(messages), &mut inputs).await;
+        drop(inputs);
+        let frame = Frame { kind: FrameKind::Data, payload: vec![b'x'] };
+        assert_eq!(protocol::read_frame(&mut theirs).await.expect("frames"), Some(frame));
+        assert_eq!(protocol::read_frame(&mut theirs).await.expect("frames"), None);
+    }
 
     fn headers(parts: &[(&'static str, &'static str)]) -> HeaderMap {
         let header = |(name, value): &(&'static str, &'static str)| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_socket::protocol::{LogStream, Origin, Request};
+use drover_socket::protocol::{LogStream, Origin, Request, TtySize};
 
 use super::route::Subresource;
 use crate::answers::Refusal;
@@ -60,6 +60,22 @@ impl Query {
         }
     }
 
+    /// The size of a terminal when a command begins; what a client says of it later may come after the command has
+    /// asked.
+    fn size(&self) -> Result<Option<TtySize>, Refusal> {
+        let side = |name: &str| match self.number(name)?.map(u16::try_from) {
+            None => Ok(None),
+            Some(Ok(n)) if n > 0 => Ok(Some(n)),
+            Some(_) => Err(Refusal::new(400, format!("{name} must be from 1 to {}", u16::MAX))),
+        };
+        match (side("height")?, side("width")?) {
+            (None, None) => Ok(None),
+            (Some(height), Some(width)) => Ok(Some(TtySize { height, width })),
+            (Some(_), None) => Err(Refusal::new(400, "width is missing: a terminal has both height and width")),
+            (None, Some(_)) => Err(Refusal::new(400, "height is missing: a terminal has both height and width")),
+        }
+    }
+
     fn origin(&self) -> Result<Origin, Refusal> {
         match self.text("origin")?.as_deref() {
             None | Some("start") => Ok(Origin::Start),
@@ -80,10 +96,10 @@ pub(super) fn request(subresource: Subresource, query: &str, uid: &str) -> Resul
         Subresource::Log => Request::Logs {
             allocation,
             task: query.needed("task")?,
-            stream: match query.text("type")?.as_deref() {
-                None | Some("stdout") => LogStream::Stdout,
-                Some("stderr") => LogStream::Stderr,
-                Some(other) => {
+            stream: match query.needed("type")?.as_str() {
+                "stdout" => LogStream::Stdout,
+                "stderr" => LogStream::Stderr,
+                other => {
                     return Err(Refusal::new(400, format!("type={other:?} is neither stdout nor stderr")));
                 }
             },
@@ -134,7 +150,8 @@ pub(super) fn request(subresource: Subresource, query: &str, uid: &str) -> Resul
             if command.first().is_none_or(String::is_empty) {
                 return Err(Refusal::new(400, "command is missing: name a program"));
             }
-            Request::Exec { allocation, task: query.needed("task")?, command, tty: query.flag("tty")?, size: None }
+            let (task, tty, size) = (query.needed("task")?, query.flag("tty")?, query.size()?);
+            Request::Exec { allocation, task, command, tty, size }
         }
     })
 }
@@ -162,9 +179,10 @@ mod tests {
             follow: true,
         };
         assert_eq!(request(Subresource::Log, query, "u"), Ok(wanted));
-        let exec = request(Subresource::Exec, "task=web&command=sh&command=-c&command=a+b%26&tty=true", "u");
-        let Ok(Request::Exec { command, tty: true, .. }) = exec else { unreachable!("{exec:?}") };
-        assert_eq!(command, ["sh", "-c", "a b&"]);
+        let exec = "task=web&command=sh&command=-c&command=a+b%26&tty=true&height=40&width=120";
+        let exec = request(Subresource::Exec, exec, "u");
+        let Ok(Request::Exec { command, tty: true, size, .. }) = exec else { unreachable!("{exec:?}") };
+        assert_eq!((command.join(" ").as_str(), size), ("sh -c a b&", Some(TtySize { height: 40, width: 120 })));
         let read = request(Subresource::Fs, "op=read&path=a&limit=99999999999", "u");
         assert!(matches!(read, Ok(Request::Read { limit: Some(MAX_READ_BYTES), .. })), "{read:?}");
     }
@@ -174,9 +192,10 @@ mod tests {
         for (subresource, query, named) in [
             (Subresource::Log, "", "task"),
             (Subresource::Log, "task=a&task=b", "task"),
+            (Subresource::Log, "task=a", "type is missing"),
             (Subresource::Log, "task=a&type=x", "type"),
-            (Subresource::Log, "task=a&offset=-1", "offset"),
-            (Subresource::Log, "task=a&follow=perhaps", "follow"),
+            (Subresource::Log, "task=a&type=stdout&offset=-1", "offset"),
+            (Subresource::Log, "task=a&type=stdout&follow=perhaps", "follow"),
             (Subresource::Fs, "path=a", "op"),
             (Subresource::Fs, "op=rm", "op"),
             (Subresource::Stats, "intervalMs=1", "intervalMs"),
@@ -184,6 +203,9 @@ mod tests {
             (Subresource::Signal, "", "signal"),
             (Subresource::Exec, "task=a", "command"),
             (Subresource::Exec, "command=sh", "task"),
+            (Subresource::Exec, "command=sh&task=a&height=40", "width is missing"),
+            (Subresource::Exec, "command=sh&task=a&width=0", "width"),
+            (Subresource::Exec, "command=sh&task=a&height=65536&width=1", "height"),
         ] {
             let message = error(subresource, query);
             assert!(message.contains(named), "{query}: {message}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use drover_socket::client::{Exchange, Inputs, Reply};
 use drover_socket::protocol::{self, Answer as Said, FileInfo, Frame, FrameKind, Request};
-use futures::stream::{BoxStream, StreamExt as _, unfold};
+use futures::stream::{BoxStream, Stream, StreamExt as _, unfold};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame as BodyFrame};
@@ -20,6 +20,9 @@ use crate::limits::Open;
 pub(super) const FRAMES: &str = "application/vnd.drover.frames";
 /// How long a refusal of the agent is waited for before an answer begins: afterwards there is no code for it.
 const REFUSAL_WAIT: Duration = Duration::from_millis(500);
+/// How long nothing comes of a followed log before a heartbeat says that it is still followed: without one, what stands
+/// between gateway and client may take a silent connection for a dead one, and a client a dead one for a silent task.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// How long an answer may take that is sent as a whole: the API server ends its requests after 60 s.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(55);
 
@@ -77,8 +80,13 @@ pub(super) async fn answer(request: &Request, wants_frames: bool, session: Sessi
     };
     call.answered(200);
     let carried = Carried { replies, first, n_samples, form, call, recheck, is_over: false, held: (inputs, open) };
-    let body = StreamBody::new(unfold(carried, Carried::next));
-    with_type(StatusCode::OK, kind, body.boxed_unsync())
+    let parts = unfold(carried, Carried::next);
+    match request {
+        Request::Logs { follow: true, .. } if form == Form::Frames => {
+            with_type(StatusCode::OK, kind, StreamBody::new(with_heartbeats(parts.boxed())).boxed_unsync())
+        }
+        _ => with_type(StatusCode::OK, kind, StreamBody::new(parts).boxed_unsync()),
+    }
 }
 
 /// Reads everything; in JSON.
@@ -112,6 +120,17 @@ async fn whole(
     }
     let said = files.map(|files| json!({ "files": files })).or(last).unwrap_or_else(success);
     Ok(json_answer(StatusCode::OK, &said))
+}
+
+/// The parts of an answer, and an empty frame of data wherever none came for a while. Bytes alone have no such thing.
+fn with_heartbeats<S>(parts: S) -> impl Stream<Item = io::Result<BodyFrame<Bytes>>>
+where
+    S: Stream<Item = io::Result<BodyFrame<Bytes>>> + Unpin,
+{
+    unfold(parts, async |mut parts| match tokio::time::timeout(HEARTBEAT_EVERY, parts.next()).await {
+        Ok(part) => part.map(|part| (part, parts)),
+        Err(_) => Some((frame(&Reply::Data(Vec::new())).map(|bytes| BodyFrame::data(Bytes::from(bytes))), parts)),
+    })
 }
 
 /// An answer under way.
@@ -209,4 +228,35 @@ fn frame(reply: &Reply) -> io::Result<Vec<u8>> {
         Reply::ErrorData(bytes) => Frame { kind: FrameKind::ErrorData, payload: bytes.clone() },
     };
     protocol::encode(&frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_socket::client::Exchange;
+    use futures::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn p_035_a_silent_log_has_a_heartbeat_each_second_and_ends_with_what_is_followed() {
+        let begun = tokio::time::Instant::now();
+        let line =
+            |text: &str| frame(&Reply::Data(text.as_bytes().to_vec())).map(|bytes| BodyFrame::data(Bytes::from(bytes)));
+        let lines = [(500, line("a")), (2600, line("b"))].into_iter();
+        let parts = stream::unfold(lines, async |mut lines| {
+            let (after, line) = lines.next()?;
+            tokio::time::sleep(Duration::from_millis(after)).await;
+            Some((line, lines))
+        });
+        let mut seen = Vec::new();
+        let mut parts = with_heartbeats(parts.boxed()).boxed();
+        while let Some(part) = parts.next().await {
+            let bytes = part.expect("a frame").into_data().expect("data").to_vec();
+            let mut replies = Exchange::over(io::Cursor::new(bytes), tokio::io::sink()).replies;
+            let Ok(Some(Reply::Data(text))) = replies.next().await else { unreachable!("no frame of data") };
+            seen.push((begun.elapsed().as_millis(), String::from_utf8(text).expect("text")));
+        }
+        let expected = [(500, "a"), (1500, ""), (2500, ""), (3100, "b")];
+        assert_eq!(seen, expected.map(|(at, text)| (at, text.to_owned())));
+    }
 }

@@ -1,5 +1,5 @@
-//! What people ask of a running allocation: restarts of one task, of those that run, of all; signals; an end; where a
-//! task's process is.
+//! What people ask of a running allocation: restarts of one task, of those that run, of all; signals to one or to all;
+//! an end; where a task's process is.
 
 use drover_api::allocation::TaskRunState;
 use drover_core::lifecycle::Stage;
@@ -7,7 +7,7 @@ use futures::FutureExt;
 
 use super::AllocRunner;
 use crate::allocations::commands::{AllocCommand, RestartScope};
-use crate::allocations::task_commands::{Asked, Errand, combine};
+use crate::allocations::task_commands::{Asked, Errand, Reach, combine};
 use crate::tasks::commands::{CommandError, Force, TaskCommand};
 
 impl AllocRunner {
@@ -15,7 +15,11 @@ impl AllocRunner {
         match command {
             AllocCommand::Restart { scope, answer } => match self.restart(&scope) {
                 Ok(results) => {
-                    Some(combine(results, scope != RestartScope::Running && scope != RestartScope::All, answer))
+                    let reach = match scope {
+                        RestartScope::Task(_) => Reach::Named,
+                        RestartScope::Running | RestartScope::All => Reach::Running,
+                    };
+                    Some(combine(results, reach, answer))
                 }
                 Err(error) => {
                     drop(answer.send(Err(error)));
@@ -23,7 +27,10 @@ impl AllocRunner {
                 }
             },
             AllocCommand::Signal { task, signal, answer } => match self.signal(task.as_deref(), &signal) {
-                Ok(results) => Some(combine(results, task.is_some(), answer)),
+                Ok(results) => {
+                    let reach = if task.is_some() { Reach::Named } else { Reach::Each };
+                    Some(combine(results, reach, answer))
+                }
                 Err(error) => {
                     drop(answer.send(Err(error)));
                     None
@@ -87,7 +94,7 @@ impl AllocRunner {
         let names = match task {
             Some(name) if self.tasks.state(name).is_some() => vec![name.to_owned()],
             Some(name) => return Err(CommandError::UnknownTask(name.to_owned())),
-            None => self.tasks.running(),
+            None => self.tasks.states().map(|(name, _)| name.clone()).collect(),
         };
         let send = |answer| TaskCommand::Signal { signal: signal.to_owned(), answer };
         Ok(names.iter().map(|name| self.commands.ask(name, send)).collect())

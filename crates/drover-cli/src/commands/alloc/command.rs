@@ -43,7 +43,8 @@ enum Verb {
     Stats(stats::StatsArgs),
     /// Restarts the tasks that run, one of them, or all in the order of their lifecycle.
     Restart(restart::RestartAllocArgs),
-    /// Sends a signal to the tasks that run, or to one of them.
+    /// Sends a signal to all tasks, or to one of them. Those of all that do not run are named by an error; the others
+    /// got it.
     Signal(signal::SignalArgs),
     /// Has the controller stop the allocation and place another one in its stead, and waits until the tasks have ended.
     Stop(stop::StopAllocArgs),

@@ -25,6 +25,8 @@ mod status;
 mod stop;
 mod target;
 mod task_output;
+mod usage;
 
 pub(crate) use command::{AllocArgs, run};
 pub(crate) use task_output::{Shown, TaskOutput, task_output};
+pub(crate) use usage::usage;

@@ -111,10 +111,10 @@ impl Remote {
             format!("/apis/subresources.drover.dev/v1alpha1/namespaces/{}/allocations/{}", known.namespace, known.name);
         let Call { method, path } = call(request)?;
         let head = http::Request::builder().method(method).uri(format!("{base}/{path}")).header(header::ACCEPT, FRAMES);
-        if let Request::Exec { size, .. } = request {
+        if let Request::Exec { .. } = request {
             let head = head.body(Vec::new()).context("building the request")?;
             let socket = self.connection.client.connect(head).await.map_err(explain)?;
-            return Ok(remote_exec::exchange(socket.into_stream(), *size));
+            return Ok(remote_exec::exchange(socket.into_stream()));
         }
         let head = head.body(Body::empty()).context("building the request")?;
         let answer = self.connection.client.send(head).await.map_err(explain)?;
@@ -231,8 +231,11 @@ fn call(request: &Request) -> anyhow::Result<Call> {
         Request::Checks { .. } => (http::Method::GET, "checks"),
         Request::Stop { .. } => (http::Method::POST, "stop"),
         Request::Gc { .. } => (http::Method::POST, "gc"),
-        Request::Exec { task, command, tty, .. } => {
+        Request::Exec { task, command, tty, size, .. } => {
             query.append_pair("task", task).append_pair("tty", &tty.to_string());
+            if let Some(size) = size {
+                query.append_pair("height", &size.height.to_string()).append_pair("width", &size.width.to_string());
+            }
             for word in command {
                 query.append_pair("command", word);
             }
@@ -247,6 +250,8 @@ fn call(request: &Request) -> anyhow::Result<Call> {
 
 #[cfg(test)]
 mod tests {
+    use drover_socket::protocol::TtySize;
+
     use super::*;
 
     #[test]
@@ -269,9 +274,12 @@ mod tests {
             task: "web".to_owned(),
             command: vec!["sh".to_owned(), "-c".to_owned(), "a && b".to_owned()],
             tty: true,
-            size: None,
+            size: Some(TtySize { height: 40, width: 120 }),
         };
-        assert_eq!(put(exec), "GET exec?task=web&tty=true&command=sh&command=-c&command=a+%26%26+b");
+        assert_eq!(
+            put(exec),
+            "GET exec?task=web&tty=true&height=40&width=120&command=sh&command=-c&command=a+%26%26+b"
+        );
         let restart = Request::Restart { allocation: allocation.clone(), task: None, all_tasks: true };
         assert_eq!(put(restart), "POST restart?allTasks=true");
         assert_eq!(put(Request::Stop { allocation }), "POST stop?");

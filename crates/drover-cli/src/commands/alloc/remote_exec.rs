@@ -29,18 +29,18 @@ impl AsyncRead for Carried {
 }
 
 /// The exchange with a command whose WebSocket is open.
-pub(super) fn exchange<S>(socket: S, size: Option<TtySize>) -> Exchange
+pub(super) fn exchange<S>(socket: S) -> Exchange
 where
     S: Stream<Item = Result<Message, SocketError>> + Sink<Message, Error = SocketError> + Send + Unpin + 'static,
 {
     let (replies, frames) = tokio::io::duplex(UNSENT_BYTES);
     let (inputs, told) = tokio::io::duplex(UNSENT_BYTES);
     let mut work = JoinSet::new();
-    work.spawn(carry(socket, size, replies, told));
+    work.spawn(carry(socket, replies, told));
     Exchange::over(Carried { frames, _work: work }, inputs)
 }
 
-async fn carry<S>(socket: S, size: Option<TtySize>, mut replies: DuplexStream, mut told: DuplexStream)
+async fn carry<S>(socket: S, mut replies: DuplexStream, mut told: DuplexStream)
 where
     S: Stream<Item = Result<Message, SocketError>> + Sink<Message, Error = SocketError> + Send + Unpin + 'static,
 {
@@ -70,11 +70,6 @@ where
             }
         };
         let tell = async {
-            if let Some(size) = size
-                && send(&mut to, resize(size)).await.is_err()
-            {
-                return None;
-            }
             while let Ok(Some(Frame { kind, payload })) = protocol::read_frame(&mut told).await {
                 let message = match kind {
                     FrameKind::Data => [&[STDIN], &payload[..]].concat(),

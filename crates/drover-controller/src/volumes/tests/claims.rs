@@ -64,7 +64,8 @@ async fn a_publish_context_is_sealed_to_the_key_of_the_node_that_mounts() {
     let nodes = cluster.world.all::<ClientNode>();
     let requests = nodes.iter().flat_map(|node| node.status.iter().flat_map(|status| status.csi_requests.values()));
     let keys: Vec<(&str, &str)> = requests.map(|request| (request.call.as_str(), &*request.node_key)).collect();
-    assert_eq!(keys, [("controller-publish", &*format!("key of {}", cluster.node_of("db")))]);
+    let mounts = cluster.status("data").claims[0].node_name.clone();
+    assert_eq!(keys, [("controller-publish", &*format!("key of {mounts}"))]);
 }
 
 #[tokio::test(start_paused = true)]
