@@ -97,6 +97,7 @@ pub(crate) async fn check(stage: &Stage) {
     let refused = post(stage, &format!("{name}/restart?task=main&allTasks=true")).expect_err("refused");
     assert!(refused.contains("exclude each other") && refused.contains("BadRequest"), "{refused}");
     assert_eq!(order(), "init main main");
+    written(2).await;
     // P-023.
     assert_eq!(stage.alloc(User::Admin, &["restart", &name, "--all-tasks"]).code, 0);
     comes("init main main init main").await;
