@@ -110,7 +110,8 @@ impl NodeKey {
     }
 }
 
-/// The context as only the owner of the public key reads it. An empty one holds nothing and stays so.
+/// The context as only the owner of the public key reads it. An empty one holds nothing and stays so; without a key, as
+/// of an agent of the version before, it stays as it is.
 ///
 /// # Errors
 /// When the key is none.
@@ -119,8 +120,8 @@ pub fn seal(
     public: &str,
     claim: ClaimId<'_>,
 ) -> Result<BTreeMap<String, String>, SealError> {
-    if context.is_empty() {
-        return Ok(BTreeMap::new());
+    if context.is_empty() || public.is_empty() {
+        return Ok(context.clone());
     }
     let key = HpkePublicKey(key_of(public)?.to_vec());
     let text = serde_json::to_vec(context).map_err(|error| SealError::Library(error.to_string()))?;

@@ -47,7 +47,7 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         }
         CsiCall::ControllerPublish => {
             let to = attachment(csi, request).await?;
-            let context = sealed(controller(csi, request).await?.attach(&to).await?, request)?;
+            let context = sealed(&controller(csi, request).await?.attach(&to).await?, request)?;
             Ok(CsiAnswer { context, ..CsiAnswer::default() })
         }
         CsiCall::ControllerUnpublish => {
@@ -118,14 +118,10 @@ async fn controller(csi: &Csi, request: &CsiRequest) -> Result<Arc<dyn Plugin>, 
     found.map(|instance| instance.plugin).ok_or_else(missing)
 }
 
-/// A publish context as only the node reads it that is to mount; as it is where that has no key: an agent of the
-/// version before.
-fn sealed(context: BTreeMap<String, String>, request: &CsiRequest) -> Result<BTreeMap<String, String>, PluginError> {
-    if request.node_key.is_empty() {
-        return Ok(context);
-    }
+/// A publish context as only the node reads it that is to mount.
+fn sealed(context: &BTreeMap<String, String>, request: &CsiRequest) -> Result<BTreeMap<String, String>, PluginError> {
     let claim = ClaimId { namespace: &request.namespace, volume: &request.volume, alloc_id: &request.alloc_id };
-    drover_seal::seal(&context, &request.node_key, claim).map_err(|error| {
+    drover_seal::seal(context, &request.node_key, claim).map_err(|error| {
         let reason = format!("the publish context cannot be sealed to node {}: {error}", request.node_id);
         PluginError { reason, kind: ErrorKind::Final }
     })

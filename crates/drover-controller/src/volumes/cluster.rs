@@ -71,7 +71,7 @@ impl Volumes {
                 self.wait_to_attach(shared, caller, claim, &why);
             }
             Attaching::Attached(context) => {
-                let context = match sealed(shared, object, claim, context) {
+                let context = match sealed(shared, object, claim, &context) {
                     Ok(context) => context,
                     Err(why) => return self.wait_to_attach(shared, caller, claim, &why),
                 };

@@ -22,18 +22,15 @@ pub(super) fn sealed(
     shared: &Shared,
     volume: &CSIVolume,
     claim: &Claim,
-    context: BTreeMap<String, String>,
+    context: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, String> {
     let key = sealing_key(shared, &claim.node_name);
-    if key.is_empty() {
-        return Ok(context);
-    }
     let claim_id = ClaimId {
         namespace: volume.metadata.namespace.as_deref().unwrap_or_default(),
         volume: volume.metadata.name.as_deref().unwrap_or_default(),
         alloc_id: &claim.alloc_id,
     };
-    drover_seal::seal(&context, &key, claim_id).map_err(|error| {
+    drover_seal::seal(context, &key, claim_id).map_err(|error| {
         format!("the publish context cannot be sealed to node {}: {error}; restart its agent", claim.node_name)
     })
 }

@@ -49,6 +49,7 @@ fn what_is_not_sealed_stays_as_it_is_and_nothing_stays_nothing() {
     let key = NodeKey::generate().expect("a key");
     assert_eq!(key.open(&context("plain"), CLAIM), Ok(context("plain")));
     assert_eq!(seal(&BTreeMap::new(), "no key", CLAIM), Ok(BTreeMap::new()));
+    assert_eq!(seal(&context("plain"), "", CLAIM), Ok(context("plain")));
     assert_eq!(seal(&context("plain"), "no key", CLAIM), Err(SealError::Key));
     assert_eq!(NodeKey::from_text("no key").map(|key| key.public()), Err(SealError::Key));
 }
