@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use crate::cli::person;
-use crate::cluster::{Cluster, Settings, example, job, shared};
+use crate::cluster::{Cluster, Process, Settings, example, job, shared};
 
 /// The example, whose web server is found wherever it was built.
 fn manifest() -> String {
@@ -56,17 +56,22 @@ async fn b_034_the_example_is_healthy_by_its_check_and_a_version_that_fails_it_i
     assert!(allocs.contains("check up of service hello fails"), "the check is the reason: {allocs}");
 }
 
+/// A controller, and an agent on a node whose address others can reach.
+async fn at_an_address(cluster: &Cluster) -> [Process; 2] {
+    let core = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n-1" } }).to_string();
+    cluster.kubectl_with(&["create", "-f", "-"], Some(&core)).expect("a node");
+    let address = r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.77.0.1"}]}}"#;
+    cluster.kubectl(&["patch", "node", "n-1", "--subresource=status", "--type=merge", "-p", address]).expect("patched");
+    let controller = cluster.controller();
+    [controller, cluster.agent_at("n-1", "10.77.0.1").await]
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_031_allocations_are_found_below_a_service_of_the_api_server() {
     let cluster = Cluster::start("services", Settings::default()).await;
     let ns = "found";
     cluster.namespace(ns).await;
-    let core = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n-1" } }).to_string();
-    cluster.kubectl_with(&["create", "-f", "-"], Some(&core)).expect("a node");
-    let address = r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.77.0.1"}]}}"#;
-    cluster.kubectl(&["patch", "node", "n-1", "--subresource=status", "--type=merge", "-p", address]).expect("patched");
-    let _controller = cluster.controller();
-    let _agent = cluster.agent_at("n-1", "10.77.0.1").await;
+    let _processes = at_an_address(&cluster).await;
     let service = |name: &str| {
         json!({ "networks": [{ "ports": [{ "label": "http" }] }],
             "services": [{ "name": name, "portLabel": "http", "tags": ["zone=a"],
@@ -120,12 +125,7 @@ async fn b_038_a_name_of_two_jobs_stays_with_one_of_them_and_goes_with_both() {
     let cluster = Cluster::start("two-jobs", Settings::default()).await;
     let ns = "two-jobs";
     cluster.namespace(ns).await;
-    let core = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n-1" } }).to_string();
-    cluster.kubectl_with(&["create", "-f", "-"], Some(&core)).expect("a node");
-    let address = r#"{"status":{"addresses":[{"type":"InternalIP","address":"10.77.0.1"}]}}"#;
-    cluster.kubectl(&["patch", "node", "n-1", "--subresource=status", "--type=merge", "-p", address]).expect("patched");
-    let _controller = cluster.controller();
-    let _agent = cluster.agent_at("n-1", "10.77.0.1").await;
+    let _processes = at_an_address(&cluster).await;
     let group = json!({ "networks": [{ "ports": [{ "label": "http" }] }],
         "services": [{ "name": "api", "portLabel": "http" }] });
     for name in ["web", "shop"] {

@@ -64,6 +64,18 @@ fn services_of(world: &World, job: &str) -> Option<String> {
     Some(format!("{} {}: {}", found.status, found.reason, found.message))
 }
 
+/// A world in which so many allocations of job `web` are found, and nothing is left to be written.
+fn found(count: i64) -> World {
+    let mut world = World::new();
+    join(&mut world, "n1", "10.0.0.7");
+    world.create(&web("web", count, &api()));
+    world.settle();
+    report(&world, true);
+    world.settle();
+    world.writes();
+    world
+}
+
 #[tokio::test(start_paused = true)]
 async fn b_031_three_allocations_are_found_under_one_name() {
     let mut world = World::new();
@@ -127,13 +139,7 @@ async fn b_032_each_change_of_readiness_is_one_write() {
 
 #[tokio::test(start_paused = true)]
 async fn b_036_a_slice_is_gone_before_its_allocation_is_stopped() {
-    let mut world = World::new();
-    join(&mut world, "n1", "10.0.0.7");
-    world.create(&web("web", 1, &api()));
-    world.settle();
-    report(&world, true);
-    world.settle();
-    world.writes();
+    let mut world = found(1);
     world.change_job("web", &json!({ "stop": true }));
     world.settle();
     let writes = world.writes();
@@ -293,13 +299,7 @@ async fn a_removal_that_fails_again_and_again_is_tried_once_per_second() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_somebody_deletes_is_made_again() {
-    let mut world = World::new();
-    join(&mut world, "n1", "10.0.0.7");
-    world.create(&web("web", 2, &api()));
-    world.settle();
-    report(&world, true);
-    world.settle();
-    world.writes();
+    let mut world = found(2);
     world.delete::<Service>(&in_default("api"));
     world.settle();
     let writes = world.writes();
