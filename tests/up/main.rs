@@ -206,6 +206,9 @@ fn up_runs_the_examples_restarts_what_dies_and_down_leaves_nothing() {
     let shown = succeeds(&output);
     assert!(shown.contains(&format!("export KUBECONFIG={}", path.join("kubeconfig").display())), "{shown}");
     assert!(shown.contains("get djob,alloc,cnode") && shown.contains("cargo xtask down"), "{shown}");
+    let path_line = shown.lines().find_map(|line| line.trim().strip_prefix("export PATH=")).unwrap();
+    let of_programs = path_line.split_once(":$PATH").unwrap().0;
+    assert!(std::env::split_paths(of_programs).any(|folder| folder.join("kubectl").is_file()), "{path_line}");
     let progress = text(&output.stderr);
     for step in [
         "building droverd",

@@ -11,6 +11,7 @@ pub mod crds;
 pub mod docs;
 pub mod figures;
 pub mod fuzz;
+pub mod machine;
 pub mod mutants;
 pub mod record;
 pub mod test_runner;
@@ -18,3 +19,4 @@ pub mod tidy;
 pub mod up;
 
 mod detach;
+mod interruption;

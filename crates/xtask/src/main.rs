@@ -14,6 +14,7 @@ use xtask::crds;
 use xtask::docs::{self, DocsArgs};
 use xtask::figures::{self, FiguresArgs};
 use xtask::fuzz::{self, FuzzArgs};
+use xtask::machine::{self, MachineArgs};
 use xtask::mutants::{self, MutantsArgs};
 use xtask::record;
 use xtask::test_runner::{self, TestArgs};
@@ -44,6 +45,8 @@ enum Command {
     Record,
     /// Builds and runs all tests and names the slowest
     Test(TestArgs),
+    /// Runs integration tests in an emulated machine whose control groups are of version 2 only
+    Machine(MachineArgs),
     /// Writes drover's container image as an OCI archive and prints its path
     Image(ImageArgs),
     /// Runs a whole Kubernetes cluster with real nodes on this machine
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
 async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Test(args) => test_runner::run(&args, &Progress::for_people())?,
+        Command::Machine(args) => return machine::run(&args, &Progress::for_people()),
         Command::Image(args) => print_line(&image::run(&args, &Progress::for_people())?.display().to_string()),
         Command::Cluster(command) => return cluster::run(command).await,
         Command::ClusterNode(args) => cluster::node(&args)?,

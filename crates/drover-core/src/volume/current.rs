@@ -17,7 +17,7 @@ use super::attach;
 use super::claim::{self, Attachment, ClaimError, ClaimRequest, Update};
 use super::columns::with_columns;
 use super::plugin::{Capability, Plugin, refreshed};
-use super::provision::{is_for_others_to_make, is_to_be_made, is_to_be_validated};
+use super::provision::{Nameless, is_for_others_to_make, is_to_be_made, is_to_be_validated};
 use super::quantity::bytes;
 use super::register::violations;
 use super::release::external_id;
@@ -109,7 +109,7 @@ pub fn current(facts: &VolumeFacts<'_>, now: Timestamp) -> Current {
     let (view, spec) = (facts.view, facts.spec);
     let mut status = refreshed(&first(facts), facts.plugin);
     status.observed_generation = facts.object.generation;
-    let is_valid = violations(facts.volume, spec).is_empty();
+    let is_valid = violations(facts.volume, spec).is_empty() && copy_fault(facts, &status).is_none();
     if let Some(provided) = facts.provided {
         take_in(&mut status, provided);
     }
@@ -208,6 +208,20 @@ fn provider_part(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus) -> ProviderP
     }
 }
 
+/// Why the volume cannot be the copy that is asked for: only the plugin knows that, so that the API server takes it.
+fn copy_fault(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus) -> Option<String> {
+    let spec = facts.spec;
+    let copied = [("cloneID", &spec.clone_id), ("snapshotID", &spec.snapshot_id)];
+    let (field, source) = copied.into_iter().find(|(_, id)| !id.is_empty())?;
+    let is_nameless = spec.external_id.is_empty() && status.external_id.is_empty();
+    (is_nameless && Nameless::with(facts.plugin) == Nameless::OwnId).then(|| {
+        format!(
+            "spec.{field}: no controller of plugin {} can make volumes, so that there is no copy of {source}; take it out, or name a volume that is there in spec.externalID",
+            spec.plugin_id
+        )
+    })
+}
+
 /// Why the size that is asked for cannot be: only the plugin knows that, so that the API server takes it.
 fn growth_fault(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus) -> Option<String> {
     let range = facts.spec.capacity.as_ref()?;
@@ -280,9 +294,9 @@ fn schedulable(facts: &VolumeFacts<'_>, status: &CSIVolumeStatus, provider: Prov
         let text = format!("it is being deleted and cannot be claimed{why}");
         return Wanted::no(Type::Schedulable, Reason::Reaping, text);
     }
-    let faults = violations(facts.volume, facts.spec);
-    if !faults.is_empty() {
-        let text: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let mut text: Vec<String> = violations(facts.volume, facts.spec).iter().map(ToString::to_string).collect();
+    text.extend(copy_fault(facts, status));
+    if !text.is_empty() {
         return Wanted::no(Type::Schedulable, Reason::InvalidSpec, text.join("; "));
     }
     if let Some(before) = facts.before {

@@ -101,11 +101,6 @@ impl Binaries {
         Ok(binaries)
     }
 
-    /// The folder that holds the servers.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// The path of etcd.
     pub fn etcd(&self) -> PathBuf {
         self.folder.join("etcd")

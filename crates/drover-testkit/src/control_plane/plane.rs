@@ -20,7 +20,7 @@ use crate::process::{ProcessId, Signal};
 use crate::workspace::{last_lines, write_private};
 
 /// How long a program may take until it serves, on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(4);
 /// How long a program may take to end by itself after SIGTERM: the API server waits for clients that keep their
 /// connections open, up to a minute, and etcd for the API server's watches. What they have answered is on disk by then.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);

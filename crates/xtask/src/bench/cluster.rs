@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::args::{BenchArgs, BenchName};
+use crate::interruption::unless_interrupted;
 use crate::up::{Session, UpArgs};
 
 /// The namespace of the jobs.
@@ -27,7 +28,7 @@ pub(super) struct Cluster<'a> {
     client: kube::Client,
 }
 
-/// Starts a system, measures, and ends it, whatever came of the measuring; also on Ctrl-C.
+/// Starts a system, measures, and ends it, whatever came of the measuring; also when it is interrupted.
 pub(super) async fn with_cluster<T>(
     args: &BenchArgs,
     audit: bool,
@@ -40,16 +41,12 @@ pub(super) async fn with_cluster<T>(
     let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(&target).context("making a data folder")?;
     let up_args = up_args(args, audit, &folder.path().join("data"));
     let mut session = Session::open(up_args)?.context("another session has the new data folder")?;
-    let measured = async {
+    let measured = unless_interrupted(async {
         session.start(progress).await?;
         let client = session.client().await?;
         measure(&Cluster { session: &session, client }).await
-    };
-    let measured = tokio::select! {
-        biased;
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for Ctrl-C").and_then(|()| bail!("interrupted")),
-        measured = measured => measured,
-    };
+    })
+    .await;
     session.stop(progress).await?;
     measured
 }

@@ -19,6 +19,7 @@ use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, cpu_nanos, node_name, since, until};
 use super::report::percentile;
+use crate::interruption::unless_interrupted;
 
 /// Nodes while jobs are placed, and allocations of each job.
 const NODES: usize = 5000;
@@ -42,13 +43,9 @@ const COMPLETE: &str = "caches are complete";
 /// How long a new leader is watched for writes.
 const WATCHED: Duration = Duration::from_secs(10);
 
-/// Measures; on Ctrl-C everything that was started ends.
+/// Measures; when it is interrupted, everything that was started ends.
 pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
-    tokio::select! {
-        biased;
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for Ctrl-C").and_then(|()| bail!("interrupted")),
-        measured = measure(args, progress) => measured,
-    }
+    unless_interrupted(measure(args, progress)).await
 }
 
 async fn measure(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {

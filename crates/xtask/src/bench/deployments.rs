@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use drover_api::Allocation;
 use drover_testkit::process::ProcessId;
 use drover_testkit::progress::Progress;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, PATIENCE, Stage, Writes, cpu_nanos, since, until};
+use crate::interruption::unless_interrupted;
 
 /// How many roll-outs are under way in each row.
 const SIZES: [usize; 3] = [1000, 10_000, 30_000];
@@ -41,12 +42,14 @@ pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Vec<Map
             Stage::beat_with(&client, &nodes, 20).await?;
         }
     };
-    tokio::select! {
-        biased;
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for Ctrl-C").and_then(|()| bail!("interrupted")),
-        stopped = beating => stopped,
-        measured = measure(args, &mut stage, progress) => measured,
-    }
+    unless_interrupted(async {
+        tokio::select! {
+            biased;
+            stopped = beating => stopped,
+            measured = measure(args, &mut stage, progress) => measured,
+        }
+    })
+    .await
 }
 
 async fn measure(args: &BenchArgs, stage: &mut Stage, progress: &Progress) -> Result<Vec<Map<String, Value>>> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use drover_testkit::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -15,6 +15,7 @@ use tokio::process::Command;
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, Stage, build};
+use crate::interruption::unless_interrupted;
 
 /// Allocations of the job, unless `--count` says otherwise.
 const ALLOCATIONS: usize = 10_000;
@@ -23,15 +24,11 @@ const CALLS: usize = 11;
 /// Events of a task, as many as an allocation keeps.
 const EVENTS: usize = 10;
 
-/// Measures; on Ctrl-C everything that was started ends.
+/// Measures; when it is interrupted, everything that was started ends.
 pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Map<String, Value>> {
     let stage = Stage::open(args, progress).await?;
     let drover = build("drover", args, progress)?;
-    tokio::select! {
-        biased;
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for Ctrl-C").and_then(|()| bail!("interrupted")),
-        measured = measure(args, &stage, &drover, progress) => measured,
-    }
+    unless_interrupted(measure(args, &stage, &drover, progress)).await
 }
 
 async fn measure(args: &BenchArgs, stage: &Stage, drover: &Path, progress: &Progress) -> Result<Map<String, Value>> {

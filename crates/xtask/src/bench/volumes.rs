@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
 use super::cluster_stage::{CLIENTS, PATIENCE, Stage, cpu_nanos, node_name, since, until};
+use crate::interruption::unless_interrupted;
 
 /// How many volumes there are in each row.
 const SIZES: [usize; 2] = [1000, 10_000];
@@ -48,11 +49,7 @@ pub(super) async fn run(args: &BenchArgs, progress: &Progress) -> Result<Vec<Map
     let mut rows = Vec::new();
     for size in sizes {
         let mut stage = Stage::open(args, progress).await?;
-        let row = tokio::select! {
-            biased;
-            interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for Ctrl-C").and_then(|()| bail!("interrupted")),
-            measured = measure(&mut stage, size, progress) => measured,
-        };
+        let row = unless_interrupted(measure(&mut stage, size, progress)).await;
         rows.push(row?);
     }
     let cost = |row: Option<&Map<String, Value>>| row?.get("cpuSecondsPerChange")?.as_f64();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use drover_testkit::cargo;
 use drover_testkit::control_plane::Binaries;
 use drover_testkit::progress::{Progress, print_note};
@@ -13,6 +13,7 @@ use drover_testkit::workspace;
 
 use super::frames::{self, Chunk};
 use super::svg;
+use crate::interruption::unless_interrupted;
 use crate::up::{Session, UpArgs};
 
 /// The picture.
@@ -65,11 +66,7 @@ pub async fn run(progress: &Progress) -> Result<()> {
         step.done("");
         Ok(recorded)
     };
-    let recorded = tokio::select! {
-        biased;
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for Ctrl-C").and_then(|()| bail!("interrupted")),
-        recorded = recorded => recorded,
-    };
+    let recorded = unless_interrupted(recorded).await;
     session.stop(progress).await?;
     let picture = svg::draw(&frames::film(&recorded?));
     ensure!(picture.len() <= MOST_BYTES, "the picture has {} bytes, at most {MOST_BYTES} are allowed", picture.len());

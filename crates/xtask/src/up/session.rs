@@ -267,7 +267,8 @@ impl Session {
 
     /// The folders of kubectl and of the user's command.
     fn programs(&self) -> String {
-        let kubectl = self.plane.as_ref().map(|plane| plane.binaries().folder().to_owned());
+        let plane = self.plane.as_ref();
+        let kubectl = plane.and_then(|plane| plane.binaries().kubectl().parent()).map(Path::to_owned);
         let folders = [Some(workspace::root().join("target/debug")), kubectl];
         let folders: Vec<String> = folders.into_iter().flatten().map(|folder| folder.display().to_string()).collect();
         folders.join(":")

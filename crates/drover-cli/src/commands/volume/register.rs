@@ -53,7 +53,7 @@ pub(crate) struct DeleteVolumeArgs {
 
 /// A volume that exists at its provider, or one that drover knows already.
 pub(crate) async fn register(args: &RegisterArgs) -> anyhow::Result<u8> {
-    apply(args, &Manifest::read(&args.file, "CSIVolume", "csivol")?).await
+    apply(args, &Manifest::read(&args.file, "CSIVolume", "csivol")?, false).await
 }
 
 /// A volume that its provider is to make.
@@ -65,10 +65,11 @@ pub(crate) async fn create(args: &RegisterArgs) -> anyhow::Result<u8> {
             manifest.name
         );
     }
-    apply(args, &manifest).await
+    apply(args, &manifest, true).await
 }
 
-async fn apply(args: &RegisterArgs, manifest: &Manifest) -> anyhow::Result<u8> {
+/// Writes the manifest and waits for what the provider says; `makes` where it is to make the volume.
+async fn apply(args: &RegisterArgs, manifest: &Manifest, makes: bool) -> anyhow::Result<u8> {
     let connection = manifest.connect(&args.connect).await?;
     let known = connection.objects::<CSIVolume>();
     let how = Applying { is_dry_run: false, takes_over: args.force_conflicts };
@@ -81,11 +82,18 @@ async fn apply(args: &RegisterArgs, manifest: &Manifest) -> anyhow::Result<u8> {
     }
     let watching = Watching::new("the provider's work", again, args.timeout);
     let mut told = String::new();
-    watching.until(&known, &volume, |now| Ok(registered(&name, volume.metadata.generation, now, &mut told))).await
+    watching
+        .until(&known, &volume, |now| Ok(registered(&name, (volume.metadata.generation, makes), now, &mut told)))
+        .await
 }
 
 /// Tells what is being done, until the volume can be used or a person is needed.
-fn registered(name: &str, generation: Option<i64>, now: Option<CSIVolume>, told: &mut String) -> Option<u8> {
+fn registered(
+    name: &str,
+    (generation, makes): (Option<i64>, bool),
+    now: Option<CSIVolume>,
+    told: &mut String,
+) -> Option<u8> {
     let Some(volume) = now else {
         complain(&format!("csivol/{name} was deleted"));
         return Some(ENDED_BADLY);
@@ -101,6 +109,18 @@ fn registered(name: &str, generation: Option<i64>, now: Option<CSIVolume>, told:
     }
     // A volume in use can be used while a change of its spec is asked about.
     let is_asked = status.controller_required && Some(status.validated_generation) != volume.metadata.generation;
+    if condition(VolumeConditionType::Ready).is_some()
+        && !is_asked
+        && makes
+        && !status.created_by_drover
+        && volume.spec.external_id.is_empty()
+    {
+        complain(&format!(
+            "csivol/{name} is registered and not made: plugin {} makes no volumes; use `drover volume register` for one that is there",
+            volume.spec.plugin_id
+        ));
+        return Some(ENDED_BADLY);
+    }
     if condition(VolumeConditionType::Ready).is_some() && !is_asked {
         complain(&format!("csivol/{name} can be used; its provider calls it {}", status.external_id));
         return Some(0);

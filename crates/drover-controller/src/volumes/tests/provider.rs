@@ -195,3 +195,99 @@ async fn what_a_driver_cannot_do_is_not_asked_of_it() {
     assert_ne!(cluster.status("data").snapshot_error, "");
     assert_eq!(note(&cluster, annotation::TAKE_SNAPSHOT), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn v_056_the_same_volume_applied_again_keeps_its_claims_and_asks_nobody() {
+    let mut cluster = Cluster::with_data(WRITER).await;
+    cluster.world.create(&user("db", 1, "data", WRITER));
+    cluster.live(10).await;
+    let (claims, before) = (cluster.claims("data"), cluster.status("data").modified_at);
+    assert_eq!(claims.len(), 1);
+    cluster.calls.clear();
+    let spec = serde_json::to_value(volume("data", WRITER).spec).unwrap();
+    cluster.world.merge::<CSIVolume>(&in_default("data"), Part::Spec, json!({ "spec": spec }));
+    cluster.live(10).await;
+    assert_eq!((cluster.claims("data"), cluster.take_calls()), (claims.clone(), Vec::new()));
+    // An API server takes what says nothing new without a change, so that there is nothing to date either.
+    assert_eq!(cluster.status("data").modified_at, before);
+    // What is new is dated, and is no reason to take a claim away.
+    let more = json!({ "spec": { "context": { "tier": "fast" } } });
+    cluster.world.merge::<CSIVolume>(&in_default("data"), Part::Spec, more);
+    cluster.live(10).await;
+    assert_eq!(cluster.claims("data"), claims);
+    assert!(cluster.status("data").modified_at > before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_058_the_providers_context_is_kept_when_the_manifest_has_none() {
+    let mut cluster = with_made().await;
+    for context in [json!({ "tier": "fast" }), json!({ "tier": null })] {
+        cluster.world.merge::<CSIVolume>(&in_default("data"), Part::Spec, json!({ "spec": { "context": context } }));
+        cluster.live(10).await;
+        assert_eq!(cluster.status("data").context.get("fs").map(String::as_str), Some("x"));
+    }
+    assert_eq!(cluster.world.the::<CSIVolume>("data").spec.context.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_063_a_volume_that_is_registered_can_be_reached_from_where_its_manifest_says() {
+    let mut cluster = Cluster::new(&[with_plugin("n1")]);
+    let mut zoned = volume("data", WRITER);
+    let zone = json!({ "segments": { "zone": "a" } });
+    zoned.spec.topology_request = serde_json::from_value(json!({ "required": [zone] })).unwrap();
+    cluster.world.create(&zoned);
+    cluster.live(5).await;
+    assert_eq!(serde_json::to_value(cluster.status("data").topologies).unwrap(), json!([zone]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_064_a_volume_of_a_plugin_that_is_unknown_or_has_no_healthy_controller_says_so_and_is_given_to_nobody() {
+    let sick = json!({ "healthy": false });
+    for (nodes, plugin) in [(vec![with_plugin("n1")], "other"), (vec![with_info("n1", &sick)], "p")] {
+        let mut cluster = Cluster::new(&nodes);
+        let mut wanted = volume("data", WRITER);
+        plugin.clone_into(&mut wanted.spec.plugin_id);
+        cluster.world.create(&wanted);
+        cluster.world.create(&user("db", 1, "data", WRITER));
+        cluster.live(10).await;
+        assert_eq!(cluster.condition("data", VolumeConditionType::Schedulable), "False PluginMissing", "{plugin}");
+        assert_eq!((cluster.claims("data"), cluster.running("db")), (Vec::new(), 0));
+        assert_eq!(cluster.take_calls(), Vec::<String>::new());
+        // It is well as soon as the plugin is.
+        if plugin == "p" {
+            cluster.tell("n1", &json!({ "csi": { "p": { "healthy": true } } }));
+            cluster.live(10).await;
+            assert_eq!((cluster.claims("data").len(), cluster.running("db")), (1, 1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_065_a_volume_is_made_only_by_a_controller_that_can_and_one_that_is_made_only_once() {
+    let cannot = json!({ "capabilities": ["PUBLISH_UNPUBLISH_VOLUME"] });
+    for (field, source) in [("cloneID", "vol-1"), ("snapshotID", "snap-1")] {
+        let mut cluster = Cluster::new(&[with_info("n1", &cannot)]);
+        let mut copy = serde_json::to_value(unmade("data")).unwrap();
+        copy["spec"][field] = json!(source);
+        cluster.world.create(&serde_json::from_value::<CSIVolume>(copy).unwrap());
+        cluster.world.create(&user("db", 1, "data", WRITER));
+        cluster.live(30).await;
+        assert!(!cluster.take_calls().iter().any(|call| call.starts_with("create")));
+        assert_eq!((cluster.claims("data"), cluster.running("db")), (Vec::new(), 0));
+        assert_eq!(cluster.condition("data", VolumeConditionType::Stalled), "True InvalidSpec");
+        let status = cluster.status("data");
+        let told = status
+            .conditions
+            .iter()
+            .any(|one| one.message.starts_with(&format!("spec.{field}: no controller of plugin p")));
+        assert!(told, "{:?}", status.conditions);
+    }
+
+    let mut cluster = with_made().await;
+    cluster.calls.clear();
+    let more = json!({ "spec": { "context": { "tier": "fast" }, "externalID": "" } });
+    cluster.world.merge::<CSIVolume>(&in_default("data"), Part::Spec, more);
+    cluster.live(30).await;
+    let made: Vec<String> = cluster.take_calls().into_iter().filter(|call| call.starts_with("create")).collect();
+    assert_eq!((made, cluster.status("data").external_id.as_str()), (Vec::new(), "disk-7"));
+}
