@@ -20,6 +20,7 @@ mod cluster_templates;
 mod contract;
 mod csi_mock;
 mod docs;
+mod escapes;
 mod faults;
 mod first_steps;
 mod gateway;
