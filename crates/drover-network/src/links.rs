@@ -101,8 +101,8 @@ impl Links {
         self.acknowledged(&request).map_err(NetworkError::because(format_args!("making network device {}", pair.name)))
     }
 
-    /// Lets a port of a bridge get back what came from it. Where bridged packets pass netfilter too, a network that asks
-    /// for its own port of the node is answered by its own device, and no bridge does that by itself.
+    /// Lets a port of a bridge get back what came from it. Where bridged packets pass netfilter too, a network that
+    /// asks for its own port of the node is answered by its own device, and no bridge does that by itself.
     pub(crate) fn reflect(&mut self, name: &str) -> Result<(), NetworkError> {
         let index = self.find(name)?.ok_or_else(|| NetworkError(format!("network device {name} has vanished")))?;
         let header = Ifinfomsg { ifi_index: i32::try_from(index).unwrap_or_default(), ..Ifinfomsg::new() };

@@ -103,7 +103,7 @@ impl PortTarget {
     }
 }
 
-/// Makes the table with its map, or its rules anew over the map that is there: in one step, so that no packet meets
+/// Makes the table with its map, or its rules again over the map that is there: in one step, so that no packet meets
 /// half of them.
 pub(crate) fn prepare(bridge: &str, subnet: Subnet) -> Result<(), NetworkError> {
     let made = make(bridge, subnet);
@@ -160,7 +160,7 @@ pub(crate) fn put(wanted: &PortElements) -> Result<(), NetworkError> {
     added.map_err(NetworkError::because("mapping ports of the node"))
 }
 
-/// Takes those elements out of the map that lead where they are said to lead.
+/// Takes those elements out of the map that lead where they are to lead.
 pub(crate) fn take_out(unwanted: &PortElements) -> Result<(), NetworkError> {
     if unwanted.is_empty() {
         return Ok(());

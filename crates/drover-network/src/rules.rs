@@ -18,8 +18,8 @@ const WORD_0: u32 = Registers::Reg3200 as u32;
 const WORD_1: u32 = WORD_0 + 1;
 const WORD_2: u32 = WORD_0 + 2;
 const REG_1: u32 = Registers::Reg1 as u32;
-/// Attributes of a look-up, as linux/netfilter/nf_tables.h numbers them. The description that `netlink-bindings` is made
-/// from has them in another order (0.3.5).
+/// Attributes of a look-up, as linux/netfilter/nf_tables.h numbers them. The description that `netlink-bindings` is
+/// made from has them in another order (0.3.5).
 const NFTA_LOOKUP_SREG: u16 = 2;
 const NFTA_LOOKUP_DREG: u16 = 3;
 /// `NFT_NAT_DNAT`.
