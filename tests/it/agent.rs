@@ -60,6 +60,8 @@ pub(crate) struct Node<'a> {
     dir: tempfile::TempDir,
     /// More lines of the agent's configuration.
     config: String,
+    /// What the agent is started by: it takes the agent's command line as its last arguments.
+    launcher: Vec<String>,
     agent: Option<Child>,
 }
 
@@ -79,13 +81,35 @@ impl<'a> Node<'a> {
             name: name.to_owned(),
             dir: tempfile::tempdir().expect("a directory"),
             config: config.to_owned(),
+            launcher: Vec::new(),
             agent: None,
         };
         node.start_agent();
-        node.registered().await;
-        // Whoever turns the power off needs it.
-        eventually("a supervisor", || node.path("state/supervisor.pid").exists()).await;
+        node.is_up().await;
         node
+    }
+
+    /// The same, by a program that puts the agent elsewhere. The configuration says its address.
+    pub(crate) async fn start_by(plane: &'a ControlPlane, name: &str, config: &str, launcher: Vec<String>) -> Self {
+        let client = plane.client(User::Admin).await.expect("a client");
+        create_namespace(&client, name).await;
+        let dir = tempfile::tempdir().expect("a directory");
+        let (name, config) = (name.to_owned(), config.to_owned());
+        let mut node = Self { plane, client, name, dir, config, launcher, agent: None };
+        node.start_agent();
+        node.is_up().await;
+        node
+    }
+
+    async fn is_up(&self) {
+        self.registered().await;
+        // Whoever turns the power off needs it.
+        eventually("a supervisor", || self.path("state/supervisor.pid").exists()).await;
+    }
+
+    /// From now on the agent is started by this.
+    pub(crate) fn move_to(&mut self, launcher: Vec<String>) {
+        self.launcher = launcher;
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
@@ -95,10 +119,11 @@ impl<'a> Node<'a> {
     pub(crate) fn start_agent(&mut self) {
         let config = self.path("agent.yaml");
         let text = format!(
-            "nodeName: {}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\n{}heartbeat: {{ttl: 2s}}\n{}{}",
+            "nodeName: {}\nstateDir: {}\nallocDir: {}\n{}{}heartbeat: {{ttl: 2s}}\n{}{}",
             self.name,
             self.path("state").display(),
             self.path("allocs").display(),
+            if self.config.contains("address:") { "" } else { "address: 127.0.0.1\n" },
             if self.config.contains("drivers:") {
                 ""
             } else {
@@ -110,7 +135,9 @@ impl<'a> Node<'a> {
         );
         std::fs::write(&config, text).expect("a configuration");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("agent.log")).expect("a log");
-        let agent = Command::new(env!("CARGO_BIN_EXE_droverd"))
+        let mut words = self.launcher.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_droverd")]);
+        let agent = Command::new(words.next().expect("a program"))
+            .args(words)
             .args(["--log", "drover=debug", "agent", "--config"])
             .arg(config)
             .arg("--kubeconfig")
@@ -137,7 +164,7 @@ impl<'a> Node<'a> {
     }
 
     /// As `cargo xtask down` does after the agent.
-    async fn power_off(&self) {
+    pub(crate) async fn power_off(&self) {
         let pid = self.supervisor_pid();
         signal(pid, rustix::process::Signal::TERM);
         eventually("the end of the supervisor", || !lives(pid)).await;

@@ -36,6 +36,13 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $agent := .Values.agent }}
 {{- $drivers := dict "exec" (merge (dict "enabled" $agent.drivers.exec) $agent.exec) "rawExec" (dict "enabled" $agent.drivers.rawExec) "mock" (dict "enabled" $agent.drivers.mock) }}
 {{- $own := dict "namespace" .Release.Namespace "stateDir" (printf "%s/state" $agent.hostStatePath) "allocDir" (printf "%s/alloc" $agent.hostStatePath) "nodePool" $agent.nodePool "datacenter" $agent.datacenter "meta" $agent.meta "drivers" $drivers "csi" (dict "kubeletDir" $agent.kubeletDir) }}
+{{- $network := dict "dns" $agent.network.dns "cniBinDir" $agent.network.cniBinDir }}
+{{- range $key := list "bridgeSubnet" "cniConfigDir" }}
+{{- with index $agent.network $key }}
+{{- $_ := set $network $key . }}
+{{- end }}
+{{- end }}
+{{- $_ := set $own "network" $network }}
 {{- if .Values.gateway.enabled }}
 {{- $_ := set $own "gateway" (dict "service" (include "drover.roleName" (list . "gateway")) "tokenFile" "/var/run/secrets/drover.dev/gateway/token") }}
 {{- end }}

@@ -13,6 +13,8 @@ use drover_core::service::Cidr;
 use drover_daemon::config::ConfigError;
 use serde::Deserialize;
 
+use crate::networks::NetworkConfig;
+
 /// Everything the agent is told at its start.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -97,6 +99,9 @@ pub struct AgentConfig {
     /// What artifacts may take of the node, and where they may come from.
     #[serde(default)]
     pub artifacts: ArtifactsConfig,
+    /// Networks of allocations.
+    #[serde(default)]
+    pub network: NetworkConfig,
     /// Whether a new node takes allocations only after an operator has made it eligible.
     #[serde(default)]
     pub default_ineligible: bool,
@@ -504,6 +509,15 @@ impl AgentConfig {
                 return Err((field, format!("{} is relative: give an absolute path", path.display())));
             }
         }
+        let plugins = &self.network;
+        for (field, path) in [
+            ("network.cniConfigDir", plugins.cni_config_dir.as_ref()),
+            ("network.cniBinDir", Some(&plugins.cni_bin_dir)),
+        ] {
+            if let Some(path) = path.filter(|path| !path.is_absolute()) {
+                return Err((field, format!("{} is relative: give an absolute path", path.display())));
+            }
+        }
         let files = [("gateway.tokenFile", &self.gateway.token_file), ("gateway.caFile", &self.gateway.ca_file)];
         for (field, path) in files {
             if let Some(path) = path.as_ref().filter(|path| !path.is_absolute()) {
@@ -644,6 +658,10 @@ mod tests {
             ("gateway: {caFile: ca.crt}", "gateway.caFile"),
             ("artifacts: {maxFiles: 0}", "artifacts.maxFiles"),
             ("artifacts: {timeout: 0s}", "artifacts.timeout"),
+            ("network: {bridgeSubnet: 10.0.0.1/24}", "did you mean 10.0.0.0/24"),
+            ("network: {bridgeSubnet: here}", "write one as 172.26.64.0/20"),
+            ("network: {cniConfigDir: net.d}", "network.cniConfigDir"),
+            ("network: {dns: elsewhere}", "dns"),
             ("artifacts: {allowedCIDRs: [here]}", "is no range of addresses"),
             ("drivers: {exec: {uidRange: {min: 0}}}", "drivers.exec.uidRange: 0 to 2999999 is no range"),
             ("drivers: {exec: {uidRange: {max: 1999999}}}", "drivers.exec.uidRange"),

@@ -21,6 +21,7 @@ mod folder;
 pub mod fuzzing;
 mod gateway;
 mod glob;
+mod networks;
 mod node;
 mod random;
 mod reporting;

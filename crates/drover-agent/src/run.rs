@@ -25,6 +25,7 @@ use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings
 use crate::folder;
 use crate::gateway;
 use crate::glob::matches_glob;
+use crate::networks::{AllocNetworks, DnsSource, NetworkParts, Resolver};
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
 use crate::node::earlier_life::EarlierLife;
@@ -102,7 +103,13 @@ pub fn run(start: &AgentStart) -> anyhow::Result<()> {
     let mut config = start.config()?;
     // While there is one thread: only then may a process move.
     let token_file = config.gateway.token_file.as_mut();
+    // Of the pod, which is left below.
+    let of_pod = Resolver::of_this_place(config.network.dns, &config.namespace);
     let pod = start.enter_node.then(|| pod::enter_node(token_file)).transpose()?;
+    let resolver = match config.network.dns {
+        DnsSource::Cluster => of_pod,
+        DnsSource::Node => Resolver::of_this_place(DnsSource::Node, &config.namespace),
+    };
     make_dirs(&config)?;
     let state_path = config.state_dir.join("agent.redb");
     let opened = StateStore::open(&state_path, SystemClock.now())?;
@@ -119,7 +126,8 @@ pub fn run(start: &AgentStart) -> anyhow::Result<()> {
             None => drover_connect::config(start.kubeconfig.as_deref()).await?,
         };
         let store = KubeStore::new(drover_daemon::monitor::counting_client(api, &metrics)?, REQUEST_TIMEOUT);
-        Box::pin(serve(store, config, state, Monitor { listen: start.listen, metrics })).await
+        let monitor = Monitor { listen: start.listen, metrics };
+        Box::pin(serve(store, config, state, monitor, resolver)).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     if state_thread.join().is_err() {
@@ -167,15 +175,19 @@ impl Monitor {
     }
 }
 
-/// Tells of the agent's own port, as its health changes.
-async fn tell_port(health: Health, facts: mpsc::Sender<Fact>) {
+/// Tells of what the agent was not able to do at its start, and of its own port as its health changes.
+async fn tell_problems(health: Health, standing: BTreeMap<String, String>, facts: mpsc::Sender<Fact>) {
     let mut known = Problems::new();
+    if !standing.is_empty() && facts.send(Fact::AgentProblems(standing.clone())).await.is_err() {
+        return;
+    }
     loop {
         let now = health.other_than(&known).await;
         let of_port = |problems: &Problems| problems.get(PORT).cloned();
         let reason = of_port(&now);
         if reason != of_port(&known) {
-            let problems = reason.map(|reason| (PORT.to_owned(), reason)).into_iter().collect();
+            let of_port = reason.map(|reason| (PORT.to_owned(), reason));
+            let problems = standing.clone().into_iter().chain(of_port).collect();
             if facts.send(Fact::AgentProblems(problems)).await.is_err() {
                 return;
             }
@@ -213,6 +225,7 @@ async fn serve<S: Store>(
     config: AgentConfig,
     (state, saved, flaws): (StateStore, Saved, watch::Receiver<Flaws>),
     monitor: Monitor,
+    resolver: Resolver,
 ) -> anyhow::Result<()> {
     let config = Arc::new(config);
     let clock: SharedClock = Arc::new(SystemClock);
@@ -238,8 +251,18 @@ async fn serve<S: Store>(
         news.try_send(NodeNews::StateLost(reason.clone())).context("telling of the lost state")?;
     }
     let is_state_lost = flaws.borrow().lost.is_some();
-    let (keeper, facts) =
-        Keeper::new(fingerprint::detect(&config, &drivers)?, [Manager::Devices, Manager::Drivers], news);
+    let mut print = fingerprint::detect(&config, &drivers)?;
+    let (networks, offer) = AllocNetworks::begin(NetworkParts {
+        config: config.network.clone(),
+        state_dir: config.state_dir.clone(),
+        state: state.clone(),
+        kept: saved.networks.clone(),
+        known: (!is_state_lost).then(|| saved.allocs.keys().cloned().collect()),
+        resolver,
+    })
+    .await;
+    print.network_modes.extend(offer.modes);
+    let (keeper, facts) = Keeper::new(print, [Manager::Devices, Manager::Drivers], news);
     let meta = MetaHandle::new(config.meta.clone(), saved.dynamic_meta.clone(), state.clone(), facts.facts.clone());
     let volumes = Volumes::new(config.state_dir.join("host-volumes"), state.clone(), facts.facts.clone());
     loops.spawn(until(stop.clone(), keeper.run()));
@@ -247,7 +270,7 @@ async fn serve<S: Store>(
     meta.announce().await;
     let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
     loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
-    loops.spawn(until(stop.clone(), tell_port(health, facts.facts.clone())));
+    loops.spawn(until(stop.clone(), tell_problems(health, offer.problems, facts.facts.clone())));
     loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
     wait_for_facts(facts.gathered).await;
     let kept = saved.task_users.clone();
@@ -288,6 +311,7 @@ async fn serve<S: Store>(
             host_env,
             prober: Arc::new(HostProber::default()),
             fetcher,
+            networks,
         },
         news: told,
         clock,

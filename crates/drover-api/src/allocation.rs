@@ -467,7 +467,7 @@ pub struct AllocationStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
     pub alloc_states: Vec<AllocStateEntry>,
-    /// Deprecated: nothing writes it in this version. Its network namespace.
+    /// Its network namespace (modes bridge and cni).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStatus>,
     /// Last result of each check, by check id: `<task or group-<group>>/<service>/<port>/<check>`.

@@ -95,6 +95,8 @@ string_enum! {
         DriverUnhealthy = "DriverUnhealthy",
         /// The agent's port is held by another process.
         PortTaken = "PortTaken",
+        /// Allocations cannot have a network mode that its agent's configuration names.
+        NetworkModeUnavailable = "NetworkModeUnavailable",
         /// There is enough.
         Sufficient = "Sufficient",
         /// There is too little.
@@ -305,7 +307,8 @@ pub struct Fingerprint {
     /// The cgroup that holds all tasks.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cgroup_parent: String,
-    /// What of the agent itself does not work, and why, by part: `port`, where it answers probes and scrapes.
+    /// What of the agent itself does not work, and why, by part: `port`, where it answers probes and scrapes;
+    /// `network mode bridge` and `network mode cni`, which its configuration names and the node does not offer.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub agent_problems: BTreeMap<String, String>,

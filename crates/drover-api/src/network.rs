@@ -23,19 +23,19 @@ string_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Network {
-    /// How the group's tasks see the network; default host. none needs a driver that isolates, as exec does. No agent
-    /// of this version offers bridge and cni: a job that asks for them finds no node.
+    /// How the group's tasks see the network; default host. All but host need a driver that isolates, as exec
+    /// does; bridge and cni also nodes that offer them.
     pub mode: NetworkMode,
     /// Ports to hand out on the node, by label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["label"]))]
     pub ports: Vec<Port>,
-    /// Host name inside the network namespace (bridge and cni); may contain `${…}`. Not acted on by this version:
-    /// refused.
+    /// Host name inside the network namespace (bridge and cni); may contain `${…}`. Default: the node's.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub hostname: String,
-    /// DNS settings inside the network namespace (bridge and cni). Not acted on by this version: refused.
+    /// DNS settings inside the network namespace (bridge and cni); what is left out is as the node's agent is
+    /// configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns: Option<Dns>,
     /// The CNI network to join (mode cni).
@@ -97,7 +97,7 @@ pub struct Cni {
     /// The network's name in the node's CNI configuration.
     #[schemars(length(min = 1, max = 128))]
     pub name: String,
-    /// Arguments handed to the CNI plugins. Not acted on by this version: refused.
+    /// Arguments handed to the CNI plugins, as `CNI_ARGS`; without `;` and `=`.
     #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub args: std::collections::BTreeMap<String, String>,

@@ -245,8 +245,15 @@ pub struct SandboxSpec {
     pub private_pids: bool,
     /// Whether it shares no memory segments and queues with others.
     pub private_ipc: bool,
-    /// Whether it has a network of its own, with a loopback device only.
+    /// Whether it has a network of its own, with a loopback device only. A supervisor that does not know
+    /// `network_namespace` yet keeps a task so from the node's.
     pub private_network: bool,
+    /// The file of the network namespace that it joins instead; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_namespace: Option<String>,
+    /// The host name that it sees; empty: the node's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
     /// Capabilities that it can ever have.
     pub bounding: Vec<String>,
     /// Capabilities that it has although it is not root.

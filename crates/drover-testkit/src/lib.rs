@@ -17,6 +17,7 @@ pub mod helm;
 pub mod image;
 pub mod kubeconform;
 pub mod manifests;
+pub mod network_plugins;
 pub mod probe;
 pub mod process;
 pub mod progress;

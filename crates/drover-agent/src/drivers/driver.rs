@@ -12,6 +12,7 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::networks::TaskNetwork;
 use drover_supervisor::Usage;
 use drover_supervisor::protocol::{BindMount, Exit};
 
@@ -57,6 +58,8 @@ pub(crate) struct StartRequest {
     pub(crate) devices: Vec<PathBuf>,
     /// Whether it has a network of its own.
     pub(crate) private_network: bool,
+    /// The network of its allocation that it joins; none: the node's, or none at all.
+    pub(crate) network: Option<TaskNetwork>,
     /// Its volumes.
     pub(crate) mounts: Vec<BindMount>,
 }

@@ -18,6 +18,7 @@ use super::driver::{FsIsolation, StartError, StartRequest};
 use super::process::{self, ProcessDriver, ProcessKind};
 use super::resources::{capabilities, cpu_quota_us, cpu_shares, memory_limits};
 use super::users::{self, Account};
+use crate::networks::TaskNetwork;
 use drover_supervisor::client::Client;
 use drover_supervisor::protocol::{CgroupSpec, SandboxSpec, StartSpec, ViewFile};
 
@@ -83,7 +84,7 @@ impl SharedNamespaces {
         if !private_network && !self.network {
             return refused(
                 "the group's network is the host's",
-                "give the group networks: [{mode: none}]",
+                "give the group networks: [{mode: bridge}], or [{mode: none}]",
                 "allowHostNetwork",
             );
         }
@@ -113,13 +114,15 @@ impl Exec {
         self.settings.unfit.clone()
     }
 
-    fn spec_of(&self, config: &ExecConfig, request: StartRequest) -> Result<StartSpec, StartError> {
+    fn spec_of(&self, config: &ExecConfig, mut request: StartRequest) -> Result<StartSpec, StartError> {
         let caps =
             capabilities(&self.settings.allow_caps, &config.cap_add, &config.cap_drop).map_err(StartError::Invalid)?;
         let asked = capabilities(&self.settings.allow_caps, &config.cap_add, &["all".to_owned()])
             .map_err(StartError::Invalid)?;
-        self.settings.shared.check(config, request.private_network)?;
-        let shown = self.shown(config.rootfs.as_deref())?;
+        let network = request.network.take().unwrap_or_default();
+        let has_own = request.private_network || network != TaskNetwork::default();
+        self.settings.shared.check(config, has_own)?;
+        let mut shown = self.shown(config.rootfs.as_deref())?;
         let command = shown.find_command(&config.command, &request.task_dir)?;
         let logs = process::log_spec(&request)?;
         let cgroup = self.cgroup(config, &request);
@@ -135,13 +138,17 @@ impl Exec {
         let sandbox = SandboxSpec {
             root: request.task_dir.to_string_lossy().into_owned(),
             shared: request.alloc_dir.join("alloc").to_string_lossy().into_owned(),
-            files: shown.files(&account),
+            files: shown.files(&account, &network),
             host_paths: shown.paths,
             rootfs: shown.rootfs.map(|rootfs| rootfs.to_string_lossy().into_owned()),
             mounts: request.devices.iter().map(|path| process::device_mount(path)).chain(request.mounts).collect(),
             private_pids: config.pid_mode == NamespaceMode::Private,
             private_ipc: config.ipc_mode == NamespaceMode::Private,
-            private_network: request.private_network,
+            private_network: has_own,
+            network_namespace: Some(network.path)
+                .filter(|it| !it.as_os_str().is_empty())
+                .map(|it| it.to_string_lossy().into_owned()),
+            hostname: network.hostname,
             bounding: caps.into_iter().collect(),
             ambient: asked.into_iter().collect(),
             limits: limits.into_iter().map(|Limit { name, soft, hard }| (name, soft, hard)).collect(),
@@ -214,12 +221,19 @@ struct ReadOnlyPath {
 }
 
 impl ReadOnlyPath {
-    /// The files of the task's own `/etc`: none where it is shown one as a whole.
-    fn files(&self, account: &Account) -> Vec<ViewFile> {
+    /// The files of the task's own `/etc`: none where it is shown one as a whole. In a network of its own it does not
+    /// see the node's names and name servers.
+    fn files(&mut self, account: &Account, network: &TaskNetwork) -> Vec<ViewFile> {
         if self.rootfs.is_some() || self.paths.iter().any(|path| path.trim_end_matches('/') == "/etc") {
             return Vec::new();
         }
-        users::account_files(account).map(|(name, text)| ViewFile { name: name.to_owned(), text }).into()
+        let of_users = users::account_files(account).into_iter();
+        let own = [("hosts", network.hosts.clone()), ("resolv.conf", network.resolv_conf.clone())];
+        let of_network = own.into_iter().filter(|_| *network != TaskNetwork::default());
+        let files = of_users.chain(of_network).map(|(name, text)| ViewFile { name: name.to_owned(), text });
+        let files: Vec<ViewFile> = files.collect();
+        self.paths.retain(|path| !files.iter().any(|file| path.strip_prefix("/etc/") == Some(&*file.name)));
+        files
     }
 
     /// The command as the task will see it: among its own files, or among what it is shown.

@@ -11,6 +11,7 @@ use super::task_users::TaskUsers;
 use crate::artifacts::Fetcher;
 use crate::checks::Prober;
 use crate::drivers::Drivers;
+use crate::networks::AllocNetworks;
 use crate::watch;
 
 /// The parts of a machine, real or simulated.
@@ -29,4 +30,6 @@ pub(crate) struct MachineParts {
     pub(crate) prober: Arc<dyn Prober>,
     /// Fetches artifacts.
     pub(crate) fetcher: Arc<dyn Fetcher>,
+    /// The networks of allocations.
+    pub(crate) networks: AllocNetworks,
 }

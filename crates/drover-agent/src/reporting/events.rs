@@ -35,6 +35,8 @@ pub(crate) enum Reason {
     RestartDelayed,
     DriverError,
     VolumeError,
+    /// Its network could not be made.
+    NetworkError,
     /// A service has become ready.
     ServiceReady,
     /// A service is not ready any more.
@@ -65,6 +67,7 @@ impl Reason {
             Self::RestartDelayed => "RestartDelayed",
             Self::DriverError => "DriverError",
             Self::VolumeError => "VolumeError",
+            Self::NetworkError => "NetworkError",
             Self::ServiceReady => "ServiceReady",
             Self::ServiceNotReady => "ServiceNotReady",
             Self::CheckFailed => "CheckFailed",
@@ -85,6 +88,7 @@ impl Reason {
             | Self::RestartDelayed
             | Self::DriverError
             | Self::VolumeError
+            | Self::NetworkError
             | Self::ServiceNotReady
             | Self::CheckFailed
             | Self::MountWaiting
@@ -102,6 +106,7 @@ impl Reason {
             Self::RestartDelayed => "Restart",
             Self::DriverError => "Launch",
             Self::VolumeError | Self::VolumeMounted | Self::MountWaiting | Self::MountFailed => "Mount",
+            Self::NetworkError => "Connect",
             Self::VolumeUnmounted | Self::UnmountFailed => "Unmount",
             Self::ServiceReady | Self::ServiceNotReady | Self::CheckFailed => "Check",
             Self::DriverUnhealthy => "Fingerprint",

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use drover_api::allocation::{
     AllocationColumns, AllocationCondition, AllocationConditionType as Type, AllocationReason as Reason, CheckResult,
-    CheckStatus, ClientStatus, DesiredStatus, Health, ServiceRegistration, TaskRunState, TaskState, VolumeStatus,
+    CheckStatus, ClientStatus, DesiredStatus, Health, NetworkStatus, ServiceRegistration, TaskRunState, TaskState,
+    VolumeStatus,
 };
 use drover_api::condition::{self, ConditionStatus, Wanted};
 use drover_api::job::JobType;
@@ -47,6 +48,9 @@ pub(crate) struct Report {
     /// What their checks found last.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) checks: BTreeMap<String, CheckStatus>,
+    /// Its own network, once it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) network: Option<NetworkStatus>,
 }
 
 /// The report that the API server has accepted last, as far as the status tells.
@@ -64,6 +68,7 @@ pub(crate) fn of_status(generation: i64, status: &AllocationStatus, job: JobType
         volumes: status.volumes.clone(),
         services: status.services.clone(),
         checks: status.checks.clone(),
+        network: status.network.clone(),
     }
 }
 
@@ -91,6 +96,7 @@ pub(crate) fn of_refused(allocation: &Allocation, job: Option<&JobSpec>, reason:
         volumes: BTreeMap::new(),
         services: Vec::new(),
         checks: BTreeMap::new(),
+        network: None,
     }
 }
 
@@ -140,6 +146,7 @@ fn differs(report: &Report, acknowledged: &Report) -> bool {
         || report.stopping != acknowledged.stopping
         || report.volumes != acknowledged.volumes
         || report.checks != acknowledged.checks
+        || report.network != acknowledged.network
 }
 
 /// The status as an object for server-side apply. `lost` is the controller's and final: then only the end is told.
@@ -165,6 +172,9 @@ pub(crate) fn status_body(report: &Report, seen: &Allocation, now: Timestamp) ->
     }
     if !report.checks.is_empty() {
         status["checks"] = json!(report.checks);
+    }
+    if let Some(network) = &report.network {
+        status["network"] = json!(network);
     }
     if let Some(health) = &report.health {
         status["health"] = json!(health);

@@ -180,6 +180,7 @@ impl Machine {
             config: Arc::new(life.config),
             machine: MachineParts {
                 users: crate::node::task_users::TaskUsers::none(),
+                networks: crate::networks::AllocNetworks::pretended(),
                 drivers,
                 devices: Devices::default(),
                 disk: Arc::new(self.disk.clone()),

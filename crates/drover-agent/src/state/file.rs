@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::records::{Flaws, Saved};
 use super::tables::{
-    ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, REBUILDING, TASK_USERS, TASKS, VOLUMES,
+    ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, NETWORKS, REBUILDING, TASK_USERS, TASKS, VOLUMES,
 };
 use crate::tasks::record::TaskRecord;
 
@@ -230,6 +230,7 @@ fn read_records(database: &Database) -> Result<Saved, String> {
         volumes: meta_record(&transaction, VOLUMES)?.unwrap_or_default(),
         mounts: meta_record(&transaction, MOUNTS)?.unwrap_or_default(),
         task_users: meta_record(&transaction, TASK_USERS)?.unwrap_or_default(),
+        networks: meta_record(&transaction, NETWORKS)?.unwrap_or_default(),
         dynamic_meta: meta_record(&transaction, DYNAMIC_META)?.unwrap_or_default(),
         is_rebuilding: meta_record(&transaction, REBUILDING)?.unwrap_or_default(),
         ..Saved::default()

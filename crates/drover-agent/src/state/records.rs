@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use drover_api::{Allocation, JobSpec};
+use drover_network::NetworkTable;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,8 @@ pub(crate) struct Saved {
     pub(crate) mounts: Mounts,
     /// The users of allocations.
     pub(crate) task_users: TaskUserTable,
+    /// The networks of allocations.
+    pub(crate) networks: NetworkTable,
     /// An earlier life lost its state and ended before it knew all of its tasks again.
     pub(crate) is_rebuilding: bool,
 }

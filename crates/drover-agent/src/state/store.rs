@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use drover_api::JobSpec;
+use drover_network::NetworkTable;
 use jiff::Timestamp;
 use redb::Database;
 use serde::Serialize;
@@ -17,7 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::file;
 use super::records::{AllocRecord, Flaws, Saved};
-use super::tables::{ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, META, MOUNTS, REBUILDING, TASK_USERS, TASKS, VOLUMES};
+use super::tables::{
+    ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, META, MOUNTS, NETWORKS, REBUILDING, TASK_USERS, TASKS, VOLUMES,
+};
 use crate::csi::Mounts;
 use crate::node::facts::MetaChanges;
 use crate::node::host_volume_record::VolumeRecord;
@@ -269,6 +272,17 @@ impl StateStore {
             Backing::File(file) => file.put(Table::Meta, TASK_USERS.to_owned(), users).await,
             Backing::Memory(memory) => {
                 memory.lock().task_users.clone_from(users);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the networks of allocations.
+    pub(crate) async fn put_networks(&self, networks: &NetworkTable) -> Result<(), StateError> {
+        match &self.0 {
+            Backing::File(file) => file.put(Table::Meta, NETWORKS.to_owned(), networks).await,
+            Backing::Memory(memory) => {
+                memory.lock().networks.clone_from(networks);
                 Ok(())
             }
         }

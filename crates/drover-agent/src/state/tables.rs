@@ -10,6 +10,7 @@ pub(super) const DYNAMIC_META: &str = "dynamicMeta";
 pub(super) const VOLUMES: &str = "hostVolumes";
 pub(super) const MOUNTS: &str = "csiMounts";
 pub(super) const TASK_USERS: &str = "taskUsers";
+pub(super) const NETWORKS: &str = "networks";
 pub(super) const REBUILDING: &str = "rebuilding";
 pub(super) const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 

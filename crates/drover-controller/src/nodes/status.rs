@@ -270,8 +270,9 @@ fn conditions(
 
 /// What the agent itself is kept from, if it is from anything.
 fn impaired(problems: &BTreeMap<String, String>) -> Option<Wanted<Type, Reason>> {
+    let reason = if problems.contains_key("port") { Reason::PortTaken } else { Reason::NetworkModeUnavailable };
     let problems: Vec<String> = problems.iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
-    (!problems.is_empty()).then(|| Wanted::yes(Type::AgentImpaired, Reason::PortTaken, problems.join("; ")))
+    (!problems.is_empty()).then(|| Wanted::yes(Type::AgentImpaired, reason, problems.join("; ")))
 }
 
 /// Whether all drivers are well, and all that the node says of CSI plugins counts.

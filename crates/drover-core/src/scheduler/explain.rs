@@ -147,7 +147,9 @@ fn change_for(rule: &str, n: i64) -> String {
         "missingHostVolumes" => {
             "add the volume to hostVolumes of an agent's configuration, or relax the request".to_owned()
         }
-        "missingNetwork" => "use mode host, which each node offers".to_owned(),
+        "missingNetwork" => {
+            "set network.bridgeSubnet or network.cniConfigDir in an agent's configuration, or use mode host".to_owned()
+        }
         "missingHostNetwork" => {
             "add it to hostNetworks of an agent's configuration, or remove hostNetwork from the port".to_owned()
         }

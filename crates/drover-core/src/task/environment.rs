@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::allocation::AllocatedPort;
+use drover_api::allocation::{AllocatedPort, NetworkStatus};
 use drover_api::group::Group;
 use drover_api::task::Task;
 use drover_api::{Allocation, JobSpec};
@@ -76,6 +76,8 @@ pub struct EnvironmentInput<'a> {
     pub paths: &'a TaskPaths,
     /// The host's variables that tasks may get; none for images.
     pub host: &'a BTreeMap<String, String>,
+    /// The allocation's own network, once it is made; none: it has none.
+    pub network: Option<&'a NetworkStatus>,
 }
 
 /// The most bytes of one expanded value: as many as the kernel takes of one argument.
@@ -164,6 +166,7 @@ pub fn environment(input: &EnvironmentInput<'_>) -> Result<BTreeMap<String, Stri
     add_paths_and_limits(&mut env, input);
     add_identity(&mut env, input);
     add_ports(&mut env, &input.allocation.spec.resources.ports);
+    add_network(&mut env, &input.allocation.spec.resources.ports, input.network);
     let mut budget = Budget::WHOLE;
     budget.take(size(&env), || "resources.ports".to_owned())?;
     add_meta(&mut env, input, &mut budget)?;
@@ -207,7 +210,8 @@ pub fn service_words(
     };
     let paths = TaskPaths { alloc: String::new(), local: String::new(), secrets: String::new() };
     let (node, host) = (NodeFacts::default(), BTreeMap::new());
-    let input = EnvironmentInput { allocation, job, group, task, node: &node, paths: &paths, host: &host };
+    let input =
+        EnvironmentInput { allocation, job, group, task, node: &node, paths: &paths, host: &host, network: None };
     add_identity(&mut env, &input);
     for of_node in ["NOMAD_DC", "NOMAD_PARENT_CGROUP"] {
         env.remove(of_node);
@@ -266,7 +270,7 @@ fn add_identity(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>
 fn add_ports(env: &mut BTreeMap<String, String>, ports: &[AllocatedPort]) {
     for port in ports {
         let label = clean(&port.label);
-        let inside = if port.to > 0 { port.to } else { port.value };
+        let inside = port_inside(port);
         let address = address(&port.host_ip, port.value);
         put(env, &format!("NOMAD_IP_{label}"), &port.host_ip);
         put(env, &format!("NOMAD_PORT_{label}"), &inside.to_string());
@@ -276,6 +280,23 @@ fn add_ports(env: &mut BTreeMap<String, String>, ports: &[AllocatedPort]) {
         put(env, &format!("NOMAD_HOST_ADDR_{label}"), &address);
         put(env, &format!("NOMAD_ALLOC_PORT_{label}"), &inside.to_string());
     }
+}
+
+/// Where the ports are within the allocation's own network.
+fn add_network(env: &mut BTreeMap<String, String>, ports: &[AllocatedPort], network: Option<&NetworkStatus>) {
+    let Some(network) = network else { return };
+    let ip = if network.address.is_empty() { &network.address_v6 } else { &network.address };
+    for port in ports {
+        let label = clean(&port.label);
+        put(env, &format!("NOMAD_ALLOC_INTERFACE_{label}"), &network.interface_name);
+        put(env, &format!("NOMAD_ALLOC_IP_{label}"), ip);
+        put(env, &format!("NOMAD_ALLOC_ADDR_{label}"), &address(ip, port_inside(port)));
+    }
+}
+
+/// The number that a task listens on.
+fn port_inside(port: &AllocatedPort) -> i64 {
+    if port.to > 0 { port.to } else { port.value }
 }
 
 /// The job's meta, overridden by the group's and the task's: by the key as it is written, and in the two forms that
@@ -508,6 +529,7 @@ mod tests {
             node: &node(),
             paths: &paths,
             host,
+            network: None,
         })
     }
 
@@ -550,6 +572,19 @@ mod tests {
         for (name, value) in wanted {
             assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
         }
+    }
+
+    #[test]
+    fn an_own_network_is_told_beside_the_nodes_ports() {
+        let port = AllocatedPort { label: "http".into(), value: 80, to: 8080, host_ip: "10.0.0.1".into() };
+        let network =
+            NetworkStatus { interface_name: "eth0".into(), address: "172.26.64.2".into(), ..NetworkStatus::default() };
+        let mut env = BTreeMap::new();
+        add_network(&mut env, std::slice::from_ref(&port), Some(&network));
+        let told: Vec<_> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let wanted = ["ADDR_http=172.26.64.2:8080", "INTERFACE_http=eth0", "IP_http=172.26.64.2"];
+        assert_eq!(told, wanted.map(|it| format!("NOMAD_ALLOC_{it}")));
+        add_network(&mut BTreeMap::new(), &[port], None);
     }
 
     #[test]

@@ -79,13 +79,19 @@ impl Violations {
         let first = group.networks.first().map(|network| network.mode);
         for (n, network) in group.networks.iter().enumerate() {
             let at = format_args!("{at}.networks[{n}]");
-            let instead = "remove it, tasks use the name servers of their node";
-            self.not_yet(network.dns.is_some(), format_args!("{at}.dns"), instead);
-            let instead = "remove it, tasks see the host name of their node";
-            self.not_yet(!network.hostname.is_empty(), format_args!("{at}.hostname"), instead);
-            let has_args = network.cni.as_ref().is_some_and(|cni| !cni.args.is_empty());
-            let instead = "remove it, and put what is fixed into the network's own configuration on the node";
-            self.not_yet(has_args, format_args!("{at}.cni.args"), instead);
+            let has_own = matches!(network.mode, NetworkMode::Bridge | NetworkMode::Cni);
+            for (field, is_given) in [("dns", network.dns.is_some()), ("hostname", !network.hostname.is_empty())] {
+                let message = format_args!(
+                    "is for modes bridge and cni, not for {}, whose tasks have that of their node; remove it, or change mode",
+                    network.mode
+                );
+                self.when(is_given && !has_own, "NetworkOwn", format_args!("{at}.{field}"), message);
+            }
+            let message = format_args!(
+                "is for the group's first network, whose namespace its tasks share; put it there, and the ports too"
+            );
+            let is_given = network.dns.is_some() || !network.hostname.is_empty() || network.cni.is_some();
+            self.when(n > 0 && has_own && is_given, "NetworkOwn", format_args!("{at}"), message);
             let mode = format_args!("{at}.mode");
             let message = format_args!(
                 "{} is another one than the group's first network has, and its tasks share one; put the ports into one network",
@@ -93,9 +99,10 @@ impl Violations {
             );
             self.when(first != Some(network.mode), "NetworkModes", mode, message);
             let raw = group.tasks.iter().find(|task| task.driver == "raw_exec");
-            if let Some(task) = raw.filter(|_| network.mode == NetworkMode::None) {
+            if let Some(task) = raw.filter(|_| network.mode != NetworkMode::Host) {
                 let message = format_args!(
-                    "none does not hold for task {} with driver raw_exec, which is in the network of its node; take driver exec, or mode host",
+                    "{} does not hold for task {} with driver raw_exec, which is in the network of its node; take driver exec, or mode host",
+                    network.mode,
                     shown(&task.name)
                 );
                 self.when(true, "NetworkRawExec", mode, message);

@@ -33,13 +33,23 @@ fn leave_host(plan: &Plan, wire: &mut File) -> Result<(), Failure> {
     for (wanted, flag) in [
         (sandbox.private_pids, CloneFlags::CLONE_NEWPID),
         (sandbox.private_ipc, CloneFlags::CLONE_NEWIPC),
-        (sandbox.private_network, CloneFlags::CLONE_NEWNET),
+        (sandbox.private_network && sandbox.network_namespace.is_none(), CloneFlags::CLONE_NEWNET),
+        (!sandbox.hostname.is_empty(), CloneFlags::CLONE_NEWUTS),
     ] {
         if wanted {
             flags |= flag;
         }
     }
     nix::sched::unshare(flags).map_err(io::Error::from).map_err(Failure::because("namespaces cannot be made"))?;
+    if let Some(path) = &sandbox.network_namespace {
+        let joined = File::open(path).and_then(|file| Ok(nix::sched::setns(file, CloneFlags::CLONE_NEWNET)?));
+        joined.map_err(Failure::because(format_args!("network namespace {path} cannot be joined")))?;
+    }
+    if !sandbox.hostname.is_empty() {
+        rustix::system::sethostname(sandbox.hostname.as_bytes())
+            .map_err(io::Error::from)
+            .map_err(Failure::because("its host name"))?;
+    }
     match sys::fork().map_err(Failure::because("the sandbox cannot fork"))? {
         Some(pid) => say(wire, &Word::Pid(pid)).map_err(Failure::because("the supervisor is gone")),
         None => become_task(plan, wire),
@@ -54,7 +64,7 @@ fn become_task(plan: &Plan, wire: &mut File) -> Result<(), Failure> {
         .map_err(io::Error::from)
         .map_err(Failure::because("mounts cannot be made private"))?;
     view::build(&plan.sandbox).map_err(Failure::because("its view of the machine"))?;
-    if plan.sandbox.private_network {
+    if plan.sandbox.private_network && plan.sandbox.network_namespace.is_none() {
         sys::raise_loopback().map_err(Failure::because("its loopback device"))?;
     }
     rights::limit(&plan.sandbox.limits).map_err(Failure::because("its limits"))?;

@@ -67,6 +67,7 @@ impl AllocRunner {
             volumes: hooks::statuses(&self.plan, self.tasks.is_over()),
             services: self.services.states().registrations(),
             checks: self.services.states().results(),
+            network: self.plan.env.machine.networks.of(&self.plan.uid).map(|network| network.status()),
         }
     }
 

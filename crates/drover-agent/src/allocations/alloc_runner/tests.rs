@@ -168,6 +168,7 @@ impl Node {
             state: self.state.store(),
             machine: MachineParts {
                 users: crate::node::task_users::TaskUsers::none(),
+                networks: crate::networks::AllocNetworks::pretended(),
                 drivers,
                 devices: Devices::default(),
                 disk: Arc::new(HostDisk),

@@ -5,9 +5,12 @@ mod alloc_dir;
 mod await_previous;
 mod hook_error;
 mod migrate_disk;
+mod network;
+mod postrun;
 mod prerun;
 mod services;
 mod volumes;
 
+pub(super) use postrun::postrun;
 pub(super) use prerun::prerun;
-pub(super) use volumes::{postrun, statuses};
+pub(super) use volumes::statuses;

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::hook_error::AllocHookError;
-use super::{admission, alloc_dir, await_previous, migrate_disk, services, volumes};
+use super::{admission, alloc_dir, await_previous, migrate_disk, network, services, volumes};
 use crate::allocations::plan::AllocPlan;
 use crate::node::alloc_dir::AllocDir;
 
@@ -19,6 +19,7 @@ const PRERUN: &[Prerun] = &[
     |plan, _| await_previous::prerun(plan).boxed(),
     |plan, dir| migrate_disk::prerun(plan, dir).boxed(),
     |plan, _| admission::prerun(plan).boxed(),
+    |plan, _| network::prerun(plan).boxed(),
     |plan, _| std::future::ready(services::prerun(plan)).boxed(),
     |plan, _| volumes::prerun(plan).boxed(),
 ];

@@ -19,6 +19,7 @@ const MAX_INSTANCE_ID: usize = 128;
 const MAX_HOST_VOLUMES: usize = 128;
 const MAX_HOST_NETWORKS: usize = 64;
 const MAX_PROBLEMS: usize = 8;
+const MAX_NETWORK_MODES: usize = 64;
 /// Attributes of a driver or of a group of devices.
 const MAX_INNER_ATTRIBUTES: usize = 64;
 const MAX_KEY: usize = 256;
@@ -45,6 +46,8 @@ pub(crate) fn cut(print: &mut Fingerprint) -> BTreeSet<&'static str> {
     cut.note_if("hostVolumes", print.host_volumes.len() < all);
     cut.note_if("hostNetworks", print.host_networks.len() > MAX_HOST_NETWORKS);
     print.host_networks.truncate(MAX_HOST_NETWORKS);
+    cut.note_if("networkModes", print.network_modes.len() > MAX_NETWORK_MODES);
+    print.network_modes.truncate(MAX_NETWORK_MODES);
     for plugin in print.csi.values_mut() {
         cut.text("csi", &mut plugin.description, MAX_TEXT);
     }

@@ -478,6 +478,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
         config: Arc::new(config()),
         machine: MachineParts {
             users: crate::node::task_users::TaskUsers::none(),
+            networks: crate::networks::AllocNetworks::pretended(),
             drivers: Drivers::default(),
             devices: Devices::default(),
             disk: Arc::new(MemoryDisk::default()),

@@ -120,6 +120,14 @@ impl TaskRunner {
             max_files: u32::try_from(logs.max_files).unwrap_or(u32::MAX),
             max_file_bytes: u64::try_from(logs.max_file_size_mb).unwrap_or(1).saturating_mul(1024 * 1024),
         };
+        let asked = plan.group.networks.first();
+        let mode = asked.map(|network| network.mode);
+        let namespace = plan.allocation.metadata.namespace.as_deref().unwrap_or_default();
+        let network = self
+            .env
+            .machine
+            .networks
+            .for_task(&plan.uid, asked, namespace, |text| environment::interpolate(text, &env, &node))?;
         let mounts = plan.volumes.mounts(&plan.task, |text| environment::interpolate(text, &env, &node))?;
         Ok(StartRequest {
             id: format!("{}/{}/{}", plan.uid, plan.task.name, self.env.random.tag()),
@@ -137,7 +145,8 @@ impl TaskRunner {
             resources,
             devices: reserved.nodes,
             mounts,
-            private_network: plan.group.networks.first().is_some_and(|network| network.mode == NetworkMode::None),
+            private_network: mode == Some(NetworkMode::None),
+            network,
         })
     }
 
@@ -160,6 +169,7 @@ impl TaskRunner {
 
     fn variables(&self, paths: &TaskPaths, node: &NodeFacts) -> Result<BTreeMap<String, String>, String> {
         let plan = &self.plan;
+        let network = self.env.machine.networks.of(&plan.uid).map(|network| network.status());
         let input = EnvironmentInput {
             allocation: &plan.allocation,
             job: &plan.job,
@@ -168,6 +178,7 @@ impl TaskRunner {
             node,
             paths,
             host: &self.env.machine.host_env,
+            network: network.as_ref(),
         };
         environment::environment(&input).map_err(|error| error.to_string())
     }

@@ -166,6 +166,7 @@ impl Node {
             state,
             machine: MachineParts {
                 users: crate::node::task_users::TaskUsers::none(),
+                networks: crate::networks::AllocNetworks::pretended(),
                 drivers,
                 devices: Devices::default(),
                 disk: Arc::new(HostDisk),

@@ -13,11 +13,32 @@ fn refused(changes: &[(&str, Value)]) -> Vec<String> {
     super::super::changes(None, &typed).iter().map(ToString::to_string).collect()
 }
 
+#[test]
+fn what_an_own_network_has_is_for_the_modes_that_have_one() {
+    for (networks, wanted) in [
+        (json!([{ "mode": "bridge", "dns": { "servers": ["10.0.0.2"] }, "hostname": "web" }]), &[][..]),
+        (json!([{ "mode": "cni", "cni": { "name": "a", "args": { "b": "c" } }, "hostname": "web" }]), &[]),
+        (json!([{ "dns": {} }]), &["spec.groups[0].networks[0].dns: is for modes bridge and cni, not for host"]),
+        (
+            json!([{ "mode": "none", "hostname": "web" }]),
+            &["spec.groups[0].networks[0].hostname: is for modes bridge and cni, not for none"],
+        ),
+        (
+            json!([{ "mode": "bridge" }, { "mode": "bridge", "hostname": "web" }]),
+            &["spec.groups[0].networks[1]: is for the group's first network"],
+        ),
+    ] {
+        let found = refused(&[("groups.0.networks", networks.clone())]);
+        let is_as_wanted =
+            found.len() == wanted.len() && found.iter().zip(wanted).all(|(it, wanted)| it.contains(wanted));
+        assert!(is_as_wanted, "{networks}: {found:?}");
+    }
+}
+
 const TASK: &str = "groups.0.tasks.0";
 
 #[test]
 fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
-    let bridge = |field: &str, value: Value| json!([{ "mode": "bridge", field: value }]);
     let group = |field: &str| format!("groups.0.{field}");
     let task = |field: &str| format!("{TASK}.{field}");
     for (path, value, field, instead) in [
@@ -28,14 +49,6 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
         (group("scaling.enabled"), json!(false), "spec.groups[0].scaling.enabled", "set min and max"),
         (group("scaling.policy"), json!({ "a": 1 }), "spec.groups[0].scaling.policy", "its own object"),
         (group("ephemeralDisk.migrate"), json!(true), "spec.groups[0].ephemeralDisk.migrate", "set sticky"),
-        (group("networks"), bridge("dns", json!({})), "spec.groups[0].networks[0].dns", "name servers of their node"),
-        (group("networks"), bridge("hostname", json!("a")), "spec.groups[0].networks[0].hostname", "host name of"),
-        (
-            group("networks"),
-            json!([{ "mode": "cni", "cni": { "name": "a", "args": { "b": "c" } } }]),
-            "spec.groups[0].networks[0].cni.args",
-            "configuration on the node",
-        ),
         (
             group("volumes"),
             json!([{ "name": "v", "type": "host", "source": "s", "sticky": true }]),

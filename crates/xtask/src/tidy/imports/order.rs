@@ -10,7 +10,7 @@ use serde::Deserialize;
 const LAYERS: &[&[&str]] = &[
     &["drover-api", "drover-clock", "drover-connect", "drover-csi", "drover-seal", "drover-socket"],
     &["drover-core", "drover-jobspec"],
-    &["drover-fetch", "drover-store", "drover-supervisor"],
+    &["drover-fetch", "drover-network", "drover-store", "drover-supervisor"],
     &["drover-daemon", "drover-monitor"],
     &["drover-agent", "drover-cli", "drover-controller", "drover-gateway"],
     &["drover-simulator"],
@@ -24,6 +24,7 @@ const LAYERS: &[&[&str]] = &[
 const WITHOUT: &[(&str, &[&str], &str)] = &[
     ("drover-api", &["tokio", "kube-client"], "types know neither a runtime nor a connection"),
     ("drover-core", &["tokio", "kube-client"], "decisions know neither a runtime nor a connection"),
+    ("drover-network", &["kube", "kube-client", "tokio"], "it asks the kernel, and nothing else"),
     ("drover-supervisor", &["kube", "kube-client"], "it owns processes and never talks to the API server"),
 ];
 
