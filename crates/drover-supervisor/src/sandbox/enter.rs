@@ -80,8 +80,12 @@ fn join(plan: &EnterPlan, wire: &mut File) -> Result<ExitCode, Failure> {
     }
     let gone = || Failure { reason: "the task does not run any more".to_owned(), is_invalid: true };
     let task = processes::open(plan.pid, plan.start_ticks).map_err(|_| gone())?;
-    let spaces =
-        CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWNET;
+    // A container has a host name of its own too; where the task has that of the host this one is in the same already.
+    let spaces = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWUTS;
     nix::sched::setns(&task, spaces).map_err(io::Error::from).map_err(Failure::because("the task's namespaces"))?;
     match sys::fork().map_err(Failure::because("it cannot fork"))? {
         Some(child) => {
