@@ -10,7 +10,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use drover_api::client_node::DriverInfo;
-use drover_core::task::driver_config::{ExecConfig, Limit, NamespaceMode};
+use drover_core::task::common_settings::{Limit, NamespaceMode};
+use drover_core::task::driver_config::ExecConfig;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
@@ -285,7 +286,7 @@ impl ProcessKind for Exec {
 
 #[cfg(test)]
 mod tests {
-    use drover_core::task::driver_config::LIMITS;
+    use drover_core::task::common_settings::LIMITS;
 
     #[test]
     fn the_supervisor_can_set_every_limit_that_a_task_may_ask_for() {

@@ -162,6 +162,7 @@ mod tests {
             resources: drover_api::allocation::TaskResources::default(),
             devices: Vec::new(),
             private_network: false,
+            network: crate::drivers::NetworkPlace::Host,
             mounts: Vec::new(),
         };
         let error = driver.start(request).await.err().expect("refused");

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Interrupt, NextRun, TaskRunner};
 use crate::csi;
-use crate::drivers::{FsIsolation, LogLimits, Running, StartError, StartRequest};
+use crate::drivers::{FsIsolation, LogLimits, NetworkPlace, Running, StartError, StartRequest};
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
 use crate::tasks::hooks::{self, ArtifactWords, ArtifactsLeft, TaskHookError};
@@ -63,6 +63,17 @@ impl TaskRunner {
             .request(driver.fs_isolation())
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         driver.check(&request.config).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        match self.idle(driver.prepare(&request)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(StartError::Invalid(reason))) => return Err(self.failure(Type::DriverFailure, reason, false)),
+            Ok(Err(StartError::Recoverable(reason))) => return Err(self.failure(Type::DriverFailure, reason, true)),
+            Err(Interrupt::Shutdown) => return Ok(NextRun::Detach),
+            Err(Interrupt::Kill) => {
+                self.note_kill_of_unstarted().await;
+                self.tracker.observe_kill();
+                return Ok(NextRun::Stop);
+            }
+        }
         // A task of which the state file knows nothing must not run: after the agent's death nobody would find it.
         self.record.starting = Some(request.id.clone());
         self.try_keep().await.map_err(|error| self.failure(Type::SetupFailure, error.to_string(), true))?;
@@ -107,7 +118,7 @@ impl TaskRunner {
         let node = self.env.node_facts();
         let resources = plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default();
         let reserved = self.env.machine.devices.reserve(&resources.devices)?;
-        let mut env = self.variables(&self.paths(isolation), &node)?;
+        let mut env = self.variables(isolation, &self.paths(isolation), &node)?;
         env.extend(reserved.env);
         if plan.task.csi_plugin.is_some() {
             let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
@@ -121,6 +132,8 @@ impl TaskRunner {
             max_file_bytes: u64::try_from(logs.max_file_size_mb).unwrap_or(1).saturating_mul(1024 * 1024),
         };
         let mounts = plan.volumes.mounts(&plan.task, |text| environment::interpolate(text, &env, &node))?;
+        let has_own = plan.group.networks.first().is_some_and(|network| network.mode == NetworkMode::None);
+        let network = if has_own { NetworkPlace::Own } else { NetworkPlace::Host };
         Ok(StartRequest {
             id: format!("{}/{}/{}", plan.uid, plan.task.name, self.env.random.tag()),
             task: plan.task.name.clone(),
@@ -137,7 +150,8 @@ impl TaskRunner {
             resources,
             devices: reserved.nodes,
             mounts,
-            private_network: plan.group.networks.first().is_some_and(|network| network.mode == NetworkMode::None),
+            private_network: network == NetworkPlace::Own,
+            network,
         })
     }
 
@@ -152,14 +166,24 @@ impl TaskRunner {
                 local: text(&task_dir.join("local")),
                 secrets: text(&task_dir.join("secrets")),
             },
-            FsIsolation::Chroot => {
+            FsIsolation::Chroot | FsIsolation::Image => {
                 TaskPaths { alloc: "/alloc".into(), local: "/local".into(), secrets: "/secrets".into() }
             }
         }
     }
 
-    fn variables(&self, paths: &TaskPaths, node: &NodeFacts) -> Result<BTreeMap<String, String>, String> {
+    fn variables(
+        &self,
+        isolation: FsIsolation,
+        paths: &TaskPaths,
+        node: &NodeFacts,
+    ) -> Result<BTreeMap<String, String>, String> {
         let plan = &self.plan;
+        let none = BTreeMap::new();
+        let host = match isolation {
+            FsIsolation::None | FsIsolation::Chroot => &self.env.machine.host_env,
+            FsIsolation::Image => &none,
+        };
         let input = EnvironmentInput {
             allocation: &plan.allocation,
             job: &plan.job,
@@ -167,7 +191,7 @@ impl TaskRunner {
             task: &plan.task,
             node,
             paths,
-            host: &self.env.machine.host_env,
+            host,
         };
         environment::environment(&input).map_err(|error| error.to_string())
     }
@@ -178,7 +202,7 @@ impl TaskRunner {
             return Ok(None);
         }
         let (paths, node) = (self.paths(isolation), self.env.node_facts());
-        let env = self.variables(&paths, &node);
+        let env = self.variables(isolation, &paths, &node);
         let env = env.map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         let words = ArtifactWords { env: &env, node: &node, paths: &paths };
         let left = hooks::artifacts_left(&self.env.machine.fetcher, &self.plan, words, &self.record.artifacts);
