@@ -14,10 +14,10 @@ use crate::cluster::LONG;
 
 /// Everything that came back.
 #[derive(Debug, Default)]
-struct Got {
-    answers: Vec<Answer>,
-    out: String,
-    err: String,
+pub(crate) struct Got {
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Got {
@@ -25,7 +25,7 @@ impl Got {
         self.answers.last().expect("an answer")
     }
 
-    fn code(&self) -> u16 {
+    pub(crate) fn code(&self) -> u16 {
         match self.last() {
             Answer::Error { code, .. } => *code,
             other => unreachable!("no error: {other:?}"),
@@ -33,11 +33,11 @@ impl Got {
     }
 }
 
-async fn begin(node: &Node<'_>, request: &Request) -> Exchange {
+pub(crate) async fn begin(node: &Node<'_>, request: &Request) -> Exchange {
     client::ask(&node.path("state/agent.sock"), request).await.expect("a connection")
 }
 
-async fn finish(exchange: &mut Exchange) -> Got {
+pub(crate) async fn finish(exchange: &mut Exchange) -> Got {
     let mut got = Got::default();
     let read = async {
         while let Some(reply) = exchange.replies.next().await.expect("a reply") {
@@ -52,11 +52,11 @@ async fn finish(exchange: &mut Exchange) -> Got {
     got
 }
 
-async fn ask(node: &Node<'_>, request: Request) -> Got {
+pub(crate) async fn ask(node: &Node<'_>, request: Request) -> Got {
     finish(&mut begin(node, &request).await).await
 }
 
-fn id(allocation: &Allocation) -> String {
+pub(crate) fn id(allocation: &Allocation) -> String {
     allocation.metadata.uid.clone().expect("a uid")
 }
 
@@ -72,7 +72,7 @@ fn logs(allocation: &str) -> Request {
     }
 }
 
-fn exec(allocation: &str, command: &[&str]) -> Request {
+pub(crate) fn exec(allocation: &str, command: &[&str]) -> Request {
     Request::Exec {
         allocation: allocation.to_owned(),
         task: "t".into(),

@@ -364,7 +364,7 @@ fn wrong_words_are_answered_with_what_helps() {
     let error = refused(&["up", "--detach", "--example", "wbe"], &data.path());
     assert!(
         error.contains(
-            "there is no example \"wbe\": choose of nightly, node-report, report-monday, report, web-service, web, wordcount or none"
+            "there is no example \"wbe\": choose of container, nightly, node-report, report-monday, report, web-service, web, wordcount or none"
         ),
         "{error}"
     );

@@ -34,7 +34,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{/* The configuration file of the agent. */}}
 {{- define "drover.agentConfig" -}}
 {{- $agent := .Values.agent }}
-{{- $drivers := dict "exec" (merge (dict "enabled" $agent.drivers.exec) $agent.exec) "rawExec" (dict "enabled" $agent.drivers.rawExec) "mock" (dict "enabled" $agent.drivers.mock) }}
+{{- $drivers := dict "exec" (merge (dict "enabled" $agent.drivers.exec) $agent.exec) "rawExec" (dict "enabled" $agent.drivers.rawExec) "containerd" (merge (dict "enabled" $agent.drivers.containerd) $agent.containerd) "mock" (dict "enabled" $agent.drivers.mock) }}
 {{- $own := dict "namespace" .Release.Namespace "stateDir" (printf "%s/state" $agent.hostStatePath) "allocDir" (printf "%s/alloc" $agent.hostStatePath) "nodePool" $agent.nodePool "datacenter" $agent.datacenter "meta" $agent.meta "drivers" $drivers "csi" (dict "kubeletDir" $agent.kubeletDir) }}
 {{- $network := dict "dns" $agent.network.dns "cniBinDir" $agent.network.cniBinDir }}
 {{- range $key := list "bridgeSubnet" "cniConfigDir" }}

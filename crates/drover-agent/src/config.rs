@@ -115,8 +115,94 @@ pub struct DriversConfig {
     pub raw_exec: RawExecConfig,
     /// Processes in a sandbox.
     pub exec: ExecConfig,
+    /// Containers of images.
+    pub containerd: ContainerdConfig,
     /// A driver for tests that runs nothing.
     pub mock: MockConfig,
+}
+
+/// Settings of the `containerd` driver, which is `docker` too.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the file")]
+pub struct ContainerdConfig {
+    /// `auto`: on where containerd listens. It needs an agent that is root, and control groups.
+    pub enabled: Enabled,
+    /// The socket of the node's containerd.
+    pub address: PathBuf,
+    /// Its snapshotter, which keeps the layers of images and what containers write.
+    pub snapshotter: String,
+    /// Its runtime.
+    pub runtime: String,
+    /// Runtimes that tasks may ask for beside that.
+    pub allow_runtimes: Vec<String>,
+    /// The program that the runtime runs; none: `runc` of containerd's own search path.
+    pub runc: Option<PathBuf>,
+    /// Whether tasks may ask for `privileged: true`: they are root on the node.
+    pub allow_privileged: bool,
+    /// Whether tasks may ask for the node's network, processes and shared memory: `networkMode`, `pidMode` and
+    /// `ipcMode` `host`. A container that is root among the node's processes is root on the node.
+    pub allow_host_namespaces: bool,
+    /// Capabilities that tasks may ask for, with or without `CAP_`; `all` for all.
+    pub allow_caps: Vec<String>,
+    /// Whether tasks may mount any directory of the host.
+    pub volumes: bool,
+    /// The most processes and threads of a task.
+    pub pids_limit: u32,
+    /// How long an image is kept that no task uses.
+    #[serde(deserialize_with = "duration")]
+    pub image_delay: Duration,
+    /// A folder with a `hosts.toml` for each registry, as of containerd; none: registries are reached as they are.
+    pub registry_hosts_dir: Option<PathBuf>,
+}
+
+impl Default for ContainerdConfig {
+    fn default() -> Self {
+        Self {
+            enabled: Enabled::Auto,
+            address: PathBuf::from("/run/containerd/containerd.sock"),
+            snapshotter: "overlayfs".to_owned(),
+            runtime: "io.containerd.runc.v2".to_owned(),
+            allow_runtimes: Vec::new(),
+            runc: None,
+            allow_privileged: false,
+            allow_host_namespaces: false,
+            allow_caps: Vec::new(),
+            volumes: false,
+            pids_limit: 4096,
+            image_delay: Duration::from_mins(3),
+            registry_hosts_dir: None,
+        }
+    }
+}
+
+/// Whether something is on: `true`, `false`, or `auto` for where the node has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Enabled {
+    /// Where the node has it.
+    #[default]
+    Auto,
+    /// On, and ill where the node does not have it.
+    Yes,
+    /// Off.
+    No,
+}
+
+impl<'de> Deserialize<'de> for Enabled {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Word {
+            Switch(bool),
+            Text(String),
+        }
+        match Word::deserialize(from)? {
+            Word::Switch(true) => Ok(Self::Yes),
+            Word::Switch(false) => Ok(Self::No),
+            Word::Text(text) if text == "auto" => Ok(Self::Auto),
+            Word::Text(text) => Err(serde::de::Error::custom(format!("{text:?} is neither true, false nor auto"))),
+        }
+    }
 }
 
 /// Settings of the `raw_exec` driver.
@@ -509,14 +595,31 @@ impl AgentConfig {
                 return Err((field, format!("{} is relative: give an absolute path", path.display())));
             }
         }
-        let plugins = &self.network;
+        let (plugins, containerd) = (&self.network, &self.drivers.containerd);
         for (field, path) in [
             ("network.cniConfigDir", plugins.cni_config_dir.as_ref()),
             ("network.cniBinDir", Some(&plugins.cni_bin_dir)),
+            ("drivers.containerd.address", Some(&containerd.address)),
+            ("drivers.containerd.runc", containerd.runc.as_ref()),
+            ("drivers.containerd.registryHostsDir", containerd.registry_hosts_dir.as_ref()),
         ] {
             if let Some(path) = path.filter(|path| !path.is_absolute()) {
                 return Err((field, format!("{} is relative: give an absolute path", path.display())));
             }
+        }
+        for (field, name) in [
+            ("drivers.containerd.snapshotter", &containerd.snapshotter),
+            ("drivers.containerd.runtime", &containerd.runtime),
+        ] {
+            if name.trim().is_empty() {
+                return Err((field, "is empty: give a name, or leave it out".to_owned()));
+            }
+        }
+        if containerd.image_delay.is_zero() {
+            return Err(("drivers.containerd.imageDelay", "must be longer than 0s".to_owned()));
+        }
+        if containerd.pids_limit == 0 {
+            return Err(("drivers.containerd.pidsLimit", "is 0, with which nothing runs: give at least 1".to_owned()));
         }
         let files = [("gateway.tokenFile", &self.gateway.token_file), ("gateway.caFile", &self.gateway.ca_file)];
         for (field, path) in files {
@@ -665,6 +768,12 @@ mod tests {
             ("artifacts: {allowedCIDRs: [here]}", "is no range of addresses"),
             ("drivers: {exec: {uidRange: {min: 0}}}", "drivers.exec.uidRange: 0 to 2999999 is no range"),
             ("drivers: {exec: {uidRange: {max: 1999999}}}", "drivers.exec.uidRange"),
+            ("drivers: {containerd: {address: run/x.sock}}", "drivers.containerd.address"),
+            ("drivers: {containerd: {imageDelay: 0s}}", "drivers.containerd.imageDelay"),
+            ("drivers: {containerd: {pidsLimit: 0}}", "drivers.containerd.pidsLimit"),
+            ("drivers: {containerd: {snapshotter: \"\"}}", "drivers.containerd.snapshotter"),
+            ("drivers: {containerd: {enabled: maybe}}", "neither true, false nor auto"),
+            ("drivers: {containerd: {storageDriver: x}}", "storageDriver"),
         ] {
             let error = parse(&format!("stateDir: /s\nallocDir: /a\n{text}\n")).expect_err("refused");
             assert!(error.contains(named), "{text}: {error}");

@@ -19,9 +19,12 @@ use crate::allocations::alloc_runner::TaskRunners;
 use crate::allocations::directory::Directory;
 use crate::artifacts::HostFetcher;
 use crate::checks::HostProber;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, Enabled};
 use crate::csi;
-use crate::drivers::{Drivers, Exec, ExecSettings, Mock, RawExec, RawExecSettings, SharedNamespaces, missing_rights};
+use crate::drivers::{
+    ContainerDriver, ContainerRights, ContainerSettings, Discards, Drivers, Exec, ExecSettings, Mock, NodeContainers,
+    RawExec, RawExecSettings, SharedNamespaces, keep_containers, missing_rights,
+};
 use crate::folder;
 use crate::gateway;
 use crate::glob::matches_glob;
@@ -245,7 +248,13 @@ async fn serve<S: Store>(
         }
     });
     let supervisor = supervisor(&config, &stop_services, &mut services);
-    let drivers = drivers(&config, &supervisor);
+    let restored = CancellationToken::new();
+    let containers = containers(&config)?;
+    // The first fingerprint says the truth.
+    containers.node.probe().await;
+    let drivers = drivers(&config, &supervisor, &containers.node);
+    let kept = keep_containers(containers.node, containers.discards, restored.clone(), Arc::clone(&clock));
+    loops.spawn(until(stop.clone(), kept));
     let (news, told) = mpsc::channel(NEWS);
     if let Some(reason) = &flaws.borrow().lost {
         news.try_send(NodeNews::StateLost(reason.clone())).context("telling of the lost state")?;
@@ -289,10 +298,8 @@ async fn serve<S: Store>(
     }
     loops.spawn(server.run(config.state_dir.clone()));
     let (recovering, recovered) = mpsc::channel(1);
-    loops.spawn(until(
-        stop.clone(),
-        end_strangers(supervisor, recovered, state.clone(), is_state_lost, metrics.clone()),
-    ));
+    let known = AllKnown { recovered, restored, metrics: metrics.clone() };
+    loops.spawn(until(stop.clone(), end_strangers(supervisor, known, state.clone(), is_state_lost)));
     let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
     let key = csi::sealing_key(&config.state_dir)?;
     let fetcher = Arc::new(HostFetcher::new(&config.artifacts, own_environment()));
@@ -351,7 +358,44 @@ fn supervisor(config: &AgentConfig, stop: &CancellationToken, services: &mut Joi
     supervisor
 }
 
-fn drivers(config: &AgentConfig, supervisor: &Supervisor) -> Drivers {
+/// The node's containers, and those of them that are to be taken away.
+struct Containers {
+    node: Arc<NodeContainers>,
+    discards: Discards,
+}
+
+fn containers(config: &AgentConfig) -> anyhow::Result<Containers> {
+    let (node, discards) =
+        NodeContainers::new(container_settings(config)).context("drivers.containerd of the configuration")?;
+    Ok(Containers { node: Arc::new(node), discards })
+}
+
+fn container_settings(config: &AgentConfig) -> ContainerSettings {
+    let containerd = &config.drivers.containerd;
+    let runtimes = std::iter::once(&containerd.runtime).chain(&containerd.allow_runtimes).cloned().collect();
+    let is_permitted = ["containerd", "docker"].into_iter().any(|name| config.driver.permits(name));
+    ContainerSettings {
+        enabled: if is_permitted { containerd.enabled } else { Enabled::No },
+        address: containerd.address.clone(),
+        snapshotter: containerd.snapshotter.clone(),
+        runtimes,
+        runc: containerd.runc.clone(),
+        rights: ContainerRights {
+            privileged: containerd.allow_privileged,
+            host_namespaces: containerd.allow_host_namespaces,
+            caps: containerd.allow_caps.clone(),
+            volumes: containerd.volumes,
+        },
+        pids_limit: u64::from(containerd.pids_limit),
+        image_delay: containerd.image_delay,
+        hosts_dir: containerd.registry_hosts_dir.clone(),
+        cgroup_base: drover_supervisor::cgroup_name(&config.state_dir),
+        cpu: fingerprint::cpu(config),
+        unfit: drover_supervisor::missing_cgroups(),
+    }
+}
+
+fn drivers(config: &AgentConfig, supervisor: &Supervisor, containers: &Arc<NodeContainers>) -> Drivers {
     let mut drivers = Drivers::default();
     if config.driver.permits("raw_exec") {
         let raw_exec = &config.drivers.raw_exec;
@@ -361,6 +405,14 @@ fn drivers(config: &AgentConfig, supervisor: &Supervisor) -> Drivers {
     if config.driver.permits("exec") {
         drivers.add("exec", Arc::new(Exec::driver(exec_settings(config), supervisor.clone())));
     }
+    for name in ["containerd", "docker"] {
+        if config.driver.permits(name) {
+            let clock: SharedClock = Arc::new(SystemClock);
+            let driver = ContainerDriver::new(name, Arc::clone(containers), supervisor.clone(), clock);
+            drivers.add(name, Arc::new(driver));
+        }
+    }
+    drivers.watch(containers.news());
     if config.drivers.mock.enabled && config.driver.permits("mock") {
         drivers.add("mock", Arc::new(Mock::on_node(node_name(config))));
     }
@@ -390,19 +442,27 @@ fn exec_settings(config: &AgentConfig) -> ExecSettings {
     }
 }
 
-/// Ends tasks of which the state file knows nothing: the agent died between their start and their record.
-async fn end_strangers(
-    supervisor: Supervisor,
-    mut recovered: mpsc::Receiver<Infallible>,
-    state: StateStore,
-    is_state_lost: bool,
+/// Says when every known task was found again or given up.
+struct AllKnown {
+    recovered: mpsc::Receiver<Infallible>,
+    restored: CancellationToken,
     metrics: NodeMetrics,
-) {
-    let began = Instant::now();
-    // Nothing is ever sent: the channel closes when every known task was found again or given up.
-    recovered.recv().await;
-    metrics.restored(began.elapsed());
-    tracing::info!("every task was found again or given up");
+}
+
+impl AllKnown {
+    async fn wait(mut self) {
+        let began = Instant::now();
+        // Nothing is ever sent: the channel closes when every known task was found again or given up.
+        self.recovered.recv().await;
+        self.metrics.restored(began.elapsed());
+        tracing::info!("every task was found again or given up");
+        self.restored.cancel();
+    }
+}
+
+/// Ends tasks of which the state file knows nothing: the agent died between their start and their record.
+async fn end_strangers(supervisor: Supervisor, known: AllKnown, state: StateStore, is_state_lost: bool) {
+    known.wait().await;
     match supervisor.end_strangers().await {
         Ok(0) => {}
         Ok(n) => tracing::warn!(tasks = n, "tasks were ended of which the state file knows nothing"),
@@ -481,8 +541,8 @@ mod tests {
         assert_eq!(node_name(&config(dir.path(), "nodeName: Node-A\n")), "node-a");
     }
 
-    #[test]
-    fn a_020_and_a_021_drivers_are_as_configured() {
+    #[tokio::test]
+    async fn a_020_and_a_021_drivers_are_as_configured() {
         // only the allowed ones are there at all.
         let dir = tempfile::tempdir().expect("a directory");
         let table = |more: &str| {
@@ -490,7 +550,8 @@ mod tests {
             let launcher = Launcher::new(config.state_dir.clone(), config.alloc_dir.clone(), PathBuf::from("/none"));
             let (supervisor, _) = Supervisor::new(launcher, CancellationToken::new());
             make_dirs(&config).expect("made");
-            fingerprint::detect(&config, &drivers(&config, &supervisor)).expect("a fingerprint")
+            let containers = containers(&config).expect("containers").node;
+            fingerprint::detect(&config, &drivers(&config, &supervisor, &containers)).expect("a fingerprint")
         };
         let found = table("");
         assert!(!found.drivers["raw_exec"].detected && !found.attributes.contains_key("driver.raw_exec"));

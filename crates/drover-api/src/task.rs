@@ -70,8 +70,9 @@ pub struct Task {
     /// Its name, a DNS label, unique in the group; not `alloc`.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// What runs it: raw_exec (a plain process, off unless the node allows it), exec (an isolated process), or mock
-    /// (runs nothing, for tests). There is no driver for images yet.
+    /// What runs it: containerd (a container of an image; docker is the same, and reads Docker's names of settings
+    /// too), exec (an isolated process), raw_exec (a plain process, off unless the node allows it), or mock (runs
+    /// nothing, for tests).
     #[schemars(length(min = 1, max = 63))]
     pub driver: String,
     /// The driver's own settings, such as `command` and `args`. Values may contain `${…}`: node attributes and meta,

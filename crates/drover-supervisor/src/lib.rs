@@ -12,6 +12,7 @@
 
 mod cgroup;
 pub mod client;
+mod container;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod launch;
@@ -26,10 +27,14 @@ mod sys;
 mod tasks;
 mod upgrade;
 
-pub use cgroup::{Usage, entrances, missing as missing_cgroups, usage};
+pub use cgroup::{ContainerGroup, Usage, container_group, entrances, missing as missing_cgroups, usage};
+pub use container::ContainerProcess;
 pub use launch::short_path;
+pub use logs::{HeldFifos, hold_fifos, remove_fifos};
 pub use mounts::{is_mount_point, unmount_below};
-pub use sandbox::{CAPABILITIES, EnterPlan, Word, held_capabilities, is_limit, missing_mounts};
+pub use sandbox::{
+    CAPABILITIES, EnterPlan, FirstArgument, Word, held_capabilities, is_limit, missing_mounts, permitted_calls,
+};
 pub use sys::watch_terminal;
 
 pub use launch::{LaunchError, Launcher, detach};

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -17,10 +18,12 @@ use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
-use super::protocol::{Credentials, LogSpec};
+use super::protocol::{Credentials, Handle, LogSpec};
 use super::sys;
 
 const READ_BYTES: usize = 64 * 1024;
+/// How long the runtime of a container that has ended may take for carrying over what is left of its output.
+const RUNTIME_END: Duration = Duration::from_secs(15);
 
 thread_local! {
     /// One buffer for all streams: nothing awaits between filling and emptying it.
@@ -44,18 +47,36 @@ impl Stream {
     }
 }
 
+/// Who holds the other ends of the FIFOs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writers {
+    /// The task itself: what it wrote is there when it has ended.
+    Task,
+    /// A container's runtime, which carries over what the task has written, and closes its ends after that.
+    Runtime,
+}
+
+impl Handle {
+    /// Who writes the task's output.
+    pub(super) fn writers(&self) -> Writers {
+        if self.is_container { Writers::Runtime } else { Writers::Task }
+    }
+}
+
 /// The ends of one stream: the supervisor's for reading, and the task's.
 #[derive(Debug)]
 pub(super) struct Pipe {
     reader: AsyncFd<Rc<OwnedFd>>,
+    writers: Writers,
     stream: Stream,
     rotator: Rotator,
 }
 
 impl Pipe {
     /// Takes up a stream whose collecting end was handed over by the program before this one.
-    pub(super) fn resume(spec: &LogSpec, stream: Stream, reader: OwnedFd) -> io::Result<Self> {
-        Ok(Self { reader: sys::watch_shared(Rc::new(reader))?, stream, rotator: Rotator::open(spec, stream)? })
+    pub(super) fn resume(spec: &LogSpec, stream: Stream, held: (OwnedFd, Writers)) -> io::Result<Self> {
+        let (reader, writers) = held;
+        Ok(Self { reader: sys::watch_shared(Rc::new(reader))?, writers, stream, rotator: Rotator::open(spec, stream)? })
     }
 
     /// Which stream it is of, and its collecting end.
@@ -66,29 +87,68 @@ impl Pipe {
 
 /// Opens the collecting end of a stream, making the FIFO when it is not there yet.
 pub(super) fn open_pipe(spec: &LogSpec, stream: Stream, owner: Option<&Credentials>) -> io::Result<Pipe> {
-    let dir = fifo_dir(spec)?;
-    let name = fifo_name(spec, stream);
-    match rustix::fs::mkfifoat(&dir, &name, Mode::RUSR | Mode::WUSR) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(context(error, &format!("fifo {}/{name} cannot be made", spec.fifo_dir))),
-    }
-    let reader = open_fifo(&dir, &name, OFlags::NONBLOCK)?;
+    let (dir, name) = make_fifo(spec, stream)?;
+    let reader = open_fifo(&dir, &name, OFlags::RDWR | OFlags::NONBLOCK)?;
     if let Some(owner) = owner {
         let uid = rustix::fs::Uid::from_raw(owner.uid);
         // The task may open /dev/stdout again, which asks for the rights of the FIFO itself.
         rustix::fs::fchown(&reader, Some(uid), None)?;
     }
     let rotator = Rotator::open(spec, stream)?;
-    Ok(Pipe { reader: sys::watch_shared(Rc::new(reader))?, stream, rotator })
+    Ok(Pipe { reader: sys::watch_shared(Rc::new(reader))?, writers: Writers::Task, stream, rotator })
+}
+
+/// Opens the collecting end of a stream that a runtime writes: only for reading, so that its end is seen.
+pub(super) fn open_runtime_pipe(spec: &LogSpec, stream: Stream) -> io::Result<Pipe> {
+    let (dir, name) = make_fifo(spec, stream)?;
+    let reader = open_fifo(&dir, &name, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    let rotator = Rotator::open(spec, stream)?;
+    Ok(Pipe { reader: sys::watch_shared(Rc::new(reader))?, writers: Writers::Runtime, stream, rotator })
+}
+
+/// The FIFOs of a task that a runtime will write, and ends of them that keep the runtime's from closing before they are
+/// collected.
+#[derive(Debug)]
+pub struct HeldFifos {
+    /// The path of the one for standard output.
+    pub stdout: String,
+    /// The path of the one for standard error.
+    pub stderr: String,
+    _ends: [OwnedFd; 2],
+}
+
+/// Makes the FIFOs of a task that a runtime starts, and holds them open.
+///
+/// # Errors
+/// When one cannot be made or opened, or something else stands in its place.
+pub fn hold_fifos(spec: &LogSpec) -> io::Result<HeldFifos> {
+    let hold = |stream| {
+        let (dir, name) = make_fifo(spec, stream)?;
+        let end = open_fifo(&dir, &name, OFlags::RDWR | OFlags::NONBLOCK)?;
+        io::Result::Ok((format!("{}/{name}", spec.fifo_dir), end))
+    };
+    let ((stdout, out), (stderr, err)) = (hold(Stream::Stdout)?, hold(Stream::Stderr)?);
+    Ok(HeldFifos { stdout, stderr, _ends: [out, err] })
+}
+
+fn make_fifo(spec: &LogSpec, stream: Stream) -> io::Result<(OwnedFd, String)> {
+    let (dir, name) = (fifo_dir(spec)?, fifo_name(spec, stream));
+    match rustix::fs::mkfifoat(&dir, &name, Mode::RUSR | Mode::WUSR) {
+        Ok(()) | Err(Errno::EXIST) => Ok((dir, name)),
+        Err(error) => Err(context(error, &format!("fifo {}/{name} cannot be made", spec.fifo_dir))),
+    }
 }
 
 /// Opens the task's end: for reading too, so that it gets no SIGPIPE when the supervisor dies.
 pub(super) fn open_task_end(spec: &LogSpec, stream: Stream) -> io::Result<OwnedFd> {
-    open_fifo(&fifo_dir(spec)?, &fifo_name(spec, stream), OFlags::empty())
+    open_fifo(&fifo_dir(spec)?, &fifo_name(spec, stream), OFlags::RDWR)
 }
 
-/// Removes the FIFOs of a task that has ended.
-pub(super) fn remove_fifos(spec: &LogSpec) -> io::Result<()> {
+/// Removes the FIFOs of a task that has ended, or that did not start.
+///
+/// # Errors
+/// When one cannot be removed; one that is gone is removed.
+pub fn remove_fifos(spec: &LogSpec) -> io::Result<()> {
     let dir = fifo_dir(spec)?;
     for stream in [Stream::Stdout, Stream::Stderr] {
         match rustix::fs::unlinkat(&dir, fifo_name(spec, stream), AtFlags::empty()) {
@@ -121,9 +181,35 @@ pub(super) async fn collect(mut pipe: Pipe, ended: CancellationToken) {
         // One chatty task must not starve the others.
         tokio::task::yield_now().await;
     }
+    if pipe.writers == Writers::Runtime
+        && tokio::time::timeout(RUNTIME_END, collect_until_closed(&mut pipe)).await.is_err()
+    {
+        tracing::warn!(
+            stream = pipe.rotator.prefix,
+            "the runtime of a container has not closed its output: the rest is lost"
+        );
+    }
     BUFFER.with_borrow_mut(|buffer| {
         while matches!(transfer(pipe.reader.get_ref(), buffer, &mut pipe.rotator), Ok(n) if n > 0) {}
     });
+}
+
+/// Takes everything until the runtime has closed its end.
+async fn collect_until_closed(pipe: &mut Pipe) {
+    loop {
+        let Ok(mut guard) = pipe.reader.readable().await else { return };
+        match BUFFER.with_borrow_mut(|buffer| transfer(guard.get_inner(), buffer, &mut pipe.rotator)) {
+            // A FIFO that no process has open for writing ends.
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(Errno::AGAIN) => guard.clear_ready(),
+            Err(error) => {
+                tracing::error!(error = %error, stream = pipe.rotator.prefix, "task output cannot be read any more");
+                return;
+            }
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 fn transfer(reader: &OwnedFd, buffer: &mut [u8], rotator: &mut Rotator) -> rustix::io::Result<usize> {
@@ -142,8 +228,8 @@ fn fifo_name(spec: &LogSpec, stream: Stream) -> String {
     format!(".{}.{}.fifo", spec.task, stream.name())
 }
 
-fn open_fifo(dir: &OwnedFd, name: &str, more: OFlags) -> io::Result<OwnedFd> {
-    let fd = rustix::fs::openat(dir, name, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | more, Mode::empty())
+fn open_fifo(dir: &OwnedFd, name: &str, how: OFlags) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::openat(dir, name, how | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| context(error, &format!("fifo {name} cannot be opened")))?;
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
     if kind != FileType::Fifo {
@@ -393,6 +479,30 @@ mod tests {
         logs.write(10, 5, &["abcd"]);
         logs.write(10, 5, &["efghijkl"]);
         assert_eq!(logs.sizes(), [5, 5, 2]);
+    }
+
+    #[tokio::test]
+    async fn what_a_runtime_carries_over_after_the_end_of_its_container_is_kept() {
+        use std::io::Write as _;
+        let logs = Logs::new();
+        let path = logs.dir.path().to_string_lossy().into_owned();
+        let spec =
+            LogSpec { alloc_dir: path.clone(), fifo_dir: path, task: "t".into(), max_files: 1, max_file_bytes: 100 };
+        let held = hold_fifos(&spec).expect("fifos");
+        let pipe = open_runtime_pipe(&spec, Stream::Stdout).expect("a pipe");
+        let mut runtime = std::fs::OpenOptions::new().write(true).open(&held.stdout).expect("the runtime's end");
+        drop(held);
+        runtime.write_all(b"early\n").expect("written");
+        let ended = CancellationToken::new();
+        ended.cancel();
+        let carry = async {
+            // By now everything that was there when the container ended is taken.
+            tokio::task::yield_now().await;
+            runtime.write_all(b"late\n").expect("written");
+            drop(runtime);
+        };
+        tokio::join!(collect(pipe, ended), carry);
+        assert_eq!(logs.files(), [("t.stdout.0".to_owned(), "early\nlate\n".to_owned())]);
     }
 
     #[test]

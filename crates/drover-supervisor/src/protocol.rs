@@ -367,6 +367,9 @@ pub struct Handle {
     /// Whether it has namespaces of its own.
     #[serde(default)]
     pub is_sandboxed: bool,
+    /// Whether a container runtime has started it, and writes its output into the FIFOs in its stead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_container: bool,
 }
 
 /// A task as [`Request::Subscribe`] lists it.

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
 use super::cgroup::{Cgroup, Cgroups};
-use super::logs::{self, Pipe, Stream};
+use super::logs::{self, Pipe, Stream, Writers};
 use super::processes;
 use super::protocol::{self, Credentials, Handle, LogSpec, Refusal, RefusalCode, StartSpec};
 use super::sandbox::{self, Plan, Word};
@@ -235,6 +235,7 @@ fn handle(spec: &StartSpec, pid: i32, start_ticks: u64, boot_id: String, cgroup:
         kill_timeout_ms: spec.kill_timeout_ms,
         cgroup: cgroup.map(Cgroup::handle),
         is_sandboxed: spec.sandbox.is_some(),
+        is_container: false,
     }
 }
 
@@ -252,7 +253,9 @@ pub(super) fn adopt(handle: &Handle) -> Result<Started, Refusal> {
     }
     let pidfd = processes::open(handle.pid, handle.start_ticks).map_err(|_| gone())?;
     let pipes = match &handle.logs {
-        Some(logs) => open_pipes(logs, None).map_err(|error| failed("its output cannot be collected", &error))?,
+        Some(logs) => {
+            adopt_pipes(logs, handle.writers()).map_err(|error| failed("its output cannot be collected", &error))?
+        }
         None => Vec::new(),
     };
     let cgroup = handle.cgroup.as_ref().map(Cgroup::of);
@@ -269,6 +272,15 @@ fn open_streams(spec: &StartSpec) -> io::Result<(Vec<Pipe>, [Stdio; 2])> {
 
 fn open_pipes(logs: &LogSpec, owner: Option<&super::protocol::Credentials>) -> io::Result<Vec<Pipe>> {
     [Stream::Stdout, Stream::Stderr].into_iter().map(|stream| logs::open_pipe(logs, stream, owner)).collect()
+}
+
+fn adopt_pipes(logs: &LogSpec, writers: Writers) -> io::Result<Vec<Pipe>> {
+    match writers {
+        Writers::Task => open_pipes(logs, None),
+        Writers::Runtime => {
+            [Stream::Stdout, Stream::Stderr].into_iter().map(|stream| logs::open_runtime_pipe(logs, stream)).collect()
+        }
+    }
 }
 
 fn spawn_refusal(spec: &StartSpec, error: &io::Error) -> Refusal {

@@ -223,7 +223,7 @@ impl Tasks {
         for (stream, raw) in outputs {
             let reader = sys::inherited(raw)?;
             if let Some(logs) = &handle.logs {
-                pipes.push(Pipe::resume(logs, stream, reader)?);
+                pipes.push(Pipe::resume(logs, stream, (reader, handle.writers()))?);
             }
         }
         let id = handle.id.clone();
@@ -284,6 +284,10 @@ impl Tasks {
         }
         self.check_room(&handle.id)?;
         let started = spawn::adopt(handle)?;
+        if let (true, Ok(cgroups)) = (handle.is_container, &self.ground.cgroups) {
+            // Its runtime has made its group, with cores of its own perhaps.
+            cgroups.share_cores();
+        }
         self.enter(started, Parentage::Adopted)
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use drover_api::allocation::TaskResources;
 use drover_api::client_node::DriverInfo;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,20 @@ pub(crate) enum FsIsolation {
     None,
     /// Its own directory is its root.
     Chroot,
+    /// It sees the files of an image, and its own directories among them. What the host's environment says is not for
+    /// them.
+    Image,
+}
+
+/// The network that a task is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NetworkPlace {
+    /// That of the node.
+    Host,
+    /// One of its own, with a loopback device only.
+    Own,
+    /// That of its allocation, which is joined.
+    At(TaskNetwork),
 }
 
 /// Everything that starting a task needs.
@@ -56,10 +71,8 @@ pub(crate) struct StartRequest {
     pub(crate) resources: TaskResources,
     /// Files of the host that it may open as devices.
     pub(crate) devices: Vec<PathBuf>,
-    /// Whether it has a network of its own.
-    pub(crate) private_network: bool,
-    /// The network of its allocation that it joins; none: the node's, or none at all.
-    pub(crate) network: Option<TaskNetwork>,
+    /// The network of its group.
+    pub(crate) network: NetworkPlace,
     /// Its volumes.
     pub(crate) mounts: Vec<BindMount>,
 }
@@ -153,6 +166,10 @@ pub(crate) trait Driver: Debug + Send + Sync {
     fn fingerprint(&self) -> DriverInfo;
     /// Checks a task's settings.
     fn check(&self, config: &Map<String, Value>) -> Result<(), String>;
+    /// Gets what the start of a task needs from elsewhere, and may take long. It may be broken off at any moment.
+    fn prepare<'a>(&'a self, _: &'a StartRequest) -> BoxFuture<'a, Result<(), StartError>> {
+        std::future::ready(Ok(())).boxed()
+    }
     /// Starts a task. When this fails nothing is left of it.
     fn start(&self, request: StartRequest) -> BoxFuture<'_, Result<Running, StartError>>;
     /// Finds a task that an earlier agent started; none when it is gone.

@@ -10,11 +10,12 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use drover_api::client_node::DriverInfo;
-use drover_core::task::driver_config::{ExecConfig, Limit, NamespaceMode};
+use drover_core::task::common_settings::{Limit, NamespaceMode};
+use drover_core::task::driver_config::ExecConfig;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
-use super::driver::{FsIsolation, StartError, StartRequest};
+use super::driver::{FsIsolation, NetworkPlace, StartError, StartRequest};
 use super::process::{self, ProcessDriver, ProcessKind};
 use super::resources::{capabilities, cpu_quota_us, cpu_shares, memory_limits};
 use super::users::{self, Account};
@@ -114,13 +115,16 @@ impl Exec {
         self.settings.unfit.clone()
     }
 
-    fn spec_of(&self, config: &ExecConfig, mut request: StartRequest) -> Result<StartSpec, StartError> {
+    fn spec_of(&self, config: &ExecConfig, request: StartRequest) -> Result<StartSpec, StartError> {
         let caps =
             capabilities(&self.settings.allow_caps, &config.cap_add, &config.cap_drop).map_err(StartError::Invalid)?;
         let asked = capabilities(&self.settings.allow_caps, &config.cap_add, &["all".to_owned()])
             .map_err(StartError::Invalid)?;
-        let network = request.network.take().unwrap_or_default();
-        let has_own = request.private_network || network != TaskNetwork::default();
+        let has_own = request.network != NetworkPlace::Host;
+        let network = match &request.network {
+            NetworkPlace::At(network) => network.clone(),
+            NetworkPlace::Host | NetworkPlace::Own => TaskNetwork::default(),
+        };
         self.settings.shared.check(config, has_own)?;
         let mut shown = self.shown(config.rootfs.as_deref())?;
         let command = shown.find_command(&config.command, &request.task_dir)?;
@@ -299,7 +303,7 @@ impl ProcessKind for Exec {
 
 #[cfg(test)]
 mod tests {
-    use drover_core::task::driver_config::LIMITS;
+    use drover_core::task::common_settings::LIMITS;
 
     #[test]
     fn the_supervisor_can_set_every_limit_that_a_task_may_ask_for() {

@@ -3,6 +3,7 @@
 //! A driver is told everything in a [`StartRequest`] and keeps nothing: what finds a task again is in its handle, which
 //! the runner stores. It must never know allocations' desired states, restart policies or hooks.
 
+mod containerd;
 mod driver;
 mod exec;
 mod mock;
@@ -13,9 +14,12 @@ mod signals;
 mod table;
 pub(crate) mod users;
 
+pub(crate) use containerd::{
+    ContainerDriver, ContainerRights, ContainerSettings, Discards, NodeContainers, keep as keep_containers,
+};
 pub(crate) use driver::{
-    Driver, DriverError, ExitResult, FsIsolation, HealthReport, LogLimits, Running, StartError, StartRequest,
-    StatsError, TaskHandle, UsageStream,
+    Driver, DriverError, ExitResult, FsIsolation, HealthReport, LogLimits, NetworkPlace, Running, StartError,
+    StartRequest, StatsError, TaskHandle, UsageStream,
 };
 pub(crate) use exec::{Exec, ExecSettings, SharedNamespaces};
 pub(crate) use mock::Mock;

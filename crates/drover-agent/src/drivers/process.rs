@@ -128,7 +128,7 @@ async fn start(supervisor: &Client, spec: StartSpec) -> Result<Running, StartErr
 }
 
 /// Finds a process that an earlier agent started.
-async fn recover(supervisor: &Client, handle: TaskHandle) -> Option<Running> {
+pub(super) async fn recover(supervisor: &Client, handle: TaskHandle) -> Option<Running> {
     let handle: Handle = match serde_json::from_value(handle.driver) {
         Ok(handle) => handle,
         Err(error) => {
@@ -147,7 +147,7 @@ async fn recover(supervisor: &Client, handle: TaskHandle) -> Option<Running> {
 }
 
 /// Finds a process of which an earlier agent has no handle.
-async fn find(supervisor: &Client, id: &str) -> Option<Running> {
+pub(super) async fn find(supervisor: &Client, id: &str) -> Option<Running> {
     match supervisor.find(id).await {
         Ok(found) => found.and_then(|(handle, ended)| running(handle, ended).ok()),
         Err(error) => {
@@ -158,7 +158,7 @@ async fn find(supervisor: &Client, id: &str) -> Option<Running> {
 }
 
 /// What the control group of a process uses, until it is gone with the run.
-fn usage(handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
+pub(super) fn usage(handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError> {
     let handle: Handle = serde_json::from_value(handle.driver.clone())
         .map_err(|error| StatsError::Unsupported(format!("its handle cannot be read: {error}")))?;
     let Some(cgroup) = handle.cgroup else {
@@ -175,7 +175,7 @@ fn usage(handle: &TaskHandle, every: Duration) -> Result<UsageStream, StatsError
 }
 
 /// The answer of the supervisor, as a driver's error.
-fn carried(result: Result<(), CallError>) -> Result<(), DriverError> {
+pub(super) fn carried(result: Result<(), CallError>) -> Result<(), DriverError> {
     result.map_err(|error| DriverError(error.to_string()))
 }
 
@@ -224,7 +224,7 @@ pub(super) fn tell_user(account: &Account, env: &mut std::collections::BTreeMap<
     env.insert("HOME".to_owned(), account.home.to_string_lossy().into_owned());
 }
 
-fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, StartError> {
+pub(super) fn running(handle: Handle, ended: oneshot::Receiver<Exit>) -> Result<Running, StartError> {
     let id = handle.id.clone();
     let driver = serde_json::to_value(handle).map_err(|error| StartError::Recoverable(error.to_string()))?;
     let ended = async move {

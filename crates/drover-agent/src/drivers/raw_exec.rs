@@ -161,8 +161,7 @@ mod tests {
             kill_timeout: Duration::from_secs(1),
             resources: drover_api::allocation::TaskResources::default(),
             devices: Vec::new(),
-            private_network: false,
-            network: None,
+            network: crate::drivers::NetworkPlace::Host,
             mounts: Vec::new(),
         };
         let error = driver.start(request).await.err().expect("refused");

@@ -76,11 +76,24 @@ fn expanded(names: &[String]) -> BTreeSet<String> {
     if names.contains("ALL") { CAPABILITIES.iter().map(|name| (*name).to_owned()).collect() } else { names }
 }
 
-/// The capabilities of a task: the defaults without what it drops, and what it adds.
+/// The capabilities of a sandboxed task: the defaults without what it drops, and what it adds.
 ///
 /// # Errors
 /// What it adds and the node does not allow, or what is none.
 pub(crate) fn capabilities(allowed: &[String], add: &[String], drop: &[String]) -> Result<BTreeSet<String>, String> {
+    capabilities_of(("drivers.exec.allowCaps", allowed), &DEFAULT_CAPABILITIES, (add, drop))
+}
+
+/// The capabilities of a task: these defaults without what it drops, and what it adds. What the node allows comes with
+/// the name of its setting.
+///
+/// # Errors
+/// What it adds and the node does not allow, or what is none.
+pub(crate) fn capabilities_of(
+    (setting, allowed): (&str, &[String]),
+    defaults: &[&str],
+    (add, drop): (&[String], &[String]),
+) -> Result<BTreeSet<String>, String> {
     let (allowed, add, drop) = (expanded(allowed), expanded(add), expanded(drop));
     let unknown = add.iter().chain(&drop).find(|name| !CAPABILITIES.contains(&name.as_str()));
     if let Some(name) = unknown {
@@ -90,12 +103,11 @@ pub(crate) fn capabilities(allowed: &[String], add: &[String], drop: &[String]) 
     if !refused.is_empty() {
         return Err(format!(
             "config.capAdd: this node does not allow {}: leave it out, or let the administrator of the node add it to \
-             drivers.exec.allowCaps in the agent's configuration",
+             {setting} in the agent's configuration",
             refused.join(", ")
         ));
     }
-    let defaults = DEFAULT_CAPABILITIES.iter().map(|name| (*name).to_owned());
-    let kept = defaults.filter(|name| !drop.contains(name));
+    let kept = defaults.iter().map(|name| (*name).to_owned()).filter(|name| !drop.contains(name));
     Ok(kept.chain(add.iter().cloned()).collect())
 }
 

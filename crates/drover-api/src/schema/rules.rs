@@ -902,8 +902,8 @@ pub const RULES: &[Rule] = &[
         "task-driver",
         "Job",
         ("spec.groups[].tasks[].driver", ""),
-        "self in ['exec', 'raw_exec', 'mock']",
-        "must be exec or raw_exec, the drivers of this version: there is none for images yet; take exec, and config.rootfs for a root of its own",
+        "self in ['containerd', 'docker', 'exec', 'raw_exec', 'mock']",
+        "must be containerd (or docker, which is the same), exec or raw_exec, the drivers of this version",
     ),
     rule(
         "task-env-name",

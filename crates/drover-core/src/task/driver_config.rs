@@ -5,19 +5,18 @@
 //! and capabilities it permits, and whether a program exists are the driver's to say.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use drover_api::GoDuration;
-use serde::de::{DeserializeOwned, Error as _, Visitor, value};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The drivers that have settings here: all that an agent of this version has.
-pub const DRIVERS: [&str; 3] = [ExecConfig::DRIVER, RawExecConfig::DRIVER, MockConfig::DRIVER];
+use super::common_settings::{Limit, NamespaceMode, check_work_dir, fields, limits_of, parse, unknown_key};
+use super::container_config::{ContainerConfig, DOCKER_KEYS, with_own_names};
 
-/// The limits of processes that `ulimit` may name.
-pub const LIMITS: [&str; 12] =
-    ["core", "cpu", "data", "fsize", "memlock", "msgqueue", "nice", "nofile", "nproc", "rtprio", "sigpending", "stack"];
+/// The drivers that have settings here: all that an agent of this version has.
+pub const DRIVERS: [&str; 5] =
+    [ContainerConfig::DRIVER, ContainerConfig::DOCKER, ExecConfig::DRIVER, RawExecConfig::DRIVER, MockConfig::DRIVER];
 
 /// Settings of driver `exec`.
 #[derive(Clone, Debug, Deserialize)]
@@ -55,28 +54,6 @@ pub struct ExecConfig {
     /// Limits by name: `soft:hard` or one number for both.
     #[serde(default)]
     pub ulimit: BTreeMap<String, String>,
-}
-
-/// Whether something is the task's own or the host's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NamespaceMode {
-    /// Its own.
-    #[default]
-    Private,
-    /// The host's.
-    Host,
-}
-
-/// One limit of a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limit {
-    /// One of [`LIMITS`].
-    pub name: String,
-    /// What counts until the process raises it; [`u64::MAX`] for none.
-    pub soft: u64,
-    /// As far as it may raise it.
-    pub hard: u64,
 }
 
 /// Settings of driver `raw_exec`.
@@ -135,6 +112,8 @@ pub struct MockConfig {
 /// [`DRIVERS`].
 pub fn keys(driver: &str) -> &'static [&'static str] {
     match driver {
+        ContainerConfig::DRIVER => fields::<ContainerConfig>(),
+        ContainerConfig::DOCKER => &DOCKER_KEYS,
         ExecConfig::DRIVER => fields::<ExecConfig>(),
         RawExecConfig::DRIVER => fields::<RawExecConfig>(),
         MockConfig::DRIVER => fields::<MockConfig>(),
@@ -147,6 +126,11 @@ pub fn keys(driver: &str) -> &'static [&'static str] {
 pub fn fault(driver: &str, config: &Map<String, Value>) -> Option<String> {
     let is_open = config.values().any(refers);
     match driver {
+        ContainerConfig::DRIVER | ContainerConfig::DOCKER if is_open => match with_own_names(driver, config) {
+            Ok(config) => unknown_key::<ContainerConfig>(driver, &config),
+            Err(fault) => Some(fault),
+        },
+        ContainerConfig::DRIVER | ContainerConfig::DOCKER => ContainerConfig::read(driver, config).err(),
         ExecConfig::DRIVER if is_open => unknown_key::<ExecConfig>(driver, config),
         ExecConfig::DRIVER => ExecConfig::read(config).err(),
         RawExecConfig::DRIVER if is_open => unknown_key::<RawExecConfig>(driver, config),
@@ -182,20 +166,7 @@ impl ExecConfig {
     /// # Errors
     /// The limit that is none, and what to write.
     pub fn limits(&self) -> Result<Vec<Limit>, String> {
-        let number = |text: &str| if text == "-1" { Some(u64::MAX) } else { text.parse().ok() };
-        let read = |(name, value): (&String, &String)| {
-            let (soft, hard) = value.split_once(':').unwrap_or((value, value));
-            match (LIMITS.contains(&name.as_str()), number(soft), number(hard)) {
-                (true, Some(soft), Some(hard)) if soft <= hard => Ok(Limit { name: name.clone(), soft, hard }),
-                (false, _, _) => {
-                    Err(format!("config.ulimit.{name}: there is no such limit; take one of {}", LIMITS.join(", ")))
-                }
-                (true, _, _) => {
-                    Err(format!("config.ulimit.{name}: {value:?} is no limit: give a number, or SOFT:HARD"))
-                }
-            }
-        };
-        self.ulimit.iter().map(read).collect()
+        limits_of(&self.ulimit)
     }
 }
 
@@ -231,29 +202,8 @@ impl MockConfig {
     }
 }
 
-fn parse<T: DeserializeOwned>(driver: &str, config: &Map<String, Value>) -> Result<T, String> {
-    if let Some(fault) = unknown_key::<T>(driver, config) {
-        return Err(fault);
-    }
-    serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))
-}
-
 fn check_command(command: &str) -> Result<(), String> {
     if command.is_empty() { Err("config.command is empty: name a program".to_owned()) } else { Ok(()) }
-}
-
-fn check_work_dir(dir: Option<&str>) -> Result<(), String> {
-    match dir.filter(|dir| !Path::new(dir).is_absolute()) {
-        Some(dir) => Err(format!("config.workDir {dir:?} is relative: give an absolute path")),
-        None => Ok(()),
-    }
-}
-
-/// The first key that the settings do not have.
-fn unknown_key<T: DeserializeOwned>(driver: &str, config: &Map<String, Value>) -> Option<String> {
-    let known = fields::<T>();
-    let key = config.keys().find(|key| !known.contains(&key.as_str()))?;
-    Some(format!("config.{key} is no setting of driver {driver}; take one of {}", known.join(", ")))
 }
 
 fn refers(value: &Value) -> bool {
@@ -262,40 +212,6 @@ fn refers(value: &Value) -> bool {
         Value::Array(items) => items.iter().any(refers),
         Value::Object(fields) => fields.values().any(refers),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-/// The names of a struct's fields, as it is read.
-fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
-    let mut names = FieldNames(&[]);
-    // It always ends in an error: nothing is read.
-    let _ = T::deserialize(&mut names).is_ok();
-    names.0
-}
-
-/// Takes down the fields that a struct asks for.
-struct FieldNames(&'static [&'static str]);
-
-impl<'de> Deserializer<'de> for &mut FieldNames {
-    type Error = value::Error;
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, Self::Error> {
-        self.0 = fields;
-        Err(value::Error::custom("only the names are asked for"))
-    }
-
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
-        Err(value::Error::custom("only a struct has fields"))
-    }
-
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
@@ -363,5 +279,24 @@ mod tests {
         assert!(fault_of("mock", &json!({ "runFor": "${meta.span}", "runfor": "1s" })).contains("config.runfor"));
         assert!(fault_of("mock", &json!({ "runFor": "often" })).contains("config"));
         assert_eq!(fault_of("podman", &json!({ "image": "x" })), "");
+    }
+    #[test]
+    fn b_020_and_b_021_keys_of_docker_are_judged_before_values_are_known() {
+        let open = json!({ "image": "${NOMAD_META_image}", "cap_add": ["chown"] });
+        assert_eq!(fault_of("docker", &open), "");
+        let open = json!({ "image": "${NOMAD_META_image}", "storage_opt": {} });
+        assert!(fault_of("docker", &open).contains("config.storage_opt"));
+    }
+
+    #[test]
+    fn the_settings_of_docker_are_all_of_ours_and_dockers_names_of_them() {
+        let own = keys("containerd");
+        assert_eq!(DOCKER_KEYS[..own.len()], *own);
+        for name in &DOCKER_KEYS[own.len()..] {
+            let config = json!({ *name: 1 });
+            let read = with_own_names("docker", config.as_object().expect("an object")).expect("names");
+            let renamed = read.keys().next().expect("a key");
+            assert!(own.contains(&renamed.as_str()), "{name} became {renamed}");
+        }
     }
 }

@@ -196,7 +196,7 @@ impl Violations {
         let name = task.driver.as_str();
         let is_known = name.is_empty() || driver_config::DRIVERS.contains(&name);
         let message = format_args!(
-            "{} is no driver of this version, which has none for images yet; take exec, and config.rootfs for a root of its own",
+            "{} is no driver of this version; take containerd (or docker, which is the same) for an image, else exec",
             shown(name)
         );
         self.when(!is_known, "DriverUnknown", format_args!("{at}.driver"), message);

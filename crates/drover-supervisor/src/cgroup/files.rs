@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+/// The group of the processes that look after containers: within the cap of all tasks, since each belongs to one.
+pub(super) const SHIMS: &str = "tasks.slice/share.slice/shims";
+
 pub(super) fn remove_dir(dir: &Path) -> io::Result<()> {
     match fs::remove_dir(dir) {
         Ok(()) => Ok(()),

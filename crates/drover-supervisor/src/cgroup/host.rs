@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::files::{remove_tree, write};
+use super::files::{SHIMS, remove_tree, write};
 use super::group::Cgroup;
 use super::{v1, v2};
-use crate::protocol::{CgroupSpec, CgroupVersion, Slice};
+use crate::protocol::{CgroupHandle, CgroupSpec, CgroupVersion, Slice};
 
 /// The place of this supervisor's groups.
 #[derive(Clone, Debug)]
@@ -107,10 +107,85 @@ impl Cgroups {
         for base in self.bases() {
             if let Some(root) = base.parent() {
                 write(&root.join("cgroup.procs"), &pid.to_string())?;
+                release_shims(root, &base);
             }
             remove_tree(&base)?;
         }
-        Ok(())
+        self.remove_from_others(&fs::read_to_string("/proc/self/mounts")?)
+    }
+
+    /// The runtime of containers makes their groups in every hierarchy.
+    fn remove_from_others(&self, mounts: &str) -> io::Result<()> {
+        let Some(name) = self.bases().first().and_then(|base| base.file_name().map(PathBuf::from)) else {
+            return Ok(());
+        };
+        let points = mounts.lines().filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            let (point, kind) = (Path::new(fields.next()?), fields.next()?);
+            matches!(kind, "cgroup" | "cgroup2").then(|| point.join(&name))
+        });
+        points.filter(|dir| dir.is_dir()).try_for_each(|dir| remove_tree(&dir))
+    }
+}
+
+/// Where the control group of a container lies, which its runtime makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerGroup {
+    /// Its path in each hierarchy.
+    pub path: String,
+    /// The path of the group of the processes that look after containers.
+    pub shims: String,
+    /// What finds it again.
+    pub handle: CgroupHandle,
+    /// Whether swap can be limited.
+    pub limits_swap: bool,
+}
+
+/// The control group of a container, beside those of the tasks of the supervisor whose groups have this name.
+///
+/// # Errors
+/// When no hierarchy is mounted.
+pub fn container_group(base: &str, name: &str, has_cores: bool) -> io::Result<ContainerGroup> {
+    container_group_in(&fs::read_to_string("/proc/self/mounts")?, base, (name, has_cores))
+}
+
+pub(super) fn container_group_in(
+    mounts: &str,
+    base: &str,
+    (name, has_cores): (&str, bool),
+) -> io::Result<ContainerGroup> {
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
+    let v1 = v1::hierarchies(mounts);
+    let (version, place, roots, swap) = if v1.is_empty() {
+        let root = v2::root(mounts)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no cgroup hierarchy is mounted"))?;
+        let swap = root.join(base).join("memory.swap.max");
+        (CgroupVersion::V2, v2::container_place(name, has_cores), vec![root], Some(swap))
+    } else {
+        let swap = v1.get("memory").map(|root| root.join("memory.memsw.limit_in_bytes"));
+        (CgroupVersion::V1, v1::container_place(name, has_cores), v1::roots(&v1), swap)
+    };
+    let place = Path::new(base).join(place);
+    Ok(ContainerGroup {
+        path: text(Path::new("/").join(&place)),
+        shims: text(Path::new("/").join(base).join(SHIMS)),
+        handle: CgroupHandle {
+            version,
+            dirs: roots.iter().map(|root| text(root.join(&place))).collect(),
+            shared: None,
+        },
+        limits_swap: swap.is_some_and(|file| file.exists()),
+    })
+}
+
+/// Moves the processes that look after containers out of our folder: they end by themselves, when their containers are
+/// taken away.
+fn release_shims(root: &Path, base: &Path) {
+    let text = fs::read_to_string(base.join(SHIMS).join("cgroup.procs")).unwrap_or_default();
+    for pid in text.lines() {
+        if let Err(error) = write(&root.join("cgroup.procs"), pid) {
+            tracing::debug!(error = %error, pid, "a process of a container's runtime has ended meanwhile");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::host::Cgroups;
+use super::host::{Cgroups, container_group_in};
 use super::{cores, v1};
 use crate::protocol::{CgroupSpec, OomKill, Slice};
 
@@ -45,6 +45,7 @@ fn recorded_v2(root: &Path) {
         "drover.t",
         "drover.t/tasks.slice",
         "drover.t/tasks.slice/share.slice",
+        "drover.t/tasks.slice/share.slice/shims",
         "drover.t/tasks.slice/reserve.slice",
         TASK,
     ] {
@@ -160,4 +161,29 @@ fn cores_of_one_task_are_taken_from_all_others_and_given_back() {
     assert_eq!(seen(), all);
     shares.remove().expect("removed");
     cgroups.leave(std::process::id()).expect("removed");
+}
+
+#[test]
+fn the_group_of_a_container_lies_beside_those_of_tasks() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let root = dir.path().display();
+    let v2 = format!("cgroup2 {root} cgroup2 rw 0 0\n");
+    let found = container_group_in(&v2, "drover.t", ("a.web.1", false)).expect("a place");
+    assert_eq!(found.path, "/drover.t/tasks.slice/share.slice/a.web.1.scope");
+    assert_eq!(found.shims, "/drover.t/tasks.slice/share.slice/shims");
+    assert_eq!(found.handle.dirs, [format!("{root}{}", found.path)]);
+    assert!(!found.limits_swap);
+    let reserved = container_group_in(&v2, "drover.t", ("a.web.1", true)).expect("a place");
+    assert_eq!(reserved.path, "/drover.t/tasks.slice/reserve.slice/a.web.1.scope");
+
+    let v1 = format!(
+        "cgroup {root}/cpu cgroup rw,cpu,cpuacct 0 0\ncgroup {root}/memory cgroup rw,memory 0 0\n\
+         cgroup {root}/pids cgroup rw,pids 0 0\n"
+    );
+    let found = container_group_in(&v1, "drover.t", ("a.web.1", false)).expect("a place");
+    assert_eq!(found.path, "/drover.t/tasks.slice/share.slice/a.web.1");
+    let dirs = ["pids", "memory", "cpu"].map(|hierarchy| format!("{root}/{hierarchy}{}", found.path));
+    assert_eq!(found.handle.dirs, dirs);
+    let reserved = container_group_in(&v1, "drover.t", ("a.web.1", true)).expect("a place");
+    assert_eq!(reserved.path, "/drover.t/tasks.slice/a.web.1");
 }

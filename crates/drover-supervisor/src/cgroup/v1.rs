@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::files::{make_dir, read_field, read_number, remove_dir, write};
+use super::files::{SHIMS, make_dir, read_field, read_number, remove_dir, write};
 use super::{cores, devices};
 use crate::protocol::{CgroupSpec, OomKill, Slice};
 
@@ -63,6 +63,14 @@ impl BaseV1 {
             }
             dirs.push((vec![controller], dir));
         }
+        for (controllers, dir) in &dirs {
+            for dir in [dir.join(TASKS).join(SHARE), dir.join(SHIMS)] {
+                make_dir(&dir)?;
+                if controllers.contains(&"cpuset") {
+                    inherit_cpuset(&dir)?;
+                }
+            }
+        }
         let base = Self { dirs };
         if let Some(shared) = base.shared() {
             make_dir(&shared)?;
@@ -91,7 +99,22 @@ impl BaseV1 {
             }
         }
         let wanted = cores::shared(&read(tasks)?, &held);
-        if read(&shared)? == cores::parse(&wanted) { Ok(()) } else { write(&shared.join("cpuset.cpus"), &wanted) }
+        if read(&shared)? == cores::parse(&wanted) {
+            return Ok(());
+        }
+        // Containers and those who look after them are below: no group may have a core that the one above it lacks.
+        let below = || fs::read_dir(&shared).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+        let give_below = || {
+            for dir in below().filter(|dir| dir.is_dir()) {
+                if let Err(error) = write(&dir.join("cpuset.cpus"), &wanted) {
+                    tracing::debug!(error = %error, "a container has other cores");
+                }
+            }
+        };
+        give_below();
+        write(&shared.join("cpuset.cpus"), &wanted)?;
+        give_below();
+        Ok(())
     }
 
     pub(super) fn cap(&self, slice: &Slice) -> io::Result<()> {
@@ -147,6 +170,25 @@ impl BaseV1 {
         }
         Ok(made)
     }
+}
+
+/// Where the group of a container lies below ours, in each hierarchy.
+pub(super) fn container_place(name: &str, has_cores: bool) -> PathBuf {
+    let tasks = Path::new(TASKS);
+    // What has no cores of its own is below what all of those share, in the other hierarchies too: a runtime knows one
+    // path for all.
+    if has_cores { tasks.join(name) } else { tasks.join(SHARE).join(name) }
+}
+
+/// The mount points, the one that lists and kills first.
+pub(super) fn roots(found: &BTreeMap<&'static str, PathBuf>) -> Vec<PathBuf> {
+    let mut roots: Vec<PathBuf> = Vec::new();
+    for point in WANTED.into_iter().filter_map(|controller| found.get(controller)) {
+        if !roots.contains(point) {
+            roots.push(point.clone());
+        }
+    }
+    roots
 }
 
 /// A hierarchy that would limit nothing and count nothing only costs time at each start.

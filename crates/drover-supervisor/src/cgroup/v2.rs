@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::files::{make_dir, read_field, read_number, remove_dir, write};
+use super::files::{SHIMS, make_dir, read_field, read_number, remove_dir, write};
 use super::{cores, devices, sys};
 use crate::protocol::{CgroupSpec, OomKill, Slice};
 
@@ -60,6 +60,7 @@ impl BaseV2 {
             make_dir(&dir)?;
             write(&dir.join("cgroup.subtree_control"), &all)?;
         }
+        make_dir(&dir.join(SHIMS))?;
         let base = Self { dir };
         base.share_cores()?;
         Ok(base)
@@ -109,6 +110,11 @@ impl BaseV2 {
         }
         Ok(dir)
     }
+}
+
+/// Where the group of a container lies below ours.
+pub(super) fn container_place(name: &str, has_cores: bool) -> PathBuf {
+    Path::new(TASKS).join(if has_cores { RESERVE } else { SHARE }).join(format!("{name}.scope"))
 }
 
 fn limit(dir: &Path, spec: &CgroupSpec) -> io::Result<()> {

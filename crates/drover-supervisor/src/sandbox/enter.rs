@@ -80,6 +80,7 @@ fn join(plan: &EnterPlan, wire: &mut File) -> Result<ExitCode, Failure> {
     }
     let gone = || Failure { reason: "the task does not run any more".to_owned(), is_invalid: true };
     let task = processes::open(plan.pid, plan.start_ticks).map_err(|_| gone())?;
+    // A container has a host name of its own too; where the task has that of the host this one is in the same already.
     let spaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
         | CloneFlags::CLONE_NEWIPC

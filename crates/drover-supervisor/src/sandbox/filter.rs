@@ -10,18 +10,22 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use super::rights;
 use libc::c_long;
 use rustix::thread::CapabilitySet;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
+/// A system call: `SYS_` and its name, and its number.
+type SystemCall = (&'static str, c_long);
+
 macro_rules! calls {
-    ($($name:ident)*) => { &[$(libc::$name),*] };
+    ($($name:ident)*) => { &[$((stringify!($name), libc::$name)),*] };
 }
 
 /// What every task may call.
-const ALLOWED: &[c_long] = calls! {
+const ALLOWED: &[SystemCall] = calls! {
     SYS_accept SYS_accept4 SYS_adjtimex SYS_bind SYS_brk SYS_capget SYS_capset SYS_chdir SYS_clock_adjtime
     SYS_clock_getres SYS_clock_gettime SYS_clock_nanosleep SYS_close SYS_close_range SYS_connect SYS_copy_file_range
     SYS_dup SYS_dup3 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2 SYS_execve
@@ -60,7 +64,7 @@ const ALLOWED: &[c_long] = calls! {
 
 /// The older forms of these that x86-64 has and ARM has not.
 #[cfg(target_arch = "x86_64")]
-const OLDER: &[c_long] = calls! {
+const OLDER: &[SystemCall] = calls! {
     SYS_access SYS_alarm SYS_arch_prctl SYS_chmod SYS_chown SYS_creat SYS_dup2 SYS_epoll_create SYS_epoll_ctl_old
     SYS_epoll_wait SYS_epoll_wait_old SYS_eventfd SYS_fork SYS_futimesat SYS_getdents SYS_getpgrp SYS_get_thread_area
     SYS_inotify_init SYS_lchown SYS_link SYS_lstat SYS_mkdir SYS_mknod SYS_modify_ldt SYS_open SYS_pause SYS_pipe
@@ -68,16 +72,29 @@ const OLDER: &[c_long] = calls! {
     SYS_time SYS_unlink SYS_utime SYS_utimes SYS_vfork
 };
 #[cfg(not(target_arch = "x86_64"))]
-const OLDER: &[c_long] = &[];
+const OLDER: &[SystemCall] = &[];
 
 /// `io_pgetevents`, which C libraries disagree on: the numbers of `arch/x86/entry/syscalls/syscall_64.tbl` and of
 /// `asm-generic/unistd.h`, which ARM uses.
-const IO_PGETEVENTS: c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
+const IO_PGETEVENTS: SystemCall = ("SYS_io_pgetevents", if cfg!(target_arch = "x86_64") { 333 } else { 292 });
 
 /// Newer calls, which have one number on all architectures; C libraries do not know them all. By the kernel's table
-/// `scripts/syscall.tbl` they are `cachestat`, `fchmodat2`, `map_shadow_stack`, `futex_wake`, `futex_wait`,
-/// `futex_requeue`, `statmount`, `listmount`, `mseal`, `setxattrat`, `getxattrat`, `listxattrat` and `removexattrat`.
-const NEWER: [c_long; 13] = [451, 452, 453, 454, 455, 456, 457, 458, 462, 463, 464, 465, 466];
+/// `scripts/syscall.tbl` they are these.
+const NEWER: [SystemCall; 13] = [
+    ("SYS_cachestat", 451),
+    ("SYS_fchmodat2", 452),
+    ("SYS_map_shadow_stack", 453),
+    ("SYS_futex_wake", 454),
+    ("SYS_futex_wait", 455),
+    ("SYS_futex_requeue", 456),
+    ("SYS_statmount", 457),
+    ("SYS_listmount", 458),
+    ("SYS_mseal", 462),
+    ("SYS_setxattrat", 463),
+    ("SYS_getxattrat", 464),
+    ("SYS_listxattrat", 465),
+    ("SYS_removexattrat", 466),
+];
 
 /// The newest call that the table has an opinion on (`file_setattr`). What comes later does not exist for a task, so
 /// that its C library falls back to what does.
@@ -86,7 +103,7 @@ const NEWEST: c_long = 469;
 const END: c_long = 512;
 
 /// What a capability permits beside that, by its bit.
-const WITH_CAPABILITY: &[(CapabilitySet, &[c_long])] = &[
+const WITH_CAPABILITY: &[(CapabilitySet, &[SystemCall])] = &[
     (CapabilitySet::DAC_READ_SEARCH, calls! { SYS_open_by_handle_at }),
     (
         CapabilitySet::SYS_ADMIN,
@@ -153,10 +170,59 @@ fn code(errno: libc::c_int) -> io::Result<u32> {
     u32::try_from(errno).map_err(io::Error::other)
 }
 
+/// What every task may call, whatever it has.
+fn plain() -> impl Iterator<Item = &'static SystemCall> {
+    ALLOWED.iter().chain(OLDER).chain(&NEWER).chain([&IO_PGETEVENTS])
+}
+
+/// What the first argument of a call must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstArgument {
+    /// Anything.
+    Any,
+    /// This.
+    Equal(u64),
+    /// Less than this.
+    Below(u64),
+    /// More than this.
+    Above(u64),
+    /// Without any of these bits.
+    Without(u64),
+}
+
+/// The calls that pass for a task whose capabilities are among these, by name, for a container's runtime: the same as
+/// those of a sandbox. All others are refused; `clone3` does not exist for it where it is not among them.
+///
+/// # Errors
+/// A capability that there is not.
+pub fn permitted_calls(bounding: &[String]) -> io::Result<Vec<(&'static str, FirstArgument)>> {
+    let bounding = rights::set_of(bounding)?;
+    let gained = WITH_CAPABILITY.iter().filter(|(capability, _)| bounding.contains(*capability));
+    let gained: Vec<SystemCall> = gained.flat_map(|(_, more)| more.iter().copied()).collect();
+    let any = plain().copied().chain(gained.iter().copied()).map(|(name, _)| (name, FirstArgument::Any));
+    let mut calls: Vec<(&'static str, FirstArgument)> = any.collect();
+    if !gained.iter().any(|(name, _)| *name == "SYS_clone") {
+        let namespaces = u64::try_from(NEW_NAMESPACES).map_err(io::Error::other)?;
+        calls.push(("SYS_clone", FirstArgument::Without(namespaces)));
+    }
+    let families = NO_SOCKETS.map(|family| u64::try_from(family).map_err(io::Error::other));
+    let mut families = families.into_iter().collect::<io::Result<Vec<u64>>>()?;
+    families.sort_unstable();
+    // One condition on an argument is all that runtimes take: what is not refused is listed.
+    let (first, last) = (families[0], families[NO_SOCKETS.len() - 1]);
+    let between = (first + 1..last).filter(|family| !families.contains(family)).map(FirstArgument::Equal);
+    let sockets = [FirstArgument::Below(first), FirstArgument::Above(last)].into_iter().chain(between);
+    calls.extend(sockets.map(|argument| ("SYS_socket", argument)));
+    calls.extend(PERSONALITIES.map(|value| ("SYS_personality", FirstArgument::Equal(value))));
+    for (name, _) in &mut calls {
+        *name = name.trim_start_matches("SYS_");
+    }
+    Ok(calls)
+}
+
 /// The calls that pass, each with the arguments that pass; none: any.
 fn allowed(bounding: CapabilitySet) -> io::Result<BTreeMap<c_long, Vec<SeccompRule>>> {
-    let mut calls: BTreeMap<c_long, Vec<SeccompRule>> =
-        ALLOWED.iter().chain(OLDER).chain(&NEWER).chain([&IO_PGETEVENTS]).map(|call| (*call, Vec::new())).collect();
+    let mut calls: BTreeMap<c_long, Vec<SeccompRule>> = plain().map(|(_, call)| (*call, Vec::new())).collect();
     let namespaces = u64::try_from(NEW_NAMESPACES).map_err(io::Error::other)?;
     calls.insert(libc::SYS_clone, vec![rule([(SeccompCmpOp::MaskedEq(namespaces), 0)])?]);
     let families = NO_SOCKETS.map(|family| u64::try_from(family).map_err(io::Error::other));
@@ -165,7 +231,7 @@ fn allowed(bounding: CapabilitySet) -> io::Result<BTreeMap<c_long, Vec<SeccompRu
     let personalities = PERSONALITIES.map(|value| rule([(SeccompCmpOp::Eq, value)]));
     calls.insert(libc::SYS_personality, personalities.into_iter().collect::<io::Result<_>>()?);
     for (_, more) in WITH_CAPABILITY.iter().filter(|(capability, _)| bounding.contains(*capability)) {
-        calls.extend(more.iter().map(|call| (*call, Vec::new())));
+        calls.extend(more.iter().map(|(_, call)| (*call, Vec::new())));
     }
     Ok(calls)
 }
@@ -186,8 +252,8 @@ mod tests {
     #[test]
     fn no_call_that_changes_the_machine_passes_without_its_capability() {
         let calls = allowed(CapabilitySet::empty()).expect("a table");
-        for call in WITH_CAPABILITY.iter().flat_map(|(_, calls)| *calls).filter(|call| **call != libc::SYS_clone) {
-            assert!(!calls.contains_key(call), "call {call}");
+        for call in WITH_CAPABILITY.iter().flat_map(|(_, calls)| *calls).filter(|(_, call)| *call != libc::SYS_clone) {
+            assert!(!calls.contains_key(&call.1), "call {}", call.0);
         }
         for call in [
             libc::SYS_io_uring_setup,
@@ -214,5 +280,22 @@ mod tests {
         let mut wanted = vec![libc::SYS_chroot, libc::SYS_settimeofday, libc::SYS_clock_settime];
         wanted.sort_unstable();
         assert_eq!(more, wanted);
+    }
+    #[test]
+    fn a_container_may_call_what_a_sandbox_may() {
+        for names in [vec![], vec!["SYS_CHROOT", "SYS_TIME"], vec!["SYS_ADMIN"]] {
+            let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+            let filtered = allowed(rights::set_of(&names).expect("capabilities")).expect("a table");
+            let permitted = permitted_calls(&names).expect("a table");
+            let numbers: std::collections::BTreeSet<&str> = permitted.iter().map(|(name, _)| *name).collect();
+            assert_eq!(numbers.len(), filtered.len(), "{names:?}");
+        }
+        let without = permitted_calls(&[]).expect("a table");
+        let of = |call: &str| without.iter().filter(|(name, _)| *name == call).map(|(_, it)| *it).collect::<Vec<_>>();
+        assert_eq!(of("read"), [FirstArgument::Any]);
+        assert_eq!(of("clone"), [FirstArgument::Without(0x7e02_0000)]);
+        assert_eq!(of("chroot"), []);
+        let refused = [FirstArgument::Equal(17), FirstArgument::Equal(38), FirstArgument::Equal(40)];
+        assert!(of("socket").len() == 23 && refused.iter().all(|argument| !of("socket").contains(argument)));
     }
 }

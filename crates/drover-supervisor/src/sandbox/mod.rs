@@ -23,6 +23,7 @@ mod wire;
 
 pub use become_task::run;
 pub use enter::{EnterPlan, enter};
+pub use filter::{FirstArgument, permitted_calls};
 pub use rights::{CAPABILITIES, held as held_capabilities, is_limit};
 pub use view::missing as missing_mounts;
 pub use wire::Word;

@@ -62,7 +62,7 @@ pub fn held() -> io::Result<BTreeSet<&'static str>> {
     Ok(numbered.filter(|(number, _)| is_held(*number)).map(|(_, name)| *name).collect())
 }
 
-fn set_of(names: &[String]) -> io::Result<CapabilitySet> {
+pub(super) fn set_of(names: &[String]) -> io::Result<CapabilitySet> {
     names.iter().try_fold(CapabilitySet::empty(), |set, name| {
         let number = CAPABILITIES
             .iter()

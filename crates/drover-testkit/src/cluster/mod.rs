@@ -12,5 +12,5 @@ mod programs;
 mod running;
 mod settings;
 
-pub use programs::require_headers;
+pub use programs::{find_or_build as node_programs, require_headers};
 pub use running::{Cluster, ClusterOptions};

@@ -71,7 +71,7 @@ pub fn require_headers() -> Result<()> {
 ///
 /// # Errors
 /// When Go is not installed, or a build fails.
-pub(super) fn find_or_build(progress: &Progress) -> Result<PathBuf> {
+pub fn find_or_build(progress: &Progress) -> Result<PathBuf> {
     require_headers()?;
     PROGRAMS.find_or_build(progress).context("a node's programs")
 }

@@ -97,7 +97,7 @@ impl Keeper {
 
 /// Asks the drivers again and again. While the state file takes no writes, none of them may start anything.
 pub(crate) async fn watch_drivers(
-    drivers: Drivers,
+    mut drivers: Drivers,
     state: StateStore,
     mut flaws: watch::Receiver<Flaws>,
     facts: mpsc::Sender<Fact>,
@@ -120,6 +120,7 @@ pub(crate) async fn watch_drivers(
         tokio::select! {
             biased;
             Ok(()) = flaws.changed() => {}
+            () = drivers.changed() => {}
             () = tokio::time::sleep(DRIVERS_EVERY) => {
                 if unwritable.is_some() && let Err(error) = state.probe().await {
                     tracing::debug!(error = %error, "the state file still cannot be written");

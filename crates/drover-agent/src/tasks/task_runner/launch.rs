@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Interrupt, NextRun, TaskRunner};
 use crate::csi;
-use crate::drivers::{FsIsolation, LogLimits, Running, StartError, StartRequest};
+use crate::drivers::{FsIsolation, LogLimits, NetworkPlace, Running, StartError, StartRequest};
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
 use crate::tasks::hooks::{self, ArtifactWords, ArtifactsLeft, TaskHookError};
@@ -63,6 +63,17 @@ impl TaskRunner {
             .request(driver.fs_isolation())
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         driver.check(&request.config).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        match self.idle(driver.prepare(&request)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(StartError::Invalid(reason))) => return Err(self.failure(Type::DriverFailure, reason, false)),
+            Ok(Err(StartError::Recoverable(reason))) => return Err(self.failure(Type::DriverFailure, reason, true)),
+            Err(Interrupt::Shutdown) => return Ok(NextRun::Detach),
+            Err(Interrupt::Kill) => {
+                self.note_kill_of_unstarted().await;
+                self.tracker.observe_kill();
+                return Ok(NextRun::Stop);
+            }
+        }
         // A task of which the state file knows nothing must not run: after the agent's death nobody would find it.
         self.record.starting = Some(request.id.clone());
         self.try_keep().await.map_err(|error| self.failure(Type::SetupFailure, error.to_string(), true))?;
@@ -107,7 +118,7 @@ impl TaskRunner {
         let node = self.env.node_facts();
         let resources = plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default();
         let reserved = self.env.machine.devices.reserve(&resources.devices)?;
-        let mut env = self.variables(&self.paths(isolation), &node)?;
+        let mut env = self.variables(isolation, &self.paths(isolation), &node)?;
         env.extend(reserved.env);
         if plan.task.csi_plugin.is_some() {
             let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
@@ -129,6 +140,11 @@ impl TaskRunner {
             .networks
             .for_task(&plan.uid, asked, namespace, |text| environment::interpolate(text, &env, &node))?;
         let mounts = plan.volumes.mounts(&plan.task, |text| environment::interpolate(text, &env, &node))?;
+        let network = match network {
+            Some(network) => NetworkPlace::At(network),
+            None if mode == Some(NetworkMode::None) => NetworkPlace::Own,
+            None => NetworkPlace::Host,
+        };
         Ok(StartRequest {
             id: format!("{}/{}/{}", plan.uid, plan.task.name, self.env.random.tag()),
             task: plan.task.name.clone(),
@@ -145,7 +161,6 @@ impl TaskRunner {
             resources,
             devices: reserved.nodes,
             mounts,
-            private_network: mode == Some(NetworkMode::None),
             network,
         })
     }
@@ -161,15 +176,25 @@ impl TaskRunner {
                 local: text(&task_dir.join("local")),
                 secrets: text(&task_dir.join("secrets")),
             },
-            FsIsolation::Chroot => {
+            FsIsolation::Chroot | FsIsolation::Image => {
                 TaskPaths { alloc: "/alloc".into(), local: "/local".into(), secrets: "/secrets".into() }
             }
         }
     }
 
-    fn variables(&self, paths: &TaskPaths, node: &NodeFacts) -> Result<BTreeMap<String, String>, String> {
+    fn variables(
+        &self,
+        isolation: FsIsolation,
+        paths: &TaskPaths,
+        node: &NodeFacts,
+    ) -> Result<BTreeMap<String, String>, String> {
         let plan = &self.plan;
         let network = self.env.machine.networks.of(&plan.uid).map(|network| network.status());
+        let none = BTreeMap::new();
+        let host = match isolation {
+            FsIsolation::None | FsIsolation::Chroot => &self.env.machine.host_env,
+            FsIsolation::Image => &none,
+        };
         let input = EnvironmentInput {
             allocation: &plan.allocation,
             job: &plan.job,
@@ -177,7 +202,7 @@ impl TaskRunner {
             task: &plan.task,
             node,
             paths,
-            host: &self.env.machine.host_env,
+            host,
             network: network.as_ref(),
         };
         environment::environment(&input).map_err(|error| error.to_string())
@@ -189,7 +214,7 @@ impl TaskRunner {
             return Ok(None);
         }
         let (paths, node) = (self.paths(isolation), self.env.node_facts());
-        let env = self.variables(&paths, &node);
+        let env = self.variables(isolation, &paths, &node);
         let env = env.map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         let words = ArtifactWords { env: &env, node: &node, paths: &paths };
         let left = hooks::artifacts_left(&self.env.machine.fetcher, &self.plan, words, &self.record.artifacts);

@@ -226,8 +226,8 @@ fn what_can_never_be_met_is_refused() {
             "spec.spreads[0].targets: are all 0 percent, which asks for nothing; give one of them a share, or leave targets out to spread evenly (SpreadTarget)",
         ),
         (
-            vec![("groups.0.tasks.0.driver", json!("docker"))],
-            "spec.groups[0].tasks[0].driver: docker is no driver of this version, which has none for images yet; take exec, and config.rootfs for a root of its own (DriverUnknown)",
+            vec![("groups.0.tasks.0.driver", json!("podman"))],
+            "spec.groups[0].tasks[0].driver: podman is no driver of this version; take containerd (or docker, which is the same) for an image, else exec (DriverUnknown)",
         ),
         (
             vec![("groups.0.tasks.0.config", json!({ "runfor": "1s" }))],

@@ -8,7 +8,15 @@ use serde::Deserialize;
 
 /// From the bottom to the top: a crate may use those of the layers below its own. Crates of one layer never meet.
 const LAYERS: &[&[&str]] = &[
-    &["drover-api", "drover-clock", "drover-connect", "drover-csi", "drover-seal", "drover-socket"],
+    &[
+        "drover-api",
+        "drover-clock",
+        "drover-connect",
+        "drover-containerd",
+        "drover-csi",
+        "drover-seal",
+        "drover-socket",
+    ],
     &["drover-core", "drover-jobspec"],
     &["drover-fetch", "drover-network", "drover-store", "drover-supervisor"],
     &["drover-daemon", "drover-monitor"],

@@ -1,0 +1,176 @@
+//! Images from a registry or an archive, by containerd's transfer service.
+
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use prost::Message as _;
+use prost_types::Any;
+use tokio::sync::mpsc;
+use tonic::{Code, Streaming};
+
+use crate::CallError;
+use crate::api::streaming::StreamInit;
+use crate::api::streaming::streaming_client::StreamingClient;
+use crate::api::transfers::TransferRequest;
+use crate::api::transfers::transfer_client::TransferClient;
+use crate::api::types::Platform;
+use crate::api::types::transfer::{
+    Data, ImageImportStream, ImageReference, ImageStore, OciRegistry, RegistryResolver, UnpackConfiguration,
+    WindowUpdate,
+};
+use crate::containerd::{Containerd, any, within};
+
+/// Bytes of an archive in one message.
+const PART_BYTES: usize = 32 * 1024;
+/// Messages of a stream that wait for being sent.
+const PARTS: usize = 4;
+
+// The names of the messages that travel inside of others.
+const REGISTRY: &str = "containerd.types.transfer.OCIRegistry";
+const ARCHIVE: &str = "containerd.types.transfer.ImageImportStream";
+const STORE: &str = "containerd.types.transfer.ImageStore";
+const STREAM: &str = "containerd.services.streaming.v1.StreamInit";
+const DATA: &str = "containerd.types.transfer.Data";
+const WINDOW: &str = "containerd.types.transfer.WindowUpdate";
+
+/// What is pulled, and for which snapshotter it is unpacked.
+#[derive(Clone, Debug)]
+pub struct Pull {
+    /// The image's full name.
+    pub reference: String,
+    /// For which machine.
+    pub platform: Platform,
+    /// The snapshotter.
+    pub snapshotter: String,
+    /// A folder with a `hosts.toml` for each registry, as of containerd; empty: none.
+    pub hosts_dir: String,
+}
+
+/// What is taken in, and for which snapshotter it is unpacked.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// The repository of images that have only a tag in the archive.
+    pub repository: String,
+    /// For which machine.
+    pub platform: Platform,
+    /// The snapshotter.
+    pub snapshotter: String,
+}
+
+/// Tells streams apart.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Containerd {
+    /// Downloads an image and unpacks it.
+    ///
+    /// # Errors
+    /// What the registry says, or that it has not answered in time.
+    pub async fn pull(&self, pull: Pull, limit: Duration) -> Result<(), CallError> {
+        let resolver = RegistryResolver { host_dir: pull.hosts_dir, ..RegistryResolver::default() };
+        let source = OciRegistry { reference: pull.reference.clone(), resolver: Some(resolver) };
+        let unpack = UnpackConfiguration { platform: Some(pull.platform.clone()), snapshotter: pull.snapshotter };
+        let store = ImageStore {
+            name: pull.reference,
+            platforms: vec![pull.platform],
+            unpacks: vec![unpack],
+            ..ImageStore::default()
+        };
+        self.transfer(any(REGISTRY, &source), any(STORE, &store), limit).await
+    }
+
+    /// Takes in the images of an archive, under the names that it gives them, and unpacks them. One without a name is
+    /// left out.
+    ///
+    /// # Errors
+    /// When it is no archive of images, or takes too long.
+    pub async fn import(
+        &self,
+        import: Import,
+        archive: impl Read + Send + 'static,
+        limit: Duration,
+    ) -> Result<(), CallError> {
+        let stream = format!("import-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        // The stream must be known before what names it is asked for, and lives as long as that.
+        let sending = self.send(stream.clone(), archive).await?;
+        let source = ImageImportStream { stream, ..ImageImportStream::default() };
+        let reference = ImageReference {
+            name: import.repository,
+            is_prefix: true,
+            // Names that are whole count as they are.
+            allow_overwrite: true,
+            ..ImageReference::default()
+        };
+        let unpack = UnpackConfiguration { platform: Some(import.platform.clone()), snapshotter: import.snapshotter };
+        let store = ImageStore {
+            platforms: vec![import.platform],
+            extra_references: vec![reference],
+            unpacks: vec![unpack],
+            ..ImageStore::default()
+        };
+        let transfer = self.transfer(any(ARCHIVE, &source), any(STORE, &store), limit);
+        tokio::pin!(transfer);
+        tokio::select! {
+            biased;
+            done = &mut transfer => done,
+            sent = sending => match sent {
+                // A stream that is given up is one that was broken off, whatever was sent before.
+                Ok(_open) => transfer.await,
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    async fn transfer(&self, source: Any, destination: Any, limit: Duration) -> Result<(), CallError> {
+        let mut client = TransferClient::new(self.channel());
+        let request = TransferRequest { source: Some(source), destination: Some(destination), options: None };
+        within(limit, client.transfer(self.request(request))).await
+    }
+
+    /// Opens a stream by which containerd reads these bytes, as fast as it asks for them.
+    async fn send(
+        &self,
+        id: String,
+        mut bytes: impl Read + Send + 'static,
+    ) -> Result<impl Future<Output = Result<Streaming<Any>, CallError>>, CallError> {
+        let (parts, queue) = mpsc::channel::<Any>(PARTS);
+        let outgoing = futures::stream::unfold(queue, async |mut queue| Some((queue.recv().await?, queue)));
+        let hung_up = || CallError::new(Code::Unavailable, "containerd has closed the stream of an archive");
+        parts.send(any(STREAM, &StreamInit { id })).await.map_err(|_| hung_up())?;
+        let mut client = StreamingClient::new(self.channel());
+        let mut asked = client.stream(self.request(outgoing)).await?.into_inner();
+        // The first answer says that the stream is known.
+        asked.message().await?;
+        Ok(async move {
+            let mut room = 0_usize;
+            let mut part = vec![0; PART_BYTES];
+            loop {
+                while room == 0 {
+                    let Some(update) = asked.next().await else { return Err(hung_up()) };
+                    room += asked_for(&update?);
+                }
+                let most = room.min(PART_BYTES);
+                let n = bytes
+                    .read(&mut part[..most])
+                    .map_err(|error| CallError::new(Code::Aborted, format!("the archive cannot be read: {error}")))?;
+                if n == 0 {
+                    return Ok(asked);
+                }
+                parts.send(any(DATA, &Data { data: part[..n].to_vec() })).await.map_err(|_| hung_up())?;
+                room -= n;
+            }
+        })
+    }
+}
+
+/// How many more bytes containerd takes.
+fn asked_for(message: &Any) -> usize {
+    if !message.type_url.ends_with(WINDOW) {
+        return 0;
+    }
+    WindowUpdate::decode(message.value.as_slice())
+        .ok()
+        .and_then(|update| usize::try_from(update.update).ok())
+        .unwrap_or(0)
+}

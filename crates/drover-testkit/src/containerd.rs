@@ -1,0 +1,182 @@
+//! A containerd of a test's own: everything in one folder, no Kubernetes in it, ended with all that it has started.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::mount::UnmountFlags;
+
+use crate::cluster;
+use crate::process::{ProcessId, Signal};
+use crate::progress::Progress;
+use crate::spawner;
+use crate::workspace::last_lines;
+
+/// How long it may take until it serves, on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long one of its processes may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// The path of its socket must fit into 107 bytes.
+const LONGEST_FOLDER: usize = 70;
+
+/// A running containerd. Ends with this value, and so do its containers.
+#[derive(Debug)]
+pub struct TestContainerd {
+    folder: PathBuf,
+    programs: PathBuf,
+    child: Option<Child>,
+}
+
+impl TestContainerd {
+    /// Builds what is missing and starts it in this folder.
+    ///
+    /// # Errors
+    /// When it does not start; the error ends with its log.
+    pub fn start(folder: &Path) -> Result<Self> {
+        ensure!(rustix::process::geteuid().is_root(), "containers need root: run this as root");
+        let folder = std::path::absolute(folder).context("containerd's folder")?;
+        ensure!(
+            folder.as_os_str().len() <= LONGEST_FOLDER,
+            "{} is too long for a socket in it: name a shorter folder",
+            folder.display()
+        );
+        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        let programs = cluster::node_programs(&Progress::silent())?;
+        let mut containerd = Self { folder, programs, child: None };
+        containerd.start_again()?;
+        Ok(containerd)
+    }
+
+    /// Starts it again after it was killed.
+    ///
+    /// # Errors
+    /// When it does not start; the error ends with its log.
+    pub fn start_again(&mut self) -> Result<()> {
+        let config = self.folder.join("config.toml");
+        fs::write(&config, self.config()).with_context(|| format!("writing {}", config.display()))?;
+        let log = self.folder.join("log");
+        let output = OpenOptions::new().create(true).append(true).open(&log).context("containerd's log")?;
+        let mut command = Command::new(self.programs.join("containerd"));
+        command.arg("--config").arg(&config).env("PATH", self.path()).current_dir(&self.folder).stdin(Stdio::null());
+        command.stdout(output.try_clone().context("sharing the log")?).stderr(output);
+        self.child = Some(spawner::spawn_bound_to_this_process(command).context("starting containerd")?);
+        let deadline = Instant::now() + START_TIMEOUT;
+        // Its socket is there before its services are.
+        while UnixStream::connect(self.socket()).is_err() || self.ctr(&["version"]).is_err() {
+            if Instant::now() > deadline {
+                bail!("containerd does not serve; its log {}:\n{}", log.display(), last_lines(&log, 15));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn config(&self) -> String {
+        let folder = self.folder.display();
+        format!(
+            r#"version = 3
+root = "{folder}/root"
+state = "{folder}/state"
+disabled_plugins = [
+  "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime",
+  "io.containerd.internal.v1.opt", "io.containerd.nri.v1.nri",
+]
+
+[grpc]
+address = "{folder}/c.sock"
+"#
+        )
+    }
+
+    fn path(&self) -> String {
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        format!("{}:{}", self.programs.display(), others.to_string_lossy())
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("c.sock")
+    }
+
+    /// The folder of its programs: `runc`, and the one that looks after containers.
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+
+    /// Kills it, as a crash would. Its containers go on.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn kill(&mut self) -> Result<()> {
+        let mut child = self.child.take().context("containerd does not run")?;
+        child.kill().context("killing containerd")?;
+        child.wait().context("waiting for containerd")?;
+        Ok(())
+    }
+
+    /// Runs `ctr` in the namespace `drover.dev`.
+    ///
+    /// # Errors
+    /// With what it says.
+    pub fn ctr(&self, args: &[&str]) -> Result<String> {
+        self.ctr_in("drover.dev", args)
+    }
+
+    /// Runs `ctr` in a namespace.
+    ///
+    /// # Errors
+    /// With what it says.
+    pub fn ctr_in(&self, namespace: &str, args: &[&str]) -> Result<String> {
+        let mut command = Command::new(self.programs.join("ctr"));
+        command.arg("--address").arg(self.socket()).args(["--namespace", namespace]).args(args);
+        let output = command.env("PATH", self.path()).stdin(Stdio::null()).output().context("running ctr")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "ctr {}: {}", args.join(" "), said.trim());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The processes that look after containers.
+    pub fn shims(&self) -> Vec<ProcessId> {
+        let socket = self.socket().to_string_lossy().into_owned();
+        let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(std::result::Result::ok);
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let is_shim = |pid: &i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line);
+            line.contains("containerd-shim") && line.split('\0').any(|word| word == socket)
+        };
+        pids.filter(is_shim).filter_map(ProcessId::of).filter(|id| id.is_alive()).collect()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        for shim in self.shims() {
+            let below = shim.descendants();
+            for process in below.into_iter().chain([shim]) {
+                process.signal(Signal::KILL).context("killing a container")?;
+                process.wait_gone_blocking(END_TIMEOUT).context("waiting for a container")?;
+            }
+        }
+        if self.child.is_some() {
+            self.kill()?;
+        }
+        let mounts = fs::read_to_string("/proc/self/mounts").context("the mounts")?;
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(Path::new);
+        for point in points.filter(|point| point.starts_with(&self.folder)) {
+            rustix::mount::unmount(point, UnmountFlags::DETACH)
+                .with_context(|| format!("unmounting {}", point.display()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TestContainerd {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            // A test that has failed already says why.
+            assert!(std::thread::panicking(), "containerd was not ended: {error:#}");
+        }
+    }
+}
