@@ -28,7 +28,7 @@ use crate::drivers::{
 use crate::folder;
 use crate::gateway;
 use crate::glob::matches_glob;
-use crate::networks::{AllocNetworks, DnsSource, NetworkParts, Resolver};
+use crate::networks::{AllocNetworks, DnsSource, NetworkOffer, NetworkParts, Resolver};
 use crate::node::devices::{Devices, FileDevices};
 use crate::node::disk::HostDisk;
 use crate::node::earlier_life::EarlierLife;
@@ -261,15 +261,7 @@ async fn serve<S: Store>(
     }
     let is_state_lost = flaws.borrow().lost.is_some();
     let mut print = fingerprint::detect(&config, &drivers)?;
-    let (networks, offer) = AllocNetworks::begin(NetworkParts {
-        config: config.network.clone(),
-        state_dir: config.state_dir.clone(),
-        state: state.clone(),
-        kept: saved.networks.clone(),
-        known: (!is_state_lost).then(|| saved.allocs.keys().cloned().collect()),
-        resolver,
-    })
-    .await;
+    let (networks, offer) = begin_networks(&config, &state, &saved, is_state_lost, resolver).await;
     print.network_modes.extend(offer.modes);
     let (keeper, facts) = Keeper::new(print, [Manager::Devices, Manager::Drivers], news);
     let meta = MetaHandle::new(config.meta.clone(), saved.dynamic_meta.clone(), state.clone(), facts.facts.clone());
@@ -337,6 +329,25 @@ async fn serve<S: Store>(
     while services.join_next().await.is_some() {}
     tracing::info!("agent has ended; its tasks go on");
     Ok(())
+}
+
+/// Where the state is lost, what the kernel has may be of allocations that run.
+async fn begin_networks(
+    config: &AgentConfig,
+    state: &StateStore,
+    saved: &Saved,
+    is_state_lost: bool,
+    resolver: Resolver,
+) -> (AllocNetworks, NetworkOffer) {
+    AllocNetworks::begin(NetworkParts {
+        config: config.network.clone(),
+        state_dir: config.state_dir.clone(),
+        state: state.clone(),
+        kept: saved.networks.clone(),
+        known: (!is_state_lost).then(|| saved.allocs.keys().cloned().collect()),
+        resolver,
+    })
+    .await
 }
 
 /// Plugins that are slow hold the node up for a limited time.

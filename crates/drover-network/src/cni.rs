@@ -264,7 +264,7 @@ fn can(plugin: &Map<String, Value>, capability: &str) -> bool {
 }
 
 fn read_result(namespace: PathBuf, result: &Value) -> CniResult {
-    let ips = result.get("ips").and_then(Value::as_array).into_iter().flatten();
+    let mut ips = result.get("ips").and_then(Value::as_array).into_iter().flatten();
     let address = |ip: &Value| ip.get("address")?.as_str()?.split('/').next()?.parse().ok();
     let words = |key: &str| -> Vec<String> {
         let list = result.get("dns").and_then(|dns| dns.get(key)).and_then(Value::as_array);
@@ -273,7 +273,7 @@ fn read_result(namespace: PathBuf, result: &Value) -> CniResult {
     CniResult {
         namespace,
         interface: INSIDE.to_owned(),
-        address: ips.filter_map(address).next(),
+        address: ips.find_map(address),
         dns: ["nameservers", "search", "options"].map(words),
     }
 }

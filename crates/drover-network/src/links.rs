@@ -12,7 +12,7 @@ use netlink_socket2::{NetlinkSocket, ReplyError};
 
 use crate::network_error::NetworkError;
 
-/// Attributes of linux/if_link.h that the description of the protocol lacks: those of the far end of a pair.
+/// Attributes of `linux/if_link.h` that the description of the protocol lacks: those of the far end of a pair.
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFLA_ADDRESS: u16 = 1;

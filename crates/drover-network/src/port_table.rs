@@ -1,4 +1,4 @@
-//! The table `drover` of nf_tables: a map from ports of the node to ports in networks, and the rules around it.
+//! The table `drover` of `nf_tables`: a map from ports of the node to ports in networks, and the rules around it.
 //!
 //! An element is `address . protocol . port → address . port`: the address of the node belongs to the key, because one
 //! number may be given on two networks of the node to two allocations. Nothing of other tables is looked at or changed.
@@ -23,15 +23,18 @@ const MAP: &str = "ports";
 const KEY_BYTES: u32 = 12;
 const VALUE_BYTES: u32 = 8;
 /// The types of the fields, as the program `nft` numbers and joins them: it shows the map by them.
-const KEY_TYPE: u32 = 7 << 12 | 12 << 6 | 13;
-const VALUE_TYPE: u32 = 7 << 6 | 13;
+const KEY_TYPE: u32 = (IPV4_ADDR << 12) | (INET_PROTO << 6) | INET_SERVICE;
+const VALUE_TYPE: u32 = (IPV4_ADDR << 6) | INET_SERVICE;
+const IPV4_ADDR: u32 = 7;
+const INET_PROTO: u32 = 12;
+const INET_SERVICE: u32 = 13;
 /// Protocols whose ports are mapped: TCP and UDP.
 pub(crate) const PROTOCOLS: [u8; 2] = [6, 17];
 /// Elements in one message, whose length has 16 bits.
 const AT_ONCE: usize = 256;
 /// Messages of one batch at most, for their numbers.
 const MESSAGES: u32 = 4096;
-/// `NF_INET_…` and the priorities of linux/netfilter_ipv4.h.
+/// `NF_INET_…` and the priorities of `linux/netfilter_ipv4.h`.
 const PRE_ROUTING: u32 = 0;
 const LOCAL_OUT: u32 = 3;
 const POST_ROUTING: u32 = 4;
@@ -124,14 +127,14 @@ fn make(bridge: &str, subnet: Subnet) -> Result<(), ReplyError> {
     batch.chain("leaving", (c"nat", LOCAL_OUT, DNAT));
     batch.chain("returning", (c"nat", POST_ROUTING, SNAT));
     // The bridge may carry loopback addresses, for ports on 127.0.0.1; its networks must not reach the node's own.
-    batch.rule("guard").comes_over(bridge).to_loopback().drop_packet();
+    batch.rule("guard").comes_over(bridge).meant_for_loopback().drop_packet();
     batch.rule("arriving").redirect_by(MAP).end();
     batch.rule("leaving").redirect_by(MAP).end();
     // No one outside knows these addresses.
     batch.rule("returning").from(subnet).leaves_elsewhere_than(bridge).masquerade();
     // Over a port of the node back to the same bridge: the answer has to come the same way.
     batch.rule("returning").from(subnet).leaves_over(bridge).was_redirected().masquerade();
-    batch.rule("returning").from_loopback().leaves_over(bridge).masquerade();
+    batch.rule("returning").sent_by_the_node_itself().leaves_over(bridge).masquerade();
     batch.send()
 }
 
@@ -287,7 +290,7 @@ impl Batch {
     }
 }
 
-/// The header of the first and last message of a batch: for nf_tables.
+/// The header of the first and last message of a batch: for `nf_tables`.
 fn frame() -> Nfgenmsg {
     let mut header = Nfgenmsg::new();
     // NFNL_SUBSYS_NFTABLES

@@ -1,7 +1,7 @@
-//! Rules of nf_tables, one expression after the other: what packets are looked at, and what is done with them.
+//! Rules of `nf_tables`, one expression after the other: what packets are looked at, and what is done with them.
 //!
 //! A rule ends at the first comparison that does not hold. Numbers of registers, keys and hooks are those of
-//! linux/netfilter/nf_tables.h.
+//! `linux/netfilter/nf_tables.h`.
 
 use netlink_bindings::nftables::{
     CmpOps, CtKeys, MetaKeys, PayloadBase, PushExprListAttrs, PushRuleAttrs, Registers, VerdictCode,
@@ -18,13 +18,13 @@ const WORD_0: u32 = Registers::Reg3200 as u32;
 const WORD_1: u32 = WORD_0 + 1;
 const WORD_2: u32 = WORD_0 + 2;
 const REG_1: u32 = Registers::Reg1 as u32;
-/// Attributes of a look-up, as linux/netfilter/nf_tables.h numbers them. The description that `netlink-bindings` is
+/// Attributes of a look-up, as `linux/netfilter/nf_tables.h` numbers them. The description that `netlink-bindings` is
 /// made from has them in another order (0.3.5).
 const NFTA_LOOKUP_SREG: u16 = 2;
 const NFTA_LOOKUP_DREG: u16 = 3;
 /// `NFT_NAT_DNAT`.
 const DESTINATION: u32 = 1;
-/// `IPS_DST_NAT` of linux/netfilter/nf_conntrack_common.h: the destination was changed.
+/// `IPS_DST_NAT` of `linux/netfilter/nf_conntrack_common.h`: the destination was changed.
 const IPS_DST_NAT: u32 = 1 << 5;
 /// `NFPROTO_IPV4`.
 const NFPROTO_IPV4: u32 = 2;
@@ -50,17 +50,17 @@ impl<P: Pusher> RuleText<P> {
     }
 
     /// Packets from the node to itself.
-    pub(crate) fn from_loopback(self) -> Self {
+    pub(crate) fn sent_by_the_node_itself(self) -> Self {
         self.address(SOURCE, [255, 0, 0, 0], [127, 0, 0, 0])
     }
 
     /// Packets to the node's own loopback addresses.
-    pub(crate) fn to_loopback(self) -> Self {
+    pub(crate) fn meant_for_loopback(self) -> Self {
         self.address(TARGET, [255, 0, 0, 0], [127, 0, 0, 0])
     }
 
     fn address(self, offset: u32, mask: [u8; 4], wanted: [u8; 4]) -> Self {
-        self.payload(PayloadBase::NetworkHeader, (offset, 4), REG_1).masked(&mask).compare(CmpOps::Eq, &wanted)
+        self.payload(PayloadBase::NetworkHeader, (offset, 4), REG_1).masked(mask).compare(CmpOps::Eq, &wanted)
     }
 
     /// Packets that have come over a device.
@@ -88,7 +88,7 @@ impl<P: Pusher> RuleText<P> {
             .push_key(CtKeys::Status as u32)
             .end_nested()
             .end_nested();
-        Self(list).masked(&IPS_DST_NAT.to_ne_bytes()).compare(CmpOps::Neq, &[0; 4])
+        Self(list).masked(IPS_DST_NAT.to_ne_bytes()).compare(CmpOps::Neq, &[0; 4])
     }
 
     /// Looks target, protocol and port up in the map, and sends the packet where it says.
@@ -162,7 +162,7 @@ impl<P: Pusher> RuleText<P> {
     }
 
     /// Keeps these bits of the first word.
-    fn masked(self, mask: &[u8; 4]) -> Self {
+    fn masked(self, mask: [u8; 4]) -> Self {
         Self(
             self.0
                 .nested_elem()
@@ -171,7 +171,7 @@ impl<P: Pusher> RuleText<P> {
                 .push_dreg(REG_1)
                 .push_len(4)
                 .nested_mask()
-                .push_value(mask)
+                .push_value(&mask)
                 .end_nested()
                 .nested_xor()
                 .push_value(&[0; 4])

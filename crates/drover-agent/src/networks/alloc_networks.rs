@@ -176,13 +176,12 @@ impl AllocNetworks {
         let (networks, dirs) = self.0.cni.clone().ok_or("mode cni is not configured on this node any more")?;
         let turn = self.0.turns.take(id).await;
         let known = self.0.table.lock().await.find(id).and_then(|record| record.cni.clone());
-        let order = match known {
-            // As it was begun, whatever has become of the configuration since.
-            Some(known) => known,
-            None => {
-                let ordered = networks.order(&asked.name, asked.args, mappings(ask.ports)?);
-                ordered.map_err(|error| error.to_string())?
-            }
+        // As it was begun, whatever has become of the configuration since.
+        let order = if let Some(known) = known {
+            known
+        } else {
+            let ordered = networks.order(&asked.name, asked.args, mappings(ask.ports)?);
+            ordered.map_err(|error| error.to_string())?
         };
         self.keep(|table| table.order(id, order.clone())).await?;
         let owned = id.to_owned();

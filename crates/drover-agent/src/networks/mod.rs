@@ -12,6 +12,6 @@ mod resolver;
 mod turns;
 
 pub(crate) use alloc_network::TaskNetwork;
-pub(crate) use alloc_networks::{AllocNetworks, NetworkAsk, NetworkParts};
+pub(crate) use alloc_networks::{AllocNetworks, NetworkAsk, NetworkOffer, NetworkParts};
 pub(crate) use config::{DnsSource, NetworkConfig};
 pub(crate) use resolver::Resolver;

@@ -21,15 +21,14 @@ pub(super) async fn prerun(plan: &AllocPlan) -> Result<(), AllocHookError> {
         return Ok(());
     }
     let allocation = plan.wanted.borrow().allocation.clone();
-    let made = match stranger(plan) {
-        Some(driver) => Err(format!(
+    let made = if let Some(driver) = stranger(plan) {
+        Err(format!(
             "driver {driver} runs its tasks in the network of the node, not in one of mode {}: take driver exec, or mode host",
             network.mode
-        )),
-        None => {
-            let ask = NetworkAsk { network, ports: &allocation.spec.resources.ports };
-            plan.env.machine.networks.make(&plan.uid, ask).await
-        }
+        ))
+    } else {
+        let ask = NetworkAsk { network, ports: &allocation.spec.resources.ports };
+        plan.env.machine.networks.make(&plan.uid, ask).await
     };
     made.map_err(|reason| {
         plan.env.events.emit(&allocation, Reason::NetworkError, reason.clone());
