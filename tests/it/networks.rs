@@ -55,13 +55,14 @@ async fn b_025_a_task_on_the_bridge_is_reached_from_everywhere() {
     assert_eq!(offer(&node).await, (vec!["bridge".to_owned()], json!({})));
     node.job("web", JobType::Service, example_group()).await;
     let first = node.place("web", 0, resources(21_000, &["server", "beside"])).await;
-    let second = node.place("web", 1, resources(21_001, &["server", "beside"])).await;
     let passes = |it: &Allocation| {
         it.status.as_ref().is_some_and(|status| {
             !status.checks.is_empty() && status.checks.values().all(|check| check.status == CheckResult::Success)
         })
     };
     let first_running = node.until(&first, "checked", passes).await;
+    // Only now, so that addresses are given in this order.
+    let second = node.place("web", 1, resources(21_001, &["server", "beside"])).await;
     let second_running = node.until(&second, "checked", passes).await;
     assert_eq!([address(&first_running), address(&second_running)], ["172.26.64.2", "172.26.64.3"]);
     for port in [21_000, 21_001] {
