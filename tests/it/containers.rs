@@ -190,9 +190,9 @@ async fn b_011_too_much_memory_ends_a_container_and_usage_is_counted() {
     assert!(end.oom_killed && end.message.contains("memory limit 48 MiB"), "{end:?}");
     let name = world.run("busy", JobType::Service, json!([script("while :; do :; done")])).await;
     let uid = id(&world.node.running(&name).await);
-    let mut stats = begin(&world.node, &Request::Stats { allocation: uid, every_ms: Some(300) }).await;
+    let mut samples = begin(&world.node, &Request::Stats { allocation: uid, every_ms: Some(300) }).await;
     loop {
-        let Some(Reply::Answer(Answer::Stats(sample))) = stats.replies.next().await.expect("a reply") else {
+        let Some(Reply::Answer(Answer::Stats(sample))) = samples.replies.next().await.expect("a reply") else {
             panic!("no sample");
         };
         let task = sample.tasks.get("t").copied().unwrap_or_default();

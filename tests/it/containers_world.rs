@@ -330,7 +330,7 @@ impl TestRegistry {
             return plain("200 OK", "");
         };
         let Some(blob) = inside.blobs.get(&digest).cloned() else { return plain("404 Not Found", "") };
-        if method == "GET" && blob.media_type.ends_with(".tar") {
+        if method == "GET" && blob.media_type.rsplit('.').next() == Some("tar") {
             *inside.downloads.entry(digest).or_default() += 1;
         }
         let mut answer = format!(

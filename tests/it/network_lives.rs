@@ -32,7 +32,7 @@ fn resources(port: i64) -> AllocatedResources {
 async fn b_027_many_networks_leave_nothing_however_often_their_agent_dies() {
     let ((allocations, times), seed) = (asked(), seed());
     let mut rng = fastrand::Rng::with_seed(seed);
-    let place = Place::new(shared_plane()).await;
+    let place = Place::new(shared_plane());
     let config = format!(
         "address: {NODE}\ndrivers: {{exec: {{enabled: true}}}}\nnetwork: {{bridgeSubnet: {SUBNET}}}\n\
          gc: {{maxAllocs: 2000, diskUsagePercent: 100, inodeUsagePercent: 100}}\n"

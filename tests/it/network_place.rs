@@ -101,7 +101,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) async fn new(plane: &ControlPlane) -> Self {
+    pub(crate) fn new(plane: &ControlPlane) -> Self {
         let (node, pod) = (Namespace::new(), Namespace::new());
         node.ip(&format!("link add pod type veth peer name eth0 netns {}", pod.path().display()));
         node.ip(&format!("addr add {NODE}/24 dev pod"));

@@ -49,7 +49,7 @@ fn address(allocation: &Allocation) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_025_a_task_on_the_bridge_is_reached_from_everywhere() {
     // B-027: its end leaves nothing.
-    let place = Place::new(shared_plane()).await;
+    let place = Place::new(shared_plane());
     let node = Node::start_by(shared_plane(), "bridge", &config(), place.launcher()).await;
     let _pins = Pins(node.path("state/netns"));
     assert_eq!(offer(&node).await, (vec!["bridge".to_owned()], json!({})));
@@ -108,7 +108,7 @@ async fn b_025_a_task_on_the_bridge_is_reached_from_everywhere() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_027_networks_are_there_again_after_a_crash_and_after_a_reboot() {
-    let place = Place::new(shared_plane()).await;
+    let place = Place::new(shared_plane());
     let mut node = Node::start_by(shared_plane(), "bridge-again", &config(), place.launcher()).await;
     let _pins = Pins(node.path("state/netns"));
     node.job("web", JobType::Service, example_group()).await;
@@ -128,7 +128,7 @@ async fn b_027_networks_are_there_again_after_a_crash_and_after_a_reboot() {
     node.kill_agent();
     node.power_off().await;
     drop(Pins(node.path("state/netns")));
-    let place = Place::new(shared_plane()).await;
+    let place = Place::new(shared_plane());
     node.move_to(place.launcher());
     node.start_agent();
     eventually("an answer after the reboot", || ok(place.pod.get((NODE, 21_000)))).await;
@@ -142,7 +142,7 @@ async fn b_027_networks_are_there_again_after_a_crash_and_after_a_reboot() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_028_a_node_without_nf_tables_offers_no_bridge_and_says_why() {
-    let place = Place::new(shared_plane()).await;
+    let place = Place::new(shared_plane());
     let node = Node::start_by(shared_plane(), "no-bridge", &config(), place.launcher_without_netfilter()).await;
     let (modes, problems) = offer(&node).await;
     let reason = problems["network mode bridge"].as_str().unwrap_or_default().to_owned();
@@ -152,7 +152,7 @@ async fn b_028_a_node_without_nf_tables_offers_no_bridge_and_says_why() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_030_a_job_has_its_own_name_servers_and_host_name() {
-    let place = Place::new(shared_plane()).await;
+    let place = Place::new(shared_plane());
     let node = Node::start_by(shared_plane(), "bridge-names", &config(), place.launcher()).await;
     let _pins = Pins(node.path("state/netns"));
     let script = "cat /etc/resolv.conf; hostname; grep -v localhost /etc/hosts; getent hosts web-${NOMAD_ALLOC_INDEX}";
@@ -172,7 +172,7 @@ async fn b_030_a_job_has_its_own_name_servers_and_host_name() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b_029_networks_of_plugins_are_made_and_taken_back_also_when_one_fails() {
     let plugins = network_plugins::find_or_build(&Progress::silent()).expect("CNI plugins");
-    let place = Place::new(shared_plane()).await;
+    let place = Place::new(shared_plane());
     let dir = tempfile::tempdir().expect("a directory");
     let (conf, bin) = (dir.path().join("conf"), dir.path().join("bin"));
     for dir in [&conf, &bin] {
@@ -208,15 +208,15 @@ async fn b_029_networks_of_plugins_are_made_and_taken_back_also_when_one_fails()
         let task = json!({ "name": "t", "driver": "exec", "config": config });
         json!({ "tasks": [task], "networks": [{ "mode": "cni", "cni": { "name": network } }] })
     };
-    let none = || AllocatedResources { ports: Vec::new(), ..resources(1, &["t"]) };
+    let portless = || AllocatedResources { ports: Vec::new(), ..resources(1, &["t"]) };
     node.job("mesh", JobType::Service, group("mesh")).await;
-    let mesh = node.place("mesh", 0, none()).await;
+    let mesh = node.place("mesh", 0, portless()).await;
     let running = node.running(&mesh).await;
     assert_eq!(address(&running), "10.88.0.2");
     let at = (std::net::Ipv4Addr::new(10, 88, 0, 2), 80);
     eventually("an answer", || place.node.get(at).is_ok_and(|answer| answer.contains("200 OK"))).await;
     node.job("broken", JobType::Service, group("broken")).await;
-    let failed = node.ended(&node.place("broken", 0, none()).await).await;
+    let failed = node.ended(&node.place("broken", 0, portless()).await).await;
     assert_eq!(status(&failed), ClientStatus::Failed);
     let why = messages(&failed, "t");
     assert!(why.contains("network: CNI plugin fails, ADD: no room"), "{why}");
@@ -235,7 +235,7 @@ async fn b_029_networks_of_plugins_are_made_and_taken_back_also_when_one_fails()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_of_the_nodes_network_is_refused_in_a_group_with_its_own() {
-    let place = Place::new(shared_plane()).await;
+    let place = Place::new(shared_plane());
     let node = Node::start_by(
         shared_plane(),
         "bridge-raw",

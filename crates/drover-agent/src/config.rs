@@ -124,7 +124,6 @@ pub struct DriversConfig {
 /// Settings of the `containerd` driver, which is `docker` too.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the file")]
 pub struct ContainerdConfig {
     /// `auto`: on where containerd listens. It needs an agent that is root, and control groups.
     pub enabled: Enabled,

@@ -6,6 +6,7 @@
     unreachable_pub,
     clippy::all,
     clippy::pedantic,
+    clippy::allow_attributes_without_reason,
     rustdoc::all,
     reason = "all of it is generated"
 )]

@@ -50,12 +50,12 @@ impl Containerd {
         expires: &str,
     ) -> Result<(), CallError> {
         let name = format!("drover-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut leases = LeasesClient::new(self.channel());
+        let mut client = LeasesClient::new(self.channel());
         let lease = CreateRequest {
             id: name.clone(),
             labels: [("containerd.io/gc.expire".to_owned(), expires.to_owned())].into(),
         };
-        within(TIMEOUT, leases.create(self.request(lease))).await?;
+        within(TIMEOUT, client.create(self.request(lease))).await?;
         let mut leased = self.clone();
         leased.lease = name.parse().ok();
         let mut parent = "";
@@ -67,7 +67,7 @@ impl Containerd {
         }
         leased.keep_snapshot(config, snapshotter, parent).await?;
         let done = DeleteRequest { id: name, sync: false };
-        within(TIMEOUT, leases.delete(self.request(done))).await.map(drop)
+        within(TIMEOUT, client.delete(self.request(done))).await.map(drop)
     }
 
     async fn unpack_layer(

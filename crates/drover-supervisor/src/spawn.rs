@@ -215,6 +215,7 @@ fn refusal_of(word: Word) -> Refusal {
 fn setup(spec: &StartSpec, ground: &Ground, cgroup: Option<&Cgroup>, user: Option<Credentials>) -> ChildSetup {
     let entrances = cgroup.map(Cgroup::entrances).unwrap_or_default();
     ChildSetup {
+        has_small_pages: user.is_none() && spec.sandbox.is_some(),
         user,
         oom_score_adj: spec.oom_score_adj,
         open_files: ground.open_files,

@@ -26,6 +26,9 @@ pub(super) struct ChildSetup {
     pub(super) open_files: u64,
     /// Files to which the child writes `0` to enter its control group.
     pub(super) entrances: Vec<CString>,
+    /// Whether it uses small pages only, until it says otherwise. Its memory counts against the task's limit, and an
+    /// allocator that asks for huge pages takes 2 MiB for each first byte.
+    pub(super) has_small_pages: bool,
 }
 
 /// Makes the command's child the leader of its own session and group, with its user, OOM score and limits. It ignores
@@ -40,6 +43,9 @@ pub(super) fn prepare_child(command: &mut Command, setup: ChildSetup) {
         setup.entrances.iter().try_for_each(enter_cgroup)?;
         write_oom_score(&score);
         limit_open_files(setup.open_files)?;
+        if setup.has_small_pages {
+            rustix::thread::disable_transparent_huge_pages(true)?;
+        }
         if let Some(user) = &setup.user {
             become_user(user)?;
         }
@@ -196,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_child_ignores_nothing_that_its_parent_ignores() {
-        let setup = ChildSetup { user: None, oom_score_adj: 0, open_files: 64, entrances: Vec::new() };
+        let setup =
+            ChildSetup { user: None, oom_score_adj: 0, open_files: 64, entrances: Vec::new(), has_small_pages: false };
         let mut command = Command::new("grep");
         command.args(["-E", "SigIgn|SigBlk", "/proc/self/status"]);
         prepare_child(&mut command, setup);

@@ -8,17 +8,21 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// # Errors
 /// Those of the work; when a signal came, which one; when signals cannot be listened for.
-pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let listen = |kind, name| signal(kind).with_context(|| format!("listening for {name}"));
-    let mut interrupt = listen(SignalKind::interrupt(), "Ctrl-C")?;
-    let mut terminate = listen(SignalKind::terminate(), "SIGTERM")?;
-    let mut hang_up = listen(SignalKind::hangup(), "SIGHUP")?;
-    tokio::select! {
-        biased;
-        _ = interrupt.recv() => bail!("interrupted"),
-        _ = terminate.recv() => bail!("terminated"),
-        _ = hang_up.recv() => bail!("the terminal is gone"),
-        done = work => done,
+pub(crate) fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+    // Benches are long, and so are their futures: this one stays small.
+    let work = Box::pin(work);
+    async move {
+        let listen = |kind, name| signal(kind).with_context(|| format!("listening for {name}"));
+        let mut interrupt = listen(SignalKind::interrupt(), "Ctrl-C")?;
+        let mut terminate = listen(SignalKind::terminate(), "SIGTERM")?;
+        let mut hang_up = listen(SignalKind::hangup(), "SIGHUP")?;
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => bail!("interrupted"),
+            _ = terminate.recv() => bail!("terminated"),
+            _ = hang_up.recv() => bail!("the terminal is gone"),
+            done = work => done,
+        }
     }
 }
 

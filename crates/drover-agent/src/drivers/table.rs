@@ -35,7 +35,7 @@ impl Drivers {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// The driver of this name.

@@ -452,7 +452,9 @@ fn host_mount(field: String, source: &str, target: &str, read_only: bool) -> Res
 
 /// An absolute path that is not the root and does not lead upwards.
 fn is_target(target: &str) -> bool {
-    Path::new(target).is_absolute() && target.trim_matches('/') != "" && !target.split('/').any(|part| part == "..")
+    Path::new(target).is_absolute()
+        && !target.trim_matches('/').is_empty()
+        && !target.split('/').any(|part| part == "..")
 }
 
 fn wrong_target(field: &str, target: &str) -> String {

@@ -73,6 +73,10 @@ fn become_task(plan: &Plan, wire: &mut File) -> Result<(), Failure> {
     say(wire, &Word::Ready).map_err(Failure::because("the supervisor is gone"))?;
     let mut word = [0_u8];
     wire.read_exact(&mut word).map_err(Failure::because("the supervisor is gone"))?;
+    // Those of the task are its own affair.
+    rustix::thread::disable_transparent_huge_pages(false)
+        .map_err(io::Error::from)
+        .map_err(Failure::because("its size of pages"))?;
     let bounding = rights::give_up(&plan.user, &plan.sandbox).map_err(Failure::because("its rights"))?;
     filter::install(bounding).map_err(Failure::because("its system call filter"))?;
     let error = Command::new(&plan.command)

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -15,9 +16,6 @@ use drover_testkit::spawner::spawn_bound_to_this_process;
 use drover_testkit::workspace;
 
 use super::parts::{MachineParts, ended, script};
-
-/// How long the host's part of sharing files may take to begin.
-const SHARED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What `machine` is told.
 #[derive(Debug, Clone, Args)]
@@ -102,19 +100,12 @@ fn share_files(parts: &MachineParts, folder: &Path, socket: &Path) -> Result<Chi
         fs::remove_file(socket).with_context(|| format!("removing {}", socket.display()))?;
     }
     let log = fs::File::create(folder.join("files.log")).context("creating the log of what shares files")?;
+    // It takes over a socket that is listened at already, so that the machine can come at once.
+    let listener = UnixListener::bind(socket).with_context(|| format!("listening at {}", socket.display()))?;
+    rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).context("passing a socket on")?;
     let mut command = Command::new(&parts.file_sharer);
-    command.arg(format!("--socket-path={}", socket.display()));
+    command.arg(format!("--fd={}", listener.as_raw_fd()));
     command.args(["-o", "source=/", "-o", "cache=always", "-o", "sandbox=chroot"]);
     command.stdin(Stdio::null()).stdout(log.try_clone().context("one file for both")?).stderr(log);
-    let mut sharer = spawn_bound_to_this_process(command).context("starting what shares files")?;
-    let began = Instant::now();
-    while !socket.exists() {
-        let is_over = sharer.try_wait().context("asking for what shares files")?;
-        if is_over.is_some() || began.elapsed() > SHARED_WITHIN {
-            let log = folder.join("files.log");
-            bail!("{} shares no files: {}", parts.file_sharer.display(), workspace::last_lines(&log, 5));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(sharer)
+    spawn_bound_to_this_process(command).context("starting what shares files")
 }

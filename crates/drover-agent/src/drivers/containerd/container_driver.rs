@@ -107,9 +107,8 @@ impl ContainerDriver {
         let name = image_name(&config.image).map_err(StartError::Invalid)?;
         let _needed = node.images.need(&name);
         let image = ImageOfTask { allocation: allocation_of(&request.id), task: &request.task, name: &name };
-        let target = match node.images.kept(image).await? {
-            Some(target) => target,
-            None => return Err(StartError::Recoverable(format!("image {name} was given up while the task began"))),
+        let Some(target) = node.images.kept(image).await? else {
+            return Err(StartError::Recoverable(format!("image {name} was given up while the task began")));
         };
         let facts = ImageFacts::read(&node.api, &name, &target).await?;
         node.images.unpack(&name, &facts, self.clock.now()).await?;
@@ -151,8 +150,8 @@ impl ContainerDriver {
         let invalid = StartError::Invalid;
         let accounts = ImageAccounts::read(made.root)
             .map_err(|error| StartError::Recoverable(format!("the users of image {}: {error}", made.name)))?;
-        let named = if request.user.is_empty() { &made.facts.user } else { &request.user };
-        let mut user = accounts.find(named, &config.group_add).map_err(invalid)?;
+        let wanted = if request.user.is_empty() { &made.facts.user } else { &request.user };
+        let mut user = accounts.find(wanted, &config.group_add).map_err(invalid)?;
         // By that group it gets into its allocation's directories.
         user.groups.extend(request.own_user);
         let hostname = hostname(config, &request.network);
@@ -161,9 +160,9 @@ impl ContainerDriver {
         let mut own_files = own_directories(&request.alloc_dir, &request.task_dir);
         check_directories(&own_files).map_err(invalid)?;
         own_files.push(BindMount { source: hosts, target: "/etc/hosts".to_owned(), read_only: true });
-        let names = resolv_conf(request)
+        let resolver = resolv_conf(request)
             .map_err(|error| StartError::Recoverable(format!("its /etc/resolv.conf cannot be made: {error}")))?;
-        own_files.extend(names);
+        own_files.extend(resolver);
         let (devices, files) = device_nodes(&request.devices);
         own_files.extend(files);
         let task = ContainerTask {
@@ -333,17 +332,12 @@ impl ContainerDriver {
         }
         // It ended while neither agent nor supervisor lived.
         let ended = self.node.api.task(&id).await.ok().flatten().and_then(|process| exit_of(&process));
-        match ended {
-            Some(exit) => Some(Running {
-                handle,
-                ended: std::future::ready(ExitResult { exit, oom_killed: false }).boxed(),
-                health: HealthReport::AtOnce,
-            }),
-            None => {
-                self.node.discard(&id);
-                None
-            }
-        }
+        let Some(exit) = ended else {
+            self.node.discard(&id);
+            return None;
+        };
+        let ended = std::future::ready(ExitResult { exit, oom_killed: false }).boxed();
+        Some(Running { handle, ended, health: HealthReport::AtOnce })
     }
 
     /// Finds the container of a start of which the agent has no handle: it died on the way.
@@ -374,13 +368,12 @@ impl ContainerDriver {
     /// Goes on with a start where the agent died: a container that has a first process is adopted and let go.
     async fn take_up(&self, container: &str, labels: ContainerLabels) -> Option<Running> {
         let process = self.node.api.task(container).await.ok().flatten()?;
-        let adopted = match process::find(&self.supervisor, &labels.id).await {
-            Some(running) => self.with_code(running),
-            None => {
-                let group = container_group_of(&self.node.settings.cgroup_base, process.pid)?;
-                let kill_timeout = Duration::from_millis(labels.kill_timeout_ms);
-                self.adopt(&labels.id, process.pid, (labels.logs, kill_timeout, &group)).await.ok()?
-            }
+        let adopted = if let Some(running) = process::find(&self.supervisor, &labels.id).await {
+            self.with_code(running)
+        } else {
+            let group = container_group_of(&self.node.settings.cgroup_base, process.pid)?;
+            let kill_timeout = Duration::from_millis(labels.kill_timeout_ms);
+            self.adopt(&labels.id, process.pid, (labels.logs, kill_timeout, &group)).await.ok()?
         };
         if process.status == i32::from(Status::Created)
             && let Err(error) = self.node.api.start_task(container).await

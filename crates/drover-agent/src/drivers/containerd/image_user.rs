@@ -125,7 +125,7 @@ fn list(layers: &[PathBuf], name: &str) -> io::Result<String> {
             Ok(file) => {
                 let metadata = rustix::fs::fstat(&file)?;
                 match FileType::from_raw_mode(metadata.st_mode) {
-                    FileType::RegularFile => return read(file, name),
+                    FileType::RegularFile => return read(&file, name),
                     // A layer that takes away what the ones below it have.
                     FileType::CharacterDevice => return Ok(String::new()),
                     _ => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("/{name} is no file"))),
@@ -145,8 +145,8 @@ fn open(layer: &Path, name: &str) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat2(&root, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-fn read(file: OwnedFd, name: &str) -> io::Result<String> {
-    let file = std::fs::File::open(crate::node::beneath::held_path(&file))?;
+fn read(file: &OwnedFd, name: &str) -> io::Result<String> {
+    let file = std::fs::File::open(crate::node::beneath::held_path(file))?;
     let mut text = Vec::new();
     file.take(MAX_LIST_BYTES + 1).read_to_end(&mut text)?;
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_LIST_BYTES {

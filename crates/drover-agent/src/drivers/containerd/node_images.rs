@@ -279,10 +279,9 @@ fn fates(images: &[Image], containers: &[Container], delay: Duration, now: Times
     let fate = |image: &Image| {
         let since = image.labels.get(UNUSED_SINCE).and_then(|text| text.parse::<Timestamp>().ok());
         match (is_used(image), since) {
-            (true, None) => None,
             (true, Some(_)) => Some(ImageFate::Mark(None)),
             (false, Some(since)) if now.duration_since(since) >= delay => Some(ImageFate::Delete),
-            (false, Some(_)) => None,
+            (true, None) | (false, Some(_)) => None,
             (false, None) => Some(ImageFate::Mark(Some(now))),
         }
     };

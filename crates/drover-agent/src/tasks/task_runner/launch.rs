@@ -190,10 +190,10 @@ impl TaskRunner {
     ) -> Result<BTreeMap<String, String>, String> {
         let plan = &self.plan;
         let network = self.env.machine.networks.of(&plan.uid).map(|network| network.status());
-        let none = BTreeMap::new();
+        let empty = BTreeMap::new();
         let host = match isolation {
             FsIsolation::None | FsIsolation::Chroot => &self.env.machine.host_env,
-            FsIsolation::Image => &none,
+            FsIsolation::Image => &empty,
         };
         let input = EnvironmentInput {
             allocation: &plan.allocation,
