@@ -31,6 +31,7 @@ pub mod simulated;
 pub mod socket;
 mod state;
 mod tasks;
+mod turns;
 mod watch;
 
 pub use run::{AgentStart, run};

@@ -15,8 +15,8 @@ use drover_network::{
 use super::alloc_network::{AllocNetwork, TaskNetwork};
 use super::config::NetworkConfig;
 use super::resolver::Resolver;
-use super::turns::Turns;
 use crate::state::StateStore;
+use crate::turns::Turns;
 
 /// The name of the bridge.
 const BRIDGE: &str = "drover-bridge";

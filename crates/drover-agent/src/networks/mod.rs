@@ -9,7 +9,6 @@ mod alloc_network;
 mod alloc_networks;
 mod config;
 mod resolver;
-mod turns;
 
 pub(crate) use alloc_network::TaskNetwork;
 pub(crate) use alloc_networks::{AllocNetworks, NetworkAsk, NetworkOffer, NetworkParts};

@@ -133,8 +133,7 @@ impl ContainerDriver {
             config,
             &UnbegunContainer { id, name, facts, root: &root, group: &group, logs: logs.as_ref() },
         )?;
-        let turn = node.turn(allocation_of(&request.id));
-        let _others = turn.read().await;
+        let _others = node.turns.share(allocation_of(&request.id)).await;
         node.api.create_container(container).await.map_err(|error| of_containerd(&error))?;
         self.run(id, request, Begun { root, group, logs, tty: config.tty }).await
     }

@@ -5,7 +5,7 @@
 //! others of our namespace are what a crash has left, or what could not be taken away while containerd was down.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::client_node::DriverInfo;
@@ -17,6 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use super::node_images::NodeImages;
 use super::settings::ContainerSettings;
 use crate::config::Enabled;
+use crate::turns::Turns;
 use crate::watch;
 
 /// containerd's namespace of everything that is drover's.
@@ -39,8 +40,9 @@ pub(crate) struct NodeContainers {
     /// By id.
     held: Mutex<BTreeSet<String>>,
     discards: mpsc::Sender<String>,
-    /// By allocation: its containers share a process that looks after them, which ends with the last one.
-    turns: Mutex<BTreeMap<String, Weak<tokio::sync::RwLock<()>>>>,
+    /// Keep starts of an allocation's containers and their removals apart: the process that looks after them must not
+    /// end with the last one while it is asked for the next one. Starts share a turn, a removal takes it.
+    pub(super) turns: Turns,
     /// Whether containerd works; counts its changes.
     state: watch::Sender<ContainerdState>,
     pub(super) wakes_sweep: Notify,
@@ -76,7 +78,7 @@ impl NodeContainers {
             images,
             held: Mutex::default(),
             discards,
-            turns: Mutex::default(),
+            turns: Turns::default(),
             state: watch::Sender::new(ContainerdState::default()),
             wakes_sweep: Notify::new(),
         };
@@ -169,8 +171,7 @@ impl NodeContainers {
     /// # Errors
     /// When containerd refuses or does not answer.
     pub(super) async fn remove(&self, id: &str) -> Result<(), CallError> {
-        let turn = self.turn(id.rsplit_once('-').map_or(id, |(allocation, _)| allocation));
-        let _alone = turn.write().await;
+        let _alone = self.turns.take(id.rsplit_once('-').map_or(id, |(allocation, _)| allocation)).await;
         if let Some(process) = self.api.task(id).await? {
             if process.status != i32::from(Status::Stopped) {
                 self.api.kill_task(id, 9).await?;
@@ -212,19 +213,6 @@ impl NodeContainers {
             }
         }
         Ok(())
-    }
-
-    /// What keeps starts of an allocation's containers and their removals apart: the process that looks after them must
-    /// not end with the last one while it is asked for the next one. Starts read, removals write.
-    pub(super) fn turn(&self, allocation: &str) -> Arc<tokio::sync::RwLock<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = turns.get(allocation).and_then(Weak::upgrade) {
-            return turn;
-        }
-        let turn = Arc::new(tokio::sync::RwLock::new(()));
-        turns.insert(allocation.to_owned(), Arc::downgrade(&turn));
-        turn
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
