@@ -1,6 +1,7 @@
 //! The calls, each with its time limit, in one namespace.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -324,6 +325,12 @@ impl Containerd {
         }
         request
     }
+}
+
+/// A name that no other caller of this containerd takes.
+pub(crate) fn unique_name(prefix: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{prefix}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The answer to a call, within its time.

@@ -1,7 +1,6 @@
 //! Images from a registry or an archive, by containerd's transfer service.
 
 use std::io::Read;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -20,7 +19,7 @@ use crate::api::types::transfer::{
     Data, ImageImportStream, ImageReference, ImageStore, OciRegistry, RegistryResolver, UnpackConfiguration,
     WindowUpdate,
 };
-use crate::containerd::{Containerd, any, within};
+use crate::containerd::{Containerd, any, unique_name, within};
 
 /// Bytes of an archive in one message.
 const PART_BYTES: usize = 32 * 1024;
@@ -59,9 +58,6 @@ pub struct Import {
     pub snapshotter: String,
 }
 
-/// Tells streams apart.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
 impl Containerd {
     /// Downloads an image and unpacks it.
     ///
@@ -91,7 +87,7 @@ impl Containerd {
         archive: impl Read + Send + 'static,
         limit: Duration,
     ) -> Result<(), CallError> {
-        let stream = format!("import-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let stream = unique_name("import");
         // The stream must be known before what names it is asked for, and lives as long as that.
         let sending = self.send(stream.clone(), archive).await?;
         let source = ImageImportStream { stream, ..ImageImportStream::default() };

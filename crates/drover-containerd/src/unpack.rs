@@ -1,6 +1,5 @@
 //! Layers of an image, unpacked one upon the other.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prost_types::FieldMask;
@@ -15,14 +14,11 @@ use crate::api::leases::{CreateRequest, DeleteRequest};
 use crate::api::snapshots::snapshots_client::SnapshotsClient;
 use crate::api::snapshots::{CommitSnapshotRequest, PrepareSnapshotRequest};
 use crate::api::types::Descriptor;
-use crate::containerd::{LONG_TIMEOUT, TIMEOUT, within};
+use crate::containerd::{LONG_TIMEOUT, TIMEOUT, unique_name, within};
 use crate::{CallError, Containerd};
 
 /// How long the unpacking of one layer may take.
 const LAYER_TIMEOUT: Duration = Duration::from_mins(10);
-
-/// Tells leases and unfinished snapshots apart.
-static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// One layer of an image.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +45,7 @@ impl Containerd {
         config: &str,
         expires: &str,
     ) -> Result<(), CallError> {
-        let name = format!("drover-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = unique_name("drover");
         let mut client = LeasesClient::new(self.channel());
         let lease = CreateRequest {
             id: name.clone(),
