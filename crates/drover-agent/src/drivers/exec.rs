@@ -122,8 +122,8 @@ impl Exec {
             .map_err(StartError::Invalid)?;
         let has_own = request.network != NetworkPlace::Host;
         let network = match &request.network {
-            NetworkPlace::At(network) => network.clone(),
-            NetworkPlace::Host | NetworkPlace::Own => TaskNetwork::default(),
+            NetworkPlace::At(network) => Some(network),
+            NetworkPlace::Host | NetworkPlace::Own => None,
         };
         self.settings.shared.check(config, has_own)?;
         let mut shown = self.shown(config.rootfs.as_deref())?;
@@ -142,17 +142,15 @@ impl Exec {
         let sandbox = SandboxSpec {
             root: request.task_dir.to_string_lossy().into_owned(),
             shared: request.alloc_dir.join("alloc").to_string_lossy().into_owned(),
-            files: shown.files(&account, &network),
+            files: shown.files(&account, network),
             host_paths: shown.paths,
             rootfs: shown.rootfs.map(|rootfs| rootfs.to_string_lossy().into_owned()),
             mounts: request.devices.iter().map(|path| process::device_mount(path)).chain(request.mounts).collect(),
             private_pids: config.pid_mode == NamespaceMode::Private,
             private_ipc: config.ipc_mode == NamespaceMode::Private,
             private_network: has_own,
-            network_namespace: Some(network.path)
-                .filter(|it| !it.as_os_str().is_empty())
-                .map(|it| it.to_string_lossy().into_owned()),
-            hostname: network.hostname,
+            network_namespace: network.map(|it| it.path.to_string_lossy().into_owned()),
+            hostname: network.map(|it| it.hostname.clone()).unwrap_or_default(),
             bounding: caps.into_iter().collect(),
             ambient: asked.into_iter().collect(),
             limits: limits.into_iter().map(|Limit { name, soft, hard }| (name, soft, hard)).collect(),
@@ -227,13 +225,13 @@ struct ReadOnlyPath {
 impl ReadOnlyPath {
     /// The files of the task's own `/etc`: none where it is shown one as a whole. In a network of its own it does not
     /// see the node's names and name servers.
-    fn files(&mut self, account: &Account, network: &TaskNetwork) -> Vec<ViewFile> {
+    fn files(&mut self, account: &Account, network: Option<&TaskNetwork>) -> Vec<ViewFile> {
         if self.rootfs.is_some() || self.paths.iter().any(|path| path.trim_end_matches('/') == "/etc") {
             return Vec::new();
         }
         let of_users = users::account_files(account).into_iter();
-        let own = [("hosts", network.hosts.clone()), ("resolv.conf", network.resolv_conf.clone())];
-        let of_network = own.into_iter().filter(|_| *network != TaskNetwork::default());
+        let own = |it: &TaskNetwork| [("hosts", it.hosts.clone()), ("resolv.conf", it.resolv_conf.clone())];
+        let of_network = network.map(own).into_iter().flatten();
         let files = of_users.chain(of_network).map(|(name, text)| ViewFile { name: name.to_owned(), text });
         let files: Vec<ViewFile> = files.collect();
         self.paths.retain(|path| !files.iter().any(|file| path.strip_prefix("/etc/") == Some(&*file.name)));

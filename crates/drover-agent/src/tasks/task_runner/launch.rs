@@ -65,14 +65,8 @@ impl TaskRunner {
         driver.check(&request.config).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         match self.idle(driver.prepare(&request)).await {
             Ok(Ok(())) => {}
-            Ok(Err(StartError::Invalid(reason))) => return Err(self.failure(Type::DriverFailure, reason, false)),
-            Ok(Err(StartError::Recoverable(reason))) => return Err(self.failure(Type::DriverFailure, reason, true)),
-            Err(Interrupt::Shutdown) => return Ok(NextRun::Detach),
-            Err(Interrupt::Kill) => {
-                self.note_kill_of_unstarted().await;
-                self.tracker.observe_kill();
-                return Ok(NextRun::Stop);
-            }
+            Ok(Err(error)) => return Err(self.start_failure(error)),
+            Err(interrupt) => return Ok(self.broken_off(interrupt).await),
         }
         // A task of which the state file knows nothing must not run: after the agent's death nobody would find it.
         self.record.starting = Some(request.id.clone());
@@ -92,8 +86,28 @@ impl TaskRunner {
                 self.note_start(running, is_first).await;
                 Ok(NextRun::RunAgain)
             }
-            Err(StartError::Invalid(reason)) => Err(self.failure(Type::DriverFailure, reason, false)),
-            Err(StartError::Recoverable(reason)) => Err(self.failure(Type::DriverFailure, reason, true)),
+            Err(error) => Err(self.start_failure(error)),
+        }
+    }
+
+    /// What the driver refused or could not do.
+    fn start_failure(&mut self, error: StartError) -> LaunchFailure {
+        let (reason, is_recoverable) = match error {
+            StartError::Invalid(reason) => (reason, false),
+            StartError::Recoverable(reason) => (reason, true),
+        };
+        self.failure(Type::DriverFailure, reason, is_recoverable)
+    }
+
+    /// What becomes of a run that was interrupted before its task began.
+    async fn broken_off(&mut self, interrupt: Interrupt) -> NextRun {
+        match interrupt {
+            Interrupt::Shutdown => NextRun::Detach,
+            Interrupt::Kill => {
+                self.note_kill_of_unstarted().await;
+                self.tracker.observe_kill();
+                NextRun::Stop
+            }
         }
     }
 
@@ -241,12 +255,7 @@ impl TaskRunner {
                     );
                 }
                 Ok(Some((number, Err(reason)))) => drop(failed.insert(number, reason)),
-                Err(Interrupt::Shutdown) => return Ok(Some(NextRun::Detach)),
-                Err(Interrupt::Kill) => {
-                    self.note_kill_of_unstarted().await;
-                    self.tracker.observe_kill();
-                    return Ok(Some(NextRun::Stop));
-                }
+                Err(interrupt) => return Ok(Some(self.broken_off(interrupt).await)),
             }
         }
         match failed.first_key_value() {
