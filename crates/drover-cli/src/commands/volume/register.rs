@@ -109,19 +109,14 @@ fn registered(
     }
     // A volume in use can be used while a change of its spec is asked about.
     let is_asked = status.controller_required && Some(status.validated_generation) != volume.metadata.generation;
-    if condition(VolumeConditionType::Ready).is_some()
-        && !is_asked
-        && makes
-        && !status.created_by_drover
-        && volume.spec.external_id.is_empty()
-    {
-        complain(&format!(
-            "csivol/{name} is registered and not made: plugin {} makes no volumes; use `drover volume register` for one that is there",
-            volume.spec.plugin_id
-        ));
-        return Some(ENDED_BADLY);
-    }
     if condition(VolumeConditionType::Ready).is_some() && !is_asked {
+        if makes && !status.created_by_drover && volume.spec.external_id.is_empty() {
+            complain(&format!(
+                "csivol/{name} is registered and not made: plugin {} makes no volumes; use `drover volume register` for one that is there",
+                volume.spec.plugin_id
+            ));
+            return Some(ENDED_BADLY);
+        }
         complain(&format!("csivol/{name} can be used; its provider calls it {}", status.external_id));
         return Some(0);
     }
