@@ -73,20 +73,7 @@ impl<'a> Node<'a> {
 
     /// The same, with more lines in the agent's configuration.
     pub(crate) async fn start_with(plane: &'a ControlPlane, name: &str, config: &str) -> Self {
-        let client = plane.client(User::Admin).await.expect("a client");
-        create_namespace(&client, name).await;
-        let mut node = Self {
-            plane,
-            client,
-            name: name.to_owned(),
-            dir: tempfile::tempdir().expect("a directory"),
-            config: config.to_owned(),
-            launcher: Vec::new(),
-            agent: None,
-        };
-        node.start_agent();
-        node.is_up().await;
-        node
+        Self::start_by(plane, name, config, Vec::new()).await
     }
 
     /// The same, by a program that puts the agent elsewhere. The configuration says its address.

@@ -7,28 +7,12 @@ use drover_api::job::JobType;
 use serde_json::json;
 
 use crate::agent::{Node, messages, shared_plane, status};
+use crate::agent_exec::CAPABILITIES;
 
-/// The attempts: a program, so that the host's own Python can show that they can succeed.
+/// The attempts. Nothing but a task may run them: some would change the host.
 const ATTEMPTS: &str = include_str!("escapes.py");
 /// So many attempts at least.
 const LEAST: usize = 30;
-/// What Docker gives its containers, and what Nomad lets a node's administrator allow.
-const CAPABILITIES: [&str; 14] = [
-    "audit_write",
-    "chown",
-    "dac_override",
-    "fowner",
-    "fsetid",
-    "kill",
-    "mknod",
-    "net_bind_service",
-    "net_raw",
-    "setfcap",
-    "setgid",
-    "setpcap",
-    "setuid",
-    "sys_chroot",
-];
 /// What the attempts found with these capabilities: the log of a task that ended well.
 async fn attempts(node: &Node<'_>, job: &str, of_host: &Path, given: &[&str]) -> String {
     let socket = node.path("state/agent.sock");
