@@ -180,6 +180,37 @@ async fn b_009_a_start_that_is_broken_off_leaves_one_container_and_nothing_else(
     }
 }
 
+/// A runtime that waits in the middle of making a container.
+fn waiting_runc(dir: &std::path::Path) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = dir.join("waiting-runc");
+    let wait = format!("echo made >> {0}/made; while [ ! -e {0}/go ]; do sleep 0.02; done", dir.display());
+    let text = format!("#!/bin/sh\ncase \" $* \" in *' create '*) {wait};; esac\nexec runc \"$@\"\n");
+    std::fs::write(&path, text).expect("a runtime");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it runs");
+    path
+}
+
+#[tokio::test]
+async fn b_009_a_container_that_is_being_made_when_the_agent_dies_is_made_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = format!(", runc: {}", waiting_runc(dir.path()).display());
+    let mut world = ContainerNode::start_with("c-making", &settings).await;
+    let name = world.run("web", JobType::Service, json!([script("echo begun; sleep 1000")])).await;
+    let made = || std::fs::read_to_string(dir.path().join("made")).unwrap_or_default();
+    eventually("a container on its way", || !made().is_empty()).await;
+    world.node.kill_agent();
+    world.node.start_agent();
+    world.node.registered().await;
+    std::fs::write(dir.path().join("go"), "").expect("a word");
+    let running = world.node.running(&name).await;
+    eventually("its output", || world.node.log_of(&running, "t.stdout.0").contains("begun")).await;
+    assert_eq!((made().as_str(), world.containers().len(), world.containerd.shims().len()), ("made\n", 1, 1));
+    world.node.stop(&name).await;
+    world.node.ended(&name).await;
+    eventually("nothing is left", || world.is_empty()).await;
+}
+
 #[tokio::test]
 async fn b_011_too_much_memory_ends_a_container_and_usage_is_counted() {
     let world = ContainerNode::start("c-oom").await;

@@ -34,4 +34,5 @@ mod tasks;
 mod turns;
 mod watch;
 
+pub use drivers::make_container;
 pub use run::{AgentStart, run};

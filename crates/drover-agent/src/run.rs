@@ -401,6 +401,7 @@ fn container_settings(config: &AgentConfig) -> ContainerSettings {
         image_delay: containerd.image_delay,
         hosts_dir: containerd.registry_hosts_dir.clone(),
         cgroup_base: drover_supervisor::cgroup_name(&config.state_dir),
+        orders: config.state_dir.join("containers"),
         cpu: fingerprint::cpu(config),
         unfit: drover_supervisor::missing_cgroups(),
     }

@@ -27,7 +27,7 @@ mod sys;
 mod tasks;
 mod upgrade;
 
-pub use cgroup::{ContainerGroup, Usage, container_group, entrances, missing as missing_cgroups, usage};
+pub use cgroup::{ContainerGroup, Usage, container_group, entrances, join_shims, missing as missing_cgroups, usage};
 pub use container::ContainerProcess;
 pub use launch::short_path;
 pub use logs::{HeldFifos, hold_fifos, remove_fifos};

@@ -14,6 +14,7 @@ mod signals;
 mod table;
 pub(crate) mod users;
 
+pub use containerd::make_container;
 pub(crate) use containerd::{
     ContainerDriver, ContainerRights, ContainerSettings, Discards, NodeContainers, keep as keep_containers,
 };

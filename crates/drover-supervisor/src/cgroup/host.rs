@@ -178,6 +178,26 @@ pub(super) fn container_group_in(
     })
 }
 
+/// Moves a process to those that look after containers, and to the roots of the hierarchies where we have no folder: it
+/// outlives the pod of the one that has started it.
+///
+/// # Errors
+/// When a hierarchy refuses.
+pub fn join_shims(base: &str, pid: u32) -> io::Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let roots = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (point, kind) = (Path::new(fields.next()?), fields.next()?);
+        matches!(kind, "cgroup" | "cgroup2").then_some(point)
+    });
+    for root in roots {
+        let ours = root.join(base).join(SHIMS);
+        let group = if ours.is_dir() { ours } else { root.to_owned() };
+        write(&group.join("cgroup.procs"), &pid.to_string())?;
+    }
+    Ok(())
+}
+
 /// Moves the processes that look after containers out of our folder: they end by themselves, when their containers are
 /// taken away.
 fn release_shims(root: &Path, base: &Path) {

@@ -18,7 +18,7 @@ mod v1;
 mod v2;
 
 pub use group::entrances;
-pub use host::{ContainerGroup, container_group, missing};
+pub use host::{ContainerGroup, container_group, join_shims, missing};
 pub use usage::{Usage, usage};
 
 #[cfg(feature = "fuzzing")]

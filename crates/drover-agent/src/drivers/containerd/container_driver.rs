@@ -13,7 +13,7 @@ use drover_containerd::api::runc;
 use drover_containerd::api::snapshots::PrepareSnapshotRequest;
 use drover_containerd::api::task::{Process, Status};
 use drover_containerd::api::types::Mount;
-use drover_containerd::{CallError, NewTask, runc_options, spec_of};
+use drover_containerd::{NewTask, runc_options, spec_of};
 use drover_core::task::container_config::{ContainerConfig, image_name};
 use drover_supervisor::client::{Client, Recovery};
 use drover_supervisor::protocol::{BindMount, Exit, Handle, LogSpec};
@@ -35,10 +35,6 @@ use crate::drivers::process;
 
 /// How long the end of a container may take that has not begun.
 const UNDO_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// So often a container is made again whose shim was ending, and the pause before.
-const SHIM_TRIES: u32 = 20;
-const SHIM_PAUSE: Duration = Duration::from_millis(50);
 
 /// The driver, under one of its names.
 #[derive(Debug)]
@@ -213,7 +209,6 @@ impl ContainerDriver {
     /// Makes the first process, has it adopted, and lets it go.
     async fn run(&self, id: &str, request: &StartRequest, begun: Begun) -> Result<Running, StartError> {
         let Begun { root, group, logs, tty } = begun;
-        let failed = |error: &CallError| refused(request, error);
         let fifos = logs
             .as_ref()
             .map(hold_fifos)
@@ -229,9 +224,9 @@ impl ContainerDriver {
             stderr: if tty { String::new() } else { stderr },
             terminal: tty,
         };
-        let adopted = match self.create(task).await {
+        let adopted = match self.node.maker.make(task, logs.clone()).await {
             Ok(pid) => self.adopt(&request.id, pid, (logs.clone(), request.kill_timeout, &group)).await,
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(refused(request, &error)),
         };
         let running = match adopted {
             Ok(running) => running,
@@ -247,22 +242,7 @@ impl ContainerDriver {
             Ok(()) => Ok(running),
             Err(error) => {
                 self.undo(&request.id, running).await;
-                Err(failed(&error))
-            }
-        }
-    }
-
-    /// Makes the first process. The one that looked after the allocation's last container may be ending just now.
-    async fn create(&self, task: NewTask) -> Result<u32, CallError> {
-        let mut tries = 0;
-        loop {
-            match self.node.api.create_task(task.clone()).await {
-                Err(error) if tries < SHIM_TRIES && is_of_ending_shim(&error) => {
-                    tracing::debug!(error = %error, container = task.id, "its shim was ending");
-                    tries += 1;
-                    tokio::time::sleep(SHIM_PAUSE).await;
-                }
-                made => return made,
+                Err(refused(request, &error.to_string()))
             }
         }
     }
@@ -352,11 +332,12 @@ impl ContainerDriver {
         let ours = containers.iter().filter_map(|it| Some((it.id.clone(), ContainerLabels::read(&it.labels)?)));
         for (container, labels) in ours.filter(|(_, labels)| is_it(&labels.id)) {
             self.node.hold(&container);
+            self.node.maker.settled(&container).await;
             if let Some(running) = self.take_up(&container, labels).await {
                 return Some(running);
             }
             // Before the next start: both would have the same process that looks after them.
-            if let Err(error) = self.node.remove_broken_off(&container).await {
+            if let Err(error) = self.node.remove(&container).await {
                 tracing::warn!(error = %error, container, "what a broken-off start has left is taken away later");
             }
             self.node.discard(&container);
@@ -376,12 +357,19 @@ impl ContainerDriver {
         };
         if process.status == i32::from(Status::Created)
             && let Err(error) = self.node.api.start_task(container).await
+            // The earlier agent may have said so, and containerd carried it out meanwhile.
+            && !self.has_begun(container).await
         {
             tracing::warn!(error = %error, container, "a container that was made does not begin");
             self.undo(&labels.id, adopted).await;
             return None;
         }
         Some(adopted)
+    }
+
+    async fn has_begun(&self, container: &str) -> bool {
+        let process = self.node.api.task(container).await.ok().flatten();
+        process.is_some_and(|process| process.status != i32::from(Status::Created))
     }
 }
 
@@ -459,8 +447,7 @@ impl Driver for ContainerDriver {
 }
 
 /// What the runtime or containerd refuses, as the task's fault or as what another try may mend.
-fn refused(request: &StartRequest, error: &CallError) -> StartError {
-    let text = error.to_string();
+fn refused(request: &StartRequest, text: &str) -> StartError {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if has(&["executable file not found", "no such file or directory: unknown", "permission denied: unknown"])
         || (has(&["exec:", "exec "]) && has(&["no such file or directory", "permission denied", "exec format error"]))
@@ -478,12 +465,6 @@ fn refused(request: &StartRequest, error: &CallError) -> StartError {
         ));
     }
     StartError::Recoverable(format!("containerd did not start it: {text}"))
-}
-
-/// Whether the process that looks after the allocation's containers ended while it was asked.
-fn is_of_ending_shim(error: &CallError) -> bool {
-    let text = error.to_string();
-    ["ttrpc: closed", "connection refused", "connection reset"].iter().any(|word| text.contains(word))
 }
 
 /// The end that containerd has seen; none: it runs, as far as containerd knows.

@@ -10,6 +10,7 @@ mod image_facts;
 mod image_user;
 mod keeper;
 mod machine;
+mod maker;
 mod node_containers;
 mod node_images;
 mod runtime_spec;
@@ -17,5 +18,6 @@ mod settings;
 
 pub(crate) use container_driver::ContainerDriver;
 pub(crate) use keeper::keep;
+pub use maker::make_container;
 pub(crate) use node_containers::{ContainerdState, Discards, NodeContainers};
 pub(crate) use settings::{ContainerRights, ContainerSettings};

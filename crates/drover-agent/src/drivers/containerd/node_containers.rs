@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use drover_api::client_node::DriverInfo;
 use drover_containerd::api::task::Status;
@@ -14,6 +13,7 @@ use drover_containerd::{CallError, Containerd};
 use drover_supervisor::protocol::LogSpec;
 use tokio::sync::{Notify, mpsc};
 
+use super::maker::Maker;
 use super::node_images::NodeImages;
 use super::settings::ContainerSettings;
 use crate::config::Enabled;
@@ -24,8 +24,6 @@ use crate::watch;
 const NAMESPACE: &str = "drover.dev";
 /// Ended containers that wait for being taken away; more are found by the next look for leftovers.
 const DISCARDS: usize = 1024;
-/// How long containerd may go on with a start whose caller is gone.
-const IN_FLIGHT: Duration = Duration::from_secs(2);
 /// Says of a container which task's it is.
 pub(super) const OF_TASK: &str = "drover.dev/task-id";
 /// Keeps containerd from collecting a snapshot before its container is written down.
@@ -37,6 +35,7 @@ pub(crate) struct NodeContainers {
     pub(super) api: Containerd,
     pub(super) settings: ContainerSettings,
     pub(super) images: NodeImages,
+    pub(super) maker: Maker,
     /// By id.
     held: Mutex<BTreeSet<String>>,
     discards: mpsc::Sender<String>,
@@ -72,10 +71,12 @@ impl NodeContainers {
         let api = Containerd::new(&settings.address, NAMESPACE)?;
         let (discards, queue) = mpsc::channel(DISCARDS);
         let images = NodeImages::new(api.clone(), &settings);
+        let maker = Maker::new(&settings.address, NAMESPACE, &settings.cgroup_base, settings.orders.clone());
         let node = Self {
             api,
             settings,
             images,
+            maker,
             held: Mutex::default(),
             discards,
             turns: Turns::default(),
@@ -166,12 +167,14 @@ impl NodeContainers {
         }
     }
 
-    /// Takes away a container, whatever it does. What is gone is taken away.
+    /// Takes away a container, whatever it does, when nothing makes its first process any more: what begins after its
+    /// record is gone would stay. What is gone is taken away.
     ///
     /// # Errors
     /// When containerd refuses or does not answer.
     pub(super) async fn remove(&self, id: &str) -> Result<(), CallError> {
         let _alone = self.turns.take(id.rsplit_once('-').map_or(id, |(allocation, _)| allocation)).await;
+        self.maker.settled(id).await;
         if let Some(process) = self.api.task(id).await? {
             if process.status != i32::from(Status::Stopped) {
                 self.api.kill_task(id, 9).await?;
@@ -181,18 +184,6 @@ impl NodeContainers {
         }
         self.api.delete_container(id).await?;
         self.api.remove_snapshot(&self.settings.snapshotter, id).await
-    }
-
-    /// Takes away the container of a start that was broken off. containerd may be making its first process still, and
-    /// what begins after its record is gone would stay.
-    ///
-    /// # Errors
-    /// When containerd refuses or does not answer.
-    pub(super) async fn remove_broken_off(&self, id: &str) -> Result<(), CallError> {
-        if self.api.task(id).await?.is_none() {
-            tokio::time::sleep(IN_FLIGHT).await;
-        }
-        self.remove(id).await
     }
 
     /// Takes away every container and snapshot of ours that belongs to no task.
@@ -207,7 +198,7 @@ impl NodeContainers {
             if self.lock().contains(&id) {
                 continue;
             }
-            match self.remove_broken_off(&id).await {
+            match self.remove(&id).await {
                 Ok(()) => tracing::info!(container = id, "a container that no task has was taken away"),
                 Err(error) => tracing::warn!(error = %error, container = id, "a container that no task has is left"),
             }

@@ -32,6 +32,8 @@ pub(crate) struct ContainerSettings {
     pub(crate) hosts_dir: Option<PathBuf>,
     /// The name of the supervisor's control groups.
     pub(crate) cgroup_base: String,
+    /// The folder of the orders of containers that are being made.
+    pub(crate) orders: PathBuf,
     /// MHz of all cores together, and their number.
     pub(crate) cpu: (u64, u64),
     /// Why there can be no containers; none: there can.
@@ -124,6 +126,7 @@ pub(super) mod tests {
             image_delay: Duration::from_mins(3),
             hosts_dir: None,
             cgroup_base: "drover.t".into(),
+            orders: "/none".into(),
             cpu: (4000, 4),
             unfit: None,
         }
