@@ -22,7 +22,9 @@ const STREAMS: [&str; 2] = ["types/transfer/importexport.proto", "types/transfer
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
-    let files = protox::compile(FILES.into_iter().chain(STREAMS), ["proto"])?;
+    let mut files = protox::compile(FILES.into_iter().chain(STREAMS), ["proto"])?;
+    // What comments indent would be taken for examples in Rust.
+    files.file.iter_mut().for_each(|file| file.source_code_info = None);
     let config = tonic_prost_build::configure().build_server(false).include_file("containerd_api.rs");
     // What a registry gets of a user must not reach a log by accident.
     config.skip_debug([".containerd.types.transfer.AuthResponse"]).compile_fds(files)?;
