@@ -86,12 +86,8 @@ impl Cgroups {
     pub(super) fn leave_others(&self, mounts: &str, pid: u32) -> io::Result<()> {
         let bases = self.bases();
         let ours: Vec<&Path> = bases.iter().filter_map(|base| base.parent()).collect();
-        let others = mounts.lines().filter_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            let (point, kind) = (Path::new(fields.next()?), fields.next()?);
-            (matches!(kind, "cgroup" | "cgroup2") && !ours.contains(&point)).then_some(point)
-        });
-        others.into_iter().try_for_each(|point| write(&point.join("cgroup.procs"), &pid.to_string()))
+        let mut others = hierarchies(mounts).filter(|root| !ours.contains(root));
+        others.try_for_each(|point| write(&point.join("cgroup.procs"), &pid.to_string()))
     }
 
     /// Our folder of each hierarchy.
@@ -119,13 +115,18 @@ impl Cgroups {
         let Some(name) = self.bases().first().and_then(|base| base.file_name().map(PathBuf::from)) else {
             return Ok(());
         };
-        let points = mounts.lines().filter_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            let (point, kind) = (Path::new(fields.next()?), fields.next()?);
-            matches!(kind, "cgroup" | "cgroup2").then(|| point.join(&name))
-        });
-        points.filter(|dir| dir.is_dir()).try_for_each(|dir| remove_tree(&dir))
+        let mut dirs = hierarchies(mounts).map(|root| root.join(&name)).filter(|dir| dir.is_dir());
+        dirs.try_for_each(|dir| remove_tree(&dir))
     }
+}
+
+/// Where hierarchies of control groups are mounted, of both versions, as `/proc/self/mounts` lists them.
+fn hierarchies(mounts: &str) -> impl Iterator<Item = &Path> {
+    mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (point, kind) = (Path::new(fields.next()?), fields.next()?);
+        matches!(kind, "cgroup" | "cgroup2").then_some(point)
+    })
 }
 
 /// Where the control group of a container lies, which its runtime makes.
@@ -185,12 +186,7 @@ pub(super) fn container_group_in(
 /// When a hierarchy refuses.
 pub fn join_shims(base: &str, pid: u32) -> io::Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
-    let roots = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (point, kind) = (Path::new(fields.next()?), fields.next()?);
-        matches!(kind, "cgroup" | "cgroup2").then_some(point)
-    });
-    for root in roots {
+    for root in hierarchies(&mounts) {
         let ours = root.join(base).join(SHIMS);
         let group = if ours.is_dir() { ours } else { root.to_owned() };
         write(&group.join("cgroup.procs"), &pid.to_string())?;
