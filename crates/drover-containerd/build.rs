@@ -26,6 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What comments indent would be taken for examples in Rust.
     files.file.iter_mut().for_each(|file| file.source_code_info = None);
     let config = tonic_prost_build::configure().build_server(false).include_file("containerd_api.rs");
+    // A root is handed to the process that makes the container.
+    let config = config.type_attribute(".containerd.types.Mount", "#[derive(serde::Serialize, serde::Deserialize)]");
     // What a registry gets of a user must not reach a log by accident.
     config.skip_debug([".containerd.types.transfer.AuthResponse"]).compile_fds(files)?;
     Ok(())

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use prost_types::Any;
+use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
@@ -55,7 +56,7 @@ pub struct Containerd {
 }
 
 /// The first process of a container that is to be made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NewTask {
     /// The container's id.
     pub id: String,

@@ -13,7 +13,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use drover_containerd::api::types::Mount;
 use drover_containerd::{CallError, Containerd, NewTask};
 use drover_supervisor::protocol::LogSpec;
 use drover_supervisor::{hold_fifos, join_shims};
@@ -36,19 +35,7 @@ struct MakeOrder {
     cgroup_base: String,
     /// Whose FIFOs must have a reader until the runtime has opened them.
     logs: Option<LogSpec>,
-    id: String,
-    rootfs: Vec<RootMount>,
-    stdout: String,
-    stderr: String,
-    terminal: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-struct RootMount {
-    r#type: String,
-    source: String,
-    target: String,
-    options: Vec<String>,
+    task: NewTask,
 }
 
 /// The first processes of containers that are being made, each with its order in this folder.
@@ -91,17 +78,12 @@ impl Maker {
         let mut file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0)?;
-        let NewTask { id, rootfs, stdout, stderr, terminal } = task;
         let order = MakeOrder {
             address: self.address.clone(),
             namespace: self.namespace.to_owned(),
             cgroup_base: self.cgroup_base.clone(),
             logs,
-            id,
-            rootfs: rootfs.into_iter().map(RootMount::of).collect(),
-            stdout,
-            stderr,
-            terminal,
+            task,
         };
         serde_json::to_writer(&file, &order)?;
         file.rewind()?;
@@ -115,8 +97,15 @@ impl Maker {
     pub(super) async fn settled(&self, id: &str) {
         let path = self.orders.join(id);
         loop {
-            // What cannot be opened is held by no helper.
-            let Ok(file) = File::open(&path) else { return };
+            let file = match File::open(&path) {
+                Ok(file) => file,
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::NotFound {
+                        tracing::warn!(error = %error, container = id, "whether it is being made is not known");
+                    }
+                    return;
+                }
+            };
             if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
                 if let Err(error) = std::fs::remove_file(&path) {
                     tracing::warn!(error = %error, container = id, "the order of a container stays");
@@ -125,18 +114,6 @@ impl Maker {
             }
             tokio::time::sleep(LOCK_PAUSE).await;
         }
-    }
-}
-
-impl RootMount {
-    fn of(mount: Mount) -> Self {
-        let Mount { r#type, source, target, options } = mount;
-        Self { r#type, source, target, options }
-    }
-
-    fn mount(self) -> Mount {
-        let Self { r#type, source, target, options } = self;
-        Mount { r#type, source, target, options }
     }
 }
 
@@ -167,14 +144,11 @@ pub fn make_container() -> anyhow::Result<()> {
 /// Makes the first process. The one that looked after the allocation's last container may be ending just now.
 async fn create(order: MakeOrder) -> Result<u32, CallError> {
     let api = Containerd::new(&order.address, &order.namespace)?;
-    let MakeOrder { id, rootfs, stdout, stderr, terminal, .. } = order;
-    let rootfs = rootfs.into_iter().map(RootMount::mount).collect();
-    let task = NewTask { id, rootfs, stdout, stderr, terminal };
     let mut tries = 0;
     loop {
-        match api.create_task(task.clone()).await {
+        match api.create_task(order.task.clone()).await {
             Err(error) if tries < SHIM_TRIES && is_of_ending_shim(&error) => {
-                tracing::debug!(error = %error, container = task.id, "its shim was ending");
+                tracing::debug!(error = %error, container = order.task.id, "its shim was ending");
                 tries += 1;
                 tokio::time::sleep(SHIM_PAUSE).await;
             }
