@@ -105,6 +105,9 @@ enum Role {
     /// Fetches an artifact of a task. Started by the agent.
     #[command(hide = true)]
     Fetch,
+    /// Renders a template of a task. Started by the agent.
+    #[command(hide = true)]
+    RenderTemplate,
     /// Makes the first process of a container, and outlives the agent meanwhile. Started by the agent.
     #[command(hide = true)]
     MakeContainer,
@@ -164,6 +167,7 @@ fn run(role: Role) -> anyhow::Result<ExitCode> {
         }
         Role::Sandbox => drover_supervisor::sandbox()?,
         Role::Fetch => drover_fetch::run()?,
+        Role::RenderTemplate => drover_template::run()?,
         Role::MakeContainer => drover_agent::make_container()?,
         Role::Enter => return drover_supervisor::enter(),
         Role::Supervisor { state_dir, alloc_dir, open_files, detach: false, resume } => {

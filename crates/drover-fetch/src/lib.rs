@@ -11,7 +11,6 @@
 //! Must never know: allocations, tasks, the API server, credentials of the node.
 
 mod budget;
-mod confine;
 mod connect;
 mod download;
 mod order;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use drover_confine::{Confinement, confine};
 
-use crate::confine::confine;
 use crate::connect::Trust;
 use crate::download::download;
 use crate::order::{Answer, Order, RESULT};
@@ -14,6 +14,26 @@ use crate::unpack::unpack;
 
 /// Largest order.
 const MAX_ORDER_BYTES: u64 = 1024 * 1024;
+/// What look-ups of names read, and libraries that they load.
+const READABLE: &[&str] = &[
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/lib",
+    "/lib64",
+    "/run/resolvconf",
+    "/run/systemd/resolve",
+    "/usr/lib",
+    "/usr/lib64",
+];
+/// What may be added to the memory that the process has mapped at its start.
+const MEMORY_BYTES: u64 = 640 * 1024 * 1024;
+/// Files that it holds open at a time.
+const OPEN_FILES: u64 = 64;
 /// The file of the download.
 const DOWNLOAD: &str = "download";
 
@@ -28,7 +48,17 @@ pub fn run() -> anyhow::Result<()> {
     input.by_ref().take(MAX_ORDER_BYTES).read_until(b'\n', &mut line).context("reading the order")?;
     let order: Order = serde_json::from_slice(&line).context("reading the order")?;
     let trust = Trust::of_node();
-    let answer = match confine(order.user, order.limits) {
+    let confined = confine(&Confinement {
+        user: order.user,
+        readable: READABLE,
+        writes_here: true,
+        has_network: true,
+        file_bytes: order.limits.bytes,
+        open_files: OPEN_FILES,
+        cpu_seconds: order.limits.seconds,
+        more_memory_bytes: MEMORY_BYTES,
+    });
+    let answer = match confined {
         Ok(()) => {
             std::thread::spawn(move || {
                 drop(io::copy(&mut input, &mut io::sink()));

@@ -7,6 +7,7 @@
 pub mod alerts;
 pub mod cargo;
 pub mod cluster;
+pub mod consul_template;
 pub mod containerd;
 pub mod control_plane;
 pub mod csi_mock;

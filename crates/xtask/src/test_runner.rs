@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use drover_testkit::alerts;
 use drover_testkit::cargo::{self, Built};
+use drover_testkit::consul_template;
 use drover_testkit::control_plane::Binaries;
 use drover_testkit::csi_mock;
 use drover_testkit::csi_sanity;
@@ -40,6 +41,7 @@ const LONG: &[(&str, &str)] = &[
     ("DROVER_REMOVED_FILES", "1000000"),
     ("DROVER_RESTORE_TASKS", "1000"),
     ("DROVER_STOP_AFTER_SECONDS", "60"),
+    ("DROVER_TEMPLATES", "10000"),
 ];
 /// How many of the slowest tests are named.
 const N_SLOWEST: usize = 15;
@@ -94,6 +96,7 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     Binaries::find_or_build(progress)?;
     helm::find_or_build(progress)?;
     csi_sanity::find_or_build(progress)?;
+    consul_template::find_or_build(progress)?;
     csi_mock::find_or_build(progress)?;
     alerts::find_or_build(progress)?;
     kubeconform::find_or_build(progress)?;

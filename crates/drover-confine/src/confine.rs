@@ -1,4 +1,4 @@
-//! Giving everything away that a download does not need, while the process has one thread: user, groups, files,
+//! Giving everything away that a helper does not need, while the process has one thread: user, groups, files, network,
 //! programs, memory.
 
 use std::collections::BTreeMap;
@@ -14,34 +14,32 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use crate::order::FetchLimits;
+/// What a process keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Confinement<'a> {
+    /// The number of the user and group that it becomes; none: it stays who it is.
+    pub user: Option<u32>,
+    /// Files and folders that it may read.
+    pub readable: &'a [&'a str],
+    /// Whether it may change its working directory.
+    pub writes_here: bool,
+    /// Whether it may make connections.
+    pub has_network: bool,
+    /// The largest file that it may write.
+    pub file_bytes: u64,
+    /// Files that it holds open at a time.
+    pub open_files: u64,
+    /// Seconds of CPU.
+    pub cpu_seconds: u64,
+    /// What may be added to the memory that it has mapped at its start.
+    pub more_memory_bytes: u64,
+}
 
-/// What look-ups of names read, and libraries that they load.
-const READABLE: &[&str] = &[
-    "/etc/gai.conf",
-    "/etc/host.conf",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/nsswitch.conf",
-    "/etc/resolv.conf",
-    "/etc/services",
-    "/lib",
-    "/lib64",
-    "/run/resolvconf",
-    "/run/systemd/resolve",
-    "/usr/lib",
-    "/usr/lib64",
-];
-/// What may be added to the memory that the process has mapped at its start.
-const MEMORY_BYTES: u64 = 640 * 1024 * 1024;
-/// Files that it holds open at a time.
-const OPEN_FILES: u64 = 64;
-
-/// Confines this process to its working directory.
+/// Confines this process.
 ///
 /// # Errors
 /// What could not be given away. A kernel without Landlock is none: user and system calls are limited all the same.
-pub(crate) fn confine(user: Option<u32>, limits: FetchLimits) -> Result<(), String> {
+pub fn confine(keeps: &Confinement<'_>) -> Result<(), String> {
     let cannot = |what: &str| {
         let what = what.to_owned();
         move |error: &dyn std::fmt::Display| format!("{what} cannot be given away: {error}")
@@ -49,8 +47,8 @@ pub(crate) fn confine(user: Option<u32>, limits: FetchLimits) -> Result<(), Stri
     let mapped = mapped().map_err(|error| cannot("memory")(&error))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     // The rules need the directory before it is another user's process that asks for it.
-    let ruleset = files().map_err(|error| cannot("files")(&error))?;
-    if let Some(number) = user {
+    let ruleset = files(keeps).map_err(|error| cannot("files")(&error))?;
+    if let Some(number) = keeps.user {
         let (uid, gid) = (nix::unistd::Uid::from_raw(number), nix::unistd::Gid::from_raw(number));
         nix::unistd::setgroups(&[gid]).map_err(|error| cannot("groups")(&error))?;
         nix::unistd::setresgid(gid, gid, gid).map_err(|error| cannot("the group")(&error))?;
@@ -62,18 +60,18 @@ pub(crate) fn confine(user: Option<u32>, limits: FetchLimits) -> Result<(), Stri
         ruleset.restrict_self().map_err(|error| cannot("files")(&error))?;
     }
     for (resource, most) in [
-        (Resource::Fsize, limits.bytes),
+        (Resource::Fsize, keeps.file_bytes),
         (Resource::Core, 0),
-        (Resource::Nofile, OPEN_FILES),
-        (Resource::Cpu, limits.seconds),
-        (Resource::As, mapped.saturating_add(MEMORY_BYTES)),
+        (Resource::Nofile, keeps.open_files),
+        (Resource::Cpu, keeps.cpu_seconds),
+        (Resource::As, mapped.saturating_add(keeps.more_memory_bytes)),
     ] {
         let now = rustix::process::getrlimit(resource).maximum;
         let most = now.map_or(most, |now| now.min(most));
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
         rustix::process::setrlimit(resource, limit).map_err(|error| cannot("resources")(&error))?;
     }
-    programs().map_err(|error| cannot("programs")(&error))
+    calls(keeps.has_network).map_err(|error| cannot("programs")(&error))
 }
 
 /// Bytes of memory that the process has mapped.
@@ -85,23 +83,26 @@ fn mapped() -> io::Result<u64> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The working directory to write in, a few files to read; none where the kernel has no Landlock.
-fn files() -> Result<Option<landlock::RulesetCreated>, landlock::RulesetError> {
+/// What is left to read and to write; none where the kernel has no Landlock.
+fn files(keeps: &Confinement<'_>) -> Result<Option<landlock::RulesetCreated>, landlock::RulesetError> {
     let abi = ABI::V6;
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    let ruleset = ruleset.handle_access(AccessFs::from_all(abi))?.handle_access(AccessNet::BindTcp)?;
+    let ruleset = if keeps.has_network { ruleset } else { ruleset.handle_access(AccessNet::ConnectTcp)? };
     let created = ruleset
-        .handle_access(AccessFs::from_all(abi))?
-        .handle_access(AccessNet::BindTcp)?
         .scope(Scope::AbstractUnixSocket | Scope::Signal)?
         .create()?
-        .add_rules(path_beneath_rules(READABLE, AccessFs::from_read(abi) & !AccessFs::Execute))?;
-    // Without the directory there is nothing to fetch into: the first file says so.
+        .add_rules(path_beneath_rules(keeps.readable, AccessFs::from_read(abi) & !AccessFs::Execute))?;
+    if !keeps.writes_here {
+        return Ok(Some(created));
+    }
+    // Without the directory there is nothing to write into: the first file says so.
     let Ok(here) = PathFd::new(".") else { return Ok(Some(created)) };
     Ok(Some(created.add_rule(PathBeneath::new(here, AccessFs::from_all(abi) & !AccessFs::Execute))?))
 }
 
 /// No programs, no links, no devices, and none of the calls that lead into the kernel's depths.
-fn programs() -> Result<(), String> {
+fn calls(has_network: bool) -> Result<(), String> {
     let refused = [
         libc::SYS_execve,
         libc::SYS_execveat,
@@ -133,6 +134,9 @@ fn programs() -> Result<(), String> {
         [libc::SYS_fork, libc::SYS_vfork, libc::SYS_symlink, libc::SYS_link, libc::SYS_mknod]
             .map(|call| (call, Vec::new())),
     );
+    if !has_network {
+        rules.extend([libc::SYS_socket, libc::SYS_socketpair, libc::SYS_connect].map(|call| (call, Vec::new())));
+    }
     // Threads, but no processes: none outlives this one and changes what the caller has looked at.
     let is_process = SeccompCmpOp::MaskedEq(u64::try_from(libc::CLONE_THREAD).map_err(|error| error.to_string())?);
     let is_process =
