@@ -101,6 +101,11 @@ const CHANGES: &[(&str, &str, &str)] = &[
         "resourceNames: [\"login\"]\n  verbs: [get]\n",
         "",
     ),
+    (
+        "gateway.secretNamespaces[0].namespace=shop,gateway.secretNamespaces[0].names[0]=db",
+        "resources: [secrets, configmaps]\n  resourceNames: [\"db\"]\n  verbs: [list, watch]\n",
+        "",
+    ),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,6 +148,7 @@ async fn the_chart_is_clean_renders_alike_twice_and_refuses_values_that_it_does_
         ("agent.privileged=1", "/agent/privileged"),
         ("agent.drainDeadlineSeconds=0", "/agent/drainDeadlineSeconds"),
         ("agent.volumeSecrets[0].namespace=shop", "/agent/volumeSecrets/0"),
+        ("gateway.secretNamespaces[0].names[0]=db", "/gateway/secretNamespaces/0"),
         ("metrics.perJob=3", "/metrics/perJob"),
         ("grafanaDashboard.enable=true", "enable"),
         ("nameOverride=Orch", "/nameOverride"),

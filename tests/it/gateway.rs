@@ -380,7 +380,7 @@ async fn g_003_g_007_g_009_g_018_and_g_027_rights_open_what_they_name_and_end_wh
         (token(cluster, "drover-agent", None, Some(NODE)).await, "the token is not valid here"),
         (
             token(cluster, "other", audience, Some(NODE)).await,
-            "tunnels are for system:serviceaccount:drover-system:drover-agent",
+            "only system:serviceaccount:drover-system:drover-agent is answered here",
         ),
     ];
     std::fs::write(&file, &tokens[0].0).expect("a token");

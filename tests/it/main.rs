@@ -31,6 +31,7 @@ mod gateway_limits;
 mod gateway_operations;
 mod gateway_replicas;
 mod gateway_sessions;
+mod gateway_values;
 mod gitops;
 mod helm;
 mod job_policies;

@@ -214,3 +214,78 @@ async fn leases_of_others_are_made_with_generated_names_and_deleted_as_a_collect
     }
     assert_eq!(cluster.kubectl(&["get", "lease", "-n", "shop", "-o", "name"]).expect("a list"), "");
 }
+
+/// B-054: who may not read an object gives no task its values.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_b_054_an_author_who_lists_a_secret_that_he_cannot_read() {
+    let cluster = Cluster::start("task-secret", Settings::default()).await;
+    for folder in ["rbac", "policies"] {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover/files").join(folder);
+        cluster.kubectl(&["apply", "-f", &folder.display().to_string()]).expect("roles and policies");
+    }
+    cluster.namespace("shop").await;
+    let grant = |args: &[&str]| drop(cluster.kubectl(&[args, &["-n", "shop"]].concat()).expect("a right"));
+    let own: Vec<String> = (0..16).map(|n| format!("--resource-name=own-{n}")).collect();
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    grant(&[&["create", "role", "own", "--verb=get", "--resource=secrets"][..], &own].concat());
+    grant(&["create", "role", "map", "--verb=get", "--resource=configmaps", "--resource-name=own-0"]);
+    for user in ["author", "stranger"] {
+        let to = format!("--user={user}");
+        grant(&["create", "rolebinding", &format!("{user}-edit"), "--clusterrole=drover-edit", &to]);
+    }
+    grant(&["create", "rolebinding", "author-own", "--role=own", "--user=author"]);
+    grant(&["create", "rolebinding", "author-map", "--role=map", "--user=author"]);
+    let lists = |name: &str, paths: &[(&str, &str)]| {
+        let secrets: Vec<Value> = paths
+            .iter()
+            .enumerate()
+            .map(|(n, (provider, path))| json!({ "name": format!("s{n}"), "provider": provider, "path": path }))
+            .collect();
+        job(
+            name,
+            &json!({ "groups": [{ "name": "g", "tasks": [{ "name": "t", "driver": "mock", "secrets": secrets }] }] }),
+        )
+    };
+    let apply = |who: &str, more: &[&str], job: &Value| {
+        let args = [&["apply", "-n", "shop", "-f", "-", "--as", who], more].concat();
+        cluster.kubectl_with(&args, Some(&job.to_string()))
+    };
+    let dry = ["--dry-run=server"];
+    let all: Vec<String> = (0..16).map(|n| format!("own-{n}")).collect();
+    let all: Vec<(&str, &str)> = all.iter().map(|name| ("kubernetes", name.as_str())).collect();
+    let one = lists("one", &[("kubernetes", "own-0")]);
+    let is_in_force = async || {
+        apply("stranger", &dry, &one).is_err_and(|error| error.contains("tasks[].secrets"))
+            && apply("author", &dry, &lists("all", &all)).is_ok()
+    };
+    cluster.eventually("roles and policies are in force", is_in_force).await;
+    let mut last_is_closed = all.clone();
+    last_is_closed[15] = ("kubernetes", "closed");
+    for (who, paths, named) in [
+        ("stranger", &[("kubernetes", "own-0")][..], "secrets/own-0"),
+        ("author", &last_is_closed, "secrets/closed"),
+        ("author", &[("configmap", "own-1")], "configmaps/own-1"),
+        ("author", &[("nomad", "nomad/jobs/web")], "secrets/nomad.jobs.web"),
+    ] {
+        let error = apply(who, &[], &lists("web", paths)).expect_err("refused");
+        for part in ["spec.groups[].tasks[].secrets", "job web", named, "namespace shop", "name one that you may read"]
+        {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    apply("author", &[], &lists("web", &[("kubernetes", "own-0"), ("configmap", "own-0")])).expect("what one may read");
+    // Who may change the job and may not read the Secret does not send its values elsewhere.
+    let patch = |field: &str, value: Value| {
+        let patch = json!([{ "op": "add", "path": field, "value": value }]).to_string();
+        cluster.kubectl(&["patch", "djob/web", "-n", "shop", "--as", "stranger", "--type=json", "-p", &patch])
+    };
+    let error = patch("/spec/groups/0/tasks/0/config", json!({ "runFor": "1s" })).expect_err("another command");
+    assert!(error.contains("secrets/own-0"), "{error}");
+    patch("/spec/meta", json!({ "a": "b" })).expect("what leaves the groups as they are");
+    apply("stranger", &[], &lists("plain", &[])).expect("one without secrets");
+    // More than the policy asks for are refused before it.
+    let mut many = all.clone();
+    many.push(("configmap", "own-0"));
+    let error = apply("author", &[], &lists("many", &many)).expect_err("17 of them");
+    assert!(error.contains("16"), "{error}");
+}

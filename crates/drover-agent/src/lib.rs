@@ -32,6 +32,7 @@ pub mod socket;
 mod state;
 mod tasks;
 mod turns;
+mod values;
 mod watch;
 
 pub use drivers::make_container;

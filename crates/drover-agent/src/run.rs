@@ -45,6 +45,7 @@ use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
 use crate::socket::Server;
 use crate::state::{Flaws, Saved, StateStore};
+use crate::values::{NoValues, ValueKeeper, ValueRequests, Values};
 use crate::watch;
 use drover_clock::{Clock, SharedClock, SystemClock};
 use drover_core::task::environment;
@@ -199,6 +200,19 @@ async fn tell_problems(health: Health, standing: BTreeMap<String, String>, facts
     }
 }
 
+/// What gives out values of Secrets: the gateway, where the configuration knows one.
+fn begin_values<S: Store>(
+    config: &AgentConfig,
+    store: &S,
+    stop: &CancellationToken,
+    loops: &mut JoinSet<()>,
+) -> Arc<dyn Values> {
+    let requests = ValueRequests::default();
+    let Some(keeper) = ValueKeeper::new(config, store.clone(), requests.clone()) else { return Arc::new(NoValues) };
+    loops.spawn(until(stop.clone(), keeper.run()));
+    Arc::new(requests)
+}
+
 fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
     let make =
         |path: &Path, mode: u32| folder::make(path, mode).with_context(|| format!("creating {}", path.display()));
@@ -285,6 +299,7 @@ async fn serve<S: Store>(
         volumes,
         stop: stop.clone(),
     };
+    let values = begin_values(&config, &store, &stop, &mut loops);
     if let Some(tunnels) = gateway::Tunnels::new(&config, store.clone(), server.clone()) {
         loops.spawn(until(stop.clone(), tunnels.run()));
     }
@@ -310,6 +325,7 @@ async fn serve<S: Store>(
             host_env,
             prober: Arc::new(HostProber::default()),
             fetcher,
+            values,
             networks,
         },
         news: told,

@@ -32,6 +32,7 @@ pub mod schema;
 pub mod service;
 mod string_enum;
 pub mod task;
+pub mod value_object;
 pub mod volume_request;
 
 pub use allocation::{Allocation, AllocationSpec, AllocationStatus};

@@ -63,6 +63,18 @@ string_enum! {
     }
 }
 
+string_enum! {
+    /// Where a secret of a task is kept.
+    pub enum SecretProvider default Kubernetes {
+        /// In the Secret of this name.
+        Kubernetes = "kubernetes",
+        /// In the ConfigMap of this name.
+        Configmap = "configmap",
+        /// In the Secret that stands for a variable of Nomad: its path, with `.` for each `/`.
+        Nomad = "nomad",
+    }
+}
+
 /// A task: one process or container of a group's allocations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -140,6 +152,12 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub templates: Vec<Template>,
+    /// Secrets and ConfigMaps of the job's namespace whose values it uses: as `${secret.<name>.<key>}` in env, meta and
+    /// config. At most 16 in a job. The author of the job needs the right to get each of them, and the chart's
+    /// `gateway.secretNamespaces` must name them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub secrets: Vec<TaskSecret>,
     /// Files that are fetched before it starts, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
@@ -174,6 +192,22 @@ pub struct Lifecycle {
     /// Whether it goes on beside the main tasks (prestart and poststart only); default false.
     #[serde(default)]
     pub sidecar: bool,
+}
+
+/// A Secret or ConfigMap whose values a task uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskSecret {
+    /// Its name in the task, as in `${secret.<name>.<key>}`: letters, digits, `_` and `-`.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Where it is kept: kubernetes (a Secret, the default), configmap, or nomad (the Secret that stands for a
+    /// variable).
+    #[serde(default)]
+    pub provider: SecretProvider,
+    /// The object's name; for nomad the variable's path, as in nomad/jobs/web, which is kept in Secret nomad.jobs.web.
+    #[schemars(length(min = 1, max = 253))]
+    pub path: String,
 }
 
 /// Where the payload of a dispatched job is written.

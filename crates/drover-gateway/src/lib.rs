@@ -18,5 +18,6 @@ mod limits;
 mod reviews;
 mod run;
 mod tunnels;
+mod values;
 
 pub use run::main;

@@ -87,6 +87,23 @@ impl std::fmt::Debug for Reviews {
     }
 }
 
+/// The claim of a pod's token that names its node.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
+/// The node that an agent's token names.
+///
+/// # Errors
+/// 403 for any other user, and for a token that is bound to no node.
+pub(crate) fn node_of(identity: &Identity, agent_user: &str) -> Result<String, Refusal> {
+    if identity.user != agent_user {
+        return Err(Refusal::new(403, format!("only {agent_user} is answered here")));
+    }
+    match identity.extra.get(NODE_NAME).map(Vec::as_slice).unwrap_or_default() {
+        [node] if !node.is_empty() => Ok(node.clone()),
+        _ => Err(Refusal::new(403, "the token names no node: it must be bound to a pod or a node")),
+    }
+}
+
 /// The token of a request.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;

@@ -21,6 +21,7 @@ use crate::config::{GatewayConfig, ShutdownConfig};
 use crate::connections::Port;
 use crate::reviews::Reviews;
 use crate::tunnels::{Fleet, Listener, ListenerParts, Nodes, Peers, Tunnels};
+use crate::values::Values;
 
 /// The part of the gateway's health that is its own end.
 const SHUTDOWN: &str = "shutdown";
@@ -91,6 +92,7 @@ async fn serve(
         reviews: reviews.clone(),
         tunnels: tunnels.clone(),
         fleet: fleet.clone(),
+        values: Values::new(client.clone(), reviews.clone(), &config.agent_user()),
         agent_user: config.agent_user(),
         clock,
     });

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_socket::tunnel::{PROTOCOL, TUNNEL_PATH};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
@@ -23,9 +22,9 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most of a refusal that is read.
 const MAX_REFUSAL_BYTES: usize = 4096;
 
-/// Why there is no tunnel.
+/// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DialError {
+pub(crate) enum DialError {
     /// The replica is not reached.
     #[error("it is not reached: {0}")]
     Unreachable(io::Error),
@@ -45,14 +44,26 @@ pub(super) enum DialError {
 
 /// Whom to dial, how it is called in its certificate, and by whom that must be signed.
 #[derive(Clone, Debug)]
-pub(super) struct Replica {
-    pub(super) address: String,
-    pub(super) server_name: String,
-    pub(super) authorities: Arc<RootCertStore>,
+pub(crate) struct Replica {
+    pub(crate) address: String,
+    pub(crate) server_name: String,
+    pub(crate) authorities: Arc<RootCertStore>,
 }
 
-/// Dials a replica; the connection is then a tunnel whose server is this side.
-pub(super) async fn dial(replica: &Replica, token_file: &Path, tasks: &TaskTracker) -> Result<Upgraded, DialError> {
+/// Where a replica is asked, and what the connection becomes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Door {
+    pub(crate) path: &'static str,
+    pub(crate) protocol: &'static str,
+}
+
+/// Dials a replica; the connection then speaks the protocol that was asked for.
+pub(crate) async fn dial(
+    replica: &Replica,
+    token_file: &Path,
+    door: Door,
+    tasks: &TaskTracker,
+) -> Result<Upgraded, DialError> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let tcp = tokio::time::timeout(STEP_TIMEOUT, TcpStream::connect(&replica.address))
         .await
@@ -76,13 +87,13 @@ pub(super) async fn dial(replica: &Replica, token_file: &Path, tasks: &TaskTrack
         .map_err(DialError::Untrusted)?;
     // Only now: whoever is at the other end has shown who they are.
     let token = tokio::fs::read_to_string(token_file).await.map_err(DialError::Token)?;
-    let opened = tokio::time::timeout(STEP_TIMEOUT, open(tls, &replica.server_name, token.trim(), tasks)).await;
+    let opened = tokio::time::timeout(STEP_TIMEOUT, open(tls, (&replica.server_name, door), token.trim(), tasks)).await;
     opened.map_err(|_| DialError::Broken("it does not answer".to_owned())).flatten()
 }
 
 async fn open(
     tls: tokio_rustls::client::TlsStream<TcpStream>,
-    host: &str,
+    (host, door): (&str, Door),
     token: &str,
     tasks: &TaskTracker,
 ) -> Result<Upgraded, DialError> {
@@ -91,11 +102,11 @@ async fn open(
     drop(tasks.spawn(connection.with_upgrades()));
     let request = Request::builder()
         .method(Method::POST)
-        .uri(TUNNEL_PATH)
+        .uri(door.path)
         .header(header::HOST, host)
         .header(header::AUTHORIZATION, format!("Bearer {token}"))
         .header(header::CONNECTION, "Upgrade")
-        .header(header::UPGRADE, PROTOCOL)
+        .header(header::UPGRADE, door.protocol)
         .body(Empty::<Bytes>::new())
         .map_err(|error| DialError::Broken(error.to_string()))?;
     let answer = way.send_request(request).await.map_err(broken)?;

@@ -12,4 +12,6 @@ mod replicas;
 mod serve;
 mod tunnels;
 
+pub(crate) use dial::{DialError, Door, Replica, dial};
+pub(crate) use replicas::Replicas;
 pub(crate) use tunnels::Tunnels;

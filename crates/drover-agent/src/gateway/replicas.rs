@@ -20,7 +20,7 @@ const AUTHORITIES: &str = "drover-gateway-ca";
 
 /// Why it is not known.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum UnknownError {
+pub(crate) enum UnknownError {
     #[error("the API server does not say")]
     Store(#[from] StoreError),
     #[error("{0} cannot be read")]
@@ -33,7 +33,7 @@ pub(super) enum UnknownError {
 
 /// Where it is asked.
 #[derive(Clone, Debug)]
-pub(super) struct Replicas<S> {
+pub(crate) struct Replicas<S> {
     store: S,
     namespace: String,
     service: String,
@@ -43,7 +43,7 @@ pub(super) struct Replicas<S> {
 
 impl<S: Store> Replicas<S> {
     /// As the configuration says.
-    pub(super) fn new(config: &AgentConfig, store: S) -> Self {
+    pub(crate) fn new(config: &AgentConfig, store: S) -> Self {
         let gateway = &config.gateway;
         Self {
             store,
@@ -55,12 +55,12 @@ impl<S: Store> Replicas<S> {
     }
 
     /// Whether the configuration names them: then nothing else does.
-    pub(super) const fn are_named(&self) -> bool {
+    pub(crate) const fn are_named(&self) -> bool {
         !self.named.is_empty()
     }
 
     /// The addresses of the replicas that are ready.
-    pub(super) async fn addresses(&self) -> Result<BTreeSet<String>, UnknownError> {
+    pub(crate) async fn addresses(&self) -> Result<BTreeSet<String>, UnknownError> {
         if !self.named.is_empty() {
             return Ok(self.named.iter().cloned().collect());
         }
@@ -74,7 +74,7 @@ impl<S: Store> Replicas<S> {
     }
 
     /// The authorities whose certificates are believed.
-    pub(super) async fn authorities(&self) -> Result<Arc<RootCertStore>, UnknownError> {
+    pub(crate) async fn authorities(&self) -> Result<Arc<RootCertStore>, UnknownError> {
         let pem = if let Some(path) = &self.ca_file {
             tokio::fs::read(path).await.map_err(|error| UnknownError::File(path.clone(), error))?
         } else {

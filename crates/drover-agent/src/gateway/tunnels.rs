@@ -10,13 +10,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_socket::tunnel::{PROTOCOL, TUNNEL_PATH};
 use rustls::RootCertStore;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::dial::{DialError, Replica, dial};
+use super::dial::{DialError, Door, Replica, dial};
 use super::replicas::Replicas;
 use super::serve::{News, serve};
 use crate::config::AgentConfig;
@@ -255,7 +256,8 @@ impl<S: Store> Line<S> {
             Arc::clone(known.insert(read))
         };
         let replica = Replica { address: address.to_owned(), server_name: self.server_name.clone(), authorities };
-        Ok(dial(&replica, &self.token_file, tasks).await)
+        let door = Door { path: TUNNEL_PATH, protocol: PROTOCOL };
+        Ok(dial(&replica, &self.token_file, door, tasks).await)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::artifacts::Fetcher;
 use crate::checks::Prober;
 use crate::drivers::Drivers;
 use crate::networks::AllocNetworks;
+use crate::values::Values;
 use crate::watch;
 
 /// The parts of a machine, real or simulated.
@@ -30,6 +31,8 @@ pub(crate) struct MachineParts {
     pub(crate) prober: Arc<dyn Prober>,
     /// Fetches artifacts.
     pub(crate) fetcher: Arc<dyn Fetcher>,
+    /// Gives out what Secrets hold.
+    pub(crate) values: Arc<dyn Values>,
     /// The networks of allocations.
     pub(crate) networks: AllocNetworks,
 }

@@ -920,6 +920,13 @@ pub const RULES: &[Rule] = &[
         "identities are not acted on by this version; remove them, and mount credentials by a volume, or fetch them in the task",
     ),
     rule(
+        "job-secrets-total",
+        "Job",
+        ("spec", "groups"),
+        "self.groups.map(g, g.tasks.map(t, has(t.secrets) ? size(t.secrets) : 0).sum()).sum() <= 16",
+        "tasks[].secrets of a job are more than 16; keep several values in one Secret, or split the job",
+    ),
+    rule(
         "task-actions",
         "Job",
         ("spec.groups[].tasks[]", "actions"),

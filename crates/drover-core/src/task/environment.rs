@@ -74,6 +74,8 @@ pub struct EnvironmentInput<'a> {
     pub node: &'a NodeFacts,
     /// The directories as the task sees them.
     pub paths: &'a TaskPaths,
+    /// What `${secret.<name>.<key>}` stands for, by the reference: [`super::secret::words`].
+    pub secrets: &'a BTreeMap<String, String>,
     /// The host's variables that tasks may get; none for images.
     pub host: &'a BTreeMap<String, String>,
     /// The allocation's own network, once it is made; none: it has none.
@@ -169,6 +171,8 @@ pub fn environment(input: &EnvironmentInput<'_>) -> Result<BTreeMap<String, Stri
     add_network(&mut env, &input.allocation.spec.resources.ports, input.network);
     let mut budget = Budget::WHOLE;
     budget.take(size(&env), || "resources.ports".to_owned())?;
+    // References are looked up among variables; these become none, for no variable's name begins so.
+    env.extend(input.secrets.iter().map(|(name, value)| (name.clone(), value.clone())));
     add_meta(&mut env, input, &mut budget)?;
     for (name, value) in input.host {
         if is_host_variable_permitted(name) && !env.contains_key(name) {
@@ -183,6 +187,7 @@ pub fn environment(input: &EnvironmentInput<'_>) -> Result<BTreeMap<String, Stri
         budget.take(name.len() + value.len(), field)?;
         own.push((clean(name), value));
     }
+    env.retain(|name, _| !input.secrets.contains_key(name));
     env.extend(own);
     Ok(env)
 }
@@ -210,8 +215,18 @@ pub fn service_words(
     };
     let paths = TaskPaths { alloc: String::new(), local: String::new(), secrets: String::new() };
     let (node, host) = (NodeFacts::default(), BTreeMap::new());
-    let input =
-        EnvironmentInput { allocation, job, group, task, node: &node, paths: &paths, host: &host, network: None };
+    let secrets = BTreeMap::new();
+    let input = EnvironmentInput {
+        allocation,
+        job,
+        group,
+        task,
+        node: &node,
+        paths: &paths,
+        secrets: &secrets,
+        host: &host,
+        network: None,
+    };
     add_identity(&mut env, &input);
     for of_node in ["NOMAD_DC", "NOMAD_PARENT_CGROUP"] {
         env.remove(of_node);
@@ -528,6 +543,7 @@ mod tests {
             task,
             node: &node(),
             paths: &paths,
+            secrets: &BTreeMap::new(),
             host,
             network: None,
         })

@@ -5,3 +5,4 @@ pub mod container_config;
 pub mod driver_config;
 pub mod environment;
 pub mod failure;
+pub mod secret;

@@ -7,6 +7,7 @@ use drover_api::job::{JobType, Parameterized, Periodic};
 
 use super::found::{Violation, Violations, is_label, shown};
 use crate::definition::Definition;
+use crate::task::secret::{self, JOB_MAX_SECRETS};
 use crate::{dispatch, periodic};
 
 /// Most allocations of a job, over all groups.
@@ -36,6 +37,7 @@ impl Violations {
         self.identity(spec);
         self.counts(spec);
         self.group_names(spec);
+        self.secrets_total(spec);
         self.scale(spec);
         self.pattern_looks(spec);
         for (n, constraint) in spec.constraints.iter().enumerate() {
@@ -110,6 +112,14 @@ impl Violations {
             field,
             format_args!("asks for {total} allocations, above {JOB_MAX_COUNT}; lower the counts, or split the job"),
         );
+    }
+
+    fn secrets_total(&mut self, spec: &JobSpec) {
+        let listed = secret::count(spec);
+        let message = format_args!(
+            "list {listed} secrets, above {JOB_MAX_SECRETS}; keep several values in one Secret, or split the job"
+        );
+        self.when(listed > JOB_MAX_SECRETS, "SecretsTotal", format_args!("spec.groups[].tasks[].secrets"), message);
     }
 
     fn scale(&mut self, spec: &JobSpec) {

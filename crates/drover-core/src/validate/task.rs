@@ -1,5 +1,7 @@
 //! A task and what it needs.
 
+use std::collections::BTreeSet;
+
 use drover_api::GoDuration;
 use drover_api::group::Group;
 use drover_api::job::JobType;
@@ -7,6 +9,7 @@ use drover_api::placement::Operand;
 use drover_api::task::{LifecycleHook, PropagationMode, Resources, Task};
 
 use super::found::{At, Violations, is_label, shown};
+use crate::task::secret::{object_of, references};
 
 /// Least memory of a task, in MiB.
 const MEMORY_MINIMUM_MB: i64 = 10;
@@ -21,6 +24,7 @@ impl Violations {
         self.task_placement(r#type, at, task);
         self.mounts(at, group, task);
         self.files(at, task);
+        self.secrets(at, group, task);
         let is_wrong = task
             .lifecycle
             .as_ref()
@@ -29,6 +33,34 @@ impl Violations {
         self.when(is_wrong, "PoststopSidecar", format_args!("{at}.lifecycle.sidecar"), message);
         if let Some(restart) = task.restart.as_ref().filter(|restart| Some(*restart) != group.restart.as_ref()) {
             self.restart(format_args!("{at}.restart"), restart);
+        }
+    }
+
+    /// What the task lists, and references to what it does not.
+    fn secrets(&mut self, at: At<'_>, group: &Group, task: &Task) {
+        let mut names = BTreeSet::new();
+        for (n, secret) in task.secrets.iter().enumerate() {
+            let field = format_args!("{at}.secrets[{n}].name");
+            let is_wrong = !is_secret_name(&secret.name);
+            let message = format_args!("{} has other characters than letters, digits, _ and -", shown(&secret.name));
+            self.when(is_wrong, "SecretName", field, message);
+            let message = format_args!("{} is also the name of another secret; rename one", shown(&secret.name));
+            self.when(!names.insert(secret.name.as_str()), "SecretDuplicate", field, message);
+            let object = object_of(secret);
+            let message = format_args!("{} cannot be the name of a {:?}; correct it", shown(&secret.path), object.kind);
+            let field = format_args!("{at}.secrets[{n}].path");
+            self.when(!is_object_name(&object.name), "SecretPath", field, message);
+        }
+        let meta = group.meta.iter().chain(&task.meta).collect();
+        for reference in references(task, &meta) {
+            let name = &reference.name;
+            let message = format_args!(
+                "${{secret.{}.{}}}: the task lists no secret {0}; add it to secrets, or correct the reference",
+                shown(name),
+                shown(&reference.key)
+            );
+            let is_wrong = !names.contains(name.as_str());
+            self.when(is_wrong, "SecretReference", format_args!("{at}.{}", reference.field), message);
         }
     }
 
@@ -142,4 +174,14 @@ impl Violations {
             self.when(!mount.selinux_label.is_empty(), "NotSupportedYet", field, message);
         }
     }
+}
+
+/// What can stand in `${secret.<name>.<key>}`: no dot, which ends the name.
+fn is_secret_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// A DNS subdomain, as names of Secrets and `ConfigMaps` are.
+fn is_object_name(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(is_label)
 }

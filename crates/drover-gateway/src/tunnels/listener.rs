@@ -10,6 +10,7 @@ use drover_socket::executor::Executor;
 use drover_socket::tunnel::{
     CONNECTION_WINDOW, PING_EVERY, PING_TIMEOUT, PROTOCOL, REPLICAS_PATH, Replicas, STREAM_WINDOW, TUNNEL_PATH,
 };
+use drover_socket::values::{VALUES_PATH, VALUES_PROTOCOL};
 use http::{Method, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -23,10 +24,8 @@ use super::relay::{self, RELAY_PATH, RELAY_PROTOCOL};
 use super::replicas::Fleet;
 use crate::answers::{Answer, Refusal, whole};
 use crate::connections::Service;
-use crate::reviews::{AGENT_AUDIENCE, Reviews, bearer};
-
-/// The claim of a pod's token that names its node.
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+use crate::reviews::{AGENT_AUDIENCE, Reviews, bearer, node_of};
+use crate::values::Values;
 
 /// How long an agent may take to be told of the replicas.
 const TELL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,6 +36,7 @@ pub(crate) struct ListenerParts {
     pub(crate) reviews: Reviews,
     pub(crate) tunnels: Tunnels,
     pub(crate) fleet: Fleet,
+    pub(crate) values: Values,
     /// The only user that may open tunnels.
     pub(crate) agent_user: String,
     pub(crate) clock: SharedClock,
@@ -77,27 +77,31 @@ impl Listener {
         self.relays_end().await;
     }
 
-    /// The node whose agent this is.
-    async fn node(&self, request: &http::Request<Incoming>) -> Result<String, Refusal> {
-        if request.uri().path() != TUNNEL_PATH {
-            return Err(Refusal::new(404, format!("only {TUNNEL_PATH} is answered here")));
-        }
+    /// The node whose agent this is, and the token that says so.
+    async fn node(&self, request: &http::Request<Incoming>) -> Result<(String, String), Refusal> {
+        let (what, protocol) = match request.uri().path() {
+            TUNNEL_PATH => ("a tunnel", PROTOCOL),
+            VALUES_PATH => ("a connection for values", VALUES_PROTOCOL),
+            _ => return Err(Refusal::new(404, format!("only {TUNNEL_PATH} and {VALUES_PATH} are answered here"))),
+        };
         if request.method() != Method::POST {
-            return Err(Refusal::new(405, "a tunnel is opened by POST"));
+            return Err(Refusal::new(405, format!("{what} is opened by POST")));
         }
         let upgrade = request.headers().get(header::UPGRADE).and_then(|value| value.to_str().ok());
-        if upgrade != Some(PROTOCOL) {
-            return Err(Refusal::new(400, format!("a tunnel needs `Upgrade: {PROTOCOL}`")));
+        if upgrade != Some(protocol) {
+            return Err(Refusal::new(400, format!("{what} needs `Upgrade: {protocol}`")));
         }
-        let token = bearer(request.headers()).ok_or_else(|| Refusal::new(401, "a tunnel needs a token"))?;
+        let token = bearer(request.headers()).ok_or_else(|| Refusal::new(401, format!("{what} needs a token")))?;
         let identity = self.parts.reviews.identify(token, Some(AGENT_AUDIENCE)).await?;
-        if identity.user != self.parts.agent_user {
-            return Err(Refusal::new(403, format!("tunnels are for {} alone", self.parts.agent_user)));
-        }
-        let nodes = identity.extra.get(NODE_NAME).map(Vec::as_slice).unwrap_or_default();
-        match nodes {
-            [node] if !node.is_empty() => Ok(node.clone()),
-            _ => Err(Refusal::new(403, "the token names no node: it must be bound to a pod or a node")),
+        Ok((node_of(&identity, &self.parts.agent_user)?, token.to_owned()))
+    }
+
+    /// Gives out values until the connection ends, or this replica does.
+    async fn give(self, node: String, token: String, request: http::Request<Incoming>) {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = self.parts.values.clone().converse(node, token, request) => {}
         }
     }
 
@@ -156,7 +160,11 @@ impl Listener {
         certificates: &[CertificateDer<'static>],
     ) -> Result<&'static str, Refusal> {
         if request.uri().path() != RELAY_PATH {
-            let node = self.node(&request).await?;
+            let (node, token) = self.node(&request).await?;
+            if request.uri().path() == VALUES_PATH {
+                drop(self.executor.0.spawn(self.clone().give(node, token, request)));
+                return Ok(VALUES_PROTOCOL);
+            }
             drop(self.executor.0.spawn(self.clone().carry(node, request)));
             return Ok(PROTOCOL);
         }

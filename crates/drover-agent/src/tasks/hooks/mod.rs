@@ -6,9 +6,11 @@ mod devices;
 mod dispatch_payload;
 mod hook_error;
 mod prestart;
+mod secrets;
 mod task_dir;
 mod validate;
 
 pub(super) use artifacts::{ArtifactWords, ArtifactsLeft, artifacts_left};
 pub(super) use hook_error::TaskHookError;
 pub(super) use prestart::{after_artifacts, before_artifacts};
+pub(super) use secrets::{Arrival, Awaited, SecretWords, awaited};

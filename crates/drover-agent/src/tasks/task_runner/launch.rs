@@ -12,7 +12,7 @@ use crate::csi;
 use crate::drivers::{FsIsolation, LogLimits, NetworkPlace, Running, StartError, StartRequest};
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
-use crate::tasks::hooks::{self, ArtifactWords, ArtifactsLeft, TaskHookError};
+use crate::tasks::hooks::{self, Arrival, ArtifactWords, ArtifactsLeft, Awaited, SecretWords, TaskHookError};
 use crate::tasks::task_event;
 use drover_core::task::environment::{self, EnvironmentInput, NodeFacts, TaskPaths};
 
@@ -53,14 +53,21 @@ impl TaskRunner {
         let _under_way = self.env.starts.begin();
         let began = Instant::now();
         hooks::before_artifacts(&self.env, &self.plan).await.map_err(|error| self.hook_failure(&error))?;
-        if let Some(left) = self.artifacts(driver.fs_isolation())?
+        let words = match hooks::awaited(&*self.env.machine.values, &self.plan) {
+            None => SecretWords::new(),
+            Some(values) => match self.gather(values).await? {
+                Ok(words) => words,
+                Err(next) => return Ok(next),
+            },
+        };
+        if let Some(left) = self.artifacts(driver.fs_isolation(), &words)?
             && let Some(next) = self.fetch(left).await?
         {
             return Ok(next);
         }
         hooks::after_artifacts(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
         let request = self
-            .request(driver.fs_isolation())
+            .request(driver.fs_isolation(), &words)
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         driver.check(&request.config).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         match self.idle(driver.prepare(&request)).await {
@@ -126,20 +133,22 @@ impl TaskRunner {
         }
     }
 
-    fn request(&self, isolation: FsIsolation) -> Result<StartRequest, String> {
+    fn request(&self, isolation: FsIsolation, words: &SecretWords) -> Result<StartRequest, String> {
         let plan = &self.plan;
         let task_dir = plan.dir.task(&plan.task.name);
         let node = self.env.node_facts();
         let resources = plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default();
         let reserved = self.env.machine.devices.reserve(&resources.devices)?;
-        let mut env = self.variables(isolation, &self.paths(isolation), &node)?;
+        let mut env = self.variables(isolation, (&self.paths(isolation), &node), words)?;
         env.extend(reserved.env);
         if plan.task.csi_plugin.is_some() {
             let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
             env.insert("CSI_ENDPOINT".to_owned(), format!("unix://{}", socket.display()));
         }
+        let mut known = env.clone();
+        known.extend(words.iter().map(|(name, value)| (name.clone(), value.clone())));
         let config =
-            environment::interpolate_config(&plan.task.config, &env, &node).map_err(|error| error.to_string())?;
+            environment::interpolate_config(&plan.task.config, &known, &node).map_err(|error| error.to_string())?;
         let logs = &plan.task.logs;
         let limits = LogLimits {
             max_files: u32::try_from(logs.max_files).unwrap_or(u32::MAX),
@@ -199,8 +208,8 @@ impl TaskRunner {
     fn variables(
         &self,
         isolation: FsIsolation,
-        paths: &TaskPaths,
-        node: &NodeFacts,
+        (paths, node): (&TaskPaths, &NodeFacts),
+        words: &SecretWords,
     ) -> Result<BTreeMap<String, String>, String> {
         let plan = &self.plan;
         let network = self.env.machine.networks.of(&plan.uid).map(|network| network.status());
@@ -216,20 +225,39 @@ impl TaskRunner {
             task: &plan.task,
             node,
             paths,
+            secrets: words,
             host,
             network: network.as_ref(),
         };
         environment::environment(&input).map_err(|error| error.to_string())
     }
 
+    /// Waits for the values of secrets, and says what is missing when that lasts; what follows when it was cut short.
+    async fn gather(&mut self, mut values: Awaited) -> Result<Result<SecretWords, NextRun>, LaunchFailure> {
+        let plan = self.plan.clone();
+        loop {
+            match self.idle(values.arrive(&plan)).await {
+                Ok(Ok(Arrival::Complete(words))) => return Ok(Ok(words)),
+                Ok(Ok(Arrival::Missing(text))) => {
+                    self.push(task_event::plain(Type::Template, self.env.clock.now(), text));
+                    self.keep().await;
+                    self.tell().await;
+                }
+                Ok(Err(error)) => return Err(self.hook_failure(&error)),
+                Err(interrupt) => return Ok(Err(self.broken_off(interrupt).await)),
+            }
+        }
+    }
+
     /// The artifacts that are still to be fetched.
-    fn artifacts(&self, isolation: FsIsolation) -> Result<Option<ArtifactsLeft>, LaunchFailure> {
+    fn artifacts(&self, isolation: FsIsolation, words: &SecretWords) -> Result<Option<ArtifactsLeft>, LaunchFailure> {
         if self.plan.task.artifacts.len() == self.record.artifacts.len() {
             return Ok(None);
         }
         let (paths, node) = (self.paths(isolation), self.env.node_facts());
-        let env = self.variables(isolation, &paths, &node);
-        let env = env.map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        let env = self.variables(isolation, (&paths, &node), words);
+        let mut env = env.map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        env.extend(words.iter().map(|(name, value)| (name.clone(), value.clone())));
         let words = ArtifactWords { env: &env, node: &node, paths: &paths };
         let left = hooks::artifacts_left(&self.env.machine.fetcher, &self.plan, words, &self.record.artifacts);
         left.map_err(|error| self.failure(Type::FailedArtifactDownload, error.reason, error.is_recoverable))

@@ -99,6 +99,8 @@ pub(super) struct Node {
     csi: Csi,
     /// The servers of artifacts.
     pub(super) fetcher: ScriptedFetcher,
+    /// What gives out values of Secrets.
+    pub(super) values: Arc<dyn crate::values::Values>,
 }
 
 /// The directories for secrets are mounts, which would outlive the test.
@@ -125,6 +127,7 @@ impl Node {
             contacted: watch::Sender::new(true),
             max_kill_timeout: Duration::from_secs(30),
             fetcher: ScriptedFetcher::default(),
+            values: Arc::new(crate::values::NoValues),
         }
     }
 
@@ -174,6 +177,7 @@ impl Node {
                 host_env: BTreeMap::new(),
                 prober: Arc::new(crate::checks::AlwaysWell),
                 fetcher: Arc::new(self.fetcher.clone()),
+                values: Arc::clone(&self.values),
             },
             clock: Arc::clone(&self.clock),
             random: Random::seeded(7),

@@ -282,6 +282,17 @@ fn what_a_task_needs_is_bounded() {
         { "groups.0.tasks.0.resources": { "memoryMB": 128, "secretsMB": 129 } } => [
             "spec.groups[0].tasks[0].resources.secretsMB: 129 is not within memoryMB 128, of which it is a part; lower it (SecretsMem)",
         ];
+        { "groups.0.tasks.0.secrets": [{ "name": "a.b", "path": "db/creds" }, { "name": "c", "provider": "nomad", "path": "db/creds" }] } => [
+            "spec.groups[0].tasks[0].secrets[0].name: a.b has other characters than letters, digits, _ and - (SecretName)",
+            "spec.groups[0].tasks[0].secrets[0].path: db/creds cannot be the name of a Secret; correct it (SecretPath)",
+        ];
+        { "groups.0.tasks.0.secrets": [{ "name": "a", "path": "x" }, { "name": "a", "provider": "configmap", "path": "x y" }] } => [
+            "spec.groups[0].tasks[0].secrets[1].name: a is also the name of another secret; rename one (SecretDuplicate)",
+            "spec.groups[0].tasks[0].secrets[1].path: x y cannot be the name of a ConfigMap; correct it (SecretPath)",
+        ];
+        { "groups.0.tasks.0.env": { "DB": "${secret.db.password}" } } => [
+            "spec.groups[0].tasks[0].env.DB: ${secret.db.password}: the task lists no secret db; add it to secrets, or correct the reference (SecretReference)",
+        ];
         { "groups.0.tasks.0.resources.devices": [{ "name": "gpu", "constraints": [{ "lTarget": "${gpu.attr}", "rTarget": "1" }], "affinities": [{ "lTarget": "a", "rTarget": "b", "weight": 0 }] }] } => [
             "spec.groups[0].tasks[0].resources.devices[0].constraints[0].lTarget: ${gpu.attr} is no target; take ${attr.<key>}, ${meta.<key>}, ${device.<key>} or ${node.…} (ConstraintTarget)",
             "spec.groups[0].tasks[0].resources.devices[0].affinities[0].weight: 0 has no effect or is too strong; take -100 to -1, or 1 to 100 (AffinityWeight)",

@@ -1,0 +1,169 @@
+//! The connection to a replica of the gateway: open as long as anything is followed, and opened again when it breaks.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_socket::values::{MAX_VALUE_BYTES, VALUES_PATH, VALUES_PROTOCOL, ValueAsk, ValueNews};
+use futures::{SinkExt as _, StreamExt as _};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use rustls::RootCertStore;
+use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec};
+use tokio_util::task::TaskTracker;
+
+use super::requests::ValueRequests;
+use crate::config::AgentConfig;
+use crate::gateway::{DialError, Door, Replica, Replicas, dial};
+use crate::random::Random;
+use drover_store::Store;
+
+/// The pauses between dials.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// How often the token's file is read again; the kubelet renews it long before it expires.
+const TOKEN_EVERY: Duration = Duration::from_mins(5);
+/// How long a connection stays open that nothing uses.
+const IDLE_FOR: Duration = Duration::from_mins(1);
+
+/// Keeps the connection.
+#[derive(Debug)]
+pub(crate) struct ValueKeeper<S> {
+    replicas: Replicas<S>,
+    server_name: String,
+    token_file: PathBuf,
+    requests: ValueRequests,
+    random: Random,
+}
+
+/// How a connection ended.
+enum End {
+    /// Nothing is followed.
+    Idle,
+    /// It broke: why.
+    Broken(String),
+}
+
+impl<S: Store> ValueKeeper<S> {
+    /// As the configuration says; none where it names no token.
+    pub(crate) fn new(config: &AgentConfig, store: S, requests: ValueRequests) -> Option<Self> {
+        Some(Self {
+            replicas: Replicas::new(config, store),
+            server_name: format!("{}.{}.svc", config.gateway.service, config.namespace),
+            token_file: config.gateway.token_file.clone()?,
+            requests,
+            random: Random::new(),
+        })
+    }
+
+    /// Keeps it until it is dropped.
+    pub(crate) async fn run(self) {
+        let mut known: Option<Arc<RootCertStore>> = None;
+        let mut pause = FIRST_PAUSE;
+        let mut last = String::new();
+        loop {
+            if self.requests.is_empty() {
+                self.requests.changed().await;
+                continue;
+            }
+            let tasks = TaskTracker::new();
+            let reason = match self.open(&mut known, &tasks, &last).await {
+                Ok((address, connection)) => {
+                    last = address;
+                    pause = FIRST_PAUSE;
+                    match self.converse(connection).await {
+                        End::Idle => continue,
+                        End::Broken(reason) => reason,
+                    }
+                }
+                Err(reason) => reason,
+            };
+            tracing::info!(reason, "there is no connection to the gateway for values");
+            self.requests.wait_because(&format!("the gateway does not answer: {reason}"));
+            tokio::time::sleep(self.random.jitter(pause)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Dials a replica, another one than the last where there are several.
+    async fn open(
+        &self,
+        known: &mut Option<Arc<RootCertStore>>,
+        tasks: &TaskTracker,
+        last: &str,
+    ) -> Result<(String, Upgraded), String> {
+        let addresses = self.replicas.addresses().await.map_err(|error| error.to_string())?;
+        let others: Vec<&String> =
+            addresses.iter().filter(|address| *address != last || addresses.len() == 1).collect();
+        let place = usize::try_from(self.random.below(Duration::from_secs(1 << 20)).as_secs()).unwrap_or(0);
+        let Some(address) = others.get(place % others.len().max(1)) else {
+            return Err("no replica of it is ready".to_owned());
+        };
+        let authorities = match known {
+            Some(authorities) => Arc::clone(authorities),
+            None => Arc::clone(known.insert(self.replicas.authorities().await.map_err(|error| error.to_string())?)),
+        };
+        let replica = Replica { address: (*address).clone(), server_name: self.server_name.clone(), authorities };
+        let door = Door { path: VALUES_PATH, protocol: VALUES_PROTOCOL };
+        match dial(&replica, &self.token_file, door, tasks).await {
+            Ok(connection) => Ok((replica.address, connection)),
+            Err(error) => {
+                // It may be of a new authority.
+                if matches!(error, DialError::Untrusted(_)) {
+                    *known = None;
+                }
+                Err(format!("{}: {error}", replica.address))
+            }
+        }
+    }
+
+    async fn converse(&self, connection: Upgraded) -> End {
+        let (reading, writing) = tokio::io::split(TokioIo::new(connection));
+        let mut news = FramedRead::new(reading, LinesCodec::new_with_max_length(MAX_VALUE_BYTES));
+        let mut lines = FramedWrite::new(writing, LinesCodec::new());
+        let (mut asked, mut token) = (BTreeSet::new(), String::new());
+        let mut renewal = tokio::time::interval_at(tokio::time::Instant::now() + TOKEN_EVERY, TOKEN_EVERY);
+        loop {
+            for ask in self.requests.news_for(&mut asked) {
+                if let Err(error) = send(&mut lines, &ask).await {
+                    return End::Broken(error);
+                }
+            }
+            let is_idle = asked.is_empty();
+            tokio::select! {
+                biased;
+                line = news.next() => match line {
+                    None => return End::Broken("it ended the connection".to_owned()),
+                    Some(Err(error)) => return End::Broken(error.to_string()),
+                    Some(Ok(line)) => match serde_json::from_str::<ValueNews>(&line) {
+                        Ok(news) => self.requests.hear(news),
+                        // The text is not shown: it may hold a value.
+                        Err(_) => return End::Broken("what it sends is not understood".to_owned()),
+                    },
+                },
+                () = self.requests.changed() => {}
+                _ = renewal.tick() => match tokio::fs::read_to_string(&self.token_file).await {
+                    Ok(read) if read != token => {
+                        let ask = ValueAsk::Token { token: read.trim().to_owned() };
+                        if let Err(error) = send(&mut lines, &ask).await {
+                            return End::Broken(error);
+                        }
+                        token = read;
+                    }
+                    Ok(_) => {}
+                    Err(error) => return End::Broken(format!("the token cannot be read: {error}")),
+                },
+                () = tokio::time::sleep(IDLE_FOR), if is_idle => return End::Idle,
+            }
+        }
+    }
+}
+
+async fn send<W>(lines: &mut FramedWrite<W, LinesCodec>, ask: &ValueAsk) -> Result<(), String>
+where
+    W: tokio::io::AsyncWrite + Unpin,
+{
+    let line = serde_json::to_string(ask).map_err(|error| error.to_string())?;
+    lines.send(line).await.map_err(|error| error.to_string())
+}

@@ -1,0 +1,12 @@
+//! Values of Secrets and `ConfigMaps` for the nodes whose allocations use them.
+//!
+//! `session` talks to one agent: what it wants, and what there is. `permits` asks for each request, and again at each
+//! change, whether an allocation that lives on the agent's node lists the object. `objects` watches each object that is
+//! wanted once, however many want it, by the rights that the chart's `gateway.secretNamespaces` gives.
+//! Must never write a value anywhere: not to an object, a log or a metric.
+
+mod objects;
+mod permits;
+mod session;
+
+pub(crate) use session::Values;

@@ -1,0 +1,157 @@
+//! Objects that are wanted: one watch for each, as long as it is wanted.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drover_api::value_object::{ValueKind, ValueObject};
+use drover_socket::values::ValueAnswer;
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+/// An object: its namespace, and what it is.
+type ObjectKey = (String, ValueObject);
+
+/// What is known of an object; none: it was not read yet.
+pub(super) type ObjectState = Option<Arc<ValueAnswer>>;
+
+/// Watches what is wanted; clones are the same.
+#[derive(Clone)]
+pub(super) struct Objects {
+    client: Client,
+    watched: Arc<Mutex<BTreeMap<ObjectKey, Weak<WatchedObject>>>>,
+    tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Objects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Objects")
+    }
+}
+
+/// An object under watch, until the last who wants it lets it go.
+#[derive(Debug)]
+pub(super) struct WatchedObject {
+    known: watch::Receiver<ObjectState>,
+    _until: DropGuard,
+}
+
+impl WatchedObject {
+    /// What is known, now and later.
+    pub(super) fn known(&self) -> watch::Receiver<ObjectState> {
+        self.known.clone()
+    }
+}
+
+impl Objects {
+    /// Watches nothing yet.
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, watched: Arc::default(), tasks: TaskTracker::new() }
+    }
+
+    /// The object, watched from now on.
+    pub(super) fn want(&self, namespace: &str, object: &ValueObject) -> Arc<WatchedObject> {
+        let key = (namespace.to_owned(), object.clone());
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = watched.get(&key).and_then(Weak::upgrade) {
+            return there;
+        }
+        // Those that are not wanted any more go when others come: as many stay as were ever wanted at a time.
+        watched.retain(|_, there| there.strong_count() > 0);
+        let (tell, known) = watch::channel(None);
+        let until = CancellationToken::new();
+        let fresh = Arc::new(WatchedObject { known, _until: until.clone().drop_guard() });
+        watched.insert(key, Arc::downgrade(&fresh));
+        let (client, namespace, object) = (self.client.clone(), namespace.to_owned(), object.clone());
+        drop(self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = until.cancelled() => {}
+                () = follow(client, &namespace, &object, &tell) => {}
+            }
+        }));
+        fresh
+    }
+}
+
+async fn follow(client: Client, namespace: &str, object: &ValueObject, tell: &watch::Sender<ObjectState>) {
+    match object.kind {
+        ValueKind::Secret => {
+            let api: Api<Secret> = Api::namespaced(client, namespace);
+            let changes = watcher::watch_object(api, &object.name).default_backoff();
+            take(changes, |secret: Secret| of_secret(&secret), (namespace, object), tell).await;
+        }
+        ValueKind::ConfigMap => {
+            let api: Api<ConfigMap> = Api::namespaced(client, namespace);
+            let changes = watcher::watch_object(api, &object.name).default_backoff();
+            take(changes, |map: ConfigMap| of_config_map(&map), (namespace, object), tell).await;
+        }
+    }
+}
+
+async fn take<K>(
+    changes: impl Stream<Item = Result<Option<K>, watcher::Error>>,
+    values: impl Fn(K) -> BTreeMap<String, String>,
+    (namespace, object): (&str, &ValueObject),
+    tell: &watch::Sender<ObjectState>,
+) {
+    let mut changes = std::pin::pin!(changes);
+    while let Some(change) = changes.next().await {
+        let next = match change {
+            Ok(Some(found)) => ValueAnswer::Values(values(found)),
+            Ok(None) => ValueAnswer::Absent,
+            Err(error) => {
+                let refused = refusal(&error, namespace, object);
+                tracing::debug!(namespace, %object, %error, "a watch of values restarts");
+                let is_known = matches!(tell.borrow().as_deref(), Some(ValueAnswer::Values(_) | ValueAnswer::Absent));
+                match refused {
+                    Some(refused) => refused,
+                    // What was known stays so while the API server is away.
+                    None if is_known => continue,
+                    None => ValueAnswer::Unavailable(format!("{object} in {namespace} cannot be read: {error}")),
+                }
+            }
+        };
+        tell.send_if_modified(|known| {
+            let is_news = known.as_deref() != Some(&next);
+            if is_news {
+                *known = Some(Arc::new(next));
+            }
+            is_news
+        });
+    }
+}
+
+/// When the gateway has no right to it.
+fn refusal(error: &watcher::Error, namespace: &str, object: &ValueObject) -> Option<ValueAnswer> {
+    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+    let (InitialListFailed(kube::Error::Api(status))
+    | WatchStartFailed(kube::Error::Api(status))
+    | WatchFailed(kube::Error::Api(status))
+    | WatchError(status)) = error
+    else {
+        return None;
+    };
+    (status.code == 403).then(|| {
+        ValueAnswer::Refused(format!(
+            "the gateway may not read {object} in namespace {namespace}; name it in the chart's gateway.secretNamespaces"
+        ))
+    })
+}
+
+fn of_secret(secret: &Secret) -> BTreeMap<String, String> {
+    let data = secret.data.iter().flatten();
+    data.map(|(key, value)| (key.clone(), STANDARD.encode(&value.0))).collect()
+}
+
+fn of_config_map(map: &ConfigMap) -> BTreeMap<String, String> {
+    let text = map.data.iter().flatten().map(|(key, value)| (key.clone(), STANDARD.encode(value)));
+    let binary = map.binary_data.iter().flatten().map(|(key, value)| (key.clone(), STANDARD.encode(&value.0)));
+    text.chain(binary).collect()
+}

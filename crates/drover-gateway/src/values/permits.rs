@@ -1,0 +1,51 @@
+//! Whether a node may have an object's values: asked of the API server each time, so that what has ended is seen.
+
+use std::time::Duration;
+
+use drover_api::value_object::ValueObject;
+use drover_api::{Allocation, JobVersion, names};
+use drover_core::task::secret::permit;
+use kube::{Api, Client};
+
+/// How long the API server may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who wants what.
+#[derive(Clone, Debug)]
+pub(super) struct NodeRequest {
+    /// The node, which the token has named.
+    pub(super) node: String,
+    pub(super) namespace: String,
+    pub(super) allocation: String,
+    pub(super) uid: String,
+    pub(super) object: ValueObject,
+}
+
+/// Why it is not given out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// For good, or until its author does something.
+    No(String),
+    /// It cannot be asked now.
+    Later(String),
+}
+
+/// Asks whether a request is granted.
+pub(super) async fn ask(client: &Client, request: &NodeRequest) -> Result<(), Denied> {
+    let answer = tokio::time::timeout(TIMEOUT, read(client, request)).await;
+    let (allocation, version) = match answer {
+        Ok(Ok(read)) => read,
+        Ok(Err(error)) => return Err(Denied::Later(format!("the API server cannot be asked: {error}"))),
+        Err(_) => return Err(Denied::Later("the API server does not answer".to_owned())),
+    };
+    permit(allocation.as_ref(), version.as_ref(), (&request.node, &request.uid), &request.object)
+        .map_err(|reason| Denied::No(reason.to_string()))
+}
+
+async fn read(client: &Client, request: &NodeRequest) -> kube::Result<(Option<Allocation>, Option<JobVersion>)> {
+    let allocations: Api<Allocation> = Api::namespaced(client.clone(), &request.namespace);
+    let Some(allocation) = allocations.get_opt(&request.allocation).await? else { return Ok((None, None)) };
+    let versions: Api<JobVersion> = Api::namespaced(client.clone(), &request.namespace);
+    let name = names::job_version_name(&allocation.spec.job_name, allocation.spec.job_version);
+    Ok((Some(allocation), versions.get_opt(&name).await?))
+}

@@ -1,0 +1,180 @@
+//! A connection of an agent that wants values: its requests, and an answer to each, now and at every change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_socket::values::{MAX_ASK_BYTES, ValueAnswer, ValueAsk, ValueNews};
+use futures::{SinkExt as _, StreamExt as _};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use kube::Client;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec};
+
+use super::objects::{ObjectState, Objects};
+use super::permits::{self, Denied, NodeRequest};
+use crate::reviews::{AGENT_AUDIENCE, Reviews, node_of};
+
+/// Requests of one agent at a time.
+const MOST_REQUESTS: usize = 4096;
+/// Answers that wait to be written; then those who have more wait.
+const UNSENT: usize = 16;
+/// How often a token that came with the connection is looked at again.
+const RECHECK_EVERY: Duration = Duration::from_mins(1);
+/// The first pause after an answer that could not be found out, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Gives out values; clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Values {
+    client: ClientOf,
+    reviews: Reviews,
+    objects: Objects,
+    /// The only user that gets any.
+    agent_user: Arc<str>,
+}
+
+/// The client, which has no debug form.
+#[derive(Clone)]
+struct ClientOf(Client);
+
+impl std::fmt::Debug for ClientOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Values {
+    /// Reads by this client, and asks these reviews who an agent is.
+    pub(crate) fn new(client: Client, reviews: Reviews, agent_user: &str) -> Self {
+        let objects = Objects::new(client.clone());
+        Self { client: ClientOf(client), reviews, objects, agent_user: agent_user.into() }
+    }
+
+    /// Answers an agent until its connection ends, or its token is not valid any more.
+    pub(crate) async fn converse(self, node: String, mut token: String, request: http::Request<hyper::body::Incoming>) {
+        let upgraded: Upgraded = match hyper::upgrade::on(request).await {
+            Ok(upgraded) => upgraded,
+            Err(error) => return tracing::info!(node, %error, "a connection for values did not come about"),
+        };
+        let (reading, writing) = tokio::io::split(TokioIo::new(upgraded));
+        let mut asks = FramedRead::new(reading, LinesCodec::new_with_max_length(MAX_ASK_BYTES));
+        let mut lines = FramedWrite::new(writing, LinesCodec::new());
+        let (tell, mut news) = mpsc::channel::<ValueNews>(UNSENT);
+        let (mut followers, mut handles) = (JoinSet::new(), BTreeMap::<u64, AbortHandle>::new());
+        let mut recheck = tokio::time::interval(RECHECK_EVERY);
+        let reason = loop {
+            let ask = tokio::select! {
+                biased;
+                _ = recheck.tick() => {
+                    if let Err(reason) = self.check(&node, &token).await {
+                        break reason;
+                    }
+                    continue;
+                }
+                Some(_) = followers.join_next() => continue,
+                Some(next) = news.recv() => {
+                    match serde_json::to_string(&next) {
+                        Ok(line) => if let Err(error) = lines.send(line).await {
+                            break error.to_string();
+                        },
+                        Err(error) => break error.to_string(),
+                    }
+                    continue;
+                }
+                ask = asks.next() => match ask {
+                    None => break "the agent has ended it".to_owned(),
+                    Some(Err(error)) => break error.to_string(),
+                    Some(Ok(line)) => serde_json::from_str::<ValueAsk>(&line),
+                },
+            };
+            match ask {
+                Err(error) => break format!("it is not understood: {error}"),
+                Ok(ValueAsk::Token { token: next }) => {
+                    if let Err(reason) = self.check(&node, &next).await {
+                        break reason;
+                    }
+                    token = next;
+                }
+                Ok(ValueAsk::Drop { id }) => {
+                    if let Some(follower) = handles.remove(&id) {
+                        follower.abort();
+                    }
+                }
+                Ok(ValueAsk::Follow { id, namespace, allocation, uid, object }) => {
+                    if handles.len() >= MOST_REQUESTS {
+                        break format!("the agent wants more than {MOST_REQUESTS} objects");
+                    }
+                    let request = NodeRequest { node: node.clone(), namespace, allocation, uid, object };
+                    let follower = followers.spawn(self.clone().follow(id, request, tell.clone()));
+                    if let Some(earlier) = handles.insert(id, follower) {
+                        earlier.abort();
+                    }
+                }
+            }
+        };
+        tracing::info!(node, reason, "a connection for values has ended");
+    }
+
+    /// Whether the token still names the node.
+    async fn check(&self, node: &str, token: &str) -> Result<(), String> {
+        match self.reviews.identify(token, Some(AGENT_AUDIENCE)).await {
+            Ok(identity) => match node_of(&identity, &self.agent_user) {
+                Ok(named) if named == node => Ok(()),
+                Ok(_) => Err("the token names another node".to_owned()),
+                Err(refusal) => Err(refusal.message),
+            },
+            // While it cannot be asked nothing new is granted either.
+            Err(refusal) if refusal.code == 503 || refusal.code == 429 => Ok(()),
+            Err(refusal) => Err(refusal.message),
+        }
+    }
+
+    /// Answers one request, now and at every change.
+    async fn follow(self, id: u64, request: NodeRequest, tell: mpsc::Sender<ValueNews>) {
+        let mut watched = None;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match permits::ask(&self.client.0, &request).await {
+                Ok(()) => pause = FIRST_PAUSE,
+                Err(Denied::No(reason)) => {
+                    tracing::warn!(
+                        node = request.node, namespace = request.namespace, allocation = request.allocation,
+                        object = %request.object, reason, "values were refused"
+                    );
+                    drop(tell.send(ValueNews { id, value: ValueAnswer::Refused(reason) }).await);
+                    return;
+                }
+                Err(Denied::Later(reason)) => {
+                    // What the agent has stays its: only one that has nothing yet is told.
+                    if watched.is_none() {
+                        drop(tell.send(ValueNews { id, value: ValueAnswer::Unavailable(reason) }).await);
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    continue;
+                }
+            }
+            let (_, known) = watched.get_or_insert_with(|| {
+                let watched = self.objects.want(&request.namespace, &request.object);
+                let known = watched.known();
+                (watched, known)
+            });
+            let next = {
+                let next: tokio::sync::watch::Ref<'_, ObjectState> = known.borrow_and_update();
+                next.clone()
+            };
+            if let Some(next) = next
+                && tell.send(ValueNews { id, value: (*next).clone() }).await.is_err()
+            {
+                return;
+            }
+            if known.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
