@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::agent::events;
 use crate::cli::drover;
-use crate::cluster::{Cluster, Process, Running, Settings, client_status, mounts_below};
+use crate::cluster::{Cluster, LONG, Process, Running, Settings, client_status, mounts_below};
 use crate::metrics::scrape;
 
 /// As the audit log calls Leases.
@@ -618,7 +618,9 @@ async fn must_survive_x_037_a_secret_is_told_to_the_driver_and_to_nobody_else() 
     std::fs::write(disks.cluster.path("shown"), shown).expect("a file");
     let annotate = ["annotate", "csivol", "made", "-n", "shop", "drover.dev/delete-data=true"];
     disks.cluster.kubectl(&annotate).expect("annotated");
-    disks.cluster.kubectl(&["delete", "csivol", "made", "-n", "shop", "--timeout=60s"]).expect("deleted");
+    // Its driver fails once more, and is asked again after a while: how long that takes is not what is tried here.
+    let wait = format!("--timeout={}s", LONG.as_secs());
+    disks.cluster.kubectl(&["delete", "csivol", "made", "-n", "shop", &wait]).expect("deleted");
 
     let told: Vec<String> = disks.calls("").into_iter().filter(|line| line.ends_with(" tell")).collect();
     assert_eq!(told.len(), calls.len(), "{told:?}");
