@@ -207,6 +207,10 @@ async fn b_051_b_052_b_053_b_057_and_b_058_values_reach_the_tasks_that_list_them
         let answer = line.ask(namespace, of, uid, object).await;
         assert!(answer.contains("refused") && !answer.contains("values"), "{namespace}/{of} {object:?}: {answer}");
     }
+    // One that opens many has one.
+    let mut newer = Line::open(&stage, &own).await.expect("its own token");
+    assert_eq!(line.next().await, "", "the older one has ended");
+    assert!(newer.ask("shop", &name, &uid, db).await.contains("values"));
     let other = token(&stage.cluster, "drover-agent", Some("gateway.drover.dev"), None).await;
     assert!(Line::open(&stage, &other).await.is_err_and(|first| first.contains("403")), "a token without a node");
     let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n-2" } });

@@ -1,7 +1,7 @@
 //! A connection of an agent that wants values: its requests, and an answer to each, now and at every change.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_socket::values::{MAX_ASK_BYTES, ValueAnswer, ValueAsk, ValueNews};
@@ -9,9 +9,10 @@ use futures::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use kube::Client;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec};
+use tokio_util::sync::CancellationToken;
 
 use super::objects::{ObjectState, Objects};
 use super::permits::{self, Denied, NodeRequest};
@@ -21,6 +22,8 @@ use crate::reviews::{AGENT_AUDIENCE, Reviews, node_of};
 const MOST_REQUESTS: usize = 4096;
 /// Answers that wait to be written; then those who have more wait.
 const UNSENT: usize = 16;
+/// How many requests of one agent are asked about at a time: one that floods the gateway does not flood the API server.
+const ASKED_AT_A_TIME: usize = 4;
 /// How often a token that came with the connection is looked at again.
 const RECHECK_EVERY: Duration = Duration::from_mins(1);
 /// The first pause after an answer that could not be found out, and the longest.
@@ -35,6 +38,33 @@ pub(crate) struct Values {
     objects: Objects,
     /// The only user that gets any.
     agent_user: Arc<str>,
+    open: Arc<Mutex<OpenConnections>>,
+}
+
+/// The newest connection of each node, by its number: an older one ends.
+#[derive(Debug, Default)]
+struct OpenConnections {
+    last: u64,
+    by_node: BTreeMap<String, (u64, CancellationToken)>,
+}
+
+impl OpenConnections {
+    /// A new one; the node's older one is told to end.
+    fn enter(&mut self, node: &str) -> (u64, CancellationToken) {
+        self.last += 1;
+        let fresh = (self.last, CancellationToken::new());
+        if let Some((_, older)) = self.by_node.insert(node.to_owned(), fresh.clone()) {
+            older.cancel();
+        }
+        fresh
+    }
+
+    /// One has ended.
+    fn leave(&mut self, node: &str, number: u64) {
+        if self.by_node.get(node).is_some_and(|(newest, _)| *newest == number) {
+            self.by_node.remove(node);
+        }
+    }
 }
 
 /// The client, which has no debug form.
@@ -51,11 +81,25 @@ impl Values {
     /// Reads by this client, and asks these reviews who an agent is.
     pub(crate) fn new(client: Client, reviews: Reviews, agent_user: &str) -> Self {
         let objects = Objects::new(client.clone());
-        Self { client: ClientOf(client), reviews, objects, agent_user: agent_user.into() }
+        let open = Arc::default();
+        Self { client: ClientOf(client), reviews, objects, agent_user: agent_user.into(), open }
     }
 
-    /// Answers an agent until its connection ends, or its token is not valid any more.
-    pub(crate) async fn converse(self, node: String, mut token: String, request: http::Request<hyper::body::Incoming>) {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers an agent until its connection ends, its token is not valid any more, or the node opens another one.
+    pub(crate) async fn converse(self, node: String, token: String, request: http::Request<hyper::body::Incoming>) {
+        let (number, newer) = self.open().enter(&node);
+        tokio::select! {
+            biased;
+            () = newer.cancelled() => tracing::info!(node, "a newer connection for values has taken this one's place"),
+            () = self.clone().answer(&node, token, request) => self.open().leave(&node, number),
+        }
+    }
+
+    async fn answer(self, node: &str, mut token: String, request: http::Request<hyper::body::Incoming>) {
         let upgraded: Upgraded = match hyper::upgrade::on(request).await {
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::info!(node, %error, "a connection for values did not come about"),
@@ -65,12 +109,13 @@ impl Values {
         let mut lines = FramedWrite::new(writing, LinesCodec::new());
         let (tell, mut news) = mpsc::channel::<ValueNews>(UNSENT);
         let (mut followers, mut handles) = (JoinSet::new(), BTreeMap::<u64, AbortHandle>::new());
+        let turns = Arc::new(Semaphore::new(ASKED_AT_A_TIME));
         let mut recheck = tokio::time::interval(RECHECK_EVERY);
         let reason = loop {
             let ask = tokio::select! {
                 biased;
                 _ = recheck.tick() => {
-                    if let Err(reason) = self.check(&node, &token).await {
+                    if let Err(reason) = self.check(node, &token).await {
                         break reason;
                     }
                     continue;
@@ -94,7 +139,7 @@ impl Values {
             match ask {
                 Err(error) => break format!("it is not understood: {error}"),
                 Ok(ValueAsk::Token { token: next }) => {
-                    if let Err(reason) = self.check(&node, &next).await {
+                    if let Err(reason) = self.check(node, &next).await {
                         break reason;
                     }
                     token = next;
@@ -108,8 +153,8 @@ impl Values {
                     if handles.len() >= MOST_REQUESTS {
                         break format!("the agent wants more than {MOST_REQUESTS} objects");
                     }
-                    let request = NodeRequest { node: node.clone(), namespace, allocation, uid, object };
-                    let follower = followers.spawn(self.clone().follow(id, request, tell.clone()));
+                    let request = NodeRequest { node: node.to_owned(), namespace, allocation, uid, object };
+                    let follower = followers.spawn(self.clone().follow(id, request, tell.clone(), Arc::clone(&turns)));
                     if let Some(earlier) = handles.insert(id, follower) {
                         earlier.abort();
                     }
@@ -134,11 +179,14 @@ impl Values {
     }
 
     /// Answers one request, now and at every change.
-    async fn follow(self, id: u64, request: NodeRequest, tell: mpsc::Sender<ValueNews>) {
+    async fn follow(self, id: u64, request: NodeRequest, tell: mpsc::Sender<ValueNews>, turns: Arc<Semaphore>) {
         let mut watched = None;
         let mut pause = FIRST_PAUSE;
         loop {
-            match permits::ask(&self.client.0, &request).await {
+            let Ok(turn) = turns.acquire().await else { return };
+            let granted = permits::ask(&self.client.0, &request).await;
+            drop(turn);
+            match granted {
                 Ok(()) => pause = FIRST_PAUSE,
                 Err(Denied::No(reason)) => {
                     tracing::warn!(
@@ -176,5 +224,24 @@ impl Values {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_has_one_connection_and_the_newest_stays() {
+        let mut open = OpenConnections::default();
+        let (first, is_first_over) = open.enter("n-1");
+        let (_, is_other_over) = open.enter("n-2");
+        let (second, is_second_over) = open.enter("n-1");
+        assert!(is_first_over.is_cancelled() && !is_second_over.is_cancelled() && !is_other_over.is_cancelled());
+        // The end of the older one is not that of the newer.
+        open.leave("n-1", first);
+        assert_eq!(open.by_node.len(), 2);
+        open.leave("n-1", second);
+        assert_eq!(open.by_node.keys().collect::<Vec<_>>(), ["n-2"]);
     }
 }

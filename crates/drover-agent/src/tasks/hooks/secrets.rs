@@ -29,7 +29,7 @@ pub(crate) struct Awaited {
     followed: BTreeMap<ValueObject, Followed>,
     since: Instant,
     /// What was reported last as missing.
-    shown: Option<String>,
+    shown: Option<Vec<ValueObject>>,
 }
 
 /// What comes of waiting.
@@ -76,10 +76,12 @@ impl Awaited {
             if now >= self.since + DEADLINE {
                 return Err(failed(format!("gave up after {} s: {text}", DEADLINE.as_secs())));
             }
-            let wake = if self.shown.as_ref() == Some(&text) {
+            // Another reason for the same objects is no news.
+            let objects: Vec<ValueObject> = missing.into_iter().map(|(object, _)| object).collect();
+            let wake = if self.shown.as_ref() == Some(&objects) {
                 self.since + DEADLINE
             } else if now >= self.since + QUIET_FOR {
-                self.shown = Some(text.clone());
+                self.shown = Some(objects);
                 return Ok(Arrival::Missing(text));
             } else {
                 self.since + QUIET_FOR
@@ -96,13 +98,13 @@ impl Awaited {
     }
 
     /// The objects whose values are not there, each with the reason.
-    fn missing(&self) -> Result<Vec<String>, TaskHookError> {
+    fn missing(&self) -> Result<Vec<(ValueObject, String)>, TaskHookError> {
         let mut missing = Vec::new();
         for (object, followed) in &self.followed {
             match &*followed.state.borrow() {
                 ValueState::There(_) => {}
-                ValueState::Waiting(reason) => missing.push(format!("{object} ({reason})")),
-                ValueState::Absent => missing.push(format!("{object} (it does not exist; create it)")),
+                ValueState::Waiting(reason) => missing.push((object.clone(), reason.clone())),
+                ValueState::Absent => missing.push((object.clone(), "it does not exist; create it".to_owned())),
                 ValueState::Refused(reason) => return Err(failed(format!("{object} is refused: {reason}"))),
             }
         }
@@ -120,8 +122,9 @@ impl Awaited {
     }
 }
 
-fn named(missing: &[String]) -> String {
-    let text = missing.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+fn named(missing: &[(ValueObject, String)]) -> String {
+    let first = missing.iter().take(NAMED).map(|(object, reason)| format!("{object} ({reason})"));
+    let text = first.collect::<Vec<_>>().join(", ");
     match missing.len().saturating_sub(NAMED) {
         0 => format!("waits for {text}"),
         more => format!("waits for {text} and {more} more"),

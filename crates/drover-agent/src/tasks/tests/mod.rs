@@ -6,6 +6,7 @@ mod ends;
 mod hooks;
 mod kills;
 mod restore;
+mod secrets;
 mod starts;
 mod words;
 mod world;
