@@ -56,7 +56,7 @@ async fn b_057_what_is_missing_is_told_after_three_seconds_and_again_when_it_is_
     let (node, values) = node();
     let mut life = node.run(&task(&["a", "b", "c", "d", "e"]));
     life.pass(Duration::from_millis(2900)).await;
-    assert_eq!(life.events(), [E::Received, E::TaskSetup]);
+    assert_eq!(life.events(), [], "nothing is reported yet");
     life.pass(Duration::from_secs(1)).await;
     let why = "(the gateway does not answer)";
     let all = format!("waits for Secret a {why}, Secret b {why}, Secret c {why} and 2 more");
