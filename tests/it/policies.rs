@@ -21,14 +21,20 @@ fn job(name: &str, spec: &Value) -> Value {
     job
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn must_survive_x_031_an_editor_who_would_evict_others() {
-    let cluster = Cluster::start("x-031", Settings::default()).await;
+/// A control plane with the chart's roles and policies, and the namespace `shop`.
+async fn with_policies(name: &str) -> Cluster {
+    let cluster = Cluster::start(name, Settings::default()).await;
     for folder in ["rbac", "policies"] {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover/files").join(folder);
         cluster.kubectl(&["apply", "-f", &folder.display().to_string()]).expect("roles and policies");
     }
     cluster.namespace("shop").await;
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_x_031_an_editor_who_would_evict_others() {
+    let cluster = with_policies("x-031").await;
     for (user, role) in [("editor", "drover-edit"), ("boss", "drover-edit"), ("boss", "drover-priority")] {
         let binding =
             [&format!("{user}-{role}"), "-n", "shop", &format!("--clusterrole={role}"), &format!("--user={user}")];
@@ -98,12 +104,7 @@ fn kubeconfig_of(cluster: &Cluster, account: &str) -> std::path::PathBuf {
 /// Who may create jobs and may not read a Secret gets nothing of it by a dispatch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn must_survive_a_dispatch_that_names_a_secret_its_author_cannot_read() {
-    let cluster = Cluster::start("dispatch-secret", Settings::default()).await;
-    for folder in ["rbac", "policies"] {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover/files").join(folder);
-        cluster.kubectl(&["apply", "-f", &folder.display().to_string()]).expect("roles and policies");
-    }
-    cluster.namespace("shop").await;
+    let cluster = with_policies("dispatch-secret").await;
     let grant = |args: &[&str]| drop(cluster.kubectl(&[args, &["-n", "shop"]].concat()).expect("a right"));
     grant(&["create", "role", "order", "--verb=get", "--resource=secrets", "--resource-name=order"]);
     for user in ["author", "stranger"] {
@@ -218,12 +219,7 @@ async fn leases_of_others_are_made_with_generated_names_and_deleted_as_a_collect
 /// B-054: who may not read an object gives no task its values.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn must_survive_b_054_an_author_who_lists_a_secret_that_he_cannot_read() {
-    let cluster = Cluster::start("task-secret", Settings::default()).await;
-    for folder in ["rbac", "policies"] {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover/files").join(folder);
-        cluster.kubectl(&["apply", "-f", &folder.display().to_string()]).expect("roles and policies");
-    }
-    cluster.namespace("shop").await;
+    let cluster = with_policies("task-secret").await;
     let grant = |args: &[&str]| drop(cluster.kubectl(&[args, &["-n", "shop"]].concat()).expect("a right"));
     let own: Vec<String> = (0..16).map(|n| format!("--resource-name=own-{n}")).collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();

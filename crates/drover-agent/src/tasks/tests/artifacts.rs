@@ -71,13 +71,7 @@ async fn a_kill_and_the_end_of_the_agent_end_a_download() {
         *node.fetcher.takes.lock().expect("no panic") = Duration::from_mins(50);
         let mut life = node.run(&task(1, 3));
         life.pass(Duration::from_secs(5)).await;
-        if is_kill {
-            life.kill(|_| {});
-            let state = life.dead().await;
-            assert_eq!((state.failed, life.released().await), (false, TaskEnd::Done));
-        } else {
-            assert_eq!(life.shut_down().await, TaskEnd::Detached);
-        }
+        life.breaks_off(is_kill).await;
         assert_eq!((node.n_started(), node.record().artifacts.len()), (0, 0));
     }
 }

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::world::Node;
-use crate::tasks::plan::TaskEnd;
 use crate::values::{Followed, ValueRequest, ValueState, Values};
 
 /// Objects by name, whose state the test says.
@@ -103,13 +102,7 @@ async fn a_kill_and_the_end_of_the_agent_end_the_waiting() {
         let (node, _values) = node();
         let mut life = node.run(&task(&["a"]));
         life.pass(Duration::from_secs(5)).await;
-        if is_kill {
-            life.kill(|_| {});
-            let state = life.dead().await;
-            assert_eq!((state.failed, life.released().await), (false, TaskEnd::Done));
-        } else {
-            assert_eq!(life.shut_down().await, TaskEnd::Detached);
-        }
+        life.breaks_off(is_kill).await;
         assert_eq!(node.n_started(), 0);
     }
 }

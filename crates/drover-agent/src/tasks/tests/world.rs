@@ -310,6 +310,17 @@ impl Life {
         self.ended().await
     }
 
+    /// Is killed, or left by its agent, before its task began.
+    pub(super) async fn breaks_off(mut self, is_kill: bool) {
+        if is_kill {
+            self.kill(|_| {});
+            let state = self.dead().await;
+            assert_eq!((state.failed, self.released().await), (false, TaskEnd::Done));
+        } else {
+            assert_eq!(self.shut_down().await, TaskEnd::Detached);
+        }
+    }
+
     pub(super) async fn ended(&mut self) -> TaskEnd {
         loop {
             tokio::select! {
