@@ -62,21 +62,28 @@ impl Objects {
         if let Some(there) = watched.get(&key).and_then(Weak::upgrade) {
             return there;
         }
-        // Those that are not wanted any more go when others come: as many stay as were ever wanted at a time.
-        watched.retain(|_, there| there.strong_count() > 0);
         let (tell, known) = watch::channel(None);
         let until = CancellationToken::new();
         let fresh = Arc::new(WatchedObject { known, _until: until.clone().drop_guard() });
-        watched.insert(key, Arc::downgrade(&fresh));
-        let (client, namespace, object) = (self.client.clone(), namespace.to_owned(), object.clone());
+        watched.insert(key.clone(), Arc::downgrade(&fresh));
+        let it = self.clone();
         drop(self.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = until.cancelled() => {}
-                () = follow(client, &namespace, &object, &tell) => {}
+                () = follow(it.client.clone(), &key.0, &key.1, &tell) => {}
             }
+            it.forget(&key);
         }));
         fresh
+    }
+
+    /// The object is not wanted any more, unless another watch of it has begun meanwhile.
+    fn forget(&self, key: &ObjectKey) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if watched.get(key).is_some_and(|there| there.strong_count() == 0) {
+            watched.remove(key);
+        }
     }
 }
 

@@ -31,9 +31,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Gives out values; clones are the same.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Values {
-    client: ClientOf,
+    client: Client,
     reviews: Reviews,
     objects: Objects,
     /// The only user that gets any.
@@ -67,13 +67,9 @@ impl OpenConnections {
     }
 }
 
-/// The client, which has no debug form.
-#[derive(Clone)]
-struct ClientOf(Client);
-
-impl std::fmt::Debug for ClientOf {
+impl std::fmt::Debug for Values {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Client")
+        f.write_str("Values")
     }
 }
 
@@ -82,7 +78,7 @@ impl Values {
     pub(crate) fn new(client: Client, reviews: Reviews, agent_user: &str) -> Self {
         let objects = Objects::new(client.clone());
         let open = Arc::default();
-        Self { client: ClientOf(client), reviews, objects, agent_user: agent_user.into(), open }
+        Self { client, reviews, objects, agent_user: agent_user.into(), open }
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
@@ -184,7 +180,7 @@ impl Values {
         let mut pause = FIRST_PAUSE;
         loop {
             let Ok(turn) = turns.acquire().await else { return };
-            let granted = permits::ask(&self.client.0, &request).await;
+            let granted = permits::ask(&self.client, &request).await;
             drop(turn);
             match granted {
                 Ok(()) => pause = FIRST_PAUSE,
