@@ -1,5 +1,6 @@
 //! Starting a run: prestart hooks, the driver's settings, the process, its handle.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use drover_api::allocation::{TaskEvent, TaskEventType as Type};
@@ -145,10 +146,8 @@ impl TaskRunner {
             let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
             env.insert("CSI_ENDPOINT".to_owned(), format!("unix://{}", socket.display()));
         }
-        let mut known = env.clone();
-        known.extend(words.iter().map(|(name, value)| (name.clone(), value.clone())));
-        let config =
-            environment::interpolate_config(&plan.task.config, &known, &node).map_err(|error| error.to_string())?;
+        let config = environment::interpolate_config(&plan.task.config, &with_words(&env, words), &node)
+            .map_err(|error| error.to_string())?;
         let logs = &plan.task.logs;
         let limits = LogLimits {
             max_files: u32::try_from(logs.max_files).unwrap_or(u32::MAX),
@@ -256,8 +255,8 @@ impl TaskRunner {
         }
         let (paths, node) = (self.paths(isolation), self.env.node_facts());
         let env = self.variables(isolation, (&paths, &node), words);
-        let mut env = env.map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
-        env.extend(words.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let env = env.map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        let env = with_words(&env, words);
         let words = ArtifactWords { env: &env, node: &node, paths: &paths };
         let left = hooks::artifacts_left(&self.env.machine.fetcher, &self.plan, words, &self.record.artifacts);
         left.map_err(|error| self.failure(Type::FailedArtifactDownload, error.reason, error.is_recoverable))
@@ -301,4 +300,13 @@ impl TaskRunner {
     fn failure(&self, r#type: Type, message: String, is_recoverable: bool) -> LaunchFailure {
         LaunchFailure { event: task_event::plain(r#type, self.env.clock.now(), message), is_recoverable }
     }
+}
+
+/// What references are looked up in: the variables, and what secrets stand for. Most tasks have none of these.
+fn with_words<'a>(env: &'a BTreeMap<String, String>, words: &SecretWords) -> Cow<'a, BTreeMap<String, String>> {
+    if words.is_empty() {
+        return Cow::Borrowed(env);
+    }
+    let of_secrets = words.iter().map(|(name, value)| (name.clone(), value.clone()));
+    Cow::Owned(env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(of_secrets).collect())
 }
