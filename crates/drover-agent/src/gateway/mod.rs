@@ -4,14 +4,16 @@
 //! Nothing dials the agent: it works behind any firewall. A gateway that fails, lies or is not there harms no task:
 //! what comes is answered for one allocation at a time and nothing else of the node.
 //!
-//! `replicas` finds out whom to dial and whom to believe, `dial` does it, `serve` answers, `tunnels` keeps it so. Must
+//! `replicas` finds out whom to dial and whom to believe, `dial` does it, `dialer` reads
+//! authorities again where a certificate is not believed, `serve` answers, `tunnels` keeps it so. Must
 //! never know who asks the gateway, or what they may.
 
 mod dial;
+mod dialer;
 mod replicas;
 mod serve;
 mod tunnels;
 
-pub(crate) use dial::{DialError, Door, Replica, dial};
-pub(crate) use replicas::Replicas;
+pub(crate) use dial::Door;
+pub(crate) use dialer::Dialer;
 pub(crate) use tunnels::Tunnels;

@@ -6,19 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use drover_socket::tunnel::{PROTOCOL, TUNNEL_PATH};
-use rustls::RootCertStore;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::dial::{DialError, Door, Replica, dial};
-use super::replicas::Replicas;
+use super::dial::Door;
+use super::dialer::Dialer;
 use super::serve::{News, serve};
 use crate::config::AgentConfig;
 use crate::random::Random;
@@ -45,7 +43,6 @@ const UNREAD_NEWS: usize = 16;
 /// The agent's tunnels.
 #[derive(Debug)]
 pub(crate) struct Tunnels<S> {
-    replicas: Replicas<S>,
     line: Line<S>,
     news: mpsc::Receiver<News>,
     wanted: watch::Sender<BTreeSet<String>>,
@@ -56,9 +53,7 @@ pub(crate) struct Tunnels<S> {
 /// What each tunnel needs.
 #[derive(Clone, Debug)]
 struct Line<S> {
-    replicas: Replicas<S>,
-    server_name: String,
-    token_file: PathBuf,
+    dialer: Dialer<S>,
     server: Server,
     random: Random,
     news: mpsc::Sender<News>,
@@ -71,13 +66,10 @@ struct Line<S> {
 impl<S: Store> Tunnels<S> {
     /// Tunnels as the configuration says; none where it names no token.
     pub(crate) fn new(config: &AgentConfig, store: S, server: Server) -> Option<Self> {
-        let replicas = Replicas::new(config, store);
         let (tell, news) = mpsc::channel(UNREAD_NEWS);
         let wanted = watch::Sender::new(BTreeSet::new());
         let line = Line {
-            replicas: replicas.clone(),
-            server_name: format!("{}.{}.svc", config.gateway.service, config.namespace),
-            token_file: config.gateway.token_file.clone()?,
+            dialer: Dialer::new(config, store)?,
             server,
             random: Random::new(),
             news: tell,
@@ -85,7 +77,7 @@ impl<S: Store> Tunnels<S> {
             open: watch::Sender::default(),
             failed: Arc::default(),
         };
-        Some(Self { replicas, line, news, wanted, taste: RandomState::new() })
+        Some(Self { line, news, wanted, taste: RandomState::new() })
     }
 
     /// Keeps them until it is dropped, and ends them then.
@@ -124,7 +116,7 @@ impl<S: Store> Tunnels<S> {
     }
 
     async fn look(&self) {
-        match self.replicas.addresses().await {
+        match self.line.dialer.replicas().addresses().await {
             Ok(addresses) => self.want(addresses),
             // Those that are open stay open.
             Err(error) => {
@@ -135,7 +127,7 @@ impl<S: Store> Tunnels<S> {
 
     /// Takes in what a replica tells.
     fn hear(&self, news: &News) {
-        if self.replicas.are_named() {
+        if self.line.dialer.replicas().are_named() {
             return;
         }
         if !news.replicas.ready.is_empty() {
@@ -182,13 +174,12 @@ impl Drop for OpenTunnel<'_> {
 impl<S: Store> Line<S> {
     /// Dials again and again, as long as the replica is wanted.
     async fn hold(mut self, address: String) {
-        let mut authorities: Option<Arc<RootCertStore>> = None;
         let mut pause = FIRST_PAUSE;
         if *self.open.borrow() > 0 && !self.is_wanted_after(Duration::ZERO, FIRST_SPREAD, &address).await {
             return;
         }
         loop {
-            match self.open(&address, &mut authorities).await {
+            match self.open(&address).await {
                 Ok(()) => pause = FIRST_PAUSE,
                 Err(reason) => {
                     tracing::warn!(address, reason, "there is no tunnel to the gateway");
@@ -219,20 +210,11 @@ impl<S: Store> Line<S> {
         tokio::time::timeout(self.random.jitter(pause), unwanted).await.is_err()
     }
 
-    /// Opens a tunnel and answers through it until it ends. A certificate that is not believed may be of a new
-    /// authority: those are read again once.
-    async fn open(&self, address: &str, known: &mut Option<Arc<RootCertStore>>) -> Result<(), String> {
-        let was_known = known.is_some();
+    /// Opens a tunnel and answers through it until it ends.
+    async fn open(&mut self, address: &str) -> Result<(), String> {
         let tasks = TaskTracker::new();
-        let mut dialled = self.dial(address, known, &tasks).await?;
-        if was_known && matches!(dialled, Err(DialError::Untrusted(_))) {
-            *known = None;
-            dialled = self.dial(address, known, &tasks).await?;
-        }
-        if matches!(dialled, Err(DialError::Untrusted(_))) {
-            *known = None;
-        }
-        let tunnel = dialled.map_err(|error| error.to_string())?;
+        let door = Door { path: TUNNEL_PATH, protocol: PROTOCOL };
+        let tunnel = self.dialer.open(address, door, &tasks).await?;
         let _open = OpenTunnel::count(&self.open);
         tracing::info!(address, "a tunnel to the gateway is open");
         let tell = (address.to_owned(), self.news.clone());
@@ -241,23 +223,6 @@ impl<S: Store> Line<S> {
             Err(error) => tracing::info!(address, %error, "a tunnel to the gateway broke"),
         }
         Ok(())
-    }
-
-    async fn dial(
-        &self,
-        address: &str,
-        known: &mut Option<Arc<RootCertStore>>,
-        tasks: &TaskTracker,
-    ) -> Result<Result<hyper::upgrade::Upgraded, DialError>, String> {
-        let authorities = if let Some(authorities) = known {
-            Arc::clone(authorities)
-        } else {
-            let read = self.replicas.authorities().await.map_err(|error| error.to_string())?;
-            Arc::clone(known.insert(read))
-        };
-        let replica = Replica { address: address.to_owned(), server_name: self.server_name.clone(), authorities };
-        let door = Door { path: TUNNEL_PATH, protocol: PROTOCOL };
-        Ok(dial(&replica, &self.token_file, door, tasks).await)
     }
 }
 

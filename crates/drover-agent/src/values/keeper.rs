@@ -1,21 +1,18 @@
 //! The connection to a replica of the gateway: open as long as anything is followed, and opened again when it breaks.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use drover_socket::values::{MAX_VALUE_BYTES, VALUES_PATH, VALUES_PROTOCOL, ValueAsk, ValueNews};
 use futures::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use rustls::RootCertStore;
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec};
 use tokio_util::task::TaskTracker;
 
 use super::requests::ValueRequests;
 use crate::config::AgentConfig;
-use crate::gateway::{DialError, Door, Replica, Replicas, dial};
+use crate::gateway::{Dialer, Door};
 use crate::random::Random;
 use drover_store::Store;
 
@@ -30,9 +27,7 @@ const IDLE_FOR: Duration = Duration::from_mins(1);
 /// Keeps the connection.
 #[derive(Debug)]
 pub(crate) struct ValueKeeper<S> {
-    replicas: Replicas<S>,
-    server_name: String,
-    token_file: PathBuf,
+    dialer: Dialer<S>,
     requests: ValueRequests,
     random: Random,
 }
@@ -48,18 +43,11 @@ enum End {
 impl<S: Store> ValueKeeper<S> {
     /// As the configuration says; none where it names no token.
     pub(crate) fn new(config: &AgentConfig, store: S, requests: ValueRequests) -> Option<Self> {
-        Some(Self {
-            replicas: Replicas::new(config, store),
-            server_name: format!("{}.{}.svc", config.gateway.service, config.namespace),
-            token_file: config.gateway.token_file.clone()?,
-            requests,
-            random: Random::new(),
-        })
+        Some(Self { dialer: Dialer::new(config, store)?, requests, random: Random::new() })
     }
 
     /// Keeps it until it is dropped.
-    pub(crate) async fn run(self) {
-        let mut known: Option<Arc<RootCertStore>> = None;
+    pub(crate) async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
         let mut last = String::new();
         loop {
@@ -68,7 +56,7 @@ impl<S: Store> ValueKeeper<S> {
                 continue;
             }
             let tasks = TaskTracker::new();
-            let reason = match self.open(&mut known, &tasks, &last).await {
+            let reason = match self.open(&tasks, &last).await {
                 Ok((address, connection)) => {
                     last = address;
                     pause = FIRST_PAUSE;
@@ -87,34 +75,19 @@ impl<S: Store> ValueKeeper<S> {
     }
 
     /// Dials a replica, another one than the last where there are several.
-    async fn open(
-        &self,
-        known: &mut Option<Arc<RootCertStore>>,
-        tasks: &TaskTracker,
-        last: &str,
-    ) -> Result<(String, Upgraded), String> {
-        let addresses = self.replicas.addresses().await.map_err(|error| error.to_string())?;
+    async fn open(&mut self, tasks: &TaskTracker, last: &str) -> Result<(String, Upgraded), String> {
+        let addresses = self.dialer.replicas().addresses().await.map_err(|error| error.to_string())?;
         let others: Vec<&String> =
             addresses.iter().filter(|address| *address != last || addresses.len() == 1).collect();
         let place = usize::try_from(self.random.below(Duration::from_secs(1 << 20)).as_secs()).unwrap_or(0);
         let Some(address) = others.get(place % others.len().max(1)) else {
             return Err("no replica of it is ready".to_owned());
         };
-        let authorities = match known {
-            Some(authorities) => Arc::clone(authorities),
-            None => Arc::clone(known.insert(self.replicas.authorities().await.map_err(|error| error.to_string())?)),
-        };
-        let replica = Replica { address: (*address).clone(), server_name: self.server_name.clone(), authorities };
+        let address = (*address).clone();
         let door = Door { path: VALUES_PATH, protocol: VALUES_PROTOCOL };
-        match dial(&replica, &self.token_file, door, tasks).await {
-            Ok(connection) => Ok((replica.address, connection)),
-            Err(error) => {
-                // It may be of a new authority.
-                if matches!(error, DialError::Untrusted(_)) {
-                    *known = None;
-                }
-                Err(format!("{}: {error}", replica.address))
-            }
+        match self.dialer.open(&address, door, tasks).await {
+            Ok(connection) => Ok((address, connection)),
+            Err(reason) => Err(format!("{address}: {reason}")),
         }
     }
 
@@ -143,7 +116,7 @@ impl<S: Store> ValueKeeper<S> {
                     },
                 },
                 () = self.requests.changed() => {}
-                _ = renewal.tick() => match tokio::fs::read_to_string(&self.token_file).await {
+                _ = renewal.tick() => match tokio::fs::read_to_string(self.dialer.token_file()).await {
                     Ok(read) if read != token => {
                         let ask = ValueAsk::Token { token: read.trim().to_owned() };
                         if let Err(error) = send(&mut lines, &ask).await {
