@@ -391,6 +391,48 @@ mod tests {
         assert!(settled(&known, 1, gone(), Meanwhile::GoesOn).is_err(), "refused since");
     }
 
+    /// An API server that knows everyone and allows everything, until it is gone.
+    fn generous_server(is_gone: Arc<std::sync::atomic::AtomicBool>) -> Client {
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let is_gone = is_gone.load(std::sync::atomic::Ordering::Relaxed);
+            async move {
+                if is_gone {
+                    return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+                }
+                let is_of_token = request.uri().path().contains("tokenreviews");
+                let body = request.into_body().collect_bytes().await.expect("a body");
+                let mut review: serde_json::Value = serde_json::from_slice(&body).expect("a review");
+                review["status"] = if is_of_token {
+                    serde_json::json!({ "authenticated": true, "user": { "username": "ann" } })
+                } else {
+                    serde_json::json!({ "allowed": true })
+                };
+                Ok(http::Response::new(kube::client::Body::from(review.to_string().into_bytes())))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_171_who_read_logs_reads_them_on_when_the_api_server_is_gone_longer_than_its_answer_is_kept() {
+        let is_gone = Arc::<std::sync::atomic::AtomicBool>::default();
+        let reviews = Reviews::new(generous_server(Arc::clone(&is_gone)), GatewayMetrics::default());
+        let ask = async |token: &str, subresource: &'static str, meanwhile: Meanwhile| {
+            let identity = reviews.identify(token, None).await.map_err(|refusal| refusal.code)?;
+            let object = Object { namespace: "shop".to_owned(), name: "web".to_owned(), subresource };
+            reviews.allow(&identity, &object, meanwhile).await.map_err(|refusal| refusal.code)
+        };
+        for (subresource, meanwhile) in [("log", Meanwhile::GoesOn), ("exec", Meanwhile::Stops)] {
+            assert_eq!(ask("known", subresource, meanwhile).await, Ok(()), "{subresource}");
+        }
+        is_gone.store(true, std::sync::atomic::Ordering::Relaxed);
+        tokio::time::advance(Duration::from_secs(31)).await;
+        assert_eq!(ask("known", "log", Meanwhile::GoesOn).await, Ok(()));
+        assert_eq!(ask("known", "exec", Meanwhile::Stops).await, Err(503));
+        assert_eq!(ask("known", "fs", Meanwhile::GoesOn).await, Err(503), "what was never allowed");
+        assert_eq!(ask("another", "log", Meanwhile::GoesOn).await, Err(503));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn more_questions_than_are_kept_do_not_grow_the_memory() {
         let all: Answers<usize, u8> = Arc::default();
