@@ -1,4 +1,4 @@
-//! Which numbers of users the allocations of a node have, as the state file keeps it.
+//! Which numbers of users the allocations of a node have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +31,18 @@ impl TaskUserTable {
         Some(free)
     }
 
+    /// The allocation has this number, as an earlier life has kept it.
+    pub(crate) fn learn(&mut self, uid: &str, number: u32) {
+        self.given.insert(uid.to_owned(), number);
+    }
+
+    /// This one was given last, as an earlier life has kept it; zero: that is not known.
+    pub(crate) fn went_on_to(&mut self, last: u32) {
+        if last != 0 {
+            self.last = last;
+        }
+    }
+
     /// Forgets allocations without a directory, and learns of directories that it does not know.
     pub(super) fn compare_with(&mut self, groups: &BTreeMap<String, u32>, range: UidRange) {
         self.given.retain(|uid, _| groups.contains_key(uid));
@@ -47,7 +59,7 @@ impl TaskUserTable {
     }
 
     /// The allocation has no number any more; says whether it had one.
-    pub(super) fn release(&mut self, uid: &str) -> bool {
+    pub(crate) fn release(&mut self, uid: &str) -> bool {
         self.given.remove(uid).is_some()
     }
 }

@@ -16,8 +16,10 @@ use serde::de::DeserializeOwned;
 
 use super::records::{Flaws, Saved};
 use super::tables::{
-    ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAYOUT, META, MOUNTS, NETWORKS, REBUILDING, TASK_USERS, TASKS, VOLUMES,
+    ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAST_TASK_USER, LAYOUT, META, MOUNTS, NETWORKS, REBUILDING, TASK_USER,
+    TASK_USER_END, TASK_USERS, TASKS, VOLUMES,
 };
+use crate::node::task_user_table::TaskUserTable;
 use crate::tasks::record::TaskRecord;
 
 /// How long a dying agent is waited for.
@@ -229,7 +231,7 @@ fn read_records(database: &Database) -> Result<Saved, String> {
         last_heartbeat: meta_record(&transaction, LAST_HEARTBEAT)?,
         volumes: meta_record(&transaction, VOLUMES)?.unwrap_or_default(),
         mounts: meta_record(&transaction, MOUNTS)?.unwrap_or_default(),
-        task_users: meta_record(&transaction, TASK_USERS)?.unwrap_or_default(),
+        task_users: task_users(&transaction)?,
         networks: meta_record(&transaction, NETWORKS)?.unwrap_or_default(),
         dynamic_meta: meta_record(&transaction, DYNAMIC_META)?.unwrap_or_default(),
         is_rebuilding: meta_record(&transaction, REBUILDING)?.unwrap_or_default(),
@@ -242,6 +244,28 @@ fn read_records(database: &Database) -> Result<Saved, String> {
         saved.tasks.entry(uid.to_owned()).or_default().insert(task.to_owned(), record);
     }
     Ok(saved)
+}
+
+/// The users of allocations, each in a record of its own.
+fn task_users(transaction: &redb::ReadTransaction) -> Result<TaskUserTable, String> {
+    let earlier: TaskUserTable = meta_record(transaction, TASK_USERS)?.unwrap_or_default();
+    let last: Option<u32> = meta_record(transaction, LAST_TASK_USER)?;
+    let collect = || -> Result<Vec<(String, Vec<u8>)>, redb::Error> {
+        let table = transaction.open_table(META)?;
+        let mut all = Vec::new();
+        for entry in table.range(TASK_USER..TASK_USER_END)? {
+            let (key, value) = entry?;
+            all.push((key.value().trim_start_matches(TASK_USER).to_owned(), value.value().to_vec()));
+        }
+        Ok(all)
+    };
+    let mut users = earlier;
+    for (uid, value) in collect().map_err(|error| error.to_string())? {
+        let number = serde_json::from_slice(&value).map_err(|error| format!("the user of {uid:?}: {error}"))?;
+        users.learn(&uid, number);
+    }
+    users.went_on_to(last.unwrap_or_default());
+    Ok(users)
 }
 
 /// Makes the tables of a new file and refuses a file of a newer build.

@@ -19,12 +19,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::file;
 use super::records::{AllocRecord, Flaws, Saved};
 use super::tables::{
-    ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, META, MOUNTS, NETWORKS, REBUILDING, TASK_USERS, TASKS, VOLUMES,
+    ALLOCS, DYNAMIC_META, JOBS, LAST_HEARTBEAT, LAST_TASK_USER, META, MOUNTS, NETWORKS, REBUILDING, TASK_USER, TASKS,
+    VOLUMES,
 };
 use crate::csi::Mounts;
 use crate::node::facts::MetaChanges;
 use crate::node::host_volume_record::VolumeRecord;
-use crate::node::task_user_table::TaskUserTable;
 use crate::tasks::record::TaskRecord;
 use crate::watch;
 
@@ -266,12 +266,30 @@ impl StateStore {
         }
     }
 
-    /// Keeps the users of allocations.
-    pub(crate) async fn put_task_users(&self, users: &TaskUserTable) -> Result<(), StateError> {
+    /// Keeps an allocation's user, which is the one that was given last. It is ready as soon as that has its place among
+    /// the writes: what it returns waits for the disk.
+    pub(crate) async fn put_task_user(&self, uid: &str, number: u32) -> Result<Pending, StateError> {
         match &self.0 {
-            Backing::File(file) => file.put(Table::Meta, TASK_USERS.to_owned(), users).await,
+            Backing::File(file) => {
+                let bytes = file.encode(&number)?;
+                drop(file.begin(StateChange::Put(Table::Meta, LAST_TASK_USER.to_owned(), bytes.clone())).await?);
+                file.begin(StateChange::Put(Table::Meta, format!("{TASK_USER}{uid}"), bytes)).await
+            }
             Backing::Memory(memory) => {
-                memory.lock().task_users.clone_from(users);
+                let mut saved = memory.lock();
+                saved.task_users.learn(uid, number);
+                saved.task_users.went_on_to(number);
+                Ok(Pending(None))
+            }
+        }
+    }
+
+    /// Forgets an allocation's user.
+    pub(crate) async fn delete_task_user(&self, uid: &str) -> Result<(), StateError> {
+        match &self.0 {
+            Backing::File(file) => file.write(StateChange::Delete(Table::Meta, format!("{TASK_USER}{uid}"))).await,
+            Backing::Memory(memory) => {
+                memory.lock().task_users.release(uid);
                 Ok(())
             }
         }

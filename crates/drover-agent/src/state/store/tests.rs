@@ -3,7 +3,7 @@
 use drover_api::Allocation;
 
 use super::*;
-use crate::state::tables::LAYOUT;
+use crate::state::tables::{LAYOUT, TASK_USERS};
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -32,6 +32,26 @@ async fn what_was_written_is_there_after_a_restart() {
     assert_eq!(saved.allocs.keys().collect::<Vec<_>>(), ["uid-one"]);
     assert_eq!(saved.tasks.keys().collect::<Vec<_>>(), ["uid-one"]);
     assert_eq!(saved.jobs.keys().collect::<Vec<_>>(), ["job/1"]);
+}
+
+#[tokio::test]
+async fn users_of_allocations_are_there_after_a_restart_and_so_are_those_of_a_build_that_kept_them_in_one_record() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("state.redb");
+    let Opened { store, thread, .. } = StateStore::open(&path, NOW).expect("opened");
+    let Backing::File(file) = &store.0 else { panic!("a file") };
+    let earlier = serde_json::json!({ "last": 6, "given": { "old": 5, "moved": 6 } });
+    file.put(Table::Meta, TASK_USERS.to_owned(), &earlier).await.expect("written");
+    for (uid, number) in [("a", 7), ("b", 8), ("c", 9), ("moved", 4)] {
+        store.put_task_user(uid, number).await.expect("queued").wait().await.expect("written");
+    }
+    store.put_task_user("a0", 10).await.expect("queued").wait().await.expect("written");
+    store.delete_task_user("b").await.expect("written");
+    drop(store);
+    thread.join().expect("joined");
+    let Opened { saved, .. } = StateStore::open(&path, NOW).expect("opened again");
+    let expected = serde_json::json!({ "last": 10, "given": { "old": 5, "moved": 4, "a": 7, "a0": 10, "c": 9 } });
+    assert_eq!(serde_json::to_value(&saved.task_users).expect("JSON"), expected);
 }
 
 #[test]
