@@ -4,6 +4,7 @@ mod convert;
 mod job;
 mod sugar;
 mod tables;
+mod template_objects;
 mod volume;
 
 pub(crate) use job::manifest as job;

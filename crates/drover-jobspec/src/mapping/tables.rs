@@ -4,7 +4,7 @@ use super::convert::Shape::{
     Block, Blocks, Bool, Duration, Free, Other, Refused, Text, TextMap, Texts, TextsMap, Whole,
 };
 use super::convert::{Adjust, Row, Table, row};
-use super::sugar;
+use super::{sugar, template_objects};
 
 const VAULT: &str = "drover has no Vault; take Secrets by `secrets`, or an identity that Vault trusts";
 const CONSUL: &str = "drover has no Consul; a `service` block becomes a Kubernetes Service";
@@ -273,8 +273,8 @@ static TEMPLATE: Table = plain(&[
     row("once", "once", Bool),
     row("error_on_missing_key", "errMissingKey", Bool),
     row("wait", "wait", Block(&plain(&[row("min", "min", Duration), row("max", "max", Duration)]))),
-    row("left_delimiter", "", Refused("write the template with `{{`")),
-    row("right_delimiter", "", Refused("write the template with `}}`")),
+    row("left_delimiter", "leftDelimiter", Text),
+    row("right_delimiter", "rightDelimiter", Text),
     row("vault_grace", "", Refused(VAULT)),
 ]);
 
@@ -364,12 +364,16 @@ static TASK: Table = Table {
         ),
         row("vault", "", Refused(VAULT)),
         row("consul", "", Refused(CONSUL)),
-        row("secret", "", Refused("take a Kubernetes Secret")),
+        row(
+            "secret",
+            "secrets",
+            Blocks(&labelled("name", &[row("provider", "provider", Text), row("path", "path", Text)])),
+        ),
         row("kind", "", Refused(CONNECT)),
         row("scaling", "", Refused("tasks are not scaled; write `scaling` into the group")),
         row("schedule", "", Refused("use a periodic job")),
     ],
-    adjust: None,
+    adjust: Some(template_objects::list),
 };
 
 static GROUP: Table = Table {
