@@ -131,6 +131,7 @@ fn destructive_task(job: &JobSpec, group: &Group, task: &Value) -> Value {
         "config",
         "env",
         "artifacts",
+        "secrets",
         "templates",
         "csiPlugin",
         "volumeMounts",

@@ -504,6 +504,7 @@ fn each_field_needs_a_new_allocation_or_none() {
         ("tasks.0.resources.memoryMB", json!(100), json!(101), destructive),
         ("tasks.0.resources.memoryMaxMB", json!(200), json!(201), destructive),
         ("tasks.0.artifacts", json!([]), json!([{ "getterSource": "https://example.org/a" }]), destructive),
+        ("tasks.0.secrets", json!([]), json!([{ "name": "db", "path": "db" }]), destructive),
         ("tasks.0.templates", json!([]), json!([{ "embeddedTmpl": "x", "destPath": "local/a" }]), destructive),
         ("meta", json!({ "a": "1" }), json!({ "a": "2" }), destructive),
         ("ephemeralDisk.sizeMB", json!(300), json!(301), destructive),
