@@ -27,6 +27,8 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     dir: tempfile::TempDir,
     settings: Settings,
+    /// Drivers of its agents, beside those that all have.
+    drivers: String,
 }
 
 /// What tests set otherwise than a user would.
@@ -149,6 +151,12 @@ impl Cluster {
         cluster
     }
 
+    /// The same, whose agents have this driver too.
+    pub(crate) fn with_driver(mut self, text: &str) -> Self {
+        self.drivers = format!(", {text}");
+        self
+    }
+
     /// A control plane that has never heard of drover.
     pub(crate) async fn bare(name: &str, settings: Settings) -> Self {
         let dir = tempfile::Builder::new().prefix(name).tempdir().expect("a directory");
@@ -156,7 +164,7 @@ impl Cluster {
         let plane =
             ControlPlane::start(Options::for_tests(dir.path().join("plane"), binaries)).await.expect("a control plane");
         let client = plane.client(User::Admin).await.expect("a client");
-        Self { plane, client, dir, settings }
+        Self { plane, client, dir, settings, drivers: String::new() }
     }
 
     pub(crate) async fn namespace(&self, name: &str) {
@@ -337,12 +345,13 @@ impl Cluster {
     fn agent_config(&self, node: &str) -> String {
         format!(
             // How full the disk of whoever runs the tests is must not take ended allocations away.
-            "nodeName: {node}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}, exec: {{allowHostNetwork: true}}}}\n\
+            "nodeName: {node}\nstateDir: {}\nallocDir: {}\naddress: 127.0.0.1\ndrivers: {{rawExec: {{enabled: true}}, exec: {{allowHostNetwork: true}}{}}}\n\
              gc: {{diskUsagePercent: 100, inodeUsagePercent: 100}}\n\
              resources: {{cpu: 100000, memoryMB: 200000, diskMB: 1000000, cores: 8}}\nheartbeat: {{ttl: {}s}}\n\
              csi: {{kubeletDir: {}}}\n",
             self.path(&format!("{node}/state")).display(),
             self.path(&format!("{node}/allocs")).display(),
+            self.drivers,
             self.settings.ttl_and_grace,
             // Not that of the machine on which tests run.
             self.path(&format!("{node}/kubelet")).display(),

@@ -7,6 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use drover_api::allocation::{AllocatedResources, TaskResources};
 use drover_api::job::JobType;
 use drover_testkit::containerd::TestContainerd;
@@ -224,8 +226,10 @@ fn append(archive: &mut tar::Builder<Vec<u8>>, path: &str, bytes: &[u8], mode: u
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Serve,
-    /// It wants credentials.
+    /// It wants credentials, and takes none.
     Refuse,
+    /// It wants this `USER:PASSWORD`.
+    Login(&'static str),
     /// It answers nothing.
     Hang,
 }
@@ -305,18 +309,24 @@ impl TestRegistry {
                 drop(from.read(&mut [0]));
                 return;
             }
-            let answer = self.answer(words[0], words[1], manner);
+            let login = head.iter().find_map(|line| line.strip_prefix("Authorization: Basic "));
+            let answer = self.answer((words[0], words[1]), manner, login.map_or("", str::trim));
             if to.write_all(&answer).is_err() {
                 return;
             }
         }
     }
 
-    fn answer(&self, method: &str, path: &str, manner: Manner) -> Vec<u8> {
+    fn answer(&self, (method, path): (&str, &str), manner: Manner, login: &str) -> Vec<u8> {
         let mut inside = self.inside.lock().expect("a registry");
         let plain =
             |status: &str, more: &str| format!("HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\n\r\n").into_bytes();
-        if manner == Manner::Refuse {
+        let is_known = match manner {
+            Manner::Refuse => false,
+            Manner::Login(wanted) => login == STANDARD.encode(wanted),
+            Manner::Serve | Manner::Hang => true,
+        };
+        if !is_known {
             return plain("401 Unauthorized", "WWW-Authenticate: Basic realm=\"tests\"\r\n");
         }
         let path = path.split('?').next().unwrap_or_default();

@@ -62,7 +62,11 @@ impl Stage {
 
     /// The same, with an agent that finds the gateway's replicas in this way.
     pub(crate) async fn start_with(name: &str, config: &str, finds: Finds) -> Self {
-        let cluster = Cluster::start(name, Settings::default()).await;
+        Self::start_in(Cluster::start(name, Settings::default()).await, config, finds).await
+    }
+
+    /// The same, in a cluster of other settings.
+    pub(crate) async fn start_in(cluster: Cluster, config: &str, finds: Finds) -> Self {
         for folder in ["rbac", "gateway"] {
             cluster.kubectl(&["apply", "-f", &chart_file(folder)]).expect("the chart's objects");
         }

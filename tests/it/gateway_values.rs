@@ -20,16 +20,16 @@ use crate::cluster::{LONG, job};
 use crate::gateway::{NODE, Stage, token};
 
 /// What must be seen nowhere but in the task.
-const CANARY: &str = "canary-81f4a6";
+pub(crate) const CANARY: &str = "canary-81f4a6";
 
-fn secret(cluster: &crate::cluster::Cluster, name: &str, value: &str) {
+pub(crate) fn secret(cluster: &crate::cluster::Cluster, name: &str, value: &str) {
     let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": "shop" },
                          "stringData": { "password": value } });
     cluster.kubectl_with(&["apply", "-f", "-"], Some(&object.to_string())).expect("a Secret");
 }
 
 /// What the chart's `gateway.secretNamespaces` makes.
-fn opened(stage: &Stage, names: &[&str]) {
+pub(crate) fn opened(stage: &Stage, names: &[&str]) {
     let names: Vec<String> = names.iter().map(|name| format!("--resource-name={name}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let role = ["create", "role", "values", "-n", "shop", "--verb=list,watch", "--resource=secrets,configmaps"];
@@ -41,19 +41,19 @@ fn opened(stage: &Stage, names: &[&str]) {
         .expect("a binding");
 }
 
-fn with_secrets(name: &str, script: &str, more: &Value) -> Value {
+pub(crate) fn with_secrets(name: &str, script: &str, more: &Value) -> Value {
     let mut whole = job(name, 1, &json!({ "update": { "minHealthyTime": "0s" } }), script);
     let task = whole["spec"]["groups"][0]["tasks"][0].as_object_mut().expect("an object");
     task.extend(more.as_object().expect("an object").clone());
     whole
 }
 
-async fn alloc_of(stage: &Stage, job: &str) -> Allocation {
+pub(crate) async fn alloc_of(stage: &Stage, job: &str) -> Allocation {
     let all = stage.cluster.allocs("shop").await;
     all.into_iter().find(|alloc| alloc.spec.job_name == job).expect("an allocation")
 }
 
-fn messages(alloc: &Allocation, of: TaskEventType) -> Vec<String> {
+pub(crate) fn messages(alloc: &Allocation, of: TaskEventType) -> Vec<String> {
     let states = alloc.status.iter().flat_map(|status| status.task_states.values());
     states
         .flat_map(|state| &state.events)
@@ -63,7 +63,7 @@ fn messages(alloc: &Allocation, of: TaskEventType) -> Vec<String> {
 }
 
 /// Files below a folder that hold a text; sockets and pipes hold none.
-fn holders(folder: &Path, text: &str) -> Vec<String> {
+pub(crate) fn holders(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, kind) = (entry.path(), entry.file_type().expect("a kind"));

@@ -21,9 +21,11 @@ mod folder;
 pub mod fuzzing;
 mod gateway;
 mod glob;
+mod helper;
 mod networks;
 mod node;
 mod random;
+mod renderer;
 mod reporting;
 mod run;
 #[cfg(any(test, feature = "simulated"))]

@@ -41,6 +41,7 @@ use crate::node::run_node::{NodeParts, OtherPlugins, SocketView, run_node, until
 use crate::node::task_users::TaskUsers;
 use crate::node::view::NodeNews;
 use crate::random::Random;
+use crate::renderer::HelperRenderer;
 use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
 use crate::socket::Server;
@@ -325,6 +326,7 @@ async fn serve<S: Store>(
             host_env,
             prober: Arc::new(HostProber::default()),
             fetcher,
+            renderer: Arc::new(HelperRenderer::default()),
             values,
             networks,
         },

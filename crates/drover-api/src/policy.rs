@@ -115,7 +115,8 @@ pub struct Restart {
     /// What follows when the attempts are used up: fail (default) or delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<RestartMode>,
-    /// Whether templates are rendered again before a restart; default false, and true is refused by this version.
+    /// Whether all templates are rendered again before a restart, also what the task has changed in their files;
+    /// default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub render_templates: Option<bool>,
 }

@@ -148,10 +148,16 @@ pub struct Task {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["volume", "destination"])
     )]
     pub volume_mounts: Vec<VolumeMount>,
-    /// Files that are rendered before it starts and when what they use changes. Not acted on by this version: refused.
+    /// Files that are rendered before it starts and when what they use changes. A template looks at objects that
+    /// secrets lists, and at no other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub templates: Vec<Template>,
+    /// Secrets of type kubernetes.io/dockerconfigjson in the job's namespace, whose credentials the registry of its image
+    /// is shown. Driver containerd only. They count as secrets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), inner(length(min = 1, max = 253)), extend("x-kubernetes-list-type" = "set"))]
+    pub image_pull_secrets: Vec<String>,
     /// Secrets and ConfigMaps of the job's namespace whose values it uses: as `${secret.<name>.<key>}` in env, meta and
     /// config. At most 16 in a job. The author of the job needs the right to get each of them, and the chart's
     /// `gateway.secretNamespaces` must name them.
@@ -355,7 +361,8 @@ pub struct VolumeMount {
     pub selinux_label: String,
 }
 
-/// A file that is rendered before the task starts and when what it uses changes.
+/// A file that is rendered before the task starts and when what it uses changes, in Go's template language with
+/// consul-template's functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Template {
@@ -367,7 +374,8 @@ pub struct Template {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub source_path: String,
-    /// Where the result goes: a relative path below the task's or the allocation's directory.
+    /// Where the result goes: a path below the task's or the allocation's directory. May contain `${…}`, as in
+    /// `${NOMAD_SECRETS_DIR}/app.env`.
     #[schemars(length(min = 1, max = 256))]
     pub dest_path: String,
     /// What happens to the task when the result changes; default restart.
@@ -383,25 +391,33 @@ pub struct Template {
     /// Longest random wait before the change takes effect; default 5s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub splay: Option<GoDuration>,
-    /// Mode of the file, octal; default 0644.
+    /// Mode of the file, octal and at most 0777; default 0644.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 5))]
     pub perms: String,
-    /// Owner of the file by number.
+    /// Owner of the file by number; default the task's user.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 4_294_967_295_i64))]
     pub uid: Option<i64>,
-    /// Group of the file by number.
+    /// Group of the file by number; default that of the task's user.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 4_294_967_295_i64))]
     pub gid: Option<i64>,
+    /// What begins an action in the text; default `{{`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 16))]
+    pub left_delimiter: String,
+    /// What ends an action in the text; default `}}`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 16))]
+    pub right_delimiter: String,
     /// Whether the result is read as KEY=VALUE lines into the task's environment.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub envvars: bool,
     /// Whether it is rendered once and never again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub once: bool,
-    /// Whether a missing map key is an error.
+    /// Whether a key that a map has not is waited for; else `<no value>` stands for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub err_missing_key: bool,
     /// How long changes are collected before rendering.
@@ -409,7 +425,7 @@ pub struct Template {
     pub wait: Option<TemplateWait>,
 }
 
-/// A command that runs in the task after a template changed.
+/// A command that runs in the task after a template changed. Not for driver containerd, whose tasks it cannot enter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChangeScript {

@@ -13,5 +13,5 @@ mod unpack;
 
 pub use call_error::CallError;
 pub use containerd::{Containerd, NewTask, runc_options, spec_of};
-pub use transfer::{Import, Pull};
+pub use transfer::{Import, Login, Pull};
 pub use unpack::Layer;

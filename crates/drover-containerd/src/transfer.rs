@@ -1,5 +1,6 @@
 //! Images from a registry or an archive, by containerd's transfer service.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::api::transfers::TransferRequest;
 use crate::api::transfers::transfer_client::TransferClient;
 use crate::api::types::Platform;
 use crate::api::types::transfer::{
-    Data, ImageImportStream, ImageReference, ImageStore, OciRegistry, RegistryResolver, UnpackConfiguration,
-    WindowUpdate,
+    AuthRequest, AuthResponse, AuthType, Data, ImageImportStream, ImageReference, ImageStore, OciRegistry,
+    RegistryResolver, UnpackConfiguration, WindowUpdate,
 };
 use crate::containerd::{Containerd, any, unique_name, within};
 
@@ -32,6 +33,7 @@ const ARCHIVE: &str = "containerd.types.transfer.ImageImportStream";
 const STORE: &str = "containerd.types.transfer.ImageStore";
 const STREAM: &str = "containerd.services.streaming.v1.StreamInit";
 const DATA: &str = "containerd.types.transfer.Data";
+const AUTH_RESPONSE: &str = "containerd.types.transfer.AuthResponse";
 const WINDOW: &str = "containerd.types.transfer.WindowUpdate";
 
 /// What is pulled, and for which snapshotter it is unpacked.
@@ -45,6 +47,28 @@ pub struct Pull {
     pub snapshotter: String,
     /// A folder with a `hosts.toml` for each registry, as of containerd; empty: none.
     pub hosts_dir: String,
+    /// What the registry is shown that asks for it; none: nothing.
+    pub login: Option<Login>,
+    /// Labels of the image.
+    pub labels: HashMap<String, String>,
+}
+
+/// What a registry is shown. It goes to containerd over a stream, when the registry has asked, and into no file.
+#[derive(Clone)]
+pub struct Login {
+    /// The registry's hosts: no other is shown anything.
+    pub hosts: Vec<String>,
+    /// The user's name; empty: the secret is a token that is exchanged for one of the registry's.
+    pub username: String,
+    /// The password, or the token.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for Login {
+    /// Not what it is.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a login at {:?}", self.hosts)
+    }
 }
 
 /// What is taken in, and for which snapshotter it is unpacked.
@@ -64,16 +88,69 @@ impl Containerd {
     /// # Errors
     /// What the registry says, or that it has not answered in time.
     pub async fn pull(&self, pull: Pull, limit: Duration) -> Result<(), CallError> {
-        let resolver = RegistryResolver { host_dir: pull.hosts_dir, ..RegistryResolver::default() };
+        let mut resolver = RegistryResolver { host_dir: pull.hosts_dir, ..RegistryResolver::default() };
+        let answering = match pull.login {
+            None => None,
+            Some(login) => {
+                resolver.auth_stream = unique_name("login");
+                // The stream must be known before what names it is asked for.
+                Some(self.answer(resolver.auth_stream.clone(), login).await?)
+            }
+        };
         let source = OciRegistry { reference: pull.reference.clone(), resolver: Some(resolver) };
         let unpack = UnpackConfiguration { platform: Some(pull.platform.clone()), snapshotter: pull.snapshotter };
         let store = ImageStore {
             name: pull.reference,
+            labels: pull.labels,
             platforms: vec![pull.platform],
             unpacks: vec![unpack],
             ..ImageStore::default()
         };
-        self.transfer(any(REGISTRY, &source), any(STORE, &store), limit).await
+        let transfer = self.transfer(any(REGISTRY, &source), any(STORE, &store), limit);
+        let Some(answering) = answering else { return transfer.await };
+        tokio::pin!(transfer);
+        tokio::select! {
+            biased;
+            done = &mut transfer => done,
+            // Without a stream the registry gets nothing more, and says so.
+            () = answering => transfer.await,
+        }
+    }
+
+    /// Opens a stream on which containerd asks what a registry is to be shown.
+    async fn answer(&self, id: String, login: Login) -> Result<impl Future<Output = ()>, CallError> {
+        let (answers, mut asked) = self.open(id).await?;
+        Ok(async move {
+            while let Some(Ok(message)) = asked.next().await {
+                let Ok(request) = AuthRequest::decode(message.value.as_slice()) else { return };
+                let response = if !login.hosts.contains(&request.host) {
+                    AuthResponse { auth_type: AuthType::None.into(), ..AuthResponse::default() }
+                } else {
+                    let kind = if login.username.is_empty() { AuthType::Refresh } else { AuthType::Credentials };
+                    AuthResponse {
+                        auth_type: kind.into(),
+                        secret: login.secret.clone(),
+                        username: login.username.clone(),
+                        ..AuthResponse::default()
+                    }
+                };
+                if answers.send(any(AUTH_RESPONSE, &response)).await.is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
+    /// Opens a stream of this name: what is sent on it, and what containerd says.
+    async fn open(&self, id: String) -> Result<(mpsc::Sender<Any>, Streaming<Any>), CallError> {
+        let (parts, queue) = mpsc::channel::<Any>(PARTS);
+        let outgoing = futures::stream::unfold(queue, async |mut queue| Some((queue.recv().await?, queue)));
+        parts.send(any(STREAM, &StreamInit { id })).await.map_err(|_| hung_up())?;
+        let mut client = StreamingClient::new(self.channel());
+        let mut incoming = client.stream(self.request(outgoing)).await?.into_inner();
+        // The first answer says that the stream is known.
+        incoming.message().await?;
+        Ok((parts, incoming))
     }
 
     /// Takes in the images of an archive, under the names that it gives them, and unpacks them. One without a name is
@@ -130,14 +207,7 @@ impl Containerd {
         id: String,
         mut bytes: impl Read + Send + 'static,
     ) -> Result<impl Future<Output = Result<Streaming<Any>, CallError>>, CallError> {
-        let (parts, queue) = mpsc::channel::<Any>(PARTS);
-        let outgoing = futures::stream::unfold(queue, async |mut queue| Some((queue.recv().await?, queue)));
-        let hung_up = || CallError::new(Code::Unavailable, "containerd has closed the stream of an archive");
-        parts.send(any(STREAM, &StreamInit { id })).await.map_err(|_| hung_up())?;
-        let mut client = StreamingClient::new(self.channel());
-        let mut asked = client.stream(self.request(outgoing)).await?.into_inner();
-        // The first answer says that the stream is known.
-        asked.message().await?;
+        let (parts, mut asked) = self.open(id).await?;
         Ok(async move {
             let mut room = 0_usize;
             let mut part = vec![0; PART_BYTES];
@@ -158,6 +228,10 @@ impl Containerd {
             }
         })
     }
+}
+
+fn hung_up() -> CallError {
+    CallError::new(Code::Unavailable, "containerd has closed a stream")
 }
 
 /// How many more bytes containerd takes.

@@ -23,6 +23,8 @@ pub enum RenderLimit {
 pub(crate) enum Fault {
     /// As Go's or consul-template's error.
     Failed(String),
+    /// The same, for a key that a map has not.
+    MissingKey(String),
     /// Too much of something, and how much would be right.
     Limit(RenderLimit, String),
 }
@@ -38,7 +40,7 @@ pub(crate) fn failed<T>(text: impl Into<String>) -> Outcome<T> {
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Failed(text) | Self::Limit(_, text) => f.write_str(text),
+            Self::Failed(text) | Self::MissingKey(text) | Self::Limit(_, text) => f.write_str(text),
         }
     }
 }

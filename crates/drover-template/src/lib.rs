@@ -21,7 +21,7 @@ mod value;
 mod values;
 
 pub use fault::RenderLimit;
-pub use order::{RenderAnswer, RenderError, RenderLimits, RenderOrder};
+pub use order::{RenderAnswer, RenderError, RenderErrorKind, RenderLimits, RenderOrder};
 pub use render::render;
 pub use run::run;
 pub use values::{Needed, ServiceInstance, ValueBytes, Values};

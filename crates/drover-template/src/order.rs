@@ -88,6 +88,22 @@ pub struct RenderError {
     pub message: String,
     /// The limit that was met, if it is that.
     pub limit: Option<RenderLimit>,
+    /// What was being done.
+    pub kind: RenderErrorKind,
+}
+
+/// What a template was wrong in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RenderErrorKind {
+    /// Its text: no value was looked at.
+    Syntax,
+    /// It looks for a key that a map has not, which may come. The message names the key as the template does.
+    MissingKey,
+    /// It takes too much of something. The message holds no value.
+    Limit,
+    /// Its evaluation. The message may hold what the template looked at.
+    Evaluation,
 }
 
 impl std::fmt::Display for RenderError {

@@ -7,7 +7,7 @@ use crate::budget::{Budget, STACK_BYTES};
 use crate::execute::execute;
 use crate::fault::Fault;
 use crate::functions::{self, Host};
-use crate::order::{RenderAnswer, RenderError, RenderOrder};
+use crate::order::{RenderAnswer, RenderError, RenderErrorKind, RenderOrder};
 use crate::parse::parse;
 use crate::values::ValueBytes;
 
@@ -15,7 +15,7 @@ use crate::values::ValueBytes;
 pub fn render(order: &RenderOrder) -> RenderAnswer {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || rendered(order));
-        let broken = |text: &str| failure(order, b"", 0, Fault::Failed(text.to_owned()));
+        let broken = |text: &str| failure(order, (b"", 0), RenderErrorKind::Limit, Fault::Failed(text.to_owned()));
         match thread {
             Ok(thread) => thread.join().unwrap_or_else(|_| broken("the rendering broke off")),
             Err(_) => broken("there is no memory to render it in"),
@@ -31,7 +31,7 @@ fn rendered(order: &RenderOrder) -> RenderAnswer {
     let text = &order.template.0;
     let forest = match parse(text, (left.as_bytes(), right.as_bytes()), functions::is_known, &budget) {
         Ok(forest) => forest,
-        Err(error) => return failure(order, b"", error.at, error.fault),
+        Err(error) => return failure(order, (b"", error.at), RenderErrorKind::Syntax, error.fault),
     };
     let host = Host {
         values: &order.values,
@@ -48,19 +48,20 @@ fn rendered(order: &RenderOrder) -> RenderAnswer {
     }
     match executed {
         Ok(text) => RenderAnswer::Rendered(ValueBytes(text)),
-        Err((template, at, fault)) => failure(order, &template, at, fault),
+        Err((template, at, fault)) => failure(order, (&template, at), RenderErrorKind::Evaluation, fault),
     }
 }
 
-fn failure(order: &RenderOrder, template: &[u8], at: usize, fault: Fault) -> RenderAnswer {
+fn failure(order: &RenderOrder, (template, at): (&[u8], usize), kind: RenderErrorKind, fault: Fault) -> RenderAnswer {
     let text = &order.template.0;
     let before = &text[..at.min(text.len())];
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let template =
         if template.is_empty() { order.name.clone() } else { String::from_utf8_lossy(template).into_owned() };
-    let (limit, message) = match fault {
-        Fault::Failed(message) => (None, message),
-        Fault::Limit(limit, message) => (Some(limit), message),
+    let (limit, kind, message) = match fault {
+        Fault::Failed(message) => (None, kind, message),
+        Fault::MissingKey(message) => (None, RenderErrorKind::MissingKey, message),
+        Fault::Limit(limit, message) => (Some(limit), RenderErrorKind::Limit, message),
     };
     RenderAnswer::Failed(RenderError {
         template,
@@ -68,5 +69,6 @@ fn failure(order: &RenderOrder, template: &[u8], at: usize, fault: Fault) -> Ren
         column: 1 + before.len() - line_start,
         message,
         limit,
+        kind,
     })
 }

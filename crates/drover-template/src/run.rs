@@ -14,6 +14,9 @@ const MAX_ORDER_BYTES: u64 = 64 * 1024 * 1024;
 /// What the process may take beside the values of the template: their overhead, the text, and what JSON needs of both.
 const MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
 
+/// The number of the user `nobody`, and of its group.
+const NOBODY: u32 = 65_534;
+
 /// Carries out the order on standard input, and answers on standard output.
 ///
 /// # Errors
@@ -23,7 +26,7 @@ pub fn run() -> anyhow::Result<()> {
     BufReader::new(io::stdin()).take(MAX_ORDER_BYTES).read_until(b'\n', &mut line).context("reading the order")?;
     let order: RenderOrder = serde_json::from_slice(&line).context("reading the order")?;
     let confined = confine(&Confinement {
-        user: None,
+        user: rustix::process::geteuid().is_root().then_some(NOBODY),
         readable: &[],
         writes_here: false,
         has_network: false,

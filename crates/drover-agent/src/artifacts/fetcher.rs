@@ -2,7 +2,8 @@
 
 use std::fmt::Debug;
 
-use drover_core::artifact::{Destination, FetchPlan};
+use drover_core::artifact::FetchPlan;
+use drover_core::task::sandbox_path::SandboxPath;
 use futures::future::BoxFuture;
 
 use crate::node::alloc_dir::AllocDir;
@@ -14,7 +15,7 @@ pub(crate) struct Fetch {
     /// From where, and what becomes of it.
     pub(crate) plan: FetchPlan,
     /// Where it goes.
-    pub(crate) destination: Destination,
+    pub(crate) destination: SandboxPath,
     /// The directory of its allocation.
     pub(crate) dir: AllocDir,
     /// The name of its task.

@@ -1,6 +1,5 @@
 //! Downloads in processes of their own: `droverd fetch`, in a directory that no task reaches.
 
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +7,12 @@ use drover_core::service::Cidr;
 use drover_fetch::{Answer, FetchLimits, Order};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 
 use super::fetcher::{Fetch, Fetcher};
 use super::placement::{self, Stage};
 use crate::config::ArtifactsConfig;
+use crate::helper;
 use crate::node::beneath::NOBODY;
 
 /// Most downloads of a node at a time; others wait.
@@ -93,8 +91,9 @@ async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + S
 
 async fn download(order: &Order, stage: &Stage, certificates: Vec<(String, String)>) -> Result<(), String> {
     let whole = Duration::from_secs(order.limits.seconds).saturating_add(EXTRA);
-    let mut child = start(stage, certificates).map_err(|error| format!("the download cannot begin: {error}"))?;
-    let answer = tokio::time::timeout(whole, ask(&mut child, order)).await;
+    let begun = helper::command("fetch").envs(certificates).current_dir(stage.path()).spawn();
+    let mut child = begun.map_err(|error| format!("the download cannot begin: {error}"))?;
+    let answer = tokio::time::timeout(whole, helper::ask(&mut child, order, MAX_ANSWER_BYTES)).await;
     // It is to touch nothing any more when the result is looked at.
     let ended = child.kill().await;
     let answer = answer.map_err(|_| format!("it took longer than {}s", whole.as_secs()))?;
@@ -105,34 +104,6 @@ async fn download(order: &Order, stage: &Stage, certificates: Vec<(String, Strin
         Answer::Fetched => Ok(()),
         Answer::Failed(reason) => Err(for_people(&reason)),
     }
-}
-
-/// Whatever runs of the agent's binary, this name leads to it.
-fn start(stage: &Stage, certificates: Vec<(String, String)>) -> std::io::Result<Child> {
-    Command::new("/proc/self/exe")
-        .arg("fetch")
-        .env_clear()
-        .envs(certificates)
-        .current_dir(stage.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-}
-
-async fn ask(child: &mut Child, order: &Order) -> std::io::Result<Answer> {
-    let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(std::io::ErrorKind::BrokenPipe.into());
-    };
-    let mut line = serde_json::to_vec(order)?;
-    line.push(b'\n');
-    input.write_all(&line).await?;
-    let mut answer = Vec::new();
-    // The input stays open: when it ends, the download takes it that the agent has gone.
-    BufReader::new(output.take(MAX_ANSWER_BYTES)).read_until(b'\n', &mut answer).await?;
-    drop(input);
-    Ok(serde_json::from_slice(&answer)?)
 }
 
 /// A server may have had its say in it.

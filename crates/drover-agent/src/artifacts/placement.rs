@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 
-use drover_core::artifact::DestinationBase;
+use drover_core::task::sandbox_path::SandboxBase;
 use drover_fetch::{FetchLimits, RESULT};
 use rustix::fs::{Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -73,8 +73,8 @@ pub(super) fn place(stage: &Stage, fetch: &Fetch, limits: FetchLimits) -> Result
 /// The directory that the result goes into; made as far as it is missing.
 fn destination(fetch: &Fetch) -> Result<Place, String> {
     let base = match fetch.destination.base {
-        DestinationBase::Task => fetch.dir.task(&fetch.task),
-        DestinationBase::Shared => fetch.dir.shared(),
+        SandboxBase::Task => fetch.dir.task(&fetch.task),
+        SandboxBase::Shared => fetch.dir.shared(),
     };
     let mut parts = &fetch.destination.parts[..];
     if fetch.plan.is_whole {
@@ -191,7 +191,8 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::Path;
 
-    use drover_core::artifact::{ArchiveForm, Compression, Destination, FetchPlan};
+    use drover_core::artifact::{ArchiveForm, Compression, FetchPlan};
+    use drover_core::task::sandbox_path::SandboxPath;
 
     use super::*;
     use crate::node::alloc_dir::{AllocDir, TaskFolder};
@@ -231,7 +232,7 @@ mod tests {
                 is_whole: false,
             };
             let destination =
-                Destination { base: DestinationBase::Task, parts: to.split('/').map(str::to_owned).collect() };
+                SandboxPath { base: SandboxBase::Task, parts: to.split('/').map(str::to_owned).collect() };
             let dir = self.alloc.clone();
             Fetch { plan, destination, dir, task: "t".to_owned(), number: 0, owner: None, chown: None }
         }

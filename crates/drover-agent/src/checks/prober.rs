@@ -29,6 +29,13 @@ pub(crate) struct TaskPlace {
     pub(crate) dir: PathBuf,
 }
 
+/// One task, whichever is asked for.
+impl TaskPlaces for TaskPlace {
+    fn place<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<TaskPlace, String>> {
+        Box::pin(std::future::ready(Ok(self.clone())))
+    }
+}
+
 /// Answers every probe with a success, and asks nothing: for machines without ports.
 #[cfg(any(test, feature = "simulated"))]
 #[derive(Clone, Copy, Debug)]

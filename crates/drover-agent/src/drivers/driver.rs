@@ -75,6 +75,19 @@ pub(crate) struct StartRequest {
     pub(crate) network: NetworkPlace,
     /// Its volumes.
     pub(crate) mounts: Vec<BindMount>,
+    /// By what its image is pulled.
+    pub(crate) pull_secrets: PullSecrets,
+}
+
+/// Secrets by which an image is pulled, in the order in which they count: names and keys.
+#[derive(Clone, Default)]
+pub(crate) struct PullSecrets(pub(crate) Vec<(String, BTreeMap<String, Vec<u8>>)>);
+
+impl Debug for PullSecrets {
+    /// Not what they are.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} secrets", self.0.len())
+    }
 }
 
 /// How much output is kept of each stream.

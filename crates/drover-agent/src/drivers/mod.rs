@@ -19,8 +19,8 @@ pub(crate) use containerd::{
     ContainerDriver, ContainerRights, ContainerSettings, Discards, NodeContainers, keep as keep_containers,
 };
 pub(crate) use driver::{
-    Driver, DriverError, ExitResult, FsIsolation, HealthReport, LogLimits, NetworkPlace, Running, StartError,
-    StartRequest, StatsError, TaskHandle, UsageStream,
+    Driver, DriverError, ExitResult, FsIsolation, HealthReport, LogLimits, NetworkPlace, PullSecrets, Running,
+    StartError, StartRequest, StatsError, TaskHandle, UsageStream,
 };
 pub(crate) use exec::{Exec, ExecSettings, SharedNamespaces};
 pub(crate) use mock::Mock;

@@ -163,6 +163,7 @@ mod tests {
             devices: Vec::new(),
             network: crate::drivers::NetworkPlace::Host,
             mounts: Vec::new(),
+            pull_secrets: crate::drivers::PullSecrets::default(),
         };
         let error = driver.start(request).await.err().expect("refused");
         assert!(matches!(&error, StartError::Invalid(reason) if reason.contains("disabled")), "{error}");

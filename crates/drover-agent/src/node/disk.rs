@@ -18,6 +18,7 @@ use crate::folder;
 use crate::node::alloc_dir::{AllocDir, DirError, TaskFolder};
 use crate::node::beneath::{Owner, Place};
 use crate::node::hand_over;
+use crate::node::task_file::{NewFile, TaskFile};
 
 /// The disk of a node.
 pub(crate) trait Disk: Debug + Send + Sync {
@@ -29,6 +30,10 @@ pub(crate) trait Disk: Debug + Send + Sync {
     fn build_task(&self, dir: &AllocDir, task: &TaskFolder<'_>) -> Result<(), DirError>;
     /// Writes a file beneath a task's `local`, unless it is there.
     fn write_once(&self, dir: &AllocDir, task: &str, file: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Reads a file of a task, of at most `most` bytes.
+    fn read_file(&self, file: &TaskFile<'_>, most: u64) -> io::Result<Vec<u8>>;
+    /// Puts a file of a task in its place, whole.
+    fn replace_file(&self, file: &TaskFile<'_>, new: &NewFile<'_>) -> io::Result<()>;
     /// Moves the files of a sticky disk, and gives those of the earlier allocation's user to that of the new one. What
     /// cannot be moved is left, and the allocation begins without it. However long that takes, no other work waits.
     fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: Vec<String>) -> BoxFuture<'static, ()>;
@@ -68,6 +73,14 @@ impl Disk for HostDisk {
     fn write_once(&self, dir: &AllocDir, task: &str, file: &str, bytes: &[u8]) -> io::Result<()> {
         let local = dir.task(task).join("local");
         write_beneath(&local, file, bytes)
+    }
+
+    fn read_file(&self, file: &TaskFile<'_>, most: u64) -> io::Result<Vec<u8>> {
+        file.read(most)
+    }
+
+    fn replace_file(&self, file: &TaskFile<'_>, new: &NewFile<'_>) -> io::Result<()> {
+        file.replace(new)
     }
 
     fn take_over(&self, from: &AllocDir, to: &AllocDir, tasks: Vec<String>) -> BoxFuture<'static, ()> {

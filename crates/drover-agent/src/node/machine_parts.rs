@@ -12,6 +12,7 @@ use crate::artifacts::Fetcher;
 use crate::checks::Prober;
 use crate::drivers::Drivers;
 use crate::networks::AllocNetworks;
+use crate::renderer::Renderer;
 use crate::values::Values;
 use crate::watch;
 
@@ -31,6 +32,8 @@ pub(crate) struct MachineParts {
     pub(crate) prober: Arc<dyn Prober>,
     /// Fetches artifacts.
     pub(crate) fetcher: Arc<dyn Fetcher>,
+    /// Renders templates.
+    pub(crate) renderer: Arc<dyn Renderer>,
     /// Gives out what Secrets hold.
     pub(crate) values: Arc<dyn Values>,
     /// The networks of allocations.

@@ -1,6 +1,7 @@
-//! A disk without files, for agents on virtual time: it remembers which directories there are, and what is mounted.
+//! A disk in memory, for agents on virtual time: it remembers which directories there are, what is mounted, and the
+//! files that the agent itself has written for tasks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,12 +13,14 @@ use futures::future::BoxFuture;
 use super::alloc_dir::{AllocDir, DirError, TaskFolder};
 use super::beneath::Owner;
 use super::disk::Disk;
+use super::task_file::{NewFile, TaskFile};
 
-/// A disk without files: it remembers which directories there are. Clones share it.
+/// A disk in memory. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryDisk {
     dirs: Arc<Mutex<BTreeSet<PathBuf>>>,
     mounts: Arc<Mutex<BTreeSet<PathBuf>>>,
+    files: Arc<Mutex<BTreeMap<PathBuf, Vec<u8>>>>,
 }
 
 impl MemoryDisk {
@@ -38,6 +41,10 @@ impl MemoryDisk {
 
     fn mounts(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn files(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Vec<u8>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
@@ -63,12 +70,24 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn read_file(&self, file: &TaskFile<'_>, _: u64) -> io::Result<Vec<u8>> {
+        let path = file.base().join(file.path.parts.join("/"));
+        self.files().get(&path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn replace_file(&self, file: &TaskFile<'_>, new: &NewFile<'_>) -> io::Result<()> {
+        let path = file.base().join(file.path.parts.join("/"));
+        self.files().insert(path, new.bytes.to_vec());
+        Ok(())
+    }
+
     fn take_over(&self, _: &AllocDir, _: &AllocDir, _: Vec<String>) -> BoxFuture<'static, ()> {
         std::future::ready(()).boxed()
     }
 
     fn destroy(&self, dir: &AllocDir) -> BoxFuture<'static, Result<(), DirError>> {
         self.lock().remove(dir.root());
+        self.files().retain(|path, _| !path.starts_with(dir.root()));
         std::future::ready(Ok(())).boxed()
     }
 

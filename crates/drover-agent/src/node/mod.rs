@@ -20,6 +20,7 @@ pub(crate) mod removal;
 pub(crate) mod run_node;
 pub(crate) mod secrets;
 pub(crate) mod stats;
+pub(crate) mod task_file;
 pub(crate) mod task_user_table;
 pub(crate) mod task_users;
 pub(crate) mod view;

@@ -188,6 +188,7 @@ impl Machine {
                 host_env: std::collections::BTreeMap::new(),
                 prober: Arc::new(AlwaysWell),
                 fetcher: Arc::new(AlwaysFetched),
+                renderer: Arc::new(crate::renderer::PromptRenderer),
                 values: Arc::new(crate::values::NoValues),
             },
             news: mpsc::channel(1).1,

@@ -10,6 +10,7 @@ pub(crate) mod runner_env;
 pub(crate) mod starts;
 pub(crate) mod task_event;
 pub(crate) mod task_runner;
+mod task_words;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use super::commands::TaskCommand;
 use super::orders::Orders;
 use super::record::TaskRecord;
 use crate::allocations::volume_sources::VolumeSources;
-use crate::drivers::HealthReport;
+use crate::drivers::{HealthReport, users};
 use crate::node::alloc_dir::AllocDir;
 use crate::node::beneath::Owner;
 use crate::watch;
@@ -66,4 +66,18 @@ pub(crate) struct TaskPlan {
     pub(crate) recovering: Option<Recovering>,
     /// Where the group's volumes are.
     pub(crate) volumes: VolumeSources,
+}
+
+impl TaskPlan {
+    /// Whose files are that the agent makes for the task: its user's. None: they stay the agent's.
+    ///
+    /// # Errors
+    /// When the node has no such user.
+    pub(crate) fn owner_of_files(&self) -> Result<Option<Owner>, String> {
+        if self.task.user.is_empty() {
+            return Ok(self.owner);
+        }
+        let credentials = users::find(&self.task.user)?.credentials;
+        Ok(Some(Owner { uid: credentials.uid, gid: credentials.gid }))
+    }
 }

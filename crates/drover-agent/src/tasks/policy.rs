@@ -1,5 +1,6 @@
 //! From the manifest's blocks to the lifecycle's terms: a task's stage and its merged restart policy.
 
+use super::plan::TaskPlan;
 use drover_api::allocation::{TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::job::JobType;
@@ -47,6 +48,12 @@ pub(super) fn restart_policy(kind: JobType, group: &Group, task: &Task, stage: S
         },
         on_success: stage.restarts_on_success(until_stopped),
     }
+}
+
+/// Whether a task's templates are rendered again before each of its starts.
+pub(super) fn renders_again(plan: &TaskPlan) -> bool {
+    let merged = defaults::restart(plan.job.r#type, plan.group.restart.as_ref(), plan.task.restart.as_ref());
+    merged.render_templates.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use std::time::Duration;
 use drover_api::allocation::{TaskEvent, TaskEventType, TaskRunState};
 use drover_core::lifecycle::{Decision, ExitFacts, RestartTracker, Stage};
 use jiff::Timestamp;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::commands::{CommandError, Force, Located, TaskCommand};
+use super::hooks::Templates;
 use super::orders::Orders;
 use super::plan::{TaskEnd, TaskHandles, TaskPlan, TaskUpdate};
 use super::record::TaskRecord;
@@ -29,7 +29,10 @@ use crate::watch;
 
 mod kill;
 mod launch;
+mod reconfigure;
 mod restore;
+
+use reconfigure::{Following, Script};
 
 /// One task's runner.
 pub(crate) struct TaskRunner {
@@ -48,10 +51,9 @@ pub(crate) struct TaskRunner {
     health: HealthReport,
     /// An ended run that the driver may forget once the record knows what follows on it.
     ended: Option<String>,
-    orders: watch::Receiver<Orders>,
-    commands: mpsc::Receiver<TaskCommand>,
-    updates: mpsc::Sender<TaskUpdate>,
-    shutdown: CancellationToken,
+    /// Its templates, once something is known of them; none: it has none, or none yet.
+    templates: Option<Templates>,
+    handles: TaskHandles,
 }
 
 /// Why the life of a task was left.
@@ -89,7 +91,7 @@ enum NextRun {
 
 impl TaskRunner {
     /// A runner for this task.
-    pub(crate) fn new(env: Arc<RunnerEnv>, plan: TaskPlan, wires: TaskHandles) -> Self {
+    pub(crate) fn new(env: Arc<RunnerEnv>, plan: TaskPlan, handles: TaskHandles) -> Self {
         let stage = policy::stage(&plan.task);
         let policy = policy::restart_policy(plan.job.r#type, &plan.group, &plan.task, stage);
         let driver = env.machine.drivers.find(&plan.task.driver);
@@ -100,7 +102,6 @@ impl TaskRunner {
         };
         let known_driver = driver.is_some().then_some(plan.task.driver.as_str());
         let counted = env.metrics.task(known_driver, record.state.state);
-        let TaskHandles { orders, commands, updates, shutdown } = wires;
         Self {
             env,
             plan,
@@ -113,10 +114,8 @@ impl TaskRunner {
             plugin: None,
             health: HealthReport::AtOnce,
             ended: None,
-            orders,
-            commands,
-            updates,
-            shutdown,
+            templates: None,
+            handles,
         }
     }
 
@@ -181,7 +180,10 @@ impl TaskRunner {
 
     /// Waits for the end of the process, or ends it.
     async fn see_through(&mut self, mut running: Running) -> TaskExit {
-        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
+        self.follow_templates();
+        let mut script: Option<Script> = None;
+        let (mut orders, shutdown, name) =
+            (self.handles.orders.clone(), self.handles.shutdown.clone(), self.plan.task.name.clone());
         loop {
             tokio::select! {
                 biased;
@@ -196,9 +198,9 @@ impl TaskRunner {
                     self.note_end(&result);
                     return TaskExit::Over;
                 }
-                Some(command) = self.commands.recv() => match command {
+                Some(command) = self.handles.commands.recv() => match command {
                     TaskCommand::Restart { answer, .. } => {
-                        self.end_for_restart(running).await;
+                        self.end_for_restart(running, "restart requested").await;
                         // Who has gone does not ask for the answer.
                         drop(answer.send(Ok(())));
                         return TaskExit::Over;
@@ -211,10 +213,31 @@ impl TaskRunner {
                         return TaskExit::Over;
                     }
                     TaskCommand::Signal { signal, answer } => {
-                        drop(answer.send(self.signal(&signal, &running.handle.id).await));
+                        drop(answer.send(self.signal(&signal, &running.handle.id, "").await));
                     }
                     TaskCommand::Locate { answer } => drop(answer.send(self.located(&running.handle))),
                 },
+                news = reconfigure::news_of(&mut self.templates), if script.is_none() => {
+                    match self.reconfigure(news, &running.handle).await {
+                        Following::Nothing => {}
+                        Following::Script(next) => script = Some(next),
+                        Following::Restart(why) => {
+                            self.end_for_restart(running, &why).await;
+                            return TaskExit::Over;
+                        }
+                        Following::Failure(why) => {
+                            self.end_as_failed(running, why).await;
+                            return TaskExit::Over;
+                        }
+                    }
+                }
+                end = reconfigure::end_of(&mut script) => {
+                    script = None;
+                    if let Some(why) = self.note_script(end).await {
+                        self.end_as_failed(running, why).await;
+                        return TaskExit::Over;
+                    }
+                }
                 health = news_of(&mut self.plugin) => {
                     self.note_health(&health).await;
                     if let PluginHealth::NeverUp(_) = health {
@@ -234,7 +257,8 @@ impl TaskRunner {
     /// Waits for something while there is no process: a kill and the end of the agent cut it short, requests are
     /// refused.
     async fn idle<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Interrupt> {
-        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
+        let (mut orders, shutdown, name) =
+            (self.handles.orders.clone(), self.handles.shutdown.clone(), self.plan.task.name.clone());
         let interrupt = interrupted(&mut orders, &shutdown, &name);
         tokio::pin!(work, interrupt);
         loop {
@@ -242,7 +266,7 @@ impl TaskRunner {
                 biased;
                 interrupt = &mut interrupt => return Err(interrupt),
                 done = &mut work => return Ok(done),
-                Some(command) = self.commands.recv() => command.refuse(),
+                Some(command) = self.handles.commands.recv() => command.refuse(),
             }
         }
     }
@@ -350,7 +374,7 @@ impl TaskRunner {
     /// Policies may have changed with the version of the job.
     fn adopt_version(&mut self) {
         let (job, group) = {
-            let orders = self.orders.borrow();
+            let orders = self.handles.orders.borrow();
             (Arc::clone(&orders.job), Arc::clone(&orders.group))
         };
         if Arc::ptr_eq(&group, &self.plan.group) {
@@ -377,7 +401,7 @@ impl TaskRunner {
     }
 
     async fn wait_for_gate(&mut self) -> Option<Interrupt> {
-        let mut gates = self.orders.clone();
+        let mut gates = self.handles.orders.clone();
         let stage = self.stage;
         let opened = async move { gates.wait_for(|orders| orders.gates.is_open(stage)).await.is_ok() };
         match self.idle(opened).await {
@@ -389,7 +413,8 @@ impl TaskRunner {
 
     /// A dead task waits until all are, for a user may want the whole allocation to run again.
     async fn wait_for_release(&mut self) -> NextRun {
-        let (mut orders, shutdown, name) = (self.orders.clone(), self.shutdown.clone(), self.plan.task.name.clone());
+        let (mut orders, shutdown, name) =
+            (self.handles.orders.clone(), self.handles.shutdown.clone(), self.plan.task.name.clone());
         let released = async move {
             let released = orders.wait_for(|orders| orders.is_released || orders.kills.contains_key(&name)).await;
             if released.is_ok() { NextRun::Stop } else { NextRun::Detach }
@@ -400,11 +425,11 @@ impl TaskRunner {
                 biased;
                 () = shutdown.cancelled() => return NextRun::Detach,
                 next = &mut released => return next,
-                Some(command) = self.commands.recv() => command,
+                Some(command) = self.handles.commands.recv() => command,
             };
             match command {
                 TaskCommand::Restart { force: Force::Yes, answer } => {
-                    self.note_restart_request();
+                    self.note_restart_request("restart requested");
                     self.record.state.failed = false;
                     self.record.state.finished_at = None;
                     drop(answer.send(Ok(())));
@@ -415,19 +440,21 @@ impl TaskRunner {
         }
     }
 
-    fn note_restart_request(&mut self) {
-        let said = task_event::plain(TaskEventType::RestartSignaled, self.env.clock.now(), "restart requested");
+    fn note_restart_request(&mut self, why: &str) {
+        let said = task_event::plain(TaskEventType::RestartSignaled, self.env.clock.now(), why);
         self.push(said);
         self.tracker.observe_restart_request();
     }
 
     fn is_over(&self) -> bool {
-        self.orders.borrow().is_stopped && self.stage != Stage::Poststop
+        self.handles.orders.borrow().is_stopped && self.stage != Stage::Poststop
     }
 
     /// The task is dead now, whatever it was.
     async fn die(&mut self) {
         self.plugin = None;
+        // What it has followed is followed for it no longer.
+        self.templates = None;
         let now = self.env.clock.now();
         let state = &mut self.record.state;
         state.state = TaskRunState::Dead;
@@ -457,7 +484,7 @@ impl TaskRunner {
         self.counted.is_now(self.record.state.state);
         let update =
             TaskUpdate { task: self.plan.task.name.clone(), state: self.record.state.clone(), health: self.health };
-        if self.updates.send(update).await.is_err() {
+        if self.handles.updates.send(update).await.is_err() {
             tracing::debug!(allocation = self.plan.uid, "the allocation's runner has ended");
         }
     }

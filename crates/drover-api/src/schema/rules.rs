@@ -775,8 +775,8 @@ pub const RULES: &[Rule] = &[
         "template-dest",
         "Job",
         ("spec.groups[].tasks[].templates[].destPath", ""),
-        RELATIVE,
-        "must be a relative path without .., as in local/app.conf",
+        r"!self.matches(r'(^|/)\.\.(/|$)')",
+        "must be a path below the task's directory without .., as in local/app.conf",
     ),
     rule(
         "template-signal",
@@ -885,20 +885,6 @@ pub const RULES: &[Rule] = &[
         "networks[].mode must be the same for all networks of a group, because its tasks share one; put the ports into one network",
     ),
     rule(
-        "group-restart-templates",
-        "Job",
-        ("spec.groups[].restart", "renderTemplates"),
-        "!has(self.renderTemplates) || !self.renderTemplates",
-        "renderTemplates is not acted on by this version, which has no templates; remove it",
-    ),
-    rule(
-        "task-restart-templates",
-        "Job",
-        ("spec.groups[].tasks[].restart", "renderTemplates"),
-        "!has(self.renderTemplates) || !self.renderTemplates",
-        "renderTemplates is not acted on by this version, which has no templates; remove it",
-    ),
-    rule(
         "task-driver",
         "Job",
         ("spec.groups[].tasks[].driver", ""),
@@ -923,8 +909,8 @@ pub const RULES: &[Rule] = &[
         "job-secrets-total",
         "Job",
         ("spec", "groups"),
-        "self.groups.map(g, g.tasks.map(t, has(t.secrets) ? size(t.secrets) : 0).sum()).sum() <= 16",
-        "tasks[].secrets of a job are more than 16; keep several values in one Secret, or split the job",
+        "self.groups.map(g, g.tasks.map(t, (has(t.secrets) ? size(t.secrets) : 0) + (has(t.imagePullSecrets) ? size(t.imagePullSecrets) : 0)).sum()).sum() <= 16",
+        "tasks[].secrets and imagePullSecrets of a job are more than 16; keep several values in one Secret, or split the job",
     ),
     rule(
         "task-actions",
@@ -932,13 +918,6 @@ pub const RULES: &[Rule] = &[
         ("spec.groups[].tasks[]", "actions"),
         "!has(self.actions) || size(self.actions) == 0",
         "actions are not acted on by this version; remove them, and run commands by drover alloc exec",
-    ),
-    rule(
-        "task-templates",
-        "Job",
-        ("spec.groups[].tasks[]", "templates"),
-        "!has(self.templates) || size(self.templates) == 0",
-        "templates are not acted on by this version; remove them, and use env, meta or a prestart task that writes the file",
     ),
     rule(
         "artifact-source",

@@ -11,7 +11,7 @@ mod plan;
 mod reach;
 mod web_address;
 
-pub use destination::{Destination, DestinationBase, DestinationError, destination};
+pub use destination::{DestinationError, destination};
 pub use plan::{ArchiveForm, Checksum, ChecksumKind, Compression, FetchPlan, SourceError, fetch_plan};
 pub use reach::refusal;
 pub use web_address::{WebAddress, WebAddressError};

@@ -370,7 +370,7 @@ impl ContainerConfig {
         if self.auth.is_some() {
             return refused(
                 "auth",
-                "registries with credentials wait for secrets; take an image without, or one that load reads",
+                "name a Secret of type kubernetes.io/dockerconfigjson in imagePullSecrets of the task",
             );
         }
         if self.devices.is_some() {

@@ -48,6 +48,16 @@ impl NodeFacts {
     }
 }
 
+/// What a node tells of itself, by the names of its references without `${` and `}`, as `attr.kernel.name`.
+pub fn words_of_node(node: &NodeFacts) -> BTreeMap<String, String> {
+    let named = ["node.unique.id", "node.unique.name", "node.datacenter", "node.class", "node.pool", "node.region"];
+    let attributes = node.attributes.keys().map(|key| format!("attr.{key}"));
+    let meta = node.meta.keys().map(|key| format!("meta.{key}"));
+    let none = BTreeMap::new();
+    let word = |name: String| lookup(&name, &none, node).map(str::to_owned).map(|value| (name, value));
+    named.map(str::to_owned).into_iter().chain(attributes).chain(meta).filter_map(word).collect()
+}
+
 /// The directories as the task sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskPaths {
@@ -519,6 +529,23 @@ mod tests {
             cgroup_parent: "drover.12345678".into(),
             ..NodeFacts::default()
         }
+    }
+
+    #[test]
+    fn a_nodes_words_are_those_that_its_references_stand_for() {
+        let words = words_of_node(&node());
+        let shown: Vec<_> = words.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let expected = [
+            "attr.kernel.name=linux",
+            "meta.x=1",
+            "node.class=",
+            "node.datacenter=dc1",
+            "node.pool=",
+            "node.region=global",
+            "node.unique.id=n-1",
+            "node.unique.name=n-1",
+        ];
+        assert_eq!(shown, expected);
     }
 
     fn try_build(

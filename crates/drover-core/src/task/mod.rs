@@ -1,8 +1,12 @@
-//! Decisions about tasks: which variables a task gets, what its driver takes as settings, and why one failed.
+//! Decisions about tasks: which variables a task gets, what its driver takes as settings, where
+//! its files go, what follows on a changed template, and why one failed.
 
 pub mod common_settings;
 pub mod container_config;
 pub mod driver_config;
 pub mod environment;
 pub mod failure;
+pub mod pull_credentials;
+pub mod sandbox_path;
 pub mod secret;
+pub mod template;

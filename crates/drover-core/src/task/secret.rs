@@ -25,14 +25,24 @@ pub fn object_of(secret: &TaskSecret) -> ValueObject {
     }
 }
 
+/// All objects whose values a task uses: those that it lists, and those by which its image is pulled.
+pub fn objects_of_task(task: &Task) -> impl Iterator<Item = ValueObject> {
+    task.secrets.iter().map(object_of).chain(pull_secrets(task))
+}
+
+/// The Secrets by which a task's image is pulled.
+pub fn pull_secrets(task: &Task) -> impl Iterator<Item = ValueObject> {
+    task.image_pull_secrets.iter().map(|name| ValueObject { kind: ValueKind::Secret, name: name.clone() })
+}
+
 /// All objects whose values a group's tasks use.
 pub fn objects_of_group(group: &Group) -> BTreeSet<ValueObject> {
-    group.tasks.iter().flat_map(|task| &task.secrets).map(object_of).collect()
+    group.tasks.iter().flat_map(objects_of_task).collect()
 }
 
 /// How many secrets a job's tasks list.
 pub fn count(job: &JobSpec) -> usize {
-    job.groups.iter().flat_map(|group| &group.tasks).map(|task| task.secrets.len()).sum()
+    job.groups.iter().flat_map(|group| &group.tasks).map(|task| objects_of_task(task).count()).sum()
 }
 
 /// Why a node does not get an object's values for an allocation.
@@ -164,6 +174,12 @@ pub fn references(task: &Task, meta: &BTreeMap<&String, &String>) -> Vec<Referen
     found
 }
 
+/// The objects that a task's references need.
+pub fn referred(task: &Task, meta: &BTreeMap<&String, &String>) -> BTreeSet<ValueObject> {
+    let names: BTreeSet<String> = references(task, meta).into_iter().map(|reference| reference.name).collect();
+    task.secrets.iter().filter(|secret| names.contains(&secret.name)).map(object_of).collect()
+}
+
 fn in_value(value: &Value, field: &dyn Fn() -> String, found: &mut Vec<Reference>) {
     match value {
         Value::String(text) => in_text(text, field, found),
@@ -233,6 +249,15 @@ mod tests {
         let expected =
             ["env.DB db password", "meta.owner db owner", "config.args[1] tls tls.key", "config.deep.a[0][0] app x"];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn objects_that_nothing_refers_to_are_none_that_references_need() {
+        let mut task = task();
+        assert_eq!(referred(&task, &BTreeMap::new()).len(), 3);
+        task.env.clear();
+        let left: Vec<_> = referred(&task, &BTreeMap::new()).iter().map(ToString::to_string).collect();
+        assert_eq!(left, ["Secret nomad.jobs.web", "ConfigMap app"]);
     }
 
     #[test]
@@ -307,8 +332,11 @@ mod tests {
     #[test]
     fn a_group_uses_the_objects_of_all_its_tasks_once() {
         let group: Group = serde_json::from_value(json!({ "name": "g", "tasks": [task(), task()] })).expect("a group");
-        let names: Vec<_> = objects_of_group(&group).iter().map(ToString::to_string).collect();
-        assert_eq!(names, ["Secret db-creds", "Secret nomad.jobs.web", "ConfigMap app"]);
-        assert_eq!(count(&JobSpec { groups: vec![group], ..JobSpec::default() }), 6);
+        let names = |group: &Group| -> Vec<_> { objects_of_group(group).iter().map(ToString::to_string).collect() };
+        assert_eq!(names(&group), ["Secret db-creds", "Secret nomad.jobs.web", "ConfigMap app"]);
+        let mut pulling = group.clone();
+        pulling.tasks[1].image_pull_secrets = vec!["regcred".to_owned()];
+        assert_eq!(names(&pulling)[1..3], ["Secret nomad.jobs.web", "Secret regcred"]);
+        assert_eq!(count(&JobSpec { groups: vec![group, pulling], ..JobSpec::default() }), 13);
     }
 }

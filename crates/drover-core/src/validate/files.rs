@@ -3,12 +3,14 @@
 use drover_api::task::{ChangeMode, Task, Template};
 
 use super::found::{At, Violations, shown};
+use crate::task::template::{self, Wait};
 
 impl Violations {
     pub(super) fn files(&mut self, at: At<'_>, task: &Task) {
         for (n, template) in task.templates.iter().enumerate() {
             self.template(format_args!("{at}.templates[{n}]"), template);
         }
+        self.script_in_container(at, task);
         for (n, artifact) in task.artifacts.iter().enumerate() {
             let field = format_args!("{at}.artifacts[{n}].relativeDest");
             self.relative(field, "ArtifactDest", &artifact.relative_dest, "local/bin");
@@ -32,11 +34,36 @@ impl Violations {
         let is_wrong = template.embedded_tmpl.is_empty() == template.source_path.is_empty();
         let message = "and sourcePath are both or neither given; give the text here, or a file there";
         self.when(is_wrong, "TemplateSource", format_args!("{at}.embeddedTmpl"), message);
-        self.relative(format_args!("{at}.destPath"), "TemplateDest", &template.dest_path, "local/app.conf");
+        let path = template.dest_path.as_str();
+        let message = format_args!(
+            "{} must be a path below the task's directory without ..; write it as in local/app.conf",
+            shown(path)
+        );
+        self.when(goes_up(path), "TemplateDest", format_args!("{at}.destPath"), message);
         let is_signal = template.change_mode == Some(ChangeMode::Signal);
         let is_wrong = template.change_mode.is_some() && is_signal == template.change_signal.is_empty();
         let message = "belongs to changeMode signal; set both, or neither";
         self.when(is_wrong, "TemplateSignal", format_args!("{at}.changeSignal"), message);
+        let is_script = template.change_mode == Some(ChangeMode::Script);
+        let message = "belongs to changeMode script; set both, or neither";
+        let is_wrong = is_script != template.change_script.is_some();
+        self.when(is_wrong, "TemplateScript", format_args!("{at}.changeScript"), message);
+        let message = format_args!("{} is no octal mode up to 0777; write it as in 0644", shown(&template.perms));
+        let is_wrong = template::permissions(template).is_none();
+        self.when(is_wrong, "TemplatePerms", format_args!("{at}.perms"), message);
+        let wait = Wait::of(template);
+        let message = "has a max below its min; raise max, or lower min";
+        self.when(wait.max < wait.min, "TemplateWait", format_args!("{at}.wait"), message);
+    }
+
+    /// A script runs in the task, and the tasks of a container runtime are not entered.
+    fn script_in_container(&mut self, at: At<'_>, task: &Task) {
+        let is_container = ["containerd", "docker"].contains(&task.driver.as_str());
+        let message = "is not for driver containerd, whose tasks no script enters; take changeMode signal or restart";
+        for (n, template) in task.templates.iter().enumerate() {
+            let is_wrong = is_container && template.change_mode == Some(ChangeMode::Script);
+            self.when(is_wrong, "TemplateScript", format_args!("{at}.templates[{n}].changeMode"), message);
+        }
     }
 
     fn relative(&mut self, field: At<'_>, code: &'static str, path: &str, example: &str) {

@@ -10,7 +10,7 @@ use drover_api::JobSpec;
 use drover_api::group::Group;
 use drover_api::network::NetworkMode;
 use drover_api::placement::Spread;
-use drover_api::policy::{Restart, Update};
+use drover_api::policy::Update;
 use drover_api::task::{Artifact, ArtifactMode, NumaAffinity, Task};
 
 use super::found::{At, Violations, shown};
@@ -51,7 +51,6 @@ impl Violations {
 
     fn submitted_group(&mut self, at: At<'_>, group: &Group) {
         self.stagger(format_args!("{at}.update"), group.update.as_ref());
-        self.templates_again(format_args!("{at}.restart"), group.restart.as_ref());
         self.spreads(at, &group.spreads);
         let scaling = group.scaling.as_ref();
         let is_off = scaling.is_some_and(|scaling| scaling.enabled == Some(false));
@@ -68,11 +67,6 @@ impl Violations {
             let instead = "a host volume stays on its node, and a csi volume follows its allocations; remove it";
             self.not_yet(volume.sticky, format_args!("{at}.volumes[{n}].sticky"), instead);
         }
-    }
-
-    fn templates_again(&mut self, at: At<'_>, restart: Option<&Restart>) {
-        let is_given = restart.is_some_and(|restart| restart.render_templates == Some(true));
-        self.not_yet(is_given, format_args!("{at}.renderTemplates"), "there are no templates; remove it");
     }
 
     fn submitted_networks(&mut self, at: At<'_>, group: &Group) {
@@ -158,7 +152,6 @@ impl Violations {
     }
 
     fn submitted_task(&mut self, at: At<'_>, task: &Task) {
-        self.templates_again(format_args!("{at}.restart"), task.restart.as_ref());
         for (field, is_given, instead) in [
             (
                 "identities",
@@ -166,11 +159,6 @@ impl Violations {
                 "remove them, and mount credentials by a volume, or fetch them in the task",
             ),
             ("actions", !task.actions.is_empty(), "remove them, and run commands by drover alloc exec"),
-            (
-                "templates",
-                !task.templates.is_empty(),
-                "remove them, and use env, meta or a prestart task that writes the file",
-            ),
         ] {
             self.not_yet(is_given, format_args!("{at}.{field}"), instead);
         }

@@ -51,6 +51,14 @@ impl Violations {
             let field = format_args!("{at}.secrets[{n}].path");
             self.when(!is_object_name(&object.name), "SecretPath", field, message);
         }
+        for (n, name) in task.image_pull_secrets.iter().enumerate() {
+            let message = format_args!("{} cannot be the name of a Secret; correct it", shown(name));
+            self.when(!is_object_name(name), "SecretPath", format_args!("{at}.imagePullSecrets[{n}]"), message);
+        }
+        let pulls = ["", "containerd", "docker"].contains(&task.driver.as_str());
+        let message = "are for driver containerd, which pulls images; remove them";
+        let is_wrong = !pulls && !task.image_pull_secrets.is_empty();
+        self.when(is_wrong, "ImagePullSecrets", format_args!("{at}.imagePullSecrets"), message);
         let meta = group.meta.iter().chain(&task.meta).collect();
         for reference in references(task, &meta) {
             let name = &reference.name;

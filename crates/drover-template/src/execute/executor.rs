@@ -345,6 +345,7 @@ impl Executor<'_> {
         let called = (function.call)(self.host, &values);
         called.map_err(|fault| match fault {
             Fault::Failed(text) => Fault::Failed(format!("error calling {name}: {text}")),
+            Fault::MissingKey(text) => Fault::MissingKey(format!("error calling {name}: {text}")),
             Fault::Limit(limit, text) => Fault::Limit(limit, text),
         })
     }

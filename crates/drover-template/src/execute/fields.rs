@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::fault::{Outcome, failed};
+use crate::fault::{Fault, Outcome, failed};
 use crate::functions::{Host, scratch};
 use crate::value::{GoType, TEXT_SLICE, TUPLE, VARIABLE_ITEMS, VARIABLE_META, Value};
 
@@ -16,7 +16,7 @@ pub(super) fn field(
 ) -> Outcome<Value> {
     if matches!(receiver, Value::Missing) {
         return if err_missing_key {
-            failed(format!("nil data; no entry for key {name:?}"))
+            Err(Fault::MissingKey(format!("nil data; no entry for key {name:?}")))
         } else {
             Ok(Value::Missing)
         };
@@ -52,7 +52,7 @@ pub(super) fn field(
                 }
                 return match inner.entry(name.as_bytes()) {
                     Some(value) => Ok(value),
-                    None if err_missing_key => failed(format!("map has no entry for key {name:?}")),
+                    None if err_missing_key => Err(Fault::MissingKey(format!("map has no entry for key {name:?}"))),
                     None => Ok(Value::zero(*element)),
                 };
             }

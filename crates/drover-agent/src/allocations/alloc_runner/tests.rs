@@ -176,6 +176,7 @@ impl Node {
                 host_env: BTreeMap::new(),
                 prober: Arc::clone(&self.prober) as Arc<dyn Prober>,
                 fetcher: Arc::new(crate::artifacts::AlwaysFetched),
+                renderer: Arc::new(crate::renderer::PromptRenderer),
                 values: Arc::new(crate::values::NoValues),
             },
             clock: Arc::clone(&self.clock),

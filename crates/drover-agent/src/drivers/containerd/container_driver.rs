@@ -15,6 +15,7 @@ use drover_containerd::api::task::{Process, Status};
 use drover_containerd::api::types::Mount;
 use drover_containerd::{NewTask, runc_options, spec_of};
 use drover_core::task::container_config::{ContainerConfig, image_name};
+use drover_core::task::pull_credentials::pull_credentials;
 use drover_supervisor::client::{Client, Recovery};
 use drover_supervisor::protocol::{BindMount, Exit, Handle, LogSpec};
 use drover_supervisor::{ContainerGroup, ContainerProcess, container_group, hold_fifos, remove_fifos};
@@ -68,12 +69,14 @@ impl ContainerDriver {
         if !config.force_pull && images.kept(image).await?.is_some() {
             return Ok(());
         }
+        let credentials = pull_credentials(&name, &request.pull_secrets.0);
+        let credentials = credentials.map_err(|error| StartError::Recoverable(error.to_string()))?;
         let limit = config.pull_timeout();
         if let Some(load) = &config.load {
             let archive = open_archive(load, &request.alloc_dir, &request.task_dir)?;
             images.load(&name, archive, limit).await?;
-        } else if config.force_pull || images.keep(image).await?.is_none() {
-            images.pull(&name, limit).await?;
+        } else if config.force_pull || images.is_private(&name).await? || images.keep(image).await?.is_none() {
+            images.pull(&name, credentials, limit).await?;
         }
         match images.keep(image).await? {
             Some(_) => Ok(()),

@@ -13,7 +13,8 @@ use std::time::Duration;
 use drover_containerd::api::containers::Container;
 use drover_containerd::api::images::Image;
 use drover_containerd::api::types::Descriptor;
-use drover_containerd::{CallError, Containerd, Import, Pull};
+use drover_containerd::{CallError, Containerd, Import, Login, Pull};
+use drover_core::task::pull_credentials::{PullCredentials, PullProof};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, WeakShared};
 use jiff::{SignedDuration, Timestamp};
@@ -32,10 +33,14 @@ const UNPACK_LEASE: SignedDuration = SignedDuration::from_hours(24);
 pub(super) const OF_ALLOCATION: &str = "drover.dev/allocation";
 /// Says of an allocation's own name which image it was.
 const OF_IMAGE: &str = "drover.dev/image";
+/// Says of an image that it came by credentials: who begins with it later has to show the registry its own.
+const IS_PRIVATE: &str = "drover.dev/pulled-with-credentials";
 /// Says of an image since when no task uses it.
 const UNUSED_SINCE: &str = "drover.dev/unused-since";
 
 type PullResult = Result<(), CallError>;
+/// An image, and by what it is pulled.
+type PullKey = (String, Option<PullCredentials>);
 
 /// The images of the node.
 #[derive(Debug)]
@@ -45,8 +50,8 @@ pub(super) struct NodeImages {
     hosts_dir: String,
     delay: Duration,
     turns: Arc<Semaphore>,
-    /// Downloads that a start waits for, by image.
-    pulls: Mutex<BTreeMap<String, WeakShared<BoxFuture<'static, PullResult>>>>,
+    /// Downloads that a start waits for.
+    pulls: Mutex<BTreeMap<PullKey, WeakShared<BoxFuture<'static, PullResult>>>>,
     unpacking: tokio::sync::Mutex<()>,
     /// Images that a start needs, and how many do.
     needed: Mutex<BTreeMap<String, usize>>,
@@ -129,29 +134,44 @@ impl NodeImages {
         Ok(Some(target))
     }
 
-    /// Downloads an image and unpacks it; one download for all who ask at the same time.
-    pub(super) async fn pull(&self, name: &str, limit: Duration) -> Result<(), StartError> {
-        let pull = self.pull_of(name, limit);
-        let result = pull.await;
-        let mut pulls = lock(&self.pulls);
-        if pulls.get(name).and_then(WeakShared::upgrade).is_none_or(|pull| pull.peek().is_some()) {
-            pulls.remove(name);
-        }
-        drop(pulls);
-        result.map_err(|error| StartError::Recoverable(self.pull_failure(name, limit, &error)))
+    /// Whether the image on the node came by credentials.
+    pub(super) async fn is_private(&self, name: &str) -> Result<bool, StartError> {
+        let found = self.api.image(name).await.map_err(|error| of_containerd(&error))?;
+        Ok(found.is_some_and(|image| image.labels.contains_key(IS_PRIVATE)))
     }
 
-    fn pull_of(&self, name: &str, limit: Duration) -> Shared<BoxFuture<'static, PullResult>> {
+    /// Downloads an image and unpacks it; one download for all who ask at the same time with the same credentials.
+    pub(super) async fn pull(
+        &self,
+        name: &str,
+        credentials: Option<PullCredentials>,
+        limit: Duration,
+    ) -> Result<(), StartError> {
+        let key = (name.to_owned(), credentials);
+        let pull = self.pull_of(&key, limit);
+        let result = pull.await;
         let mut pulls = lock(&self.pulls);
-        if let Some(under_way) = pulls.get(name).and_then(WeakShared::upgrade) {
+        if pulls.get(&key).and_then(WeakShared::upgrade).is_none_or(|pull| pull.peek().is_some()) {
+            pulls.remove(&key);
+        }
+        drop(pulls);
+        result.map_err(|error| StartError::Recoverable(self.pull_failure(&key, limit, &error)))
+    }
+
+    fn pull_of(&self, key: &PullKey, limit: Duration) -> Shared<BoxFuture<'static, PullResult>> {
+        let mut pulls = lock(&self.pulls);
+        if let Some(under_way) = pulls.get(key).and_then(WeakShared::upgrade) {
             return under_way;
         }
         let (api, turns) = (self.api.clone(), Arc::clone(&self.turns));
+        let (name, credentials) = key;
         let pull = Pull {
-            reference: name.to_owned(),
+            reference: name.clone(),
             platform: machine::platform(),
             snapshotter: self.snapshotter.clone(),
             hosts_dir: self.hosts_dir.clone(),
+            login: credentials.as_ref().map(login),
+            labels: credentials.iter().map(|_| (IS_PRIVATE.to_owned(), "true".to_owned())).collect(),
         };
         let download = async move {
             // The semaphore is never closed.
@@ -160,13 +180,13 @@ impl NodeImages {
         };
         let shared = download.boxed().shared();
         if let Some(weak) = shared.downgrade() {
-            pulls.insert(name.to_owned(), weak);
+            pulls.insert(key.clone(), weak);
         }
         shared
     }
 
     /// What went wrong, with the registry and what to do.
-    fn pull_failure(&self, name: &str, limit: Duration, error: &CallError) -> String {
+    fn pull_failure(&self, (name, credentials): &PullKey, limit: Duration, error: &CallError) -> String {
         let registry = name.split('/').next().unwrap_or_default();
         let text = error.to_string();
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -180,10 +200,15 @@ impl NodeImages {
         } else if has(&["no match for platform"]) {
             format!("take one that is for linux/{}", machine::architecture())
         } else if has(&["401", "403", "authorization", "denied", "unauthorized"]) {
-            format!(
-                "{registry} wants credentials, for which this version has no place: take an image without, or \
-                     config.load"
-            )
+            match credentials {
+                Some(_) => {
+                    format!("{registry} does not take the credentials in imagePullSecrets for it: correct the Secret")
+                }
+                None => format!(
+                    "{registry} wants credentials: name a Secret of type kubernetes.io/dockerconfigjson that has some for \
+                     it in imagePullSecrets"
+                ),
+            }
         } else if has(&["not found"]) {
             "correct config.image, or push it there".to_owned()
         } else {
@@ -256,6 +281,18 @@ impl NodeImages {
         }
         Ok(())
     }
+}
+
+/// What a registry is shown. Docker's own is asked under another name than images have.
+fn login(credentials: &PullCredentials) -> Login {
+    let registry = credentials.registry.clone();
+    let hosts =
+        if registry == "docker.io" { vec![registry, "registry-1.docker.io".to_owned()] } else { vec![registry] };
+    let (username, secret) = match &credentials.proof {
+        PullProof::Password { username, password } => (username.clone(), password.clone()),
+        PullProof::IdentityToken(token) => (String::new(), token.clone()),
+    };
+    Login { hosts, username, secret }
 }
 
 /// What becomes of an image.

@@ -486,6 +486,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
             host_env: BTreeMap::new(),
             prober: Arc::new(crate::checks::AlwaysWell),
             fetcher: Arc::new(crate::artifacts::AlwaysFetched),
+            renderer: Arc::new(crate::renderer::PromptRenderer),
             values: Arc::new(crate::values::NoValues),
         },
         news: mpsc::channel(1).1,

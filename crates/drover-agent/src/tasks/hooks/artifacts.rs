@@ -12,8 +12,6 @@ use futures::stream::BoxStream;
 
 use super::hook_error::TaskHookError;
 use crate::artifacts::{Fetch, Fetcher};
-use crate::drivers::users;
-use crate::node::beneath::Owner;
 use crate::tasks::plan::TaskPlan;
 
 /// Downloads of a task at a time.
@@ -70,17 +68,8 @@ fn fetch(plan: &TaskPlan, words: ArtifactWords<'_>, number: usize, artifact: &Ar
         task: plan.task.name.clone(),
         number,
         owner: plan.owner,
-        chown: if artifact.chown { owner_of_files(plan).map_err(|error| at(&error))? } else { None },
+        chown: if artifact.chown { plan.owner_of_files().map_err(|error| at(&error))? } else { None },
     })
-}
-
-/// The task's user.
-fn owner_of_files(plan: &TaskPlan) -> Result<Option<Owner>, String> {
-    if plan.task.user.is_empty() {
-        return Ok(plan.owner);
-    }
-    let credentials = users::find(&plan.task.user)?.credentials;
-    Ok(Some(Owner { uid: credentials.uid, gid: credentials.gid }))
 }
 
 /// An artifact with its values expanded.

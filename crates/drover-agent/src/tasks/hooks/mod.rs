@@ -6,11 +6,13 @@ mod devices;
 mod dispatch_payload;
 mod hook_error;
 mod prestart;
-mod secrets;
 mod task_dir;
+mod templates;
 mod validate;
+mod values;
 
 pub(super) use artifacts::{ArtifactWords, ArtifactsLeft, artifacts_left};
 pub(super) use hook_error::TaskHookError;
 pub(super) use prestart::{after_artifacts, before_artifacts};
-pub(super) use secrets::{Arrival, Awaited, SecretWords, awaited};
+pub(super) use templates::{ChangeCommand, Preparation, TemplateNews, Templates};
+pub(super) use values::{Arrival, Awaited, SecretWords, TaskValues, follow};

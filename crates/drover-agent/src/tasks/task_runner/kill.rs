@@ -40,8 +40,8 @@ impl TaskRunner {
     }
 
     /// Ends a run that another one is to follow.
-    pub(super) async fn end_for_restart(&mut self, running: Running) {
-        self.note_restart_request();
+    pub(super) async fn end_for_restart(&mut self, running: Running, why: &str) {
+        self.note_restart_request(why);
         self.tell().await;
         let result = self.end(running).await;
         self.note_end(&result);
@@ -53,6 +53,18 @@ impl TaskRunner {
         self.note_end_as(&result, false);
     }
 
+    /// Ends a run that none follows, because its templates cannot be acted on as the job says.
+    pub(super) async fn end_as_failed(&mut self, running: Running, why: String) {
+        let now = self.env.clock.now();
+        self.push(task_event::plain(Type::TaskHookFailed, now, format!("templates: {why}")));
+        self.push(task_event::killing(now, self.kill_timeout()));
+        self.record.state.failed = true;
+        self.tell().await;
+        self.tracker.observe_kill();
+        let result = self.end(running).await;
+        self.note_end(&result);
+    }
+
     async fn end(&mut self, mut running: Running) -> ExitResult {
         match self.driver.clone() {
             Some(driver) => self.stop(&*driver, &mut running).await,
@@ -60,9 +72,10 @@ impl TaskRunner {
         }
     }
 
-    /// Sends a signal to the running task.
-    pub(super) async fn signal(&mut self, name: &str, id: &str) -> Result<(), CommandError> {
-        let said = task_event::plain(Type::Signaling, self.env.clock.now(), format!("sending {name}"));
+    /// Sends a signal to the running task; `why` is told with it where there is a reason.
+    pub(super) async fn signal(&mut self, name: &str, id: &str, why: &str) -> Result<(), CommandError> {
+        let text = if why.is_empty() { format!("sending {name}") } else { format!("{why}: sending {name}") };
+        let said = task_event::plain(Type::Signaling, self.env.clock.now(), text);
         self.push(said);
         self.tell().await;
         match &self.driver {
@@ -99,7 +112,7 @@ impl TaskRunner {
             return None;
         }
         let now = self.env.clock.now();
-        let skip = order.skip_delay || self.orders.borrow().skip_delay;
+        let skip = order.skip_delay || self.handles.orders.borrow().skip_delay;
         let (r#type, verb) =
             if skip { (Type::SkippingShutdownDelay, "left out") } else { (Type::WaitingForShutdownDelay, "waiting") };
         let said = task_event::plain(r#type, now, format!("shutdown delay of {}s: {verb}", delay.as_secs_f64()));
@@ -108,7 +121,7 @@ impl TaskRunner {
         if skip {
             return None;
         }
-        let mut orders = self.orders.clone();
+        let mut orders = self.handles.orders.clone();
         tokio::select! {
             biased;
             result = &mut running.ended => Some(result),
@@ -138,7 +151,7 @@ impl TaskRunner {
     }
 
     pub(super) fn kill_order(&self) -> KillOrder {
-        let orders = self.orders.borrow();
+        let orders = self.handles.orders.borrow();
         orders.kills.get(&self.plan.task.name).cloned().unwrap_or_else(|| KillOrder {
             events: Vec::new(),
             skip_delay: false,

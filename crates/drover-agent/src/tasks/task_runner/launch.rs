@@ -1,6 +1,5 @@
 //! Starting a run: prestart hooks, the driver's settings, the process, its handle.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use drover_api::allocation::{TaskEvent, TaskEventType as Type};
@@ -10,12 +9,16 @@ use tokio::time::Instant;
 
 use super::{Interrupt, NextRun, TaskRunner};
 use crate::csi;
-use crate::drivers::{FsIsolation, LogLimits, NetworkPlace, Running, StartError, StartRequest};
+use crate::drivers::{LogLimits, NetworkPlace, PullSecrets, Running, StartError, StartRequest};
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
-use crate::tasks::hooks::{self, Arrival, ArtifactWords, ArtifactsLeft, Awaited, SecretWords, TaskHookError};
-use crate::tasks::task_event;
-use drover_core::task::environment::{self, EnvironmentInput, NodeFacts, TaskPaths};
+use crate::tasks::hooks::{
+    self, Arrival, ArtifactWords, ArtifactsLeft, Awaited, Preparation, SecretWords, TaskHookError, TaskValues,
+    Templates,
+};
+use crate::tasks::task_words::{TaskWords, with_secrets};
+use crate::tasks::{policy, task_event};
+use drover_core::task::environment;
 
 /// Why a run did not start.
 struct LaunchFailure {
@@ -54,21 +57,27 @@ impl TaskRunner {
         let _under_way = self.env.starts.begin();
         let began = Instant::now();
         hooks::before_artifacts(&self.env, &self.plan).await.map_err(|error| self.hook_failure(&error))?;
-        let words = match hooks::awaited(&*self.env.machine.values, &self.plan) {
-            None => SecretWords::new(),
-            Some(values) => match self.gather(values).await? {
-                Ok(words) => words,
+        let isolation = driver.fs_isolation();
+        let (secrets, values) = match self.values() {
+            None => (SecretWords::new(), None),
+            Some(values) => match self.gather(Awaited::new(values)).await? {
+                Ok((secrets, values)) => (secrets, Some(values)),
                 Err(next) => return Ok(next),
             },
         };
-        if let Some(left) = self.artifacts(driver.fs_isolation(), &words)?
+        let words = TaskWords::new(&self.env, &self.plan, isolation);
+        if let Some(left) = self.artifacts(&words, &secrets)?
             && let Some(next) = self.fetch(left).await?
         {
             return Ok(next);
         }
         hooks::after_artifacts(&self.env, &self.plan).map_err(|error| self.hook_failure(&error))?;
+        let pull_secrets = values.as_ref().map(|values| values.pull_secrets(&self.plan)).unwrap_or_default();
+        if let Some(next) = self.render(&words, values, &secrets).await? {
+            return Ok(next);
+        }
         let request = self
-            .request(driver.fs_isolation(), &words)
+            .request(&words, &secrets, pull_secrets)
             .map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         driver.check(&request.config).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
         match self.idle(driver.prepare(&request)).await {
@@ -84,7 +93,7 @@ impl TaskRunner {
         let started = tokio::select! {
             biased;
             // What has begun all the same is found again by its id.
-            () = self.shutdown.cancelled() => return Ok(NextRun::Detach),
+            () = self.handles.shutdown.cancelled() => return Ok(NextRun::Detach),
             started = driver.start(request) => started,
         };
         self.record.starting = None;
@@ -134,19 +143,25 @@ impl TaskRunner {
         }
     }
 
-    fn request(&self, isolation: FsIsolation, words: &SecretWords) -> Result<StartRequest, String> {
+    fn request(
+        &self,
+        words: &TaskWords,
+        secrets: &SecretWords,
+        pull_secrets: PullSecrets,
+    ) -> Result<StartRequest, String> {
         let plan = &self.plan;
         let task_dir = plan.dir.task(&plan.task.name);
-        let node = self.env.node_facts();
+        let node = words.node();
         let resources = plan.allocation.spec.resources.tasks.get(&plan.task.name).cloned().unwrap_or_default();
         let reserved = self.env.machine.devices.reserve(&resources.devices)?;
-        let mut env = self.variables(isolation, (&self.paths(isolation), &node), words)?;
+        let mut env = words.variables(secrets)?;
         env.extend(reserved.env);
+        env.extend(self.templates.iter().flat_map(Templates::variables));
         if plan.task.csi_plugin.is_some() {
             let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
             env.insert("CSI_ENDPOINT".to_owned(), format!("unix://{}", socket.display()));
         }
-        let config = environment::interpolate_config(&plan.task.config, &with_words(&env, words), &node)
+        let config = environment::interpolate_config(&plan.task.config, &with_secrets(&env, secrets), &node)
             .map_err(|error| error.to_string())?;
         let logs = &plan.task.logs;
         let limits = LogLimits {
@@ -184,79 +199,71 @@ impl TaskRunner {
             devices: reserved.nodes,
             mounts,
             network,
+            pull_secrets,
         })
     }
 
-    /// Where the task finds its directories.
-    fn paths(&self, isolation: FsIsolation) -> TaskPaths {
-        let dir = &self.plan.dir;
-        let task_dir = dir.task(&self.plan.task.name);
-        let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-        match isolation {
-            FsIsolation::None => TaskPaths {
-                alloc: text(&dir.shared()),
-                local: text(&task_dir.join("local")),
-                secrets: text(&task_dir.join("secrets")),
-            },
-            FsIsolation::Chroot | FsIsolation::Image => {
-                TaskPaths { alloc: "/alloc".into(), local: "/local".into(), secrets: "/secrets".into() }
-            }
-        }
-    }
-
-    fn variables(
-        &self,
-        isolation: FsIsolation,
-        (paths, node): (&TaskPaths, &NodeFacts),
-        words: &SecretWords,
-    ) -> Result<BTreeMap<String, String>, String> {
-        let plan = &self.plan;
-        let network = self.env.machine.networks.of(&plan.uid).map(|network| network.status());
-        let empty = BTreeMap::new();
-        let host = match isolation {
-            FsIsolation::None | FsIsolation::Chroot => &self.env.machine.host_env,
-            FsIsolation::Image => &empty,
-        };
-        let input = EnvironmentInput {
-            allocation: &plan.allocation,
-            job: &plan.job,
-            group: &plan.group,
-            task: &plan.task,
-            node,
-            paths,
-            secrets: words,
-            host,
-            network: network.as_ref(),
-        };
-        environment::environment(&input).map_err(|error| error.to_string())
+    /// What the task lists, followed from now on or since an earlier run; none: it lists nothing.
+    fn values(&mut self) -> Option<TaskValues> {
+        let known = self.templates.as_mut().and_then(Templates::take_values);
+        known.or_else(|| hooks::follow(&*self.env.machine.values, &self.plan))
     }
 
     /// Waits for the values of secrets, and says what is missing when that lasts; what follows when it was cut short.
-    async fn gather(&mut self, mut values: Awaited) -> Result<Result<SecretWords, NextRun>, LaunchFailure> {
+    async fn gather(
+        &mut self,
+        mut values: Awaited,
+    ) -> Result<Result<(SecretWords, TaskValues), NextRun>, LaunchFailure> {
         let plan = self.plan.clone();
         loop {
             match self.idle(values.arrive(&plan)).await {
-                Ok(Ok(Arrival::Complete(words))) => return Ok(Ok(words)),
-                Ok(Ok(Arrival::Missing(text))) => {
-                    self.push(task_event::plain(Type::Template, self.env.clock.now(), text));
-                    self.keep().await;
-                    self.tell().await;
-                }
+                Ok(Ok(Arrival::Complete(words))) => return Ok(Ok((words, values.into_values()))),
+                Ok(Ok(Arrival::Missing(text))) => self.say_of_template(text).await,
                 Ok(Err(error)) => return Err(self.hook_failure(&error)),
                 Err(interrupt) => return Ok(Err(self.broken_off(interrupt).await)),
             }
         }
     }
 
+    /// Renders templates, and says what is missing when that lasts; what follows when it was cut short.
+    async fn render(
+        &mut self,
+        words: &TaskWords,
+        values: Option<TaskValues>,
+        secrets: &SecretWords,
+    ) -> Result<Option<NextRun>, LaunchFailure> {
+        if self.plan.task.templates.is_empty() {
+            return Ok(None);
+        }
+        let renders_again = policy::renders_again(&self.plan);
+        let mut templates = self.templates.take().unwrap_or_else(|| Templates::new(words.clone(), None));
+        let begun = templates.begin_run(words.clone(), values, (secrets, renders_again));
+        begun.map_err(|error| self.hook_failure(&error))?;
+        let done = loop {
+            match self.idle(templates.prepare()).await {
+                Ok(Ok(Preparation::Ready(said))) => {
+                    for text in said {
+                        self.say_of_template(text).await;
+                    }
+                    break Ok(None);
+                }
+                Ok(Ok(Preparation::Missing(text))) => self.say_of_template(text).await,
+                Ok(Err(error)) => break Err(self.hook_failure(&error)),
+                Err(interrupt) => break Ok(Some(self.broken_off(interrupt).await)),
+            }
+        };
+        self.templates = Some(templates);
+        done
+    }
+
     /// The artifacts that are still to be fetched.
-    fn artifacts(&self, isolation: FsIsolation, words: &SecretWords) -> Result<Option<ArtifactsLeft>, LaunchFailure> {
+    fn artifacts(&self, words: &TaskWords, secrets: &SecretWords) -> Result<Option<ArtifactsLeft>, LaunchFailure> {
         if self.plan.task.artifacts.len() == self.record.artifacts.len() {
             return Ok(None);
         }
-        let (paths, node) = (self.paths(isolation), self.env.node_facts());
-        let env = self.variables(isolation, (&paths, &node), words);
-        let env = env.map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
-        let env = with_words(&env, words);
+        let (paths, node) = (words.paths(), words.node());
+        let env = words.variables(secrets).map_err(|reason| self.failure(Type::FailedValidation, reason, false))?;
+        let env = with_secrets(&env, secrets);
         let words = ArtifactWords { env: &env, node: &node, paths: &paths };
         let left = hooks::artifacts_left(&self.env.machine.fetcher, &self.plan, words, &self.record.artifacts);
         left.map_err(|error| self.failure(Type::FailedArtifactDownload, error.reason, error.is_recoverable))
@@ -300,13 +307,4 @@ impl TaskRunner {
     fn failure(&self, r#type: Type, message: String, is_recoverable: bool) -> LaunchFailure {
         LaunchFailure { event: task_event::plain(r#type, self.env.clock.now(), message), is_recoverable }
     }
-}
-
-/// What references are looked up in: the variables, and what secrets stand for. Most tasks have none of these.
-fn with_words<'a>(env: &'a BTreeMap<String, String>, words: &SecretWords) -> Cow<'a, BTreeMap<String, String>> {
-    if words.is_empty() {
-        return Cow::Borrowed(env);
-    }
-    let of_secrets = words.iter().map(|(name, value)| (name.clone(), value.clone()));
-    Cow::Owned(env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(of_secrets).collect())
 }

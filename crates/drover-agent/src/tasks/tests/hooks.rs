@@ -69,10 +69,6 @@ async fn what_this_agent_cannot_do_is_refused_with_the_field() {
             json!({ "driver": "exec", "csiPlugin": { "id": "p", "type": "node" } }),
             "validate: a task with csiPlugin needs driver raw_exec, not exec: its mounts are for others",
         ),
-        (
-            json!({ "templates": [{ "data": "x", "destination": "local/x" }] }),
-            "validate: templates is not supported by this agent: take it out of task t",
-        ),
     ] {
         assert_eq!(prestart(&node, &plan(&node, &task)).await, Err((message.to_owned(), false)));
     }

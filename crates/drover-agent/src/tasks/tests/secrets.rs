@@ -1,41 +1,14 @@
 //! Values of Secrets before a task's run: what is waited for, what is told of it, and what ends the waiting.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::allocation::TaskEventType as E;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
+use super::scripted_values::ScriptedValues;
 use super::world::Node;
-use crate::values::{Followed, ValueRequest, ValueState, Values};
-
-/// Objects by name, whose state the test says.
-#[derive(Debug, Default)]
-struct Scripted(Mutex<BTreeMap<String, watch::Sender<ValueState>>>);
-
-impl Scripted {
-    fn set(&self, name: &str, state: ValueState) {
-        self.of(name).send_replace(state);
-    }
-
-    fn of(&self, name: &str) -> watch::Sender<ValueState> {
-        let mut all = self.0.lock().expect("no panic");
-        let waiting = || watch::Sender::new(ValueState::Waiting("the gateway does not answer".to_owned()));
-        all.entry(name.to_owned()).or_insert_with(waiting).clone()
-    }
-
-    fn there(&self, name: &str) {
-        self.set(name, ValueState::There(Arc::new(BTreeMap::from([("k".to_owned(), b"v".to_vec())]))));
-    }
-}
-
-impl Values for Scripted {
-    fn follow(&self, request: ValueRequest) -> Followed {
-        Followed::of(self.of(&request.object.name).subscribe())
-    }
-}
+use crate::values::ValueState;
 
 fn task(names: &[&str]) -> Value {
     let secrets: Vec<Value> = names.iter().map(|name| json!({ "name": name, "path": name })).collect();
@@ -43,11 +16,8 @@ fn task(names: &[&str]) -> Value {
             "restart": { "attempts": 0, "interval": "10m", "delay": "10s", "mode": "fail" } })
 }
 
-fn node() -> (Node, Arc<Scripted>) {
-    let values = Arc::new(Scripted::default());
-    let mut node = Node::new();
-    node.values = Arc::<Scripted>::clone(&values);
-    (node, values)
+fn node() -> (Node, Arc<ScriptedValues>) {
+    ScriptedValues::on_a_node()
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,11 +35,11 @@ async fn b_057_what_is_missing_is_told_after_three_seconds_and_again_when_it_is_
     life.pass(Duration::from_secs(5)).await;
     assert_eq!(life.events().len(), 3);
     for name in ["b", "c", "d", "e"] {
-        values.there(name);
+        values.there(name, "k", "v");
     }
     life.pass(Duration::from_secs(1)).await;
     assert_eq!(life.last_message(), "waits for Secret a (it does not exist; create it)");
-    values.there("a");
+    values.there("a", "k", "v");
     life.running().await;
     assert_eq!(node.n_started(), 1);
 }

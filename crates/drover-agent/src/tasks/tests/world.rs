@@ -101,6 +101,8 @@ pub(super) struct Node {
     pub(super) fetcher: ScriptedFetcher,
     /// What gives out values of Secrets.
     pub(super) values: Arc<dyn crate::values::Values>,
+    /// How scripts in tasks end.
+    pub(super) prober: Arc<dyn crate::checks::Prober>,
 }
 
 /// The directories for secrets are mounts, which would outlive the test.
@@ -128,6 +130,7 @@ impl Node {
             max_kill_timeout: Duration::from_secs(30),
             fetcher: ScriptedFetcher::default(),
             values: Arc::new(crate::values::NoValues),
+            prober: Arc::new(crate::checks::AlwaysWell),
         }
     }
 
@@ -175,8 +178,9 @@ impl Node {
                 disk: Arc::new(HostDisk),
                 fingerprint: watch::Sender::new(Fingerprint::default()).subscribe(),
                 host_env: BTreeMap::new(),
-                prober: Arc::new(crate::checks::AlwaysWell),
+                prober: Arc::clone(&self.prober),
                 fetcher: Arc::new(self.fetcher.clone()),
+                renderer: Arc::new(crate::renderer::PromptRenderer),
                 values: Arc::clone(&self.values),
             },
             clock: Arc::clone(&self.clock),

@@ -327,15 +327,47 @@ fn a_tasks_files_stay_below_its_directories() {
             ],
         ),
         (
-            json!({ "templates": [{ "destPath": "/etc/passwd", "embeddedTmpl": "x" }] }),
+            json!({ "templates": [{ "destPath": "/etc/app", "embeddedTmpl": "x", "perms": "0600", "splay": "1s",
+                                    "wait": { "min": "1m" }, "changeMode": "script",
+                                    "changeScript": { "command": "/bin/true" } }] }),
+            vec![],
+        ),
+        (
+            json!({ "templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "changeMode": "script" }] }),
+            vec!["templates[0].changeScript: belongs to changeMode script; set both, or neither (TemplateScript)"],
+        ),
+        (
+            json!({ "templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "changeScript": { "command": "a" } }] }),
+            vec!["templates[0].changeScript: belongs to changeMode script; set both, or neither (TemplateScript)"],
+        ),
+        (
+            json!({ "driver": "containerd", "config": { "image": "a" },
+                    "templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "changeMode": "script",
+                                    "changeScript": { "command": "a" } }] }),
             vec![
-                "templates[0].destPath: /etc/passwd must be a relative path without ..; write it as in local/app.conf (TemplateDest)",
+                "templates[0].changeMode: is not for driver containerd, whose tasks no script enters; take changeMode signal or restart (TemplateScript)",
             ],
+        ),
+        (
+            json!({ "driver": "exec", "config": { "command": "a" }, "imagePullSecrets": ["regcred"] }),
+            vec!["imagePullSecrets: are for driver containerd, which pulls images; remove them (ImagePullSecrets)"],
+        ),
+        (
+            json!({ "driver": "containerd", "config": { "image": "a" }, "imagePullSecrets": ["regcred", "Reg/cred"] }),
+            vec!["imagePullSecrets[1]: Reg/cred cannot be the name of a Secret; correct it (SecretPath)"],
+        ),
+        (
+            json!({ "templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "perms": "4755" }] }),
+            vec!["templates[0].perms: 4755 is no octal mode up to 0777; write it as in 0644 (TemplatePerms)"],
+        ),
+        (
+            json!({ "templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "wait": { "min": "9s", "max": "8s" } }] }),
+            vec!["templates[0].wait: has a max below its min; raise max, or lower min (TemplateWait)"],
         ),
         (
             json!({ "templates": [{ "destPath": "local/../../x", "embeddedTmpl": "x" }] }),
             vec![
-                "templates[0].destPath: local/../../x must be a relative path without ..; write it as in local/app.conf (TemplateDest)",
+                "templates[0].destPath: local/../../x must be a path below the task's directory without ..; write it as in local/app.conf (TemplateDest)",
             ],
         ),
         (json!({ "templates": [{ "destPath": "local/..x", "embeddedTmpl": "x" }] }), vec![]),

@@ -1,0 +1,449 @@
+//! All templates of a task, over all its runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use drover_core::task::environment;
+use drover_core::task::template::{self, Reaction, reaction, script_timeout};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::super::hook_error::TaskHookError;
+use super::super::values::{QUIET_FOR, SecretWords, TaskValues, named};
+use super::rendering::{self, Problem};
+use super::template_file::{TemplateFile, TextDigest};
+use crate::node::beneath::{NOBODY, Owner};
+use crate::node::task_file::{NewFile, TaskFile};
+use crate::tasks::task_words::TaskWords;
+
+/// How often a start looks again for a file that a template waits for.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The longest text that is looked at again after the agent was away.
+const MAX_TEXT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The templates of a task, from its first start to its end.
+#[derive(Debug)]
+pub(crate) struct Templates {
+    words: TaskWords,
+    /// What the task lists; none: nothing.
+    values: Option<TaskValues>,
+    /// None: the agent was away, and what the task lists is not known yet.
+    set: Option<TemplateSet>,
+    /// When what has changed is acted on.
+    acts_at: Option<Instant>,
+    /// When the start began that waits.
+    since: Instant,
+    /// What was told last.
+    shown: Option<String>,
+    /// The changes of values that the templates know of.
+    n_changes: u64,
+    /// Values never change any more.
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct TemplateSet {
+    /// The task's environment, but for what devices and templates add.
+    env: BTreeMap<String, String>,
+    files: Vec<TemplateFile>,
+    /// Templates whose scripts run as soon as the task does.
+    first_scripts: Vec<usize>,
+}
+
+/// What comes of preparing a start.
+#[derive(Debug)]
+pub(crate) enum Preparation {
+    /// The files are there. What is told of them.
+    Ready(Vec<String>),
+    /// Something is missing, and it is time to say so.
+    Missing(String),
+}
+
+/// News of the templates of a task that runs.
+#[derive(Debug)]
+pub(crate) enum TemplateNews {
+    /// Files have changed, and this follows. The text names them.
+    Changed(Reaction, String),
+    /// Something is to be told.
+    Message(String),
+}
+
+/// A command that follows on a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChangeCommand {
+    pub(crate) command: Vec<String>,
+    pub(crate) timeout: Duration,
+    /// Its failure ends the task.
+    pub(crate) is_fatal: bool,
+}
+
+/// What a rendering is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Start,
+    Change,
+}
+
+impl Templates {
+    /// Those of a task of which nothing is rendered yet, or nothing is known.
+    pub(crate) fn new(words: TaskWords, values: Option<TaskValues>) -> Self {
+        let since = Instant::now();
+        Self { words, values, set: None, acts_at: None, since, shown: None, n_changes: 0, is_closed: false }
+    }
+
+    /// The values, for a start that waits for them; [`Self::begin_run`] takes them back.
+    pub(crate) fn take_values(&mut self) -> Option<TaskValues> {
+        self.values.take()
+    }
+
+    /// Begins a start: `secrets` are the words that its references stand for. What was to follow on a change does not,
+    /// because the new run reads everything.
+    ///
+    /// # Errors
+    /// When a field of a template is wrong.
+    pub(crate) fn begin_run(
+        &mut self,
+        words: TaskWords,
+        values: Option<TaskValues>,
+        (secrets, renders_again): (&SecretWords, bool),
+    ) -> Result<(), TaskHookError> {
+        (self.words, self.values) = (words, values);
+        (self.since, self.shown, self.acts_at) = (Instant::now(), None, None);
+        let env = self.words.variables(secrets).map_err(|reason| failed(reason, false))?;
+        match &mut self.set {
+            None => self.set = Some(TemplateSet::new(&self.words, env).map_err(|reason| failed(reason, false))?),
+            Some(set) => {
+                set.env = env;
+                for file in &mut set.files {
+                    file.is_changed = false;
+                    if renders_again {
+                        file.rendered = None;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Renders what a start needs, until all is there or it is time to say what is missing. May be dropped and called
+    /// again.
+    ///
+    /// # Errors
+    /// When a template cannot be rendered so. Another try may help, for what it looks at may change.
+    pub(crate) async fn prepare(&mut self) -> Result<Preparation, TaskHookError> {
+        loop {
+            self.take_in();
+            let Some(set) = &mut self.set else { return Ok(Preparation::Ready(Vec::new())) };
+            let earlier: Vec<Option<TextDigest>> = set.files.iter().map(|file| file.rendered).collect();
+            let is_wanted = |file: &TemplateFile| file.rendered.is_none() || file.changes.is_some();
+            let places: Vec<usize> = (0..set.files.len()).filter(|place| is_wanted(&set.files[*place])).collect();
+            let problems = set.render(&self.words, self.values.as_ref(), &places, Purpose::Start).await;
+            let (blocking, others): (Vec<_>, Vec<_>) =
+                problems.into_iter().partition(|(place, _)| set.files[*place].rendered.is_none());
+            if let Some(reason) = blocking.iter().find_map(|(place, problem)| set.failure(*place, problem)) {
+                return Err(failed(reason, true));
+            }
+            if blocking.is_empty() {
+                let kept = others.iter().map(|(place, problem)| set.kept(*place, problem));
+                return Ok(Preparation::Ready(set.unsignalled(&earlier).into_iter().chain(kept).collect()));
+            }
+            let text = waited_for(&blocking);
+            let (now, is_news) = (Instant::now(), self.shown.as_ref() != Some(&text));
+            if is_news && now >= self.since + QUIET_FOR {
+                self.shown = Some(text.clone());
+                return Ok(Preparation::Missing(text));
+            }
+            let of_file = blocking.iter().any(|(_, problem)| matches!(problem, Problem::MissingFile(_)));
+            let wakes = [is_news.then_some(self.since + QUIET_FOR), of_file.then_some(now + LOOK_EVERY)];
+            self.wait(wakes.into_iter().flatten().min()).await;
+        }
+    }
+
+    /// The variables that rendered files give, the later ones over the earlier.
+    pub(crate) fn variables(&self) -> BTreeMap<String, String> {
+        let files = self.set.iter().flat_map(|set| &set.files);
+        files.flat_map(|file| file.variables.clone()).collect()
+    }
+
+    /// Waits for news of files that change while the task runs. May be dropped and called again.
+    pub(crate) async fn next(&mut self) -> TemplateNews {
+        loop {
+            if self.set.is_none() {
+                if let Some(text) = self.find_again().await {
+                    return TemplateNews::Message(text);
+                }
+                continue;
+            }
+            if let Some(at) = self.acts_at {
+                tokio::time::sleep_until(at).await;
+            }
+            self.take_in();
+            let Some(set) = &mut self.set else { continue };
+            if let Some((reaction, text)) = set.due_reaction(self.acts_at.take().is_some()) {
+                return TemplateNews::Changed(reaction, text);
+            }
+            let now = Instant::now();
+            let is_due = |file: &TemplateFile| file.due().is_some_and(|due| due <= now);
+            let places: Vec<usize> = (0..set.files.len()).filter(|place| is_due(&set.files[*place])).collect();
+            let problems = set.render(&self.words, self.values.as_ref(), &places, Purpose::Change).await;
+            if let Some(splay) = set.splay() {
+                self.acts_at = Some(Instant::now() + self.words.runner_env().random.below(splay));
+            }
+            let text = problems.iter().map(|(place, problem)| set.kept(*place, problem)).collect::<Vec<_>>().join("; ");
+            let due = set.files.iter().filter_map(TemplateFile::due).min();
+            if !places.is_empty() {
+                let is_news = !text.is_empty() && self.shown.as_ref() != Some(&text);
+                self.shown = Some(text.clone()).filter(|text| !text.is_empty());
+                if is_news {
+                    return TemplateNews::Message(text);
+                }
+            } else if self.acts_at.is_none() {
+                self.wait(due).await;
+            }
+        }
+    }
+
+    /// The command that follows on a change of the template at this place.
+    ///
+    /// # Errors
+    /// When it refers to something that is not known.
+    pub(crate) fn command(&self, place: usize) -> Result<ChangeCommand, String> {
+        let none = || "the template has no changeScript".to_owned();
+        let set = self.set.as_ref().ok_or_else(none)?;
+        let file = set.files.get(place).ok_or_else(none)?;
+        let script = file.template.change_script.as_ref().ok_or_else(none)?;
+        let node = self.words.node();
+        let words = std::iter::once(&script.command).chain(&script.args);
+        let expanded = words.map(|word| environment::interpolate(word, &set.env, &node));
+        Ok(ChangeCommand {
+            command: expanded.collect::<Result<_, _>>().map_err(|error| format!("changeScript: {error}"))?,
+            timeout: script_timeout(&file.template),
+            is_fatal: script.fail_on_error,
+        })
+    }
+
+    /// Takes in what values have become.
+    fn take_in(&mut self) {
+        let now = Instant::now();
+        let n_changes = self.values.as_mut().map_or(0, TaskValues::take_in);
+        if std::mem::replace(&mut self.n_changes, n_changes) != n_changes {
+            for file in self.set.iter_mut().flat_map(|set| &mut set.files) {
+                file.note_change(now);
+            }
+        }
+    }
+
+    /// Waits for a change of a value, or until then.
+    async fn wait(&mut self, until: Option<Instant>) {
+        let (values, is_closed) = (self.values.as_mut().filter(|_| !self.is_closed), &mut self.is_closed);
+        let changed = async {
+            match values {
+                Some(values) => *is_closed = !values.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        match until {
+            Some(until) => drop(tokio::time::timeout_at(until, changed).await),
+            None => changed.await,
+        }
+    }
+
+    /// After the agent was away from a task that runs: what its files are is what they were. Some: what is in the way.
+    async fn find_again(&mut self) -> Option<String> {
+        loop {
+            self.take_in();
+            if self.values.as_ref().is_none_or(TaskValues::are_known) {
+                let secrets = self.values.as_ref().map_or(Ok(SecretWords::new()), |it| it.words(self.words.plan()));
+                let env = secrets.and_then(|secrets| self.words.variables(&secrets));
+                match env.and_then(|env| TemplateSet::new(&self.words, env)) {
+                    Ok(set) => {
+                        self.set = Some(set.found_again(&self.words));
+                        return None;
+                    }
+                    Err(reason) if self.shown.as_ref() != Some(&reason) => {
+                        self.shown = Some(reason.clone());
+                        return Some(format!("templates are not rendered again: {reason}"));
+                    }
+                    Err(_) => {}
+                }
+            }
+            self.wait(None).await;
+        }
+    }
+}
+
+impl TemplateSet {
+    fn new(words: &TaskWords, env: BTreeMap<String, String>) -> Result<Self, String> {
+        let paths = words.paths();
+        let file = |(n, template)| {
+            TemplateFile::new(template, words, &env, &paths).map_err(|reason| format!("templates[{n}]: {reason}"))
+        };
+        let files = words.plan().task.templates.iter().enumerate().map(file).collect::<Result<_, _>>()?;
+        Ok(Self { env, files, first_scripts: Vec::new() })
+    }
+
+    /// With what an earlier life has rendered, to be rendered again soon.
+    fn found_again(mut self, words: &TaskWords) -> Self {
+        let (plan, now) = (words.plan(), Instant::now());
+        for file in &mut self.files {
+            let there = TaskFile { dir: &plan.dir, task: &plan.task.name, path: &file.destination };
+            if let Ok(text) = words.runner_env().machine.disk.read_file(&there, MAX_TEXT_BYTES) {
+                file.rendered = Some(Sha256::digest(&text).into());
+                if file.template.envvars {
+                    file.variables = template::variables(&text).unwrap_or_default();
+                }
+            }
+            file.note_change(now);
+        }
+        self
+    }
+
+    /// Renders templates and puts their files in place; what is in the way of some.
+    async fn render(
+        &mut self,
+        words: &TaskWords,
+        values: Option<&TaskValues>,
+        places: &[usize],
+        purpose: Purpose,
+    ) -> Vec<(usize, Problem)> {
+        let mut problems = Vec::new();
+        if places.is_empty() {
+            return problems;
+        }
+        let looked_at = rendering::values(words, &self.env, values);
+        for &place in places {
+            let rendered = rendering::render(&self.files[place], words, looked_at.clone(), values).await;
+            let file = &mut self.files[place];
+            file.changes = None;
+            let is_first = file.rendered.is_none();
+            match rendered.and_then(|text| put(file, words, &text, purpose).map_err(Problem::Failed)) {
+                Err(problem) => problems.push((place, problem)),
+                Ok(()) => {
+                    let script = file.template.change_script.as_ref();
+                    if is_first && purpose == Purpose::Start && script.is_some_and(|it| it.run_on_first_render) {
+                        self.first_scripts.push(place);
+                    }
+                }
+            }
+        }
+        problems
+    }
+
+    /// What follows now: on a first rendering, or, once its time has come, on changed files. The text names them.
+    fn due_reaction(&mut self, is_time: bool) -> Option<(Reaction, String)> {
+        let scripts = std::mem::take(&mut self.first_scripts);
+        if !scripts.is_empty() {
+            let text = self.names(&scripts);
+            return Some((Reaction { scripts, ..Reaction::default() }, format!("{text} rendered")));
+        }
+        let changed: Vec<usize> = (0..self.files.len()).filter(|place| self.files[*place].is_changed).collect();
+        if !is_time || changed.is_empty() {
+            return None;
+        }
+        let reaction = self.reaction();
+        let text = format!("{} changed", self.names(&changed));
+        for place in changed {
+            self.files[place].is_changed = false;
+        }
+        Some((reaction, text))
+    }
+
+    fn reaction(&self) -> Reaction {
+        reaction(self.files.iter().enumerate().filter(|(_, file)| file.is_changed).map(|(n, file)| (n, &file.template)))
+    }
+
+    /// The longest wait before what follows on changed files; none: nothing follows.
+    fn splay(&mut self) -> Option<Duration> {
+        let reaction = self.reaction();
+        if reaction.is_nothing() {
+            self.files.iter_mut().for_each(|file| file.is_changed = false);
+            return None;
+        }
+        Some(reaction.splay)
+    }
+
+    fn names(&self, places: &[usize]) -> String {
+        let names = places.iter().map(|place| self.files[*place].template.dest_path.clone());
+        format!("template {}", names.collect::<Vec<_>>().join(", "))
+    }
+
+    /// Why a start fails, if it does and does not only wait.
+    fn failure(&self, place: usize, problem: &Problem) -> Option<String> {
+        match problem {
+            Problem::Missing(_) | Problem::MissingFile(_) | Problem::MissingKey(_) => None,
+            // The engine names the template itself.
+            Problem::Failed(reason) => {
+                let name = &self.files[place].template.dest_path;
+                Some(if reason.starts_with(&format!("{name}:")) { reason.clone() } else { format!("{name}: {reason}") })
+            }
+        }
+    }
+
+    /// That a file stays as it was, and why.
+    fn kept(&self, place: usize, problem: &Problem) -> String {
+        let why = match problem {
+            Problem::Missing(missing) | Problem::MissingFile(missing) => named(missing.iter().cloned()),
+            Problem::MissingKey(reason) | Problem::Failed(reason) => reason.clone(),
+        };
+        format!("{} stays as it was: {why}", self.files[place].template.dest_path)
+    }
+
+    /// Signals that are not sent on changes since `earlier`, because the task does not run.
+    fn unsignalled(&self, earlier: &[Option<TextDigest>]) -> Vec<String> {
+        let changed = self.files.iter().zip(earlier).filter(|(file, was)| was.is_some() && file.rendered != **was);
+        let signals = changed.filter(|(file, _)| !file.template.change_signal.is_empty());
+        let text = |file: &TemplateFile| {
+            format!(
+                "template {} changed: the task does not run, {} is not sent",
+                file.template.dest_path, file.template.change_signal
+            )
+        };
+        signals.map(|(file, _)| text(file)).collect()
+    }
+}
+
+/// Puts a text in its place, if it is another one.
+fn put(file: &mut TemplateFile, words: &TaskWords, text: &[u8], purpose: Purpose) -> Result<(), String> {
+    let digest: TextDigest = Sha256::digest(text).into();
+    if file.rendered == Some(digest) {
+        return Ok(());
+    }
+    let variables = if file.template.envvars {
+        template::variables(text).map_err(|error| format!("its variables cannot be read: {error}"))?
+    } else {
+        BTreeMap::new()
+    };
+    let plan = words.plan();
+    let nobody = || rustix::process::geteuid().is_root().then_some(Owner { uid: NOBODY, gid: NOBODY });
+    let owner_of_dirs = plan.owner.or_else(nobody);
+    let new = NewFile { bytes: text, mode: file.mode, owner: file.owner, owner_of_dirs };
+    let place = TaskFile { dir: &plan.dir, task: &plan.task.name, path: &file.destination };
+    let replaced = words.runner_env().machine.disk.replace_file(&place, &new);
+    replaced.map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::StorageFull => "; give the task a larger resources.secretsMB, or render into local/",
+            _ => "",
+        };
+        format!("it cannot be written: {error}{hint}")
+    })?;
+    (file.rendered, file.variables) = (Some(digest), variables);
+    file.is_changed |= purpose == Purpose::Change;
+    Ok(())
+}
+
+/// What a start waits for, over all templates.
+fn waited_for(problems: &[(usize, Problem)]) -> String {
+    let (mut missing, mut keys) = (BTreeSet::new(), Vec::new());
+    for (_, problem) in problems {
+        match problem {
+            Problem::Missing(names) | Problem::MissingFile(names) => missing.extend(names.iter().cloned()),
+            Problem::MissingKey(reason) | Problem::Failed(reason) => keys.push(reason.clone()),
+        }
+    }
+    let missing = (!missing.is_empty()).then(|| named(missing.into_iter()));
+    missing.into_iter().chain(keys).collect::<Vec<_>>().join("; ")
+}
+
+fn failed(reason: String, is_recoverable: bool) -> TaskHookError {
+    TaskHookError { hook: "templates", reason, is_recoverable }
+}

@@ -1,0 +1,229 @@
+//! Hook `secrets`: what the Secrets and `ConfigMaps` that a task lists hold, before anything of it is expanded. A task
+//! with templates follows them to its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use drover_api::value_object::ValueObject;
+use drover_core::task::secret;
+use futures::FutureExt as _;
+use futures::future::select_all;
+use tokio::time::Instant;
+
+use super::hook_error::TaskHookError;
+use crate::drivers::PullSecrets;
+use crate::tasks::plan::TaskPlan;
+use crate::values::{Followed, ValueRequest, ValueState, Values};
+
+/// How long a start waits for values: twelve tries with pauses from 250 ms that double, to a minute at most.
+const DEADLINE: Duration = Duration::from_millis(243_750);
+/// After that long the task tells what is waited for.
+pub(super) const QUIET_FOR: Duration = Duration::from_secs(3);
+/// As many are named; the others are counted.
+const NAMED: usize = 3;
+
+/// What `${secret.<name>.<key>}` stands for, by the reference.
+pub(crate) type SecretWords = BTreeMap<String, String>;
+
+/// The values that a task lists, followed until this is dropped. What was there once stays known when it is not given
+/// out any more: a task that runs is to go on, and to start again.
+#[derive(Debug)]
+pub(crate) struct TaskValues {
+    objects: BTreeMap<ValueObject, FollowedObject>,
+    /// What the task cannot start without.
+    needed: BTreeSet<ValueObject>,
+    /// How often something has changed.
+    n_changes: u64,
+}
+
+#[derive(Debug)]
+struct FollowedObject {
+    followed: Followed,
+    known: ValueState,
+}
+
+/// Begins to follow what the task lists; none: it lists nothing.
+pub(crate) fn follow(values: &dyn Values, plan: &TaskPlan) -> Option<TaskValues> {
+    if plan.task.secrets.is_empty() && plan.task.image_pull_secrets.is_empty() {
+        return None;
+    }
+    let metadata = &plan.allocation.metadata;
+    let follow = |object: ValueObject| {
+        let request = ValueRequest {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            allocation: metadata.name.clone().unwrap_or_default(),
+            uid: plan.uid.clone(),
+            object: object.clone(),
+        };
+        let mut followed = values.follow(request);
+        let known = followed.state.borrow_and_update().clone();
+        (object, FollowedObject { followed, known })
+    };
+    let listed: BTreeSet<ValueObject> = secret::objects_of_task(&plan.task).collect();
+    let objects: BTreeMap<_, _> = listed.into_iter().map(follow).collect();
+    // A template may do without an object, by asking whether it exists.
+    let needed = if plan.task.templates.is_empty() {
+        objects.keys().cloned().collect()
+    } else {
+        secret::referred(&plan.task, &meta(plan)).into_iter().chain(secret::pull_secrets(&plan.task)).collect()
+    };
+    Some(TaskValues { objects, needed, n_changes: 0 })
+}
+
+fn meta(plan: &TaskPlan) -> BTreeMap<&String, &String> {
+    [&plan.job.meta, &plan.group.meta, &plan.task.meta].into_iter().flatten().collect()
+}
+
+impl TaskValues {
+    /// What is known of each object.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (&ValueObject, &ValueState)> {
+        self.objects.iter().map(|(object, followed)| (object, &followed.known))
+    }
+
+    /// Whether it is known of each whether it is there.
+    pub(crate) fn are_known(&self) -> bool {
+        self.known().all(|(_, known)| matches!(known, ValueState::There(_) | ValueState::Absent))
+    }
+
+    /// Takes in what has changed; how often that was anything, up to now.
+    pub(crate) fn take_in(&mut self) -> u64 {
+        let mut has_changed = false;
+        for followed in self.objects.values_mut() {
+            let next = followed.followed.state.borrow_and_update();
+            let is_lost = matches!(*next, ValueState::Waiting(_) | ValueState::Refused(_));
+            if followed.known != *next && !(is_lost && matches!(followed.known, ValueState::There(_))) {
+                followed.known = next.clone();
+                has_changed = true;
+            }
+        }
+        self.n_changes += u64::from(has_changed);
+        self.n_changes
+    }
+
+    /// Waits until there is something to take in. False: there never will be, because the agent ends.
+    pub(crate) async fn changed(&mut self) -> bool {
+        let changes = self.objects.values_mut().map(|object| object.followed.state.changed().boxed());
+        select_all(changes).await.0.is_ok()
+    }
+
+    /// What the task's references stand for.
+    ///
+    /// # Errors
+    /// When a key is missing, or a value is no text: field, object and remedy.
+    pub(crate) fn words(&self, plan: &TaskPlan) -> Result<SecretWords, String> {
+        let there = self.known().filter_map(|(object, known)| match known {
+            ValueState::There(values) => Some((object.clone(), (**values).clone())),
+            _ => None,
+        });
+        secret::words(&plan.task, &meta(plan), &there.collect()).map_err(|error| error.to_string())
+    }
+
+    /// By what the task's image is pulled.
+    pub(crate) fn pull_secrets(&self, plan: &TaskPlan) -> PullSecrets {
+        let there = |object: ValueObject| match &self.objects.get(&object)?.known {
+            ValueState::There(keys) => Some((object.name, (**keys).clone())),
+            _ => None,
+        };
+        PullSecrets(secret::pull_secrets(&plan.task).filter_map(there).collect())
+    }
+
+    /// The objects that are waited for, each with the reason.
+    fn missing(&self) -> Result<Vec<(ValueObject, String)>, TaskHookError> {
+        let mut missing = Vec::new();
+        for (object, known) in self.known() {
+            match known {
+                ValueState::There(_) => {}
+                ValueState::Waiting(reason) => missing.push((object.clone(), reason.clone())),
+                ValueState::Absent if self.needed.contains(object) => {
+                    missing.push((object.clone(), NOT_THERE.to_owned()));
+                }
+                ValueState::Absent => {}
+                ValueState::Refused(reason) => return Err(failed(format!("{object} is refused: {reason}"))),
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// What is to be done for an object that is not there.
+pub(super) const NOT_THERE: &str = "it does not exist; create it";
+
+/// Values that a start waits for.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    values: TaskValues,
+    since: Instant,
+    /// What was reported last as missing.
+    shown: Option<Vec<ValueObject>>,
+}
+
+/// What comes of waiting.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// All are there.
+    Complete(SecretWords),
+    /// Some are not, and it is time to say so: which, and why.
+    Missing(String),
+}
+
+impl Awaited {
+    /// Begins to wait.
+    pub(crate) fn new(values: TaskValues) -> Self {
+        Self { values, since: Instant::now(), shown: None }
+    }
+
+    /// The values, which are followed on.
+    pub(crate) fn into_values(self) -> TaskValues {
+        self.values
+    }
+
+    /// Waits until all values are there, or it is time to say what is missing. May be dropped and called again.
+    ///
+    /// # Errors
+    /// When a value is refused, cannot be used, or has not come for long: another try may help each time.
+    pub(crate) async fn arrive(&mut self, plan: &TaskPlan) -> Result<Arrival, TaskHookError> {
+        loop {
+            self.values.take_in();
+            let missing = self.values.missing()?;
+            if missing.is_empty() {
+                return self.values.words(plan).map(Arrival::Complete).map_err(failed);
+            }
+            let now = Instant::now();
+            let text = named(missing.iter().map(|(object, reason)| format!("{object} ({reason})")));
+            if now >= self.since + DEADLINE {
+                return Err(failed(format!("gave up after {} s: {text}", DEADLINE.as_secs())));
+            }
+            // Another reason for the same objects is no news.
+            let objects: Vec<ValueObject> = missing.into_iter().map(|(object, _)| object).collect();
+            let wake = if self.shown.as_ref() == Some(&objects) {
+                self.since + DEADLINE
+            } else if now >= self.since + QUIET_FOR {
+                self.shown = Some(objects);
+                return Ok(Arrival::Missing(text));
+            } else {
+                self.since + QUIET_FOR
+            };
+            tokio::select! {
+                biased;
+                is_open = self.values.changed() => if !is_open {
+                    return Err(failed("the agent ends".to_owned()));
+                },
+                () = tokio::time::sleep_until(wake) => {}
+            }
+        }
+    }
+}
+
+/// What is waited for, in words: the first of it by name.
+pub(super) fn named(missing: impl ExactSizeIterator<Item = String>) -> String {
+    let more = missing.len().saturating_sub(NAMED);
+    let text = missing.take(NAMED).collect::<Vec<_>>().join(", ");
+    match more {
+        0 => format!("waits for {text}"),
+        more => format!("waits for {text} and {more} more"),
+    }
+}
+
+fn failed(reason: String) -> TaskHookError {
+    TaskHookError { hook: "secrets", reason, is_recoverable: true }
+}
