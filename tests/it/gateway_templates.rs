@@ -1,4 +1,5 @@
-//! Templates of real tasks, whose values come through the gateway: what follows on a change, and that nothing else does.
+//! Templates of real tasks, whose values come through the gateway: what follows on a change, and that nothing else
+//! does.
 
 use drover_api::Allocation;
 use drover_api::allocation::TaskEventType;
@@ -17,8 +18,8 @@ fn follower(name: &str, script: &str, mode: &Value) -> Value {
     });
     template.as_object_mut().expect("an object").extend(mode.as_object().expect("an object").clone());
     let once = json!({ "attempts": 0, "interval": "1h", "delay": "1s", "mode": "fail" });
-    let more = json!({ "templates": [template], "secrets": [{ "name": "conf", "path": "conf" }], "restart": once });
-    with_secrets(name, script, &more)
+    let fields = json!({ "templates": [template], "secrets": [{ "name": "conf", "path": "conf" }], "restart": once });
+    with_secrets(name, script, &fields)
 }
 
 fn restarts(alloc: &Allocation) -> i64 {

@@ -25,9 +25,9 @@ async fn b_060_must_survive_templates_without_end_or_measure() {
     let agent = ProcessId::of(i32::try_from(node.agent_pid()).expect("a pid")).expect("an agent");
     let before = agent.rss_bytes();
     // Ten to the ninth steps, or as many bytes.
-    let ten = "(split \",\" \"1,2,3,4,5,6,7,8,9,0\")";
+    let ten = "{{$ten := split \",\" \"1,2,3,4,5,6,7,8,9,0\"}}";
     let nest = |levels: usize, inner: &str| {
-        format!("{}{inner}{}", format!("{{{{range {ten}}}}}").repeat(levels), "{{end}}".repeat(levels))
+        format!("{ten}{}{inner}{}", "{{range $ten}}".repeat(levels), "{{end}}".repeat(levels))
     };
     let mut placed = Vec::new();
     for (n, (template, says)) in [
@@ -61,7 +61,7 @@ async fn b_060_must_survive_templates_without_end_or_measure() {
     eventually("a helper is seen, and is confined", confined).await;
     for (name, says) in &placed {
         let said = setup_failure(&node, name).await;
-        assert!(said.contains("templates: local/x: ") && said.contains(says), "{says}: {said}");
+        assert!(said.contains("templates: local/x:") && said.contains(says), "{says}: {said}");
     }
     let grown = agent.rss_bytes().saturating_sub(before);
     assert!(grown < 64 << 20, "the agent has grown by {grown} bytes");

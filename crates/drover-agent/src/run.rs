@@ -308,8 +308,7 @@ async fn serve<S: Store>(
     let (recovering, recovered) = mpsc::channel(1);
     let known = AllKnown { recovered, restored, metrics: metrics.clone() };
     loops.spawn(until(stop.clone(), end_strangers(supervisor, known, state.clone(), is_state_lost)));
-    let kubelet_dir = config.csi.kubelet_dir().map(Path::to_owned);
-    let key = csi::sealing_key(&config.state_dir)?;
+    let (kubelet_dir, key) = (config.csi.kubelet_dir().map(Path::to_owned), csi::sealing_key(&config.state_dir)?);
     let fetcher = Arc::new(HostFetcher::new(&config.artifacts, own_environment()));
     let host_env = host_environment(&config.host_envvars, own_environment());
     run_node(NodeParts {

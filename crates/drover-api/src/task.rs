@@ -153,8 +153,8 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub templates: Vec<Template>,
-    /// Secrets of type kubernetes.io/dockerconfigjson in the job's namespace, whose credentials the registry of its image
-    /// is shown. Driver containerd only. They count as secrets.
+    /// Secrets of type kubernetes.io/dockerconfigjson in the job's namespace, whose credentials the registry of its
+    /// image is shown. Driver containerd only. They count as secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(length(min = 1, max = 253)), extend("x-kubernetes-list-type" = "set"))]
     pub image_pull_secrets: Vec<String>,

@@ -123,9 +123,7 @@ impl Containerd {
         Ok(async move {
             while let Some(Ok(message)) = asked.next().await {
                 let Ok(request) = AuthRequest::decode(message.value.as_slice()) else { return };
-                let response = if !login.hosts.contains(&request.host) {
-                    AuthResponse { auth_type: AuthType::None.into(), ..AuthResponse::default() }
-                } else {
+                let response = if login.hosts.contains(&request.host) {
                     let kind = if login.username.is_empty() { AuthType::Refresh } else { AuthType::Credentials };
                     AuthResponse {
                         auth_type: kind.into(),
@@ -133,6 +131,8 @@ impl Containerd {
                         username: login.username.clone(),
                         ..AuthResponse::default()
                     }
+                } else {
+                    AuthResponse { auth_type: AuthType::None.into(), ..AuthResponse::default() }
                 };
                 if answers.send(any(AUTH_RESPONSE, &response)).await.is_err() {
                     return;

@@ -79,12 +79,12 @@ impl TaskFile<'_> {
             Err(error) => return Err(error.into()),
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut made = std::fs::File::from(rustix::fs::openat(&here, &*unfinished, flags, mode)?);
-        let finished = made.write_all(file.bytes).and_then(|()| {
+        let mut fresh = std::fs::File::from(rustix::fs::openat(&here, &*unfinished, flags, mode)?);
+        let finished = fresh.write_all(file.bytes).and_then(|()| {
             if let Some(owner) = file.owner {
-                give_to(&made, owner)?;
+                give_to(&fresh, owner)?;
             }
-            set_mode(&made, file.mode)?;
+            set_mode(&fresh, file.mode)?;
             Ok(rustix::fs::renameat(&here, &*unfinished, &here, &**name)?)
         });
         if finished.is_err()
@@ -193,7 +193,7 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o666), 0).expect("a FIFO");
         fs::write(local.join("long"), "123456789").expect("a file");
         fs::write(local.join("deaf"), "1").expect("a file");
-        fs::set_permissions(local.join("deaf"), fs::Permissions::from_mode(0)).expect("a mode");
+        fs::set_permissions(local.join("deaf"), fs::Permissions::from_mode(0o0)).expect("a mode");
         for (name, why) in
             [("two", "no plain file"), ("fifo", "no plain file"), ("long", "more than 8"), ("", "no plain file")]
         {

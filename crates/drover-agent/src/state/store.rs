@@ -266,8 +266,8 @@ impl StateStore {
         }
     }
 
-    /// Keeps an allocation's user, which is the one that was given last. It is ready as soon as that has its place among
-    /// the writes: what it returns waits for the disk.
+    /// Keeps an allocation's user, which is the one that was given last. It is ready as soon as that has its place
+    /// among the writes: what it returns waits for the disk.
     pub(crate) async fn put_task_user(&self, uid: &str, number: u32) -> Result<Pending, StateError> {
         match &self.0 {
             Backing::File(file) => {

@@ -27,12 +27,13 @@ use crate::reporting::events::Reason;
 use crate::reporting::metrics::CountedTask;
 use crate::watch;
 
+mod following;
 mod kill;
 mod launch;
 mod reconfigure;
 mod restore;
 
-use reconfigure::{Following, Script};
+use following::{Following, Script};
 
 /// One task's runner.
 pub(crate) struct TaskRunner {
@@ -217,7 +218,7 @@ impl TaskRunner {
                     }
                     TaskCommand::Locate { answer } => drop(answer.send(self.located(&running.handle))),
                 },
-                news = reconfigure::news_of(&mut self.templates), if script.is_none() => {
+                news = following::news_of(&mut self.templates), if script.is_none() => {
                     match self.reconfigure(news, &running.handle).await {
                         Following::Nothing => {}
                         Following::Script(next) => script = Some(next),
@@ -231,7 +232,7 @@ impl TaskRunner {
                         }
                     }
                 }
-                end = reconfigure::end_of(&mut script) => {
+                end = following::end_of(&mut script) => {
                     script = None;
                     if let Some(why) = self.note_script(end).await {
                         self.end_as_failed(running, why).await;

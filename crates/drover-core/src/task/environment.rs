@@ -53,8 +53,8 @@ pub fn words_of_node(node: &NodeFacts) -> BTreeMap<String, String> {
     let named = ["node.unique.id", "node.unique.name", "node.datacenter", "node.class", "node.pool", "node.region"];
     let attributes = node.attributes.keys().map(|key| format!("attr.{key}"));
     let meta = node.meta.keys().map(|key| format!("meta.{key}"));
-    let none = BTreeMap::new();
-    let word = |name: String| lookup(&name, &none, node).map(str::to_owned).map(|value| (name, value));
+    let no_variables = BTreeMap::new();
+    let word = |name: String| lookup(&name, &no_variables, node).map(str::to_owned).map(|value| (name, value));
     named.map(str::to_owned).into_iter().chain(attributes).chain(meta).filter_map(word).collect()
 }
 

@@ -33,14 +33,14 @@ pub fn permissions(template: &Template) -> Option<u32> {
 
 /// How long the changes of a template's sources are collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct ChangeWait {
     /// So long nothing more must have changed.
     pub min: Duration,
     /// So long after the first change it is rendered in any case.
     pub max: Duration,
 }
 
-impl Wait {
+impl ChangeWait {
     /// That of a template.
     pub fn of(template: &Template) -> Self {
         let given = template.wait.clone().unwrap_or_default();
@@ -65,7 +65,7 @@ pub fn script_timeout(template: &Template) -> Duration {
 
 /// What follows on changed templates of a running task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reaction {
+pub struct ChangeReaction {
     /// The task is restarted.
     pub restart: bool,
     /// Signals by their names.
@@ -76,7 +76,7 @@ pub struct Reaction {
     pub splay: Duration,
 }
 
-impl Reaction {
+impl ChangeReaction {
     /// Whether nothing follows.
     pub fn is_nothing(&self) -> bool {
         !self.restart && self.signals.is_empty() && self.scripts.is_empty()
@@ -85,8 +85,8 @@ impl Reaction {
 
 /// What follows on changes of these templates, each with its place in the task's list. A restart makes signals and
 /// scripts needless: the new run reads everything.
-pub fn reaction<'a>(changed: impl IntoIterator<Item = (usize, &'a Template)>) -> Reaction {
-    let mut all = Reaction::default();
+pub fn reaction<'a>(changed: impl IntoIterator<Item = (usize, &'a Template)>) -> ChangeReaction {
+    let mut all = ChangeReaction::default();
     for (place, template) in changed {
         match template.change_mode.unwrap_or_default() {
             ChangeMode::Noop => continue,
@@ -212,7 +212,7 @@ mod tests {
         let script = template(&json!({ "changeMode": "script", "changeScript": { "command": "x" }, "splay": "9s" }));
         let (restart, noop) = (template(&json!({})), template(&json!({ "changeMode": "noop", "splay": "1h" })));
         let all = [(0, &hup), (1, &usr1), (2, &script), (3, &hup), (4, &noop)];
-        let expected = Reaction {
+        let expected = ChangeReaction {
             restart: false,
             signals: ["SIGHUP".to_owned(), "SIGUSR1".to_owned()].into(),
             scripts: vec![2],
@@ -220,7 +220,10 @@ mod tests {
         };
         assert_eq!(reaction(all), expected);
         let with_restart = reaction(all.into_iter().chain([(5, &restart)]));
-        assert_eq!(with_restart, Reaction { restart: true, splay: Duration::from_secs(9), ..Reaction::default() });
+        assert_eq!(
+            with_restart,
+            ChangeReaction { restart: true, splay: Duration::from_secs(9), ..ChangeReaction::default() }
+        );
         assert!(reaction([(4, &noop)]).is_nothing());
         assert_eq!(reaction([(5, &restart)]).splay, Duration::from_secs(5));
     }
@@ -228,16 +231,16 @@ mod tests {
     #[test]
     fn changes_are_collected_until_it_is_quiet_or_their_longest_wait_is_over() {
         let secs = Duration::from_secs;
-        let usual = Wait::of(&template(&json!({})));
+        let usual = ChangeWait::of(&template(&json!({})));
         assert_eq!((usual.min, usual.max), (secs(5), secs(240)));
         assert_eq!(usual.due(secs(0), secs(0)), secs(5));
         assert_eq!(usual.due(secs(0), secs(100)), secs(105));
         assert_eq!(usual.due(secs(0), secs(239)), secs(240));
-        let own = Wait::of(&template(&json!({ "wait": { "min": "10m" } })));
+        let own = ChangeWait::of(&template(&json!({ "wait": { "min": "10m" } })));
         assert_eq!((own.min, own.max), (secs(600), secs(600)));
-        let short = Wait::of(&template(&json!({ "wait": { "min": "0s", "max": "1s" } })));
+        let short = ChangeWait::of(&template(&json!({ "wait": { "min": "0s", "max": "1s" } })));
         assert_eq!(short.due(secs(3), secs(9)), secs(4));
-        let none = Wait::of(&template(&json!({ "wait": { "min": "0s", "max": "0s" } })));
+        let none = ChangeWait::of(&template(&json!({ "wait": { "min": "0s", "max": "0s" } })));
         assert_eq!(none.due(secs(3), secs(3)), secs(3) + Duration::from_millis(250));
     }
 

@@ -3,7 +3,7 @@
 use drover_api::task::{ChangeMode, Task, Template};
 
 use super::found::{At, Violations, shown};
-use crate::task::template::{self, Wait};
+use crate::task::template::{self, ChangeWait};
 
 impl Violations {
     pub(super) fn files(&mut self, at: At<'_>, task: &Task) {
@@ -51,7 +51,7 @@ impl Violations {
         let message = format_args!("{} is no octal mode up to 0777; write it as in 0644", shown(&template.perms));
         let is_wrong = template::permissions(template).is_none();
         self.when(is_wrong, "TemplatePerms", format_args!("{at}.perms"), message);
-        let wait = Wait::of(template);
+        let wait = ChangeWait::of(template);
         let message = "has a max below its min; raise max, or lower min";
         self.when(wait.max < wait.min, "TemplateWait", format_args!("{at}.wait"), message);
     }

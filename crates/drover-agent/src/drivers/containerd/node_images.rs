@@ -189,7 +189,9 @@ impl NodeImages {
     fn pull_failure(&self, (name, credentials): &PullKey, limit: Duration, error: &CallError) -> String {
         let registry = name.split('/').next().unwrap_or_default();
         let text = error.to_string();
-        let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        // The name of a registry or image may hold anything, a number of an error too.
+        let about = text.replace(name.as_str(), "").replace(registry, "");
+        let has = |words: &[&str]| words.iter().any(|word| about.contains(word));
         let remedy = if error.is_unreachable() && has(&["has not answered within"]) {
             format!(
                 "it was not there after {limit:?}: is {registry} reachable from the node? config.imagePullTimeout \

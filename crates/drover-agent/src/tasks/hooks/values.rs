@@ -132,12 +132,11 @@ impl TaskValues {
         let mut missing = Vec::new();
         for (object, known) in self.known() {
             match known {
-                ValueState::There(_) => {}
                 ValueState::Waiting(reason) => missing.push((object.clone(), reason.clone())),
                 ValueState::Absent if self.needed.contains(object) => {
                     missing.push((object.clone(), NOT_THERE.to_owned()));
                 }
-                ValueState::Absent => {}
+                ValueState::There(_) | ValueState::Absent => {}
                 ValueState::Refused(reason) => return Err(failed(format!("{object} is refused: {reason}"))),
             }
         }

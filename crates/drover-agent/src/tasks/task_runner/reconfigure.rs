@@ -2,11 +2,11 @@
 
 use drover_api::allocation::TaskEventType as Type;
 use drover_core::health::CheckState;
-use drover_core::service::{CheckAnswer, Probe, ScriptProbe};
+use drover_core::service::{Probe, ScriptProbe};
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 
 use super::TaskRunner;
+use super::following::{Following, Script, ScriptEnd};
 use crate::checks::TaskPlace;
 use crate::drivers::TaskHandle;
 use crate::tasks::commands::CommandError;
@@ -16,29 +16,6 @@ use crate::tasks::task_words::TaskWords;
 
 /// How the answer of a script begins that ran and failed.
 const EXIT_CODE: &str = "exit code ";
-
-/// What follows on news of templates.
-pub(super) enum Following {
-    /// The run goes on.
-    Nothing,
-    /// It goes on, and this runs in it.
-    Script(Script),
-    /// Another one follows, because of this.
-    Restart(String),
-    /// It ends, and none follows, because of this.
-    Failure(String),
-}
-
-/// Scripts that run in a task, one after the other; they end when this is dropped.
-pub(super) type Script = BoxFuture<'static, Vec<ScriptEnd>>;
-
-/// How a script ended.
-pub(super) struct ScriptEnd {
-    command: String,
-    /// None: it has taken too long.
-    answer: Option<CheckAnswer>,
-    is_fatal: bool,
-}
 
 impl TaskRunner {
     /// A task that was found again is looked at as one that was started: its templates follow what they use.
@@ -130,21 +107,5 @@ impl TaskRunner {
         self.push(task_event::plain(Type::Template, self.env.clock.now(), text));
         self.keep().await;
         self.tell().await;
-    }
-}
-
-/// Ready when there is news of the task's templates.
-pub(super) async fn news_of(templates: &mut Option<Templates>) -> TemplateNews {
-    match templates {
-        Some(templates) => templates.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Ready when the scripts that run have ended.
-pub(super) async fn end_of(script: &mut Option<Script>) -> Vec<ScriptEnd> {
-    match script {
-        Some(script) => script.await,
-        None => std::future::pending().await,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use drover_api::task::Template;
 use drover_core::task::environment::{self, TaskPaths};
 use drover_core::task::sandbox_path::{OtherRoot, SandboxBase, SandboxPath, sandbox_path};
-use drover_core::task::template::{self, Wait};
+use drover_core::task::template::{self, ChangeWait};
 use tokio::time::Instant;
 
 use crate::node::beneath::Owner;
@@ -24,7 +24,7 @@ pub(super) struct TemplateFile {
     pub(super) destination: SandboxPath,
     pub(super) mode: u32,
     pub(super) owner: Option<Owner>,
-    pub(super) wait: Wait,
+    pub(super) wait: ChangeWait,
     /// Of the text that was rendered last; none: none was yet.
     pub(super) rendered: Option<TextDigest>,
     /// The variables in that text, of a template that gives some.
@@ -79,7 +79,7 @@ impl TemplateFile {
             source,
             destination,
             mode,
-            wait: Wait::of(template),
+            wait: ChangeWait::of(template),
             rendered: None,
             variables: BTreeMap::new(),
             changes: None,

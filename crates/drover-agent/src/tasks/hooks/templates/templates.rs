@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_core::task::environment;
-use drover_core::task::template::{self, Reaction, reaction, script_timeout};
+use drover_core::task::template::{self, ChangeReaction, reaction, script_timeout};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -63,7 +63,7 @@ pub(crate) enum Preparation {
 #[derive(Debug)]
 pub(crate) enum TemplateNews {
     /// Files have changed, and this follows. The text names them.
-    Changed(Reaction, String),
+    Changed(ChangeReaction, String),
     /// Something is to be told.
     Message(String),
 }
@@ -212,9 +212,9 @@ impl Templates {
         let set = self.set.as_ref().ok_or_else(none)?;
         let file = set.files.get(place).ok_or_else(none)?;
         let script = file.template.change_script.as_ref().ok_or_else(none)?;
-        let node = self.words.node();
+        let facts = self.words.node();
         let words = std::iter::once(&script.command).chain(&script.args);
-        let expanded = words.map(|word| environment::interpolate(word, &set.env, &node));
+        let expanded = words.map(|word| environment::interpolate(word, &set.env, &facts));
         Ok(ChangeCommand {
             command: expanded.collect::<Result<_, _>>().map_err(|error| format!("changeScript: {error}"))?,
             timeout: script_timeout(&file.template),
@@ -316,25 +316,24 @@ impl TemplateSet {
             let file = &mut self.files[place];
             file.changes = None;
             let is_first = file.rendered.is_none();
-            match rendered.and_then(|text| put(file, words, &text, purpose).map_err(Problem::Failed)) {
-                Err(problem) => problems.push((place, problem)),
-                Ok(()) => {
-                    let script = file.template.change_script.as_ref();
-                    if is_first && purpose == Purpose::Start && script.is_some_and(|it| it.run_on_first_render) {
-                        self.first_scripts.push(place);
-                    }
-                }
+            if let Err(problem) = rendered.and_then(|text| put(file, words, &text, purpose).map_err(Problem::Failed)) {
+                problems.push((place, problem));
+                continue;
+            }
+            let script = file.template.change_script.as_ref();
+            if is_first && purpose == Purpose::Start && script.is_some_and(|it| it.run_on_first_render) {
+                self.first_scripts.push(place);
             }
         }
         problems
     }
 
     /// What follows now: on a first rendering, or, once its time has come, on changed files. The text names them.
-    fn due_reaction(&mut self, is_time: bool) -> Option<(Reaction, String)> {
+    fn due_reaction(&mut self, is_time: bool) -> Option<(ChangeReaction, String)> {
         let scripts = std::mem::take(&mut self.first_scripts);
         if !scripts.is_empty() {
             let text = self.names(&scripts);
-            return Some((Reaction { scripts, ..Reaction::default() }, format!("{text} rendered")));
+            return Some((ChangeReaction { scripts, ..ChangeReaction::default() }, format!("{text} rendered")));
         }
         let changed: Vec<usize> = (0..self.files.len()).filter(|place| self.files[*place].is_changed).collect();
         if !is_time || changed.is_empty() {
@@ -348,7 +347,7 @@ impl TemplateSet {
         Some((reaction, text))
     }
 
-    fn reaction(&self) -> Reaction {
+    fn reaction(&self) -> ChangeReaction {
         reaction(self.files.iter().enumerate().filter(|(_, file)| file.is_changed).map(|(n, file)| (n, &file.template)))
     }
 
