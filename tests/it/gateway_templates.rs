@@ -144,7 +144,7 @@ async fn the_example_greets_anew_when_its_config_map_changes() {
     let stage = Stage::start("templates-example", "").await;
     stage.cluster.namespace("shop").await;
     opened(&stage, &["app-config", "app-token"]);
-    let file = drover_testkit::workspace::root().join("examples/templates.yaml").display().to_string();
+    let file = drover_testkit::workspace::root().join("examples/configuration/greeter.yaml").display().to_string();
     stage.cluster.kubectl(&["apply", "-n", "shop", "-f", &file]).expect("applied");
     stage.cluster.condition("shop", "greeter", JobConditionType::Ready, "True").await;
     let name = alloc_of(&stage, "greeter").await.metadata.name.expect("a name");

@@ -32,9 +32,10 @@ async fn b_060_must_survive_templates_without_end_or_measure() {
     let mut placed = Vec::new();
     for (n, (template, says)) in [
         ("{{define \"a\"}}{{template \"a\"}}{{end}}{{template \"a\"}}".to_owned(), "depth"),
-        (nest(9, "{{$x := 1}}"), "steps"),
+        // On a machine that is busy the clock may be first.
+        (nest(9, "{{$x := 1}}"), "steps|seconds"),
         (nest(6, &"x".repeat(1000)), "output"),
-        ("{{define \"b\"}}{{range loop 0 1000000000}}x{{end}}{{end}}{{template \"b\"}}".to_owned(), "memory"),
+        ("{{$x := \"x\"}}{{range loop 0 40}}{{$x = printf \"%s%s\" $x $x}}{{end}}".to_owned(), "memory|seconds"),
     ]
     .into_iter()
     .enumerate()
@@ -61,7 +62,10 @@ async fn b_060_must_survive_templates_without_end_or_measure() {
     eventually("a helper is seen, and is confined", confined).await;
     for (name, says) in &placed {
         let said = setup_failure(&node, name).await;
-        assert!(said.contains("templates: local/x:") && said.contains(says), "{says}: {said}");
+        assert!(
+            said.contains("templates: local/x:") && says.split('|').any(|limit| said.contains(limit)),
+            "{says}: {said}"
+        );
     }
     let grown = agent.rss_bytes().saturating_sub(before);
     assert!(grown < 64 << 20, "the agent has grown by {grown} bytes");
