@@ -18,8 +18,8 @@ use super::objects::{ObjectState, Objects};
 use super::permits::{self, Denied, NodeRequest};
 use crate::reviews::{AGENT_AUDIENCE, Reviews, node_of};
 
-/// Requests of one agent at a time.
-const MOST_REQUESTS: usize = 4096;
+/// Requests of one agent at a time: a thousand tasks with templates, each of which lists as many objects as a job may.
+const MOST_REQUESTS: usize = 16_384;
 /// Answers that wait to be written; then those who have more wait.
 const UNSENT: usize = 16;
 /// How many requests of one agent are asked about at a time: one that floods the gateway does not flood the API server.
