@@ -1,7 +1,6 @@
 //! Rendering templates in processes of their own: `droverd render-template`, which reaches no file and no network.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Duration;
 
 use drover_template::{RenderAnswer, RenderOrder};
@@ -21,32 +20,31 @@ const MAX_ANSWER_BYTES: u64 = 128 * 1024 * 1024;
 /// Renders templates.
 pub(crate) trait Renderer: Debug + Send + Sync {
     /// Renders one, or says why it could not be tried: another try may help. Dropping it ends the rendering.
-    fn render(&self, order: RenderOrder) -> BoxFuture<'static, Result<RenderAnswer, String>>;
+    fn render<'a>(&'a self, order: &'a RenderOrder) -> BoxFuture<'a, Result<RenderAnswer, String>>;
 }
 
 /// Renders each in a process of its own.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct HelperRenderer {
-    turns: Arc<Semaphore>,
+    turns: Semaphore,
 }
 
 impl Default for HelperRenderer {
     fn default() -> Self {
-        Self { turns: Arc::new(Semaphore::new(AT_A_TIME)) }
+        Self { turns: Semaphore::new(AT_A_TIME) }
     }
 }
 
 impl Renderer for HelperRenderer {
-    fn render(&self, order: RenderOrder) -> BoxFuture<'static, Result<RenderAnswer, String>> {
-        let turns = Arc::clone(&self.turns);
+    fn render<'a>(&'a self, order: &'a RenderOrder) -> BoxFuture<'a, Result<RenderAnswer, String>> {
         async move {
-            let _turn = turns.acquire().await.map_err(|_| "the agent ends".to_owned())?;
+            let _turn = self.turns.acquire().await.map_err(|_| "the agent ends".to_owned())?;
             let mut child = helper::command("render-template")
                 .current_dir("/")
                 .spawn()
                 .map_err(|error| format!("the rendering cannot begin: {error}"))?;
             let whole = Duration::from_secs(order.limits.seconds).saturating_add(EXTRA);
-            let answer = tokio::time::timeout(whole, helper::ask(&mut child, &order, MAX_ANSWER_BYTES)).await;
+            let answer = tokio::time::timeout(whole, helper::ask(&mut child, order, MAX_ANSWER_BYTES)).await;
             drop(child.kill().await);
             let answer = answer.map_err(|_| format!("the rendering took longer than {} s", whole.as_secs()))?;
             // The error of an answer that is cut short would show a part of it.
@@ -68,7 +66,7 @@ pub(crate) struct PromptRenderer;
 
 #[cfg(any(test, feature = "simulated"))]
 impl Renderer for PromptRenderer {
-    fn render(&self, order: RenderOrder) -> BoxFuture<'static, Result<RenderAnswer, String>> {
-        std::future::ready(Ok(drover_template::render(&order))).boxed()
+    fn render<'a>(&'a self, order: &'a RenderOrder) -> BoxFuture<'a, Result<RenderAnswer, String>> {
+        std::future::ready(Ok(drover_template::render(order))).boxed()
     }
 }

@@ -7,13 +7,12 @@
 use std::ffi::{CStr, CString};
 use std::io;
 
-use drover_core::task::sandbox_path::SandboxBase;
 use drover_fetch::{FetchLimits, RESULT};
 use rustix::fs::{Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::fetcher::Fetch;
-use crate::node::beneath::{NOBODY, Owner, Place, give_to};
+use crate::node::beneath::{Owner, Place, give_to, nobody};
 use crate::node::removal;
 
 /// Most directories one in another.
@@ -36,7 +35,7 @@ impl Stage {
         let cannot = |error: io::Error| format!("directory {} cannot be made: {error}", path.display());
         removal::remove(&path).map_err(cannot)?;
         let root = Place::open(fetch.dir.root()).map_err(cannot)?;
-        let made = root.make(&name, 0o700, maker()).map_err(cannot)?;
+        let made = root.make(&name, 0o700, nobody()).map_err(cannot)?;
         let place = made.ok_or_else(|| cannot(io::ErrorKind::NotADirectory.into()))?;
         Ok(Self { place, path })
     }
@@ -52,16 +51,11 @@ impl Stage {
     }
 }
 
-/// Whose a download is while it is made.
-fn maker() -> Option<Owner> {
-    rustix::process::geteuid().is_root().then_some(Owner { uid: NOBODY, gid: NOBODY })
-}
-
 /// Looks at the result and moves it where it belongs.
 pub(super) fn place(stage: &Stage, fetch: &Fetch, limits: FetchLimits) -> Result<(), String> {
     let result = open(&stage.place, c"result").map_err(|error| format!("its {RESULT} cannot be read: {error}"))?;
     let inspection = Inspection {
-        uid: maker().map_or_else(|| rustix::process::geteuid().as_raw(), |maker| maker.uid),
+        uid: nobody().map_or_else(|| rustix::process::geteuid().as_raw(), |owner| owner.uid),
         chown: fetch.chown,
         left: limits.files.saturating_add(limits.files),
     };
@@ -72,10 +66,7 @@ pub(super) fn place(stage: &Stage, fetch: &Fetch, limits: FetchLimits) -> Result
 
 /// The directory that the result goes into; made as far as it is missing.
 fn destination(fetch: &Fetch) -> Result<Place, String> {
-    let base = match fetch.destination.base {
-        SandboxBase::Task => fetch.dir.task(&fetch.task),
-        SandboxBase::Shared => fetch.dir.shared(),
-    };
+    let base = fetch.dir.base(&fetch.task, fetch.destination.base);
     let mut parts = &fetch.destination.parts[..];
     if fetch.plan.is_whole {
         parts = &parts[..parts.len().saturating_sub(1)];
@@ -83,7 +74,7 @@ fn destination(fetch: &Fetch) -> Result<Place, String> {
     let mut here =
         Place::open(&base).map_err(|error| format!("directory {} cannot be opened: {error}", base.display()))?;
     for part in parts {
-        let owner = fetch.owner.or_else(maker);
+        let owner = fetch.owner.or_else(nobody);
         let made =
             here.make(part, 0o755, owner).map_err(|error| format!("{part} in relativeDest cannot be made: {error}"))?;
         here = made.ok_or_else(|| format!("{part} in relativeDest is no directory: remove it, or take another one"))?;
@@ -192,10 +183,11 @@ mod tests {
     use std::path::Path;
 
     use drover_core::artifact::{ArchiveForm, Compression, FetchPlan};
-    use drover_core::task::sandbox_path::SandboxPath;
+    use drover_core::task::sandbox_path::{SandboxBase, SandboxPath};
 
     use super::*;
     use crate::node::alloc_dir::{AllocDir, TaskFolder};
+    use crate::node::beneath::NOBODY;
 
     const LIMITS: FetchLimits = FetchLimits { bytes: 1 << 20, files: 8, seconds: 5 };
 

@@ -7,9 +7,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use drover_core::task::sandbox_path::SandboxBase;
 use rustix::mount::MountFlags;
 
-use super::beneath::{NOBODY, Owner, Place};
+use super::beneath::{Owner, Place, nobody};
 use super::removal;
 use drover_supervisor::unmount_below;
 
@@ -64,6 +65,14 @@ impl AllocDir {
     /// A task's directory.
     pub(crate) fn task(&self, task: &str) -> PathBuf {
         self.root.join(task)
+    }
+
+    /// The directory that a path of a task begins in.
+    pub(crate) fn base(&self, task: &str, base: SandboxBase) -> PathBuf {
+        match base {
+            SandboxBase::Task => self.task(task),
+            SandboxBase::Shared => self.shared(),
+        }
     }
 
     /// Makes the shared directories; what is there stays as it is, be it a link that a task has made.
@@ -125,11 +134,6 @@ impl AllocDir {
 /// The directory that tasks share.
 const SHARED: &str = "alloc";
 
-/// The owner of directories of allocations that began when none had a user of its own, when the agent is root.
-fn nobody() -> Option<Owner> {
-    rustix::process::geteuid().is_root().then_some(Owner { uid: NOBODY, gid: NOBODY })
-}
-
 fn replaced() -> io::Error {
     io::Error::new(io::ErrorKind::NotADirectory, "something else than a directory is in its place: remove it")
 }
@@ -163,6 +167,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use super::super::beneath::NOBODY;
     use super::*;
 
     const OWNER: Option<Owner> = Some(Owner { uid: 2_000_001, gid: 2_000_001 });

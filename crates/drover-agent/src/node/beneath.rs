@@ -27,6 +27,11 @@ pub(crate) struct Owner {
 /// The number of the user `nobody`, and of its group.
 pub(crate) const NOBODY: u32 = 65534;
 
+/// The user `nobody`, to whom an agent that is root gives what it makes for tasks without a user of their own.
+pub(crate) fn nobody() -> Option<Owner> {
+    rustix::process::geteuid().is_root().then_some(Owner { uid: NOBODY, gid: NOBODY })
+}
+
 impl Place {
     /// Opens a directory by a path that no task can change, but for its last part, which must be no link.
     ///

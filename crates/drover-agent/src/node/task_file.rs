@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use drover_core::task::sandbox_path::{SandboxBase, SandboxPath};
+use drover_core::task::sandbox_path::SandboxPath;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -33,10 +33,7 @@ pub(crate) struct NewFile<'a> {
 impl TaskFile<'_> {
     /// The directory that its path begins in.
     pub(crate) fn base(&self) -> PathBuf {
-        match self.path.base {
-            SandboxBase::Task => self.dir.task(self.task),
-            SandboxBase::Shared => self.dir.shared(),
-        }
+        self.dir.base(self.task, self.path.base)
     }
 
     /// Reads it, at most `most` bytes.
@@ -100,6 +97,8 @@ impl TaskFile<'_> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use drover_core::task::sandbox_path::SandboxBase;
 
     use super::*;
     use crate::node::alloc_dir::TaskFolder;

@@ -80,6 +80,11 @@ impl TaskValues {
         self.objects.iter().map(|(object, followed)| (object, &followed.known))
     }
 
+    /// What is known of an object; none: the task does not list it.
+    pub(crate) fn state_of(&self, object: &ValueObject) -> Option<&ValueState> {
+        self.objects.get(object).map(|followed| &followed.known)
+    }
+
     /// Whether it is known of each whether it is there.
     pub(crate) fn are_known(&self) -> bool {
         self.known().all(|(_, known)| matches!(known, ValueState::There(_) | ValueState::Absent))
@@ -120,7 +125,7 @@ impl TaskValues {
 
     /// By what the task's image is pulled.
     pub(crate) fn pull_secrets(&self, plan: &TaskPlan) -> PullSecrets {
-        let there = |object: ValueObject| match &self.objects.get(&object)?.known {
+        let there = |object: ValueObject| match self.state_of(&object)? {
             ValueState::There(keys) => Some((object.name, (**keys).clone())),
             _ => None,
         };

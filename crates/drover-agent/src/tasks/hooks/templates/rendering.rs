@@ -66,7 +66,7 @@ pub(super) fn values(words: &TaskWords, env: &BTreeMap<String, String>, values: 
 pub(super) async fn render(
     file: &TemplateFile,
     words: &TaskWords,
-    mut all: Values,
+    looked_at: &Values,
     values: Option<&TaskValues>,
 ) -> Result<Vec<u8>, Problem> {
     let (env, plan) = (words.runner_env(), words.plan());
@@ -81,20 +81,20 @@ pub(super) async fn render(
             })?
         }
     };
+    let mut order = RenderOrder {
+        name: file.template.dest_path.clone(),
+        template: ValueBytes(text),
+        left_delimiter: file.template.left_delimiter.clone(),
+        right_delimiter: file.template.right_delimiter.clone(),
+        err_missing_key: file.template.err_missing_key,
+        values: looked_at.clone(),
+        now: env.clock.now(),
+        limits: RenderLimits::USUAL,
+    };
     for _ in 0..=MAX_FILES {
-        let order = RenderOrder {
-            name: file.template.dest_path.clone(),
-            template: ValueBytes(text.clone()),
-            left_delimiter: file.template.left_delimiter.clone(),
-            right_delimiter: file.template.right_delimiter.clone(),
-            err_missing_key: file.template.err_missing_key,
-            values: all.clone(),
-            now: env.clock.now(),
-            limits: RenderLimits::USUAL,
-        };
-        let (needed, absent) = match env.machine.renderer.render(order).await {
+        let (needed, absent) = match env.machine.renderer.render(&order).await {
             Ok(RenderAnswer::Rendered(text)) => return Ok(text.0),
-            Ok(RenderAnswer::Failed(error)) => return Err(failure(&error, !all.secrets.is_empty())),
+            Ok(RenderAnswer::Failed(error)) => return Err(failure(&error, !order.values.secrets.is_empty())),
             Ok(RenderAnswer::Missing { needed, absent }) => (needed, absent),
             Err(reason) => return Err(Problem::Failed(reason)),
         };
@@ -112,7 +112,7 @@ pub(super) async fn render(
         }
         for path in files {
             let content = read(&path, words, &paths)?;
-            all.files.insert(path, content.map(ValueBytes));
+            order.values.files.insert(path, content.map(ValueBytes));
         }
     }
     Err(Problem::Failed(format!("it looks at more than {MAX_FILES} files; take fewer")))
@@ -157,7 +157,7 @@ fn read(path: &str, words: &TaskWords, paths: &TaskPaths) -> Result<Option<Vec<u
 /// Why something never comes, whatever is waited for.
 fn never(what: &Needed, values: Option<&TaskValues>) -> Option<String> {
     let unlisted = |object: ValueObject| {
-        let is_listed = values.into_iter().flat_map(TaskValues::known).any(|(known, _)| *known == object);
+        let is_listed = values.is_some_and(|values| values.state_of(&object).is_some());
         (!is_listed).then(|| format!("it looks at {object}, which the task does not list; add it to tasks[].secrets"))
     };
     match what {
@@ -175,9 +175,8 @@ fn never(what: &Needed, values: Option<&TaskValues>) -> Option<String> {
 fn shown(what: &Needed, values: Option<&TaskValues>) -> String {
     let object = |kind: ValueKind, name: &String| {
         let object = ValueObject { kind, name: name.clone() };
-        let known = values.into_iter().flat_map(TaskValues::known).find(|(known, _)| **known == object);
-        let reason = match known {
-            Some((_, ValueState::Waiting(reason) | ValueState::Refused(reason))) => reason.as_str(),
+        let reason = match values.and_then(|values| values.state_of(&object)) {
+            Some(ValueState::Waiting(reason) | ValueState::Refused(reason)) => reason.as_str(),
             _ => NOT_THERE,
         };
         format!("{object} ({reason})")

@@ -12,7 +12,7 @@ use super::super::hook_error::TaskHookError;
 use super::super::values::{QUIET_FOR, SecretWords, TaskValues, named};
 use super::rendering::{self, Problem};
 use super::template_file::{TemplateFile, TextDigest};
-use crate::node::beneath::{NOBODY, Owner};
+use crate::node::beneath::nobody;
 use crate::node::task_file::{NewFile, TaskFile};
 use crate::tasks::task_words::TaskWords;
 
@@ -312,7 +312,7 @@ impl TemplateSet {
         }
         let looked_at = rendering::values(words, &self.env, values);
         for &place in places {
-            let rendered = rendering::render(&self.files[place], words, looked_at.clone(), values).await;
+            let rendered = rendering::render(&self.files[place], words, &looked_at, values).await;
             let file = &mut self.files[place];
             file.changes = None;
             let is_first = file.rendered.is_none();
@@ -413,7 +413,6 @@ fn put(file: &mut TemplateFile, words: &TaskWords, text: &[u8], purpose: Purpose
         BTreeMap::new()
     };
     let plan = words.plan();
-    let nobody = || rustix::process::geteuid().is_root().then_some(Owner { uid: NOBODY, gid: NOBODY });
     let owner_of_dirs = plan.owner.or_else(nobody);
     let new = NewFile { bytes: text, mode: file.mode, owner: file.owner, owner_of_dirs };
     let place = TaskFile { dir: &plan.dir, task: &plan.task.name, path: &file.destination };
