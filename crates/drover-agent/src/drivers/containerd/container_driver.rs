@@ -75,7 +75,7 @@ impl ContainerDriver {
         if let Some(load) = &config.load {
             let archive = open_archive(load, &request.alloc_dir, &request.task_dir)?;
             images.load(&name, archive, limit).await?;
-        } else if config.force_pull || images.is_private(&name).await? || images.keep(image).await?.is_none() {
+        } else if config.force_pull || !images.may_be_used(&name).await? {
             images.pull(&name, credentials, limit).await?;
         }
         match images.keep(image).await? {

@@ -134,10 +134,10 @@ impl NodeImages {
         Ok(Some(target))
     }
 
-    /// Whether the image on the node came by credentials.
-    pub(super) async fn is_private(&self, name: &str) -> Result<bool, StartError> {
+    /// Whether the image is on the node, and is not one that came by credentials.
+    pub(super) async fn may_be_used(&self, name: &str) -> Result<bool, StartError> {
         let found = self.api.image(name).await.map_err(|error| of_containerd(&error))?;
-        Ok(found.is_some_and(|image| image.labels.contains_key(IS_PRIVATE)))
+        Ok(found.is_some_and(|image| image.target.is_some() && !image.labels.contains_key(IS_PRIVATE)))
     }
 
     /// Downloads an image and unpacks it; one download for all who ask at the same time with the same credentials.
