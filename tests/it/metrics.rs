@@ -195,7 +195,8 @@ async fn busy_life(cluster: &Cluster, ns: &str) -> Scrapes {
     // Its writer may still write, and nobody can answer for it.
     let lost = json!({ "allocID": "lost", "allocation": "lost", "nodeName": "n-1" });
     claimed_volume(cluster, ns, "stuck", &lost).await;
-    shows(cluster, controller, "drover_volume_claims{state=\"node-detached\"} 1").await;
+    // So is the claim of the allocation that was lost with the node.
+    shows(cluster, controller, "drover_volume_claims{state=\"node-detached\"} 2").await;
     Scrapes { calm, controller: scrape(controller).await, agent }
 }
 

@@ -1,6 +1,6 @@
 //! One run of a CNI plugin.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -57,9 +57,11 @@ pub(crate) fn run(program: &Path, env: &[(&str, String)], config: &Value) -> Res
             let read = output.map_or(Ok(0), |output| output.take(MAX_ANSWER).read_to_end(&mut bytes));
             read.map(|_| bytes)
         });
-        let told = input.map_or(Ok(()), |mut input| input.write_all(config.to_string().as_bytes()));
-        let ended = told.and_then(|()| end_of(&mut child));
-        (ended, answer.join())
+        // Beside the wait: one that neither reads nor ends would hold a writer back without a limit.
+        let told = scope.spawn(move || input.map_or(Ok(()), |mut input| given(&mut input, config)));
+        let ended = end_of(&mut child);
+        let told = told.join().unwrap_or_else(|_| Err(io::Error::other("its configuration cannot be written")));
+        (told.and(ended), answer.join())
     });
     let (ended, bytes) = answer;
     let status = ended.map_err(|error| error.to_string())?;
@@ -79,6 +81,14 @@ pub(crate) fn run(program: &Path, env: &[(&str, String)], config: &Value) -> Res
         (false, true) => message.to_owned(),
         (false, false) => format!("{message}: {details}"),
     })
+}
+
+/// Gives the plugin its configuration. One may answer and end without having read it.
+fn given(input: &mut impl io::Write, config: &Value) -> io::Result<()> {
+    match input.write_all(config.to_string().as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// Waits for the end of the plugin, and ends it when it takes too long.

@@ -17,7 +17,7 @@ use crate::bridge::{Bridge, BridgeSettings};
 use crate::cni::{CniDirs, CniNetworks};
 use crate::links::Links;
 use crate::network_error::NetworkError;
-use crate::{mac, port_table};
+use crate::{mac, plugin, port_table};
 
 /// An address of the node that is not its loopback one.
 const NODE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
@@ -187,7 +187,7 @@ fn the_table_is_made_anew_over_the_ports_that_it_has() {
 }
 
 /// A plugin that notes what it is asked, and answers `$1.json`.
-fn plugin(dirs: &CniDirs, name: &str, answer: &Value) {
+fn noting_plugin(dirs: &CniDirs, name: &str, answer: &Value) {
     let log = dirs.bin.join("log");
     let text = format!(
         "#!/bin/sh\necho {name} $CNI_COMMAND $CNI_IFNAME $CNI_CONTAINERID $CNI_ARGS $(cat) >> {}\n\
@@ -223,8 +223,8 @@ fn plugins_are_asked_in_order_and_taken_back_in_the_other() {
         let dirs = dirs(dir);
         std::fs::write(dirs.config.join("10-mesh.conflist"), LIST).expect("a list");
         let result = json!({ "ips": [{ "address": "10.88.0.5/24" }], "dns": { "nameservers": ["10.88.0.1"] } });
-        plugin(&dirs, "first", &json!({ "ips": [] }));
-        plugin(&dirs, "second", &result);
+        noting_plugin(&dirs, "first", &json!({ "ips": [] }));
+        noting_plugin(&dirs, "second", &result);
         let (networks, problems) = CniNetworks::read(&dirs);
         assert_eq!((networks.names().collect::<Vec<_>>(), problems), (vec!["mesh"], vec![]));
         let args = BTreeMap::from([("IP".to_owned(), "10.88.0.5".to_owned())]);
@@ -248,6 +248,18 @@ fn plugins_are_asked_in_order_and_taken_back_in_the_other() {
     });
 }
 
+/// More than the kernel keeps for a pipe is written to a reader that has gone.
+#[test]
+fn b_029_a_plugin_that_ends_without_reading_its_configuration_is_heard() {
+    on_a_machine_of_its_own(|dir| {
+        let program = dir.join("deaf");
+        std::fs::write(&program, "#!/bin/sh\necho '{\"code\": 11, \"msg\": \"no room\"}'\nexit 1\n").expect("a plugin");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        let answer = plugin::run(&program, &[], &json!({ "name": "x".repeat(1 << 20) }));
+        assert_eq!(answer, Err("no room".to_owned()));
+    });
+}
+
 fn again_exists(dirs: &CniDirs) -> bool {
     dirs.namespaces.join("uid").exists()
 }
@@ -257,8 +269,8 @@ fn b_029_a_plugin_that_fails_is_named_and_all_are_asked_to_take_back() {
     on_a_machine_of_its_own(|dir| {
         let dirs = dirs(dir);
         std::fs::write(dirs.config.join("10-mesh.conflist"), LIST).expect("a list");
-        plugin(&dirs, "first", &json!({ "ips": [] }));
-        plugin(&dirs, "second", &json!({ "code": 11, "msg": "no room", "details": "10.88.0.0/24" }));
+        noting_plugin(&dirs, "first", &json!({ "ips": [] }));
+        noting_plugin(&dirs, "second", &json!({ "code": 11, "msg": "no room", "details": "10.88.0.0/24" }));
         let (networks, _) = CniNetworks::read(&dirs);
         let order = networks.order("mesh", BTreeMap::new(), Vec::new()).expect("an order");
         let error = order.clone().add(&dirs, "uid").expect_err("refused").to_string();
@@ -281,7 +293,7 @@ fn b_029_a_plugin_that_fails_is_named_and_all_are_asked_to_take_back() {
 fn what_cannot_be_run_as_a_network_is_named_with_its_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let dirs = dirs(dir.path());
-    plugin(&dirs, "first", &json!({}));
+    noting_plugin(&dirs, "first", &json!({}));
     for (name, text) in [
         ("1.conflist", LIST),
         ("2.conf", r#"{"name": "plain", "type": "first"}"#),
