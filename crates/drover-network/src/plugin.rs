@@ -1,11 +1,13 @@
 //! One run of a CNI plugin.
 
-use std::io::{self, Read as _};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 
@@ -40,28 +42,25 @@ impl Verb {
 /// # Errors
 /// Its own words, or why it was not run.
 pub(crate) fn run(program: &Path, env: &[(&str, String)], config: &Value) -> Result<Value, String> {
+    let input = given(config).map_err(|error| format!("its configuration cannot be written: {error}"))?;
     let mut child = Command::new(program)
         .env_clear()
         .env("PATH", PATH)
         .envs(env.iter().map(|(name, value)| (*name, value.as_str())))
         .current_dir("/")
-        .stdin(Stdio::piped())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
-    let (input, output) = (child.stdin.take(), child.stdout.take());
+    let output = child.stdout.take();
     let answer = std::thread::scope(|scope| {
         let answer = scope.spawn(move || {
             let mut bytes = Vec::new();
             let read = output.map_or(Ok(0), |output| output.take(MAX_ANSWER).read_to_end(&mut bytes));
             read.map(|_| bytes)
         });
-        // Beside the wait: one that neither reads nor ends would hold a writer back without a limit.
-        let told = scope.spawn(move || input.map_or(Ok(()), |mut input| given(&mut input, config)));
-        let ended = end_of(&mut child);
-        let told = told.join().unwrap_or_else(|_| Err(io::Error::other("its configuration cannot be written")));
-        (told.and(ended), answer.join())
+        (end_of(&mut child), answer.join())
     });
     let (ended, bytes) = answer;
     let status = ended.map_err(|error| error.to_string())?;
@@ -83,12 +82,12 @@ pub(crate) fn run(program: &Path, env: &[(&str, String)], config: &Value) -> Res
     })
 }
 
-/// Gives the plugin its configuration. One may answer and end without having read it.
-fn given(input: &mut impl io::Write, config: &Value) -> io::Result<()> {
-    match input.write_all(config.to_string().as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+/// The configuration as a file in memory: a plugin that does not read it breaks no pipe, and holds no writer back.
+fn given(config: &Value) -> io::Result<File> {
+    let mut file = File::from(memfd_create("configuration", MemfdFlags::CLOEXEC)?);
+    file.write_all(config.to_string().as_bytes())?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Waits for the end of the plugin, and ends it when it takes too long.

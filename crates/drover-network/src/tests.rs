@@ -195,9 +195,12 @@ fn noting_plugin(dirs: &CniDirs, name: &str, answer: &Value) {
         log.display(),
         if answer.get("code").is_some() { "exit 1" } else { "test -e $CNI_NETNS" },
     );
-    let path = dirs.bin.join(name);
-    std::fs::write(&path, text).expect("a plugin");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    program(&dirs.bin.join(name), &text);
+}
+
+fn program(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("a program");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
 }
 
 fn dirs(dir: &Path) -> CniDirs {
@@ -248,14 +251,13 @@ fn plugins_are_asked_in_order_and_taken_back_in_the_other() {
     });
 }
 
-/// More than the kernel keeps for a pipe is written to a reader that has gone.
+/// More than a pipe would hold is given to one that does not look.
 #[test]
 fn b_029_a_plugin_that_ends_without_reading_its_configuration_is_heard() {
     on_a_machine_of_its_own(|dir| {
-        let program = dir.join("deaf");
-        std::fs::write(&program, "#!/bin/sh\necho '{\"code\": 11, \"msg\": \"no room\"}'\nexit 1\n").expect("a plugin");
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a mode");
-        let answer = plugin::run(&program, &[], &json!({ "name": "x".repeat(1 << 20) }));
+        let deaf = dir.join("deaf");
+        program(&deaf, "#!/bin/sh\necho '{\"code\": 11, \"msg\": \"no room\"}'\nexit 1\n");
+        let answer = plugin::run(&deaf, &[], &json!({ "name": "x".repeat(1 << 20) }));
         assert_eq!(answer, Err("no room".to_owned()));
     });
 }
