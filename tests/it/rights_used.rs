@@ -31,6 +31,7 @@ const REPLICAS: &str = "crates/drover-agent/src/gateway/replicas.rs";
 const REVIEWS: &str = "crates/drover-gateway/src/reviews.rs";
 const FLEET: &str = "crates/drover-gateway/src/tunnels/replicas.rs";
 const KEEPER: &str = "crates/drover-gateway/src/certificates/keeper.rs";
+const KEYS: &str = "crates/drover-gateway/src/identities/keeper.rs";
 const OBJECTS: &str = "crates/drover-agent/src/csi/objects.rs";
 
 #[rustfmt::skip]
@@ -115,6 +116,10 @@ const USES: &[Use] = &[
     ("gateway", "", "secrets=drover-gateway-tls", "get", KEEPER, "self.secrets.get_opt(SECRET)"),
     ("gateway", "", "secrets=drover-gateway-tls", "list watch", KEEPER, "watch_object(self.secrets.clone(), SECRET)"),
     ("gateway", "", "secrets=drover-gateway-tls", "update", KEEPER, "self.secrets.replace(SECRET"),
+    ("gateway", "", "secrets=drover-identity", "get", KEYS, "self.secrets.get_opt(SECRET)"),
+    ("gateway", "", "secrets=drover-identity", "list watch", KEYS, "watch_object(self.secrets.clone(), SECRET)"),
+    ("gateway", "", "secrets=drover-identity", "update", KEYS, "self.secrets.replace(SECRET"),
+    ("gateway", DROVER, "allocations", "list", KEYS, "self.allocations.list("),
     ("gateway", "", "configmaps=drover-gateway-ca", "get", KEEPER, "self.published.get_opt(PUBLISHED)"),
     ("gateway", "discovery.k8s.io", "endpointslices", "list watch", FLEET, "watcher(slices, selection)"),
     ("gateway", "", "configmaps=drover-gateway-ca", "patch", KEEPER, "self.published.patch(PUBLISHED"),

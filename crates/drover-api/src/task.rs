@@ -172,7 +172,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub services: Vec<Service>,
-    /// Signed tokens for the task. Not acted on by this version: refused.
+    /// Signed tokens that say which task it is; they need the gateway.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub identities: Vec<Identity>,
@@ -493,7 +493,7 @@ pub struct Artifact {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Identity {
-    /// Its name; `default` is the one every task has.
+    /// Its name, of letters, digits, `-` and `_`; `default` is the one that drover's own API takes.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// Its intended audience.
@@ -503,7 +503,7 @@ pub struct Identity {
     /// Whether it is in the environment, as `NOMAD_TOKEN` or `NOMAD_TOKEN_<name>`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub env: bool,
-    /// Whether it is in a file of the secrets directory.
+    /// Whether it is in a file: `secrets/nomad_token`, or `secrets/nomad_<name>.jwt`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub file: bool,
     /// Another file for it, below the task's directory; needs file.
@@ -517,7 +517,8 @@ pub struct Identity {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16))]
     pub change_signal: String,
-    /// How long it is valid; 0 for no limit. Not for the default identity.
+    /// How long it is valid; 0 for as long as the allocation lives. It is renewed at half of that. Not for the default
+    /// identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<GoDuration>,
     /// Further claims in the token.

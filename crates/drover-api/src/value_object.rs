@@ -1,28 +1,38 @@
-//! Secrets and `ConfigMaps` as agent and gateway name them to each other.
+//! Secrets, `ConfigMaps` and identities as agent and gateway name them to each other.
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of object holds values.
+/// What kind of thing holds values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ValueKind {
     /// A Secret.
     Secret,
     /// A `ConfigMap`.
     ConfigMap,
+    /// An identity of a task, which the gateway signs: its only value is [`TOKEN`].
+    Identity,
 }
 
-/// An object of the job's namespace whose values tasks use.
+/// The key of an identity's token.
+pub const TOKEN: &str = "token";
+
+/// What tasks get from the gateway: an object of the job's namespace, or an identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueObject {
     /// Its kind.
     pub kind: ValueKind,
-    /// Its name.
+    /// Its name; of an identity `task/identity`.
     pub name: String,
 }
 
 impl std::fmt::Display for ValueObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} {}", self.kind, self.name)
+        let kind = match self.kind {
+            ValueKind::Secret => "Secret",
+            ValueKind::ConfigMap => "ConfigMap",
+            ValueKind::Identity => "identity",
+        };
+        write!(f, "{kind} {}", self.name)
     }
 }

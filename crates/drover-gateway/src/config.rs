@@ -38,6 +38,8 @@ pub struct GatewayConfig {
     pub peers: Vec<SocketAddr>,
     /// How it ends.
     pub shutdown: ShutdownConfig,
+    /// Identities of tasks.
+    pub identities: IdentitiesConfig,
     /// How often a stream's user is asked for again; at most 60 s.
     #[serde(deserialize_with = "duration")]
     pub recheck_every: Duration,
@@ -53,6 +55,18 @@ pub struct CertificatesConfig {
     /// The gateway's own; default 90 days.
     #[serde(deserialize_with = "duration")]
     pub leaf: Duration,
+}
+
+/// The tokens that say of tasks which they are.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct IdentitiesConfig {
+    /// Who tokens say has made them: the URL below which others read `/.well-known/openid-configuration`. Empty: they
+    /// name none.
+    pub issuer: String,
+    /// How long a key signs before another does; default 30 days.
+    #[serde(deserialize_with = "duration")]
+    pub key_life: Duration,
 }
 
 /// How a replica ends, in order.
@@ -89,8 +103,15 @@ impl Default for GatewayConfig {
             peers: Vec::new(),
             shutdown: ShutdownConfig::default(),
             certificates: CertificatesConfig::default(),
+            identities: IdentitiesConfig::default(),
             recheck_every: LONGEST_RECHECK,
         }
+    }
+}
+
+impl Default for IdentitiesConfig {
+    fn default() -> Self {
+        Self { issuer: String::new(), key_life: DAY * 30 }
     }
 }
 
@@ -139,6 +160,13 @@ impl GatewayConfig {
         }
         if self.recheck_every.is_zero() || self.recheck_every > LONGEST_RECHECK {
             return Err(("recheckEvery", "must be above 0s and at most 1m".to_owned()));
+        }
+        let IdentitiesConfig { issuer, key_life } = &self.identities;
+        if !(issuer.is_empty() || issuer.starts_with("https://") || issuer.starts_with("http://")) {
+            return Err(("identities.issuer", format!("{issuer:?} is no URL; write it as https://id.example.com")));
+        }
+        if *key_life < SHORTEST_LEAF {
+            return Err(("identities.keyLife", "must be at least 30s".to_owned()));
         }
         let ShutdownConfig { unready_for, streams_for } = self.shutdown;
         for (field, span) in [("shutdown.unreadyFor", unready_for), ("shutdown.streamsFor", streams_for)] {
@@ -195,6 +223,8 @@ mod tests {
             ("certificates: {leaf: 1s}", "certificates.leaf"),
             ("certificates: {leaf: 1m, authority: 1m}", "certificates.authority"),
             ("certificates: {leaf: -1m}", "negative"),
+            ("identities: {issuer: id.example.com}", "identities.issuer"),
+            ("identities: {keyLife: 1s}", "identities.keyLife"),
             ("shutdown: {unreadyFor: 2h}", "shutdown.unreadyFor"),
             ("shutdown: {streamsFor: 2h}", "shutdown.streamsFor"),
             ("peers: [gateway]", "peers"),

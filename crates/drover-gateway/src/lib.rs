@@ -14,6 +14,7 @@ mod api;
 mod certificates;
 pub mod config;
 mod connections;
+mod identities;
 mod limits;
 mod reviews;
 mod run;

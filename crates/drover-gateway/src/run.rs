@@ -19,6 +19,7 @@ use crate::certificates::{
 };
 use crate::config::{GatewayConfig, ShutdownConfig};
 use crate::connections::Port;
+use crate::identities::{IdentityKeeper, IdentitySigner};
 use crate::reviews::Reviews;
 use crate::tunnels::{Fleet, Listener, ListenerParts, Nodes, Peers, Tunnels};
 use crate::values::Values;
@@ -78,11 +79,14 @@ async fn serve(
     let (tunnels, trust, fleet) = (Tunnels::new(gateway.clone()), Trust::default(), Fleet::new(config));
     let watched = Watched { clock: Arc::clone(&clock), health: health.clone(), metrics: gateway.clone() };
     let keeper = Keeper::new(client.clone(), config, watched);
+    let signer = IdentitySigner::new(&config.identities.issuer, Arc::clone(&clock));
+    let keys = IdentityKeeper::new(client.clone(), config, signer.clone());
     let served = keeper.served();
     let agents = Port::open(config.agents, agents_config(served.clone())?, "agents").await?;
     let clients = Arc::new(OptionalCertificates::new(trust.clone(), provider()));
     let users = Port::open(config.users, users_config(served.clone(), clients)?, "users").await?;
     beside.spawn(until(ended.clone(), keeper.run()));
+    beside.spawn(until(ended.clone(), keys.run()));
     beside.spawn(until(ended.clone(), follow(client.clone(), trust.clone(), health.clone())));
     let (following, replicas) = (fleet.clone(), config.clone());
     let api = client.clone();
@@ -92,7 +96,7 @@ async fn serve(
         reviews: reviews.clone(),
         tunnels: tunnels.clone(),
         fleet: fleet.clone(),
-        values: Values::new(client.clone(), reviews.clone(), &config.agent_user()),
+        values: Values::new(client.clone(), reviews.clone(), signer.clone(), &config.agent_user()),
         agent_user: config.agent_user(),
         clock,
     });
@@ -102,6 +106,7 @@ async fn serve(
         reviews,
         nodes: Nodes::new(tunnels.clone(), peers),
         trust,
+        signer,
         metrics: gateway,
         recheck_every: config.recheck_every,
     });

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::commands::{CommandError, Force, Located, TaskCommand};
-use super::hooks::Templates;
+use super::hooks::{TaskIdentities, Templates};
 use super::orders::Orders;
 use super::plan::{TaskEnd, TaskHandles, TaskPlan, TaskUpdate};
 use super::record::TaskRecord;
@@ -54,6 +54,8 @@ pub(crate) struct TaskRunner {
     ended: Option<String>,
     /// Its templates, once something is known of them; none: it has none, or none yet.
     templates: Option<Templates>,
+    /// Its identities, likewise.
+    identities: Option<TaskIdentities>,
     handles: TaskHandles,
 }
 
@@ -116,6 +118,7 @@ impl TaskRunner {
             health: HealthReport::AtOnce,
             ended: None,
             templates: None,
+            identities: None,
             handles,
         }
     }
@@ -181,7 +184,7 @@ impl TaskRunner {
 
     /// Waits for the end of the process, or ends it.
     async fn see_through(&mut self, mut running: Running) -> TaskExit {
-        self.follow_templates();
+        self.follow_what_it_uses();
         let mut script: Option<Script> = None;
         let (mut orders, shutdown, name) =
             (self.handles.orders.clone(), self.handles.shutdown.clone(), self.plan.task.name.clone());
@@ -218,7 +221,7 @@ impl TaskRunner {
                     }
                     TaskCommand::Locate { answer } => drop(answer.send(self.located(&running.handle))),
                 },
-                news = following::news_of(&mut self.templates), if script.is_none() => {
+                news = following::news_of(&mut self.templates, &mut self.identities), if script.is_none() => {
                     match self.reconfigure(news, &running.handle).await {
                         Following::Nothing => {}
                         Following::Script(next) => script = Some(next),
@@ -455,7 +458,7 @@ impl TaskRunner {
     async fn die(&mut self) {
         self.plugin = None;
         // What it has followed is followed for it no longer.
-        self.templates = None;
+        (self.templates, self.identities) = (None, None);
         let now = self.env.clock.now();
         let state = &mut self.record.state;
         state.state = TaskRunState::Dead;

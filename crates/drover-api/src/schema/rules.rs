@@ -899,13 +899,6 @@ pub const RULES: &[Rule] = &[
         "a name in env is empty or contains = or NUL, which no process can have; correct it",
     ),
     rule(
-        "task-identities",
-        "Job",
-        ("spec.groups[].tasks[]", "identities"),
-        "!has(self.identities) || size(self.identities) == 0",
-        "identities are not acted on by this version; remove them, and mount credentials by a volume, or fetch them in the task",
-    ),
-    rule(
         "job-secrets-total",
         "Job",
         ("spec", "groups"),

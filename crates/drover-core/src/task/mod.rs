@@ -6,6 +6,7 @@ pub mod container_config;
 pub mod driver_config;
 pub mod environment;
 pub mod failure;
+pub mod identity;
 pub mod pull_credentials;
 pub mod sandbox_path;
 pub mod secret;

@@ -12,6 +12,8 @@ use drover_api::value_object::{ValueKind, ValueObject};
 use drover_api::{Allocation, AllocationSpec, JobSpec, JobVersion};
 use serde_json::Value;
 
+use super::identity;
+
 /// Most secrets of a job, over all groups and tasks.
 pub const JOB_MAX_SECRETS: usize = 16;
 
@@ -61,7 +63,7 @@ pub enum PermitError {
     #[error("the allocation's version of its job is not there")]
     NoVersion,
     /// Its version of the job does not list the object.
-    #[error("{0} is none of the secrets that version {1} of the job lists for group {2}; add it to tasks[].secrets")]
+    #[error("{0} is nothing that version {1} of the job lists for group {2}; add it to tasks[].secrets or identities")]
     Unlisted(ValueObject, i64, String),
 }
 
@@ -87,7 +89,11 @@ pub fn permit(
     let AllocationSpec { job_uid, job_version, group, .. } = &allocation.spec;
     let version = version.filter(|it| it.spec.job_uid == *job_uid && it.spec.version == *job_version);
     let job = &version.ok_or(PermitError::NoVersion)?.spec.job;
-    let is_listed = job.groups.iter().any(|it| it.name == *group && objects_of_group(it).contains(object));
+    let lists = |it: &Group| match object.kind {
+        ValueKind::Secret | ValueKind::ConfigMap => objects_of_group(it).contains(object),
+        ValueKind::Identity => identity::find(it, object).is_some(),
+    };
+    let is_listed = job.groups.iter().any(|it| it.name == *group && lists(it));
     if is_listed { Ok(()) } else { Err(PermitError::Unlisted(object.clone(), *job_version, group.clone())) }
 }
 

@@ -1,8 +1,10 @@
 //! Paths of a task: templates, artifacts, tokens, payloads and mounts stay below the directories that they belong to.
 
-use drover_api::task::{ChangeMode, Task, Template};
+use drover_api::GoDuration;
+use drover_api::task::{ChangeMode, Identity, Task, Template};
 
 use super::found::{At, Violations, shown};
+use crate::task::identity;
 use crate::task::template::{self, ChangeWait};
 
 impl Violations {
@@ -19,8 +21,7 @@ impl Violations {
             self.relative(format_args!("{at}.dispatchPayload.file"), "PayloadFile", &payload.file, "input.txt");
         }
         for (n, identity) in task.identities.iter().enumerate() {
-            let field = format_args!("{at}.identities[{n}].filepath");
-            self.relative(field, "IdentityFile", &identity.filepath, "secrets/token");
+            self.task_identity(format_args!("{at}.identities[{n}]"), identity);
         }
         for (n, mount) in task.volume_mounts.iter().enumerate() {
             let path = mount.destination.as_str();
@@ -54,6 +55,29 @@ impl Violations {
         let wait = ChangeWait::of(template);
         let message = "has a max below its min; raise max, or lower min";
         self.when(wait.max < wait.min, "TemplateWait", format_args!("{at}.wait"), message);
+    }
+
+    fn task_identity(&mut self, at: At<'_>, identity: &Identity) {
+        let Identity { name, filepath, .. } = identity;
+        let message = format_args!("{} must be 1 to 63 letters, digits, - and _; rename it", shown(name));
+        self.when(!identity::is_name(name), "IdentityName", format_args!("{at}.name"), message);
+        let field = format_args!("{at}.filepath");
+        self.relative(field, "IdentityFile", filepath, "secrets/token");
+        let is_wrong = !filepath.is_empty() && !identity.file;
+        self.when(is_wrong, "IdentityFile", field, "needs file true; set it, or remove filepath");
+        let is_signal = identity.change_mode == Some(ChangeMode::Signal);
+        let message = "belongs to changeMode signal; set both, or neither";
+        let is_wrong = is_signal == identity.change_signal.is_empty();
+        self.when(is_wrong, "IdentitySignal", format_args!("{at}.changeSignal"), message);
+        let is_script = identity.change_mode == Some(ChangeMode::Script);
+        let message = "is script, which identities have not; take noop, restart or signal";
+        self.when(is_script, "IdentityMode", format_args!("{at}.changeMode"), message);
+        let field = format_args!("{at}.ttl");
+        let is_limited = identity.ttl.is_some_and(|ttl| !ttl.to_std().is_zero());
+        let message = "is not for the default identity, which ends with its allocation; remove it, or name another identity";
+        self.when(is_limited && name == identity::DEFAULT, "IdentityTtl", field, message);
+        let is_negative = identity.ttl.is_some_and(GoDuration::is_negative);
+        self.when(is_negative, "IdentityTtl", field, "is negative; give how long a token counts, as in 1h");
     }
 
     /// A script runs in the task, and the tasks of a container runtime are not entered.

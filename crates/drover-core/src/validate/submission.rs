@@ -152,16 +152,8 @@ impl Violations {
     }
 
     fn submitted_task(&mut self, at: At<'_>, task: &Task) {
-        for (field, is_given, instead) in [
-            (
-                "identities",
-                !task.identities.is_empty(),
-                "remove them, and mount credentials by a volume, or fetch them in the task",
-            ),
-            ("actions", !task.actions.is_empty(), "remove them, and run commands by drover alloc exec"),
-        ] {
-            self.not_yet(is_given, format_args!("{at}.{field}"), instead);
-        }
+        let instead = "remove them, and run commands by drover alloc exec";
+        self.not_yet(!task.actions.is_empty(), format_args!("{at}.actions"), instead);
         for (n, artifact) in task.artifacts.iter().enumerate() {
             self.artifact(format_args!("{at}.artifacts[{n}]"), artifact);
         }

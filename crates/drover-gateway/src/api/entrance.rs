@@ -19,9 +19,11 @@ use super::recheck::{Asker, Proof, Recheck};
 use super::route::{self, Route, Subresource};
 use super::streams::{FRAMES, Session};
 use super::trust::{Trust, Worth};
+use super::workload::{Workloads, from_elsewhere};
 use super::{discovery, exec, query, streams};
 use crate::answers::{Answer, Refusal, json_answer};
 use crate::connections::Service;
+use crate::identities::{IdentityDocuments, IdentitySigner};
 use crate::limits::{self, Limits};
 use crate::reviews::{Identity, Meanwhile, Object, Reviews, bearer};
 use crate::tunnels::{ExchangeError, Nodes, Place};
@@ -35,6 +37,7 @@ pub(crate) struct EntranceParts {
     pub(crate) reviews: Reviews,
     pub(crate) nodes: Nodes,
     pub(crate) trust: Trust,
+    pub(crate) signer: IdentitySigner,
     pub(crate) metrics: GatewayMetrics,
     pub(crate) recheck_every: Duration,
 }
@@ -45,6 +48,8 @@ pub(crate) struct Entrance {
     parts: Arc<EntranceParts>,
     limits: Limits,
     places: Places,
+    workloads: Workloads,
+    documents: IdentityDocuments,
     /// Commands, which outlive the requests that began them.
     commands: TaskTracker,
 }
@@ -53,7 +58,10 @@ impl Entrance {
     /// An entrance to these.
     pub(crate) fn new(parts: EntranceParts) -> Self {
         let limits = Limits::new(parts.metrics.clone());
-        Self { parts: Arc::new(parts), limits, places: Places::default(), commands: TaskTracker::new() }
+        let workloads = Workloads::new(parts.client.clone(), parts.signer.clone());
+        let documents = IdentityDocuments::new(parts.signer.clone());
+        let (places, commands) = (Places::default(), TaskTracker::new());
+        Self { parts: Arc::new(parts), limits, places, workloads, documents, commands }
     }
 
     /// Waits for the commands that still run.
@@ -75,15 +83,19 @@ impl Entrance {
             if !proxy.names.is_empty() && !proxy.names.contains(&name) {
                 return Err(Refusal::new(401, format!("{name:?} is no name of the API server's proxy")));
             }
-            let identity = identity::from_headers(request.headers(), &proxy.headers)?;
+            let identity = from_elsewhere(identity::from_headers(request.headers(), &proxy.headers)?)?;
             return Ok(Asker { identity, proof: Proof::Certificates(certificates) });
         }
+        if let Some(token) = bearer(request.headers()).filter(|token| Workloads::is_meant(token)) {
+            let (identity, workloads) = (self.workloads.identify(token).await?, self.workloads.clone());
+            return Ok(Asker { identity, proof: Proof::Workload(workloads, token.to_owned()) });
+        }
         if let Some(token) = bearer(request.headers()) {
-            let identity = self.parts.reviews.identify(token, None).await?;
+            let identity = from_elsewhere(self.parts.reviews.identify(token, None).await?)?;
             return Ok(Asker { identity, proof: Proof::Token(token.to_owned()) });
         }
         if let (Worth::Person, Some(own)) = (&worth, certificates.first()) {
-            let identity = identity::subject(own)?.into();
+            let identity = from_elsewhere(identity::subject(own)?.into())?;
             return Ok(Asker { identity, proof: Proof::Certificates(certificates) });
         }
         let groups = vec!["system:unauthenticated".to_owned()];
@@ -195,6 +207,11 @@ impl Service for Entrance {
     ) -> Response<Answer> {
         if request.method() == Method::GET
             && let Some(found) = discovery::answer(request.uri().path())
+        {
+            return json_answer(StatusCode::OK, &found);
+        }
+        if request.method() == Method::GET
+            && let Some(found) = self.documents.at(request.uri().path())
         {
             return json_answer(StatusCode::OK, &found);
         }

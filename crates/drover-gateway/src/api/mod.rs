@@ -17,6 +17,7 @@ mod recheck;
 mod route;
 mod streams;
 mod trust;
+mod workload;
 
 pub(crate) use entrance::{Entrance, EntranceParts};
 pub(crate) use front_proxy::{FRONT_PROXY, follow};

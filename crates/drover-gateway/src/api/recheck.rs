@@ -7,6 +7,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::trust::{Trust, Worth};
+use super::workload::Workloads;
 use crate::answers::Refusal;
 use crate::reviews::{Identity, Meanwhile, Object, Reviews};
 
@@ -17,6 +18,8 @@ pub(super) enum Proof {
     Certificates(Arc<Vec<CertificateDer<'static>>>),
     /// A token.
     Token(String),
+    /// A token of a task's identity.
+    Workload(Workloads, String),
     /// Nothing.
     Nothing,
 }
@@ -75,6 +78,13 @@ impl Recheck {
                 let found = self.reviews.identify(token, None).await?;
                 if found != self.asker.identity {
                     return Err(Refusal::new(401, "the token is another user's now"));
+                }
+            }
+            Proof::Workload(workloads, token) => {
+                if let Err(refusal) = workloads.identify(token).await
+                    && refusal.code != 503
+                {
+                    return Err(refusal);
                 }
             }
             Proof::Nothing => {}

@@ -99,6 +99,8 @@ async fn follow(client: Client, namespace: &str, object: &ValueObject, tell: &wa
             let changes = watcher::watch_object(api, &object.name).default_backoff();
             take(changes, |map: ConfigMap| of_config_map(&map), (namespace, object), tell).await;
         }
+        // It is signed for who asks, and not watched.
+        ValueKind::Identity => {}
     }
 }
 

@@ -1,10 +1,11 @@
-//! Whether a node may have an object's values: asked of the API server each time, so that what has ended is seen.
+//! Whether a node may have an object's values, or an identity: asked of the API server each time, so that what has
+//! ended is seen.
 
 use std::time::Duration;
 
 use drover_api::value_object::ValueObject;
 use drover_api::{Allocation, JobVersion, names};
-use drover_core::task::secret::permit;
+use drover_core::task::secret::{PermitError, permit};
 use kube::{Api, Client};
 
 /// How long the API server may take.
@@ -30,16 +31,25 @@ pub(super) enum Denied {
     Later(String),
 }
 
+/// What a request was granted for.
+#[derive(Clone, Debug)]
+pub(super) struct Granted {
+    pub(super) allocation: Allocation,
+    pub(super) version: JobVersion,
+}
+
 /// Asks whether a request is granted.
-pub(super) async fn ask(client: &Client, request: &NodeRequest) -> Result<(), Denied> {
+pub(super) async fn ask(client: &Client, request: &NodeRequest) -> Result<Granted, Denied> {
     let answer = tokio::time::timeout(TIMEOUT, read(client, request)).await;
     let (allocation, version) = match answer {
         Ok(Ok(read)) => read,
         Ok(Err(error)) => return Err(Denied::Later(format!("the API server cannot be asked: {error}"))),
         Err(_) => return Err(Denied::Later("the API server does not answer".to_owned())),
     };
-    permit(allocation.as_ref(), version.as_ref(), (&request.node, &request.uid), &request.object)
-        .map_err(|reason| Denied::No(reason.to_string()))
+    let no = |reason: PermitError| Denied::No(reason.to_string());
+    permit(allocation.as_ref(), version.as_ref(), (&request.node, &request.uid), &request.object).map_err(no)?;
+    let (Some(allocation), Some(version)) = (allocation, version) else { return Err(no(PermitError::NoAllocation)) };
+    Ok(Granted { allocation, version })
 }
 
 async fn read(client: &Client, request: &NodeRequest) -> kube::Result<(Option<Allocation>, Option<JobVersion>)> {

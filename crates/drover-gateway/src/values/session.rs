@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drover_api::value_object::{TOKEN, ValueKind};
+use drover_core::task::identity::{self, IdentityHolder};
 use drover_socket::values::{MAX_ASK_BYTES, ValueAnswer, ValueAsk, ValueNews};
 use futures::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
@@ -15,7 +19,8 @@ use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
 use super::objects::{ObjectState, Objects};
-use super::permits::{self, Denied, NodeRequest};
+use super::permits::{self, Denied, Granted, NodeRequest};
+use crate::identities::IdentitySigner;
 use crate::reviews::{AGENT_AUDIENCE, Reviews, node_of};
 
 /// Requests of one agent at a time: a thousand tasks with templates, each of which lists as many objects as a job may.
@@ -36,6 +41,7 @@ pub(crate) struct Values {
     client: Client,
     reviews: Reviews,
     objects: Objects,
+    signer: IdentitySigner,
     /// The only user that gets any.
     agent_user: Arc<str>,
     open: Arc<Mutex<OpenConnections>>,
@@ -74,11 +80,11 @@ impl std::fmt::Debug for Values {
 }
 
 impl Values {
-    /// Reads by this client, and asks these reviews who an agent is.
-    pub(crate) fn new(client: Client, reviews: Reviews, agent_user: &str) -> Self {
+    /// Reads by this client, asks these reviews who an agent is, and signs so.
+    pub(crate) fn new(client: Client, reviews: Reviews, signer: IdentitySigner, agent_user: &str) -> Self {
         let objects = Objects::new(client.clone());
         let open = Arc::default();
-        Self { client, reviews, objects, agent_user: agent_user.into(), open }
+        Self { client, reviews, objects, signer, agent_user: agent_user.into(), open }
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
@@ -174,16 +180,48 @@ impl Values {
         }
     }
 
+    /// A token for an identity, and after which time it is to be renewed; none: never.
+    fn sign(&self, granted: &Granted, request: &NodeRequest) -> Result<Option<(String, Option<Duration>)>, Denied> {
+        let Granted { allocation, version } = granted;
+        let group = version.spec.job.groups.iter().find(|group| group.name == allocation.spec.group);
+        let Some((task, identity)) = group.and_then(|group| identity::find(group, &request.object)) else {
+            return Err(Denied::No(format!("the job has no {}", request.object)));
+        };
+        let holder = IdentityHolder { allocation, job: &version.spec.job, task, identity };
+        let (token, claims) = self.signer.sign(holder).map_err(Denied::Later)?;
+        let renewal = claims.exp.map(|exp| {
+            let seconds = identity::renewal(claims.iat, exp).saturating_sub(claims.iat);
+            let renewal = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+            // Tokens that were made together are not renewed together.
+            renewal + renewal.mul_f64(fastrand::f64() / 10.0)
+        });
+        Ok(Some((token, renewal)))
+    }
+
     /// Answers one request, now and at every change.
     async fn follow(self, id: u64, request: NodeRequest, tell: mpsc::Sender<ValueNews>, turns: Arc<Semaphore>) {
-        let mut watched = None;
+        let (mut watched, mut is_told) = (None, false);
         let mut pause = FIRST_PAUSE;
         loop {
             let Ok(turn) = turns.acquire().await else { return };
             let granted = permits::ask(&self.client, &request).await;
             drop(turn);
-            match granted {
-                Ok(()) => pause = FIRST_PAUSE,
+            let signed = match granted {
+                Ok(granted) if request.object.kind == ValueKind::Identity => self.sign(&granted, &request),
+                Ok(_) => Ok(None),
+                Err(denied) => Err(denied),
+            };
+            match signed {
+                Ok(None) => pause = FIRST_PAUSE,
+                Ok(Some((token, renewal))) => {
+                    pause = FIRST_PAUSE;
+                    let values = BTreeMap::from([(TOKEN.to_owned(), STANDARD.encode(token))]);
+                    let is_heard = tell.send(ValueNews { id, value: ValueAnswer::Values(values) }).await.is_ok();
+                    let Some(renewal) = renewal.filter(|_| is_heard) else { return };
+                    is_told = true;
+                    tokio::time::sleep(renewal).await;
+                    continue;
+                }
                 Err(Denied::No(reason)) => {
                     tracing::warn!(
                         node = request.node, namespace = request.namespace, allocation = request.allocation,
@@ -194,7 +232,7 @@ impl Values {
                 }
                 Err(Denied::Later(reason)) => {
                     // What the agent has stays its: only one that has nothing yet is told.
-                    if watched.is_none() {
+                    if watched.is_none() && !is_told {
                         drop(tell.send(ValueNews { id, value: ValueAnswer::Unavailable(reason) }).await);
                     }
                     tokio::time::sleep(pause).await;

@@ -47,6 +47,21 @@ pub(crate) fn follow(values: &dyn Values, plan: &TaskPlan) -> Option<TaskValues>
     if plan.task.secrets.is_empty() && plan.task.image_pull_secrets.is_empty() {
         return None;
     }
+    let listed: BTreeSet<ValueObject> = secret::objects_of_task(&plan.task).collect();
+    let mut all = follow_objects(values, plan, listed);
+    // A template may do without an object, by asking whether it exists.
+    if !plan.task.templates.is_empty() {
+        all.needed = secret::referred(&plan.task, &meta(plan)).into_iter().chain(secret::pull_secrets(&plan.task)).collect();
+    }
+    Some(all)
+}
+
+/// Begins to follow these, all of which are needed.
+pub(super) fn follow_objects(
+    values: &dyn Values,
+    plan: &TaskPlan,
+    wanted: impl IntoIterator<Item = ValueObject>,
+) -> TaskValues {
     let metadata = &plan.allocation.metadata;
     let follow = |object: ValueObject| {
         let request = ValueRequest {
@@ -59,15 +74,9 @@ pub(crate) fn follow(values: &dyn Values, plan: &TaskPlan) -> Option<TaskValues>
         let known = followed.state.borrow_and_update().clone();
         (object, FollowedObject { followed, known })
     };
-    let listed: BTreeSet<ValueObject> = secret::objects_of_task(&plan.task).collect();
-    let objects: BTreeMap<_, _> = listed.into_iter().map(follow).collect();
-    // A template may do without an object, by asking whether it exists.
-    let needed = if plan.task.templates.is_empty() {
-        objects.keys().cloned().collect()
-    } else {
-        secret::referred(&plan.task, &meta(plan)).into_iter().chain(secret::pull_secrets(&plan.task)).collect()
-    };
-    Some(TaskValues { objects, needed, n_changes: 0 })
+    let objects: BTreeMap<_, _> = wanted.into_iter().map(follow).collect();
+    let needed = objects.keys().cloned().collect();
+    TaskValues { objects, needed, n_changes: 0 }
 }
 
 fn meta(plan: &TaskPlan) -> BTreeMap<&String, &String> {
@@ -115,12 +124,12 @@ impl TaskValues {
     ///
     /// # Errors
     /// When a key is missing, or a value is no text: field, object and remedy.
-    pub(crate) fn words(&self, plan: &TaskPlan) -> Result<SecretWords, String> {
+    pub(crate) fn words(&self, plan: &TaskPlan) -> Result<SecretWords, TaskHookError> {
         let there = self.known().filter_map(|(object, known)| match known {
             ValueState::There(values) => Some((object.clone(), (**values).clone())),
             _ => None,
         });
-        secret::words(&plan.task, &meta(plan), &there.collect()).map_err(|error| error.to_string())
+        secret::words(&plan.task, &meta(plan), &there.collect()).map_err(|error| failed(error.to_string()))
     }
 
     /// By what the task's image is pulled.
@@ -165,7 +174,7 @@ pub(crate) struct Awaited {
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// All are there.
-    Complete(SecretWords),
+    Complete,
     /// Some are not, and it is time to say so: which, and why.
     Missing(String),
 }
@@ -184,13 +193,13 @@ impl Awaited {
     /// Waits until all values are there, or it is time to say what is missing. May be dropped and called again.
     ///
     /// # Errors
-    /// When a value is refused, cannot be used, or has not come for long: another try may help each time.
-    pub(crate) async fn arrive(&mut self, plan: &TaskPlan) -> Result<Arrival, TaskHookError> {
+    /// When a value is refused or has not come for long: another try may help each time.
+    pub(crate) async fn arrive(&mut self) -> Result<Arrival, TaskHookError> {
         loop {
             self.values.take_in();
             let missing = self.values.missing()?;
             if missing.is_empty() {
-                return self.values.words(plan).map(Arrival::Complete).map_err(failed);
+                return Ok(Arrival::Complete);
             }
             let now = Instant::now();
             let text = named(missing.iter().map(|(object, reason)| format!("{object} ({reason})")));

@@ -1,9 +1,9 @@
-//! What may follow on changed templates of a running task, and waiting for it.
+//! What may follow on changed templates and renewed identities of a running task, and waiting for it.
 
 use drover_core::service::CheckAnswer;
 use futures::future::BoxFuture;
 
-use crate::tasks::hooks::{TemplateNews, Templates};
+use crate::tasks::hooks::{TaskIdentities, TemplateNews, Templates};
 
 /// What follows on news of templates.
 pub(super) enum Following {
@@ -28,11 +28,27 @@ pub(super) struct ScriptEnd {
     pub(super) is_fatal: bool,
 }
 
-/// Ready when there is news of the task's templates.
-pub(super) async fn news_of(templates: &mut Option<Templates>) -> TemplateNews {
-    match templates {
-        Some(templates) => templates.next().await,
-        None => std::future::pending().await,
+/// Ready when there is news of the task's templates or identities.
+pub(super) async fn news_of(
+    templates: &mut Option<Templates>,
+    identities: &mut Option<TaskIdentities>,
+) -> TemplateNews {
+    let of_templates = async {
+        match templates {
+            Some(templates) => templates.next().await,
+            None => std::future::pending().await,
+        }
+    };
+    let of_identities = async {
+        match identities {
+            Some(identities) => identities.next().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        news = of_templates => news,
+        news = of_identities => news,
     }
 }
 

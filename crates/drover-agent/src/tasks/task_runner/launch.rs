@@ -13,8 +13,8 @@ use crate::drivers::{LogLimits, NetworkPlace, PullSecrets, Running, StartError, 
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::StartPhase;
 use crate::tasks::hooks::{
-    self, Arrival, ArtifactWords, ArtifactsLeft, Awaited, Preparation, SecretWords, TaskHookError, TaskValues,
-    Templates,
+    self, Arrival, ArtifactWords, ArtifactsLeft, Awaited, Preparation, SecretWords, TaskHookError, TaskIdentities,
+    TaskValues, Templates,
 };
 use crate::tasks::task_words::{TaskWords, with_secrets};
 use crate::tasks::{policy, task_event};
@@ -61,11 +61,17 @@ impl TaskRunner {
         let (secrets, values) = match self.values() {
             None => (SecretWords::new(), None),
             Some(values) => match self.gather(Awaited::new(values)).await? {
-                Ok((secrets, values)) => (secrets, Some(values)),
+                Ok(values) => {
+                    let words = values.words(&self.plan).map_err(|error| self.hook_failure(&error))?;
+                    (words, Some(values))
+                }
                 Err(next) => return Ok(next),
             },
         };
         let words = TaskWords::new(&self.env, &self.plan, isolation);
+        if let Some(next) = self.identify(&words).await? {
+            return Ok(next);
+        }
         if let Some(left) = self.artifacts(&words, &secrets)?
             && let Some(next) = self.fetch(left).await?
         {
@@ -156,6 +162,7 @@ impl TaskRunner {
         let reserved = self.env.machine.devices.reserve(&resources.devices)?;
         let mut env = words.variables(secrets)?;
         env.extend(reserved.env);
+        env.extend(self.identities.iter().flat_map(TaskIdentities::variables));
         env.extend(self.templates.iter().flat_map(Templates::variables));
         if plan.task.csi_plugin.is_some() {
             let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
@@ -209,20 +216,36 @@ impl TaskRunner {
         known.or_else(|| hooks::follow(&*self.env.machine.values, &self.plan))
     }
 
-    /// Waits for the values of secrets, and says what is missing when that lasts; what follows when it was cut short.
+    /// Waits for the values of secrets or identities, and says what is missing when that lasts; what follows when it was cut short.
     async fn gather(
         &mut self,
         mut values: Awaited,
-    ) -> Result<Result<(SecretWords, TaskValues), NextRun>, LaunchFailure> {
-        let plan = self.plan.clone();
+    ) -> Result<Result<TaskValues, NextRun>, LaunchFailure> {
         loop {
-            match self.idle(values.arrive(&plan)).await {
-                Ok(Ok(Arrival::Complete(words))) => return Ok(Ok((words, values.into_values()))),
+            match self.idle(values.arrive()).await {
+                Ok(Ok(Arrival::Complete)) => return Ok(Ok(values.into_values())),
                 Ok(Ok(Arrival::Missing(text))) => self.say_of_template(text).await,
                 Ok(Err(error)) => return Err(self.hook_failure(&error)),
                 Err(interrupt) => return Ok(Err(self.broken_off(interrupt).await)),
             }
         }
+    }
+
+    /// Gets the task's identities, and says what is missing when that lasts; what follows when it was cut short.
+    async fn identify(&mut self, words: &TaskWords) -> Result<Option<NextRun>, LaunchFailure> {
+        let Some(mut identities) = self.identities.take().or_else(|| TaskIdentities::new(words)) else {
+            return Ok(None);
+        };
+        let values = match identities.take_values() {
+            None => None,
+            Some(values) => match self.gather(Awaited::new(values)).await? {
+                Ok(values) => Some(values),
+                Err(next) => return Ok(Some(next)),
+            },
+        };
+        identities.begin_run(words, values).map_err(|error| self.hook_failure(&error))?;
+        self.identities = Some(identities);
+        Ok(None)
     }
 
     /// Renders templates, and says what is missing when that lasts; what follows when it was cut short.

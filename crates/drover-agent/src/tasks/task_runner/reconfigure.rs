@@ -10,7 +10,7 @@ use super::following::{Following, Script, ScriptEnd};
 use crate::checks::TaskPlace;
 use crate::drivers::TaskHandle;
 use crate::tasks::commands::CommandError;
-use crate::tasks::hooks::{self, ChangeCommand, TemplateNews, Templates};
+use crate::tasks::hooks::{self, ChangeCommand, TaskIdentities, TemplateNews, Templates};
 use crate::tasks::task_event;
 use crate::tasks::task_words::TaskWords;
 
@@ -18,13 +18,22 @@ use crate::tasks::task_words::TaskWords;
 const EXIT_CODE: &str = "exit code ";
 
 impl TaskRunner {
-    /// A task that was found again is looked at as one that was started: its templates follow what they use.
-    pub(super) fn follow_templates(&mut self) {
+    /// A task that was found again is looked at as one that was started: its templates follow what they use, and its
+    /// identities are renewed.
+    pub(super) fn follow_what_it_uses(&mut self) {
+        let task = &self.plan.task;
+        let Some(driver) = self.driver.as_ref().filter(|_| !(task.templates.is_empty() && task.identities.is_empty()))
+        else {
+            return;
+        };
+        let words = TaskWords::new(&self.env, &self.plan, driver.fs_isolation());
+        if self.identities.is_none() {
+            let started_at = self.record.state.started_at;
+            self.identities = TaskIdentities::new(&words).map(|identities| identities.found_again(started_at));
+        }
         if self.plan.task.templates.is_empty() || self.templates.is_some() {
             return;
         }
-        let Some(driver) = &self.driver else { return };
-        let words = TaskWords::new(&self.env, &self.plan, driver.fs_isolation());
         let values = hooks::follow(&*self.env.machine.values, &self.plan);
         self.templates = Some(Templates::new(words, values));
     }

@@ -54,7 +54,6 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
             "spec.groups[0].volumes[0].sticky",
             "a host volume stays on its node",
         ),
-        (task("identities"), json!([{ "name": "a" }]), "spec.groups[0].tasks[0].identities", "by a volume"),
         (
             task("actions"),
             json!([{ "name": "a", "command": "b" }]),

@@ -11,4 +11,5 @@ mod template_file;
 #[expect(clippy::module_inception, reason = "the whole of a task's templates is named so")]
 mod templates;
 
+pub(super) use template_file::is_the_agents;
 pub(crate) use templates::{ChangeCommand, Preparation, TemplateNews, Templates};

@@ -56,6 +56,8 @@ pub(super) fn values(words: &TaskWords, env: &BTreeMap<String, String>, values: 
                 all.secrets.insert(object.name.clone(), keys);
             }
             ValueKind::ConfigMap => drop(all.config_maps.insert(object.name.clone(), keys)),
+            // Templates know nothing of identities.
+            ValueKind::Identity => {}
         }
     }
     all.secret_names = Some(names);

@@ -107,7 +107,7 @@ pub(super) fn is_private(path: &SandboxPath) -> bool {
 }
 
 /// Where the agent alone writes.
-fn is_the_agents(path: &SandboxPath) -> bool {
+pub(in super::super) fn is_the_agents(path: &SandboxPath) -> bool {
     let is_output = path.base == SandboxBase::Shared && path.parts.first().is_some_and(|first| first == "logs");
     is_private(path) || is_output
 }

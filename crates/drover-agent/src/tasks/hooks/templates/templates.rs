@@ -254,7 +254,7 @@ impl Templates {
             self.take_in();
             if self.values.as_ref().is_none_or(TaskValues::are_known) {
                 let secrets = self.values.as_ref().map_or(Ok(SecretWords::new()), |it| it.words(self.words.plan()));
-                let env = secrets.and_then(|secrets| self.words.variables(&secrets));
+                let env = secrets.map_err(|error| error.reason).and_then(|secrets| self.words.variables(&secrets));
                 match env.and_then(|env| TemplateSet::new(&self.words, env)) {
                     Ok(set) => {
                         self.set = Some(set.found_again(&self.words));

@@ -1,0 +1,214 @@
+//! Identities of tasks: what a token says of its task, for how long, and for whom it still counts (`spec/agent.md` 7.5).
+//!
+//! Must never know: keys and signatures, files, how a token travels.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover_api::group::Group;
+use drover_api::task::{ChangeMode, Identity, Task};
+use drover_api::value_object::{ValueKind, ValueObject};
+use drover_api::{Allocation, GoDuration, JobSpec};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::template::ChangeReaction;
+use crate::dispatch;
+
+/// The identity that drover's own API takes: it names no audience, has no limit, and counts as long as its allocation
+/// has not ended.
+pub const DEFAULT: &str = "default";
+/// Whom the default identity is meant for.
+pub const DEFAULT_AUDIENCE: &str = "drover.dev";
+/// A token is renewed at the earliest so long after it was made.
+const SHORTEST_LIFE: Duration = Duration::from_secs(10);
+
+/// An identity as agent and gateway name it to each other: the task's name, a slash, its own.
+pub fn object_of(task: &str, identity: &Identity) -> ValueObject {
+    ValueObject { kind: ValueKind::Identity, name: format!("{task}/{}", identity.name) }
+}
+
+/// The identity of a group that is named so; none: the group has none of that name.
+pub fn find<'a>(group: &'a Group, object: &ValueObject) -> Option<(&'a Task, &'a Identity)> {
+    let (task, name) = object.name.split_once('/').filter(|_| object.kind == ValueKind::Identity)?;
+    let task = group.tasks.iter().find(|it| it.name == task)?;
+    Some((task, task.identities.iter().find(|it| it.name == name)?))
+}
+
+/// Whether an identity can have this name: it becomes part of a file's name and of a variable's.
+pub fn is_name(name: &str) -> bool {
+    (1..=63).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-' || it == b'_')
+}
+
+/// The variable that holds an identity's token.
+pub fn variable(identity: &Identity) -> String {
+    if identity.name == DEFAULT { "NOMAD_TOKEN".to_owned() } else { format!("NOMAD_TOKEN_{}", identity.name) }
+}
+
+/// The file that holds an identity's token, below the task's directory.
+pub fn file(identity: &Identity) -> String {
+    match (identity.filepath.as_str(), identity.name.as_str()) {
+        ("", DEFAULT) => "secrets/nomad_token".to_owned(),
+        ("", name) => format!("secrets/nomad_{name}.jwt"),
+        (given, _) => given.to_owned(),
+    }
+}
+
+/// What a token says. Names and meanings are Nomad's, so that who trusts those can trust these.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdentityClaims {
+    /// Who has made it: the configured issuer; none: none is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iss: Option<String>,
+    /// `region:namespace:job:group:task:identity`.
+    pub sub: String,
+    /// Whom it is meant for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aud: Vec<String>,
+    /// When it was made, in seconds since 1970.
+    pub iat: i64,
+    /// From when it counts.
+    pub nbf: i64,
+    /// When it ends; none: with its allocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exp: Option<i64>,
+    /// A number of its own.
+    pub jti: String,
+    /// The job's namespace.
+    pub nomad_namespace: String,
+    /// The job; of a dispatched or periodic one, its parent.
+    pub nomad_job_id: String,
+    /// The allocation: the object's uid.
+    pub nomad_allocation_id: String,
+    /// And its name, by which it is found.
+    pub drover_allocation: String,
+    /// The task.
+    pub nomad_task: String,
+    /// What the job says beside that.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra_claims: BTreeMap<String, String>,
+}
+
+/// Whose token it is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct IdentityHolder<'a> {
+    /// The allocation.
+    pub allocation: &'a Allocation,
+    /// Its version of the job.
+    pub job: &'a JobSpec,
+    /// The task.
+    pub task: &'a Task,
+    /// The task's identity.
+    pub identity: &'a Identity,
+}
+
+/// How a token is made.
+#[derive(Clone, Copy, Debug)]
+pub struct IdentityMaking<'a> {
+    /// Who makes it; none: it does not say.
+    pub issuer: Option<&'a str>,
+    /// A number that no other token has.
+    pub number: &'a str,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What a token of this identity says.
+pub fn claims(holder: IdentityHolder<'_>, making: IdentityMaking<'_>) -> IdentityClaims {
+    let IdentityHolder { allocation, job, task, identity } = holder;
+    let namespace = allocation.metadata.namespace.clone().unwrap_or_default();
+    let own = if job.id.is_empty() { &allocation.spec.job_name } else { &job.id };
+    let id = dispatch::parent_id(job).unwrap_or(own);
+    let region = if job.region.is_empty() { "global" } else { &job.region };
+    let iat = making.now.as_second();
+    let is_default = identity.name == DEFAULT;
+    let ttl = identity.ttl.map(GoDuration::to_std).filter(|ttl| !ttl.is_zero() && !is_default);
+    let aud = if is_default && identity.aud.is_empty() {
+        vec![DEFAULT_AUDIENCE.to_owned()]
+    } else {
+        identity.aud.clone()
+    };
+    IdentityClaims {
+        iss: making.issuer.map(str::to_owned),
+        sub: format!("{region}:{namespace}:{id}:{}:{}:{}", allocation.spec.group, task.name, identity.name),
+        aud,
+        iat,
+        nbf: iat,
+        exp: ttl.map(|ttl| iat.saturating_add(i64::try_from(ttl.as_secs().max(1)).unwrap_or(i64::MAX))),
+        jti: making.number.to_owned(),
+        nomad_namespace: namespace,
+        nomad_job_id: id.to_owned(),
+        nomad_allocation_id: allocation.metadata.uid.clone().unwrap_or_default(),
+        drover_allocation: allocation.metadata.name.clone().unwrap_or_default(),
+        nomad_task: task.name.clone(),
+        extra_claims: identity.extra_claims.clone(),
+    }
+}
+
+/// When a token is renewed that was made and ends then, in seconds since 1970: at half of its life, and not at once.
+pub fn renewal(made: i64, ends: i64) -> i64 {
+    let half = ends.saturating_sub(made).max(0) / 2;
+    made.saturating_add(half.max(i64::try_from(SHORTEST_LIFE.as_secs()).unwrap_or(i64::MAX)))
+}
+
+/// Why a token does not count.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// Nothing is signed so.
+    #[error("the token is none that was made here: {0}")]
+    Unknown(String),
+    /// Its time is over or has not come.
+    #[error("the token does not count at this time")]
+    Time,
+    /// It is for others.
+    #[error("the token is for {0:?}, not for {DEFAULT_AUDIENCE}; use the identity named {DEFAULT}")]
+    Audience(Vec<String>),
+    /// There is no such allocation.
+    #[error("the token's allocation is not there any more")]
+    NoAllocation,
+    /// It has ended.
+    #[error("the token's allocation has ended")]
+    Ended,
+}
+
+/// Whether what a signed token says counts: at this time, for drover's own API, and for an allocation that has not
+/// ended. One that is only to stop may still use it.
+///
+/// # Errors
+/// Why not.
+pub fn check(claims: &IdentityClaims, allocation: Option<&Allocation>, now: Timestamp) -> Result<(), IdentityError> {
+    let now = now.as_second();
+    if claims.nbf > now || claims.exp.is_some_and(|exp| exp <= now) {
+        return Err(IdentityError::Time);
+    }
+    if !claims.aud.iter().any(|it| it == DEFAULT_AUDIENCE) {
+        return Err(IdentityError::Audience(claims.aud.clone()));
+    }
+    let id = Some(claims.nomad_allocation_id.as_str());
+    let allocation = allocation.filter(|it| it.metadata.uid.as_deref() == id).ok_or(IdentityError::NoAllocation)?;
+    let is_over = allocation.status.as_ref().is_some_and(|status| status.client_status.is_terminal());
+    if is_over { Err(IdentityError::Ended) } else { Ok(()) }
+}
+
+/// What follows on renewed tokens of a task that runs. A restart makes signals needless.
+pub fn reaction<'a>(renewed: impl IntoIterator<Item = &'a Identity>) -> ChangeReaction {
+    let mut all = ChangeReaction::default();
+    for identity in renewed {
+        match identity.change_mode.unwrap_or(ChangeMode::Noop) {
+            ChangeMode::Restart => all.restart = true,
+            ChangeMode::Signal => drop(all.signals.insert(identity.change_signal.clone())),
+            // Scripts are templates' own: validation refuses the mode here.
+            ChangeMode::Noop | ChangeMode::Script => {}
+        }
+    }
+    if all.restart {
+        all.signals.clear();
+    }
+    all
+}
+
+/// When the allocations that live were made, at the earliest: keys that were used before that are kept no longer.
+pub fn oldest_living<'a>(allocations: impl IntoIterator<Item = &'a Allocation>) -> Option<Timestamp> {
+    let lives = |it: &&Allocation| !it.status.as_ref().is_some_and(|status| status.client_status.is_terminal());
+    allocations.into_iter().filter(lives).filter_map(|it| it.metadata.creation_timestamp.as_ref()).map(|at| at.0).min()
+}
