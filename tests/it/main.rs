@@ -36,6 +36,7 @@ mod gateway_templates;
 mod gateway_values;
 mod gitops;
 mod helm;
+mod identities;
 mod job_policies;
 mod jobs;
 mod kubeconform;

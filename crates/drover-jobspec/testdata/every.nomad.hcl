@@ -238,6 +238,19 @@ job "every" {
           }
         }
       }
+      identity {
+        env  = true
+        file = true
+      }
+      identity {
+        name          = "vault"
+        aud           = ["vault.io"]
+        filepath      = "local/vault.jwt"
+        change_mode   = "signal"
+        change_signal = "SIGHUP"
+        ttl           = "1h"
+        extra_claims  = { team = "shop" }
+      }
       template {
         source               = "local/in"
         destination          = "local/out"

@@ -123,11 +123,8 @@ pub fn claims(holder: IdentityHolder<'_>, making: IdentityMaking<'_>) -> Identit
     let iat = making.now.as_second();
     let is_default = identity.name == DEFAULT;
     let ttl = identity.ttl.map(GoDuration::to_std).filter(|ttl| !ttl.is_zero() && !is_default);
-    let aud = if is_default && identity.aud.is_empty() {
-        vec![DEFAULT_AUDIENCE.to_owned()]
-    } else {
-        identity.aud.clone()
-    };
+    let aud =
+        if is_default && identity.aud.is_empty() { vec![DEFAULT_AUDIENCE.to_owned()] } else { identity.aud.clone() };
     IdentityClaims {
         iss: making.issuer.map(str::to_owned),
         sub: format!("{region}:{namespace}:{id}:{}:{}:{}", allocation.spec.group, task.name, identity.name),
@@ -211,4 +208,121 @@ pub fn reaction<'a>(renewed: impl IntoIterator<Item = &'a Identity>) -> ChangeRe
 pub fn oldest_living<'a>(allocations: impl IntoIterator<Item = &'a Allocation>) -> Option<Timestamp> {
     let lives = |it: &&Allocation| !it.status.as_ref().is_some_and(|status| status.client_status.is_terminal());
     allocations.into_iter().filter(lives).filter_map(|it| it.metadata.creation_timestamp.as_ref()).map(|at| at.0).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn identity(fields: &serde_json::Value) -> Identity {
+        serde_json::from_value(fields.clone()).expect("an identity")
+    }
+
+    fn allocation(status: &str, desired: &str) -> Allocation {
+        serde_json::from_value(json!({
+            "apiVersion": "drover.dev/v1alpha1", "kind": "Allocation",
+            "metadata": { "name": "web-g-0-x", "namespace": "shop", "uid": "a-1" },
+            "spec": { "jobName": "web", "jobUID": "job-1", "jobVersion": 3, "group": "g", "index": 0, "nodeName": "n-1",
+                      "desiredStatus": desired },
+            "status": { "clientStatus": status },
+        }))
+        .expect("an allocation")
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    fn made(job: &serde_json::Value, fields: &serde_json::Value) -> IdentityClaims {
+        let job: JobSpec = serde_json::from_value(job.clone()).expect("a job");
+        let task: Task = serde_json::from_value(json!({ "name": "t", "driver": "exec" })).expect("a task");
+        let (allocation, identity) = (allocation("running", "run"), identity(fields));
+        let holder = IdentityHolder { allocation: &allocation, job: &job, task: &task, identity: &identity };
+        claims(holder, IdentityMaking { issuer: None, number: "1", now: at(1000) })
+    }
+
+    #[test]
+    fn a_176_a_token_says_which_task_it_is_and_for_how_long() {
+        let default = made(&json!({}), &json!({ "name": "default", "ttl": "1h" }));
+        assert_eq!(
+            serde_json::to_value(&default).expect("claims"),
+            json!({ "sub": "global:shop:web:g:t:default", "aud": ["drover.dev"], "iat": 1000, "nbf": 1000, "jti": "1",
+                    "nomad_namespace": "shop", "nomad_job_id": "web", "nomad_allocation_id": "a-1",
+                    "drover_allocation": "web-g-0-x", "nomad_task": "t" }),
+            "the default identity has no limit"
+        );
+        let extra = json!({ "name": "db", "aud": ["db"], "ttl": "90s", "extraClaims": { "team": "shop" } });
+        let own = made(&json!({ "id": "Web", "region": "north" }), &extra);
+        assert_eq!((own.sub.as_str(), own.exp), ("north:shop:Web:g:t:db", Some(1090)));
+        assert_eq!((own.aud, own.extra_claims["team"].as_str()), (vec!["db".to_owned()], "shop"));
+        assert_eq!(made(&json!({}), &json!({ "name": "db" })).aud, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_146_a_token_counts_as_long_as_its_allocation_has_not_ended() {
+        let token = made(&json!({}), &json!({ "name": "default" }));
+        let judged = |allocation: &Allocation| check(&token, Some(allocation), at(2000));
+        for (status, desired) in [("running", "run"), ("pending", "run"), ("running", "stop"), ("unknown", "run")] {
+            assert_eq!(judged(&allocation(status, desired)), Ok(()), "{status}, desired {desired}");
+        }
+        for status in ["complete", "failed", "lost"] {
+            assert_eq!(judged(&allocation(status, "run")), Err(IdentityError::Ended), "{status}");
+        }
+        assert_eq!(check(&token, None, at(2000)), Err(IdentityError::NoAllocation));
+        // One of the same name that came later is another one.
+        let mut other = allocation("running", "run");
+        other.metadata.uid = Some("a-2".to_owned());
+        assert_eq!(judged(&other), Err(IdentityError::NoAllocation));
+    }
+
+    #[test]
+    fn a_token_for_others_or_of_another_time_does_not_count() {
+        let running = allocation("running", "run");
+        let limited = made(&json!({}), &json!({ "name": "own", "aud": ["db", "drover.dev"], "ttl": "1m" }));
+        let judged = |claims: &IdentityClaims, now: i64| check(claims, Some(&running), at(now));
+        assert_eq!([1000, 1059].map(|now| judged(&limited, now)), [Ok(()), Ok(())]);
+        for now in [999, 1060, 5000] {
+            assert_eq!(judged(&limited, now), Err(IdentityError::Time), "{now}");
+        }
+        let other = made(&json!({}), &json!({ "name": "db", "aud": ["db"] }));
+        let error = judged(&other, 1000).expect_err("for others").to_string();
+        assert_eq!(error, "the token is for [\"db\"], not for drover.dev; use the identity named default");
+    }
+
+    #[test]
+    fn renewals_come_at_half_of_a_life_and_not_at_once() {
+        let renewals = [(0, 3600), (100, 122), (100, 101), (100, 0)].map(|(made, ends)| renewal(made, ends));
+        assert_eq!(renewals, [1800, 111, 110, 110]);
+    }
+
+    #[test]
+    fn what_follows_on_renewals_is_a_restart_or_the_signals_once_each() {
+        let of = |fields: &serde_json::Value| identity(fields);
+        let hup = of(&json!({ "name": "a", "changeMode": "signal", "changeSignal": "SIGHUP" }));
+        let again = of(&json!({ "name": "b", "changeMode": "signal", "changeSignal": "SIGHUP" }));
+        let (nothing, restart) = (of(&json!({ "name": "c" })), of(&json!({ "name": "d", "changeMode": "restart" })));
+        assert!(reaction([&nothing]).is_nothing());
+        let signals = reaction([&hup, &again, &nothing]);
+        assert_eq!((signals.restart, signals.signals.len()), (false, 1));
+        let all = reaction([&hup, &restart]);
+        assert!(all.restart && all.signals.is_empty());
+    }
+
+    #[test]
+    fn files_and_variables_are_those_that_nomad_has() {
+        let (default, vault) = (of_name("default"), of_name("vault"));
+        assert_eq!([&default, &vault].map(variable), ["NOMAD_TOKEN", "NOMAD_TOKEN_vault"]);
+        assert_eq!([&default, &vault].map(file), ["secrets/nomad_token", "secrets/nomad_vault.jwt"]);
+        let placed = Identity { filepath: "local/x".to_owned(), ..vault };
+        assert_eq!(file(&placed), "local/x");
+        for (name, is_one) in [("a-B_9", true), ("", false), ("a.b", false), ("a/b", false), (&"x".repeat(64), false)] {
+            assert_eq!(is_name(name), is_one, "{name}");
+        }
+    }
+
+    fn of_name(name: &str) -> Identity {
+        identity(&json!({ "name": name }))
+    }
 }

@@ -74,7 +74,8 @@ impl Violations {
         self.when(is_script, "IdentityMode", format_args!("{at}.changeMode"), message);
         let field = format_args!("{at}.ttl");
         let is_limited = identity.ttl.is_some_and(|ttl| !ttl.to_std().is_zero());
-        let message = "is not for the default identity, which ends with its allocation; remove it, or name another identity";
+        let message =
+            "is not for the default identity, which ends with its allocation; remove it, or name another identity";
         self.when(is_limited && name == identity::DEFAULT, "IdentityTtl", field, message);
         let is_negative = identity.ttl.is_some_and(GoDuration::is_negative);
         self.when(is_negative, "IdentityTtl", field, "is negative; give how long a token counts, as in 1h");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use drover_api::Allocation;
 use drover_daemon::monitor::GatewayMetrics;
 use drover_socket::protocol::Request;
-use http::{Method, Response, StatusCode, header};
+use http::{HeaderMap, Method, Response, StatusCode, header};
 use hyper::body::Incoming;
 use kube::{Api, Client};
 use rustls::pki_types::CertificateDer;
@@ -86,11 +86,12 @@ impl Entrance {
             let identity = from_elsewhere(identity::from_headers(request.headers(), &proxy.headers)?)?;
             return Ok(Asker { identity, proof: Proof::Certificates(certificates) });
         }
-        if let Some(token) = bearer(request.headers()).filter(|token| Workloads::is_meant(token)) {
+        let token = bearer(request.headers()).or_else(|| nomad_token(request.headers()));
+        if let Some(token) = token.filter(|token| Workloads::is_meant(token)) {
             let (identity, workloads) = (self.workloads.identify(token).await?, self.workloads.clone());
             return Ok(Asker { identity, proof: Proof::Workload(workloads, token.to_owned()) });
         }
-        if let Some(token) = bearer(request.headers()) {
+        if let Some(token) = token {
             let identity = from_elsewhere(self.parts.reviews.identify(token, None).await?)?;
             return Ok(Asker { identity, proof: Proof::Token(token.to_owned()) });
         }
@@ -185,6 +186,11 @@ impl Entrance {
         drop(self.commands.spawn(exec::carry(request, Session { exchange, call, open, recheck })));
         Ok(answer)
     }
+}
+
+/// The token as Nomad's clients show it.
+fn nomad_token(headers: &HeaderMap) -> Option<&str> {
+    headers.get("x-nomad-token")?.to_str().ok().map(str::trim).filter(|token| !token.is_empty())
 }
 
 fn object(route: &Route) -> Object {

@@ -33,9 +33,7 @@ impl IdentityDocuments {
 
     fn keys(&self) -> Value {
         let keys = self.signer.keys();
-        let of = |key: &IdentityKey| {
-            json!({ "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": key.kid, "x": key.x })
-        };
+        let of = |key: &IdentityKey| json!({ "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": key.kid, "x": key.x });
         json!({ "keys": keys.0.iter().map(of).collect::<Vec<_>>() })
     }
 }

@@ -208,7 +208,10 @@ mod tests {
             }
         };
         assert_eq!((left(Some(1)), left(Some(30)), left(Some(31)), left(Some(61)), left(None)), (3, 3, 2, 1, 1));
-        assert_eq!(waits(&keys, Living::Unknown, at(61)), at(90).saturating_sub(Duration::from_hours(1)).expect("a time"));
+        assert_eq!(
+            waits(&keys, Living::Unknown, at(61)),
+            at(90).saturating_sub(Duration::from_hours(1)).expect("a time")
+        );
     }
 
     #[test]

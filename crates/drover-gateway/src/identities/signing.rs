@@ -79,7 +79,8 @@ impl IdentitySigner {
         let unknown = |why: &dyn std::fmt::Display| IdentityError::Unknown(why.to_string());
         let header = jsonwebtoken::decode_header(token).map_err(|error| unknown(&error))?;
         let keys = self.keys();
-        let key = header.kid.as_deref().and_then(|kid| keys.named(kid)).ok_or_else(|| unknown(&"its key is unknown"))?;
+        let key =
+            header.kid.as_deref().and_then(|kid| keys.named(kid)).ok_or_else(|| unknown(&"its key is unknown"))?;
         // Time and audience are judged with the allocation, by one clock.
         let mut validation = Validation::new(Algorithm::EdDSA);
         (validation.validate_exp, validation.validate_aud) = (false, false);

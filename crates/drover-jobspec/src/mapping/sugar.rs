@@ -79,6 +79,11 @@ pub(super) fn logs(fields: &mut Fields, block: &Block, _report: &mut Report<'_>)
     }
 }
 
+/// An identity without a name is the one that Nomad's API takes.
+pub(super) fn identity(fields: &mut Fields, _block: &Block, _report: &mut Report<'_>) {
+    fields.entry("name").or_insert_with(|| "default".into());
+}
+
 /// A service's `check_restart` and `on_update` are those of its checks that have none; `nomad` is the provider that
 /// Kubernetes is here.
 pub(super) fn service(fields: &mut Fields, block: &Block, report: &mut Report<'_>) {

@@ -288,17 +288,20 @@ static ARTIFACT: Table = plain(&[
     row("insecure", "", Refused("certificates are always checked; serve the file with one that is trusted")),
 ]);
 
-static IDENTITY: Table = plain(&[
-    row("name", "name", Text),
-    row("aud", "aud", Texts),
-    row("env", "env", Bool),
-    row("file", "file", Bool),
-    row("filepath", "filepath", Text),
-    row("change_mode", "changeMode", Text),
-    row("change_signal", "changeSignal", Text),
-    row("ttl", "ttl", Duration),
-    row("extra_claims", "extraClaims", TextMap),
-]);
+static IDENTITY: Table = adjusted(
+    &[
+        row("name", "name", Text),
+        row("aud", "aud", Texts),
+        row("env", "env", Bool),
+        row("file", "file", Bool),
+        row("filepath", "filepath", Text),
+        row("change_mode", "changeMode", Text),
+        row("change_signal", "changeSignal", Text),
+        row("ttl", "ttl", Duration),
+        row("extra_claims", "extraClaims", TextMap),
+    ],
+    sugar::identity,
+);
 
 static TASK: Table = Table {
     label: Some("name"),

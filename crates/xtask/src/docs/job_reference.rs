@@ -19,7 +19,7 @@ Every field of a Job (`jobs.drover.dev`, short `djob`), from the schema that the
 `drover job validate FILE` checks a manifest without a cluster. *Rules* are what the API server refuses beyond the type of a field.
 
 A default in the table is filled in by the API server. Other defaults depend on the job's type or on the block above; the description names them. Durations
-are written as `500ms`, `30s`, `5m` or `1h30m`. Fields for identities and actions are part of the schema and not built yet:
+are written as `500ms`, `30s`, `5m` or `1h30m`. Fields for actions are part of the schema and not built yet:
 see [what works](../README.md#what-works-and-what-does-not-yet).
 ";
 

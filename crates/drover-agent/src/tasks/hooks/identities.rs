@@ -228,7 +228,8 @@ impl TaskIdentities {
             format!("identity {name}: filepath {file:?} leads out of the task's directory; take a path below it, as secrets/token")
         })?;
         let owner = plan.owner_of_files()?;
-        let new = NewFile { bytes: token.text.as_bytes(), mode: MODE, owner, owner_of_dirs: plan.owner.or_else(nobody) };
+        let new =
+            NewFile { bytes: token.text.as_bytes(), mode: MODE, owner, owner_of_dirs: plan.owner.or_else(nobody) };
         let file = TaskFile { dir: &plan.dir, task: &plan.task.name, path: &path };
         let written = self.words.runner_env().machine.disk.replace_file(&file, &new);
         written.map_err(|error| format!("identity {name}: {path} cannot be written: {error}"))

@@ -51,7 +51,8 @@ pub(crate) fn follow(values: &dyn Values, plan: &TaskPlan) -> Option<TaskValues>
     let mut all = follow_objects(values, plan, listed);
     // A template may do without an object, by asking whether it exists.
     if !plan.task.templates.is_empty() {
-        all.needed = secret::referred(&plan.task, &meta(plan)).into_iter().chain(secret::pull_secrets(&plan.task)).collect();
+        all.needed =
+            secret::referred(&plan.task, &meta(plan)).into_iter().chain(secret::pull_secrets(&plan.task)).collect();
     }
     Some(all)
 }

@@ -217,10 +217,7 @@ impl TaskRunner {
     }
 
     /// Waits for the values of secrets or identities, and says what is missing when that lasts; what follows when it was cut short.
-    async fn gather(
-        &mut self,
-        mut values: Awaited,
-    ) -> Result<Result<TaskValues, NextRun>, LaunchFailure> {
+    async fn gather(&mut self, mut values: Awaited) -> Result<Result<TaskValues, NextRun>, LaunchFailure> {
         loop {
             match self.idle(values.arrive()).await {
                 Ok(Ok(Arrival::Complete)) => return Ok(Ok(values.into_values())),

@@ -4,6 +4,7 @@ mod artifacts;
 mod commands;
 mod ends;
 mod hooks;
+mod identities;
 mod kills;
 mod restore;
 mod scripted_values;

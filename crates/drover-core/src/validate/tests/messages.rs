@@ -399,6 +399,26 @@ fn a_tasks_files_stay_below_its_directories() {
             json!({ "identities": [{ "name": "a", "filepath": "secrets/../../token" }] }),
             vec![
                 "identities[0].filepath: secrets/../../token must be a relative path without ..; write it as in secrets/token (IdentityFile)",
+                "identities[0].filepath: needs file true; set it, or remove filepath (IdentityFile)",
+            ],
+        ),
+        (
+            json!({ "identities": [{ "name": "a.b", "changeMode": "script" }, { "name": "default", "ttl": "1h" }] }),
+            vec![
+                "identities[0].name: a.b must be 1 to 63 letters, digits, - and _; rename it (IdentityName)",
+                "identities[0].changeMode: is script, which identities have not; take noop, restart or signal (IdentityMode)",
+                "identities[1].ttl: is not for the default identity, which ends with its allocation; remove it, or name another identity (IdentityTtl)",
+            ],
+        ),
+        (
+            json!({ "identities": [
+                { "name": "a", "changeMode": "signal" }, { "name": "b", "changeSignal": "SIGHUP" },
+                { "name": "c", "ttl": "-1s" },
+            ] }),
+            vec![
+                "identities[0].changeSignal: belongs to changeMode signal; set both, or neither (IdentitySignal)",
+                "identities[1].changeSignal: belongs to changeMode signal; set both, or neither (IdentitySignal)",
+                "identities[2].ttl: is negative; give how long a token counts, as in 1h (IdentityTtl)",
             ],
         ),
     ] {

@@ -1,0 +1,234 @@
+//! Identities of tasks: tokens that the gateway signs, which others check by its published keys, and which are callers
+//! of its own API.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use drover_api::allocation::ClientStatus;
+use drover_api::job::JobConditionType;
+use drover_testkit::control_plane::User;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use serde_json::{Value, json};
+
+use crate::cluster::client_status;
+use crate::gateway::{API, Stage};
+use crate::gateway_values::{alloc_of, holders, with_secrets};
+
+/// What the gateway's port for users answers: the code and the text.
+struct Asked {
+    code: String,
+    text: String,
+}
+
+/// A file with the authority of the gateway's certificate.
+fn authority(stage: &Stage) -> PathBuf {
+    let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
+    let path = stage.cluster.path("gateway-ca.crt");
+    std::fs::write(&path, stage.cluster.kubectl(&get).expect("the authority")).expect("a file");
+    path
+}
+
+/// Asks the port for users itself, by a header.
+fn ask(stage: &Stage, header: &str, path: &str) -> Asked {
+    let port = stage.users.port();
+    let output = Command::new("curl")
+        .args(["-s", "--cacert", &authority(stage).display().to_string(), "-w", "\n%{http_code}"])
+        .args(["--resolve", &format!("localhost:{port}:127.0.0.1"), "-H", header])
+        .arg(format!("https://localhost:{port}{path}"))
+        .output()
+        .expect("curl");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (text, code) = text.rsplit_once('\n').expect("a code");
+    Asked { code: code.to_owned(), text: text.to_owned() }
+}
+
+fn with_token(stage: &Stage, token: &str, path: &str) -> Asked {
+    ask(stage, &format!("Authorization: Bearer {token}"), path)
+}
+
+/// The published keys.
+fn keys(stage: &Stage) -> Vec<Value> {
+    let answer = ask(stage, "Accept: */*", "/.well-known/jwks.json");
+    assert_eq!(answer.code, "200", "{}", answer.text);
+    let mut keys: Value = serde_json::from_str(&answer.text).expect("JSON");
+    serde_json::from_value(keys["keys"].take()).expect("a list")
+}
+
+/// The key's name and what the token says, as others find out who know nothing but the published keys.
+fn verified(stage: &Stage, token: &str) -> (String, Value) {
+    let header = jsonwebtoken::decode_header(token).expect("a token");
+    assert_eq!(header.alg, Algorithm::EdDSA);
+    let kid = header.kid.expect("a key's name");
+    let key = keys(stage).into_iter().find(|key| key["kid"] == kid.as_str()).expect("a published key");
+    let mut validation = Validation::new(Algorithm::EdDSA);
+    (validation.validate_exp, validation.validate_aud) = (false, false);
+    validation.required_spec_claims.clear();
+    let key = DecodingKey::from_ed_components(key["x"].as_str().expect("a key")).expect("a key");
+    (kid, jsonwebtoken::decode::<Value>(token, &key, &validation).expect("a signature that holds").claims)
+}
+
+/// A file as the task sees it: `alloc fs` shows none that is for secrets.
+fn read(stage: &Stage, alloc: &str, file: &str) -> String {
+    stage.exec(User::Admin, alloc, &["/bin/cat", file], b"").text()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_146_a_147_a_176_b_062_and_g_060_tokens_say_which_task_it_is_to_others_and_to_the_gateway() {
+    let config = "identities: {issuer: \"https://id.example.com\", keyLife: 30s}\n";
+    let stage = Stage::start("identities", config).await;
+    let cluster = &stage.cluster;
+    cluster.namespace("shop").await;
+    let identities = json!([
+        { "name": "default", "file": true, "env": true },
+        { "name": "vault", "aud": ["vault.example.com"], "file": true, "filepath": "local/vault.jwt", "ttl": "22s",
+          "changeMode": "signal", "changeSignal": "SIGHUP", "extraClaims": { "team": "shop" } },
+    ]);
+    // Each signal is a line with the token that was there then.
+    let script = "printf %s \"$NOMAD_TOKEN\" > ../alloc/data/variable; \
+                  trap '{ cat local/vault.jwt; echo; } >> ../alloc/data/renewed' HUP; while :; do sleep 0.1; done";
+    let web = |name: &str| with_secrets(name, script, &json!({ "identities": identities }));
+    cluster.apply("shop", &web("web"));
+    cluster.condition("shop", "web", JobConditionType::Ready, "True").await;
+    let alloc = alloc_of(&stage, "web").await;
+    let (name, uid) = (alloc.metadata.name.clone().expect("a name"), alloc.metadata.uid.clone().expect("a uid"));
+
+    // A-176.
+    let token = read(&stage, &name, "secrets/nomad_token");
+    let (first_key, claims) = verified(&stage, &token);
+    let expected = [
+        ("iss", json!("https://id.example.com")),
+        ("sub", json!("global:shop:web:g:t:default")),
+        ("aud", json!(["drover.dev"])),
+        ("nomad_namespace", json!("shop")),
+        ("nomad_job_id", json!("web")),
+        ("nomad_allocation_id", json!(uid)),
+        ("nomad_task", json!("t")),
+    ];
+    for (claim, value) in expected {
+        assert_eq!(claims[claim], value, "{claim} in {claims}");
+    }
+    assert!(claims["iat"] == claims["nbf"] && claims.get("exp").is_none() && claims["jti"].is_string(), "{claims}");
+    let variable = async || read(&stage, &name, "../alloc/data/variable") == token;
+    cluster.eventually("the variable is the file's token", variable).await;
+    let vault = read(&stage, &name, "local/vault.jwt");
+    let (_, claims) = verified(&stage, &vault);
+    assert_eq!(
+        (&claims["sub"], &claims["aud"], &claims["extra_claims"]),
+        (&json!("global:shop:web:g:t:vault"), &json!(["vault.example.com"]), &json!({ "team": "shop" }))
+    );
+    assert_eq!(claims["exp"].as_i64().expect("an end") - claims["iat"].as_i64().expect("a begin"), 22);
+    let discovery = ask(&stage, "Accept: */*", "/.well-known/openid-configuration");
+    assert!(discovery.text.contains("https://id.example.com/.well-known/jwks.json"), "{}", discovery.text);
+
+    // A-146: a caller, whose user and groups Roles name.
+    let stats = format!("{API}/namespaces/shop/allocations/{name}/stats");
+    let refused = with_token(&stage, &token, &stats);
+    let user = "drover:task:shop:web:g:t";
+    assert!(refused.code == "403" && refused.text.contains(user), "{} {}", refused.code, refused.text);
+    let group = "--group=drover:job:shop:web";
+    cluster
+        .kubectl(&["create", "rolebinding", "tasks", "-n", "shop", "--clusterrole=drover-edit", group])
+        .expect("bound");
+    let is_open = async || with_token(&stage, &token, &stats).code == "200";
+    cluster.eventually("the role is in force", is_open).await;
+    assert_eq!(ask(&stage, &format!("X-Nomad-Token: {token}"), &stats).code, "200");
+
+    // A-147: what another has signed, what was changed, and what is for others.
+    let parts: Vec<&str> = token.split('.').collect();
+    let mut forged: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts[1]).expect("base64")).expect("claims");
+    forged["nomad_job_id"] = json!("other");
+    let forged = URL_SAFE_NO_PAD.encode(forged.to_string());
+    let changed = format!("{}.{forged}.{}", parts[0], parts[2]);
+    let own = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+    let header = jsonwebtoken::decode_header(&token).expect("a header");
+    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts[1]).expect("base64")).expect("claims");
+    let foreign = jsonwebtoken::encode(&header, &claims, &jsonwebtoken::EncodingKey::from_ed_der(&own.serialize_der()));
+    for (what, wrong) in [("changed", changed), ("foreign", foreign.expect("a token")), ("for others", vault.clone())] {
+        let answer = with_token(&stage, &wrong, &stats);
+        assert_eq!(answer.code, "403", "{what}: {}", answer.text);
+    }
+
+    // G-060: who is called so elsewhere is none.
+    let admin = ["--as", user, "--as-group", "drover:job:shop:web", "get", "--raw", &stats];
+    let refused = cluster.kubectl(&admin).expect_err("refused");
+    assert!(refused.contains("is a name of tasks") || refused.contains("Unauthorized"), "{refused}");
+
+    // Renewed at half of its life: in the file before the signal, and neither is told again.
+    let renewed = || {
+        let lines = stage.alloc(User::Admin, &["fs", &name, "alloc/data/renewed"]);
+        let lines = String::from_utf8_lossy(&lines.out).into_owned();
+        lines.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    cluster.eventually("it is renewed", async || !renewed().is_empty()).await;
+    let lines = renewed();
+    assert_ne!(lines[0], vault);
+    let (_, next) = verified(&stage, &lines[0]);
+    assert!(next["iat"].as_i64() > claims["iat"].as_i64(), "{next}");
+
+    // B-062: another key signs; what the first has signed counts on, as long as its allocation lives.
+    cluster.eventually("another key is published", async || keys(&stage).len() > 1).await;
+    let signs = async || {
+        let last = renewed().pop().expect("a token");
+        jsonwebtoken::decode_header(&last).is_ok_and(|header| header.kid.as_ref() != Some(&first_key))
+    };
+    cluster.eventually("the other key signs", signs).await;
+    assert_eq!(with_token(&stage, &token, &stats).code, "200");
+    assert_eq!(read(&stage, &name, "secrets/nomad_token"), token, "it has no limit and is not renewed");
+
+    // Nothing is restarted by all this, and no token is where others look.
+    let after = alloc_of(&stage, "web").await;
+    assert_eq!(after.status.expect("a status").task_states["t"].restarts, 0);
+    for kind in ["jobs", "allocations", "jobversions", "clientnodes"] {
+        let all = cluster.kubectl(&["get", &format!("{kind}.drover.dev"), "-A", "-o", "json"]).expect(kind);
+        assert!(!all.contains(parts[2]), "{kind} hold a token");
+    }
+    let signature = parts[2];
+    let files = holders(&cluster.path(""), signature);
+    let own_files = ["/t/secrets/nomad_token", "/alloc/data/variable"];
+    let beside: Vec<&String> = files.iter().filter(|path| !own_files.iter().any(|own| path.ends_with(own))).collect();
+    assert!(beside.is_empty() && files.len() == 2, "{files:?}");
+
+    // A-146, B-062: with its allocation it ends.
+    cluster.apply("shop", &with_secrets("web", "exit 0", &json!({ "identities": identities })));
+    let ended = async || {
+        let all = cluster.allocs("shop").await;
+        let found = all.iter().find(|it| it.metadata.uid.as_deref() == Some(&uid));
+        found.is_some_and(|it| client_status(it) == ClientStatus::Complete)
+    };
+    cluster.eventually("it has ended", ended).await;
+    let answer = with_token(&stage, &token, &stats);
+    assert!(answer.code == "403" && answer.text.contains("has ended"), "{} {}", answer.code, answer.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_150_a_token_is_the_tasks_users_alone_and_the_example_shows_its_own() {
+    let stage = Stage::start("identities-example", "").await;
+    let cluster = &stage.cluster;
+    cluster.namespace("shop").await;
+    let file = drover_testkit::workspace::root().join("examples/configuration/identity.yaml").display().to_string();
+    cluster.kubectl(&["apply", "-n", "shop", "-f", &file]).expect("applied");
+    let mut web = with_secrets(
+        "web",
+        "exec sleep 1000",
+        &json!({ "identities": [{ "name": "default", "file": true }], "user": "nobody" }),
+    );
+    web["spec"]["groups"][0]["tasks"][0]["driver"] = json!("exec");
+    cluster.apply("shop", &web);
+    for job in ["signed", "web"] {
+        cluster.condition("shop", job, JobConditionType::Ready, "True").await;
+    }
+    let signed = alloc_of(&stage, "signed").await.metadata.name.expect("a name");
+    let logs = async || stage.alloc(User::Admin, &["logs", &signed]).text();
+    let sub = "\"sub\":\"global:shop:signed:signed:signed:vault\"";
+    cluster.eventually("it shows what its token says", async || logs().await.contains(sub)).await;
+
+    let uid = alloc_of(&stage, "web").await.metadata.uid.expect("a uid");
+    let tokens = holders(&cluster.path(""), "eyJ");
+    let of_web = |path: &&String| path.contains(&uid) && path.ends_with("/t/secrets/nomad_token");
+    let path = tokens.iter().find(of_web).expect("a token's file");
+    let found = std::fs::metadata(path).expect("metadata");
+    assert_eq!((found.mode() & 0o7777, found.uid()), (0o600, 65534));
+}
