@@ -23,7 +23,7 @@ pub(crate) const API: &str = "/apis/subresources.drover.dev/v1alpha1";
 /// A cluster whose gateway serves, with one node that has a tunnel to it.
 pub(crate) struct Stage {
     pub(crate) gateway: Option<Process>,
-    pub(crate) agent: Process,
+    pub(crate) agent: Option<Process>,
     _controller: Process,
     pub(crate) agents: SocketAddr,
     pub(crate) users: SocketAddr,
@@ -89,17 +89,18 @@ impl Stage {
         let (gateway, users, agents) = gateway(&cluster, "gateway", config).await;
         aggregate(&cluster, users);
         let controller = cluster.controller();
-        let replicas = match finds {
-            Finds::ByName => vec![agents],
+        let named = match finds {
+            Finds::ByName => Some((agents, users)),
             Finds::BySlices => {
                 slice(&cluster, "a", agents);
-                Vec::new()
+                None
             }
         };
-        let config = agent_config(&cluster, NODE, &replicas).await;
+        let config = agent_config(&cluster, NODE, named).await;
         let agent = cluster.agent_more(NODE, &cluster.plane.kubeconfig(User::Agent), &config);
         cluster.ready(NODE).await;
-        let stage = Self { gateway: Some(gateway), agent, _controller: controller, agents, users, cluster };
+        let stage =
+            Self { gateway: Some(gateway), agent: Some(agent), _controller: controller, agents, users, cluster };
         stage.is_connected("gateway").await;
         stage
     }
@@ -262,12 +263,12 @@ pub(crate) fn slice(cluster: &Cluster, name: &str, at: SocketAddr) {
 }
 
 /// What an agent's configuration says of the gateway.
-pub(crate) async fn agent_config(cluster: &Cluster, node: &str, replicas: &[SocketAddr]) -> String {
+pub(crate) async fn agent_config(cluster: &Cluster, node: &str, named: Option<(SocketAddr, SocketAddr)>) -> String {
     let path = cluster.path(&format!("gateway-token-{node}"));
     let token = token(cluster, "drover-agent", Some("gateway.drover.dev"), Some(node)).await;
     std::fs::write(&path, token).expect("a token");
-    let replicas: Vec<String> = replicas.iter().map(|at| format!("\"{at}\"")).collect();
-    format!("gateway: {{tokenFile: {}, replicas: [{}]}}\n", path.display(), replicas.join(", "))
+    let named = named.map(|(agents, users)| format!(", replicas: [\"{agents}\"], users: [\"{users}\"]"));
+    format!("gateway: {{tokenFile: {}{}}}\n", path.display(), named.unwrap_or_default())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -472,7 +473,7 @@ async fn g_017_a_gateway_that_goes_comes_back_and_tasks_never_notice() {
     // An agent that stands still is told of, its tunnel ends, and it comes back by itself.
     let log = stage.cluster.log("gateway-3");
     assert!(!log.contains("panicked"), "{log}");
-    stage.agent.freeze();
+    stage.agent.as_ref().expect("an agent").freeze();
     let asked = tokio::time::Instant::now();
     let refused = stage.raw("admin", &format!("{name}/stats")).expect_err("refused");
     assert!(refused.contains("does not answer") && asked.elapsed() < Duration::from_secs(15), "{refused}");
@@ -482,7 +483,7 @@ async fn g_017_a_gateway_that_goes_comes_back_and_tasks_never_notice() {
     assert!(asked.elapsed() < Duration::from_secs(35), "{:?}", asked.elapsed());
     let refused = stage.raw("admin", &format!("{name}/stats")).expect_err("refused");
     assert!(refused.contains("has no tunnel to the gateway since 20"), "{refused}");
-    stage.agent.thaw();
+    stage.agent.as_ref().expect("an agent").thaw();
     stage.cluster.eventually("it answers again", async || works()).await;
     stage.cluster.kubectl(&["delete", "djob", "web", "-n", "shop", "--timeout=60s"]).expect("deleted");
 }

@@ -14,7 +14,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::{Value, json};
 
 use crate::cluster::client_status;
-use crate::gateway::{API, Stage};
+use crate::gateway::{API, NODE, Stage, agent_config};
 use crate::gateway_values::{alloc_of, holders, with_secrets};
 
 /// What the gateway's port for users answers: the code and the text.
@@ -231,4 +231,104 @@ async fn a_150_a_token_is_the_tasks_users_alone_and_the_example_shows_its_own() 
     let path = tokens.iter().find(of_web).expect("a token's file");
     let found = std::fs::metadata(path).expect("metadata");
     assert_eq!((found.mode() & 0o7777, found.uid()), (0o600, 65534));
+}
+
+/// Asks the task's own socket from within the task: the code, and the text.
+fn ask_inside(stage: &Stage, alloc: &str, header: &str, path: &str) -> Asked {
+    let curl = "curl -s -m 20 --unix-socket \"${NOMAD_UNIX_ADDR#unix://}\" -w '\\n%{http_code}'";
+    let script = format!("{curl} -H \"{header}\" 'http://localhost{path}'");
+    let text = stage.exec(User::Admin, alloc, &["/bin/sh", "-c", &script], b"").text();
+    let (text, code) = text.rsplit_once('\n').expect("a code");
+    Asked { code: code.to_owned(), text: text.to_owned() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_148_b_064_and_g_060_a_tasks_socket_takes_its_requests_to_the_gateway_and_adds_no_right() {
+    let mut stage = Stage::start("task-api", "").await;
+    stage.cluster.namespace("shop").await;
+    let identities = json!({ "identities": [{ "name": "default", "file": true, "env": true }] });
+    let script = "while :; do sleep 0.1; done";
+    let mut sandboxed = with_secrets("web", script, &identities);
+    sandboxed["spec"]["groups"][0]["tasks"][0]["driver"] = json!("exec");
+    // Room for a dozen callers.
+    sandboxed["spec"]["groups"][0]["tasks"][0]["resources"] = json!({ "cpu": 10, "memoryMB": 200 });
+    stage.cluster.apply("shop", &sandboxed);
+    stage.cluster.apply("shop", &with_secrets("plain", script, &identities));
+    // Asks on and on, and keeps the newest code; an answer that takes two seconds is none.
+    let asks = format!(
+        "while :; do curl -s -m 2 --unix-socket secrets/api.sock -o /dev/null -w '%{{http_code}}' \
+         -H \"X-Nomad-Token: $NOMAD_TOKEN\" http://localhost{API} > ../alloc/data/new; \
+         mv ../alloc/data/new ../alloc/data/code; sleep 0.2; done"
+    );
+    stage.cluster.apply("shop", &with_secrets("asks", &asks, &identities));
+    for job in ["web", "plain", "asks"] {
+        stage.cluster.condition("shop", job, JobConditionType::Ready, "True").await;
+    }
+    let group = "--group=drover:tasks:shop";
+    let bind = ["create", "rolebinding", "tasks", "-n", "shop", "--clusterrole=drover-edit", group];
+    stage.cluster.kubectl(&bind).expect("bound");
+    let discovery = API;
+    for job in ["web", "plain"] {
+        let name = alloc_of(&stage, job).await.metadata.name.expect("a name");
+        let stats = format!("{API}/namespaces/shop/allocations/{name}/stats");
+        let own = "X-Nomad-Token: $(cat \"$NOMAD_SECRETS_DIR/nomad_token\")";
+        let answered = async || ask_inside(&stage, &name, own, &stats).code == "200";
+        stage.cluster.eventually("its own token is good", answered).await;
+        let uuid = "X-Nomad-Token: 123e4567-e89b-12d3-a456-426614174000";
+        // What the gateway tells anyone needs a token here too, and no name in a header counts.
+        let cases = [
+            ("Accept: */*", "401"),
+            ("Authorization: Bearer garbage", "400"),
+            (uuid, "403"),
+            ("Authorization: Bearer $NOMAD_TOKEN", "200"),
+            ("X-Remote-User: system:admin", "401"),
+        ];
+        for (header, code) in cases {
+            let path = if code == "403" { &stats } else { discovery };
+            let answer = ask_inside(&stage, &name, header, path);
+            assert_eq!(answer.code, code, "{job}: {header}: {}", answer.text);
+        }
+        // The right of this role ends where the role does.
+        let other = format!("{API}/namespaces/drover-system/allocations/{name}/stats");
+        assert_eq!(ask_inside(&stage, &name, own, &other).code, "403");
+        // A stream goes through, and so does a signal to itself.
+        let logs = format!("{API}/namespaces/shop/allocations/{name}/log?task=t&type=stdout");
+        assert_eq!(ask_inside(&stage, &name, own, &logs).code, "200");
+    }
+    let name = alloc_of(&stage, "web").await.metadata.name.expect("a name");
+    let shows = "ls -ln /secrets/api.sock | cut -c1-10; stat -c %u /secrets/api.sock; id -u";
+    let found = stage.exec(User::Admin, &name, &["/bin/sh", "-c", shows], b"").text();
+    let found: Vec<&str> = found.lines().collect();
+    assert!(found[0] == "srw-------" && found[1] == found[2], "{found:?}");
+
+    // More than eight at a time are refused, and the others are not disturbed.
+    let follow = format!("{API}/namespaces/shop/allocations/{name}/log?task=t&type=stdout&follow=true");
+    let many = format!(
+        "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -s -m 4 -o /dev/null -w '%{{http_code}}\\n' \
+         --unix-socket \"${{NOMAD_UNIX_ADDR#unix://}}\" -H \"X-Nomad-Token: $NOMAD_TOKEN\" 'http://localhost{follow}' & done; wait"
+    );
+    let codes = stage.exec(User::Admin, &name, &["/bin/sh", "-c", &many], b"").text();
+    let count = |code: &str| codes.lines().filter(|line| *line == code).count();
+    assert_eq!((count("200"), count("429")), (8, 4), "{codes}");
+
+    // An agent that comes back serves the task that it finds.
+    let config = agent_config(&stage.cluster, NODE, Some((stage.agents, stage.users))).await;
+    stage.agent.take().expect("an agent").abandon();
+    stage.agent = Some(stage.cluster.agent_more(NODE, &stage.cluster.plane.kubeconfig(User::Agent), &config));
+    stage.cluster.ready(NODE).await;
+    let uid = alloc_of(&stage, "asks").await.metadata.uid.expect("a uid");
+    let code = stage.cluster.path(NODE).join("allocs").join(uid).join("alloc/data/code");
+    let answered = async |wanted: &str| std::fs::read_to_string(&code).is_ok_and(|code| code == wanted);
+    stage.cluster.eventually("the socket is served again", async || answered("200").await).await;
+
+    // G-060: a gateway that stands still, and one that is gone.
+    stage.gateway.as_ref().expect("a gateway").freeze();
+    stage.cluster.eventually("without a gateway it says so at once", async || answered("503").await).await;
+    stage.gateway.as_ref().expect("a gateway").thaw();
+    stage.cluster.eventually("it goes on", async || answered("200").await).await;
+    stage.gateway.take().expect("a gateway").kill();
+    stage.cluster.eventually("without a gateway it says so at once", async || answered("503").await).await;
+    for job in ["web", "asks"] {
+        assert_eq!(alloc_of(&stage, job).await.status.expect("a status").task_states["t"].restarts, 0);
+    }
 }

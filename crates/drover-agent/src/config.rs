@@ -480,13 +480,21 @@ pub struct GatewayConfig {
     pub service: String,
     /// The addresses of its replicas, as `10.0.0.7:8444`; none: those of the Service's `EndpointSlices`.
     pub replicas: Vec<String>,
+    /// Where these answer callers of their API, as `10.0.0.7:8443`: there the requests of tasks go.
+    pub users: Vec<String>,
     /// The file with the certificates of its authorities; none: the `ConfigMap` `drover-gateway-ca`.
     pub ca_file: Option<PathBuf>,
 }
 
 impl Default for GatewayConfig {
     fn default() -> Self {
-        Self { token_file: None, service: "drover-gateway".to_owned(), replicas: Vec::new(), ca_file: None }
+        Self {
+            token_file: None,
+            service: "drover-gateway".to_owned(),
+            replicas: Vec::new(),
+            users: Vec::new(),
+            ca_file: None,
+        }
     }
 }
 

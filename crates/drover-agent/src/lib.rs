@@ -32,6 +32,7 @@ mod run;
 pub mod simulated;
 pub mod socket;
 mod state;
+mod task_api;
 mod tasks;
 mod turns;
 mod values;

@@ -46,6 +46,7 @@ use crate::reporting::metrics::NodeMetrics;
 use crate::reporting::reports::Reports;
 use crate::socket::Server;
 use crate::state::{Flaws, Saved, StateStore};
+use crate::task_api::{GatewayApis, NoTaskApis, TaskApis};
 use crate::values::{NoValues, ValueKeeper, ValueRequests, Values};
 use crate::watch;
 use drover_clock::{Clock, SharedClock, SystemClock};
@@ -301,6 +302,10 @@ async fn serve<S: Store>(
         stop: stop.clone(),
     };
     let values = begin_values(&config, &store, &stop, &mut loops);
+    let api: Arc<dyn TaskApis> = match GatewayApis::new(&config, store.clone()) {
+        Some(apis) => Arc::new(apis),
+        None => Arc::new(NoTaskApis),
+    };
     if let Some(tunnels) = gateway::Tunnels::new(&config, store.clone(), server.clone()) {
         loops.spawn(until(stop.clone(), tunnels.run()));
     }
@@ -327,6 +332,7 @@ async fn serve<S: Store>(
             fetcher,
             renderer: Arc::new(HelperRenderer::default()),
             values,
+            api,
             networks,
         },
         news: told,

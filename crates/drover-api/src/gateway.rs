@@ -2,19 +2,36 @@
 
 use std::net::SocketAddr;
 
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::discovery::v1::{EndpointPort, EndpointSlice};
 
-/// The gateway's port for agents, by its name in the Service.
-const PORT_NAME: &str = "agents";
+/// A port of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayPort {
+    /// Where agents and other replicas are answered.
+    Agents,
+    /// Where callers of its API are.
+    Users,
+}
+
+impl GatewayPort {
+    /// Its name in the Service.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Agents => "agents",
+            Self::Users => "users",
+        }
+    }
+}
 
 /// The label selector of the slices of a Service.
 pub fn slices_of(service: &str) -> String {
     format!("kubernetes.io/service-name={service}")
 }
 
-/// Where agents are answered, and whether the replica there is ready. One without a word on that is.
-pub fn replicas_in(slice: &EndpointSlice) -> Vec<(SocketAddr, bool)> {
-    let port = slice.ports.iter().flatten().find(|port| port.name.as_deref() == Some(PORT_NAME)).and_then(|it| it.port);
+/// Where replicas answer at this port, and whether each is ready. One without a word on that is.
+pub fn replicas_in(slice: &EndpointSlice, port: GatewayPort) -> Vec<(SocketAddr, bool)> {
+    let is_named = |it: &&EndpointPort| it.name.as_deref() == Some(port.name());
+    let port = slice.ports.iter().flatten().find(is_named).and_then(|it| it.port);
     let Some(port) = port.and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
     let each = slice.endpoints.iter().flatten().filter_map(|endpoint| {
         let is_ready = endpoint.conditions.as_ref().is_none_or(|conditions| conditions.ready != Some(false));
@@ -46,7 +63,8 @@ mod tests {
         }))
         .expect("a slice");
         let wanted = [(at("10.0.0.7:8444"), true), (at("10.0.0.8:8444"), false), (at("[fd00::1]:8444"), true)];
-        assert_eq!(replicas_in(&slice), wanted);
-        assert!(replicas_in(&EndpointSlice { ports: None, ..slice }).is_empty());
+        assert_eq!(replicas_in(&slice, GatewayPort::Agents), wanted);
+        assert_eq!(replicas_in(&slice, GatewayPort::Users)[0], (at("10.0.0.7:8443"), true));
+        assert!(replicas_in(&EndpointSlice { ports: None, ..slice }, GatewayPort::Agents).is_empty());
     }
 }

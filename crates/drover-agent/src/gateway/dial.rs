@@ -15,6 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_util::task::TaskTracker;
 
 /// How long each step may take.
@@ -24,7 +25,7 @@ const MAX_REFUSAL_BYTES: usize = 4096;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DialError {
+pub(super) enum DialError {
     /// The replica is not reached.
     #[error("it is not reached: {0}")]
     Unreachable(io::Error),
@@ -44,10 +45,10 @@ pub(crate) enum DialError {
 
 /// Whom to dial, how it is called in its certificate, and by whom that must be signed.
 #[derive(Clone, Debug)]
-pub(crate) struct Replica {
-    pub(crate) address: String,
-    pub(crate) server_name: String,
-    pub(crate) authorities: Arc<RootCertStore>,
+pub(super) struct Replica {
+    pub(super) address: String,
+    pub(super) server_name: String,
+    pub(super) authorities: Arc<RootCertStore>,
 }
 
 /// Where a replica is asked, and what the connection becomes.
@@ -57,13 +58,8 @@ pub(crate) struct Door {
     pub(crate) protocol: &'static str,
 }
 
-/// Dials a replica; the connection then speaks the protocol that was asked for.
-pub(crate) async fn dial(
-    replica: &Replica,
-    token_file: &Path,
-    door: Door,
-    tasks: &TaskTracker,
-) -> Result<Upgraded, DialError> {
+/// An encrypted connection to a replica that has shown who it is.
+pub(super) async fn connect(replica: &Replica) -> Result<TlsStream<TcpStream>, DialError> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let tcp = tokio::time::timeout(STEP_TIMEOUT, TcpStream::connect(&replica.address))
         .await
@@ -80,19 +76,28 @@ pub(crate) async fn dial(
         .with_no_client_auth();
     let name = ServerName::try_from(replica.server_name.clone())
         .map_err(|error| DialError::Untrusted(io::Error::other(error)))?;
-    let tls = tokio::time::timeout(STEP_TIMEOUT, TlsConnector::from(Arc::new(config)).connect(name, tcp))
+    tokio::time::timeout(STEP_TIMEOUT, TlsConnector::from(Arc::new(config)).connect(name, tcp))
         .await
         .map_err(late)
         .flatten()
-        .map_err(DialError::Untrusted)?;
-    // Only now: whoever is at the other end has shown who they are.
+        .map_err(DialError::Untrusted)
+}
+
+/// Shows who this node is on a connection, which then speaks the protocol that is asked for. The token is read now: what
+/// is at the other end has shown who it is.
+pub(super) async fn enter(
+    tls: TlsStream<TcpStream>,
+    (server_name, door): (&str, Door),
+    token_file: &Path,
+    tasks: &TaskTracker,
+) -> Result<Upgraded, DialError> {
     let token = tokio::fs::read_to_string(token_file).await.map_err(DialError::Token)?;
-    let opened = tokio::time::timeout(STEP_TIMEOUT, open(tls, (&replica.server_name, door), token.trim(), tasks)).await;
+    let opened = tokio::time::timeout(STEP_TIMEOUT, open(tls, (server_name, door), token.trim(), tasks)).await;
     opened.map_err(|_| DialError::Broken("it does not answer".to_owned())).flatten()
 }
 
 async fn open(
-    tls: tokio_rustls::client::TlsStream<TcpStream>,
+    tls: TlsStream<TcpStream>,
     (host, door): (&str, Door),
     token: &str,
     tasks: &TaskTracker,

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use hyper::upgrade::Upgraded;
 use rustls::RootCertStore;
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 use tokio_util::task::TaskTracker;
 
-use super::dial::{DialError, Door, Replica, dial};
+use super::dial::{DialError, Door, Replica, connect, enter};
 use super::replicas::Replicas;
 use crate::config::AgentConfig;
 use drover_store::Store;
@@ -59,11 +61,22 @@ impl<S: Store> Dialer<S> {
     /// # Errors
     /// Why there is none.
     pub(crate) async fn open(&mut self, address: &str, door: Door, tasks: &TaskTracker) -> Result<Upgraded, String> {
+        let connection = self.connect(address).await?;
+        let entered = enter(connection, (&self.server_name, door), &self.token_file, tasks).await;
+        entered.map_err(|error| error.to_string())
+    }
+
+    /// An encrypted connection to a replica, which has heard nothing of this node yet. Where the certificate is not
+    /// believed, it is tried once more with authorities that are read again.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn connect(&mut self, address: &str) -> Result<TlsStream<TcpStream>, String> {
         let was_known = self.authorities.is_some();
-        let mut dialled = self.dial(address, door, tasks).await?;
+        let mut dialled = connect(&self.replica(address).await?).await;
         if was_known && matches!(dialled, Err(DialError::Untrusted(_))) {
             self.authorities = None;
-            dialled = self.dial(address, door, tasks).await?;
+            dialled = connect(&self.replica(address).await?).await;
         }
         if matches!(dialled, Err(DialError::Untrusted(_))) {
             self.authorities = None;
@@ -71,19 +84,18 @@ impl<S: Store> Dialer<S> {
         dialled.map_err(|error| error.to_string())
     }
 
-    async fn dial(
-        &mut self,
-        address: &str,
-        door: Door,
-        tasks: &TaskTracker,
-    ) -> Result<Result<Upgraded, DialError>, String> {
+    /// How the gateway is called in its certificate.
+    pub(crate) fn server_name(&self) -> &str {
+        &self.server_name
+    }
+
+    async fn replica(&mut self, address: &str) -> Result<Replica, String> {
         let authorities = if let Some(authorities) = &self.authorities {
             Arc::clone(authorities)
         } else {
             let read = self.replicas.authorities().await.map_err(|error| error.to_string())?;
             Arc::clone(self.authorities.insert(read))
         };
-        let replica = Replica { address: address.to_owned(), server_name: self.server_name.clone(), authorities };
-        Ok(dial(&replica, &self.token_file, door, tasks).await)
+        Ok(Replica { address: address.to_owned(), server_name: self.server_name.clone(), authorities })
     }
 }

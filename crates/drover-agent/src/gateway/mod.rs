@@ -16,4 +16,5 @@ mod tunnels;
 
 pub(crate) use dial::Door;
 pub(crate) use dialer::Dialer;
+pub(crate) use drover_api::gateway::GatewayPort;
 pub(crate) use tunnels::Tunnels;

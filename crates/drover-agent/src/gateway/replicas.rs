@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use drover_api::gateway::{replicas_in, slices_of};
+use drover_api::gateway::{GatewayPort, replicas_in, slices_of};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use rustls::RootCertStore;
@@ -38,6 +38,7 @@ pub(crate) struct Replicas<S> {
     namespace: String,
     service: String,
     named: Vec<String>,
+    named_for_users: Vec<String>,
     ca_file: Option<PathBuf>,
 }
 
@@ -50,6 +51,7 @@ impl<S: Store> Replicas<S> {
             namespace: config.namespace.clone(),
             service: gateway.service.clone(),
             named: gateway.replicas.clone(),
+            named_for_users: gateway.users.clone(),
             ca_file: gateway.ca_file.clone(),
         }
     }
@@ -59,10 +61,14 @@ impl<S: Store> Replicas<S> {
         !self.named.is_empty()
     }
 
-    /// The addresses of the replicas that are ready.
-    pub(crate) async fn addresses(&self) -> Result<BTreeSet<String>, UnknownError> {
-        if !self.named.is_empty() {
-            return Ok(self.named.iter().cloned().collect());
+    /// The addresses of the replicas that are ready, for this port.
+    pub(crate) async fn addresses(&self, port: GatewayPort) -> Result<BTreeSet<String>, UnknownError> {
+        if self.are_named() {
+            let named = match port {
+                GatewayPort::Agents => &self.named,
+                GatewayPort::Users => &self.named_for_users,
+            };
+            return Ok(named.iter().cloned().collect());
         }
         let selection = Selection {
             namespace: Some(self.namespace.clone()),
@@ -70,7 +76,7 @@ impl<S: Store> Replicas<S> {
             ..Selection::default()
         };
         let slices = self.store.list::<EndpointSlice>(&selection).await?;
-        Ok(slices.iter().flat_map(addresses_of).collect())
+        Ok(slices.iter().flat_map(|slice| addresses_of(slice, port)).collect())
     }
 
     /// The authorities whose certificates are believed.
@@ -93,8 +99,8 @@ impl<S: Store> Replicas<S> {
 }
 
 /// Of those that are ready.
-fn addresses_of(slice: &EndpointSlice) -> impl Iterator<Item = String> + use<> {
-    replicas_in(slice).into_iter().filter(|(_, is_ready)| *is_ready).map(|(at, _)| at.to_string())
+fn addresses_of(slice: &EndpointSlice, port: GatewayPort) -> impl Iterator<Item = String> + use<> {
+    replicas_in(slice, port).into_iter().filter(|(_, is_ready)| *is_ready).map(|(at, _)| at.to_string())
 }
 
 #[cfg(test)]
@@ -113,7 +119,9 @@ mod tests {
             ],
         }))
         .expect("a slice");
-        assert_eq!(addresses_of(&slice).collect::<Vec<_>>(), ["10.0.0.7:8444", "[fd00::1]:8444"]);
-        assert_eq!(addresses_of(&EndpointSlice { ports: None, ..slice }).count(), 0);
+        let at = |slice: &EndpointSlice, port| addresses_of(slice, port).collect::<Vec<_>>();
+        assert_eq!(at(&slice, GatewayPort::Agents), ["10.0.0.7:8444", "[fd00::1]:8444"]);
+        assert_eq!(at(&slice, GatewayPort::Users), ["10.0.0.7:8443", "[fd00::1]:8443"]);
+        assert!(at(&EndpointSlice { ports: None, ..slice }, GatewayPort::Agents).is_empty());
     }
 }

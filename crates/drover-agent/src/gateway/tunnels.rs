@@ -15,6 +15,8 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use drover_api::gateway::GatewayPort;
+
 use super::dial::Door;
 use super::dialer::Dialer;
 use super::serve::{News, serve};
@@ -116,7 +118,7 @@ impl<S: Store> Tunnels<S> {
     }
 
     async fn look(&self) {
-        match self.line.dialer.replicas().addresses().await {
+        match self.line.dialer.replicas().addresses(GatewayPort::Agents).await {
             Ok(addresses) => self.want(addresses),
             // Those that are open stay open.
             Err(error) => {

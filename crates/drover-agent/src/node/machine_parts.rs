@@ -13,6 +13,7 @@ use crate::checks::Prober;
 use crate::drivers::Drivers;
 use crate::networks::AllocNetworks;
 use crate::renderer::Renderer;
+use crate::task_api::TaskApis;
 use crate::values::Values;
 use crate::watch;
 
@@ -36,6 +37,8 @@ pub(crate) struct MachineParts {
     pub(crate) renderer: Arc<dyn Renderer>,
     /// Gives out what Secrets hold.
     pub(crate) values: Arc<dyn Values>,
+    /// Gives tasks the API.
+    pub(crate) api: Arc<dyn TaskApis>,
     /// The networks of allocations.
     pub(crate) networks: AllocNetworks,
 }

@@ -190,6 +190,7 @@ impl Machine {
                 fetcher: Arc::new(AlwaysFetched),
                 renderer: Arc::new(crate::renderer::PromptRenderer),
                 values: Arc::new(crate::values::NoValues),
+                api: Arc::new(crate::task_api::NoTaskApis),
             },
             news: mpsc::channel(1).1,
             clock: life.clock,

@@ -25,6 +25,7 @@ use crate::csi::{PluginHealth, PluginRun};
 use crate::drivers::{Driver, ExitResult, HealthReport, Running, TaskHandle};
 use crate::reporting::events::Reason;
 use crate::reporting::metrics::CountedTask;
+use crate::task_api::ServedApi;
 use crate::watch;
 
 mod following;
@@ -56,6 +57,8 @@ pub(crate) struct TaskRunner {
     templates: Option<Templates>,
     /// Its identities, likewise.
     identities: Option<TaskIdentities>,
+    /// The API, as long as it has one.
+    api: Option<ServedApi>,
     handles: TaskHandles,
 }
 
@@ -119,6 +122,7 @@ impl TaskRunner {
             ended: None,
             templates: None,
             identities: None,
+            api: None,
             handles,
         }
     }
@@ -458,7 +462,7 @@ impl TaskRunner {
     async fn die(&mut self) {
         self.plugin = None;
         // What it has followed is followed for it no longer.
-        (self.templates, self.identities) = (None, None);
+        (self.templates, self.identities, self.api) = (None, None, None);
         let now = self.env.clock.now();
         let state = &mut self.record.state;
         state.state = TaskRunState::Dead;

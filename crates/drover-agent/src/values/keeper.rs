@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::requests::ValueRequests;
 use crate::config::AgentConfig;
-use crate::gateway::{Dialer, Door};
+use crate::gateway::{Dialer, Door, GatewayPort};
 use crate::random::Random;
 use drover_store::Store;
 
@@ -76,7 +76,8 @@ impl<S: Store> ValueKeeper<S> {
 
     /// Dials a replica, another one than the last where there are several.
     async fn open(&mut self, tasks: &TaskTracker, last: &str) -> Result<(String, Upgraded), String> {
-        let addresses = self.dialer.replicas().addresses().await.map_err(|error| error.to_string())?;
+        let addresses =
+            self.dialer.replicas().addresses(GatewayPort::Agents).await.map_err(|error| error.to_string())?;
         let others: Vec<&String> =
             addresses.iter().filter(|address| *address != last || addresses.len() == 1).collect();
         let place = usize::try_from(self.random.below(Duration::from_secs(1 << 20)).as_secs()).unwrap_or(0);

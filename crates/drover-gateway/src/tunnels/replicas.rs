@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use drover_api::gateway::{replicas_in, slices_of};
+use drover_api::gateway::{GatewayPort, replicas_in, slices_of};
 use drover_socket::tunnel::Replicas;
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -50,7 +50,8 @@ impl Fleet {
                 tracing::debug!(%error, "the watch of the replicas restarts");
                 continue;
             }
-            let found: Vec<(SocketAddr, bool)> = reader.state().iter().flat_map(|slice| replicas_in(slice)).collect();
+            let found: Vec<(SocketAddr, bool)> =
+                reader.state().iter().flat_map(|slice| replicas_in(slice, GatewayPort::Agents)).collect();
             let all = found.iter().map(|(at, _)| *at).collect();
             let ready = found.iter().filter(|(_, is_ready)| *is_ready).map(|(at, _)| *at).collect();
             self.0.send_if_modified(|known| {

@@ -1,5 +1,6 @@
 //! What is done before a task's runs: one file per hook, in one ordered table.
 
+mod api;
 mod artifacts;
 mod csi_plugin;
 mod devices;
@@ -12,6 +13,7 @@ mod templates;
 mod validate;
 mod values;
 
+pub(super) use api::serve_api;
 pub(super) use artifacts::{ArtifactWords, ArtifactsLeft, artifacts_left};
 pub(super) use hook_error::TaskHookError;
 pub(super) use identities::TaskIdentities;

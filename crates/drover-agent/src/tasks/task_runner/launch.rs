@@ -72,6 +72,7 @@ impl TaskRunner {
         if let Some(next) = self.identify(&words).await? {
             return Ok(next);
         }
+        self.serve_api(&words).await;
         if let Some(left) = self.artifacts(&words, &secrets)?
             && let Some(next) = self.fetch(left).await?
         {
@@ -163,6 +164,7 @@ impl TaskRunner {
         let mut env = words.variables(secrets)?;
         env.extend(reserved.env);
         env.extend(self.identities.iter().flat_map(TaskIdentities::variables));
+        env.extend(self.api.iter().map(|api| ("NOMAD_UNIX_ADDR".to_owned(), api.address().to_owned())));
         env.extend(self.templates.iter().flat_map(Templates::variables));
         if plan.task.csi_plugin.is_some() {
             let socket = csi::endpoint(self.env.csi.root(), &plan.uid, &plan.task.name);
@@ -243,6 +245,20 @@ impl TaskRunner {
         identities.begin_run(words, values).map_err(|error| self.hook_failure(&error))?;
         self.identities = Some(identities);
         Ok(None)
+    }
+
+    /// Serves the task's API; one that cannot be served is said, and harms no task.
+    pub(super) async fn serve_api(&mut self, words: &TaskWords) {
+        // The older socket goes before its name is used again.
+        self.api = None;
+        match hooks::serve_api(words) {
+            Ok(served) => self.api = served,
+            Err(error) => {
+                self.push(task_event::plain(Type::TaskHookMessage, self.env.clock.now(), error.to_string()));
+                self.keep().await;
+                self.tell().await;
+            }
+        }
     }
 
     /// Renders templates, and says what is missing when that lasts; what follows when it was cut short.

@@ -6,6 +6,7 @@ use drover_api::job::JobType;
 use super::{Interrupt, Restored, TaskRunner};
 use crate::drivers::Running;
 use crate::tasks::task_event;
+use crate::tasks::task_words::TaskWords;
 
 /// What was found of the task's process.
 enum Found {
@@ -80,6 +81,10 @@ impl TaskRunner {
             }
         }
         self.hold(running);
+        if let Some(driver) = &self.driver {
+            let words = TaskWords::new(&self.env, &self.plan, driver.fs_isolation());
+            self.serve_api(&words).await;
+        }
         if !is_known {
             self.keep().await;
         }

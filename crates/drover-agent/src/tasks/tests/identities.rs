@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::scripted_values::ScriptedValues;
 use super::world::{Life, Node};
+use crate::task_api::{ApiPlace, ServedApi, TaskApis};
 use crate::tasks::commands::Force;
 use crate::tasks::plan::TaskEnd;
 
@@ -159,4 +160,26 @@ async fn a_file_stays_in_the_tasks_directory() {
         let expected = format!("identity web: filepath {path:?} leads out of the task's directory");
         assert!(failure.message.contains(&expected), "{}", failure.message);
     }
+}
+
+/// Gives no task the API, for this reason.
+#[derive(Debug)]
+struct NoPlace(&'static str);
+
+impl TaskApis for NoPlace {
+    fn serve(&self, _: ApiPlace<'_>) -> Result<Option<ServedApi>, String> {
+        Err(self.0.to_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_149_a_task_whose_api_cannot_be_served_is_told_and_runs() {
+    let mut node = Node::new();
+    node.api = Arc::new(NoPlace("the path of its socket is too long for one"));
+    let plain = json!({ "config": { "runFor": "1h" } });
+    let mut life = node.run(&plain);
+    life.running().await;
+    let said = life.state.events.iter().find(|event| event.r#type == E::TaskHookMessage).expect("told");
+    assert_eq!(said.message, "api: the path of its socket is too long for one");
+    assert_eq!((node.n_started(), count(&life, E::TaskHookMessage)), (1, 1));
 }

@@ -29,6 +29,7 @@ use crate::random::Random;
 use crate::reporting::events::EventSink;
 use crate::reporting::metrics::NodeMetrics;
 use crate::state::{MemoryState, StateStore};
+use crate::task_api::{NoTaskApis, TaskApis};
 use crate::tasks::commands::{CommandError, Force, TaskCommand};
 use crate::tasks::orders::{KillOrder, Orders};
 use crate::tasks::plan::{TaskEnd, TaskHandles, TaskPlan, TaskUpdate};
@@ -101,6 +102,8 @@ pub(super) struct Node {
     pub(super) fetcher: ScriptedFetcher,
     /// What gives out values of Secrets.
     pub(super) values: Arc<dyn crate::values::Values>,
+    /// What gives tasks the API.
+    pub(super) api: Arc<dyn TaskApis>,
     /// How scripts in tasks end.
     pub(super) prober: Arc<dyn crate::checks::Prober>,
 }
@@ -130,6 +133,7 @@ impl Node {
             max_kill_timeout: Duration::from_secs(30),
             fetcher: ScriptedFetcher::default(),
             values: Arc::new(crate::values::NoValues),
+            api: Arc::new(NoTaskApis),
             prober: Arc::new(crate::checks::AlwaysWell),
         }
     }
@@ -182,6 +186,7 @@ impl Node {
                 fetcher: Arc::new(self.fetcher.clone()),
                 renderer: Arc::new(crate::renderer::PromptRenderer),
                 values: Arc::clone(&self.values),
+                api: Arc::clone(&self.api),
             },
             clock: Arc::clone(&self.clock),
             random: Random::seeded(7),
