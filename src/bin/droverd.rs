@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use drover_agent::AgentStart;
 use drover_api::GoDuration;
+use drover_daemon::memory;
 use drover_daemon::telemetry::{self, LogFormat};
 
 /// A controller takes thousands of objects in at once and drops as many: what it gave back must be given back to the
@@ -145,6 +146,9 @@ fn main() -> ExitCode {
 }
 
 fn run(role: Role) -> anyhow::Result<ExitCode> {
+    if matches!(role, Role::Agent { .. } | Role::Gateway { .. } | Role::Supervisor { .. }) {
+        memory::leave_no_cores()?;
+    }
     match role {
         Role::Controller { config, kubeconfig, identity, listen } => {
             drover_controller::main(&config, kubeconfig.as_deref(), identity, listen)?;

@@ -92,9 +92,21 @@ impl Process {
         self.abandon();
     }
 
+    /// The same, where cores of any size are collected; how it ended.
+    pub(crate) fn abort_among_cores(mut self) -> std::process::ExitStatus {
+        use rustix::process::{Resource, Rlimit};
+        let limit = Rlimit { current: None, maximum: None };
+        rustix::process::prlimit(Some(self.pid()), Resource::Core, limit).expect("a limit");
+        self.signal(rustix::process::Signal::ABORT);
+        self.child.wait().expect("its end")
+    }
+
+    fn pid(&self) -> rustix::process::Pid {
+        i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id")
+    }
+
     fn signal(&self, signal: rustix::process::Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
-        rustix::process::kill_process(pid, signal).expect("signalled");
+        rustix::process::kill_process(self.pid(), signal).expect("signalled");
     }
 }
 

@@ -40,6 +40,7 @@ mod identities;
 mod job_policies;
 mod jobs;
 mod kubeconform;
+mod leaks;
 mod metrics;
 mod network_lives;
 mod network_place;
