@@ -313,6 +313,17 @@ mod tests {
     }
 
     #[test]
+    fn a_031_another_address_of_the_network_is_told_within_a_second() {
+        let at = |address: &str| {
+            let network = NetworkStatus { address: address.to_owned(), ..NetworkStatus::default() };
+            Report { network: Some(network), ..running() }
+        };
+        assert_eq!(priority(&at("192.168.1.2"), Some(&at("192.168.1.1"))), Priority::Typical);
+        assert_eq!(priority(&at("192.168.1.1"), Some(&running())), Priority::Typical);
+        assert_eq!(priority(&at("192.168.1.1"), Some(&at("192.168.1.1"))), Priority::None);
+    }
+
+    #[test]
     fn readiness_is_told_at_once_and_what_is_taken_away_before_all_else() {
         let with = |services: &[(&str, bool)]| Report {
             services: services
