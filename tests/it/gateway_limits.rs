@@ -149,6 +149,33 @@ async fn g_004_g_006_g_021_g_025_g_029_g_030_and_g_032_the_door_holds() {
     without_the_api_server(&mut stage, &name, &base).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g_005_one_authority_for_users_and_proxies_without_names_is_no_proxy() {
+    let stage = Stage::start("gateway-one-authority", "").await;
+    let alloc = stage.run("web", "exec sleep 1000").await;
+    let (cluster, name) = (&stage.cluster, alloc.metadata.name.clone().expect("a name"));
+    let door = Door::of(&stage).await;
+    let ready = async || probe::get(door.metrics, "/readyz").await.expect("an answer");
+    cluster.eventually("it is ready", async || ready().await.0 == 200).await;
+    let as_admin = [("X-Remote-User", "admin"), ("X-Remote-Group", "system:masters")];
+    let stats = format!("{API}/namespaces/shop/allocations/{name}/stats");
+
+    // Whom the cluster's authority has issued anything to could name anyone.
+    let own = Authority::new();
+    let anyone = door.client(&own.issue("anyone", false)).await;
+    let data = json!({ "client-ca-file": own.pem, "requestheader-client-ca-file": own.pem, "requestheader-allowed-names": "[]" });
+    let patch = json!({ "data": data }).to_string();
+    let args = ["patch", "configmap", "extension-apiserver-authentication", "-n", "kube-system", "--type=merge", "-p"];
+    cluster.kubectl(&[&args[..], &[&patch]].concat()).expect("patched");
+    let is_told = async || {
+        let (code, text) = ready().await;
+        code == 503 && text.contains("--requestheader-allowed-names")
+    };
+    cluster.eventually("it is not ready and says why", is_told).await;
+    let (code, text) = call(&anyone, &stats, &as_admin).await.expect("an answer");
+    assert!(code == 403 && text.contains("\\\"anyone\\\""), "it is itself and no other: {code} {text}");
+}
+
 async fn strangers_are_told_so(stage: &Stage, base: &str) {
     let (door, cluster) = (Door::of(stage).await, &stage.cluster);
     let log = format!("{base}/log?task=t&type=stderr");
