@@ -326,7 +326,7 @@ async fn g_014_a_kubeconfig_is_enough_to_operate_allocations_of_a_node_that_noth
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g_003_g_007_g_009_g_018_and_g_027_rights_open_what_they_name_and_end_what_they_opened() {
+async fn g_003_g_007_p_031_g_009_g_018_and_g_027_rights_open_what_they_name_and_end_what_they_opened() {
     let stage = Stage::start("gateway-rights", "recheckEvery: 2s\n").await;
     let alloc = stage.run("web", "echo started; exec sleep 1000").await;
     let (cluster, name) = (&stage.cluster, alloc.metadata.name.clone().expect("a name"));
@@ -353,7 +353,7 @@ async fn g_003_g_007_g_009_g_018_and_g_027_rights_open_what_they_name_and_end_wh
     let refused = stage.exec(developer, &name, &["/bin/true"], b"");
     assert!(refused.code == 1 && refused.err.contains("drover-admin"), "{refused:?}");
 
-    // G-007.
+    // G-007, P-031.
     stage.bind("admin", "drover-admin");
     cluster
         .eventually("the role is in force", async || stage.exec(developer, &name, &["/bin/true"], b"").code == 0)

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use drover_api::allocation::ClientStatus;
+use drover_api::allocation::{ClientStatus, TaskEventType};
 use drover_api::job::JobConditionType;
 use drover_testkit::control_plane::User;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::client_status;
 use crate::gateway::{API, NODE, Stage, agent_config};
-use crate::gateway_values::{alloc_of, holders, with_secrets};
+use crate::gateway_values::{alloc_of, holders, messages, with_secrets};
 
 /// What the gateway's port for users answers: the code and the text.
 struct Asked {
@@ -243,7 +243,7 @@ fn ask_inside(stage: &Stage, alloc: &str, header: &str, path: &str) -> Asked {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_148_b_064_and_g_060_a_tasks_socket_takes_its_requests_to_the_gateway_and_adds_no_right() {
+async fn a_148_b_064_p_076_and_g_060_a_tasks_socket_takes_its_requests_to_the_gateway_and_adds_no_right() {
     let mut stage = Stage::start("task-api", "").await;
     stage.cluster.namespace("shop").await;
     let identities = json!({ "identities": [{ "name": "default", "file": true, "env": true }] });
@@ -301,6 +301,18 @@ async fn a_148_b_064_and_g_060_a_tasks_socket_takes_its_requests_to_the_gateway_
     let found: Vec<&str> = found.lines().collect();
     assert!(found[0] == "srw-------" && found[1] == found[2], "{found:?}");
 
+    // P-076: of an allocation that has ended, from the socket of another one.
+    stage.cluster.apply("shop", &with_secrets("brief", "exec sleep 1000", &identities));
+    stage.cluster.condition("shop", "brief", JobConditionType::Ready, "True").await;
+    let brief = alloc_of(&stage, "brief").await.metadata.name.expect("a name");
+    let token = read(&stage, &brief, "secrets/nomad_token");
+    let header = format!("X-Nomad-Token: {token}");
+    let stats = format!("{API}/namespaces/shop/allocations/{name}/stats");
+    assert_eq!(ask_inside(&stage, &name, &header, &stats).code, "200");
+    assert_eq!(stage.alloc(User::Admin, &["stop", &brief]).code, 0);
+    let refused = async || ask_inside(&stage, &name, &header, &stats).code == "403";
+    stage.cluster.eventually("it counts no more", refused).await;
+
     // More than eight at a time are refused, and the others are not disturbed.
     let follow = format!("{API}/namespaces/shop/allocations/{name}/log?task=t&type=stdout&follow=true");
     let many = format!(
@@ -331,4 +343,57 @@ async fn a_148_b_064_and_g_060_a_tasks_socket_takes_its_requests_to_the_gateway_
     for job in ["web", "asks"] {
         assert_eq!(alloc_of(&stage, job).await.status.expect("a status").task_states["t"].restarts, 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b_063_a_service_accounts_token_is_for_its_audience_and_bound_to_the_node() {
+    let stage = Stage::start("account-tokens", "").await;
+    let cluster = &stage.cluster;
+    cluster.namespace("shop").await;
+    // What the chart's `gateway.secretNamespaces[].serviceAccounts` makes.
+    let role = ["--verb=create", "--resource=serviceaccounts/token", "--resource-name=own", "--resource-name=late"];
+    cluster.kubectl(&[&["create", "role", "tokens", "-n", "shop"][..], &role].concat()).expect("a role");
+    let user = format!("--user={}", User::Gateway.name());
+    cluster.kubectl(&["create", "rolebinding", "tokens", "-n", "shop", "--role=tokens", &user]).expect("a binding");
+    let account =
+        |name: &str| drop(cluster.kubectl(&["create", "serviceaccount", name, "-n", "shop"]).expect("an account"));
+    account("own");
+    account("closed");
+    let once = json!({ "attempts": 0, "interval": "1h", "delay": "1s", "mode": "fail" });
+    for name in ["own", "closed", "late"] {
+        let identity = json!({ "name": "aws", "aud": ["sts.example.com"], "ttl": "20m", "file": true, "env": true,
+                               "changeMode": "restart", "kubernetes": { "serviceAccount": name } });
+        let more = json!({ "identities": [identity], "restart": once });
+        cluster.apply("shop", &with_secrets(name, "exec sleep 1000", &more));
+    }
+    cluster.condition("shop", "own", JobConditionType::Ready, "True").await;
+    let alloc = alloc_of(&stage, "own").await.metadata.name.expect("a name");
+    let token = read(&stage, &alloc, "secrets/nomad_aws.jwt");
+    let reviewed = |audience: &str| -> Value {
+        let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+                             "spec": { "token": token, "audiences": [audience] } });
+        let args = ["create", "-f", "-", "-o", "json"];
+        let answer = cluster.kubectl_with(&args, Some(&review.to_string())).expect("a review");
+        serde_json::from_str::<Value>(&answer).expect("JSON")["status"].take()
+    };
+    let status = reviewed("sts.example.com");
+    assert_eq!(status["user"]["username"], json!("system:serviceaccount:shop:own"), "{status}");
+    assert_eq!(status["user"]["extra"]["authentication.kubernetes.io/node-name"], json!([NODE]), "{status}");
+    assert_ne!(reviewed("https://kubernetes.default.svc")["authenticated"], json!(true));
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).expect("claims")).expect("base64");
+    let claims: Value = serde_json::from_slice(&claims).expect("JSON");
+    assert_eq!(claims["exp"].as_i64().expect("an end") - claims["iat"].as_i64().expect("a begin"), 1200, "{claims}");
+
+    // One that the gateway may not make, and one of an account that comes later.
+    let told = async |job: &str, of: TaskEventType, part: &str| {
+        let all = cluster.allocs("shop").await;
+        all.iter().filter(|it| it.spec.job_name == job).flat_map(|it| messages(it, of)).any(|text| text.contains(part))
+    };
+    let closed =
+        async || told("closed", TaskEventType::SetupFailure, "gateway.secretNamespaces[].serviceAccounts").await;
+    cluster.eventually("it is refused by name", closed).await;
+    let late = async || told("late", TaskEventType::Template, "create it").await;
+    cluster.eventually("it waits and says for what", late).await;
+    account("late");
+    cluster.condition("shop", "late", JobConditionType::Ready, "True").await;
 }

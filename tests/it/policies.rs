@@ -216,6 +216,51 @@ async fn leases_of_others_are_made_with_generated_names_and_deleted_as_a_collect
     assert_eq!(cluster.kubectl(&["get", "lease", "-n", "shop", "-o", "name"]).expect("a list"), "");
 }
 
+/// B-063: who may not make tokens of a `ServiceAccount` gives none to a task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_b_063_an_author_who_names_a_service_account_that_is_not_his() {
+    let cluster = with_policies("task-account").await;
+    let grant = |args: &[&str]| drop(cluster.kubectl(&[args, &["-n", "shop"]].concat()).expect("a right"));
+    grant(&["create", "role", "own", "--verb=create", "--resource=serviceaccounts/token", "--resource-name=own"]);
+    for user in ["author", "stranger"] {
+        grant(&[
+            "create",
+            "rolebinding",
+            &format!("{user}-edit"),
+            "--clusterrole=drover-edit",
+            &format!("--user={user}"),
+        ]);
+    }
+    grant(&["create", "rolebinding", "author-own", "--role=own", "--user=author"]);
+    let names = |accounts: &[&str]| {
+        let identity = |(n, name): (usize, &&str)| json!({ "name": format!("i{n}"), "file": true, "kubernetes": { "serviceAccount": name } });
+        let identities: Vec<Value> = accounts.iter().enumerate().map(identity).collect();
+        let task = json!({ "name": "t", "driver": "mock", "identities": identities });
+        job("web", &json!({ "groups": [{ "name": "g", "tasks": [task] }] }))
+    };
+    let apply = |who: &str, accounts: &[&str]| {
+        let args = ["apply", "-n", "shop", "-f", "-", "--as", who, "--dry-run=server"];
+        cluster.kubectl_with(&args, Some(&names(accounts).to_string()))
+    };
+    let four = ["own"; 4];
+    let is_in_force = async || {
+        apply("stranger", &["own"]).is_err_and(|error| error.contains("serviceaccounts/token"))
+            && apply("author", &four).is_ok()
+    };
+    cluster.eventually("roles and policies are in force", is_in_force).await;
+    for (who, accounts, named) in [
+        ("stranger", &["own"][..], "ServiceAccount own"),
+        ("author", &["own", "own", "own", "closed"], "ServiceAccount closed"),
+        ("author", &["own"; 5], "above 4"),
+    ] {
+        let error = apply(who, accounts).expect_err("refused");
+        for part in ["spec.groups[].tasks[].identities[].kubernetes", "job web", named] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    apply("stranger", &[]).expect("one without");
+}
+
 /// B-054: who may not read an object gives no task its values.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn must_survive_b_054_an_author_who_lists_a_secret_that_he_cannot_read() {

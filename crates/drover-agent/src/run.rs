@@ -202,6 +202,11 @@ async fn tell_problems(health: Health, standing: BTreeMap<String, String>, facts
     }
 }
 
+/// Whose the allocations' files and tasks are, as far as an earlier life has given them users.
+fn task_users(config: &AgentConfig, saved: &Saved, state: &StateStore) -> TaskUsers {
+    TaskUsers::new(config.drivers.exec.uid_range, saved.task_users.clone(), state.clone(), &config.alloc_dir)
+}
+
 /// What gives out values of Secrets: the gateway, where the configuration knows one.
 fn begin_values<S: Store>(
     config: &AgentConfig,
@@ -213,6 +218,14 @@ fn begin_values<S: Store>(
     let Some(keeper) = ValueKeeper::new(config, store.clone(), requests.clone()) else { return Arc::new(NoValues) };
     loops.spawn(until(stop.clone(), keeper.run()));
     Arc::new(requests)
+}
+
+/// What gives tasks the API: the gateway, likewise.
+fn task_apis<S: Store>(config: &AgentConfig, store: &S) -> Arc<dyn TaskApis> {
+    match GatewayApis::new(config, store.clone()) {
+        Some(apis) => Arc::new(apis),
+        None => Arc::new(NoTaskApis),
+    }
 }
 
 fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
@@ -290,9 +303,9 @@ async fn serve<S: Store>(
     loops.spawn(until(stop.clone(), tell_problems(health, offer.problems, facts.facts.clone())));
     loops.spawn(until(stop.clone(), watch_drivers(drivers.clone(), state.clone(), flaws, facts.facts)));
     wait_for_facts(facts.gathered).await;
-    let kept = saved.task_users.clone();
-    let users = TaskUsers::new(config.drivers.exec.uid_range, kept, state.clone(), &config.alloc_dir);
+    let users = task_users(&config, &saved, &state);
     let (directory, reports) = (Directory::default(), Reports::counting(metrics.clone()));
+    let (values, api) = (begin_values(&config, &store, &stop, &mut loops), task_apis(&config, &store));
     let server = Server {
         directory: directory.clone(),
         reports: reports.clone(),
@@ -300,11 +313,6 @@ async fn serve<S: Store>(
         meta,
         volumes,
         stop: stop.clone(),
-    };
-    let values = begin_values(&config, &store, &stop, &mut loops);
-    let api: Arc<dyn TaskApis> = match GatewayApis::new(&config, store.clone()) {
-        Some(apis) => Arc::new(apis),
-        None => Arc::new(NoTaskApis),
     };
     if let Some(tunnels) = gateway::Tunnels::new(&config, store.clone(), server.clone()) {
         loops.spawn(until(stop.clone(), tunnels.run()));

@@ -525,6 +525,19 @@ pub struct Identity {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub extra_claims: BTreeMap<String, String>,
+    /// The token of a `ServiceAccount` instead, which the API server signs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<AccountIdentity>,
+}
+
+/// A token of a `ServiceAccount` of the job's namespace, bound to the node that runs the task. The author of the job
+/// needs the right to create `serviceaccounts/token` of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AccountIdentity {
+    /// The account's name; `gateway.secretNamespaces[].serviceAccounts` of the chart must have it.
+    #[schemars(length(min = 1, max = 253))]
+    pub service_account: String,
 }
 
 /// A named command that users may run in a task.

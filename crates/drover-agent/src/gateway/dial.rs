@@ -83,8 +83,8 @@ pub(super) async fn connect(replica: &Replica) -> Result<TlsStream<TcpStream>, D
         .map_err(DialError::Untrusted)
 }
 
-/// Shows who this node is on a connection, which then speaks the protocol that is asked for. The token is read now: what
-/// is at the other end has shown who it is.
+/// Shows who this node is on a connection, which then speaks the protocol that is asked for. The token is read now:
+/// what is at the other end has shown who it is.
 pub(super) async fn enter(
     tls: TlsStream<TcpStream>,
     (server_name, door): (&str, Door),

@@ -9,7 +9,7 @@ use drover_store::Store;
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
-use super::line::Line;
+use super::line::GatewayLine;
 use super::pace::Pace;
 use super::{place, relay};
 use crate::config::AgentConfig;
@@ -105,7 +105,7 @@ async fn serve<S: Store>(listener: UnixListener, dialer: Dialer<S>) {
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
-                    let line = Line::new(dialer.clone(), Random::new());
+                    let line = GatewayLine::new(dialer.clone(), Random::new());
                     connections.spawn(relay::answer(stream, line, Arc::clone(&pace)));
                 }
                 Err(error) => {

@@ -21,7 +21,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A connection, or none yet.
 #[derive(Debug)]
-pub(super) struct Line<S> {
+pub(super) struct GatewayLine<S> {
     dialer: Dialer<S>,
     random: Random,
     way: Option<SendRequest<Incoming>>,
@@ -29,7 +29,7 @@ pub(super) struct Line<S> {
     driven: JoinSet<()>,
 }
 
-impl<S: Store> Line<S> {
+impl<S: Store> GatewayLine<S> {
     /// None yet.
     pub(super) fn new(dialer: Dialer<S>, random: Random) -> Self {
         Self { dialer, random, way: None, driven: JoinSet::new() }

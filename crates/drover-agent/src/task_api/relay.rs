@@ -19,7 +19,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit};
 use tokio::task::JoinSet;
 
 use super::callers;
-use super::line::Line;
+use super::line::GatewayLine;
 use super::pace::Pace;
 use super::refusals::ApiRefusal;
 
@@ -50,10 +50,10 @@ impl Body for Relayed {
     }
 }
 
-type Answer = Response<Either<Relayed, Full<Bytes>>>;
+type ApiAnswer = Response<Either<Relayed, Full<Bytes>>>;
 
 /// Answers one connection until it ends.
-pub(super) async fn answer<S: Store>(stream: UnixStream, line: Line<S>, pace: Arc<Pace>) {
+pub(super) async fn answer<S: Store>(stream: UnixStream, line: GatewayLine<S>, pace: Arc<Pace>) {
     let (line, upgraded) = (AsyncMutex::new(line), Mutex::new(JoinSet::new()));
     let one = async |request: Request<Incoming>| {
         let answered = relay(request, &line, &pace, &upgraded).await;
@@ -73,10 +73,10 @@ pub(super) async fn answer<S: Store>(stream: UnixStream, line: Line<S>, pace: Ar
 
 async fn relay<S: Store>(
     mut request: Request<Incoming>,
-    line: &AsyncMutex<Line<S>>,
+    line: &AsyncMutex<GatewayLine<S>>,
     pace: &Pace,
     upgraded: &Mutex<JoinSet<()>>,
-) -> Result<Answer, ApiRefusal> {
+) -> Result<ApiAnswer, ApiRefusal> {
     callers::check(request.headers())?;
     let call = pace.begin()?;
     let wrong = |why: String| ApiRefusal::new(StatusCode::BAD_REQUEST, why);

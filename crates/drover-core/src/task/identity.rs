@@ -1,4 +1,5 @@
-//! Identities of tasks: what a token says of its task, for how long, and for whom it still counts (`spec/agent.md` 7.5).
+//! Identities of tasks: what a token says of its task, for how long, and for whom it still counts (`spec/agent.md`
+//! 7.5).
 //!
 //! Must never know: keys and signatures, files, how a token travels.
 
@@ -20,6 +21,13 @@ use crate::dispatch;
 pub const DEFAULT: &str = "default";
 /// Whom the default identity is meant for.
 pub const DEFAULT_AUDIENCE: &str = "drover.dev";
+/// Most identities of `ServiceAccounts` in a job: the admission policy `drover-secrets` of the chart asks for the right
+/// to each.
+pub const JOB_MAX_ACCOUNTS: usize = 4;
+/// The shortest life that the API server gives a token.
+pub const SHORTEST_ACCOUNT_LIFE: Duration = Duration::from_mins(10);
+/// How long a `ServiceAccount`'s token counts where the job does not say.
+const ACCOUNT_LIFE: Duration = Duration::from_hours(1);
 /// A token is renewed at the earliest so long after it was made.
 const SHORTEST_LIFE: Duration = Duration::from_secs(10);
 
@@ -140,6 +148,18 @@ pub fn claims(holder: IdentityHolder<'_>, making: IdentityMaking<'_>) -> Identit
         nomad_task: task.name.clone(),
         extra_claims: identity.extra_claims.clone(),
     }
+}
+
+/// How many identities of `ServiceAccounts` a job's tasks have.
+pub fn count_accounts(job: &JobSpec) -> usize {
+    let tasks = job.groups.iter().flat_map(|group| &group.tasks);
+    tasks.flat_map(|task| &task.identities).filter(|identity| identity.kubernetes.is_some()).count()
+}
+
+/// How many seconds a `ServiceAccount`'s token counts.
+pub fn account_seconds(identity: &Identity) -> i64 {
+    let life = identity.ttl.map(GoDuration::to_std).filter(|ttl| !ttl.is_zero()).unwrap_or(ACCOUNT_LIFE);
+    i64::try_from(life.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// When a token is renewed that was made and ends then, in seconds since 1970: at half of its life, and not at once.
@@ -295,6 +315,23 @@ mod tests {
     fn renewals_come_at_half_of_a_life_and_not_at_once() {
         let renewals = [(0, 3600), (100, 122), (100, 101), (100, 0)].map(|(made, ends)| renewal(made, ends));
         assert_eq!(renewals, [1800, 111, 110, 110]);
+    }
+
+    #[test]
+    fn tokens_of_accounts_last_an_hour_or_as_the_job_says_and_are_counted() {
+        let account = |more: &serde_json::Value| {
+            let mut fields = json!({ "name": "aws", "kubernetes": { "serviceAccount": "web" } });
+            fields.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+            identity(&fields)
+        };
+        let lives =
+            [json!({}), json!({ "ttl": "0s" }), json!({ "ttl": "2h" })].map(|more| account_seconds(&account(&more)));
+        assert_eq!(lives, [3600, 3600, 7200]);
+        let tasks = json!([{ "name": "a", "driver": "exec", "identities": [account(&json!({})), identity(&json!({ "name": "default" }))] },
+                           { "name": "b", "driver": "exec", "identities": [account(&json!({}))] }]);
+        let job: JobSpec =
+            serde_json::from_value(json!({ "groups": [{ "name": "g", "tasks": tasks }] })).expect("a job");
+        assert_eq!(count_accounts(&job), 2);
     }
 
     #[test]

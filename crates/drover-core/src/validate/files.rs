@@ -57,6 +57,23 @@ impl Violations {
         self.when(wait.max < wait.min, "TemplateWait", format_args!("{at}.wait"), message);
     }
 
+    fn account_identity(&mut self, at: At<'_>, identity: &Identity) {
+        let Some(account) = &identity.kubernetes else { return };
+        let field = format_args!("{at}.kubernetes");
+        let message = "is not for the default identity, which drover's own API takes; name another identity";
+        self.when(identity.name == identity::DEFAULT, "IdentityAccount", field, message);
+        let name = format_args!("{at}.kubernetes.serviceAccount");
+        let message = "is empty; name a ServiceAccount of the namespace";
+        self.when(account.service_account.is_empty(), "IdentityAccount", name, message);
+        let message = "are not for a ServiceAccount's token; remove them";
+        let has_claims = !identity.extra_claims.is_empty();
+        self.when(has_claims, "IdentityAccount", format_args!("{at}.extraClaims"), message);
+        let is_short =
+            identity.ttl.is_some_and(|ttl| !ttl.to_std().is_zero() && ttl.to_std() < identity::SHORTEST_ACCOUNT_LIFE);
+        let message = "is below 10m, for which the API server makes no token; give 10m or more";
+        self.when(is_short, "IdentityTtl", format_args!("{at}.ttl"), message);
+    }
+
     fn task_identity(&mut self, at: At<'_>, identity: &Identity) {
         let Identity { name, filepath, .. } = identity;
         let message = format_args!("{} must be 1 to 63 letters, digits, - and _; rename it", shown(name));
@@ -77,6 +94,7 @@ impl Violations {
         let message =
             "is not for the default identity, which ends with its allocation; remove it, or name another identity";
         self.when(is_limited && name == identity::DEFAULT, "IdentityTtl", field, message);
+        self.account_identity(at, identity);
         let is_negative = identity.ttl.is_some_and(GoDuration::is_negative);
         self.when(is_negative, "IdentityTtl", field, "is negative; give how long a token counts, as in 1h");
     }

@@ -7,6 +7,7 @@ use drover_api::job::{JobType, Parameterized, Periodic};
 
 use super::found::{Violation, Violations, is_label, shown};
 use crate::definition::Definition;
+use crate::task::identity::{self, JOB_MAX_ACCOUNTS};
 use crate::task::secret::{self, JOB_MAX_SECRETS};
 use crate::{dispatch, periodic};
 
@@ -120,6 +121,10 @@ impl Violations {
             "list {listed} secrets, above {JOB_MAX_SECRETS}; keep several values in one Secret, or split the job"
         );
         self.when(listed > JOB_MAX_SECRETS, "SecretsTotal", format_args!("spec.groups[].tasks[].secrets"), message);
+        let accounts = identity::count_accounts(spec);
+        let field = format_args!("spec.groups[].tasks[].identities[].kubernetes");
+        let message = format_args!("are {accounts}, above {JOB_MAX_ACCOUNTS}; share one, or split the job");
+        self.when(accounts > JOB_MAX_ACCOUNTS, "AccountsTotal", field, message);
     }
 
     fn scale(&mut self, spec: &JobSpec) {

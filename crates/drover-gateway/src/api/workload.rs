@@ -1,5 +1,5 @@
-//! Tasks as callers: by the tokens of their default identities, which this gateway has signed. What they may is said by
-//! `RoleBindings` to the user and the groups that they are.
+//! Tasks as callers: by the tokens of their default identities, which this gateway has signed. What they may follows
+//! from `RoleBindings` to the user and the groups that they are.
 
 use std::time::Duration;
 

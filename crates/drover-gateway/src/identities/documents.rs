@@ -7,7 +7,7 @@ use super::signing::IdentitySigner;
 
 /// Where the keys are.
 const KEYS: &str = "/.well-known/jwks.json";
-/// Where that is said, of `OpenID` Connect Discovery 1.0, section 4.
+/// Where that is written, of `OpenID` Connect Discovery 1.0, section 4.
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 
 /// Answers those who ask for the documents; clones are the same.

@@ -3,8 +3,10 @@
 //! `session` talks to one agent: what it wants, and what there is. `permits` asks for each request, and again at each
 //! change, whether an allocation that lives on the agent's node lists the object. `objects` watches each object that is
 //! wanted once, however many want it, by the rights that the chart's `gateway.secretNamespaces` gives.
-//! Must never write a value anywhere: not to an object, a log or a metric.
+//! `identity_tokens` makes the tokens of tasks' identities. Must never write a value anywhere: not to an object, a log
+//! or a metric.
 
+mod identity_tokens;
 mod objects;
 mod permits;
 mod session;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drover_api::value_object::{TOKEN, ValueKind};
-use drover_core::task::identity::{self, IdentityHolder};
 use drover_socket::values::{MAX_ASK_BYTES, ValueAnswer, ValueAsk, ValueNews};
 use futures::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
@@ -18,8 +17,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
+use super::identity_tokens::{IdentityTokens, MadeToken};
 use super::objects::{ObjectState, Objects};
-use super::permits::{self, Denied, Granted, NodeRequest};
+use super::permits::{self, Denied, NodeRequest};
 use crate::identities::IdentitySigner;
 use crate::reviews::{AGENT_AUDIENCE, Reviews, node_of};
 
@@ -41,7 +41,7 @@ pub(crate) struct Values {
     client: Client,
     reviews: Reviews,
     objects: Objects,
-    signer: IdentitySigner,
+    tokens: IdentityTokens,
     /// The only user that gets any.
     agent_user: Arc<str>,
     open: Arc<Mutex<OpenConnections>>,
@@ -82,9 +82,9 @@ impl std::fmt::Debug for Values {
 impl Values {
     /// Reads by this client, asks these reviews who an agent is, and signs so.
     pub(crate) fn new(client: Client, reviews: Reviews, signer: IdentitySigner, agent_user: &str) -> Self {
-        let objects = Objects::new(client.clone());
+        let (objects, tokens) = (Objects::new(client.clone()), IdentityTokens::new(client.clone(), signer));
         let open = Arc::default();
-        Self { client, reviews, objects, signer, agent_user: agent_user.into(), open }
+        Self { client, reviews, objects, tokens, agent_user: agent_user.into(), open }
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
@@ -180,24 +180,6 @@ impl Values {
         }
     }
 
-    /// A token for an identity, and after which time it is to be renewed; none: never.
-    fn sign(&self, granted: &Granted, request: &NodeRequest) -> Result<Option<(String, Option<Duration>)>, Denied> {
-        let Granted { allocation, version } = granted;
-        let group = version.spec.job.groups.iter().find(|group| group.name == allocation.spec.group);
-        let Some((task, identity)) = group.and_then(|group| identity::find(group, &request.object)) else {
-            return Err(Denied::No(format!("the job has no {}", request.object)));
-        };
-        let holder = IdentityHolder { allocation, job: &version.spec.job, task, identity };
-        let (token, claims) = self.signer.sign(holder).map_err(Denied::Later)?;
-        let renewal = claims.exp.map(|exp| {
-            let seconds = identity::renewal(claims.iat, exp).saturating_sub(claims.iat);
-            let renewal = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-            // Tokens that were made together are not renewed together.
-            renewal + renewal.mul_f64(fastrand::f64() / 10.0)
-        });
-        Ok(Some((token, renewal)))
-    }
-
     /// Answers one request, now and at every change.
     async fn follow(self, id: u64, request: NodeRequest, tell: mpsc::Sender<ValueNews>, turns: Arc<Semaphore>) {
         let (mut watched, mut is_told) = (None, false);
@@ -207,13 +189,15 @@ impl Values {
             let granted = permits::ask(&self.client, &request).await;
             drop(turn);
             let signed = match granted {
-                Ok(granted) if request.object.kind == ValueKind::Identity => self.sign(&granted, &request),
+                Ok(granted) if request.object.kind == ValueKind::Identity => {
+                    self.tokens.make(&granted, &request).await.map(Some)
+                }
                 Ok(_) => Ok(None),
                 Err(denied) => Err(denied),
             };
             match signed {
                 Ok(None) => pause = FIRST_PAUSE,
-                Ok(Some((token, renewal))) => {
+                Ok(Some(MadeToken { token, renewal })) => {
                     pause = FIRST_PAUSE;
                     let values = BTreeMap::from([(TOKEN.to_owned(), STANDARD.encode(token))]);
                     let is_heard = tell.send(ValueNews { id, value: ValueAnswer::Values(values) }).await.is_ok();

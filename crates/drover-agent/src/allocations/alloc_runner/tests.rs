@@ -178,6 +178,7 @@ impl Node {
                 fetcher: Arc::new(crate::artifacts::AlwaysFetched),
                 renderer: Arc::new(crate::renderer::PromptRenderer),
                 values: Arc::new(crate::values::NoValues),
+                api: Arc::new(crate::task_api::NoTaskApis),
             },
             clock: Arc::clone(&self.clock),
             random: Random::seeded(7),

@@ -488,6 +488,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
             fetcher: Arc::new(crate::artifacts::AlwaysFetched),
             renderer: Arc::new(crate::renderer::PromptRenderer),
             values: Arc::new(crate::values::NoValues),
+            api: Arc::new(crate::task_api::NoTaskApis),
         },
         news: mpsc::channel(1).1,
         clock: Arc::new(VirtualClock(Instant::now())),

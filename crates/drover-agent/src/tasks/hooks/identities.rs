@@ -114,11 +114,10 @@ impl TaskIdentities {
                 let file = TaskFile { dir: &plan.dir, task: &plan.task.name, path: &path };
                 String::from_utf8(disk.read_file(&file, MAX_TOKEN_BYTES).ok()?).ok()
             });
-            held.token = Some(read.map(HeldToken::new).unwrap_or_else(|| {
-                let ttl = held.identity.ttl.map(GoDuration::to_std).filter(|ttl| !ttl.is_zero());
-                let renew_at = ttl.zip(started_at).and_then(|(ttl, at)| at.checked_add(ttl / 2).ok());
-                HeldToken { text: String::new(), renew_at }
-            }));
+            let ttl = held.identity.ttl.map(GoDuration::to_std).filter(|ttl| !ttl.is_zero());
+            let renew_at = ttl.zip(started_at).and_then(|(ttl, at)| at.checked_add(ttl / 2).ok());
+            let unknown = || HeldToken { text: String::new(), renew_at };
+            held.token = Some(read.map_or_else(unknown, HeldToken::new));
         }
         self
     }

@@ -218,7 +218,8 @@ impl TaskRunner {
         known.or_else(|| hooks::follow(&*self.env.machine.values, &self.plan))
     }
 
-    /// Waits for the values of secrets or identities, and says what is missing when that lasts; what follows when it was cut short.
+    /// Waits for the values of secrets or identities, and says what is missing when that lasts; what follows when it
+    /// was cut short.
     async fn gather(&mut self, mut values: Awaited) -> Result<Result<TaskValues, NextRun>, LaunchFailure> {
         loop {
             match self.idle(values.arrive()).await {
@@ -247,7 +248,7 @@ impl TaskRunner {
         Ok(None)
     }
 
-    /// Serves the task's API; one that cannot be served is said, and harms no task.
+    /// Serves the task's API; the task is told of one that cannot be served, and runs.
     pub(super) async fn serve_api(&mut self, words: &TaskWords) {
         // The older socket goes before its name is used again.
         self.api = None;

@@ -89,13 +89,13 @@ async fn a_token_is_renewed_at_half_of_its_life_and_the_file_is_there_before_any
         let mut life = node.run(&task(&change));
         life.running().await;
         // A gateway that began again signs another one at once: what the task has is as good.
-        life.pass(Duration::from_secs(60)).await;
+        life.pass(Duration::from_mins(1)).await;
         give(&values, "web", &made(2, 60, Some(TTL)));
         life.pass(Duration::from_secs(TTL / 2 - 120)).await;
         assert_eq!((read(&node, "secrets/nomad_web.jwt"), node.n_started()), (made(1, 0, Some(TTL)), 1));
-        life.pass(Duration::from_secs(120)).await;
+        life.pass(Duration::from_mins(2)).await;
         assert_eq!(read(&node, "secrets/nomad_web.jwt"), made(2, 60, Some(TTL)), "{change}");
-        life.pass(Duration::from_secs(60)).await;
+        life.pass(Duration::from_mins(1)).await;
         assert_eq!((node.n_started(), count(&life, E::Signaling)), (n_started, n_signals), "{change}");
         let said = life.state.events.iter().find(|event| event.message.contains("identity web renewed"));
         assert_eq!(said.is_some(), n_started + n_signals > 1, "{change}: {:#?}", life.state.events);
@@ -137,7 +137,7 @@ async fn a_task_goes_on_with_its_tokens_while_no_gateway_is_there_and_an_agent_f
 
     // Its time came while the agent was away; the next one begins with a token that is not older.
     let mut life = node.run_again(&restarts, node.record());
-    life.pass(Duration::from_secs(60)).await;
+    life.pass(Duration::from_mins(1)).await;
     assert_eq!((node.n_started(), life.state.state), (2, TaskRunState::Running));
     give(&values, "web", &made(2, TTL * 2, Some(TTL)));
     life.until("renewed", |state| state.restarts == 2 && state.state == TaskRunState::Running).await;
@@ -147,7 +147,7 @@ async fn a_task_goes_on_with_its_tokens_while_no_gateway_is_there_and_an_agent_f
     // A token that another gateway signs again meanwhile is no renewal.
     give(&values, "web", &made(3, TTL * 2 + 60, Some(TTL)));
     let mut life = node.run_again(&restarts, node.record());
-    life.pass(Duration::from_secs(60)).await;
+    life.pass(Duration::from_mins(1)).await;
     assert_eq!((read(&node, "secrets/nomad_web.jwt"), node.n_started()), (made(2, TTL * 2, Some(TTL)), 3));
 }
 

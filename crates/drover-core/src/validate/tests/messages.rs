@@ -304,15 +304,17 @@ fn what_a_task_needs_is_bounded() {
     });
 }
 
+/// A job whose only task has these fields.
+fn of_task(part: &Value) -> Value {
+    let mut task = json!({ "name": "t", "driver": "mock" });
+    for (key, value) in part.as_object().unwrap() {
+        task[key] = value.clone();
+    }
+    spec(&[("groups.0.tasks.0", task)])
+}
+
 #[test]
 fn a_tasks_files_stay_below_its_directories() {
-    let task = |part: Value| {
-        let mut task = json!({ "name": "t", "driver": "mock" });
-        for (key, value) in part.as_object().unwrap() {
-            task[key] = value.clone();
-        }
-        spec(&[("groups.0.tasks.0", task)])
-    };
     for (part, messages) in [
         (
             json!({ "templates": [{ "destPath": "local/a" }] }),
@@ -395,6 +397,16 @@ fn a_tasks_files_stay_below_its_directories() {
                 "dispatchPayload.file: /input must be a relative path without ..; write it as in input.txt (PayloadFile)",
             ],
         ),
+    ] {
+        let messages: Vec<String> =
+            messages.into_iter().map(|message| format!("spec.groups[0].tasks[0].{message}")).collect();
+        assert_eq!(printed(&of_task(&part)), messages, "{part}");
+    }
+}
+
+#[test]
+fn an_identity_has_a_name_a_file_and_a_limit_that_can_be() {
+    for (part, messages) in [
         (
             json!({ "identities": [{ "name": "a", "filepath": "secrets/../../token" }] }),
             vec![
@@ -421,10 +433,23 @@ fn a_tasks_files_stay_below_its_directories() {
                 "identities[2].ttl: is negative; give how long a token counts, as in 1h (IdentityTtl)",
             ],
         ),
+        (
+            json!({ "identities": [
+                { "name": "default", "kubernetes": { "serviceAccount": "web" } },
+                { "name": "b", "kubernetes": {}, "extraClaims": { "a": "b" }, "ttl": "5m" },
+                { "name": "c", "kubernetes": { "serviceAccount": "web" }, "ttl": "10m" },
+            ] }),
+            vec![
+                "identities[0].kubernetes: is not for the default identity, which drover's own API takes; name another identity (IdentityAccount)",
+                "identities[1].kubernetes.serviceAccount: is empty; name a ServiceAccount of the namespace (IdentityAccount)",
+                "identities[1].extraClaims: are not for a ServiceAccount's token; remove them (IdentityAccount)",
+                "identities[1].ttl: is below 10m, for which the API server makes no token; give 10m or more (IdentityTtl)",
+            ],
+        ),
     ] {
         let messages: Vec<String> =
             messages.into_iter().map(|message| format!("spec.groups[0].tasks[0].{message}")).collect();
-        assert_eq!(printed(&task(part.clone())), messages, "{part}");
+        assert_eq!(printed(&of_task(&part)), messages, "{part}");
     }
 }
 
