@@ -54,7 +54,7 @@ impl User {
             // Without a service account for each of its controllers, the manager acts under its own name and needs all
             // rights.
             Self::Admin | Self::ControllerManager => "system:masters",
-            Self::Controller | Self::Agent | Self::Gateway | Self::Developer => "drover:users",
+            Self::Controller | Self::Agent | Self::Gateway | Self::Developer => "drover-users",
         }
     }
 }
