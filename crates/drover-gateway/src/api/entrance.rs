@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::Allocation;
 use drover_daemon::monitor::GatewayMetrics;
 use drover_socket::protocol::Request;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use hyper::body::Incoming;
-use kube::{Api, Client};
+use kube::Client;
 use rustls::pki_types::CertificateDer;
 use tokio_util::task::TaskTracker;
 
@@ -20,16 +19,13 @@ use super::route::{self, Route, Subresource};
 use super::streams::{FRAMES, Session};
 use super::trust::{Trust, Worth};
 use super::workload::{Workloads, from_elsewhere};
-use super::{discovery, exec, query, streams};
+use super::{allocations, discovery, exec, query, streams};
 use crate::answers::{Answer, Refusal, json_answer};
 use crate::connections::Service;
 use crate::identities::{IdentityDocuments, IdentitySigner};
 use crate::limits::{self, Limits};
 use crate::reviews::{Identity, Meanwhile, Object, Reviews, bearer};
 use crate::tunnels::{ExchangeError, Nodes, Place};
-
-/// How long the API server may take to find an allocation.
-const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the entrance leads to.
 pub(crate) struct EntranceParts {
@@ -111,12 +107,7 @@ impl Entrance {
     }
 
     async fn look_up(&self, route: &Route) -> Result<Place, Refusal> {
-        let allocations: Api<Allocation> = Api::namespaced(self.parts.client.clone(), &route.namespace);
-        let unavailable = |why: String| Refusal::new(503, format!("the API server cannot be asked for it: {why}"));
-        let found = tokio::time::timeout(LOOK_UP_TIMEOUT, allocations.get_opt(&route.allocation))
-            .await
-            .map_err(|_| unavailable("it does not answer".to_owned()))?
-            .map_err(|error| unavailable(error.to_string()))?;
+        let found = allocations::find(&self.parts.client, &route.namespace, &route.allocation).await?;
         let unknown = || Refusal::new(404, format!("allocations.drover.dev {:?} not found", route.allocation));
         let found = found.ok_or_else(unknown)?;
         let uid = found.metadata.uid.ok_or_else(unknown)?;

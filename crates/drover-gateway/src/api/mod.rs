@@ -5,6 +5,7 @@
 //! an `APIService` is unavailable no namespace of the cluster can be deleted. Must never know how an agent does what it
 //! is asked.
 
+mod allocations;
 mod audit;
 mod discovery;
 mod entrance;

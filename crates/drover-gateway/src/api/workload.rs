@@ -1,20 +1,16 @@
 //! Tasks as callers: by the tokens of their default identities, which this gateway has signed. What they may follows
 //! from `RoleBindings` to the user and the groups that they are.
 
-use std::time::Duration;
-
-use drover_api::Allocation;
 use drover_core::task::identity::{self, IdentityClaims, IdentityError};
-use kube::{Api, Client};
+use kube::Client;
 
+use super::allocations;
 use crate::answers::Refusal;
 use crate::identities::IdentitySigner;
 use crate::reviews::Identity;
 
 /// How the names of users and groups begin that are tasks, and no others.
 pub(super) const OWN_NAMES: &str = "drover:";
-/// How long the API server may take to find an allocation.
-const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Knows tasks.
 #[derive(Clone)]
@@ -41,11 +37,7 @@ impl Workloads {
     pub(super) async fn identify(&self, token: &str) -> Result<Identity, Refusal> {
         let refused = |error: IdentityError| Refusal::new(403, error.to_string());
         let claims = self.signer.read(token).map_err(refused)?;
-        let allocations: Api<Allocation> = Api::namespaced(self.client.clone(), &claims.nomad_namespace);
-        let unavailable = |why: &str| Refusal::new(503, format!("the API server cannot be asked for the task: {why}"));
-        let found = tokio::time::timeout(LOOK_UP_TIMEOUT, allocations.get_opt(&claims.drover_allocation)).await;
-        let found = found.map_err(|_| unavailable("it does not answer"))?;
-        let found = found.map_err(|error| unavailable(&error.to_string()))?;
+        let found = allocations::find(&self.client, &claims.nomad_namespace, &claims.drover_allocation).await?;
         identity::check(&claims, found.as_ref(), self.signer.now()).map_err(refused)?;
         let group = found.map(|it| it.spec.group).unwrap_or_default();
         Ok(of_task(&claims, &group))
