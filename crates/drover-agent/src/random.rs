@@ -34,6 +34,11 @@ impl Random {
         span.mul_f64(self.unit())
     }
 
+    /// One of the places below `n`; 0 where there is none.
+    pub(crate) fn place(&self, n: usize) -> usize {
+        if n == 0 { 0 } else { self.with(|rng| rng.usize(..n)) }
+    }
+
     /// `base` and up to as much again, so that many agents do not act at the same moment.
     pub(crate) fn jitter(&self, base: Duration) -> Duration {
         base + self.below(base)

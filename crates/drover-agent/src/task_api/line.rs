@@ -74,9 +74,8 @@ impl<S: Store> GatewayLine<S> {
     async fn dial(&mut self) -> Result<SendRequest<Incoming>, String> {
         let known = self.dialer.replicas().addresses(GatewayPort::Users).await.map_err(|error| error.to_string())?;
         let mut all: Vec<String> = known.into_iter().collect();
-        let first = usize::try_from(self.random.below(Duration::from_secs(1 << 20)).as_secs()).unwrap_or(0);
-        let n_known = all.len().max(1);
-        all.rotate_left(first % n_known);
+        let first = self.random.place(all.len());
+        all.rotate_left(first);
         let mut failed = "no replica of it is ready".to_owned();
         for address in all {
             match self.dialer.connect(&address).await {

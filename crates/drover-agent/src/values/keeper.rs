@@ -80,8 +80,7 @@ impl<S: Store> ValueKeeper<S> {
             self.dialer.replicas().addresses(GatewayPort::Agents).await.map_err(|error| error.to_string())?;
         let others: Vec<&String> =
             addresses.iter().filter(|address| *address != last || addresses.len() == 1).collect();
-        let place = usize::try_from(self.random.below(Duration::from_secs(1 << 20)).as_secs()).unwrap_or(0);
-        let Some(address) = others.get(place % others.len().max(1)) else {
+        let Some(address) = others.get(self.random.place(others.len())) else {
             return Err("no replica of it is ready".to_owned());
         };
         let address = (*address).clone();
