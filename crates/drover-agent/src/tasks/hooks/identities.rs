@@ -15,10 +15,11 @@ use drover_core::task::identity;
 use drover_core::task::sandbox_path::{OtherRoot, SandboxPath, sandbox_path};
 use jiff::Timestamp;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::hook_error::TaskHookError;
 use super::templates::{TemplateNews, is_the_agents};
-use super::values::{TaskValues, follow_objects};
+use super::values::{TaskValues, change_until, follow_objects};
 use crate::node::beneath::nobody;
 use crate::node::task_file::{NewFile, TaskFile};
 use crate::tasks::task_words::TaskWords;
@@ -36,8 +37,6 @@ pub(crate) struct TaskIdentities {
     /// None: a start waits for them.
     values: Option<TaskValues>,
     held: Vec<HeldIdentity>,
-    /// Values never change any more.
-    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -100,7 +99,7 @@ impl TaskIdentities {
         }
         let objects = held.iter().map(|it| it.object.clone());
         let values = follow_objects(&*words.runner_env().machine.values, plan, objects);
-        Some(Self { words: words.clone(), values: Some(values), held, is_closed: false })
+        Some(Self { words: words.clone(), values: Some(values), held })
     }
 
     /// After the agent was away from a task that runs: its files hold its tokens, and what is in its environment is as
@@ -201,18 +200,9 @@ impl TaskIdentities {
     async fn wait(&mut self, now: Timestamp) {
         let has_news = |held: &&HeldIdentity| self.newest(held).is_some();
         let times = self.held.iter().filter(has_news).filter_map(|held| held.token.as_ref()?.renew_at);
-        let until = times.min().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO));
-        let (values, is_closed) = (self.values.as_mut().filter(|_| !self.is_closed), &mut self.is_closed);
-        let changed = async {
-            match values {
-                Some(values) => *is_closed = !values.changed().await,
-                None => std::future::pending().await,
-            }
-        };
-        match until {
-            Some(until) => drop(tokio::time::timeout(until, changed).await),
-            None => changed.await,
-        }
+        let left = times.min().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO));
+        let until = left.and_then(|left| Instant::now().checked_add(left));
+        change_until(&mut self.values, until).await;
     }
 
     /// Puts a token into its file, if it has one.

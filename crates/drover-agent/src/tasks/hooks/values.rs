@@ -34,6 +34,8 @@ pub(crate) struct TaskValues {
     needed: BTreeSet<ValueObject>,
     /// How often something has changed.
     n_changes: u64,
+    /// They never change any more, because the agent ends.
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -77,7 +79,7 @@ pub(super) fn follow_objects(
     };
     let objects: BTreeMap<_, _> = wanted.into_iter().map(follow).collect();
     let needed = objects.keys().cloned().collect();
-    TaskValues { objects, needed, n_changes: 0 }
+    TaskValues { objects, needed, n_changes: 0, is_closed: false }
 }
 
 fn meta(plan: &TaskPlan) -> BTreeMap<&String, &String> {
@@ -121,6 +123,14 @@ impl TaskValues {
         select_all(changes).await.0.is_ok()
     }
 
+    /// Waits for a change; at the agent's end there is none.
+    async fn next_change(&mut self) {
+        if self.is_closed || !self.changed().await {
+            self.is_closed = true;
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// What the task's references stand for.
     ///
     /// # Errors
@@ -156,6 +166,20 @@ impl TaskValues {
             }
         }
         Ok(missing)
+    }
+}
+
+/// Waits for a change of values, if there are any, or until then.
+pub(super) async fn change_until(values: &mut Option<TaskValues>, until: Option<Instant>) {
+    let changed = async {
+        match values {
+            Some(values) => values.next_change().await,
+            None => std::future::pending().await,
+        }
+    };
+    match until {
+        Some(until) => drop(tokio::time::timeout_at(until, changed).await),
+        None => changed.await,
     }
 }
 

@@ -11,7 +11,7 @@ use drover_api::allocation::{TaskEventType as E, TaskRunState};
 use serde_json::{Value, json};
 
 use super::scripted_values::ScriptedValues;
-use super::world::{Life, Node};
+use super::world::{Node, count, read};
 use crate::task_api::{ApiPlace, ServedApi, TaskApis};
 use crate::tasks::commands::Force;
 use crate::tasks::plan::TaskEnd;
@@ -50,14 +50,6 @@ fn node() -> (Node, Arc<ScriptedValues>) {
     give(&values, "default", &made(0, 0, None));
     give(&values, "web", &made(1, 0, Some(TTL)));
     (node, values)
-}
-
-fn read(node: &Node, file: &str) -> String {
-    fs::read_to_string(node.dir().task("t").join(file)).unwrap_or_default()
-}
-
-fn count(life: &Life, r#type: E) -> usize {
-    life.events().iter().filter(|event| **event == r#type).count()
 }
 
 #[tokio::test(start_paused = true)]

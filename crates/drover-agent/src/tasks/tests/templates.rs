@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::scripted_values::ScriptedValues;
-use super::world::{Life, Node};
+use super::world::{Node, count, read};
 use crate::checks::{Prober, TaskPlaces};
 use crate::tasks::commands::Force;
 use crate::tasks::plan::TaskEnd;
@@ -52,14 +52,6 @@ fn node() -> (Node, Arc<ScriptedValues>) {
     values.there("a", "k", "one");
     values.there("app", "c", "map");
     (node, values)
-}
-
-fn read(node: &Node, file: &str) -> String {
-    fs::read_to_string(node.dir().task("t").join(file)).unwrap_or_default()
-}
-
-fn count(life: &Life, r#type: E) -> usize {
-    life.events().iter().filter(|event| **event == r#type).count()
 }
 
 #[tokio::test(start_paused = true)]

@@ -256,6 +256,16 @@ impl Node {
     }
 }
 
+/// A file of the task's directory; empty: it is not there.
+pub(super) fn read(node: &Node, file: &str) -> String {
+    std::fs::read_to_string(node.dir().task("t").join(file)).unwrap_or_default()
+}
+
+/// How many events of a kind the task has.
+pub(super) fn count(life: &Life, r#type: TaskEventType) -> usize {
+    life.events().iter().filter(|event| **event == r#type).count()
+}
+
 /// The gates of an allocation with this one task.
 fn gates() -> Gates {
     Coordinator::new([("t", TaskPlace { stage: Stage::Main, leader: false })]).observe(&BTreeMap::new())

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::super::hook_error::TaskHookError;
-use super::super::values::{QUIET_FOR, SecretWords, TaskValues, named};
+use super::super::values::{QUIET_FOR, SecretWords, TaskValues, change_until, named};
 use super::rendering::{self, Problem};
 use super::template_file::{TemplateFile, TextDigest};
 use crate::node::beneath::nobody;
@@ -37,8 +37,6 @@ pub(crate) struct Templates {
     shown: Option<String>,
     /// The changes of values that the templates know of.
     n_changes: u64,
-    /// Values never change any more.
-    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -88,7 +86,7 @@ impl Templates {
     /// Those of a task of which nothing is rendered yet, or nothing is known.
     pub(crate) fn new(words: TaskWords, values: Option<TaskValues>) -> Self {
         let since = Instant::now();
-        Self { words, values, set: None, acts_at: None, since, shown: None, n_changes: 0, is_closed: false }
+        Self { words, values, set: None, acts_at: None, since, shown: None, n_changes: 0 }
     }
 
     /// The values, for a start that waits for them; [`Self::begin_run`] takes them back.
@@ -155,7 +153,7 @@ impl Templates {
             }
             let of_file = blocking.iter().any(|(_, problem)| matches!(problem, Problem::MissingFile(_)));
             let wakes = [is_news.then_some(self.since + QUIET_FOR), of_file.then_some(now + LOOK_EVERY)];
-            self.wait(wakes.into_iter().flatten().min()).await;
+            change_until(&mut self.values, wakes.into_iter().flatten().min()).await;
         }
     }
 
@@ -198,7 +196,7 @@ impl Templates {
                     return TemplateNews::Message(text);
                 }
             } else if self.acts_at.is_none() {
-                self.wait(due).await;
+                change_until(&mut self.values, due).await;
             }
         }
     }
@@ -233,21 +231,6 @@ impl Templates {
         }
     }
 
-    /// Waits for a change of a value, or until then.
-    async fn wait(&mut self, until: Option<Instant>) {
-        let (values, is_closed) = (self.values.as_mut().filter(|_| !self.is_closed), &mut self.is_closed);
-        let changed = async {
-            match values {
-                Some(values) => *is_closed = !values.changed().await,
-                None => std::future::pending().await,
-            }
-        };
-        match until {
-            Some(until) => drop(tokio::time::timeout_at(until, changed).await),
-            None => changed.await,
-        }
-    }
-
     /// After the agent was away from a task that runs: what its files are is what they were. Some: what is in the way.
     async fn find_again(&mut self) -> Option<String> {
         loop {
@@ -267,7 +250,7 @@ impl Templates {
                     Err(_) => {}
                 }
             }
-            self.wait(None).await;
+            change_until(&mut self.values, None).await;
         }
     }
 }
