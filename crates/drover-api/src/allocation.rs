@@ -286,6 +286,13 @@ pub struct AllocationSpec {
     pub metrics: Option<AllocMetric>,
 }
 
+impl Allocation {
+    /// Whether its status is one that it keeps: complete, failed or lost.
+    pub fn has_ended(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.client_status.is_terminal())
+    }
+}
+
 /// What is to become of an allocation next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -241,6 +241,13 @@ pub struct JobSpec {
     pub groups: Vec<Group>,
 }
 
+impl JobSpec {
+    /// A group by name.
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+}
+
 fn default_priority() -> i64 {
     50
 }

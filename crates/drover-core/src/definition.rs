@@ -55,7 +55,7 @@ impl Definition {
 
     /// A group by name.
     pub fn group(&self, name: &str) -> Option<&Group> {
-        self.spec.groups.iter().find(|group| group.name == name)
+        self.spec.group(name)
     }
 
     /// Whether nodes act alike on both: the same groups, and in each the same tasks. Allocations of one are current in

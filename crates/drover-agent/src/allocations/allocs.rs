@@ -329,7 +329,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
         let (Some(recovering), Some(status)) = (&self.rebuilding, &allocation.status) else { return Past::default() };
         let has_begun = !status.task_states.is_empty()
             || self.shared.env.machine.disk.has(&AllocDir::new(&self.shared.env.alloc_dir, uid));
-        let group = job.groups.iter().find(|group| group.name == allocation.spec.group);
+        let group = job.group(&allocation.spec.group);
         let Some(group) = group.filter(|_| has_begun) else { return Past::default() };
         let record = |task: &Task| {
             let state = status.task_states.get(&task.name).cloned().unwrap_or_default();
@@ -553,7 +553,7 @@ impl<S: Store, R: Runners> Allocs<S, R> {
 /// The group of an allocation, unless the job version cannot be run here.
 fn runnable_group<'a>(allocation: &Allocation, job: &'a JobSpec) -> Result<&'a Group, String> {
     let spec = &allocation.spec;
-    let group = job.groups.iter().find(|group| group.name == spec.group);
+    let group = job.group(&spec.group);
     let group = group.ok_or_else(|| format!("version {} of its job has no group {}", spec.job_version, spec.group))?;
     // Names become directories. The API server has checked them in the job, and not in the version.
     match group.tasks.iter().find(|task| !is_plain_name(&task.name)) {

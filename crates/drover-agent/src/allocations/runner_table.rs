@@ -59,7 +59,7 @@ impl Runner {
     pub(super) fn give_version(&mut self, key: &VersionKey, job: &Arc<JobSpec>) {
         (self.version, self.awaits) = (key.clone(), None);
         self.wanted.send_modify(|wanted| {
-            let found = job.groups.iter().find(|group| group.name == wanted.allocation.spec.group);
+            let found = job.group(&wanted.allocation.spec.group);
             // A version without the group has none of its tasks either.
             wanted.group = Arc::new(found.cloned().unwrap_or_default());
             wanted.job = Arc::clone(job);

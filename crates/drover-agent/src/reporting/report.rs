@@ -75,7 +75,7 @@ pub(crate) fn of_status(generation: i64, status: &AllocationStatus, job: JobType
 /// The report of an allocation that cannot be run here at all. `job` is its version, if that is known.
 pub(crate) fn of_refused(allocation: &Allocation, job: Option<&JobSpec>, reason: &str, now: Timestamp) -> Report {
     let spec = &allocation.spec;
-    let group = job.and_then(|job| job.groups.iter().find(|group| group.name == spec.group));
+    let group = job.and_then(|job| job.group(&spec.group));
     let names: Vec<String> = match group {
         Some(group) => group.tasks.iter().map(|task| task.name.clone()).collect(),
         None => spec.resources.tasks.keys().cloned().collect(),

@@ -27,7 +27,7 @@ impl ServicePlans {
             return Arc::clone(&known.services);
         }
         let job = &version.spec.job;
-        let group = job.groups.iter().find(|group| group.name == allocation.spec.group);
+        let group = job.group(&allocation.spec.group);
         let planned = group.map(|group| service::planned(allocation, job, group));
         // An allocation with services that cannot be registered fails on its node, which says why.
         let services: Arc<[PlannedService]> = planned.and_then(Result::ok).unwrap_or_default().into();

@@ -203,8 +203,7 @@ pub fn check(claims: &IdentityClaims, allocation: Option<&Allocation>, now: Time
     }
     let id = Some(claims.nomad_allocation_id.as_str());
     let allocation = allocation.filter(|it| it.metadata.uid.as_deref() == id).ok_or(IdentityError::NoAllocation)?;
-    let is_over = allocation.status.as_ref().is_some_and(|status| status.client_status.is_terminal());
-    if is_over { Err(IdentityError::Ended) } else { Ok(()) }
+    if allocation.has_ended() { Err(IdentityError::Ended) } else { Ok(()) }
 }
 
 /// What follows on renewed tokens of a task that runs. A restart makes signals needless.
@@ -226,7 +225,7 @@ pub fn reaction<'a>(renewed: impl IntoIterator<Item = &'a Identity>) -> ChangeRe
 
 /// When the allocations that live were made, at the earliest: keys that were used before that are kept no longer.
 pub fn oldest_living<'a>(allocations: impl IntoIterator<Item = &'a Allocation>) -> Option<Timestamp> {
-    let lives = |it: &&Allocation| !it.status.as_ref().is_some_and(|status| status.client_status.is_terminal());
+    let lives = |it: &&Allocation| !it.has_ended();
     allocations.into_iter().filter(lives).filter_map(|it| it.metadata.creation_timestamp.as_ref()).map(|at| at.0).min()
 }
 

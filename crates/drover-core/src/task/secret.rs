@@ -83,7 +83,7 @@ pub fn permit(
     if allocation.spec.node_name != node {
         return Err(PermitError::OtherNode);
     }
-    if allocation.status.as_ref().is_some_and(|status| status.client_status.is_terminal()) {
+    if allocation.has_ended() {
         return Err(PermitError::Ended);
     }
     let AllocationSpec { job_uid, job_version, group, .. } = &allocation.spec;

@@ -41,7 +41,7 @@ impl IdentityTokens {
     /// Why there is none, or none yet.
     pub(super) async fn make(&self, granted: &Granted, request: &NodeRequest) -> Result<MadeToken, Denied> {
         let Granted { allocation, version } = granted;
-        let group = version.spec.job.groups.iter().find(|group| group.name == allocation.spec.group);
+        let group = version.spec.job.group(&allocation.spec.group);
         let Some((task, identity)) = group.and_then(|group| identity::find(group, &request.object)) else {
             return Err(Denied::No(format!("the job has no {}", request.object)));
         };

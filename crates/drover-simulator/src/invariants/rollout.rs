@@ -63,8 +63,7 @@ impl Rollouts {
         let spec = &alloc.spec;
         let status = alloc.status.as_ref();
         let health = status.and_then(|status| status.health.as_ref()).map(|health| health.healthy);
-        let is_live = spec.desired_status == DesiredStatus::Run
-            && !status.is_some_and(|status| status.client_status.is_terminal());
+        let is_live = spec.desired_status == DesiredStatus::Run && !alloc.has_ended();
         self.note_member(at, key, alloc, (is_live && health == Some(true), health == Some(false)));
         let before = change.before.as_ref().and_then(|before| before.typed::<Allocation>().ok());
         let was_run = before.is_some_and(|before| before.spec.desired_status == DesiredStatus::Run);
@@ -115,8 +114,7 @@ impl Rollouts {
             known.until = Some(at);
         }
         known.is_healthy = is_healthy;
-        known.is_unhealthy |=
-            is_unhealthy || alloc.status.as_ref().is_some_and(|status| status.client_status.is_terminal());
+        known.is_unhealthy |= is_unhealthy || alloc.has_ended();
     }
 
     pub(super) fn observe_deployment(&mut self, at: Duration, change: &StoredChange, found: &mut Vec<String>) {

@@ -57,7 +57,7 @@ impl JobLogsArgs {
 
     /// The tasks of an allocation that are shown.
     fn tasks(&self, alloc: &Allocation, job: &Job) -> Vec<String> {
-        let group = job.spec.groups.iter().find(|group| group.name == alloc.spec.group);
+        let group = job.spec.group(&alloc.spec.group);
         let of_group = group.into_iter().flat_map(|group| &group.tasks).map(|task| &task.name);
         let of_status = alloc.status.iter().flat_map(|status| status.task_states.keys());
         let mut all: Vec<String> = of_status.chain(of_group).cloned().collect();

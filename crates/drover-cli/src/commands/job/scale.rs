@@ -49,7 +49,7 @@ pub(crate) fn scale(args: &ScaleArgs) -> anyhow::Result<u8> {
             None if names.len() == 1 => names[0].clone(),
             None => bail!("djob/{name} has several groups; name one of {}", names.join(", ")),
         };
-        let limits = job.spec.groups.iter().find(|known| known.name == group).and_then(|known| known.scaling.as_ref());
+        let limits = job.spec.group(&group).and_then(|known| known.scaling.as_ref());
         if let Some(limits) = limits {
             let (least, most) = (limits.min.unwrap_or(0), limits.max.unwrap_or(i64::MAX));
             ensure!(
