@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use drover_api::CSIVolume;
+use drover_api::names::deployment_name;
 use imbl::OrdMap;
 
 use crate::definition::Definition;
@@ -272,9 +273,14 @@ impl ClusterView {
         self.deployments.values().flat_map(OrdMap::values)
     }
 
-    /// The newest deployment of a job.
+    /// The newest deployment of a job. The API server dates objects to the second: of those of one second and version
+    /// it is the one that none was made after, as their names tell.
     pub fn latest_deployment(&self, job: &JobKey) -> Option<&Arc<Deployment>> {
-        self.deployments_of_job(job).max_by_key(|one| (one.created_at, one.job_version, &one.key))
+        let age = |one: &Arc<Deployment>| (one.created_at, one.job_version);
+        let newest = self.deployments_of_job(job).map(age).max()?;
+        let of_that_age = || self.deployments_of_job(job).filter(|one| age(one) == newest);
+        let has_next = |one: &&Arc<Deployment>| of_that_age().any(|other| was_made_after(one, other));
+        of_that_age().find(|one| !has_next(one)).or_else(|| of_that_age().last())
     }
 
     /// A volume, by its namespace and its id.
@@ -339,6 +345,12 @@ fn holds_the_same(before: &Alloc, after: &Alloc) -> bool {
     before.holds_room() == after.holds_room()
         && before.node == after.node
         && (!after.holds_room() || (before.resources == after.resources && before.job_version == after.job_version))
+}
+
+/// Whether the second deployment was made when the first one was its job's newest.
+fn was_made_after(one: &Deployment, other: &Deployment) -> bool {
+    let (job, uid) = (&other.job.name, other.job_uid.as_str());
+    *other.key.name == deployment_name(job, uid, other.job_version, Some(one.uid.as_str()))
 }
 
 fn unindex<K: Ord + Clone>(index: &mut OrdMap<K, AllocMap>, at: &K, key: &AllocKey) {

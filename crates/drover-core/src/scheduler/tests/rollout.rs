@@ -2,6 +2,7 @@
 //! over.
 
 use drover_api::deployment::DeploymentDescription as Why;
+use drover_api::names::deployment_name;
 
 use super::*;
 
@@ -385,4 +386,20 @@ fn d_088_one_whose_node_is_lost_too_is_tracked_as_well() {
     world.set_phase(&["n-2"], NodePhase::Down);
     let plan = world.plan();
     assert_eq!(plan.deployment.expect("a deployment").groups["web"].desired_total, 1);
+}
+
+#[test]
+fn of_deployments_of_one_second_the_newest_is_the_one_that_none_was_made_after() {
+    let mut world = World::new(&one_at_a_time());
+    world.deployment(1, DeploymentPhase::Successful, total(3));
+    let known = (**world.view.latest_deployment(&key()).expect("a deployment")).clone();
+    world.view.remove_deployment(&key(), &known.key);
+    let mut newest = None;
+    for n in 0..20 {
+        let name = deployment_name("web", known.job_uid.as_str(), 1, newest.as_ref().map(Uid::as_str));
+        let uid = Uid::from(format!("{n}"));
+        world.view.put_deployment(Deployment { key: JobKey::new("shop", name), uid: uid.clone(), ..known.clone() });
+        assert_eq!(world.view.latest_deployment(&key()).map(|one| &one.uid), Some(&uid));
+        newest = Some(uid);
+    }
 }
