@@ -36,6 +36,7 @@ mod gateway_templates;
 mod gateway_values;
 mod gitops;
 mod helm;
+mod host_volumes;
 mod identities;
 mod job_policies;
 mod jobs;

@@ -60,6 +60,9 @@ pub struct AgentConfig {
     /// Folders of the host that allocations may mount.
     #[serde(default)]
     pub host_volumes: BTreeMap<String, HostVolumeConfig>,
+    /// Folders of the host below which HostVolumes may register others by `hostPath`; default: none.
+    #[serde(default)]
+    pub host_volume_paths: Vec<PathBuf>,
     /// Devices that allocations may get.
     #[serde(default)]
     pub devices: DevicesConfig,

@@ -34,7 +34,7 @@ use crate::node::disk::HostDisk;
 use crate::node::earlier_life::EarlierLife;
 use crate::node::facts::{Fact, Keeper, Manager, MetaHandle, watch_drivers};
 use crate::node::fingerprint;
-use crate::node::host_volumes::Volumes;
+use crate::node::host_volumes::{VolumeFolders, Volumes};
 use crate::node::machine_parts::MachineParts;
 use crate::node::pod;
 use crate::node::run_node::{NodeParts, OtherPlugins, SocketView, run_node, until};
@@ -228,6 +228,16 @@ fn task_apis<S: Store>(config: &AgentConfig, store: &S) -> Arc<dyn TaskApis> {
     }
 }
 
+fn volume_folders(config: &AgentConfig) -> VolumeFolders {
+    // Tasks mount what lies where it is said to lie: without links.
+    let state_dir = std::fs::canonicalize(&config.state_dir).unwrap_or_else(|_| config.state_dir.clone());
+    VolumeFolders {
+        made: state_dir.join("host-volumes"),
+        given_away: config.host_volume_paths.clone(),
+        own: vec![config.state_dir.clone(), config.alloc_dir.clone()],
+    }
+}
+
 fn make_dirs(config: &AgentConfig) -> anyhow::Result<()> {
     let make =
         |path: &Path, mode: u32| folder::make(path, mode).with_context(|| format!("creating {}", path.display()));
@@ -294,9 +304,11 @@ async fn serve<S: Store>(
     print.network_modes.extend(offer.modes);
     let (keeper, facts) = Keeper::new(print, [Manager::Devices, Manager::Drivers], news);
     let meta = MetaHandle::new(config.meta.clone(), saved.dynamic_meta.clone(), state.clone(), facts.facts.clone());
-    let volumes = Volumes::new(config.state_dir.join("host-volumes"), state.clone(), facts.facts.clone());
+    let volumes = Volumes::new(volume_folders(&config), state.clone(), facts.facts.clone());
     loops.spawn(until(stop.clone(), keeper.run()));
     volumes.restore(&saved.volumes).await;
+    let (host_volumes, asked) = watch::channel(BTreeMap::new());
+    loops.spawn(until(stop.clone(), volumes.clone().follow(asked)));
     meta.announce().await;
     let devices = Devices::new(vec![Arc::new(FileDevices::new(config.devices.files.clone()))]);
     loops.spawn(until(stop.clone(), devices.clone().watch(facts.facts.clone())));
@@ -341,6 +353,7 @@ async fn serve<S: Store>(
             renderer: Arc::new(HelperRenderer::default()),
             values,
             api,
+            host_volumes,
             networks,
         },
         news: told,

@@ -266,6 +266,10 @@ pub struct AllocationSpec {
     /// What it holds of the node.
     #[serde(default)]
     pub resources: AllocatedResources,
+    /// The HostVolumes that it uses: their ids, by the names of the group's volumes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub host_volumes: BTreeMap<String, String>,
     /// Names of the allocations that were evicted for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)), extend("x-kubernetes-list-type" = "set"))]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::csi_volume::{AccessMode, AttachmentMode, MOST_SNAPSHOTS, PluginSource, VolumeSnapshot};
 use crate::duration::GoDuration;
+use crate::host_volume::{HostVolumeCapability, HostVolumeRequest};
 use crate::string_enum::string_enum;
 
 string_enum! {
@@ -210,6 +211,10 @@ pub struct ClientNodeStatus {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub csi_requests: BTreeMap<String, CsiRequest>,
+    /// The host volumes that the node is asked for, by id; each is answered in fingerprint.hostVolumes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 128))]
+    pub volume_requests: BTreeMap<String, HostVolumeRequest>,
     /// What happened to it: the newest 10, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
@@ -266,10 +271,10 @@ pub struct Fingerprint {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
     pub devices: Vec<DeviceGroup>,
-    /// Directories that groups can mount, by name.
+    /// Directories that groups can mount, by name; those of HostVolumes by id.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 128))]
-    pub host_volumes: BTreeMap<String, HostVolume>,
+    pub host_volumes: BTreeMap<String, OfferedVolume>,
     /// Addresses for ports, by alias.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
@@ -422,7 +427,7 @@ pub struct DeviceInstance {
 /// A directory that groups can mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct HostVolume {
+pub struct OfferedVolume {
     /// Where it is on the node.
     pub path: String,
     /// Whether it can only be read.
@@ -430,6 +435,15 @@ pub struct HostVolume {
     /// Id of a dynamic one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
+    /// Namespace of the HostVolume that it is of; absent for one that the node itself offers. Groups of other
+    /// namespaces do not get it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
+    pub namespace: String,
+    /// Why the node did not do what it was asked for, as a sentence; absent where it did.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub error: String,
     /// Whether a dynamic one is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
@@ -437,16 +451,6 @@ pub struct HostVolume {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub capabilities: Vec<HostVolumeCapability>,
-}
-
-/// One way in which a dynamic host volume may be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct HostVolumeCapability {
-    /// Who may use it at the same time.
-    pub access_mode: crate::volume_request::RequestAccessMode,
-    /// As files or as a block device.
-    pub attachment_mode: AttachmentMode,
 }
 
 /// Addresses for ports.

@@ -8,6 +8,8 @@ pub const CONTROLLER_DEPLOYMENT: &str = "drover-controller/deployment";
 pub const CONTROLLER_ALLOCATION: &str = "drover-controller/allocation";
 /// The controller, as writer of CSIVolume status.
 pub const CONTROLLER_VOLUME: &str = "drover-controller/csivolume";
+/// The controller, as writer of HostVolume status.
+pub const CONTROLLER_HOST_VOLUME: &str = "drover-controller/hostvolume";
 /// The controller, as writer of ClientNodes.
 pub const CONTROLLER_NODE: &str = "drover-controller/clientnode";
 /// The controller, as writer of JobVersions.

@@ -8,6 +8,8 @@ pub const STOP_ALLOCATIONS: &str = "drover.dev/stop-allocations";
 pub const NODE_CLEANUP: &str = "drover.dev/node-cleanup";
 /// On a CSIVolume: its claims are released before it goes.
 pub const RELEASE_CLAIMS: &str = "drover.dev/release-claims";
+/// On a HostVolume: no allocation uses it, and its node has taken away what drover made, before it goes.
+pub const REMOVE_VOLUME: &str = "drover.dev/remove-volume";
 
 /// Whether this finalizer holds the object.
 pub fn is_held(meta: &ObjectMeta, name: &str) -> bool {

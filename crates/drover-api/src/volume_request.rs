@@ -11,7 +11,7 @@ string_enum! {
     pub enum VolumeType {
         /// A CSIVolume object of the job's namespace.
         Csi = "csi",
-        /// A directory that the node offers by name.
+        /// A HostVolume object of the job's namespace, or a directory that the node offers by name.
         Host = "host",
     }
 }
@@ -47,7 +47,8 @@ pub struct VolumeRequest {
     pub name: String,
     /// csi or host.
     pub r#type: VolumeType,
-    /// The CSIVolume's id, or the host volume's name on the node. With perAlloc the allocation's `[index]` is added.
+    /// The CSIVolume's id, or the host volume's name: that of a HostVolume of the namespace, else one of hostVolumes of
+    /// the agents' configuration. With perAlloc the allocation's `[index]` is added.
     #[schemars(length(min = 1, max = 128))]
     pub source: String,
     /// How it is used; required for csi. Host volumes default to single-node-reader with readOnly, else
@@ -63,7 +64,8 @@ pub struct VolumeRequest {
     /// Whether each allocation has a volume of its own, `<source>[<index>]`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_alloc: bool,
-    /// Whether a replacement must get the same dynamic host volume. Not acted on by this version: refused.
+    /// Whether a replacement must get the HostVolume that the allocation before it had; it waits until that is free to
+    /// use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sticky: bool,
     /// How to mount it (csi with attachmentMode file-system only); overrides the volume's own options field by field.

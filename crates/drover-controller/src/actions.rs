@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use drover_api::deployment::DeploymentStatus;
 use drover_api::job::EvalTrigger;
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion};
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey};
 use drover_core::volume::plugin_lock::Caller;
 use drover_store::{Key, Precondition, StoreError};
@@ -55,6 +55,8 @@ pub(crate) enum Action {
     Act(Box<DeploymentAct>),
     VolumeSpec(ObjectKey, Key, Precondition, Value),
     VolumeStatus(ObjectKey, Key, Precondition, Value),
+    HostVolumeSpec(ObjectKey, Precondition, Value),
+    HostVolumeStatus(ObjectKey, Precondition, Value),
     MakeAttachment(Caller, Box<VolumeAttachment>),
     DeleteAttachment(Option<Caller>, String, Precondition),
     /// Writes a slice of an allocation.
@@ -109,6 +111,7 @@ pub(crate) enum Done {
     Marked(AllocKey, Box<Result<Allocation, StoreError>>),
     VolumeStatus(ObjectKey, Box<Result<CSIVolume, StoreError>>),
     VolumeSpec(ObjectKey, Box<Result<Option<CSIVolume>, StoreError>>),
+    HostVolume(ObjectKey, Box<Result<Option<HostVolume>, StoreError>>),
     NodeSpec(NodeName, Box<Result<ClientNode, StoreError>>),
     AttachmentMade(Caller, String, Box<Result<VolumeAttachment, StoreError>>),
     AttachmentDeleted(Option<Caller>, String, Result<(), StoreError>),

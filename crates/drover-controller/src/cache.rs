@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use drover_api::metric::{AllocMetric, NodeScore};
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, NodeStatus, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -30,6 +30,7 @@ impl Kept for JobVersion {}
 impl Kept for ClientNode {}
 impl Kept for Deployment {}
 impl Kept for CSIVolume {}
+impl Kept for HostVolume {}
 impl Kept for Lease {}
 impl Kept for Namespace {}
 impl Kept for ConfigMap {}
@@ -93,6 +94,7 @@ pub(crate) struct Caches {
     pub(crate) namespaces: Cache<Namespace>,
     pub(crate) deployments: Cache<Deployment>,
     pub(crate) volumes: Cache<CSIVolume>,
+    pub(crate) host_volumes: Cache<HostVolume>,
     pub(crate) configs: Cache<ConfigMap>,
     /// Those of drover. Nothing but volumes of drivers of the cluster waits for them, and for the drivers.
     pub(crate) attachments: Cache<VolumeAttachment>,
@@ -124,6 +126,8 @@ impl Caches {
             && self.deployments.is_synced()
             && self.volumes.is_synced()
             && self.configs.is_synced()
+            // A cluster whose definitions are older than this kind goes on without.
+            && self.host_volumes.is_answered
     }
 
     /// Whether it is known which drivers the cluster has, and where, as far as that can be: who may not list them goes

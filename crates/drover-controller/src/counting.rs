@@ -134,6 +134,7 @@ mod tests {
             canary: false,
             deployment: None,
             resources: Arc::default(),
+            host_volumes: std::collections::BTreeMap::new(),
             previous: None,
             replaces: None,
             is_destructive: false,

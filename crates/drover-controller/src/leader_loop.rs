@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drover_api::job::EvalTrigger;
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion, label};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion, label};
 use drover_core::ids::{AllocKey, JobKey};
 use drover_core::model::DEFAULT_PRIORITY;
 use drover_store::{Change, Selection, Store, StoreError, convert};
@@ -28,6 +28,7 @@ use crate::cluster_config::{ClusterConfig, SCHEDULER_CONFIG};
 use crate::deployments::{Deployments, Pass};
 use crate::finalizers;
 use crate::garbage::GarbageCollector;
+use crate::host_volumes::HostVolumes;
 use crate::jobs::{Jobs, PeriodicJobs};
 use crate::leader::LeaseGuard;
 use crate::nodes::Nodes;
@@ -52,6 +53,7 @@ pub(crate) enum Input {
     Namespace(Change<Namespace>),
     Deployment(Change<Deployment>),
     Volume(Change<CSIVolume>),
+    HostVolume(Change<HostVolume>),
     Config(Change<ConfigMap>),
     Attachment(Change<VolumeAttachment>),
     Driver(Change<CSIDriver>),
@@ -80,6 +82,7 @@ pub(crate) struct LeaderLoop<S> {
     deployments: Deployments,
     nodes: Nodes,
     volumes: Volumes,
+    host_volumes: HostVolumes,
     services: Services,
     garbage: GarbageCollector,
     cluster_config: ClusterConfig,
@@ -96,6 +99,7 @@ impl<S: Store> LeaderLoop<S> {
             deployments: Deployments::default(),
             nodes: Nodes::new(&shared.config, renew_period),
             volumes: Volumes::default(),
+            host_volumes: HostVolumes::default(),
             services: Services::default(),
             garbage: GarbageCollector::default(),
             cluster_config: ClusterConfig::new(shared.config.clone()),
@@ -159,6 +163,7 @@ impl<S: Store> LeaderLoop<S> {
             self.store.watch::<Namespace>(all()).map(Input::Namespace).boxed(),
             self.store.watch::<Deployment>(all()).map(Input::Deployment).boxed(),
             self.store.watch::<CSIVolume>(all()).map(Input::Volume).boxed(),
+            self.store.watch::<HostVolume>(all()).map(Input::HostVolume).boxed(),
             self.store.watch::<ConfigMap>(config).map(Input::Config).boxed(),
             self.store.watch::<VolumeAttachment>(ours.clone()).map(Input::Attachment).boxed(),
             self.store.watch::<CSIDriver>(all()).map(Input::Driver).boxed(),
@@ -201,6 +206,11 @@ impl<S: Store> LeaderLoop<S> {
             Input::Volume(change) => {
                 for seen in shared.caches.volumes.take(change) {
                     self.volumes.on_volume(&mut self.shared, seen);
+                }
+            }
+            Input::HostVolume(change) => {
+                for seen in shared.caches.host_volumes.take(change) {
+                    HostVolumes::on_change(&mut self.shared, &seen);
                 }
             }
             Input::Namespace(change) => {
@@ -250,13 +260,17 @@ impl<S: Store> LeaderLoop<S> {
         let shared = &mut self.shared;
         match notice {
             Notice::Job(seen) => {
-                if let Observed::Gone(object) = &seen {
-                    self.volumes.forget_plugin_job(&convert::object_key(&object.metadata));
+                let (Observed::Now(object, _) | Observed::Gone(object)) = &seen;
+                let job = convert::object_key(&object.metadata);
+                if matches!(seen, Observed::Gone(_)) {
+                    self.volumes.forget_plugin_job(&job);
                 }
                 self.jobs.on_change(shared, seen);
+                HostVolumes::on_job(shared, &job);
             }
             Notice::Version(seen) => {
                 if let Some(job) = self.jobs.on_version(shared, &seen) {
+                    HostVolumes::on_job(shared, &job);
                     self.volumes.note_claims_of(shared, &job);
                     Nodes::review_plugins_of_job(shared, &job);
                     Services::on_versions_of(shared, &job);
@@ -266,6 +280,7 @@ impl<S: Store> LeaderLoop<S> {
             Notice::Node(seen) => {
                 let change = self.nodes.on_change(shared, seen);
                 self.volumes.on_node(shared, &change);
+                HostVolumes::on_node(shared, &change);
             }
             Notice::Deployment(seen) => self.deployments.on_change(shared, seen),
             Notice::Evaluated(job) => self.deployments.on_evaluated(shared, &job),
@@ -291,6 +306,7 @@ impl<S: Store> LeaderLoop<S> {
             self.volumes.on_allocation(shared, object, &consequences);
             self.nodes.on_allocation(shared, object, &consequences);
         }
+        HostVolumes::on_allocation(shared, seen);
         self.services.on_allocation(shared, seen);
     }
 
@@ -319,6 +335,7 @@ impl<S: Store> LeaderLoop<S> {
             Ok(Done::Settled(alloc, result)) => allocations::on_settled(shared, &alloc, *result),
             Ok(Done::VolumeStatus(volume, result)) => self.volumes.on_volume_status(shared, &volume, *result),
             Ok(Done::VolumeSpec(volume, result)) => self.volumes.on_volume_spec(shared, &volume, *result),
+            Ok(Done::HostVolume(volume, result)) => self.host_volumes.on_written(shared, &volume, *result),
             Ok(Done::AttachmentMade(caller, name, result)) => {
                 self.volumes.on_attachment_made(shared, &caller, &name, *result);
             }
@@ -380,6 +397,11 @@ impl<S: Store> LeaderLoop<S> {
             self.jobs.refresh(shared, &self.periodic_jobs, &job);
             shared.count_look("job-status", &began);
         }
+        for volume in std::mem::take(&mut shared.due.host_volumes) {
+            let began = shared.begin_look();
+            self.host_volumes.refresh(shared, &volume);
+            shared.count_look("host-volume", &began);
+        }
         for node in std::mem::take(&mut shared.due.nodes) {
             let began = shared.begin_look();
             self.nodes.refresh_node(shared, &self.volumes, &node);
@@ -430,6 +452,7 @@ impl<S: Store> LeaderLoop<S> {
             finalizers::settle(shared, &alloc);
         }
         Volumes::begin(shared);
+        HostVolumes::begin(shared);
         Services::begin(shared);
         Nodes::review_all_plugins(shared);
         self.route_notices();
@@ -456,6 +479,7 @@ impl<S: Store> LeaderLoop<S> {
                 Wake::StopAlloc(alloc) => allocations::carry_out_stop(shared, &alloc),
                 Wake::Settle(alloc) => finalizers::settle(shared, &alloc),
                 Wake::Volume(volume) => drop(shared.due.volumes.insert(volume)),
+                Wake::HostVolume(volume) => drop(shared.due.host_volumes.insert(volume)),
                 Wake::Attachment(name) => self.volumes.delete_if_for_nobody(shared, &name),
                 Wake::Endpoints(alloc) => drop(shared.due.endpoints.insert(alloc)),
                 Wake::ClaimGc => self.volumes.collect_claims(shared),

@@ -15,6 +15,7 @@ mod deployments;
 mod finalizers;
 mod garbage;
 mod heartbeat_config;
+mod host_volumes;
 mod jobs;
 mod keys;
 mod leader;

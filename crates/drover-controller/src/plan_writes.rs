@@ -389,6 +389,7 @@ impl CreateWrite {
             preempted_allocations: placement.preempts.iter().map(|victim| victim.key.name.to_string()).collect(),
             previous_allocation: previous,
             resources: (*placement.resources).clone(),
+            host_volumes: placement.host_volumes.clone(),
             reschedule_tracker: placement.tracker.clone(),
             metrics: Some(placement.metrics.to_api()),
             ..AllocationSpec::default()

@@ -139,6 +139,7 @@ fn outcome(done: &Done) -> (&'static str, Option<&StoreError>) {
         Done::NodeStatus(_, result) | Done::NodeSpec(_, result) => ("node", failed(result)),
         Done::VolumeStatus(_, result) => ("volume", failed(result)),
         Done::VolumeSpec(_, result) => ("volume", failed(result)),
+        Done::HostVolume(_, result) => ("host-volume", failed(result)),
         Done::AttachmentMade(_, _, result) => ("volume", failed(result)),
         Done::AttachmentDeleted(_, _, result) => ("volume", failed(result)),
         Done::DeploymentStatus(_, _, result) => ("deployment", failed(result)),

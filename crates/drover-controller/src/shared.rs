@@ -92,6 +92,7 @@ pub(crate) struct Due {
     pub(crate) nodes: BTreeSet<NodeName>,
     pub(crate) deployments: BTreeSet<ObjectKey>,
     pub(crate) volumes: BTreeSet<ObjectKey>,
+    pub(crate) host_volumes: BTreeSet<ObjectKey>,
     /// Allocations whose slices may differ from what they should be.
     pub(crate) endpoints: BTreeSet<AllocKey>,
 }

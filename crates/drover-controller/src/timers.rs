@@ -26,6 +26,7 @@ pub(crate) enum Wake {
     /// The stop of an allocation that a person asked for.
     StopAlloc(AllocKey),
     Volume(ObjectKey),
+    HostVolume(ObjectKey),
     Attachment(String),
     /// The slices of an allocation.
     Endpoints(AllocKey),

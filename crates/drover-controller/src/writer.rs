@@ -3,7 +3,9 @@
 //! What became of an [`Action`] comes back as a [`Done`]. So many are under way at most that the loop takes nothing in
 //! before some have ended. Must never decide anything.
 
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion, field_manager, finalizer, names};
+use drover_api::{
+    Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion, field_manager, finalizer, names,
+};
 use drover_store::{Key, Object, Part, Precondition, Store, found, status_body};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::{Value, json};
@@ -125,6 +127,15 @@ pub(crate) async fn carry_out<S: Store>(action: Action, store: S) -> Done {
             let manager = field_manager::CONTROLLER_VOLUME;
             let result = store.apply_status(&key, manager, &precondition, body).await;
             Done::VolumeStatus(id, Box::new(result))
+        }
+        Action::HostVolumeSpec(key, precondition, body) => {
+            let result = store.merge::<HostVolume>(&key_of(&key), Part::Spec, &precondition, body).await;
+            Done::HostVolume(key, Box::new(found(result)))
+        }
+        Action::HostVolumeStatus(key, precondition, body) => {
+            let manager = field_manager::CONTROLLER_HOST_VOLUME;
+            let result = store.apply_status(&key_of(&key), manager, &precondition, body).await;
+            Done::HostVolume(key, Box::new(found(result)))
         }
         Action::MakeAttachment(caller, attachment) => {
             let name = attachment.metadata.name.clone().unwrap_or_default();

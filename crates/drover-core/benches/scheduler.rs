@@ -336,6 +336,7 @@ fn alloc(name: &str, job: JobKey, job_uid: Uid, node: NodeName) -> Alloc {
         is_deleting: false,
         has_ended: false,
         unmounted: std::collections::BTreeSet::new(),
+        host_volumes: std::collections::BTreeMap::new(),
         created_at: Timestamp::UNIX_EPOCH,
     }
 }

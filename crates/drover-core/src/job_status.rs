@@ -545,6 +545,7 @@ mod tests {
             is_deleting: false,
             has_ended: false,
             unmounted: std::collections::BTreeSet::new(),
+            host_volumes: std::collections::BTreeMap::new(),
             created_at: Timestamp::UNIX_EPOCH,
         }
     }

@@ -13,6 +13,7 @@ pub mod difference;
 pub mod dispatch;
 pub mod gc;
 pub mod health;
+pub mod host_volume;
 pub mod ids;
 pub mod job_status;
 pub mod lifecycle;

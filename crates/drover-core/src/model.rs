@@ -7,7 +7,7 @@ use std::sync::Arc;
 use drover_api::allocation::{
     AllocatedResources, ClientStatus, DesiredStatus, DesiredTransition, FollowUp, RescheduleTracker,
 };
-use drover_api::client_node::{CsiInfo, DeviceGroup, HostVolume, NodePhase};
+use drover_api::client_node::{CsiInfo, DeviceGroup, NodePhase, OfferedVolume};
 use drover_api::deployment::{DeploymentPhase, GroupState};
 use jiff::Timestamp;
 
@@ -120,7 +120,7 @@ pub struct Node {
     /// Devices, as groups of equal ones.
     pub devices: Vec<DeviceGroup>,
     /// Directories that groups can mount.
-    pub host_volumes: BTreeMap<String, HostVolume>,
+    pub host_volumes: BTreeMap<String, OfferedVolume>,
     /// CSI plugins that run on it.
     pub csi: BTreeMap<String, CsiInfo>,
     /// Most allocations on it.
@@ -203,6 +203,8 @@ pub struct Alloc {
     pub has_ended: bool,
     /// The ids of those of its CSI volumes that its agent has unmounted.
     pub unmounted: BTreeSet<String>,
+    /// The HostVolumes that it uses: their ids, by the names of the group's volumes.
+    pub host_volumes: BTreeMap<String, String>,
     /// When it was made.
     pub created_at: Timestamp,
 }

@@ -12,6 +12,7 @@ use drover_api::names::deployment_name;
 use imbl::OrdMap;
 
 use crate::definition::Definition;
+use crate::host_volume::index::HostVolumeIndex;
 use crate::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
 use crate::model::{Alloc, Amounts, Deployment, Job, Node};
 use crate::scheduler::class::{NodeClass, NodeShape};
@@ -56,6 +57,7 @@ pub struct ClusterView {
     next: OrdMap<AllocKey, AllocKey>,
     deployments: OrdMap<JobKey, OrdMap<ObjectKey, Arc<Deployment>>>,
     volumes: OrdMap<ObjectKey, Arc<CSIVolume>>,
+    host_volumes: HostVolumeIndex,
 }
 
 impl ClusterView {
@@ -291,6 +293,16 @@ impl ClusterView {
     /// All volumes, by namespace and id.
     pub fn volumes(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<CSIVolume>)> {
         self.volumes.iter()
+    }
+
+    /// All HostVolumes.
+    pub fn host_volumes(&self) -> &HostVolumeIndex {
+        &self.host_volumes
+    }
+
+    /// All HostVolumes, to be changed.
+    pub fn host_volumes_mut(&mut self) -> &mut HostVolumeIndex {
+        &mut self.host_volumes
     }
 
     /// What an allocation holds on its node.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::JobSpec;
-use drover_api::client_node::{CsiInfo, DeviceGroup, DeviceInstance, HostVolume, NodePhase};
+use drover_api::client_node::{CsiInfo, DeviceGroup, DeviceInstance, NodePhase, OfferedVolume};
 use drover_api::job::EvalTrigger;
 use drover_core::definition::{Definition, is_same_version};
 use drover_core::difference::JobDiff;
@@ -110,7 +110,7 @@ fn node(n: u8) -> Node {
         reserved_ports: [22].into(),
         dynamic_ports: (20_000, 20_010),
         devices: if n.is_multiple_of(2) { vec![gpu] } else { Vec::new() },
-        host_volumes: BTreeMap::from([(text("data"), HostVolume::default())]),
+        host_volumes: BTreeMap::from([(text("data"), OfferedVolume::default())]),
         csi: BTreeMap::from([(text("disks"), csi)]),
         max_allocs: Some(20),
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use drover_api::GoDuration;
 use drover_api::allocation::{ClientStatus, DesiredStatus};
-use drover_api::client_node::{CsiInfo, DeviceGroup, Eligibility, HostVolume, NodePhase};
+use drover_api::client_node::{CsiInfo, DeviceGroup, Eligibility, NodePhase, OfferedVolume};
 use drover_api::csi_volume::PluginType;
 use drover_api::deployment::{DeploymentDescription, DeploymentPhase};
 use drover_api::job::JobPhase;
@@ -113,7 +113,7 @@ pub(super) struct NodeSpec {
     #[serde(default)]
     pub(super) devices: Vec<DeviceGroup>,
     #[serde(default)]
-    pub(super) host_volumes: BTreeMap<String, HostVolume>,
+    pub(super) host_volumes: BTreeMap<String, OfferedVolume>,
     #[serde(default)]
     pub(super) csi_plugins: Vec<CsiPlugin>,
     /// It is powered off until a `boot`.

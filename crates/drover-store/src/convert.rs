@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use drover_api::allocation::{AllocationStatus, TaskRunState, VolumeState};
 use drover_api::client_node::Eligibility;
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobSpec, label};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobSpec, finalizer, label};
 use drover_core::definition::Definition;
 use drover_core::health::has_ground;
+use drover_core::host_volume::known::KnownVolume;
 use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
 use drover_core::job_status::Stopper;
 use drover_core::model::{self, Alloc, Amounts, DriverState, Health, HostAddress, Node, parse_ports};
@@ -178,6 +179,7 @@ pub fn alloc(object: &Allocation) -> Alloc {
         is_deleting: meta.deletion_timestamp.is_some(),
         has_ended: status.ended_at.is_some(),
         unmounted: unmounted(&status),
+        host_volumes: spec.host_volumes.clone(),
         created_at: created_at(meta),
     }
 }
@@ -228,6 +230,22 @@ pub fn volume_id(object: &CSIVolume) -> ObjectKey {
     let name = object.metadata.name.clone().unwrap_or_default();
     let id = if object.spec.id.is_empty() { name } else { object.spec.id.clone() };
     ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), id)
+}
+
+/// A HostVolume.
+pub fn host_volume(object: &HostVolume) -> KnownVolume {
+    let (meta, key) = (&object.metadata, object_key(&object.metadata));
+    let name = if object.spec.name.is_empty() { Arc::clone(&key.name) } else { Arc::from(object.spec.name.as_str()) };
+    KnownVolume {
+        key,
+        id: uid(meta),
+        name,
+        spec: object.spec.clone(),
+        node: object.status.as_ref().and_then(|status| named(&status.node_name)).map(NodeName::from),
+        claims: object.status.iter().flat_map(|status| status.claims.iter().cloned()).collect(),
+        is_deleting: meta.deletion_timestamp.is_some(),
+        is_held: finalizer::is_held(meta, finalizer::REMOVE_VOLUME),
+    }
 }
 
 /// A job in a version, and the group that `spec.scale` sets with its count and the manifest's.

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion};
 use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
@@ -51,7 +51,7 @@ macro_rules! objects {
         })+
     };
 }
-objects!(namespaced: Job, JobVersion, Deployment, Allocation, CSIVolume, Lease, ConfigMap, Secret, Event, Service, EndpointSlice; cluster: ClientNode, Namespace, Node, VolumeAttachment, CSIDriver, CSINode);
+objects!(namespaced: Job, JobVersion, Deployment, Allocation, CSIVolume, HostVolume, Lease, ConfigMap, Secret, Event, Service, EndpointSlice; cluster: ClientNode, Namespace, Node, VolumeAttachment, CSIDriver, CSINode);
 
 /// Name of an object within its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct VolumeRecord {
     pub(crate) id: String,
     pub(crate) path: PathBuf,
+    /// The HostVolume's namespace; empty for one that people of the machine made or registered.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) namespace: String,
     /// Who made it, and how; none: it was there before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) made: Option<Made>,

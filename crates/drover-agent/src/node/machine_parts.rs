@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::client_node::Fingerprint;
+use drover_api::host_volume::HostVolumeRequest;
 
 use super::devices::Devices;
 use super::disk::Disk;
@@ -39,6 +40,8 @@ pub(crate) struct MachineParts {
     pub(crate) values: Arc<dyn Values>,
     /// Gives tasks the API.
     pub(crate) api: Arc<dyn TaskApis>,
+    /// What the controller asks of the machine's host volumes.
+    pub(crate) host_volumes: watch::Sender<BTreeMap<String, HostVolumeRequest>>,
     /// The networks of allocations.
     pub(crate) networks: AllocNetworks,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::client_node::{Eligibility, Fingerprint, NodePhase};
+use drover_api::host_volume::HostVolumeRequest;
 use drover_api::{ClientNode, ClientNodeSpec, field_manager};
 use futures::StreamExt;
 use serde_json::json;
@@ -31,7 +32,7 @@ const RETRY_REFUSED: Duration = Duration::from_secs(15);
 /// The pause before changed facts are written, doubled at random: what changes meanwhile goes along.
 const GATHER_CHANGES: Duration = Duration::from_secs(5);
 
-/// The same for what CSI plugins say.
+/// The same for what CSI plugins say, and for host volumes.
 const GATHER_PLUGINS: Duration = Duration::from_millis(20);
 
 /// How long plugins of an earlier life of the agent count as there without their saying so again.
@@ -48,6 +49,8 @@ pub(crate) struct Node<S> {
     pub(crate) fingerprint: watch::Receiver<Fingerprint>,
     /// Its CSI plugins.
     pub(crate) csi: Csi,
+    /// What the controller asks of its host volumes.
+    pub(crate) host_volumes: watch::Sender<BTreeMap<String, HostVolumeRequest>>,
     pub(crate) news: mpsc::Receiver<NodeNews>,
     pub(crate) events: NodeEvents,
     pub(crate) view: watch::Sender<NodeView>,
@@ -91,10 +94,17 @@ impl<S: Store> Node<S> {
         let fields = Some(format!("metadata.name={}", self.name));
         let mut changes = self.store.watch::<ClientNode>(Selection { fields, ..Selection::default() });
         let mut seen = Seen::default();
+        let mut volumes = facts.borrow().host_volumes.clone();
         loop {
             tokio::select! {
                 biased;
-                Ok(()) = facts.changed() => write_at = Some(sooner(write_at, self.random.jitter(GATHER_CHANGES))),
+                Ok(()) = facts.changed() => {
+                    let told = facts.borrow().host_volumes.clone();
+                    // A job waits for a volume.
+                    let is_awaited = std::mem::replace(&mut volumes, told) != volumes;
+                    let pause = if is_awaited { GATHER_PLUGINS } else { self.random.jitter(GATHER_CHANGES) };
+                    write_at = Some(sooner(write_at, pause));
+                }
                 // A volume waits for what a plugin says.
                 Ok(()) = plugins.changed() => write_at = Some(sooner(write_at, GATHER_PLUGINS)),
                 () = sleep_until(write_at) => {
@@ -227,6 +237,13 @@ impl<S: Store> Node<S> {
     fn observe(&self, node: &ClientNode) {
         let status = node.status.clone().unwrap_or_default();
         self.csi.take_requests(&status.csi_requests);
+        self.host_volumes.send_if_modified(|known| {
+            let is_other = *known != status.volume_requests;
+            if is_other {
+                known.clone_from(&status.volume_requests);
+            }
+            is_other
+        });
         let found = self.fingerprint.borrow();
         let mut meta = effective_meta(&found.meta.static_meta, &found.meta.dynamic);
         meta.extend(node.spec.meta.clone());

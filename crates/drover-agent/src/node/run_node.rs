@@ -234,6 +234,7 @@ fn spawn_registration<S: Store, R>(
         config: Arc::clone(&parts.config),
         fingerprint: parts.machine.fingerprint.clone(),
         csi: csi.clone(),
+        host_volumes: parts.machine.host_volumes.clone(),
         news,
         events,
         view: signals.view.clone(),

@@ -180,6 +180,7 @@ impl Machine {
             config: Arc::new(life.config),
             machine: MachineParts {
                 users: crate::node::task_users::TaskUsers::none(),
+                host_volumes: crate::watch::Sender::new(std::collections::BTreeMap::new()),
                 networks: crate::networks::AllocNetworks::pretended(),
                 drivers,
                 devices: Devices::default(),

@@ -16,7 +16,7 @@ use super::{Caller, Server};
 use crate::allocations::directory::{Directory, Listed};
 use crate::node::alloc_dir::AllocDir;
 use crate::node::facts::MetaHandle;
-use crate::node::host_volumes::Volumes;
+use crate::node::host_volumes::{VolumeFolders, Volumes};
 use crate::reporting::reports::Reports;
 use crate::state::MemoryState;
 
@@ -82,7 +82,11 @@ fn server() -> (Server, tempfile::TempDir) {
         reports,
         clock: Arc::new(SystemClock),
         meta: MetaHandle::new(fixed, BTreeMap::new(), state.clone(), facts.clone()),
-        volumes: Volumes::new(folder.path().join("volumes"), state, facts),
+        volumes: Volumes::new(
+            VolumeFolders { made: folder.path().join("volumes"), ..VolumeFolders::default() },
+            state,
+            facts,
+        ),
         stop: CancellationToken::new(),
     };
     (server, folder)

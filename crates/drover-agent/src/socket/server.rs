@@ -117,7 +117,11 @@ impl From<MetaError> for RequestRefused {
 impl From<VolumeError> for RequestRefused {
     fn from(error: VolumeError) -> Self {
         let code = match error {
-            VolumeError::NameExists { .. } | VolumeError::Parameter { .. } | VolumeError::Invalid(_) => 400,
+            VolumeError::NameExists { .. }
+            | VolumeError::Parameter { .. }
+            | VolumeError::NotAllowed(_)
+            | VolumeError::Overlaps { .. }
+            | VolumeError::Invalid(_) => 400,
             VolumeError::Unknown(_) => 404,
             VolumeError::NotMade { .. } | VolumeError::NotKept(_) => 500,
         };

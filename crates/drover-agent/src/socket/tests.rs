@@ -23,7 +23,7 @@ use crate::allocations::commands::{AllocCommand, RestartScope};
 use crate::allocations::directory::{Directory, Listed};
 use crate::node::alloc_dir::AllocDir;
 use crate::node::facts::MetaHandle;
-use crate::node::host_volumes::Volumes;
+use crate::node::host_volumes::{VolumeFolders, Volumes};
 use crate::reporting::report::Report;
 use crate::reporting::reports::Reports;
 use crate::state::{MemoryState, StateStore};
@@ -76,7 +76,11 @@ impl Agent {
                 state.clone(),
                 facts.clone(),
             ),
-            volumes: Volumes::new(dir.path().join("volumes"), state, facts),
+            volumes: Volumes::new(
+                VolumeFolders { made: dir.path().join("volumes"), ..VolumeFolders::default() },
+                state,
+                facts,
+            ),
             stop: stop.clone(),
         };
         serving.spawn(server.run(dir.path().to_owned()));

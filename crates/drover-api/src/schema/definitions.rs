@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::rules;
 use crate::{
     Allocation, AllocationStatus, CSIVolume, CSIVolumeStatus, ClientNode, ClientNodeStatus, Deployment,
-    DeploymentStatus, Job, JobStatus, JobVersion, JobVersionStatus,
+    DeploymentStatus, HostVolume, HostVolumeStatus, Job, JobStatus, JobVersion, JobVersionStatus,
 };
 
 /// Longest string where a field names no other bound.
@@ -21,7 +21,7 @@ const ENV_VALUE: u64 = 32_768;
 
 /// Where a default stands in the schema; all others depend on the job's type or on another block and are
 /// `drover-core`'s.
-const DEFAULTS: [(&str, &[&str]); 4] = [
+const DEFAULTS: [(&str, &[&str]); 5] = [
     (
         "Job",
         &[
@@ -44,6 +44,7 @@ const DEFAULTS: [(&str, &[&str]); 4] = [
     ("Allocation", &["spec.desiredStatus"]),
     ("ClientNode", &["spec.datacenter", "spec.nodePool", "spec.eligibility"]),
     ("Deployment", &["spec.paused", "spec.fail"]),
+    ("HostVolume", &["spec.nodePool"]),
 ];
 
 /// The definitions of all kinds, complete, in the order in which they are installed.
@@ -57,6 +58,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         finished(Deployment::crd(), &status_default(&DeploymentStatus::default())),
         finished(Allocation::crd(), &status_default(&AllocationStatus::default())),
         finished(CSIVolume::crd(), &status_default(&CSIVolumeStatus::default())),
+        finished(HostVolume::crd(), &status_default(&HostVolumeStatus::default())),
         finished(ClientNode::crd(), &status_default(&ClientNodeStatus::default())),
     ]
 }

@@ -24,6 +24,9 @@ pub(crate) struct Applying {
     pub(crate) takes_over: bool,
 }
 
+/// A kind, and what people call it, as `djob`.
+pub(crate) type Kind = (&'static str, &'static str);
+
 /// A manifest with one object of drover's.
 #[derive(Debug)]
 pub(crate) struct Manifest {
@@ -34,27 +37,36 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads a file with one object of a kind; `-` is standard input.
-    pub(crate) fn read(file: &Path, kind: &str, short: &'static str) -> anyhow::Result<Self> {
-        Self::parse(file, &read_input(file)?, kind, short)
+    /// Reads a file with one object of a kind among these; `-` is standard input.
+    pub(crate) fn read(file: &Path, kinds: &[Kind]) -> anyhow::Result<Self> {
+        Self::parse(file, &read_input(file)?, kinds)
     }
 
     /// The same of a file's bytes, which a job file in HCL was turned into.
-    pub(crate) fn parse(file: &Path, bytes: &[u8], kind: &str, short: &'static str) -> anyhow::Result<Self> {
+    pub(crate) fn parse(file: &Path, bytes: &[u8], kinds: &[Kind]) -> anyhow::Result<Self> {
+        let wanted: Vec<&str> = kinds.iter().map(|(kind, _)| *kind).collect();
+        let wanted = wanted.join(" or ");
         let source = file.display().to_string();
         let found = documents::read(bytes).with_context(|| source.clone())?;
-        ensure!(found.len() == 1, "{source}: holds {} objects; give a file with one {kind}", found.len());
+        ensure!(found.len() == 1, "{source}: holds {} objects; give a file with one {wanted}", found.len());
         let value = found[0].value().with_context(|| source.clone())?;
         let given = value["kind"].as_str().unwrap_or_default();
-        ensure!(!given.is_empty(), "{source}: kind: is missing; write `kind: {kind}`");
-        ensure!(
-            given == kind && value["apiVersion"] == drover_api::API_VERSION,
-            "{source}: holds a {given} of {}; give a {kind} of {}",
-            value["apiVersion"].as_str().unwrap_or_default(),
-            drover_api::API_VERSION
-        );
+        ensure!(!given.is_empty(), "{source}: kind: is missing; write `kind: {wanted}`");
+        let kind = kinds.iter().find(|(kind, _)| *kind == given && value["apiVersion"] == drover_api::API_VERSION);
+        let (_, short) = kind.with_context(|| {
+            format!(
+                "{source}: holds a {given} of {}; give a {wanted} of {}",
+                value["apiVersion"].as_str().unwrap_or_default(),
+                drover_api::API_VERSION
+            )
+        })?;
         let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         Ok(Self { value, name, short })
+    }
+
+    /// Its kind.
+    pub(crate) fn kind(&self) -> &str {
+        self.value["kind"].as_str().unwrap_or_default()
     }
 
     /// Connects to the namespace that the manifest names, or the one that is asked for.

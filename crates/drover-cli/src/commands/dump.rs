@@ -2,7 +2,7 @@
 //! that may hold credentials are left out.
 
 use anyhow::{Context, bail};
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion, SYSTEM_NAMESPACE};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion, SYSTEM_NAMESPACE};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::{Client, Resource};
@@ -74,6 +74,7 @@ impl Reader {
         self.kind::<JobVersion>(namespace, &mut take).await?;
         self.kind::<Deployment>(namespace, &mut take).await?;
         self.kind::<CSIVolume>(namespace, &mut take).await?;
+        self.kind::<HostVolume>(namespace, &mut take).await?;
         self.kind::<Allocation>(namespace, &mut take).await
     }
 

@@ -70,6 +70,9 @@ fn good() -> Vec<Value> {
         json!({ "apiVersion": api, "kind": "CSIVolume", "metadata": { "name": "v1", "namespace": "shop" },
             "spec": { "pluginID": "ebs", "capabilities": [{ "accessMode": "multi-node-multi-writer", "attachmentMode": "file-system" }] },
             "status": { "schedulable": true, "claims": [{ "allocID": "a-0", "allocation": "web-0", "nodeName": "n-0", "mode": "write", "state": "taken" }] } }),
+        json!({ "apiVersion": api, "kind": "HostVolume", "metadata": { "name": "files", "namespace": "shop", "uid": "h" },
+            "spec": { "plugin": "mkdir", "capabilities": [{ "accessMode": "single-node-writer", "attachmentMode": "file-system" }] },
+            "status": { "nodeName": "n-0", "id": "h", "phase": "ready", "claims": [{ "jobName": "web", "jobUID": "u", "group": "api", "index": 0 }] } }),
     ];
     objects.extend((0..5).map(node));
     objects.extend((0..5).map(alloc));

@@ -95,6 +95,7 @@ impl Parts {
             }
             Object::Deployment(deployment) => self.view.put_deployment(*deployment),
             Object::Volume(volume) => self.add_volume(volume)?,
+            Object::HostVolume(volume) => self.view.host_volumes_mut().put(*volume),
             Object::Settings(settings) => self.view.set_settings(settings),
         }
         Ok(())

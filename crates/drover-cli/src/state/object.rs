@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anyhow::{bail, ensure};
 use drover_api::allocation::AllocationSpec;
 use drover_api::client_node::Fingerprint;
-use drover_api::{API_VERSION, Allocation, CSIVolume, ClientNode, Deployment, Job, JobSpec, JobVersion};
+use drover_api::{API_VERSION, Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobSpec, JobVersion};
 use drover_core::definition::Definition;
+use drover_core::host_volume::known::KnownVolume;
 use drover_core::ids::{JobKey, Uid};
 use drover_core::model::{self, Alloc, Node};
 use drover_core::settings::Settings;
@@ -37,6 +38,7 @@ pub(crate) enum Object {
     Namespace { name: String, is_going: bool },
     Deployment(Box<model::Deployment>),
     Volume(Box<CSIVolume>),
+    HostVolume(Box<KnownVolume>),
     Settings(Settings),
 }
 
@@ -62,6 +64,7 @@ impl Object {
             Self::Namespace { name, .. } => ("Namespace", name.clone()),
             Self::Deployment(deployment) => ("Deployment", deployment.key.to_string()),
             Self::Volume(volume) => ("CSIVolume", convert::object_key(&volume.metadata).to_string()),
+            Self::HostVolume(volume) => ("HostVolume", volume.key.to_string()),
             Self::Settings(_) => ("ConfigMap", CONFIG_MAP.to_owned()),
         }
     }
@@ -78,10 +81,11 @@ pub(crate) fn read(document: &Document<'_>, target: &JobKey) -> anyhow::Result<O
         (API_VERSION, "JobVersion") => job_version(typed(document, "JobVersion")?, target),
         (API_VERSION, "Deployment") => deployment(typed(document, "Deployment")?),
         (API_VERSION, "CSIVolume") => volume(typed(document, "CSIVolume")?),
+        (API_VERSION, "HostVolume") => host_volume(typed(document, "HostVolume")?),
         ("v1", "Namespace") => namespace(typed(document, "Namespace")?),
         ("v1", "ConfigMap") => config(typed(document, "ConfigMap")?),
         _ => bail!(
-            "kind: {kind} of {version} has no place in a state; keep ClientNode, Job, JobVersion, Allocation, Deployment, CSIVolume, Namespace and the ConfigMap {CONFIG_MAP}"
+            "kind: {kind} of {version} has no place in a state; keep ClientNode, Job, JobVersion, Allocation, Deployment, CSIVolume, HostVolume, Namespace and the ConfigMap {CONFIG_MAP}"
         ),
     }
 }
@@ -248,6 +252,11 @@ fn deployment(mut object: Deployment) -> anyhow::Result<Object> {
 fn volume(mut object: CSIVolume) -> anyhow::Result<Object> {
     complete("CSIVolume", &mut object.metadata)?;
     Ok(Object::Volume(Box::new(object)))
+}
+
+fn host_volume(mut object: HostVolume) -> anyhow::Result<Object> {
+    complete("HostVolume", &mut object.metadata)?;
+    Ok(Object::HostVolume(Box::new(convert::host_volume(&object))))
 }
 
 fn namespace(mut object: Namespace) -> anyhow::Result<Object> {

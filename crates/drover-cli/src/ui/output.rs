@@ -232,6 +232,7 @@ pub(crate) fn short_kind(kind: &str) -> String {
         "JobVersion" => "djv".to_owned(),
         "ClientNode" => "cnode".to_owned(),
         "CSIVolume" => "csivol".to_owned(),
+        "HostVolume" => "hvol".to_owned(),
         other => other.to_lowercase(),
     }
 }

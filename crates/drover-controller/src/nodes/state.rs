@@ -10,6 +10,7 @@ use drover_api::client_node::{
     NodeResources,
 };
 use drover_api::condition::Condition;
+use drover_api::host_volume::HostVolumeRequest;
 use drover_core::ids::NodeName;
 use drover_core::model::Node;
 use drover_core::node::drain::Leaving;
@@ -55,6 +56,8 @@ pub(super) struct Shown {
     pub(super) drain: Option<DrainState>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) csi_requests: BTreeMap<String, CsiRequest>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) volume_requests: BTreeMap<String, HostVolumeRequest>,
     pub(super) events: Vec<NodeEvent>,
     pub(super) columns: NodeColumns,
     pub(super) conditions: Vec<Condition<Type, Reason>>,

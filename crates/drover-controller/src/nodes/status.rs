@@ -9,6 +9,7 @@ use drover_api::client_node::{
     NodeReason as Reason, NodeResources,
 };
 use drover_api::condition::{Wanted, merged};
+use drover_core::host_volume::request::requests;
 use drover_core::ids::NodeName;
 use drover_store::{Key, Precondition, StoreError};
 use serde_json::{Value, json};
@@ -72,7 +73,9 @@ impl Nodes {
     ) -> Option<(Arc<ClientNode>, Arc<Value>, Differs)> {
         let object = shared.caches.nodes.get(&Key::cluster(name.as_str())).cloned()?;
         let wanted = self.wanted_node_status(shared, volumes, name, &object);
-        let is_overwritten = volumes.are_overwritten(name, &object);
+        let asked = object.status.as_ref().map(|status| &status.volume_requests);
+        let is_overwritten =
+            volumes.are_overwritten(name, &object) || asked.is_some_and(|asked| *asked != wanted.volume_requests);
         let known = self.known.get_mut(name).filter(|known| !known.is_writing)?;
         let wanted = known.wanted.json(wanted);
         let stored = if known.sent.is_none() { stored_part(&object) } else { None };
@@ -84,7 +87,10 @@ impl Nodes {
             // Another leader that is not gone yet may have put its own requests in the place of ours.
             Some(last) if status_writes::is_same(&wanted, last) && !is_overwritten => return None,
             // A volume waits for what is asked of an agent.
-            Some(last) if !status_writes::is_urgent(&wanted, last) && wanted["csiRequests"] == last["csiRequests"] => {
+            Some(last)
+                if !status_writes::is_urgent(&wanted, last)
+                    && ["csiRequests", "volumeRequests"].iter().all(|asked| wanted[asked] == last[asked]) =>
+            {
                 Differs::Quietly { not_before: sent_at.map(|at| at + status_writes::PAUSE) }
             }
             Some(_) | None => Differs::Urgently,
@@ -156,6 +162,7 @@ impl Nodes {
             allocatable,
             drain: known.and_then(|known| known.drain.clone()),
             csi_requests: volumes.requests_to(name),
+            volume_requests: requests(&shared.view, name),
             events: known.map(|known| known.events.clone()).unwrap_or_default(),
             columns,
             conditions: merged(&stored.conditions, wanted, generation, shared.clock.now()),
@@ -205,6 +212,9 @@ fn stored_part(object: &ClientNode) -> Option<Value> {
     });
     if !status.csi_requests.is_empty() {
         stored["csiRequests"] = json!(status.csi_requests);
+    }
+    if !status.volume_requests.is_empty() {
+        stored["volumeRequests"] = json!(status.volume_requests);
     }
     Some(stored)
 }

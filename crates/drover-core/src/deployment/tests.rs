@@ -118,6 +118,7 @@ impl World {
             is_deleting: false,
             has_ended: false,
             unmounted: std::collections::BTreeSet::new(),
+            host_volumes: std::collections::BTreeMap::new(),
             created_at: at(0.0),
         };
         change(&mut alloc);

@@ -66,7 +66,8 @@ pub fn cause(rule: &str) -> String {
     match name {
         "missingDrivers" => "a driver of its tasks is missing or unhealthy".to_owned(),
         "missingDevices" => "the devices that its tasks ask for are missing".to_owned(),
-        "missingHostVolumes" => "a host volume is missing or cannot be used as asked".to_owned(),
+        "missingHostVolumes" if rest.is_empty() => "a host volume is missing or cannot be used as asked".to_owned(),
+        "missingHostVolumes" => format!("host volume {rest}"),
         "missingNetwork" => "its network mode is missing".to_owned(),
         "missingHostNetwork" => format!("host network {} is missing", rest.replace(':', " for port ")),
         "distinctHosts" => "another allocation of the job is there already (distinct_hosts)".to_owned(),
@@ -144,8 +145,13 @@ fn change_for(rule: &str, n: i64) -> String {
     match name {
         "missingDrivers" => "enable the driver there (kubectl get cnode -o wide shows them), or use another".to_owned(),
         "missingDevices" => "relax resources.devices of the task, or add such devices".to_owned(),
+        "missingHostVolumes" if rest.is_empty() => {
+            "create a HostVolume, add the volume to hostVolumes of an agent's configuration, or relax the request"
+                .to_owned()
+        }
         "missingHostVolumes" => {
-            "add the volume to hostVolumes of an agent's configuration, or relax the request".to_owned()
+            "see the HostVolume (kubectl describe hvol) and its node (kubectl get cnode), or relax the request"
+                .to_owned()
         }
         "missingNetwork" => {
             "set network.bridgeSubnet or network.cniConfigDir in an agent's configuration, or use mode host".to_owned()

@@ -110,7 +110,8 @@ pub struct WaitsFor {
     pub classes: BTreeMap<String, bool>,
     /// Whether a rule depends on single nodes, so that no class can be ruled out.
     pub is_escaped: bool,
-    /// Volumes that do not exist yet, or cannot be used as they are now, as `csi-volume:<namespace>:<id>`.
+    /// Volumes that do not exist yet, or cannot be used as they are now, as `csi-volume:<namespace>:<id>` and
+    /// `host-volume:<namespace>:<name>`.
     pub missing: BTreeSet<String>,
     /// Nodes of a system job that are full.
     pub nodes: BTreeSet<NodeName>,
@@ -231,6 +232,8 @@ pub struct Placement {
     pub deployment: Option<Arc<str>>,
     /// What it holds.
     pub resources: Arc<AllocatedResources>,
+    /// The HostVolumes that it uses: their ids, by the names of the group's volumes.
+    pub host_volumes: BTreeMap<String, String>,
     /// The allocation that it replaces.
     pub previous: Option<Arc<Alloc>>,
     /// The allocation that ends for it in the same step, only because it found a node.

@@ -63,10 +63,6 @@ impl Violations {
         self.not_yet(group.ephemeral_disk.migrate, format_args!("{at}.ephemeralDisk.migrate"), instead);
         self.submitted_services(at, group);
         self.submitted_networks(at, group);
-        for (n, volume) in group.volumes.iter().enumerate() {
-            let instead = "a host volume stays on its node, and a csi volume follows its allocations; remove it";
-            self.not_yet(volume.sticky, format_args!("{at}.volumes[{n}].sticky"), instead);
-        }
     }
 
     fn submitted_networks(&mut self, at: At<'_>, group: &Group) {

@@ -54,7 +54,14 @@ pub(super) fn check(by: Option<Client>, change: &StoredChange, found: &mut Vec<S
         Some(Client::Node(_)) => {
             let fields: &[&str] = match kind {
                 "Allocation" => &["/spec", "/status/allocStates"],
-                "ClientNode" => &["/spec", "/status/phase", "/status/events", "/status/csiRequests", "/status/drain"],
+                "ClientNode" => &[
+                    "/spec",
+                    "/status/phase",
+                    "/status/events",
+                    "/status/csiRequests",
+                    "/status/volumeRequests",
+                    "/status/drain",
+                ],
                 _ => &["/spec", "/status"],
             };
             check_kept("an agent", fields, before, after, found);

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use drover_api::Allocation;
 use drover_api::allocation::{VolumeState, VolumeStatus};
+use drover_api::client_node::OfferedVolume;
 use drover_api::volume_request::{VolumeRequest, VolumeType};
 use drover_core::volume::access;
 
@@ -39,7 +41,7 @@ async fn prepare(plan: &AllocPlan) -> Result<(), String> {
     let index = allocation.spec.index;
     let namespace = allocation.metadata.namespace.clone().unwrap_or_default();
     for request in plan.group.volumes.iter().filter(|request| request.r#type == VolumeType::Host) {
-        let source = host_volume(plan, request, index)?;
+        let source = host_volume(plan, request, &allocation)?;
         plan.volumes.set(&request.name, source);
     }
     let mut granted: Vec<(&VolumeRequest, Granted)> = Vec::new();
@@ -58,10 +60,28 @@ async fn prepare(plan: &AllocPlan) -> Result<(), String> {
     Ok(())
 }
 
-fn host_volume(plan: &AllocPlan, request: &VolumeRequest, index: i64) -> Result<VolumeSource, String> {
-    let name = access::source(request, index);
+fn host_volume(plan: &AllocPlan, request: &VolumeRequest, allocation: &Allocation) -> Result<VolumeSource, String> {
+    let name = access::source(request, allocation.spec.index);
     let print = plan.env.machine.fingerprint.borrow();
-    let volume = print.host_volumes.get(&name).ok_or_else(|| format!("this node has no host volume {name}"))?;
+    let missing = || format!("this node has no host volume {name}");
+    let volume = match allocation.spec.host_volumes.get(&request.name) {
+        None => print.host_volumes.get(&name).filter(|volume| volume.namespace.is_empty()).ok_or_else(missing)?,
+        Some(id) => {
+            let namespace = allocation.metadata.namespace.as_ref();
+            let is_it = |volume: &&OfferedVolume| {
+                volume.id == *id && Some(&volume.namespace) == namespace && volume.ready == Some(true)
+            };
+            let volume = print.host_volumes.get(id).filter(is_it).ok_or_else(missing)?;
+            // A folder that was registered may have become a link.
+            if std::fs::canonicalize(&volume.path).is_ok_and(|real| real.as_os_str() != volume.path.as_str()) {
+                return Err(format!(
+                    "host volume {name}: {} is not the folder any more that was registered",
+                    volume.path
+                ));
+            }
+            volume
+        }
+    };
     Ok(VolumeSource { path: volume.path.clone().into(), is_read_only: request.read_only || volume.read_only })
 }
 

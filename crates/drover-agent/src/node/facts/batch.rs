@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::client_node::{DeviceGroup, DriverInfo, Fingerprint, HostVolume};
+use drover_api::client_node::{DeviceGroup, DriverInfo, Fingerprint, OfferedVolume};
 
 /// Who tells facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub(crate) enum Fact {
     /// All groups of a device plugin, by the plugin's name; none when it has gone.
     Devices(String, Vec<DeviceGroup>),
     /// The host volumes that were made at run time, by name; they stand before configured ones of the same name.
-    Volumes(BTreeMap<String, HostVolume>),
+    Volumes(BTreeMap<String, OfferedVolume>),
     /// Metadata that was set at run time; an empty value hides the configured one.
     Meta(BTreeMap<String, String>),
     /// What of the agent itself does not work, by part.
@@ -50,7 +50,7 @@ pub(crate) struct Batch {
     /// The groups of each device plugin.
     devices: BTreeMap<String, Vec<DeviceGroup>>,
     /// The configured host volumes.
-    fixed_volumes: BTreeMap<String, HostVolume>,
+    fixed_volumes: BTreeMap<String, OfferedVolume>,
     /// Facts of the open batch.
     recorded: Vec<Fact>,
     missing: BTreeSet<Manager>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::client_node::{Fingerprint, FingerprintMeta, HostVolume, PortRange, ReservedResources};
+use drover_api::client_node::{Fingerprint, FingerprintMeta, OfferedVolume, PortRange, ReservedResources};
 
 use super::attribute::put;
 use super::{host, machine, network};
@@ -129,13 +129,13 @@ fn reserved(config: &AgentConfig) -> ReservedResources {
     }
 }
 
-fn host_volumes(config: &AgentConfig) -> Result<BTreeMap<String, HostVolume>, FingerprintError> {
+fn host_volumes(config: &AgentConfig) -> Result<BTreeMap<String, OfferedVolume>, FingerprintError> {
     let check = |(name, volume): (&String, &crate::config::HostVolumeConfig)| {
         let path = volume.path.to_string_lossy().into_owned();
         if !volume.path.exists() {
             return Err(FingerprintError::MissingVolume { name: name.clone(), path });
         }
-        Ok((name.clone(), HostVolume { path, read_only: volume.read_only, ..HostVolume::default() }))
+        Ok((name.clone(), OfferedVolume { path, read_only: volume.read_only, ..OfferedVolume::default() }))
     };
     config.host_volumes.iter().map(check).collect()
 }

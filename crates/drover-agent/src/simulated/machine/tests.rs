@@ -478,6 +478,7 @@ fn parts(api: &Api, runners: &Minimal) -> (NodeParts<Api, Minimal>, watch::Sende
         config: Arc::new(config()),
         machine: MachineParts {
             users: crate::node::task_users::TaskUsers::none(),
+            host_volumes: crate::watch::Sender::new(std::collections::BTreeMap::new()),
             networks: crate::networks::AllocNetworks::pretended(),
             drivers: Drivers::default(),
             devices: Devices::default(),

@@ -176,6 +176,7 @@ impl Node {
             state,
             machine: MachineParts {
                 users: crate::node::task_users::TaskUsers::none(),
+                host_volumes: crate::watch::Sender::new(std::collections::BTreeMap::new()),
                 networks: crate::networks::AllocNetworks::pretended(),
                 drivers,
                 devices: Devices::default(),

@@ -50,7 +50,7 @@ pub(crate) struct RunArgs {
 
 /// Applies the manifest, starts the job where it was stopped, and follows it.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
-    let manifest = Manifest::parse(&args.file, &job_files::read(&args.file, &args.variables)?, "Job", "djob")?;
+    let manifest = Manifest::parse(&args.file, &job_files::read(&args.file, &args.variables)?, &[("Job", "djob")])?;
     let name = &manifest.name;
     // The same checks as the controller's, before anything is changed.
     let violations = violations(&manifest.value);

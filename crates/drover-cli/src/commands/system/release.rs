@@ -1,7 +1,7 @@
 //! `drover system release-finalizers`: frees what is being deleted and waits for a controller that will not come back.
 //!
-//! Input: objects of the kinds Job, Allocation and CSIVolume, which alone have finalizers of drover's. Output: the same
-//! without them, a list, and what is forgotten with them. Must never touch another owner's finalizer, nor an object
+//! Input: objects of the kinds Job, Allocation, CSIVolume and HostVolume, which alone have finalizers of drover's.
+//! Output: the same without them, a list, and what is forgotten with them. Must never touch another owner's finalizer, nor an object
 //! that is not being deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::fmt::{Debug, Write as _};
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, bail, ensure};
-use drover_api::{Allocation, CSIVolume, Job, finalizer};
+use drover_api::{Allocation, CSIVolume, HostVolume, Job, finalizer};
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::ListParams;
@@ -109,11 +109,12 @@ fn is_agreed(n_waiting: usize) -> anyhow::Result<bool> {
 }
 
 /// What is being deleted and waits for a finalizer of drover's.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Waiting {
     /// Among them those of a waiting job, which are not being deleted yet: they would wait next.
     allocations: Vec<Allocation>,
     volumes: Vec<CSIVolume>,
+    host_volumes: Vec<HostVolume>,
     jobs: Vec<Job>,
 }
 
@@ -147,11 +148,14 @@ impl Waiting {
         });
         let mut volumes = connection.objects_of::<CSIVolume>(all_namespaces).list(&all).await?;
         volumes.retain(|volume| finalizer::is_held(&volume.metadata, finalizer::RELEASE_CLAIMS) && is_deleted(volume));
-        Ok(Self { allocations, volumes, jobs })
+        let mut host_volumes = connection.objects_of::<HostVolume>(all_namespaces).list(&all).await?;
+        host_volumes
+            .retain(|volume| finalizer::is_held(&volume.metadata, finalizer::REMOVE_VOLUME) && is_deleted(volume));
+        Ok(Self { allocations, volumes, host_volumes, jobs })
     }
 
     fn len(&self) -> usize {
-        self.allocations.len() + self.volumes.len() + self.jobs.len()
+        self.allocations.len() + self.volumes.len() + self.host_volumes.len() + self.jobs.len()
     }
 
     /// In the order in which they are freed.
@@ -165,8 +169,12 @@ impl Waiting {
             let leaves = if n_claims == 0 { String::new() } else { counted(n_claims, "claim") };
             line(volume, finalizer::RELEASE_CLAIMS, leaves)
         });
+        let host_volumes = self.host_volumes.iter().map(|volume| {
+            let leaves = files_of(volume).map_or_else(String::new, |node| format!("files on {node}"));
+            line(volume, finalizer::REMOVE_VOLUME, leaves)
+        });
         let jobs = self.jobs.iter().map(|job| line(job, finalizer::STOP_ALLOCATIONS, String::new()));
-        allocations.chain(volumes).chain(jobs).collect()
+        allocations.chain(volumes).chain(host_volumes).chain(jobs).collect()
     }
 
     /// What stays behind without an owner once they are freed, in words.
@@ -193,6 +201,17 @@ impl Waiting {
                 some_of(claimed.into_iter())
             ));
         }
+        let made = self
+            .host_volumes
+            .iter()
+            .filter_map(|volume| files_of(volume).map(|node| format!("{} on {node}", name_of(volume))));
+        let made: Vec<String> = made.collect();
+        if !made.is_empty() {
+            said.push(format!(
+                "files stay on their nodes: {}. Each lies in host-volumes below the agent's stateDir, in the folder named as the volume's status.id",
+                some_of(made.into_iter())
+            ));
+        }
         said
     }
 
@@ -201,6 +220,7 @@ impl Waiting {
         // A job goes last: while it is there, it says whose the others are.
         free_all(connection, &self.allocations, finalizer::NODE_CLEANUP).await
             + free_all(connection, &self.volumes, finalizer::RELEASE_CLAIMS).await
+            + free_all(connection, &self.host_volumes, finalizer::REMOVE_VOLUME).await
             + free_all(connection, &self.jobs, finalizer::STOP_ALLOCATIONS).await
     }
 }
@@ -214,6 +234,7 @@ trait Freeable:
 impl Freeable for Job {}
 impl Freeable for Allocation {}
 impl Freeable for CSIVolume {}
+impl Freeable for HostVolume {}
 
 async fn free_all<K: Freeable>(connection: &Connection, found: &[K], finalizer: &str) -> usize {
     let free = |one| free_one(connection, one, finalizer);
@@ -246,6 +267,12 @@ fn has_ended(alloc: &Allocation) -> bool {
 
 fn n_claims(volume: &CSIVolume) -> usize {
     volume.status.as_ref().map_or(0, |status| status.claims.len())
+}
+
+/// The node that keeps files which drover made for a volume.
+fn files_of(volume: &HostVolume) -> Option<&str> {
+    let node = volume.status.as_ref().map(|status| status.node_name.as_str())?;
+    (volume.spec.plugin.is_some() && !node.is_empty()).then_some(node)
 }
 
 fn line<K: Resource<DynamicType = ()>>(object: &K, finalizer: &'static str, leaves: String) -> Line {
@@ -323,7 +350,7 @@ mod tests {
     }
 
     fn check(allocations: Vec<Allocation>, volumes: Vec<CSIVolume>, wanted: &Expect) {
-        wanted.assert_eq(&Waiting { allocations, volumes, jobs: Vec::new() }.left_behind().join("\n"));
+        wanted.assert_eq(&Waiting { allocations, volumes, ..Waiting::default() }.left_behind().join("\n"));
     }
 
     #[test]
@@ -347,10 +374,26 @@ mod tests {
     }
 
     #[test]
+    fn files_of_host_volumes_that_drover_made_are_told() {
+        let volume = |name: &str, source: &str, value: &str| -> HostVolume {
+            let mut volume = json!({
+                "apiVersion": "drover.dev/v1alpha1", "kind": "HostVolume", "metadata": { "name": name, "namespace": "shop" },
+                "spec": { "capabilities": [] }, "status": { "nodeName": "n-1", "id": "u" },
+            });
+            volume["spec"][source] = json!(value);
+            serde_json::from_value(volume).expect("a volume")
+        };
+        let host_volumes = vec![volume("made", "plugin", "mkdir"), volume("old", "hostPath", "/srv/old")];
+        let left = Waiting { host_volumes, ..Waiting::default() }.left_behind();
+        let wanted = "files stay on their nodes: hvol/made on n-1. Each lies in host-volumes below the agent's stateDir, in the folder named as the volume's status.id";
+        assert_eq!(left, [wanted]);
+    }
+
+    #[test]
     fn of_many_nodes_a_few_are_named() {
         let running = json!({ "clientStatus": "running" });
         let allocs = (0..7).map(|n| alloc("a", &format!("n-{n}"), &running)).collect();
-        let said = Waiting { allocations: allocs, volumes: Vec::new(), jobs: Vec::new() }.left_behind().concat();
+        let said = Waiting { allocations: allocs, ..Waiting::default() }.left_behind().concat();
         assert!(said.contains("1 allocation on n-4 and 2 more. A node's agent"), "{said}");
     }
 }

@@ -6,17 +6,17 @@ use crate::cluster::connect::block_on;
 /// What to do with volumes.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum VolumeCommand {
-    /// Lists volumes, or shows who holds one and what each claim waits for.
+    /// Lists volumes, or shows who holds one and what it waits for.
     Status(status::VolumeStatusArgs),
     /// Releases what allocations that are over still hold of a volume on a node.
     Detach(detach::DetachArgs),
     /// Takes a volume out of the cluster; its data stays at the provider.
     Deregister(deregister::DeregisterArgs),
-    /// Makes a volume known that exists at its provider, or changes it.
+    /// Makes a volume known that exists at its provider or on its node, or changes it.
     Register(register::RegisterArgs),
-    /// Has its provider make a volume.
+    /// Has its provider or its node make a volume.
     Create(register::RegisterArgs),
-    /// Has its provider delete a volume with all its data.
+    /// Has its provider or its node delete a volume with all its data.
     Delete(register::DeleteVolumeArgs),
     /// Takes, lists and deletes snapshots of a volume.
     #[command(subcommand)]

@@ -8,6 +8,8 @@ mod claims;
 mod command;
 mod deregister;
 mod detach;
+mod host;
+mod kind;
 mod register;
 mod snapshot;
 mod status;

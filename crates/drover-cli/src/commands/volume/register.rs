@@ -10,6 +10,8 @@ use drover_api::{CSIVolume, GoDuration, annotation};
 use kube::ResourceExt as _;
 
 use super::claims::refuse_in_use;
+use super::host;
+use super::kind::{HOST, KINDS, VolumeType};
 use crate::cluster::connect::ConnectArgs;
 use crate::cluster::manifest::{Applying, Manifest};
 use crate::cluster::watching::Watching;
@@ -23,19 +25,19 @@ use crate::ui::stdio::complain;
     after_help = "Exit codes: 0 it can be used, 1 error, 2 its plugin refuses it or is missing, 3 the time was over, 130 detached by Ctrl-C."
 )]
 pub(crate) struct RegisterArgs {
-    /// A file with one CSIVolume; `-` is standard input.
+    /// A file with one CSIVolume or HostVolume; `-` is standard input.
     file: PathBuf,
     #[command(flatten)]
-    connect: ConnectArgs,
-    /// Return when the volume is written, instead of waiting for its provider.
+    pub(super) connect: ConnectArgs,
+    /// Return when the volume is written, instead of waiting for its provider or node.
     #[arg(long)]
-    detach: bool,
-    /// How long to wait, as 10m; default until the provider has answered.
+    pub(super) detach: bool,
+    /// How long to wait, as 10m; default until the provider or node has answered.
     #[arg(long)]
-    timeout: Option<GoDuration>,
+    pub(super) timeout: Option<GoDuration>,
     /// Take over fields that another field manager set, such as a pipeline or kubectl.
     #[arg(long)]
-    force_conflicts: bool,
+    pub(super) force_conflicts: bool,
 }
 
 /// Arguments of `drover volume delete`.
@@ -43,22 +45,32 @@ pub(crate) struct RegisterArgs {
 pub(crate) struct DeleteVolumeArgs {
     /// The volume, by its whole name.
     #[arg(add = names::<CSIVolume>())]
-    name: String,
+    pub(super) name: String,
+    /// A CSIVolume or a HostVolume.
+    #[arg(long, value_enum, default_value_t)]
+    r#type: VolumeType,
     #[command(flatten)]
-    connect: ConnectArgs,
-    /// How long to wait, as 10m; default until the provider has deleted it.
+    pub(super) connect: ConnectArgs,
+    /// How long to wait, as 10m; default until the provider or node has deleted it.
     #[arg(long)]
-    timeout: Option<GoDuration>,
+    pub(super) timeout: Option<GoDuration>,
 }
 
 /// A volume that exists at its provider, or one that drover knows already.
 pub(crate) async fn register(args: &RegisterArgs) -> anyhow::Result<u8> {
-    apply(args, &Manifest::read(&args.file, "CSIVolume", "csivol")?, false).await
+    let manifest = Manifest::read(&args.file, &KINDS)?;
+    if manifest.kind() == HOST.0 {
+        return host::apply(args, &manifest).await;
+    }
+    apply(args, &manifest, false).await
 }
 
 /// A volume that its provider is to make.
 pub(crate) async fn create(args: &RegisterArgs) -> anyhow::Result<u8> {
-    let manifest = Manifest::read(&args.file, "CSIVolume", "csivol")?;
+    let manifest = Manifest::read(&args.file, &KINDS)?;
+    if manifest.kind() == HOST.0 {
+        return host::create(args, &manifest).await;
+    }
     if manifest.value["spec"]["externalID"].as_str().is_some_and(|id| !id.is_empty()) {
         bail!(
             "csivol/{}: spec.externalID names a volume that exists at its provider; use `drover volume register`, or take it out",
@@ -127,8 +139,15 @@ fn registered(
     None
 }
 
-/// Has the provider delete it, and waits until it has.
+/// Has the provider or the node delete it, and waits until it has.
 pub(crate) async fn delete(args: &DeleteVolumeArgs) -> anyhow::Result<u8> {
+    match args.r#type {
+        VolumeType::Csi => delete_csi(args).await,
+        VolumeType::Host => host::delete(args).await,
+    }
+}
+
+async fn delete_csi(args: &DeleteVolumeArgs) -> anyhow::Result<u8> {
     let connection = args.connect.connect().await?;
     let known = connection.objects::<CSIVolume>();
     let volume = known.get(&args.name).await?;

@@ -14,30 +14,42 @@ use crate::ui::table::Table;
 use drover_clock::{Clock, SystemClock};
 
 use super::claims::waits_for;
+use super::host;
+use super::kind::VolumeType;
 
 /// Arguments of `drover volume status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VolumeStatusArgs {
     /// The volume, or the start of its name; none for all.
     #[arg(add = names::<CSIVolume>())]
-    name: Option<String>,
+    pub(super) name: Option<String>,
+    /// CSIVolumes or HostVolumes.
+    #[arg(long, value_enum, default_value_t)]
+    r#type: VolumeType,
     /// Of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "name")]
-    all_namespaces: bool,
+    pub(super) all_namespaces: bool,
     /// Those of one plugin.
     #[arg(long, conflicts_with = "name")]
-    plugin: Option<String>,
-    /// Those that allocations on one node hold.
+    pub(super) plugin: Option<String>,
+    /// CSIVolumes that allocations on one node hold, or HostVolumes that it has.
     #[arg(long, conflicts_with = "name")]
-    node: Option<String>,
+    pub(super) node: Option<String>,
     #[command(flatten)]
-    connect: ConnectArgs,
+    pub(super) connect: ConnectArgs,
     /// How they are printed.
     #[arg(short, long, default_value = "table")]
-    output: Output,
+    pub(super) output: Output,
 }
 
 pub(super) async fn status(args: &VolumeStatusArgs) -> anyhow::Result<u8> {
+    match args.r#type {
+        VolumeType::Csi => csi(args).await,
+        VolumeType::Host => host::status(args).await,
+    }
+}
+
+async fn csi(args: &VolumeStatusArgs) -> anyhow::Result<u8> {
     let known = args.connect.connect().await?.objects_of::<CSIVolume>(args.all_namespaces);
     let Some(name) = &args.name else {
         let of_plugin = args.plugin.as_ref().map(|id| format!("spec.pluginID={id}"));
@@ -55,7 +67,9 @@ pub(super) async fn status(args: &VolumeStatusArgs) -> anyhow::Result<u8> {
         Some(exact) => Some(exact),
         None => starting(&all, name)?,
     };
-    let volume = found.with_context(|| format!("no volume {name}; `drover volume status` lists all"))?;
+    let volume = found.with_context(|| {
+        format!("no CSIVolume {name}; `drover volume status` lists all, and `--type host` HostVolumes")
+    })?;
     if args.output.is_for_people() {
         crate::ui::stdio::answer(shown(volume, SystemClock.now()).as_bytes())?;
     } else {

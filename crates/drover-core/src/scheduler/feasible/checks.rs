@@ -1,12 +1,13 @@
 //! The constraints of a group, prepared: answered once for each class of nodes where that is possible.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_api::network::NetworkMode;
 use drover_api::placement::{Affinity, Constraint, Operand};
 
+use super::host_volume::{self, Slot};
 use super::target::{self, resolve};
 use super::wanted::WantedGroup;
 use super::{device, volume};
@@ -73,6 +74,12 @@ impl<'a> Rule<'a> {
     }
 }
 
+/// The first of these constraints that a node breaks, in words. Those that count allocations always hold.
+pub fn first_broken(constraints: &[Constraint], node: &Node) -> Option<String> {
+    let rules = constraints.iter().map(|one| Rule::new(&one.l_target, one.operand, &one.r_target));
+    { rules }.find(|rule| !rule.holds(node)).map(|rule| rule.describe())
+}
+
 /// The rules of a group, prepared.
 #[derive(Debug)]
 pub struct Checks<'a> {
@@ -84,6 +91,8 @@ pub struct Checks<'a> {
     /// For each class that was looked at: whether its nodes satisfy the constraints.
     classes: BTreeMap<NodeClass, bool>,
     has_escaped_affinity: bool,
+    /// The host volumes that are a slot's own, for the slot that was looked at last.
+    own: Option<(i64, BTreeSet<String>)>,
 }
 
 /// What holds for all nodes of a shape.
@@ -114,6 +123,7 @@ impl<'a> Checks<'a> {
             shapes: ByShape::default(),
             classes: BTreeMap::new(),
             has_escaped_affinity,
+            own: None,
         }
     }
 
@@ -127,9 +137,9 @@ impl<'a> Checks<'a> {
         self.classes.iter().map(|(class, suits)| (*class, *suits))
     }
 
-    /// Whether the group asks for volumes of each slot's own.
+    /// Whether the group asks for volumes of each slot's own, or each slot for the one that it had.
     pub fn depends_on_slot(&self) -> bool {
-        self.wanted.group.volumes.iter().any(|volume| volume.per_alloc)
+        host_volume::depends_on_slot(self.wanted.group)
     }
 
     /// The key of the first rule that a node breaks. `index` is the slot, for volumes of each slot's own.
@@ -141,7 +151,14 @@ impl<'a> Checks<'a> {
             return None;
         }
         let escaped = self.of_node.iter().find(|rule| !rule.holds(&entry.node)).map(Rule::describe);
-        escaped.or_else(|| volume::missing(self.wanted, entry, proposed, index)).map(Arc::from)
+        if escaped.is_some() {
+            return escaped.map(Arc::from);
+        }
+        if self.own.as_ref().is_none_or(|(of, _)| *of != index) {
+            self.own = Some((index, host_volume::own(proposed.view(), self.wanted, index)));
+        }
+        let (_, own) = self.own.as_ref()?;
+        volume::missing(self.wanted, entry, proposed, Slot { index, own }).map(Arc::from)
     }
 
     /// How far a node matches the weighted preferences: matched weights over all weights, from -1 to 1; none without

@@ -10,7 +10,12 @@ pub fn is_covered(node: &Node, definition: &Definition) -> bool {
 
 /// Whether a node is in the job's pool.
 pub fn is_in_pool(node: &Node, definition: &Definition) -> bool {
-    definition.spec.node_pool == "all" || node.pool == definition.spec.node_pool
+    is_of_pool(node, &definition.spec.node_pool)
+}
+
+/// Whether a node is in a pool; `all` is every pool.
+pub fn is_of_pool(node: &Node, pool: &str) -> bool {
+    pool == "all" || node.pool == pool
 }
 
 fn is_in_datacenters(node: &Node, definition: &Definition) -> bool {

@@ -8,13 +8,15 @@ mod checks;
 mod coverage;
 pub mod device;
 mod distinct;
+mod host_volume;
 mod target;
 mod volume;
 mod wanted;
 
-pub use checks::Checks;
-pub use coverage::{is_covered, is_in_pool};
+pub use checks::{Checks, first_broken};
+pub use coverage::{is_covered, is_in_pool, is_of_pool};
 pub use distinct::{DistinctProperty, distinct_hosts, distinct_properties};
+pub use host_volume::{asked_names, depends_on_slot, taken};
 pub use target::resolve;
 pub use wanted::WantedGroup;
 

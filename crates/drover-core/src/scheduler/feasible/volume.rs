@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use drover_api::client_node::HostVolume;
-use drover_api::csi_volume::{AttachmentMode, Claim, ClaimMode};
-use drover_api::volume_request::{RequestAccessMode, VolumeRequest};
-use drover_api::{CSIVolume, group::Group};
+use drover_api::CSIVolume;
+use drover_api::csi_volume::{Claim, ClaimMode};
+use drover_api::volume_request::VolumeRequest;
 
 use super::WantedGroup;
+use super::host_volume::{Slot, missing_host};
 use crate::ids::ObjectKey;
 use crate::scheduler::proposed::Proposed;
 use crate::snapshot::NodeEntry;
@@ -20,58 +20,9 @@ pub(super) fn missing(
     wanted: WantedGroup<'_>,
     entry: &NodeEntry,
     proposed: &Proposed<'_>,
-    index: i64,
+    slot: Slot<'_>,
 ) -> Option<String> {
-    let host = wanted.group.volumes.iter().filter(|request| !is_csi(request));
-    for request in host {
-        let source = source(request, index);
-        let known = entry.node.host_volumes.get(&source);
-        let suits = known.is_some_and(|volume| {
-            let writer = (is_exclusive(volume, request), source.as_str());
-            suits(volume, request) && !has_other_writer(wanted, writer, entry, proposed)
-        });
-        if !suits {
-            return Some("missingHostVolumes".to_owned());
-        }
-    }
-    missing_csi(wanted, entry, proposed, index)
-}
-
-fn suits(volume: &HostVolume, request: &VolumeRequest) -> bool {
-    let is_writable = request.read_only || !volume.read_only;
-    if volume.id.is_empty() {
-        return is_writable && !request.sticky;
-    }
-    let (access, attachment) = (access_mode(request), request.attachment_mode.unwrap_or(AttachmentMode::FileSystem));
-    let is_offered =
-        volume.capabilities.iter().any(|one| one.access_mode == access && one.attachment_mode == attachment);
-    is_writable && is_offered && volume.ready == Some(true)
-}
-
-/// How a group uses a host volume, where it does not say.
-fn access_mode(request: &VolumeRequest) -> RequestAccessMode {
-    let unsaid =
-        if request.read_only { RequestAccessMode::SingleNodeReader } else { RequestAccessMode::SingleNodeWriter };
-    request.access_mode.unwrap_or(unsaid)
-}
-
-/// Whether a volume is for one writer, which the request is.
-fn is_exclusive(volume: &HostVolume, request: &VolumeRequest) -> bool {
-    !volume.id.is_empty() && !request.read_only && access_mode(request) == RequestAccessMode::SingleNodeSingleWriter
-}
-
-/// Whether a volume for one writer has that one already.
-fn has_other_writer(
-    wanted: WantedGroup<'_>,
-    (is_exclusive, source_id): (bool, &str),
-    entry: &NodeEntry,
-    proposed: &Proposed<'_>,
-) -> bool {
-    let writes = |group: &Group, index: i64| {
-        let requests = group.volumes.iter().filter(|one| !is_csi(one) && !one.read_only);
-        requests.into_iter().any(|one| source(one, index) == source_id)
-    };
-    is_exclusive && proposed.any_on(&entry.node.name, wanted, writes)
+    missing_host(wanted, entry, proposed, slot).or_else(|| missing_csi(wanted, entry, proposed, slot.index))
 }
 
 fn missing_csi(wanted: WantedGroup<'_>, entry: &NodeEntry, proposed: &Proposed<'_>, index: i64) -> Option<String> {

@@ -530,6 +530,9 @@ impl<'a> Candidates<'a> {
         for (class, is_eligible) in self.checks.classes() {
             *waits.classes.entry(class.to_string()).or_default() |= is_eligible;
         }
+        for name in feasible::asked_names(self.group()) {
+            waits.missing.insert(format!("host-volume:{}:{name}", job.namespace));
+        }
         for id in self.tally.keys().flat_map(|reason| volumes_of(reason)) {
             waits.missing.insert(format!("csi-volume:{}:{id}", job.namespace));
         }

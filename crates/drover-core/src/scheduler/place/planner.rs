@@ -142,6 +142,14 @@ impl<'a> Planner<'a> {
         self.plan.desired.entry(name.to_string()).or_default().preemptions += preemptions;
     }
 
+    /// Counts one more failure of a group; false where it is the first, which says why.
+    fn coalesce(&mut self, name: &Arc<str>) -> bool {
+        let Some(failed) = self.plan.failed.get_mut(&**name) else { return false };
+        failed.coalesced_failures += 1;
+        self.add_exhausted(name);
+        true
+    }
+
     /// Places one allocation. Says how many others are evicted for it; nothing when there is no place.
     fn place_one(
         &mut self,
@@ -150,14 +158,12 @@ impl<'a> Planner<'a> {
         deployment: Option<&Arc<str>>,
         by_version: &mut CandidatesByVersion<'a>,
     ) -> Option<i64> {
-        let failed_before = self.plan.failed.get_mut(&**name);
-        if let Some(failed) = failed_before {
-            failed.coalesced_failures += 1;
-            self.add_exhausted(name);
+        let (version, definition, group) = self.version_for(name, missing.job_version)?;
+        // What one slot did not find the next one finds neither, but where each has volumes of its own.
+        if !feasible::depends_on_slot(group) && self.coalesce(name) {
             self.note_unplaced(&missing);
             return None;
         }
-        let (version, definition, group) = self.version_for(name, missing.job_version)?;
         if let Entry::Vacant(vacant) = by_version.candidates.entry(version) {
             vacant.insert(self.candidates_for(definition, group, missing.index));
         }
@@ -176,8 +182,10 @@ impl<'a> Planner<'a> {
                 self.proposed.keep(&stop.alloc);
                 by_version.changed(&stop.alloc.node, Some((&stop.alloc.group, CountChange::Kept)), &self.proposed);
             }
-            self.plan.failed.insert(name.to_string(), metric);
-            self.plan.is_blocked = true;
+            if !self.coalesce(name) {
+                self.plan.failed.insert(name.to_string(), metric);
+                self.plan.is_blocked = true;
+            }
             self.note_unplaced(&missing);
             return None;
         };
@@ -192,6 +200,8 @@ impl<'a> Planner<'a> {
         let n_victims = i64::try_from(found.victims.len()).unwrap_or(0);
         let deployment = deployment.filter(|_| version == self.job.version).cloned();
         let tracker = self.successor_tracker(name, &missing);
+        let wanted = WantedGroup { job: &self.job.key, definition, group };
+        let host_volumes = feasible::taken(self.view, wanted, &node, missing.index);
         self.plan.placements.push(Placement {
             group: Arc::clone(name),
             index: missing.index,
@@ -200,6 +210,7 @@ impl<'a> Planner<'a> {
             canary: missing.canary,
             deployment,
             resources,
+            host_volumes,
             previous: missing.previous,
             replaces: missing.replaces,
             is_destructive: missing.is_destructive,

@@ -571,7 +571,9 @@ impl<'a> SystemPass<'_, 'a> {
         let resources = need.assign(node, usage, self.planner.rng)?;
         self.planner.proposed.place(missing.entry, self.group, missing.index, &resources);
         let active = self.rollout.current.filter(|current| current.phase.is_active());
+        let wanted = WantedGroup { job: &job.key, definition: &job.definition, group: self.group };
         Ok(Placement {
+            host_volumes: feasible::taken(self.view(), wanted, &node.name, missing.index),
             group: Arc::from(self.group.name.as_str()),
             index: missing.index,
             node: node.name.clone(),

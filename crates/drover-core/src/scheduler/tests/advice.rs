@@ -1,6 +1,6 @@
 //! Each piece of advice that an explanation gives, followed: the placement succeeds then.
 
-use drover_api::client_node::{DeviceGroup, DeviceInstance, HostVolume};
+use drover_api::client_node::{DeviceGroup, DeviceInstance, OfferedVolume};
 
 use super::*;
 use crate::scheduler::explain::explain;
@@ -168,7 +168,7 @@ fn cases() -> Vec<Followed> {
             advice: &["hostVolumes of an agent's configuration"],
             follow: &[|world| {
                 on_node(world, |node| {
-                    let volume: HostVolume = serde_json::from_value(json!({ "path": "/etc" })).unwrap();
+                    let volume: OfferedVolume = serde_json::from_value(json!({ "path": "/etc" })).unwrap();
                     node.host_volumes.insert("certs".into(), volume);
                 });
             }],

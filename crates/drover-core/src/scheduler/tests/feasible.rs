@@ -1,5 +1,7 @@
 //! Cases of `spec/scheduler.md` 4: which nodes may take a group, and why others may not.
 
+use std::collections::BTreeSet;
+
 use drover_api::CSIVolume;
 use drover_api::client_node::{CsiInfo, DeviceGroup, DeviceInstance};
 use drover_api::csi_volume::ClaimState;
@@ -7,6 +9,8 @@ use drover_api::placement::{Constraint, Operand};
 
 use super::*;
 use crate::broker::blocked::{BlockedJobs, BlockedVerdict, Freed};
+use crate::host_volume::claims::claim;
+use crate::host_volume::known::KnownVolume;
 use crate::ids::ObjectKey;
 use crate::scheduler::class::NodeClass;
 use crate::scheduler::feasible;
@@ -290,6 +294,183 @@ fn host_volumes_must_be_there_and_usable() {
     };
     assert_eq!(reason(&wants(writable.clone()), dynamic(true)), None);
     assert_eq!(reason(&wants(writable), dynamic(false)), missing);
+}
+
+/// A HostVolume of a namespace, by the name `data`, on a node.
+fn host_volume(namespace: &str, object: &str, place: &str, access: &str) -> KnownVolume {
+    KnownVolume {
+        key: ObjectKey::new(namespace, object),
+        id: Uid::from(format!("id-{namespace}-{object}")),
+        name: "data".into(),
+        spec: serde_json::from_value(json!({ "plugin": "mkdir",
+            "capabilities": [{ "accessMode": access, "attachmentMode": "file-system" }] }))
+        .unwrap(),
+        node: Some(NodeName::from(place)),
+        claims: BTreeSet::new(),
+        is_deleting: false,
+        is_held: true,
+    }
+}
+
+/// Puts a HostVolume in, which its node has.
+fn put_host_volume(world: &mut World, volume: KnownVolume) {
+    let place = volume.node.clone().unwrap();
+    let mut on = (**world.view.node(&place).unwrap()).clone();
+    let offered = json!({ "path": "/v", "id": volume.id.as_str(), "namespace": &*volume.key.namespace, "ready": true });
+    on.host_volumes.insert(volume.id.to_string(), serde_json::from_value(offered).unwrap());
+    world.view.put_node(on);
+    world.view.host_volumes_mut().put(volume);
+}
+
+fn host_spec(count: i64, more: &Value) -> Value {
+    let mut request = json!({ "name": "v", "type": "host", "source": "data" });
+    for (field, value) in more.as_object().unwrap() {
+        request[field] = value.clone();
+    }
+    with(spec(count), "volumes", json!([request]))
+}
+
+/// Why nodes are left out, in words.
+fn left_out(plan: &Plan) -> Vec<String> {
+    let failed = plan.failed.get("web").map(|failed| failed.constraint_filtered.keys());
+    failed.into_iter().flatten().map(|key| crate::scheduler::explain::cause(key)).collect()
+}
+
+#[test]
+fn a_host_volume_of_the_jobs_namespace_brings_the_job_to_its_node_and_one_of_another_does_not() {
+    let mut world = World::new(&host_spec(1, &json!({})));
+    put_host_volume(&mut world, host_volume("blog", "data", "n-4", "single-node-writer"));
+    assert_eq!(left_out(&world.plan()), ["a host volume is missing or cannot be used as asked"]);
+    assert!(world.plan().waits_for.missing.contains("host-volume:shop:data"));
+    put_host_volume(&mut world, host_volume("shop", "data", "n-3", "single-node-writer"));
+    let plan = world.plan();
+    assert_eq!(plan.placements[0].node.as_str(), "n-3");
+    assert_eq!(plan.placements[0].host_volumes["v"], "id-shop-data");
+}
+
+#[test]
+fn must_survive_a_source_that_is_the_id_of_another_namespaces_volume() {
+    let mut world = World::new(&host_spec(1, &json!({ "source": "id-blog-data" })));
+    put_host_volume(&mut world, host_volume("blog", "data", "n-4", "single-node-writer"));
+    assert!(world.plan().placements.is_empty());
+}
+
+#[test]
+fn a_host_volume_stands_before_what_nodes_offer_by_the_same_name() {
+    let mut world = World::new(&host_spec(1, &json!({})));
+    let fixed: BTreeMap<_, _> = serde_json::from_value(json!({ "data": { "path": "/d", "readOnly": false } })).unwrap();
+    world.view.put_node(Node { host_volumes: fixed, ..node("n-1") });
+    assert_eq!(world.plan().placements[0].node.as_str(), "n-1");
+    assert!(world.plan().placements[0].host_volumes.is_empty());
+    put_host_volume(&mut world, host_volume("shop", "data", "n-3", "single-node-writer"));
+    assert_eq!(world.plan().placements[0].node.as_str(), "n-3");
+}
+
+#[test]
+fn why_a_host_volume_does_not_do_is_told() {
+    let told = |more: &Value, change: &dyn Fn(&mut World)| {
+        let mut world = World::new(&host_spec(1, more));
+        put_host_volume(&mut world, host_volume("shop", "data", "n-3", "single-node-writer"));
+        change(&mut world);
+        left_out(&world.plan())
+    };
+    let reader = told(&json!({ "readOnly": true }), &|_| {});
+    assert_eq!(
+        reader,
+        [
+            "host volume data is on node n-3",
+            "host volume data offers no single-node-reader with file-system on node n-3",
+        ]
+    );
+    let leaving = told(&json!({}), &|world| {
+        let going = KnownVolume { is_deleting: true, ..host_volume("shop", "data", "n-3", "single-node-writer") };
+        world.view.host_volumes_mut().put(going);
+    });
+    assert_eq!(leaving, ["host volume data is being deleted on node n-3", "host volume data is on node n-3"]);
+    let unmade = told(&json!({}), &|world| world.view.put_node(node("n-3")));
+    assert_eq!(unmade, ["host volume data is not ready on node n-3", "host volume data is on node n-3"]);
+    let down = told(&json!({}), &|world| world.set_phase(&["n-3"], NodePhase::Down));
+    assert_eq!(down, ["host volume data is on node n-3, which is down"]);
+}
+
+#[test]
+fn a_host_volume_for_one_writer_has_one_and_readers_beside_it() {
+    let modes = json!({ "accessMode": "single-node-single-writer" });
+    let mut world = World::new(&host_spec(2, &modes));
+    put_host_volume(&mut world, host_volume("shop", "data", "n-3", "single-node-single-writer"));
+    let plan = world.plan();
+    assert_eq!((plan.placements.len(), plan.queued["web"]), (1, 1));
+    assert!(left_out(&plan).contains(&"host volume data has the one writer that it may have on node n-3".to_owned()));
+}
+
+#[test]
+fn volumes_of_each_slots_own_are_told_apart() {
+    let mut world = World::new(&host_spec(2, &json!({ "perAlloc": true })));
+    for n in 0..2 {
+        let volume = host_volume("shop", &format!("data-{n}"), &format!("n-{}", 3 + n), "single-node-writer");
+        put_host_volume(&mut world, KnownVolume { name: format!("data[{n}]").into(), ..volume });
+    }
+    let plan = world.plan();
+    let placed: BTreeMap<i64, &str> = plan.placements.iter().map(|one| (one.index, one.node.as_str())).collect();
+    assert_eq!(placed, BTreeMap::from([(0, "n-3"), (1, "n-4")]));
+}
+
+/// Two volumes of one name, and a service whose allocation on `n-3` was stopped.
+fn sticky(is_sticky: bool) -> World {
+    let mut world = World::new(&host_spec(1, &json!({ "sticky": is_sticky })));
+    for (object, place) in [("data-a", "n-3"), ("data-b", "n-4")] {
+        put_host_volume(&mut world, host_volume("shop", object, place, "single-node-writer"));
+    }
+    world.allocs(0..1, |alloc| {
+        (alloc.node, alloc.client) = (NodeName::from("n-3"), ClientStatus::Complete);
+        alloc.host_volumes = [("v".to_owned(), "id-shop-data-a".to_owned())].into();
+        (alloc.desired, alloc.has_ended) = (DesiredStatus::Stop, true);
+    });
+    world
+}
+
+#[test]
+fn b_067_a_sticky_successor_goes_where_its_volume_is_or_waits_and_the_reason_is_told() {
+    let ineligible = |world: &mut World| {
+        let on = (**world.view.node(&NodeName::from("n-3")).unwrap()).clone();
+        world.view.put_node(Node { is_eligible: false, ..on });
+    };
+    let world = sticky(true);
+    assert_eq!(world.plan().placements[0].host_volumes["v"], "id-shop-data-a");
+    let mut world = sticky(true);
+    ineligible(&mut world);
+    let plan = world.plan();
+    assert!(plan.placements.is_empty() && plan.is_blocked);
+    assert_eq!(
+        left_out(&plan),
+        ["host volume data is sticky, and the allocation's own is on node n-3, which is ineligible"]
+    );
+    let mut other = sticky(false);
+    ineligible(&mut other);
+    assert_eq!(
+        other.plan().placements[0].host_volumes["v"],
+        "id-shop-data-b",
+        "without it any volume of the name does"
+    );
+    world.view.host_volumes_mut().remove(&ObjectKey::new("shop", "data-a"));
+    assert_eq!(world.plan().placements[0].node.as_str(), "n-4", "what is gone binds to no place");
+}
+
+#[test]
+fn b_067_a_claim_binds_a_slot_whose_allocations_are_gone_and_no_other() {
+    let mut world = World::new(&host_spec(2, &json!({ "sticky": true })));
+    let mut of_a_job_before = claim(&world.job, "web", 1);
+    of_a_job_before.job_uid = "another".to_owned();
+    let claims = [claim(&world.job, "web", 0), claim(&world.job, "db", 1), of_a_job_before];
+    let own = KnownVolume { claims: claims.into(), ..host_volume("shop", "data-a", "n-3", "single-node-writer") };
+    put_host_volume(&mut world, own);
+    world.set_phase(&["n-3"], NodePhase::Down);
+    put_host_volume(&mut world, host_volume("shop", "data-b", "n-4", "single-node-writer"));
+    let plan = world.plan();
+    let placed: Vec<(i64, &str)> = plan.placements.iter().map(|one| (one.index, one.node.as_str())).collect();
+    assert_eq!((placed, plan.queued["web"]), (vec![(1, "n-4")], 1));
+    let why = "host volume data is sticky, and the allocation's own is on node n-3, which is down";
+    assert!(left_out(&plan).contains(&why.to_owned()), "{:?}", left_out(&plan));
 }
 
 fn gpus(healthy: usize, attributes: Value) -> DeviceGroup {

@@ -150,6 +150,7 @@ impl World {
                 is_deleting: false,
                 has_ended: false,
                 unmounted: std::collections::BTreeSet::new(),
+                host_volumes: std::collections::BTreeMap::new(),
                 created_at: now() - SignedDuration::from_secs(1000 - index),
             };
             change(&mut alloc);

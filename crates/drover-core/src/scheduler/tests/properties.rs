@@ -322,6 +322,7 @@ fn apply_plan(view: &mut ClusterView, job: &Job, plan: &Plan) {
             is_deleting: false,
             has_ended: false,
             unmounted: std::collections::BTreeSet::new(),
+            host_volumes: std::collections::BTreeMap::new(),
             created_at: now(),
         });
     }

@@ -49,12 +49,6 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
         (group("scaling.policy"), json!({ "a": 1 }), "spec.groups[0].scaling.policy", "its own object"),
         (group("ephemeralDisk.migrate"), json!(true), "spec.groups[0].ephemeralDisk.migrate", "set sticky"),
         (
-            group("volumes"),
-            json!([{ "name": "v", "type": "host", "source": "s", "sticky": true }]),
-            "spec.groups[0].volumes[0].sticky",
-            "a host volume stays on its node",
-        ),
-        (
             task("actions"),
             json!([{ "name": "a", "command": "b" }]),
             "spec.groups[0].tasks[0].actions",
