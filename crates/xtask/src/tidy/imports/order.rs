@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
         "drover-seal",
     ],
     &["drover-core", "drover-jobspec", "drover-socket"],
-    &["drover-fetch", "drover-network", "drover-store", "drover-supervisor", "drover-template"],
+    &["drover-fetch", "drover-network", "drover-nomad", "drover-store", "drover-supervisor", "drover-template"],
     &["drover-daemon", "drover-monitor"],
     &["drover-agent", "drover-cli", "drover-controller", "drover-gateway"],
     &["drover-simulator"],
@@ -33,6 +33,7 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
     ("drover-api", &["tokio", "kube-client"], "types know neither a runtime nor a connection"),
     ("drover-core", &["tokio", "kube-client"], "decisions know neither a runtime nor a connection"),
     ("drover-network", &["kube", "kube-client", "tokio"], "it asks the kernel, and nothing else"),
+    ("drover-nomad", &["tokio", "kube-client"], "it answers from values and knows neither a runtime nor a connection"),
     ("drover-supervisor", &["kube", "kube-client"], "it owns processes and never talks to the API server"),
 ];
 
