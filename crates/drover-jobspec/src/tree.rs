@@ -90,12 +90,11 @@ impl Tree {
         }
     }
 
-    /// Whether nothing in it says anything: it is zero, or holds nothing else.
+    /// Whether nothing in it says anything: it is zero, or an object of nothing else.
     pub(crate) fn is_nothing(&self) -> bool {
         match &self.node {
-            Node::List(values) => values.iter().all(Self::is_nothing),
             Node::Map(members) => members.iter().all(|member| member.tree.is_nothing()),
-            Node::Null | Node::Bool(_) | Node::Number(_) | Node::Text(_) => self.is_zero(),
+            Node::Null | Node::Bool(_) | Node::Number(_) | Node::Text(_) | Node::List(_) => self.is_zero(),
         }
     }
 

@@ -187,8 +187,8 @@ static CHECK_RESTART: Table = plain(&[
 static CHECK: Table = plain(&[
     row("name", "name", Text),
     row("type", "type", Text),
-    row("interval", "interval", Duration),
-    row("timeout", "timeout", Duration),
+    row("interval", "interval", Duration).absent(NullOnly),
+    row("timeout", "timeout", Duration).absent(NullOnly),
     row("path", "path", Text),
     row("method", "method", Text),
     row("header", "header", TextsMap),
@@ -203,7 +203,7 @@ static CHECK: Table = plain(&[
     row("port", "portLabel", Text),
     row("address_mode", "addressMode", Text),
     row("on_update", "onUpdate", Text),
-    row("check_restart", "checkRestart", Block(&CHECK_RESTART)).absent(Null),
+    row("check_restart", "checkRestart", Block(&CHECK_RESTART)).absent(NullOnly),
     row("expose", "", Refused(CONNECT)),
     row("success_before_passing", "", Refused(CONSUL)),
     row("failures_before_critical", "", Refused("give `check_restart` a limit, or the check a longer interval")),
@@ -281,7 +281,7 @@ static RESOURCES: Table = plain(&[
     row("cores", "cores", Whole),
     row("memory", "memoryMB", Whole).absent(Number(300)),
     row("memory_max", "memoryMaxMB", Whole),
-    row("secrets", "secretsMB", Whole).absent(Null),
+    row("secrets", "secretsMB", Whole).absent(NullOnly),
     row("device", "devices", Blocks(&DEVICE)),
     row("numa", "numa", Block(&plain(&[row("affinity", "affinity", Text).absent(or("none"))])))
         .named("NUMA")
@@ -321,7 +321,7 @@ static TEMPLATE: Table = plain(&[
         "wait",
         Block(&plain(&[row("min", "min", Duration).absent(NullOnly), row("max", "max", Duration).absent(NullOnly)])),
     )
-    .absent(Null),
+    .absent(NullOnly),
     row("left_delimiter", "leftDelimiter", Text).named("LeftDelim").absent(or("{{")),
     row("right_delimiter", "rightDelimiter", Text).named("RightDelim").absent(or("}}")),
     row("vault_grace", "", Refused(VAULT)),
@@ -512,7 +512,7 @@ pub(super) static JOB: Table = Table {
                 ])
             }),
         )
-        .absent(Null),
+        .absent(NullOnly),
         row(
             "parameterized",
             "parameterized",
@@ -540,7 +540,7 @@ pub(super) static JOB: Table = Table {
                     Blocks(&labelled(
                         "name",
                         &[
-                            row("count", "count", Whole),
+                            row("count", "count", Whole).absent(NullOnly),
                             row("datacenters", "datacenters", Texts),
                             row("node_pool", "nodePool", Text),
                             row("meta", "meta", TextMap),
