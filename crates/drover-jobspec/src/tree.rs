@@ -63,7 +63,13 @@ impl Tree {
             offset: offset_of(text, error.line(), error.column()),
             message: format!("is no JSON: {}", without_place(&error)),
         })?;
-        tree(text, whole, 0)
+        let mut way = Vec::new();
+        tree(text, whole, &mut way).map_err(|fault| {
+            let path = way.concat();
+            let path = path.strip_prefix('.').unwrap_or(&path);
+            let message = if path.is_empty() { fault.message } else { format!("{path}: {}", fault.message) };
+            TreeFault { message, ..fault }
+        })
     }
 
     /// What it is, for messages.
@@ -166,12 +172,13 @@ pub(crate) fn names(text: &str) -> Vec<String> {
     members.0.into_iter().map(|(name, _)| name).collect()
 }
 
-fn tree(text: &str, raw: &RawValue, depth: usize) -> Result<Tree, TreeFault> {
+/// A value. After a fault `way` leads to it.
+fn tree(text: &str, raw: &RawValue, way: &mut Vec<String>) -> Result<Tree, TreeFault> {
     let json = raw.get();
     let offset = (json.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
     let fault = |message: String| TreeFault { offset, message };
     let wrong = |error: serde_json::Error| fault(format!("is no JSON: {}", without_place(&error)));
-    if depth > DEPTH {
+    if way.len() > DEPTH {
         return Err(fault(format!("objects and lists nest deeper than {DEPTH}; flatten them")));
     }
     let node = match json.as_bytes().first() {
@@ -179,20 +186,26 @@ fn tree(text: &str, raw: &RawValue, depth: usize) -> Result<Tree, TreeFault> {
             let written: Members<'_> = serde_json::from_str(json).map_err(wrong)?;
             let (mut known, mut members) = (BTreeSet::new(), Vec::with_capacity(written.0.len()));
             for (name, raw) in written.0 {
-                let tree = tree(text, raw, depth.saturating_add(1))?;
+                way.push(format!(".{}", shortened(&name)));
+                let tree = tree(text, raw, way)?;
                 if !known.insert(name.clone()) {
-                    let message = format!("`{}` stands twice in one object; remove one", shortened(&name));
+                    let message = "stands twice in one object; remove one".to_owned();
                     return Err(TreeFault { offset: tree.offset, message });
                 }
+                way.pop();
                 members.push(Member { name, tree });
             }
             Node::Map(members)
         }
         Some(b'[') => {
             let written: Vec<&RawValue> = serde_json::from_str(json).map_err(wrong)?;
-            Node::List(
-                written.into_iter().map(|raw| tree(text, raw, depth.saturating_add(1))).collect::<Result<_, _>>()?,
-            )
+            let mut values = Vec::with_capacity(written.len());
+            for (at, raw) in written.into_iter().enumerate() {
+                way.push(format!("[{at}]"));
+                values.push(tree(text, raw, way)?);
+                way.pop();
+            }
+            Node::List(values)
         }
         Some(b'"') => Node::Text(serde_json::from_str(json).map_err(wrong)?),
         Some(b't' | b'f') => Node::Bool(serde_json::from_str(json).map_err(wrong)?),
@@ -285,7 +298,7 @@ mod tests {
         for (text, offset, message) in [
             ("", 0, "is no JSON: EOF"),
             ("{\"a\": }", 6, "is no JSON: expected value"),
-            ("{\"a\": 1, \"a\": 2}", 14, "`a` stands twice in one object"),
+            ("{\"a\": 1, \"a\": 2}", 14, "a: stands twice in one object"),
             ("[1, 1e999]", 4, "1e999 is beyond"),
             ("[99999999999999999999999999999]", 1, "beyond what a number may be"),
             ("[\"\\ud800\"]", 1, "is no JSON: "),

@@ -1,10 +1,12 @@
 //! From Nomad's JSON to the blocks that a job file in HCL has, as the tables say: all that follows is the same for both.
 
+use drover_api::GoDuration;
+
 use super::report::Report;
 use super::table::{Absence, Row, Shape, Table};
 use crate::document::{Attribute, Block};
 use crate::tree::{Member, Node, Tree};
-use crate::value::{Number, Value};
+use crate::value::Number;
 
 /// The block that an object stands for. What is wrong with it is reported; the block then lacks it.
 pub(super) fn block(kind: &str, tree: &Tree, table: &Table, report: &mut Report<'_>) -> Block {
@@ -66,20 +68,36 @@ fn is_absent(tree: &Tree, row: &Row) -> bool {
 }
 
 fn carry(tree: &Tree, row: &Row, block: &mut Block, report: &mut Report<'_>) {
-    let value = match row.shape {
-        Shape::Text => tree.text().map(Value::from).ok_or("a string"),
-        Shape::Whole => whole(tree).ok_or("a whole number"),
-        Shape::Bool => matches!(tree.node, Node::Bool(_)).then(|| tree.value()).ok_or("true or false"),
-        Shape::Duration => whole(tree).or_else(|| tree.text().map(Value::from)).ok_or("a number of nanoseconds"),
-        Shape::Texts => is_texts(tree).then(|| tree.value()).ok_or("a list of strings"),
-        Shape::TextMap => {
-            each(tree, |value| value.text().is_some()).then(|| tree.value()).ok_or("an object of strings")
+    let n_before = report.len();
+    let wanted = match row.shape {
+        Shape::Text => (!is_text(tree)).then_some("a string"),
+        Shape::Whole => (!is_whole(tree)).then_some("a whole number"),
+        Shape::Bool => (!matches!(tree.node, Node::Bool(_))).then_some("true or false"),
+        Shape::Duration => (!is_whole(tree) && !is_duration(tree)).then_some("a number of nanoseconds"),
+        Shape::Texts => {
+            list_of_texts(tree, report);
+            None
         }
-        Shape::TextsMap => each(tree, is_texts).then(|| tree.value()).ok_or("an object of lists of strings"),
-        Shape::Free => matches!(tree.node, Node::Map(_)).then(|| tree.value()).ok_or("an object"),
-        Shape::Other => Ok(tree.value()),
+        Shape::TextMap => {
+            each(tree, "an object of strings", report, |value, report| {
+                if !is_text(value) {
+                    wrong(value, "a string", report);
+                }
+            });
+            None
+        }
+        Shape::TextsMap => {
+            each(tree, "an object of lists of strings", report, list_of_texts);
+            None
+        }
+        Shape::Free => (!matches!(tree.node, Node::Map(_))).then_some("an object"),
+        Shape::Other => None,
         Shape::Block(table) => {
-            block.blocks.push(self::block(row.hcl, tree, table, report));
+            let inner = self::block(row.hcl, tree, table, report);
+            // Nomad always has it: with nothing but what is usual it is as if it were not there.
+            let is_needless =
+                matches!(row.absence, Absence::Zero) && inner.attributes.is_empty() && inner.blocks.is_empty();
+            block.blocks.extend((!is_needless).then_some(inner));
             return;
         }
         Shape::Blocks(table) => {
@@ -89,23 +107,37 @@ fn carry(tree: &Tree, row: &Row, block: &mut Block, report: &mut Report<'_>) {
         }
         Shape::Refused(remedy) => return report.add(tree.offset, format!("is not carried over: {remedy}")),
     };
-    match value {
-        Ok(value) => block.attributes.push(Attribute { name: row.hcl.to_owned(), value, offset: tree.offset }),
-        Err(wanted) => wrong(tree, wanted, report),
+    if let Some(wanted) = wanted {
+        wrong(tree, wanted, report);
+    }
+    if report.len() == n_before {
+        let (name, value) = (row.hcl.to_owned(), tree.value());
+        block.attributes.push(Attribute { name, value, offset: tree.offset });
     }
 }
 
-fn whole(tree: &Tree) -> Option<Value> {
-    let number = tree.number()?.whole()?;
-    i64::try_from(number).ok().map(|number| Value::Number(Number::Whole(number.into())))
+fn list_of_texts(tree: &Tree, report: &mut Report<'_>) {
+    let Node::List(values) = &tree.node else { return wrong(tree, "a list of strings", report) };
+    for value in values.iter().filter(|value| !is_text(value)) {
+        wrong(value, "a string", report);
+    }
 }
 
-fn is_texts(tree: &Tree) -> bool {
-    matches!(&tree.node, Node::List(values) if values.iter().all(|value| value.text().is_some()))
+fn each(tree: &Tree, wanted: &str, report: &mut Report<'_>, check: impl Fn(&Tree, &mut Report<'_>)) {
+    let Node::Map(members) = &tree.node else { return wrong(tree, wanted, report) };
+    members.iter().for_each(|member| check(&member.tree, report));
 }
 
-fn each(tree: &Tree, is_right: impl Fn(&Tree) -> bool) -> bool {
-    matches!(&tree.node, Node::Map(members) if members.iter().all(|member| is_right(&member.tree)))
+fn is_text(tree: &Tree) -> bool {
+    tree.text().is_some()
+}
+
+fn is_whole(tree: &Tree) -> bool {
+    tree.number().and_then(Number::whole).is_some_and(|number| i64::try_from(number).is_ok())
+}
+
+fn is_duration(tree: &Tree) -> bool {
+    tree.text().is_some_and(|text| text.parse::<GoDuration>().is_ok())
 }
 
 fn wrong(tree: &Tree, wanted: &str, report: &mut Report<'_>) {

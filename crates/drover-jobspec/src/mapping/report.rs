@@ -25,6 +25,10 @@ impl<'a> Report<'a> {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.faults.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }

@@ -37,7 +37,7 @@ const fn usually(value: bool) -> Absence {
 static CONSTRAINT: Table = adjusted(
     &[
         row("attribute", "lTarget", Text),
-        row("operator", "operand", Text),
+        row("operator", "operand", Text).absent(or("=")),
         row("value", "rTarget", Text),
         row("version", "", Other),
         row("semver", "", Other),
@@ -56,7 +56,7 @@ static CONSTRAINT: Table = adjusted(
 static AFFINITY: Table = adjusted(
     &[
         row("attribute", "lTarget", Text),
-        row("operator", "operand", Text),
+        row("operator", "operand", Text).absent(or("=")),
         row("value", "rTarget", Text),
         row("weight", "weight", Whole).absent(Number(50)),
         row("version", "", Other),
@@ -281,7 +281,7 @@ static RESOURCES: Table = plain(&[
     row("cores", "cores", Whole),
     row("memory", "memoryMB", Whole).absent(Number(300)),
     row("memory_max", "memoryMaxMB", Whole),
-    row("secrets", "secretsMB", Whole).absent(NullOnly),
+    row("secrets", "secretsMB", Whole).absent(Null),
     row("device", "devices", Blocks(&DEVICE)),
     row("numa", "numa", Block(&plain(&[row("affinity", "affinity", Text).absent(or("none"))])))
         .named("NUMA")
@@ -367,8 +367,12 @@ static TASK: Table = Table {
         row("kill_signal", "killSignal", Text),
         row("shutdown_delay", "shutdownDelay", Duration),
         row("meta", "meta", TextMap),
-        row("lifecycle", "lifecycle", Block(&plain(&[row("hook", "hook", Text), row("sidecar", "sidecar", Bool)])))
-            .absent(Null),
+        row(
+            "lifecycle",
+            "lifecycle",
+            Block(&plain(&[row("hook", "hook", Text), row("sidecar", "sidecar", Bool).absent(usually(false))])),
+        )
+        .absent(Null),
         row("resources", "resources", Block(&RESOURCES)),
         row(
             "logs",

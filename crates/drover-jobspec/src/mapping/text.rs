@@ -87,11 +87,24 @@ fn object(values: &Map<String, Json>, indent: usize) -> String {
     }
     let deeper = indent.saturating_add(2);
     let mut written = "{\n".to_owned();
-    for (key, value) in values {
+    let each = values.iter().map(|(key, value)| {
         let key = if is_name(key) { key.clone() } else { quoted(key) };
-        written.push_str(&format!("{}{key} = {}\n", spaces(deeper), expression(value, deeper)));
-    }
+        (key, expression(value, deeper))
+    });
+    written.push_str(&assignments(&each.collect::<Vec<_>>(), deeper));
     written + &spaces(indent) + "}"
+}
+
+/// Names with values, a line for each. The values of neighbours that are one line long stand below each other.
+pub(super) fn assignments(each: &[(String, String)], indent: usize) -> String {
+    let mut written = String::new();
+    for lines in each.chunk_by(|(_, one), (_, next)| !one.contains('\n') && !next.contains('\n')) {
+        let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+        for (name, value) in lines {
+            written.push_str(&format!("{}{name:width$} = {value}\n", spaces(indent)));
+        }
+    }
+    written
 }
 
 pub(super) fn spaces(n: usize) -> String {
@@ -141,5 +154,5 @@ fn unicode(letter: char, written: &mut String) {
 /// Whether `{name.name}` begins here, which reading leaves as it is.
 fn is_reference(text: &str) -> bool {
     let Some((inner, _)) = text.strip_prefix('{').and_then(|text| text.split_once('}')) else { return false };
-    inner.split('.').all(is_name)
+    inner.trim_matches(' ').split('.').all(is_name)
 }

@@ -4,7 +4,7 @@ use drover_api::GoDuration;
 use serde_json::{Map, Value as Json};
 
 use super::table::{Absence, Row, Shape, Table};
-use super::text::{expression, is_name, label, long, spaces};
+use super::text::{assignments, expression, is_name, label, long, spaces};
 
 /// A block with its labels and all that an object has, in lines that begin after so many spaces.
 pub(super) fn block(kind: &str, fields: &Map<String, Json>, table: &Table, indent: usize) -> String {
@@ -17,7 +17,7 @@ pub(super) fn block(kind: &str, fields: &Map<String, Json>, table: &Table, inden
     let name = table.label.and_then(|field| fields.get(field)).and_then(Json::as_str).unwrap_or_default();
     let head = if table.label.is_some() { format!("{kind} {}", label(name)) } else { kind.to_owned() };
     let mut body = Body { indent: indent.saturating_add(2), ..Body::default() };
-    for row in table.rows.iter().filter(|row| row.is_in_hcl()) {
+    for row in table.rows.iter().filter(|row| row.is_in_hcl() && table.label != Some(row.field)) {
         match fields.get(row.field) {
             Some(value) if !value.is_null() && !is_usual(value, row) => body.add(row, value),
             _ => {}
@@ -35,7 +35,8 @@ fn is_usual(value: &Json, row: &Row) -> bool {
             Some(text) => text.parse() == Ok(GoDuration::from_nanos(usual)),
             None => value.as_i64() == Some(usual),
         },
-        Absence::Zero | Absence::Null | Absence::NullOnly | Absence::Omitted => false,
+        Absence::Omitted => value == "",
+        Absence::Zero | Absence::Null | Absence::NullOnly => false,
     }
 }
 
@@ -97,14 +98,7 @@ impl Body {
         if self.attributes.is_empty() && self.blocks.is_empty() {
             return format!("{outer}{head} {{}}\n");
         }
-        let inner = spaces(self.indent);
-        let mut text = format!("{outer}{head} {{\n");
-        for lines in self.attributes.chunk_by(|(_, one), (_, next)| !one.contains('\n') && !next.contains('\n')) {
-            let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-            for (name, written) in lines {
-                text.push_str(&format!("{inner}{name:width$} = {written}\n"));
-            }
-        }
+        let mut text = format!("{outer}{head} {{\n{}", assignments(&self.attributes, self.indent));
         for (at, block) in self.blocks.iter().enumerate() {
             if at > 0 || !self.attributes.is_empty() {
                 text.push('\n');

@@ -21,6 +21,7 @@ pub(super) fn object(fields: &Map<String, Json>, table: &Table) -> Map<String, J
         let Some(name) = row.wire_name() else { continue };
         let value = match fields.get(row.field) {
             Some(Json::Null) | None => absent(row.shape, row.absence),
+            Some(value) if value == "" && matches!(row.absence, Absence::Omitted) => None,
             Some(value) => written(value, row.shape),
         };
         if let Some(value) = value {

@@ -34,6 +34,7 @@ const USUAL: &[(&str, &[&str])] = &[
     ("groups.tasks.shutdownDelay", &["\"0s\""]),
     ("groups.tasks.resources.cores", &["0"]),
     ("groups.tasks.resources.memoryMaxMB", &["0"]),
+    ("groups.tasks.resources.secretsMB", &["0"]),
     ("groups.tasks.resources.numa", &["{\"affinity\":\"none\"}"]),
     ("groups.tasks.volumeMounts.propagationMode", &["\"private\""]),
     ("groups.tasks.templates.changeMode", &["\"restart\""]),
@@ -118,12 +119,12 @@ fn job(seed: u64) -> Job {
     Job::new(&object_name(id), spec)
 }
 
-fn read(manifest: Value, seed: u64) -> Job {
+pub(super) fn read(manifest: Value, seed: u64) -> Job {
     serde_json::from_value(manifest.clone()).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{manifest:#}"))
 }
 
 /// Names what differs, which two whole specs do not show.
-fn check(before: &Job, after: &Job, seed: u64, text: &str) {
+pub(super) fn check(before: &Job, after: &Job, seed: u64, text: &str) {
     let name = before.metadata.name.as_deref().unwrap();
     assert_eq!(after.metadata.name.as_deref(), Some(name), "seed {seed}");
     let (before, after) = (normal(&before.spec, name), normal(&after.spec, name));
