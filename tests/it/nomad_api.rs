@@ -67,6 +67,10 @@ impl Nomad {
         }
         let request = request.body(Body::from(body.as_bytes().to_vec())).expect("a request");
         let answer = self.0.send(request).await.expect("an answer");
+        Self::told(answer).await
+    }
+
+    async fn told(answer: http::Response<Body>) -> Told {
         let (code, headers) = (answer.status().as_u16(), answer.headers().clone());
         let body = answer.into_body().collect().await.expect("a body").to_bytes();
         Told { code, headers, text: String::from_utf8_lossy(&body).into_owned() }
@@ -74,6 +78,19 @@ impl Nomad {
 
     async fn get(&self, path: &str) -> Told {
         self.send(Method::GET, path, &[], "").await
+    }
+
+    /// Whether a replica that has just begun answers, and which jobs it knows.
+    async fn knows(&self, jobs: &[&str]) -> bool {
+        let request = http::Request::get("/v1/jobs").body(Body::empty()).expect("a request");
+        match self.0.send(request).await {
+            Ok(answer) => {
+                let told = Self::told(answer).await;
+                told.code == 200 && told.each("ID") == jobs
+            }
+            // It has no certificate yet.
+            Err(_) => false,
+        }
     }
 
     async fn code(&self, method: Method, path: &str) -> u16 {
@@ -179,7 +196,8 @@ async fn allocations(nomad: &Nomad) {
     let all = nomad.get("allocations?namespace=*").await;
     assert_eq!(spaces(&all), ["default".to_owned(), "shop".to_owned()].into());
     let shop = nomad.get("allocations?namespace=shop").await.each("ID");
-    assert_eq!(nomad.code(Method::GET, &format!("allocation/{}?namespace=*", ids[0])).await, 200);
+    let one = nomad.get(&format!("allocation/{}?namespace=*", ids[0])).await.json();
+    assert!(one["Job"]["TaskGroups"][0]["Name"] == "g" && one["Metrics"]["ScoreMetaData"].is_array(), "{one}");
     assert_eq!(nomad.code(Method::GET, &format!("allocation/{}?namespace=*", shop[0])).await, 404);
     assert_eq!(nomad.code(Method::GET, &format!("allocation/{}?namespace=shop", shop[0])).await, 200);
     let on = nomad.get(&format!("node/{}/allocations", plain["ID"].as_str().expect("an id"))).await;
@@ -244,6 +262,15 @@ async fn jobs(nomad: &Nomad) {
     assert_eq!(stubs.each("ID"), ["a/b", "web"]);
     assert_eq!(stubs.each("Status"), ["running", "running"]);
     assert_eq!(stubs.json()[1]["JobSummary"]["Summary"]["g"]["Running"], 4);
+
+    let whole = nomad.get("job/a%2Fb").await.json();
+    assert_eq!(
+        (&whole["ID"], &whole["TaskGroups"][0]["Count"], &whole["Status"]),
+        (&json!("a/b"), &json!(1), &json!("running"))
+    );
+    assert_eq!(whole["TaskGroups"][0]["Tasks"][0]["Driver"], "raw_exec");
+    let services = nomad.get("jobs?filter=Type+%3D%3D+service+and+Periodic+is+nil").await;
+    assert_eq!(services.each("ID"), ["a/b", "web"]);
 
     let newest = nomad.get("job/web/deployment").await.json();
     assert_eq!((&newest["Status"], &newest["JobID"]), (&json!("successful"), &json!("web")));
@@ -432,12 +459,7 @@ async fn an_index_holds_everywhere(stage: &mut Stage, nomad: &Nomad) {
         Nomad(Door::of(stage).await.client_at(users, &proof).await)
     };
     let cluster = &stage.cluster;
-    cluster
-        .eventually("the second knows the job", async || {
-            let told = other.get("jobs").await;
-            told.code == 200 && told.each("ID") == ["web"]
-        })
-        .await;
+    cluster.eventually("the second knows the job", async || other.knows(&["web"]).await).await;
     let before = nomad.get("jobs").await.index();
     let later = async |of: &Nomad, known: u64, n: usize| {
         let quiet = of.get(&format!("jobs?index={known}&wait=500ms")).await;
@@ -464,7 +486,7 @@ async fn an_index_holds_everywhere(stage: &mut Stage, nomad: &Nomad) {
         let proof = Proof::Token(token_of(stage, User::Admin));
         Nomad(Door::of(stage).await.client_at(users, &proof).await)
     };
-    cluster.eventually("the third knows the job", async || third.get("jobs").await.code == 200).await;
+    cluster.eventually("the third knows the job", async || third.knows(&["web"]).await).await;
     assert!(third.get("jobs").await.index() < known, "it knows of no deletion");
     later(&third, known, 101).await;
 }

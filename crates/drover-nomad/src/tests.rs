@@ -105,6 +105,10 @@ fn ask_as(spaces: Option<&[&str]>, path: &str) -> Result<Value, Fault> {
 }
 
 fn reply(spaces: Option<&[&str]>, endpoint: &Endpoint, text: &str) -> Result<Value, Fault> {
+    reply_of(&world(), spaces, endpoint, text)
+}
+
+fn reply_of(world: &World, spaces: Option<&[&str]>, endpoint: &Endpoint, text: &str) -> Result<Value, Fault> {
     let query = Query::parse(text)?;
     let scope = |resource: Resource| {
         let scope = match (resource, spaces, query.namespaces()) {
@@ -116,8 +120,8 @@ fn reply(spaces: Option<&[&str]>, endpoint: &Endpoint, text: &str) -> Result<Val
     };
     let scopes: BTreeMap<Resource, Scope> =
         needed(endpoint, &query).into_iter().map(|right| scope(right.resource)).collect();
-    let (world, facts) = (world(), AgentFacts::default());
-    let view = View { world: &world, query: &query, scopes: &Scopes(scopes), facts: &facts };
+    let facts = AgentFacts::default();
+    let view = View { world, query: &query, scopes: &Scopes(scopes), facts: &facts };
     Ok(serde_json::from_slice(&answer(endpoint, view)?.body).expect("JSON"))
 }
 
@@ -228,6 +232,33 @@ fn jobs_have_summaries_evaluations_versions_and_deployments() {
     assert_eq!(deployment["TaskGroups"]["api"]["ProgressDeadline"], 600_000_000_000_i64);
     assert_eq!(ids(&ask("deployment/allocations/default-deployment"), "ID"), ["default-alloc"]);
     assert_eq!(ids(&ask("deployments"), "ID"), ["default-deployment"]);
+}
+
+#[test]
+fn a_whole_job_has_groups_and_tasks_and_a_dispatch_has_those_of_its_parent() {
+    let task = json!({ "name": "t", "driver": "exec", "config": { "command": "/bin/true" } });
+    let parent = json!({ "type": "batch", "parameterized": {}, "groups": [{ "name": "g", "tasks": [task] }] });
+    let mut world = World::default();
+    world.jobs.put(object("Job", &meta("default", "report", "u-1", 5), &parent, &json!({ "phase": "running" })));
+    let child = json!({ "id": "report/dispatch-1", "dispatch": { "parent": "report" } });
+    world.jobs.put(object("Job", &meta("default", "report-1", "u-2", 6), &child, &json!({ "phase": "dead" })));
+    let of = |endpoint: &Endpoint, text: &str| reply_of(&world, None, endpoint, text).expect("an answer");
+    let whole = of(&Endpoint::Job("report/dispatch-1".to_owned()), "");
+    assert_eq!(whole["TaskGroups"][0]["Tasks"][0]["Config"]["command"], "/bin/true");
+    assert_eq!(
+        (&whole["ParentID"], &whole["Type"], &whole["Status"]),
+        (&json!("report"), &json!("batch"), &json!("dead"))
+    );
+    assert_eq!(
+        (&whole["Dispatched"], &whole["ModifyIndex"], &whole["JobModifyIndex"]),
+        (&json!(true), &json!(6), &json!(3))
+    );
+    // What the command line asks before it dispatches.
+    let parents = of(&Endpoint::Jobs, "filter=ParentID+%3D%3D+%22%22+and+ParameterizedJob+is+not+nil");
+    assert_eq!(ids(&parents, "ID"), ["report"]);
+    assert_eq!(parents[0]["ParameterizedJob"], true);
+    assert_eq!(of(&Endpoint::Jobs, "filter=Periodic+is+not+nil"), json!([]));
+    assert_eq!(of(&Endpoint::Jobs, "prefix=report/")[0]["Type"], "batch");
 }
 
 #[test]

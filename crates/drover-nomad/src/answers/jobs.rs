@@ -39,7 +39,7 @@ pub(super) fn one(id: &str, view: View<'_>) -> Result<Reply, Fault> {
 
 /// How many of its allocations are in which state.
 pub(super) fn summary(id: &str, view: View<'_>) -> Result<Reply, Fault> {
-    Reply::of(&wire::summary(find(id, view)?), view.query)
+    Reply::of(&wire::summary(find(id, view)?, view.world), view.query)
 }
 
 /// What it once was, newest first.
@@ -58,6 +58,6 @@ pub(super) fn versions(id: &str, view: View<'_>) -> Result<Reply, Fault> {
         return Err(Fault::missing("versions of job", id));
     }
     own.sort_by_key(|it| std::cmp::Reverse(it.spec.version));
-    let versions: Vec<Value> = own.into_iter().map(|it| wire::of_version(it, Some(job))).collect();
+    let versions: Vec<Value> = own.into_iter().map(|it| wire::of_version(it, Some(job), world)).collect();
     Reply::of(&json!({ "Versions": versions, "Diffs": null }), query)
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::times::{UNSET, created, created_nanos, date, nanos};
 use super::{job, metric, tasks};
+use crate::full_job::spec as job_spec;
 use crate::world::{World, job_id, namespace, uid, version};
 
 /// What of a stub is asked for.
@@ -22,7 +23,7 @@ pub(crate) fn stub(allocation: &Allocation, world: &World, parts: StubParts) -> 
     let mut stub = common(allocation, world);
     let spec = &allocation.spec;
     let job = of_job(allocation, world);
-    stub.insert("JobType".to_owned(), job.map_or(Value::Null, |job| json!(job.spec.r#type)));
+    stub.insert("JobType".to_owned(), job.map_or(Value::Null, |job| json!(job_spec(job, world).r#type)));
     stub.insert("JobVersion".to_owned(), json!(spec.job_version));
     if parts.resources {
         stub.insert("AllocatedResources".to_owned(), resources(allocation));
@@ -99,7 +100,7 @@ fn of_version(allocation: &Allocation, world: &World) -> Value {
     let spec = &allocation.spec;
     let mut versions = world.versions_of(namespace(&allocation.metadata), &spec.job_name);
     let version = versions.find(|it| it.spec.job_uid == spec.job_uid && it.spec.version == spec.job_version);
-    version.map_or(Value::Null, |version| job::of_version(version, of_job(allocation, world)))
+    version.map_or(Value::Null, |version| job::of_version(version, of_job(allocation, world), world))
 }
 
 /// What stubs and whole objects have in common.

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::metric;
 use super::times::{nanos, seconds};
+use crate::full_job::spec as job_spec;
 use crate::world::{World, job_id, namespace, uid, version};
 
 /// An evaluation of a job.
@@ -117,7 +118,7 @@ pub(crate) fn full(evaluation: &Evaluation<'_>, world: &World) -> Value {
         "ID": evaluation.id,
         "Namespace": namespace(meta),
         "Priority": evaluation.priority,
-        "Type": evaluation.job.spec.r#type,
+        "Type": job_spec(evaluation.job, world).r#type,
         "TriggeredBy": evaluation.trigger,
         "JobID": job_id(evaluation.job),
         "DeploymentID": "",

@@ -1,17 +1,17 @@
 //! Jobs: the stubs of lists, summaries, and the whole object.
 
-use drover_api::job::{GroupSummary, JobStatus};
+use drover_api::job::{GroupSummary, JobPhase, JobStatus};
 use drover_api::{Job, JobVersion, label};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 use super::times::{created, created_nanos, nanos};
-use crate::full_job::full_job;
+use crate::full_job::{full_job, spec as whole_spec};
 use crate::world::{World, job_id, namespace, version};
 
 /// A stub, as lists have it. `with_meta`: the job's own key and value pairs too.
 pub(crate) fn stub(job: &Job, world: &World, with_meta: bool) -> Value {
-    let (spec, meta) = (&job.spec, &job.metadata);
+    let (spec, meta) = (whole_spec(job, world), &job.metadata);
     let status = job.status.clone().unwrap_or_default();
     let mut stub = json!({
         "ID": job_id(job),
@@ -26,7 +26,7 @@ pub(crate) fn stub(job: &Job, world: &World, with_meta: bool) -> Value {
         "Stop": spec.stop,
         "Status": status.phase,
         "StatusDescription": "",
-        "JobSummary": summary(job),
+        "JobSummary": summary(job, world),
         "CreateIndex": created(meta),
         "ModifyIndex": version(meta),
         "JobModifyIndex": meta.generation.unwrap_or(0),
@@ -39,11 +39,10 @@ pub(crate) fn stub(job: &Job, world: &World, with_meta: bool) -> Value {
 }
 
 /// How many allocations of each group are in which state.
-pub(crate) fn summary(job: &Job) -> Value {
+pub(crate) fn summary(job: &Job, world: &World) -> Value {
     let status = job.status.clone().unwrap_or_default();
     let none = GroupSummary::default();
-    let groups: Map<String, Value> = job
-        .spec
+    let groups: Map<String, Value> = whole_spec(job, world)
         .groups
         .iter()
         .map(|group| &group.name)
@@ -71,28 +70,20 @@ fn of_group(group: &GroupSummary) -> Value {
 /// The whole object as it is now.
 pub(crate) fn full(job: &Job, world: &World) -> Value {
     let status = job.status.clone().unwrap_or_default();
-    let mut full = full_job(job);
-    let mut set = |key: &str, value: Value| {
-        if let Some(full) = full.as_object_mut() {
-            full.insert(key.to_owned(), value);
-        }
-    };
-    set("ParentID", json!(parent_id(job, world)));
-    set("Status", json!(status.phase));
-    set("StatusDescription", json!(""));
-    set("Stop", json!(job.spec.stop));
-    set("Version", json!(status.version.unwrap_or(0)));
-    set("Stable", json!(status.stable));
-    set("Dispatched", json!(job.spec.dispatch.is_some()));
-    set("SubmitTime", json!(submitted(job, world, &status)));
-    set("CreateIndex", json!(created(&job.metadata)));
-    set("ModifyIndex", json!(version(&job.metadata)));
-    set("JobModifyIndex", json!(job.metadata.generation.unwrap_or(0)));
+    let mut full = full_job(job, world);
+    let parts = [("ParentID", json!(parent_id(job, world))), ("SubmitTime", json!(submitted(job, world, &status)))];
+    set(&mut full, parts);
     full
 }
 
+fn set<const N: usize>(object: &mut Value, parts: [(&str, Value); N]) {
+    if let Some(object) = object.as_object_mut() {
+        object.extend(parts.map(|(key, value)| (key.to_owned(), value)));
+    }
+}
+
 /// The whole object as it was in a version; `job` is the job itself, if it is still there.
-pub(crate) fn of_version(stored: &JobVersion, job: Option<&Job>) -> Value {
+pub(crate) fn of_version(stored: &JobVersion, job: Option<&Job>, world: &World) -> Value {
     let spec = &stored.spec;
     let meta = ObjectMeta {
         name: Some(spec.job_name.clone()),
@@ -101,28 +92,26 @@ pub(crate) fn of_version(stored: &JobVersion, job: Option<&Job>) -> Value {
         ..ObjectMeta::default()
     };
     let of_then = Job { metadata: meta, spec: spec.job.clone(), status: None };
-    let mut full = full_job(&of_then);
+    let mut full = full_job(&of_then, world);
     let status = stored.status.clone().unwrap_or_default();
-    let mut set = |key: &str, value: Value| {
-        if let Some(full) = full.as_object_mut() {
-            full.insert(key.to_owned(), value);
-        }
-    };
-    set("Status", job.map_or_else(|| json!("dead"), |job| json!(job.status.clone().unwrap_or_default().phase)));
-    set("StatusDescription", json!(""));
-    set("Stop", json!(job.is_some_and(|job| job.spec.stop)));
-    set("Version", json!(spec.version));
-    set("Stable", json!(status.stable));
-    set("Dispatched", json!(spec.job.dispatch.is_some()));
-    set("SubmitTime", json!(nanos(spec.submitted_at)));
     let tag = status.tag.map(|name| {
         let at = status.tagged_at.map_or(0, nanos);
         json!({ "Name": name, "Description": status.tag_description, "TaggedTime": at })
     });
-    set("VersionTag", json!(tag));
-    set("CreateIndex", json!(created(job.map_or(&stored.metadata, |job| &job.metadata))));
-    set("ModifyIndex", json!(version(&stored.metadata)));
-    set("JobModifyIndex", json!(spec.job_generation));
+    let phase = job.map_or(JobPhase::Dead, |job| job.status.as_ref().map_or(JobPhase::Pending, |it| it.phase));
+    let parts = [
+        ("ParentID", json!(parent_id(job.unwrap_or(&of_then), world))),
+        ("Status", json!(phase)),
+        ("Stop", json!(job.is_some_and(|job| job.spec.stop))),
+        ("Version", json!(spec.version)),
+        ("Stable", json!(status.stable)),
+        ("SubmitTime", json!(nanos(spec.submitted_at))),
+        ("VersionTag", json!(tag)),
+        ("CreateIndex", json!(created(job.map_or(&stored.metadata, |job| &job.metadata)))),
+        ("ModifyIndex", json!(version(&stored.metadata))),
+        ("JobModifyIndex", json!(spec.job_generation)),
+    ];
+    set(&mut full, parts);
     full
 }
 
