@@ -40,8 +40,8 @@ pub struct GatewayConfig {
     pub shutdown: ShutdownConfig,
     /// Identities of tasks.
     pub identities: IdentitiesConfig,
-    /// Whether Nomad's HTTP API is served, from watches of all jobs, allocations, deployments, nodes and volumes; default
-    /// true. Without it the gateway holds no objects.
+    /// Whether Nomad's HTTP API is served, from watches of all jobs, allocations, deployments, nodes and volumes;
+    /// default true. Without it the gateway holds no objects.
     pub nomad: bool,
     /// How often a stream's user is asked for again; at most 60 s.
     #[serde(deserialize_with = "duration")]

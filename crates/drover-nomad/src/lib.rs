@@ -1,7 +1,7 @@
 //! Nomad's HTTP API without its transport.
 //!
-//! Input: a method and a path ([`route`]), parameters ([`Query`]), what is known of the cluster ([`World`]), and where a
-//! caller has which right ([`Scopes`]). Output: the rights that an answer needs ([`needed`]), its index ([`index`]),
+//! Input: a method and a path ([`route`]), parameters ([`Query`]), what is known of the cluster ([`World`]), and where
+//! a caller has which right ([`Scopes`]). Output: the rights that an answer needs ([`needed`]), its index ([`index`]),
 //! and the answer itself ([`answer`]). The same input gives the same bytes.
 //!
 //! Must never know HTTP's connections, the API server, a clock, or who asks.

@@ -33,7 +33,7 @@ pub(crate) struct NomadParts {
     pub(crate) reviews: Reviews,
     pub(crate) facts: AgentFacts,
     pub(crate) metrics: GatewayMetrics,
-    /// The replica ends: whoever waits is answered.
+    /// The replica ends: readers that wait are answered.
     pub(crate) ends: CancellationToken,
 }
 

@@ -1,4 +1,4 @@
-//! What is said of drover itself.
+//! What drover tells of itself.
 
 use serde_json::{Value, json};
 

@@ -152,7 +152,7 @@ impl<K: Listed> Table<K> {
         self.index
     }
 
-    /// How often the API server went back to an older state: whoever waits for a newer one is woken.
+    /// How often the API server went back to an older state: readers that wait for a newer one are woken.
     pub fn n_steps_back(&self) -> u64 {
         self.n_steps_back
     }
