@@ -546,7 +546,7 @@ async fn a_job_in_nomads_json_is_the_job_of_its_manifest() {
     assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (0, "1 job is valid\n", ""));
     let answer = drover(&["job", "import", "-"], "{\"Job\": {\"ID\": \"a\", \"Vault\": {\"Role\": \"a\"}}}");
     assert_eq!((answer.code, answer.out.as_str()), (1, ""));
-    assert!(answer.err.starts_with("-:1:31: Job.Vault: is not carried over: drover has no Vault"), "{}", answer.err);
+    assert!(answer.err.starts_with("-:1:30: Job.Vault: is not carried over: drover has no Vault"), "{}", answer.err);
 
     let (cluster, ns) = (shared(), "nomad-json");
     cluster.namespace(ns).await;
@@ -570,6 +570,7 @@ async fn a_job_that_is_inspected_is_the_same_job_when_it_is_run() {
     let meta = json!({ "meta": { "arch": "${attr.cpu.arch}", "price": "$${5} 100%", "odd.key": "a\"b" } });
     cluster.apply(ns, &job("web", 1, &meta, "exec sleep 1000"));
     cluster.runs(ns, &[0]).await;
+    cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
     let stored = person(&cluster, ns, "job inspect web -o json", String::new()).await.json();
     let stored: drover_api::Job = serde_json::from_value(stored).unwrap();
     let hcl = person(&cluster, ns, "job inspect web -o hcl", String::new()).await;

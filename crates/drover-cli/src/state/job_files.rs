@@ -214,7 +214,7 @@ mod tests {
         std::fs::write(&json, r#"{"Job": {"ID": "web", "Vault": {"Role": "a"}}}"#).unwrap();
         for error in [read(&json, &none).unwrap_err(), manifests(&json, &none).unwrap_err()] {
             assert!(
-                error.to_string().contains("web.json:1:33: Job.Vault: is not carried over: drover has no"),
+                error.to_string().contains("web.json:1:32: Job.Vault: is not carried over: drover has no"),
                 "{error}"
             );
         }

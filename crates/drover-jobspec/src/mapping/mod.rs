@@ -11,6 +11,7 @@ mod table;
 mod tables;
 mod template_objects;
 mod text;
+mod usual;
 mod volume;
 mod wire;
 mod write_hcl;
