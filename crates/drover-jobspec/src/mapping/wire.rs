@@ -62,7 +62,8 @@ pub(crate) fn manifest(tree: &Tree, source: Source<'_>) -> Result<Json, Vec<Faul
     }
 }
 
-/// A job as Nomad's HTTP API shows it: every field is there, what the job leaves out with the value that Nomad fills in.
+/// A job as Nomad's HTTP API shows it: every field is there, what the job leaves out with the value that Nomad fills
+/// in.
 ///
 /// Each group has its complete policies, and the count that `spec.scale` asks for where it does. `CreateIndex` is the
 /// time of creation in seconds, `ModifyIndex` the resourceVersion, `JobModifyIndex` the generation. `SubmitTime` is the

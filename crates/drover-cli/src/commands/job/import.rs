@@ -1,4 +1,5 @@
-//! `drover job import`: Nomad's job files, volume files and jobs in JSON as manifests, for files that are kept as YAML from now on.
+//! `drover job import`: Nomad's job files, volume files and jobs in JSON as manifests, for files that are kept as YAML
+//! from now on.
 
 use std::path::PathBuf;
 
