@@ -25,8 +25,8 @@ pub fn manifests(name: &str, text: &str, inputs: &Inputs<'_>) -> Result<Vec<Valu
     mapping::job(&file, source).map(|job| vec![job])
 }
 
-/// The manifest of a job in the JSON of Nomad's HTTP API: the job alone, or as the member `Job` of a request. It is that
-/// of the same job in HCL; what Nomad always writes and means a default is as if it were not there.
+/// The manifest of a job in the JSON of Nomad's HTTP API: the job alone, or as the member `Job` of a request. It is
+/// that of the same job in HCL; what Nomad always writes and means a default is as if it were not there.
 ///
 /// `name` is what errors call the file.
 ///

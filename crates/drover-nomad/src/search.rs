@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
-use crate::rights::{Resource, Scopes};
+use crate::resource::{Resource, Scopes};
 use crate::wire::{evaluation, plugin};
 use crate::world::{World, job_id, namespace, volume_id};
 

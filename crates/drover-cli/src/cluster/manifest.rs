@@ -39,7 +39,7 @@ impl Manifest {
         Self::parse(file, &read_input(file)?, kind, short)
     }
 
-    /// The same of a file's bytes, which a job file in HCL was turned into.
+    /// The same of a file's bytes, which a job in HCL or in Nomad's JSON was turned into.
     pub(crate) fn parse(file: &Path, bytes: &[u8], kind: &str, short: &'static str) -> anyhow::Result<Self> {
         let source = file.display().to_string();
         let found = documents::read(bytes).with_context(|| source.clone())?;

@@ -1,8 +1,8 @@
 //! What is known of the cluster, from one watch per kind, and who waits for changes of it.
 //!
 //! Input: the watches. Output: a snapshot, which costs nothing to take and stays as it is, and a sign for each kind
-//! that something of it has changed: a reader that waits takes nothing from the API server. Without the record of writers,
-//! which the store leaves out, memory is about that of the objects.
+//! that something of it has changed: a reader that waits takes nothing from the API server. Without the record of
+//! writers, which the store leaves out, memory is about that of the objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

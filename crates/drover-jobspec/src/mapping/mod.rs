@@ -1,5 +1,5 @@
-//! From a job file's blocks to manifests, and from a job back to them: tables of what each block may hold, and what of it
-//! has another shape here.
+//! From a job file's blocks to manifests, and from a job back to them: tables of what each block may hold, and what of
+//! it has another shape here.
 
 mod convert;
 mod job;
@@ -11,6 +11,7 @@ mod table;
 mod tables;
 mod template_objects;
 mod text;
+mod usual;
 mod volume;
 mod wire;
 mod write_hcl;

@@ -1,4 +1,5 @@
-//! From Nomad's JSON to the blocks that a job file in HCL has, as the tables say: all that follows is the same for both.
+//! From Nomad's JSON to the blocks that a job file in HCL has, as the tables say: all that follows is the same for
+//! both.
 
 use drover_api::GoDuration;
 

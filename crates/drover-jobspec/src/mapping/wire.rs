@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::report::Report;
 use super::tables::JOB;
-use super::{job, read_wire, write_hcl, write_wire};
+use super::{job, read_wire, usual, write_hcl, write_wire};
 use crate::document::Block;
 use crate::source::{Fault, Source};
 use crate::tree::{Node, Tree};
@@ -50,7 +50,10 @@ pub(crate) fn manifest(tree: &Tree, source: Source<'_>) -> Result<Json, Vec<Faul
     let file = Block { blocks: vec![read], ..Block::default() };
     let mut faults = report.into_faults();
     match job::manifest(&file, source) {
-        Ok(manifest) if faults.is_empty() => Ok(manifest),
+        Ok(mut manifest) if faults.is_empty() => {
+            usual::leave_out(&mut manifest);
+            Ok(manifest)
+        }
         found => {
             faults.extend(found.err().into_iter().flatten());
             faults.sort();
@@ -59,7 +62,8 @@ pub(crate) fn manifest(tree: &Tree, source: Source<'_>) -> Result<Json, Vec<Faul
     }
 }
 
-/// A job as Nomad's HTTP API shows it: every field is there, what the job leaves out with the value that Nomad fills in.
+/// A job as Nomad's HTTP API shows it: every field is there, what the job leaves out with the value that Nomad fills
+/// in.
 ///
 /// Each group has its complete policies, and the count that `spec.scale` asks for where it does. `CreateIndex` is the
 /// time of creation in seconds, `ModifyIndex` the resourceVersion, `JobModifyIndex` the generation. `SubmitTime` is the

@@ -1,4 +1,5 @@
-//! From an object to Nomad's JSON, as the tables say: each field is there, one that the object lacks as Nomad shows that.
+//! From an object to Nomad's JSON, as the tables say: each field is there, one that the object lacks as Nomad shows
+//! that.
 
 use drover_api::GoDuration;
 use serde_json::{Map, Value as Json};

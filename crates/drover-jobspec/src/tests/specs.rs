@@ -1,5 +1,5 @@
-//! Random specs of jobs: each field of the schema, with values that its bounds allow. A field that is added to the schema
-//! is in them at once.
+//! Random specs of jobs: each field of the schema, with values that its bounds allow. A field that is added to the
+//! schema is in them at once.
 
 use std::sync::LazyLock;
 

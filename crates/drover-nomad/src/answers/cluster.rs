@@ -7,7 +7,7 @@ use super::reply::Reply;
 use super::view::View;
 use crate::fault::Fault;
 use crate::listing::{Order, Page, Place, page};
-use crate::rights::Resource;
+use crate::resource::Resource;
 use crate::wire::times::created;
 use crate::wire::{node as node_wire, plugin as plugin_wire, volume as volume_wire};
 use crate::world::{namespace, uid, version, volume_id};

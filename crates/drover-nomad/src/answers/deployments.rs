@@ -10,7 +10,7 @@ use super::reply::Reply;
 use super::view::View;
 use crate::fault::Fault;
 use crate::listing::{Order, Place, page};
-use crate::rights::Resource;
+use crate::resource::Resource;
 use crate::wire::deployment::full;
 use crate::wire::times::created;
 use crate::world::{namespace, uid};

@@ -7,7 +7,7 @@ use super::reply::Reply;
 use super::view::View;
 use crate::fault::Fault;
 use crate::listing::{Order, Place, page};
-use crate::rights::Resource;
+use crate::resource::Resource;
 use crate::wire::evaluation::{Evaluation, full, of_job as all_of};
 use crate::world::{job_id, namespace};
 

@@ -2,7 +2,7 @@
 
 use crate::answers::agent::AgentFacts;
 use crate::query::Query;
-use crate::rights::Scopes;
+use crate::resource::Scopes;
 use crate::world::World;
 
 /// What an answer is made from.
