@@ -342,7 +342,7 @@ async fn searches(cluster: &Cluster, nomad: &Nomad) {
 
 /// By a kubeconfig alone, through the API server, which decodes `%2F`.
 async fn proxied(stage: &Stage) {
-    let path = format!("{}/gateways/nomad/proxy/v1", API);
+    let path = format!("{API}/gateways/nomad/proxy/v1");
     let get = |path: &str| stage.cluster.kubectl(&["get", "--raw", path]);
     let found: Value =
         serde_json::from_str(&get(&format!("{path}/job/a%2Fb/allocations")).expect("a list")).expect("JSON");

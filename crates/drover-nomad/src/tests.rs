@@ -280,7 +280,7 @@ fn evaluations_are_those_of_the_jobs_and_the_one_that_waits_is_named_by_the_othe
 
 #[test]
 fn p_010_a_filter_beside_a_status_is_refused() {
-    let code = |path: &str| ask_as(None, path).map(|_| 200).unwrap_or_else(|fault| fault.code);
+    let code = |path: &str| ask_as(None, path).map_or_else(|fault| fault.code, |_| 200);
     assert_eq!(code("evaluations?status=blocked&filter=Status+%3D%3D+%22blocked%22"), 400);
     assert_eq!(code("evaluations?filter=Status+%3D%3D+%22blocked%22"), 200);
 }

@@ -59,13 +59,13 @@ impl Caches {
         let mut world = World::default();
         let mut chunks = std::pin::pin!(changes.ready_chunks(MOST_AT_ONCE));
         while let Some(chunk) = chunks.next().await {
-            let mut changed = BTreeSet::new();
+            let mut kinds = BTreeSet::new();
             for (kind, apply) in chunk {
                 apply(&mut world);
-                changed.insert(kind);
+                kinds.insert(kind);
             }
             self.world.send_replace(Arc::new(world.clone()));
-            for news in changed.iter().filter_map(|kind| self.news.get(kind)) {
+            for news in kinds.iter().filter_map(|kind| self.news.get(kind)) {
                 news.send_replace(());
             }
         }

@@ -198,8 +198,8 @@ async fn made(
     (allowed, facts): (Scopes, AgentFacts),
 ) -> Result<Reply, Refusal> {
     let make = move || answer(&endpoint, View { world: &world, query: &query, scopes: &allowed, facts: &facts });
-    let made = tokio::task::spawn_blocking(make).await;
-    Ok(made.map_err(|error| Refusal::new(500, format!("the answer cannot be made: {error}")))??)
+    let reply = tokio::task::spawn_blocking(make).await;
+    Ok(reply.map_err(|error| Refusal::new(500, format!("the answer cannot be made: {error}")))??)
 }
 
 async fn body(request: http::Request<Incoming>) -> Result<Vec<u8>, Refusal> {

@@ -19,7 +19,7 @@ pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
         return Err(Fault::bad("filter cannot be given together with status or job: put them into the filter"));
     }
     let shown = world.jobs.iter().filter(|it| scopes.has(Resource::Jobs, namespace(&it.metadata)));
-    let shown = shown.filter(|it| job.is_none_or(|job| job_id(it) == job)).map(|it| it.as_ref());
+    let shown = shown.filter(|it| job.is_none_or(|job| job_id(it) == job)).map(AsRef::as_ref);
     let all = shown.flat_map(all_of).filter(|one| status.is_none_or(|status| one.status.as_str() == status));
     listed(all, view)
 }
@@ -34,7 +34,7 @@ pub(super) fn one(id: &str, view: View<'_>) -> Result<Reply, Fault> {
 
 /// The evaluations of a job. Without a job there are none.
 pub(super) fn of_job(id: &str, view: View<'_>) -> Result<Reply, Fault> {
-    let job: Option<&Job> = view.world.job(&view.query.namespace(), id).map(|job| job.as_ref());
+    let job: Option<&Job> = view.world.job(&view.query.namespace(), id).map(AsRef::as_ref);
     listed(job.into_iter().flat_map(all_of), view)
 }
 

@@ -19,7 +19,7 @@ impl Reply {
     /// An answer of one value.
     pub(super) fn of(value: &Value, query: &Query) -> Result<Self, Fault> {
         let body = if query.is_pretty() { serde_json::to_vec_pretty(value) } else { serde_json::to_vec(value) };
-        Ok(Self { body: body.map_err(unwritable)?, next_token: None })
+        Ok(Self { body: body.map_err(|error| unwritable(&error))?, next_token: None })
     }
 
     /// A page of a list. Objects are written one by one: all of them as values would take many times the memory.
@@ -29,17 +29,17 @@ impl Reply {
             if body.len() > 1 {
                 body.push(b',');
             }
-            serde_json::to_writer(&mut body, &wire(item)).map_err(unwritable)?;
+            serde_json::to_writer(&mut body, &wire(item)).map_err(|error| unwritable(&error))?;
         }
         body.push(b']');
         if query.is_pretty() {
-            let value: Value = serde_json::from_slice(&body).map_err(unwritable)?;
-            body = serde_json::to_vec_pretty(&value).map_err(unwritable)?;
+            let value: Value = serde_json::from_slice(&body).map_err(|error| unwritable(&error))?;
+            body = serde_json::to_vec_pretty(&value).map_err(|error| unwritable(&error))?;
         }
         Ok(Self { body, next_token: page.next })
     }
 }
 
-fn unwritable(error: serde_json::Error) -> Fault {
+fn unwritable(error: &serde_json::Error) -> Fault {
     Fault::new(500, format!("the answer cannot be written: {error}"))
 }

@@ -1,5 +1,6 @@
 //! What a placement knew (`AllocMetric`).
 
+use drover_api::GoDuration;
 use drover_api::metric::AllocMetric;
 use serde_json::{Map, Value, json};
 
@@ -35,7 +36,7 @@ pub(super) fn metric(metric: &AllocMetric, world: &World) -> Value {
         "QuotaExhausted": metric.quota_exhausted,
         "ResourcesExhausted": resources,
         "Scores": null,
-        "AllocationTime": metric.allocation_time.map_or(0, |time| time.as_nanos()),
+        "AllocationTime": metric.allocation_time.map_or(0, GoDuration::as_nanos),
         "CoalescedFailures": metric.coalesced_failures,
         "ScoreMetaData": scores,
     })

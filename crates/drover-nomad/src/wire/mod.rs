@@ -1,6 +1,6 @@
-//! Objects as Nomad's clients know them: names in PascalCase, times as nanoseconds since 1970 or RFC 3339, ids instead
-//! of names. Every key of an object is there, also where it has no value; only the full read of an allocation leaves
-//! such keys out. Must never know who asks.
+//! Objects as Nomad's clients know them: names in `PascalCase`, times as nanoseconds since 1970 or RFC 3339, ids
+//! instead of names. Every key of an object is there, also where it has no value; only the full read of an allocation
+//! leaves such keys out. Must never know who asks.
 
 pub(crate) mod allocation;
 pub(crate) mod deployment;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::ClientNode;
 use drover_api::client_node::{ClientNodeStatus, Fingerprint, NodePhase};
+use drover_api::{ClientNode, GoDuration};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::plugin;
@@ -65,7 +66,7 @@ pub(crate) fn full(node: &ClientNode) -> Value {
             (network.name.clone(), value)
         })
         .collect();
-    let changed = status.phase_changed_at.map_or(0, |at| at.as_second());
+    let changed = status.phase_changed_at.map_or(0, Timestamp::as_second);
     let more = [
         // Empty: clients then ask here, and never the node, which nothing can dial.
         ("HTTPAddr", json!("")),
@@ -156,7 +157,7 @@ fn last_drain(status: &ClientNodeStatus) -> Value {
 fn strategy(node: &ClientNode, status: &ClientNodeStatus) -> Value {
     let Some(drain) = &node.spec.drain else { return Value::Null };
     // Below 0: now.
-    let deadline = if drain.force { -1 } else { drain.deadline.map_or(0, |deadline| deadline.as_nanos()) };
+    let deadline = if drain.force { -1 } else { drain.deadline.map_or(0, GoDuration::as_nanos) };
     let state = status.drain.as_ref();
     json!({
         "Deadline": deadline,

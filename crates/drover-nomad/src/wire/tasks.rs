@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::GoDuration;
 use drover_api::allocation::{TaskEvent, TaskEventType, TaskState};
 use serde_json::{Map, Value, json};
 
@@ -55,7 +56,7 @@ fn details(event: &TaskEvent) -> Map<String, Value> {
         ],
         TaskEventType::Restarting => vec![
             ("restart_reason", restart_reason(&event.message)),
-            ("start_delay", event.delay.map_or(0, |delay| delay.as_nanos()).to_string()),
+            ("start_delay", event.delay.map_or(0, GoDuration::as_nanos).to_string()),
         ],
         TaskEventType::RestartSignaled => vec![("restart_reason", message())],
         TaskEventType::NotRestarting => vec![("restart_reason", message()), ("fails_task", "true".to_owned())],
@@ -104,8 +105,6 @@ fn sibling(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use drover_api::GoDuration;
-
     use super::*;
 
     fn of(r#type: TaskEventType, message: &str) -> Value {
