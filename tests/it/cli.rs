@@ -530,3 +530,67 @@ fn a_job_file_in_hcl_is_the_job_of_its_manifest() {
     assert_eq!(answer.code, 1);
     assert!(answer.err.starts_with("-:2:3: `vault` is not carried over: drover has no Vault"), "{}", answer.err);
 }
+
+/// Nomad's JSON is the third way to write one job, and the API server takes what is made of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_in_nomads_json_is_the_job_of_its_manifest() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let written = std::fs::read_to_string(root.join("examples/web.yaml")).unwrap();
+    let written: drover_api::Job = serde_saphyr::from_str(&written).unwrap();
+    let file = root.join("examples/web.nomad.json").display().to_string();
+    let answer = drover(&["job", "import", &file, "-o", "json"], "");
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    let imported: drover_api::Job = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!((imported.spec, imported.metadata), (written.spec, written.metadata));
+    let answer = drover(&["job", "validate", &file], "");
+    assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (0, "1 job is valid\n", ""));
+    let answer = drover(&["job", "import", "-"], "{\"Job\": {\"ID\": \"a\", \"Vault\": {\"Role\": \"a\"}}}");
+    assert_eq!((answer.code, answer.out.as_str()), (1, ""));
+    assert!(answer.err.starts_with("-:1:30: Job.Vault: is not carried over: drover has no Vault"), "{}", answer.err);
+
+    let (cluster, ns) = (shared(), "nomad-json");
+    cluster.namespace(ns).await;
+    let read = include_str!("../../crates/drover-jobspec/testdata/read.nomad.json");
+    let mut read: Value = serde_json::from_str(read).unwrap();
+    read["Namespace"] = json!(ns);
+    let answer = person(&cluster, ns, "job run - --dry-run server", read.to_string()).await;
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains("djob/cache is valid; nothing was changed"), "{}", answer.err);
+    read["TaskGroups"][0]["Count"] = json!(-1);
+    let answer = person(&cluster, ns, "job run - --dry-run server", read.to_string()).await;
+    assert_eq!(answer.code, 1, "{}", answer.err);
+    assert!(answer.err.contains("spec.groups[0].count"), "{}", answer.err);
+}
+
+/// A job leaves a cluster as HCL and as Nomad's JSON, and comes back as the job that it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_inspected_is_the_same_job_when_it_is_run() {
+    let (cluster, ns) = (shared(), "inspect");
+    cluster.namespace(ns).await;
+    let meta = json!({ "meta": { "arch": "${attr.cpu.arch}", "price": "$${5} 100%", "odd.key": "a\"b" } });
+    cluster.apply(ns, &job("web", 1, &meta, "exec sleep 1000"));
+    cluster.runs(ns, &[0]).await;
+    cluster.condition(ns, "web", JobConditionType::Ready, "True").await;
+    let stored = person(&cluster, ns, "job inspect web -o json", String::new()).await.json();
+    let stored: drover_api::Job = serde_json::from_value(stored).unwrap();
+    let hcl = person(&cluster, ns, "job inspect web -o hcl", String::new()).await;
+    assert_eq!(hcl.code, 0, "{}", hcl.err);
+    let again = drover(&["job", "import", "-", "-o", "json"], &hcl.out);
+    assert_eq!((again.code, again.err.as_str()), (0, ""), "{}", hcl.out);
+    let again: drover_api::Job = serde_json::from_str(&again.out).unwrap();
+    assert_eq!(again.spec, stored.spec, "{}", hcl.out);
+    assert_eq!(again.metadata.namespace.as_deref(), Some(ns));
+
+    let wire = person(&cluster, ns, "job inspect web -o nomad-json", String::new()).await;
+    assert_eq!(wire.json()["Job"]["Status"], "running", "{}", wire.out);
+    assert_eq!(wire.json()["Job"]["CreateIndex"], wire.json()["Job"]["SubmitTime"].as_i64().unwrap() / 1_000_000_000);
+    let same = person(&cluster, ns, "job plan - -o json", wire.out.clone()).await;
+    assert_eq!(same.code, 0, "{} {}", same.out, same.err);
+    let mut more = wire.json();
+    more["Job"]["TaskGroups"][0]["Count"] = json!(2);
+    let more = person(&cluster, ns, "job plan - -o json", more.to_string()).await;
+    assert_eq!(more.code, 1, "{} {}", more.out, more.err);
+    assert_eq!(more.json()["placements"].as_array().map(Vec::len), Some(1), "{}", more.out);
+    let missing = person(&cluster, ns, "job inspect none", String::new()).await;
+    assert_eq!((missing.code, missing.out.as_str()), (1, ""), "{}", missing.err);
+}

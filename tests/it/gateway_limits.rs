@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::gateway::{API, Stage};
 
 /// By what a caller proves itself.
-enum Proof {
+pub(crate) enum Proof {
     Nothing,
     Token(String),
     Certificate { certificate: String, key: String },
@@ -55,21 +55,26 @@ impl Authority {
 }
 
 /// The gateway itself, and what is known of it.
-struct Door<'a> {
+pub(crate) struct Door<'a> {
     stage: &'a Stage,
     authority: String,
-    metrics: SocketAddr,
+    pub(crate) metrics: SocketAddr,
 }
 
 impl<'a> Door<'a> {
-    async fn of(stage: &'a Stage) -> Self {
+    pub(crate) async fn of(stage: &'a Stage) -> Self {
         let get = ["get", "configmap", "drover-gateway-ca", "-n", "drover-system", "-o", "jsonpath={.data.ca\\.crt}"];
         let authority = stage.cluster.kubectl(&get).expect("the authority");
         std::fs::write(stage.cluster.path("gateway-ca"), &authority).expect("a file");
         Self { stage, authority, metrics: stage.cluster.listens("gateway").await }
     }
 
-    async fn client(&self, proof: &Proof) -> Client {
+    pub(crate) async fn client(&self, proof: &Proof) -> Client {
+        self.client_at(self.stage.users, proof).await
+    }
+
+    /// A client of another replica.
+    pub(crate) async fn client_at(&self, users: SocketAddr, proof: &Proof) -> Client {
         let data = |text: &str| kube_data(text);
         let user = match proof {
             Proof::Nothing => json!({}),
@@ -78,7 +83,7 @@ impl<'a> Door<'a> {
                 json!({ "client-certificate-data": data(certificate), "client-key-data": data(key) })
             }
         };
-        let server = format!("https://localhost:{}", self.stage.users.port());
+        let server = format!("https://localhost:{}", users.port());
         let config: Kubeconfig = serde_json::from_value(json!({
             "clusters": [{ "name": "c", "cluster": { "server": server, "certificate-authority-data": data(&self.authority) } }],
             "users": [{ "name": "u", "user": user }],
@@ -127,7 +132,7 @@ async fn call(client: &Client, path: &str, headers: &[(&str, &str)]) -> Option<(
     Some((code, String::from_utf8_lossy(&body).into_owned()))
 }
 
-fn token_of(stage: &Stage, user: User) -> String {
+pub(crate) fn token_of(stage: &Stage, user: User) -> String {
     let text = std::fs::read_to_string(stage.cluster.plane.kubeconfig(user)).expect("a kubeconfig");
     let config = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
     let of_all: Value = serde_json::to_value(&config).expect("JSON");

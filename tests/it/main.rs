@@ -47,6 +47,7 @@ mod network_lives;
 mod network_place;
 mod networks;
 mod noise;
+mod nomad_api;
 mod policies;
 mod power_off;
 mod release;

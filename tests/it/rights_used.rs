@@ -32,6 +32,7 @@ const REVIEWS: &str = "crates/drover-gateway/src/reviews.rs";
 const FLEET: &str = "crates/drover-gateway/src/tunnels/replicas.rs";
 const KEEPER: &str = "crates/drover-gateway/src/certificates/keeper.rs";
 const KEYS: &str = "crates/drover-gateway/src/identities/keeper.rs";
+const CACHES: &str = "crates/drover-gateway/src/nomad/caches.rs";
 const OBJECTS: &str = "crates/drover-agent/src/csi/objects.rs";
 
 #[rustfmt::skip]
@@ -123,6 +124,13 @@ const USES: &[Use] = &[
     ("gateway", "", "secrets=drover-identity", "list watch", KEYS, "watch_object(self.secrets.clone(), SECRET)"),
     ("gateway", "", "secrets=drover-identity", "update", KEYS, "self.secrets.replace(SECRET"),
     ("gateway", DROVER, "allocations", "list", KEYS, "self.allocations.list("),
+    ("gateway", DROVER, "allocations", "watch", CACHES, "changes::<Allocation>"),
+    ("gateway", DROVER, "jobs", "list watch", CACHES, "changes::<Job>"),
+    ("gateway", DROVER, "jobversions", "list watch", CACHES, "changes::<JobVersion>"),
+    ("gateway", DROVER, "deployments", "list watch", CACHES, "changes::<Deployment>"),
+    ("gateway", DROVER, "clientnodes", "list watch", CACHES, "changes::<ClientNode>"),
+    ("gateway", DROVER, "csivolumes", "list watch", CACHES, "changes::<CSIVolume>"),
+    ("gateway", "", "namespaces", "list watch", CACHES, "changes::<Namespace>"),
     ("gateway", "", "configmaps=drover-gateway-ca", "get", KEEPER, "self.published.get_opt(PUBLISHED)"),
     ("gateway", "discovery.k8s.io", "endpointslices", "list watch", FLEET, "watcher(slices, selection)"),
     ("gateway", "", "configmaps=drover-gateway-ca", "patch", KEEPER, "self.published.patch(PUBLISHED"),

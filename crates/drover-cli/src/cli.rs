@@ -80,6 +80,8 @@ enum JobCommand {
     Status(job::JobStatusArgs),
     /// Shows the output of all allocations of a job, each line with where it comes from.
     Logs(job::JobLogsArgs),
+    /// Shows a job whole: as it is stored, as a job file in HCL, or as Nomad's JSON.
+    Inspect(job::InspectArgs),
     /// Lists the versions of a job.
     History(job::HistoryArgs),
     /// Gives a job the spec of an older version again.
@@ -99,7 +101,7 @@ enum JobCommand {
     /// Acts on periodic jobs.
     #[command(subcommand)]
     Periodic(job::PeriodicCommand),
-    /// Turns Nomad's job files and volume files into manifests, without a cluster.
+    /// Turns Nomad's job files, volume files and jobs in JSON into manifests, without a cluster.
     Import(job::ImportArgs),
     /// Says all that is wrong with job manifests and job files, without a cluster.
     Validate(job::ValidateArgs),
@@ -129,6 +131,7 @@ impl<M: MoreCommands> Command<M> {
             Self::Job(JobCommand::Run(args)) => job::run(&args),
             Self::Job(JobCommand::Status(args)) => job::status(&args),
             Self::Job(JobCommand::Logs(args)) => job::logs(&args),
+            Self::Job(JobCommand::Inspect(args)) => job::inspect(&args),
             Self::Job(JobCommand::History(args)) => job::history(&args),
             Self::Job(JobCommand::Revert(args)) => job::revert(&args),
             Self::Job(JobCommand::Scale(args)) => job::scale(&args),

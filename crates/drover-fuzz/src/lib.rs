@@ -6,6 +6,7 @@
 
 mod job_spec;
 mod mutator;
+mod nomad_request;
 mod targets;
 
 pub use mutator::mutate;

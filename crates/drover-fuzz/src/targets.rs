@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::job_spec;
+use crate::{job_spec, nomad_request};
 
 /// Something that reads bytes of others.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,12 @@ pub const fn targets() -> &'static [Target] {
             reads: "the agent's state file",
             run: drover_agent::fuzzing::state_file,
             is_json: true,
+        },
+        Target {
+            name: "nomad_request",
+            reads: "paths, parameters, filters and searches of Nomad's clients",
+            run: nomad_request::run,
+            is_json: false,
         },
         Target { name: "scenario", reads: "scenarios", run: drover_simulator::fuzzing::scenario, is_json: false },
     ]

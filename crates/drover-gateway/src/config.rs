@@ -40,6 +40,9 @@ pub struct GatewayConfig {
     pub shutdown: ShutdownConfig,
     /// Identities of tasks.
     pub identities: IdentitiesConfig,
+    /// Whether Nomad's HTTP API is served, from watches of all jobs, allocations, deployments, nodes and volumes;
+    /// default true. Without it the gateway holds no objects.
+    pub nomad: bool,
     /// How often a stream's user is asked for again; at most 60 s.
     #[serde(deserialize_with = "duration")]
     pub recheck_every: Duration,
@@ -104,6 +107,7 @@ impl Default for GatewayConfig {
             shutdown: ShutdownConfig::default(),
             certificates: CertificatesConfig::default(),
             identities: IdentitiesConfig::default(),
+            nomad: true,
             recheck_every: LONGEST_RECHECK,
         }
     }
@@ -215,6 +219,7 @@ mod tests {
         assert_eq!(config.server_name(), "drover-gateway.drover-system.svc");
         assert_eq!(config.agent_user(), "system:serviceaccount:drover-system:drover-agent");
         assert_eq!((config.users.port(), config.agents.port()), (8443, 8444));
+        assert!(config.nomad && !parse("nomad: false").expect("a configuration").nomad);
         for (text, named) in [
             ("portt: 1", "portt"),
             ("service: A_b", "service"),

@@ -4,6 +4,8 @@
 //! API `subresources.drover.dev`. It asks the API server who a caller is and what it may do, finds the allocation's
 //! node, and carries the exchange through that node's tunnel. Its certificates are its own and renew themselves.
 //!
+//! Clients of Nomad read the same objects through it, in their own words ([`nomad`](self)), from caches.
+//!
 //! Invariants: nothing is carried before a review has allowed it; it dials no node; it keeps no state but caches that
 //! age; a gateway that ends harms no task.
 //!
@@ -16,6 +18,7 @@ pub mod config;
 mod connections;
 mod identities;
 mod limits;
+mod nomad;
 mod reviews;
 mod run;
 mod tunnels;

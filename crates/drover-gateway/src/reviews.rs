@@ -58,6 +58,40 @@ pub(crate) struct Object {
     pub(crate) subresource: &'static str,
 }
 
+/// A right that is asked for: what RBAC's rules are compared with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Access {
+    /// The API group; empty for the core.
+    pub(crate) group: &'static str,
+    /// The resource, in the plural.
+    pub(crate) resource: &'static str,
+    /// The subresource, or nothing.
+    pub(crate) subresource: &'static str,
+    /// What is done.
+    pub(crate) verb: &'static str,
+    /// Where; empty for the whole cluster.
+    pub(crate) namespace: String,
+    /// With which object; empty for all.
+    pub(crate) name: String,
+}
+
+impl From<&Object> for Access {
+    fn from(object: &Object) -> Self {
+        Self {
+            group: SUBRESOURCES,
+            resource: "allocations",
+            subresource: object.subresource,
+            // Whatever the method: a WebSocket is a GET, and `get` is in the hands of many more.
+            verb: "create",
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+        }
+    }
+}
+
+/// The group of operations on allocations.
+const SUBRESOURCES: &str = "subresources.drover.dev";
+
 /// Answers that age.
 type Answers<K, V> = Arc<Mutex<BTreeMap<K, (Instant, Arc<OnceCell<V>>)>>>;
 
@@ -73,12 +107,20 @@ pub(crate) struct Reviews {
     tokens: Api<TokenReview>,
     accesses: Api<SubjectAccessReview>,
     identities: Answers<TokenKey, Option<Identity>>,
-    verdicts: Answers<(Identity, Object), Option<()>>,
+    verdicts: Answers<(Identity, Access), Option<()>>,
     known_identities: Known<TokenKey, Identity>,
-    known_verdicts: Known<(Identity, Object), ()>,
+    known_verdicts: Known<(Identity, Access), ()>,
     /// The second that runs, and how many tokens were asked for in it.
     pace: Arc<Mutex<(Instant, u32)>>,
+    contact: Arc<Mutex<Contact>>,
     metrics: GatewayMetrics,
+}
+
+/// When the API server answered last, and whether it has not since.
+#[derive(Clone, Copy, Debug)]
+struct Contact {
+    answered: Instant,
+    is_silent: bool,
 }
 
 impl std::fmt::Debug for Reviews {
@@ -123,6 +165,7 @@ impl Reviews {
             known_identities: Arc::default(),
             known_verdicts: Arc::default(),
             pace: Arc::new(Mutex::new((Instant::now(), 0))),
+            contact: Arc::new(Mutex::new(Contact { answered: Instant::now(), is_silent: false })),
             metrics,
         }
     }
@@ -142,6 +185,12 @@ impl Reviews {
         found.ok_or_else(|| Refusal::new(401, "the token is not valid here"))
     }
 
+    /// How long the API server has not answered; none: it does.
+    pub(crate) fn silent_for(&self) -> Option<Duration> {
+        let contact = *lock(&self.contact);
+        contact.is_silent.then(|| contact.answered.elapsed())
+    }
+
     /// Counts what the API server was asked, or was not.
     fn counted<T>(&self, kind: &'static str, answer: Result<Option<T>, Refusal>) -> Result<Option<T>, Refusal> {
         let result = match &answer {
@@ -151,6 +200,12 @@ impl Reviews {
             Err(_) => "error",
         };
         self.metrics.reviewed(kind, result);
+        let mut contact = lock(&self.contact);
+        match &answer {
+            Ok(_) => *contact = Contact { answered: Instant::now(), is_silent: false },
+            Err(refusal) if refusal.code == 503 => contact.is_silent = true,
+            Err(_) => {}
+        }
         answer
     }
 
@@ -196,37 +251,42 @@ impl Reviews {
         object: &Object,
         meanwhile: Meanwhile,
     ) -> Result<(), Refusal> {
-        let key = (identity.clone(), object.clone());
+        self.permit(identity, &object.into(), meanwhile).await
+    }
+
+    /// Whether a caller has a right.
+    ///
+    /// # Errors
+    /// 403 when not, 503 when the API server does not answer.
+    pub(crate) async fn permit(
+        &self,
+        identity: &Identity,
+        access: &Access,
+        meanwhile: Meanwhile,
+    ) -> Result<(), Refusal> {
+        let key = (identity.clone(), access.clone());
         let cell = kept(&self.verdicts, key.clone());
         let asked = async || {
-            let answer = self.ask(identity, object).await.map(|is_allowed| is_allowed.then_some(()));
+            let answer = self.ask(identity, access).await.map(|is_allowed| is_allowed.then_some(()));
             self.counted("access", answer)
         };
         let answer = cell.get_or_try_init(asked).await.copied();
         if settled(&self.known_verdicts, key, answer, meanwhile)?.is_some() {
             return Ok(());
         }
-        let Object { namespace, name, subresource } = object;
-        Err(Refusal::new(
-            403,
-            format!(
-                "allocations.subresources.drover.dev \"{name}\" is forbidden: user {:?} cannot create resource \
-                 \"allocations/{subresource}\" in API group \"subresources.drover.dev\" in the namespace {namespace:?}",
-                identity.user
-            ),
-        ))
+        Err(Refusal::new(403, denied(identity, access)))
     }
 
-    async fn ask(&self, identity: &Identity, object: &Object) -> Result<bool, Refusal> {
+    async fn ask(&self, identity: &Identity, access: &Access) -> Result<bool, Refusal> {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let attributes = ResourceAttributes {
-            group: Some("subresources.drover.dev".to_owned()),
-            version: Some("v1alpha1".to_owned()),
-            resource: Some("allocations".to_owned()),
-            subresource: Some(object.subresource.to_owned()),
-            // Whatever the method: a WebSocket is a GET, and `get` is in the hands of many more.
-            verb: Some("create".to_owned()),
-            namespace: Some(object.namespace.clone()),
-            name: Some(object.name.clone()),
+            group: Some(access.group.to_owned()),
+            version: (access.group == SUBRESOURCES).then(|| "v1alpha1".to_owned()),
+            resource: Some(access.resource.to_owned()),
+            subresource: some(access.subresource),
+            verb: Some(access.verb.to_owned()),
+            namespace: some(&access.namespace),
+            name: some(&access.name),
             ..ResourceAttributes::default()
         };
         let spec = SubjectAccessReviewSpec {
@@ -242,6 +302,31 @@ impl Reviews {
         Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
     }
 }
+
+/// Which right is missing, in the API server's own words.
+fn denied(identity: &Identity, access: &Access) -> String {
+    let Access { group, resource, subresource, verb, namespace, name } = access;
+    let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
+    let part = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
+    let place = match namespace.as_str() {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {namespace:?}"),
+    };
+    let kind = if group.is_empty() { (*resource).to_owned() } else { format!("{resource}.{group}") };
+    format!(
+        "{kind}{named} is forbidden: user {:?} cannot {verb} resource \"{resource}{part}\" in API group \
+         {group:?} {place}",
+        identity.user
+    )
+}
+
+/// Whether a caller has proved nothing.
+pub(crate) fn is_anonymous(identity: &Identity) -> bool {
+    identity.groups.iter().any(|group| group == UNAUTHENTICATED)
+}
+
+/// The group of those who have proved nothing.
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// What happens while the API server cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

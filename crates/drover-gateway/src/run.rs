@@ -9,6 +9,8 @@ use anyhow::Context as _;
 use drover_clock::{SharedClock, SystemClock};
 use drover_daemon::monitor::{self, Health, Metrics};
 use drover_daemon::shutdown;
+use drover_nomad::AgentFacts;
+use drover_store::KubeStore;
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -20,12 +22,15 @@ use crate::certificates::{
 use crate::config::{GatewayConfig, ShutdownConfig};
 use crate::connections::Port;
 use crate::identities::{IdentityKeeper, IdentitySigner};
+use crate::nomad::{Caches, Nomad, NomadParts};
 use crate::reviews::Reviews;
 use crate::tunnels::{Fleet, Listener, ListenerParts, Nodes, Peers, Tunnels};
 use crate::values::Values;
 
 /// The part of the gateway's health that is its own end.
 const SHUTDOWN: &str = "shutdown";
+/// How long a call of the store for the caches may take; watches have limits of their own.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long calls that are cut may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -101,6 +106,14 @@ async fn serve(
         clock,
     });
     let peers = Peers::new(fleet.clone(), served, &config.server_name(), gateway.clone());
+    let last = CancellationToken::new();
+    let nomad = config.nomad.then(|| {
+        let caches = Caches::new();
+        let store = KubeStore::new(client.clone(), STORE_TIMEOUT);
+        beside.spawn(until(ended.clone(), caches.clone().follow(store)));
+        let facts = AgentFacts { name: config.server_name(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        Nomad::new(NomadParts { caches, reviews: reviews.clone(), facts, metrics: gateway.clone(), ends: last.clone() })
+    });
     let entrance = Entrance::new(EntranceParts {
         client: client.clone(),
         reviews,
@@ -109,8 +122,8 @@ async fn serve(
         signer,
         metrics: gateway,
         recheck_every: config.recheck_every,
+        nomad,
     });
-    let last = CancellationToken::new();
     let serving = async {
         tokio::join!(agents.serve(listener.clone(), last.clone()), users.serve(entrance.clone(), last.clone()));
         tokio::join!(entrance.end(), listener.relays_end());

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::tree::Tree;
+
 /// What is wrong with a job file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
@@ -27,23 +29,32 @@ impl fmt::Display for Fault {
 pub(crate) struct Source<'a> {
     name: &'a str,
     pub(crate) text: &'a str,
+    /// Of a file in JSON.
+    tree: Option<&'a Tree>,
 }
 
 impl<'a> Source<'a> {
     /// A byte order mark, as editors of one system write it, belongs to no name in the file.
     pub(crate) fn new(name: &'a str, text: &'a str) -> Self {
-        Self { name, text: text.strip_prefix('\u{feff}').unwrap_or(text) }
+        Self { name, text: text.strip_prefix('\u{feff}').unwrap_or(text), tree: None }
+    }
+
+    /// The same of a file in JSON: faults name the path to the value.
+    pub(crate) fn with(self, tree: &'a Tree) -> Self {
+        Self { tree: Some(tree), ..self }
     }
 
     /// A fault at a byte of the text.
     pub(crate) fn fault(&self, offset: usize, message: impl Into<String>) -> Fault {
         let before = self.text.get(..offset).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let path = self.tree.map(|tree| tree.path(offset)).filter(|path| !path.is_empty());
+        let message = message.into();
         Fault {
             file: self.name.to_owned(),
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            message: message.into(),
+            message: path.map_or(message.clone(), |path| format!("{path}: {message}")),
         }
     }
 

@@ -42,7 +42,7 @@ impl Manifest {
         Self::parse(file, &read_input(file)?, kinds)
     }
 
-    /// The same of a file's bytes, which a job file in HCL was turned into.
+    /// The same of a file's bytes, which a job in HCL or in Nomad's JSON was turned into.
     pub(crate) fn parse(file: &Path, bytes: &[u8], kinds: &[Kind]) -> anyhow::Result<Self> {
         let wanted: Vec<&str> = kinds.iter().map(|(kind, _)| *kind).collect();
         let wanted = wanted.join(" or ");

@@ -1,11 +1,11 @@
-//! Reads what users run: manifests, and Nomad's job files, which are turned into manifests first.
+//! Reads what users run: manifests, and jobs in Nomad's HCL and JSON, which are turned into manifests first.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use drover_jobspec::{Files, Inputs};
+use drover_jobspec::{Fault, Files, Inputs};
 use serde_json::Value;
 
 use crate::ui::stdio::read_input;
@@ -28,28 +28,50 @@ pub(crate) struct VariableArgs {
     var_files: Vec<PathBuf>,
 }
 
+impl VariableArgs {
+    /// Values for a file that has no variables are a mistake.
+    fn refuse(&self, path: &Path) -> anyhow::Result<()> {
+        match self.vars.first() {
+            None => Ok(()),
+            Some(value) => {
+                bail!("--var {value}: {} is no job file in HCL (*.hcl, *.nomad), and has no variables", path.display())
+            }
+        }
+    }
+}
+
 /// Whether a file's name says that it is a job file in HCL.
 pub(crate) fn is_hcl(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "hcl" || extension == "nomad")
 }
 
-/// The bytes of a file of manifests; a job file in HCL is turned into them.
+/// The bytes of a file of manifests; a job in Nomad's HCL or JSON is turned into them.
 pub(crate) fn read(path: &Path, variables: &VariableArgs) -> anyhow::Result<Vec<u8>> {
-    if !is_hcl(path) {
-        if let Some(value) = variables.vars.first() {
-            bail!("--var {value}: {} is no job file in HCL (*.hcl, *.nomad), and has no variables", path.display());
-        }
-        return read_input(path);
+    if is_hcl(path) {
+        let lines: Result<Vec<String>, _> = manifests(path, variables)?.iter().map(serde_json::to_string).collect();
+        return Ok(lines.context("writing the manifests")?.join("\n").into_bytes());
     }
-    let lines: Result<Vec<String>, _> = manifests(path, variables)?.iter().map(serde_json::to_string).collect();
-    Ok(lines.context("writing the manifests")?.join("\n").into_bytes())
+    variables.refuse(path)?;
+    let bytes = read_input(path)?;
+    match std::str::from_utf8(&bytes) {
+        Ok(text) if drover_jobspec::is_wire(text) => {
+            serde_json::to_vec(&of_wire(path, text)?).context("writing the manifest")
+        }
+        // What is no text is named by who reads the manifests.
+        Ok(_) | Err(_) => Ok(bytes),
+    }
 }
 
-/// The manifests of a job file in HCL.
+/// The manifests of a job or a volume in HCL, or of a job in Nomad's JSON.
 pub(crate) fn manifests(path: &Path, variables: &VariableArgs) -> anyhow::Result<Vec<Value>> {
     let name = path.display().to_string();
     let bytes = read_input(path)?;
     let text = String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{name}: is no text in UTF-8"))?;
+    // No file in HCL begins so.
+    if !is_hcl(path) && text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
+        variables.refuse(path)?;
+        return Ok(vec![of_wire(path, &text)?]);
+    }
     let folder = Folder(path.parent().unwrap_or(Path::new("")).to_owned());
     let mut inputs = Inputs { readable: Some(&folder), ..Inputs::default() };
     for value in &variables.vars {
@@ -64,10 +86,18 @@ pub(crate) fn manifests(path: &Path, variables: &VariableArgs) -> anyhow::Result
     inputs.environment = environment(
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
     );
-    drover_jobspec::manifests(&name, &text, &inputs).map_err(|faults| {
-        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{}", lines.join("\n"))
-    })
+    drover_jobspec::manifests(&name, &text, &inputs).map_err(|faults| told(&faults))
+}
+
+/// The manifest of a job in Nomad's JSON.
+fn of_wire(path: &Path, text: &str) -> anyhow::Result<Value> {
+    drover_jobspec::wire_manifest(&path.display().to_string(), text).map_err(|faults| told(&faults))
+}
+
+/// All that is wrong with a file, a line for each.
+fn told(faults: &[Fault]) -> anyhow::Error {
+    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    anyhow::anyhow!("{}", lines.join("\n"))
 }
 
 fn environment(variables: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
@@ -160,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_file_is_read_with_its_variables_and_the_files_beside_it() {
+    fn a_job_is_read_from_hcl_with_its_variables_and_files_and_from_nomads_json() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.nomad.hcl");
         let text = "variable \"tag\" {}\njob \"web\" {\n  meta {\n    tag = var.tag\n    motd = file(\"motd\")\n    n = length(fileset(\".\", \"*\"))\n  }\n}\n";
@@ -171,6 +201,27 @@ mod tests {
         assert_eq!(found["spec"]["meta"], serde_json::json!({"tag": "7", "motd": "hello", "n": "2"}));
         let error = read(&path, &VariableArgs::default()).unwrap_err().to_string();
         assert!(error.contains("web.nomad.hcl:1:1: variable `tag`: has no value and no default"), "{error}");
+        let json = folder.path().join("web.json");
+        std::fs::write(&json, r#"{"Job": {"ID": "web", "Type": "batch", "Status": "dead"}}"#).unwrap();
+        let none = VariableArgs::default();
+        let found: Value = serde_json::from_slice(&read(&json, &none).unwrap()).unwrap();
+        assert_eq!(
+            (&found["kind"], &found["spec"]),
+            (&"Job".into(), &serde_json::json!({"type": "batch", "groups": []}))
+        );
+        assert_eq!(manifests(&json, &none).unwrap(), [found]);
+        assert!(manifests(&json, &variables).unwrap_err().to_string().starts_with("--var tag=7"));
+        std::fs::write(&json, r#"{"Job": {"ID": "web", "Vault": {"Role": "a"}}}"#).unwrap();
+        for error in [read(&json, &none).unwrap_err(), manifests(&json, &none).unwrap_err()] {
+            assert!(
+                error.to_string().contains("web.json:1:32: Job.Vault: is not carried over: drover has no"),
+                "{error}"
+            );
+        }
+        let manifest = r#"{"apiVersion": "drover.dev/v1alpha1", "kind": "Job", "metadata": {"name": "web"}}"#;
+        std::fs::write(&json, manifest).unwrap();
+        assert_eq!(read(&json, &none).unwrap(), manifest.as_bytes());
+        assert!(manifests(&json, &none).unwrap_err().to_string().contains("is a manifest already"));
         let error = read(Path::new("web.yaml"), &variables).unwrap_err().to_string();
         assert!(error.starts_with("--var tag=7: web.yaml is no job file in HCL"), "{error}");
     }

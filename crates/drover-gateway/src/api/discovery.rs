@@ -15,7 +15,7 @@ pub(super) fn answer(path: &str) -> Option<Value> {
         "/apis" => Some(json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [group] })),
         "/apis/subresources.drover.dev" => Some(group),
         "/apis/subresources.drover.dev/v1alpha1" => {
-            let resources: Vec<Value> = SUBRESOURCES
+            let mut resources: Vec<Value> = SUBRESOURCES
                 .iter()
                 .map(|subresource| {
                     // Nothing of this can be listed or deleted: the end of a namespace asks for nothing here.
@@ -25,6 +25,10 @@ pub(super) fn answer(path: &str) -> Option<Value> {
                     })
                 })
                 .collect();
+            resources.push(json!({
+                "name": "gateways/proxy", "singularName": "", "namespaced": false, "kind": "Gateway",
+                "verbs": ["create", "delete", "get", "update"],
+            }));
             Some(json!({
                 "kind": "APIResourceList", "apiVersion": "v1",
                 "groupVersion": "subresources.drover.dev/v1alpha1", "resources": resources,
@@ -42,7 +46,7 @@ mod tests {
     fn discovery_names_subresources_and_nothing_that_can_be_listed() {
         let found = answer("/apis/subresources.drover.dev/v1alpha1").expect("an answer");
         let resources = found["resources"].as_array().expect("a list");
-        assert_eq!(resources.len(), SUBRESOURCES.len());
+        assert_eq!(resources.len(), SUBRESOURCES.len() + 1);
         assert!(resources.iter().all(|it| it["name"].as_str().is_some_and(|name| name.contains('/'))));
         assert_eq!(resources.iter().filter(|it| it["verbs"].to_string().contains("list")).count(), 0);
         assert_eq!(answer("/apis/subresources.drover.dev").expect("a group")["name"], "subresources.drover.dev");

@@ -24,7 +24,8 @@ use crate::answers::{Answer, Refusal, json_answer};
 use crate::connections::Service;
 use crate::identities::{IdentityDocuments, IdentitySigner};
 use crate::limits::{self, Limits};
-use crate::reviews::{Identity, Meanwhile, Object, Reviews, bearer};
+use crate::nomad::{self, Nomad};
+use crate::reviews::{Identity, Meanwhile, Object, Reviews, UNAUTHENTICATED, bearer};
 use crate::tunnels::{ExchangeError, Nodes, Place};
 
 /// What the entrance leads to.
@@ -36,6 +37,8 @@ pub(crate) struct EntranceParts {
     pub(crate) signer: IdentitySigner,
     pub(crate) metrics: GatewayMetrics,
     pub(crate) recheck_every: Duration,
+    /// Nomad's API, where it is served.
+    pub(crate) nomad: Option<Nomad>,
 }
 
 /// Answers users; clones are the same entrance.
@@ -95,7 +98,7 @@ impl Entrance {
             let identity = from_elsewhere(identity::subject(own)?.into())?;
             return Ok(Asker { identity, proof: Proof::Certificates(certificates) });
         }
-        let groups = vec!["system:unauthenticated".to_owned()];
+        let groups = vec![UNAUTHENTICATED.to_owned()];
         let identity = Identity { user: "system:anonymous".to_owned(), groups, ..Identity::default() };
         Ok(Asker { identity, proof: Proof::Nothing })
     }
@@ -143,6 +146,19 @@ impl Entrance {
         }
         let exchange = self.parts.nodes.ask(&place, &request).await.map_err(|error| refused(&error))?;
         Ok((request, exchange, open))
+    }
+
+    /// Answers a client of Nomad.
+    async fn answer_nomad(
+        &self,
+        api: &Nomad,
+        path: &str,
+        (request, certificates): (http::Request<Incoming>, Arc<Vec<CertificateDer<'static>>>),
+    ) -> Response<Answer> {
+        match self.asker(&request, certificates).await {
+            Ok(asker) => api.answer(&asker.identity, path, request).await,
+            Err(refusal) => nomad::refused(&refusal),
+        }
     }
 
     async fn operate(
@@ -211,6 +227,11 @@ impl Service for Entrance {
             && let Some(found) = self.documents.at(request.uri().path())
         {
             return json_answer(StatusCode::OK, &found);
+        }
+        if let Some(api) = &self.parts.nomad
+            && let Some(path) = nomad::path_of(request.uri().path()).map(str::to_owned)
+        {
+            return Box::pin(self.answer_nomad(api, &path, (request, certificates))).await;
         }
         match Box::pin(self.operate(request, certificates)).await {
             Ok(answer) => answer,

@@ -3,72 +3,10 @@
 use drover_api::GoDuration;
 use serde_json::{Map, Value as Json};
 
+use super::report::Report;
+use super::table::{Row, Shape, Table};
 use crate::document::{Attribute, Block};
-use crate::source::{Fault, Source};
 use crate::value::Value;
-
-/// What an attribute or a block becomes.
-#[derive(Clone, Copy)]
-pub(super) enum Shape {
-    Text,
-    Whole,
-    Bool,
-    /// Text as `10m`, or nanoseconds.
-    Duration,
-    /// A list of strings; one string is a list of one.
-    Texts,
-    /// Strings by name, as an attribute or a block.
-    TextMap,
-    /// Lists of strings by name, as an attribute or a block.
-    TextsMap,
-    /// Whatever it is, as an attribute or a block.
-    Free,
-    /// At most one block.
-    Block(&'static Table),
-    /// Any number of blocks.
-    Blocks(&'static Table),
-    /// Read by code of its own.
-    Other,
-    /// It has no counterpart; the text says what to do instead.
-    Refused(&'static str),
-}
-
-/// One name of a job file.
-pub(super) struct Row {
-    /// In the job file.
-    pub(super) hcl: &'static str,
-    /// In the object.
-    pub(super) field: &'static str,
-    pub(super) shape: Shape,
-}
-
-/// Changes an object after its rows are carried over.
-pub(super) type Adjust = fn(&mut Map<String, Json>, &Block, &mut Report<'_>);
-
-/// What a block may hold.
-pub(super) struct Table {
-    /// The field that the block's label fills; a block without one has no label.
-    pub(super) label: Option<&'static str>,
-    pub(super) rows: &'static [Row],
-    pub(super) adjust: Option<Adjust>,
-}
-
-/// A row.
-pub(super) const fn row(hcl: &'static str, field: &'static str, shape: Shape) -> Row {
-    Row { hcl, field, shape }
-}
-
-/// Collects what is wrong.
-pub(super) struct Report<'a> {
-    pub(super) source: Source<'a>,
-    pub(super) faults: Vec<Fault>,
-}
-
-impl Report<'_> {
-    pub(super) fn add(&mut self, offset: usize, message: impl Into<String>) {
-        self.faults.push(self.source.fault(offset, message));
-    }
-}
 
 /// The object that a block becomes.
 pub(super) fn object(block: &Block, table: &Table, report: &mut Report<'_>) -> Map<String, Json> {
@@ -116,8 +54,8 @@ fn find(table: &Table, name: &str) -> Option<&'static Row> {
 
 fn unknown(block: &Block, table: &Table, name: &str, offset: usize, report: &mut Report<'_>) {
     let place = if block.kind.is_empty() { "a job file".to_owned() } else { format!("`{}`", block.kind) };
-    let known: Vec<&str> =
-        table.rows.iter().filter(|row| !matches!(row.shape, Shape::Refused(_))).map(|row| row.hcl).collect();
+    let known = table.rows.iter().filter(|row| row.is_in_hcl() && !matches!(row.shape, Shape::Refused(_)));
+    let known: Vec<&str> = known.map(|row| row.hcl).collect();
     report.add(offset, format!("{place} has no `{name}`; it has {}", known.join(", ")));
 }
 

@@ -3,14 +3,15 @@
 use drover_api::names::object_name;
 use serde_json::{Map, Value as Json, json};
 
-use super::convert::{Report, object};
+use super::convert::object;
+use super::report::Report;
 use super::tables::JOB;
 use crate::document::Block;
 use crate::source::{Fault, Source};
 
 /// The manifest of the only job of a file.
 pub(crate) fn manifest(file: &Block, source: Source<'_>) -> Result<Json, Vec<Fault>> {
-    let mut report = Report { source, faults: Vec::new() };
+    let mut report = Report::new(source);
     let mut jobs = file.blocks.iter().filter(|block| block.kind == "job");
     let job = jobs.next();
     if let Some(second) = jobs.next() {
@@ -24,12 +25,11 @@ pub(crate) fn manifest(file: &Block, source: Source<'_>) -> Result<Json, Vec<Fau
     }
     let Some(job) = job else {
         report.add(0, "holds no job; write `job \"name\" { … }`");
-        return Err(report.faults);
+        return Err(report.into_faults());
     };
     let mut spec = object(job, &JOB, &mut report);
-    if !report.faults.is_empty() {
-        report.faults.sort();
-        return Err(report.faults);
+    if !report.is_empty() {
+        return Err(report.into_faults());
     }
     let id = job.labels.first().cloned().unwrap_or_default();
     let name = object_name(&id);

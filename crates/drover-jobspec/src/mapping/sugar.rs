@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::convert::Report;
+use super::report::Report;
 use crate::document::{Attribute, Block};
 use crate::value::Value;
 
@@ -72,6 +72,13 @@ pub(super) fn periodic(fields: &mut Fields, block: &Block, report: &mut Report<'
     }
 }
 
+/// The deprecated name of one expression is written like one of several.
+pub(super) fn restore_periodic(fields: &mut Fields) {
+    if let Some(cron) = fields.shift_remove("cron") {
+        fields.entry("crons").or_insert_with(|| json!([cron]));
+    }
+}
+
 /// `enabled = false` is the old form of `disabled = true`.
 pub(super) fn logs(fields: &mut Fields, block: &Block, _report: &mut Report<'_>) {
     if let Some(enabled) = attribute(block, "enabled").and_then(|enabled| enabled.value.to_bool()) {
@@ -112,6 +119,35 @@ pub(super) fn service(fields: &mut Fields, block: &Block, report: &mut Report<'_
             if at == 0 { format!("{service}-check") } else { format!("{service}-check-{at}") }.into()
         });
     }
+}
+
+/// Only that provider has a name in job files.
+pub(super) fn restore_service(fields: &mut Fields) {
+    if let Some(provider) = fields.get_mut("provider") {
+        *provider = "nomad".into();
+    }
+}
+
+/// `cni/name` names mode and network at once.
+pub(super) fn network(fields: &mut Fields, _block: &Block, _report: &mut Report<'_>) {
+    let mode = fields.get("mode").and_then(Json::as_str);
+    let Some(name) = mode.and_then(|mode| mode.strip_prefix("cni/")).map(str::to_owned) else { return };
+    fields.insert("mode".to_owned(), "cni".into());
+    if let Json::Object(cni) = fields.entry("cni").or_insert_with(|| json!({})) {
+        cni.insert("name".to_owned(), name.into());
+    }
+}
+
+pub(super) fn restore_network(fields: &mut Fields) {
+    if fields.get("mode").and_then(Json::as_str) != Some("cni") {
+        return;
+    }
+    let Some(Json::Object(cni)) = fields.get_mut("cni") else { return };
+    let Some(Json::String(name)) = cni.shift_remove("name") else { return };
+    if cni.is_empty() {
+        fields.shift_remove("cni");
+    }
+    fields.insert("mode".to_owned(), format!("cni/{name}").into());
 }
 
 /// A task without a group has one of its own name; `migrate` and `reschedule` of the job are those of its groups that

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value as Json, json};
 
-use super::convert::Report;
+use super::report::Report;
 use crate::document::Block;
 
 /// A function that looks something up, and the name that stands behind it. A name that is put together is not found:

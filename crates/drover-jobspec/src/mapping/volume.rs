@@ -3,14 +3,15 @@
 use drover_api::names::object_name;
 use serde_json::{Map, Value as Json, json};
 
-use super::convert::{Report, object};
+use super::convert::object;
+use super::report::Report;
 use super::tables::VOLUME_FILE;
 use crate::document::Block;
 use crate::source::{Fault, Source};
 
 /// The manifests of a volume file.
 pub(crate) fn manifests(file: &Block, source: Source<'_>) -> Result<Vec<Json>, Vec<Fault>> {
-    let mut report = Report { source, faults: Vec::new() };
+    let mut report = Report::new(source);
     let mut spec = object(file, &VOLUME_FILE, &mut report);
     let kind = spec.shift_remove("type");
     if kind.as_ref().and_then(Json::as_str) != Some("csi") {
@@ -21,11 +22,10 @@ pub(crate) fn manifests(file: &Block, source: Source<'_>) -> Result<Vec<Json>, V
     }
     let Some(id) = spec.get("id").and_then(Json::as_str).map(str::to_owned) else {
         report.add(0, "a volume needs an `id`");
-        return Err(report.faults);
+        return Err(report.into_faults());
     };
-    if !report.faults.is_empty() {
-        report.faults.sort();
-        return Err(report.faults);
+    if !report.is_empty() {
+        return Err(report.into_faults());
     }
     let name = object_name(&id);
     let mut metadata = Map::from_iter([("name".to_owned(), Json::from(name.as_str()))]);

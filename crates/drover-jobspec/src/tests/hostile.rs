@@ -101,7 +101,7 @@ plugin "x" {}
         j.hcl:6:5: `consul` is not carried over: drover has no Consul; a `service` block becomes a Kubernetes Service
         j.hcl:9:7: `provider` is not carried over: drover has no Consul; write provider = "nomad", and the service becomes a Kubernetes Service
         j.hcl:10:7: `connect` is not carried over: drover has no service mesh of its own; use the cluster's
-        j.hcl:16:7: `task` has no `nothing`; it has driver, config, env, user, leader, kill_timeout, kill_signal, shutdown_delay, meta, lifecycle, resources, logs, volume_mount, template, artifact, service, constraint, affinity, restart, dispatch_payload, csi_plugin, identity, action, secret
+        j.hcl:16:7: `task` has no `nothing`; it has driver, config, env, user, leader, kill_timeout, kill_signal, shutdown_delay, meta, lifecycle, resources, logs, volume_mount, template, artifact, service, constraint, affinity, restart, dispatch_payload, csi_plugin, identity, action, image_pull_secrets, secret
         j.hcl:18:9: `network` is not carried over: ports belong to the group; move the block `network` there
         j.hcl:19:9: `cpu` must be a whole number, and is "much"
         j.hcl:21:7: `kill_timeout` must be a duration, as "10m", and is "soon"

@@ -3,3 +3,7 @@
 mod expressions;
 mod files;
 mod hostile;
+mod round_trip;
+mod specs;
+mod wire;
+mod wire_hostile;

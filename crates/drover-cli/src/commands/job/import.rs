@@ -1,4 +1,5 @@
-//! `drover job import`: Nomad's job files and volume files as manifests, for files that are kept as YAML from now on.
+//! `drover job import`: Nomad's job files, volume files and jobs in JSON as manifests, for files that are kept as YAML
+//! from now on.
 
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ enum ManifestOutput {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all is carried over, 1 error, or something in a file has no counterpart.")]
 pub(crate) struct ImportArgs {
-    /// Job files or volume files in HCL; `-` is standard input.
+    /// Job files or volume files in HCL, or jobs in the JSON of `nomad job inspect`; `-` is standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]

@@ -31,8 +31,8 @@ enum DryRun {
     after_help = "Exit codes: 0 it runs (a batch job: is done), 1 error, 2 it failed, 3 the time was over, 130 detached by Ctrl-C."
 )]
 pub(crate) struct RunArgs {
-    /// A file with one Job: a manifest, or a job file in HCL (`*.hcl`, `*.nomad`); `-` is a manifest on standard
-    /// input.
+    /// A file with one Job: a manifest, a job file in HCL (`*.hcl`, `*.nomad`), or a job in the JSON of `nomad job
+    /// inspect`; `-` is a manifest or JSON on standard input.
     file: PathBuf,
     #[command(flatten)]
     variables: VariableArgs,

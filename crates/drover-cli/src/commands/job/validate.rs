@@ -17,7 +17,8 @@ use crate::ui::stdio::complain;
 /// Which manifests.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files with Jobs in YAML or JSON, or job files in HCL (`*.hcl`, `*.nomad`); `-` is standard input.
+    /// Files with Jobs in YAML or JSON, job files in HCL (`*.hcl`, `*.nomad`), or jobs in the JSON of `nomad job
+    /// inspect`; `-` is standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]

@@ -53,8 +53,8 @@ pub(crate) struct StateArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 nothing to do, 1 the plan changes something, 255 error.")]
 pub(crate) struct JobArgs {
-    /// A file with one Job: a manifest, or a job file in HCL (`*.hcl`, `*.nomad`); `-` is a manifest on standard
-    /// input.
+    /// A file with one Job: a manifest, a job file in HCL (`*.hcl`, `*.nomad`), or a job in the JSON of `nomad job
+    /// inspect`; `-` is a manifest or JSON on standard input.
     file: PathBuf,
     #[command(flatten)]
     variables: VariableArgs,

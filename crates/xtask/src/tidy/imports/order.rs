@@ -17,9 +17,9 @@ const LAYERS: &[&[&str]] = &[
         "drover-csi",
         "drover-seal",
     ],
-    &["drover-core", "drover-jobspec", "drover-socket"],
-    &["drover-fetch", "drover-network", "drover-store", "drover-supervisor", "drover-template"],
-    &["drover-daemon", "drover-monitor"],
+    &["drover-core", "drover-socket"],
+    &["drover-fetch", "drover-jobspec", "drover-network", "drover-store", "drover-supervisor", "drover-template"],
+    &["drover-daemon", "drover-monitor", "drover-nomad"],
     &["drover-agent", "drover-cli", "drover-controller", "drover-gateway"],
     &["drover-simulator"],
     &["drover-fuzz"],
@@ -33,6 +33,7 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
     ("drover-api", &["tokio", "kube-client"], "types know neither a runtime nor a connection"),
     ("drover-core", &["tokio", "kube-client"], "decisions know neither a runtime nor a connection"),
     ("drover-network", &["kube", "kube-client", "tokio"], "it asks the kernel, and nothing else"),
+    ("drover-nomad", &["tokio", "kube-client"], "it answers from values and knows neither a runtime nor a connection"),
     ("drover-supervisor", &["kube", "kube-client"], "it owns processes and never talks to the API server"),
 ];
 

@@ -1,0 +1,80 @@
+//! One line for each call: who read what, how it was answered, how many bytes and how long it took. Never a token, and
+//! no parameters, which may hold one.
+
+use drover_daemon::monitor::GatewayMetrics;
+use http::Method;
+use tokio::time::Instant;
+
+use crate::reviews::Identity;
+
+/// What these calls are called in metrics.
+const VERB: &str = "nomad";
+
+/// A call; its line is written when it ends, however it ends.
+#[derive(Debug)]
+pub(super) struct NomadCall {
+    id: String,
+    user: String,
+    groups: String,
+    method: Method,
+    path: String,
+    namespace: String,
+    code: u16,
+    bytes: u64,
+    since: Instant,
+    metrics: GatewayMetrics,
+}
+
+impl NomadCall {
+    /// A call that begins. `id` is what the API server's own audit log calls it.
+    pub(super) fn begin(
+        id: &str,
+        identity: &Identity,
+        (method, path): (&Method, &str),
+        metrics: GatewayMetrics,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            user: identity.user.clone(),
+            groups: identity.groups.join(","),
+            method: method.clone(),
+            path: path.to_owned(),
+            namespace: String::new(),
+            code: 0,
+            bytes: 0,
+            since: Instant::now(),
+            metrics,
+        }
+    }
+
+    /// In which namespace something is asked for.
+    pub(super) fn is_about(&mut self, namespace: &str) {
+        namespace.clone_into(&mut self.namespace);
+    }
+
+    /// How it is answered.
+    pub(super) fn answered(&mut self, code: u16, bytes: usize) {
+        self.code = code;
+        self.bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    }
+}
+
+impl Drop for NomadCall {
+    fn drop(&mut self) {
+        self.metrics.called(VERB, self.code, self.bytes);
+        tracing::info!(
+            target: "drover_audit",
+            id = self.id,
+            user = self.user,
+            groups = self.groups,
+            verb = VERB,
+            method = %self.method,
+            path = self.path,
+            namespace = self.namespace,
+            code = self.code,
+            bytes = self.bytes,
+            seconds = self.since.elapsed().as_secs_f64(),
+            "call"
+        );
+    }
+}

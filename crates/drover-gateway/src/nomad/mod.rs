@@ -1,0 +1,16 @@
+//! Nomad's HTTP API for its clients, below `/v1/` of the users' port and below `gateways/nomad/proxy/v1/` of the
+//! aggregated API.
+//!
+//! `caches` holds what is known of the cluster, `scopes` asks where a caller has which right, `service` brings both to
+//! `drover-nomad`, which decides what is answered, and `audit` writes a line for each call. Reads alone: nothing here
+//! writes an object. Must never know what an answer says.
+
+mod audit;
+mod caches;
+mod paths;
+mod scopes;
+mod service;
+
+pub(crate) use caches::Caches;
+pub(crate) use paths::path_of;
+pub(crate) use service::{Nomad, NomadParts, refused};

@@ -1,0 +1,50 @@
+//! From an endpoint to its answer.
+
+use serde_json::json;
+
+use super::agent::{REGION, about};
+use super::reply::Reply;
+use super::view::View;
+use super::{allocations, cluster, deployments, evaluations, jobs};
+use crate::fault::Fault;
+use crate::route::Endpoint;
+use crate::search;
+
+/// Answers a read.
+///
+/// # Errors
+/// 400 for a filter, token or combination that cannot be answered, 404 where there is no such object.
+pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
+    match endpoint {
+        Endpoint::Jobs => jobs::list(view),
+        Endpoint::Job(id) => jobs::one(id, view),
+        Endpoint::JobSummary(id) => jobs::summary(id, view),
+        Endpoint::JobVersions(id) => jobs::versions(id, view),
+        Endpoint::JobAllocations(id) => allocations::of_job(id, view),
+        Endpoint::JobEvaluations(id) => evaluations::of_job(id, view),
+        Endpoint::JobDeployments(id) => deployments::of_job(id, view),
+        Endpoint::JobDeployment(id) => deployments::newest(id, view),
+        Endpoint::Evaluations => evaluations::list(view),
+        Endpoint::Evaluation(id) => evaluations::one(id, view),
+        Endpoint::Deployments => deployments::list(view),
+        Endpoint::Deployment(id) => deployments::one(id, view),
+        Endpoint::DeploymentAllocations(id) => allocations::of_deployment(id, view),
+        Endpoint::Allocations => allocations::list(view),
+        Endpoint::Allocation(id) => allocations::one(id, view),
+        Endpoint::Nodes => cluster::nodes(view),
+        Endpoint::Node(id) => cluster::node(id, view),
+        Endpoint::NodeAllocations(id) => allocations::on_node(id, view),
+        Endpoint::Volumes => cluster::volumes(view),
+        Endpoint::Volume(id) => cluster::volume(id, view),
+        Endpoint::Plugins => cluster::plugins(view),
+        Endpoint::Plugin(id) => cluster::plugin(id, view),
+        Endpoint::Namespaces => cluster::namespaces(view),
+        Endpoint::Regions => Reply::of(&json!([REGION]), view.query),
+        Endpoint::AgentSelf => Reply::of(&about(view.facts), view.query),
+        Endpoint::AgentHealth => {
+            let well = json!({ "ok": true, "message": "ok" });
+            Reply::of(&json!({ "server": well, "client": well }), view.query)
+        }
+        Endpoint::Search(request) => Reply::of(&search::answer(request, view.world, view.scopes), view.query),
+    }
+}

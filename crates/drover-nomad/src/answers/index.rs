@@ -1,0 +1,48 @@
+//! The index of an answer: what a client waits for to grow.
+
+use crate::query::Query;
+use crate::rights::kind;
+use crate::route::Endpoint;
+use crate::world::{World, namespace, version};
+
+/// The index of an answer. Of a list it is the last one that changed a thing of its kind; of an object its own, and
+/// that of the kind where there is none. None: the answer never changes.
+pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
+    let of_kind = world.index(kind(endpoint)?);
+    let space = query.namespace();
+    let own = match endpoint {
+        Endpoint::Job(id) | Endpoint::JobSummary(id) => world.job(&space, id).map(|it| version(&it.metadata)),
+        Endpoint::Deployment(id) => {
+            let found = world.deployments.with_uid(id).filter(|it| namespace(&it.metadata) == space);
+            found.map(|it| version(&it.metadata))
+        }
+        Endpoint::Allocation(id) => {
+            let found = world.allocations.with_uid(id).filter(|it| namespace(&it.metadata) == space);
+            found.map(|it| version(&it.metadata))
+        }
+        Endpoint::Node(id) => world.nodes.with_uid(id).map(|it| version(&it.metadata)),
+        Endpoint::Volume(id) => world.volume(&space, id).map(|it| version(&it.metadata)),
+        Endpoint::Jobs
+        | Endpoint::JobAllocations(_)
+        | Endpoint::JobEvaluations(_)
+        | Endpoint::JobDeployments(_)
+        | Endpoint::JobDeployment(_)
+        | Endpoint::JobVersions(_)
+        | Endpoint::Evaluations
+        | Endpoint::Evaluation(_)
+        | Endpoint::Deployments
+        | Endpoint::DeploymentAllocations(_)
+        | Endpoint::Allocations
+        | Endpoint::Nodes
+        | Endpoint::NodeAllocations(_)
+        | Endpoint::Volumes
+        | Endpoint::Plugins
+        | Endpoint::Plugin(_)
+        | Endpoint::Namespaces
+        | Endpoint::Regions
+        | Endpoint::AgentSelf
+        | Endpoint::AgentHealth
+        | Endpoint::Search(_) => None,
+    };
+    Some(own.unwrap_or(of_kind))
+}

@@ -1,0 +1,63 @@
+//! Jobs and their versions.
+
+use std::sync::Arc;
+
+use drover_api::Job;
+use serde_json::{Value, json};
+
+use super::reply::Reply;
+use super::view::View;
+use crate::fault::Fault;
+use crate::listing::{Order, Place, page};
+use crate::resource::Resource;
+use crate::wire::job as wire;
+use crate::wire::times::created;
+use crate::world::{job_id, namespace};
+
+/// The list of jobs.
+pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
+    let View { world, query, scopes, .. } = view;
+    let shown = world.jobs.iter().filter(|job| scopes.has(Resource::Jobs, namespace(&job.metadata)));
+    let candidates = shown.map(|job| {
+        let meta = &job.metadata;
+        (Place::new(Order::Scoped, query, namespace(meta), job_id(job), created(meta)), job)
+    });
+    let page = page(Order::Scoped, query, candidates, |job| wire::full(job, world))?;
+    let with_meta = query.is("meta", false);
+    Reply::page(page, query, |job| wire::stub(job, world, with_meta))
+}
+
+/// A job of the namespace that is asked for.
+pub(super) fn find<'a>(id: &str, view: View<'a>) -> Result<&'a Arc<Job>, Fault> {
+    view.world.job(&view.query.namespace(), id).ok_or_else(|| Fault::missing("job", id))
+}
+
+/// A job.
+pub(super) fn one(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    Reply::of(&wire::full(find(id, view)?, view.world), view.query)
+}
+
+/// How many of its allocations are in which state.
+pub(super) fn summary(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    Reply::of(&wire::summary(find(id, view)?, view.world), view.query)
+}
+
+/// What it once was, newest first.
+pub(super) fn versions(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    let View { world, query, .. } = view;
+    if query.is("diffs", false) || query.text("diff_version").or(query.text("diff_tag")).is_some() {
+        return Err(Fault::bad("diffs are not served by drover: `drover job history -p` shows what changed"));
+    }
+    let job = find(id, view)?;
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let mut own: Vec<_> = world
+        .versions_of(namespace(&job.metadata), name)
+        .filter(|it| Some(it.spec.job_uid.as_str()) == job.metadata.uid.as_deref())
+        .collect();
+    if own.is_empty() {
+        return Err(Fault::missing("versions of job", id));
+    }
+    own.sort_by_key(|it| std::cmp::Reverse(it.spec.version));
+    let versions: Vec<Value> = own.into_iter().map(|it| wire::of_version(it, Some(job), world)).collect();
+    Reply::of(&json!({ "Versions": versions, "Diffs": null }), query)
+}

@@ -1,0 +1,18 @@
+//! What reads are answered: from what is known of the cluster, and no more of it than the caller may see.
+
+mod agent;
+mod allocations;
+mod answer;
+mod cluster;
+mod deployments;
+mod evaluations;
+mod index;
+mod jobs;
+mod reply;
+mod view;
+
+pub use agent::AgentFacts;
+pub use answer::answer;
+pub use index::index;
+pub use reply::Reply;
+pub use view::View;

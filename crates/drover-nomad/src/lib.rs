@@ -1,0 +1,35 @@
+//! Nomad's HTTP API without its transport.
+//!
+//! Input: a method and a path ([`route`]), parameters ([`Query`]), what is known of the cluster ([`World`]), and where
+//! a caller has which right ([`Scopes`]). Output: the rights that an answer needs ([`needed`]), its index ([`index`]),
+//! and the answer itself ([`answer`]). The same input gives the same bytes.
+//!
+//! Must never know HTTP's connections, the API server, a clock, or who asks.
+
+mod answers;
+mod blocking;
+mod fault;
+mod filter;
+mod full_job;
+mod listing;
+mod query;
+mod resource;
+mod rights;
+pub mod route;
+mod search;
+#[cfg(test)]
+mod tests;
+mod unbuilt;
+mod wire;
+mod world;
+
+pub use answers::{AgentFacts, Reply, View, answer, index};
+pub use blocking::told;
+pub use fault::Fault;
+pub use filter::Filter;
+pub use query::{Asked, Blocking, LONGEST_WAIT, MOST_FILTER_BYTES, Query};
+pub use resource::{Reach, Resource, Right, Scope, Scopes, Verb};
+pub use rights::{kind, needed};
+pub use route::{Endpoint, Route};
+pub use search::{Context, SearchRequest};
+pub use world::{Kind, Listed, Name, Table, World};

@@ -1,0 +1,104 @@
+//! Which rights an endpoint needs: those that the same read by kubectl needs.
+
+use std::collections::BTreeSet;
+
+use crate::query::{Asked, Query};
+use crate::resource::{Reach, Resource, Right, Verb};
+use crate::route::Endpoint;
+use crate::search::Context;
+use crate::world::Kind;
+
+/// The rights that an answer needs.
+pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
+    let list = |resource: Resource| {
+        let reach = match query.namespaces() {
+            Asked::All => Reach::Everywhere,
+            Asked::One(name) => Reach::Namespace(name),
+        };
+        vec![Right { resource, verb: Verb::List, reach, is_optional: false }]
+    };
+    let of_one = |resource: Resource, verb: Verb| {
+        vec![Right { resource, verb, reach: Reach::Namespace(query.namespace()), is_optional: false }]
+    };
+    let of_cluster =
+        |resource: Resource, verb: Verb| Right { resource, verb, reach: Reach::Cluster, is_optional: false };
+    match endpoint {
+        Endpoint::Jobs | Endpoint::Evaluations => list(Resource::Jobs),
+        Endpoint::Job(_) | Endpoint::JobSummary(_) | Endpoint::JobEvaluations(_) | Endpoint::Evaluation(_) => {
+            of_one(Resource::Jobs, Verb::Get)
+        }
+        Endpoint::JobVersions(_) => of_one(Resource::Versions, Verb::List),
+        Endpoint::JobAllocations(_) | Endpoint::DeploymentAllocations(_) => of_one(Resource::Allocations, Verb::List),
+        Endpoint::JobDeployments(_) | Endpoint::JobDeployment(_) => of_one(Resource::Deployments, Verb::List),
+        Endpoint::Deployments => list(Resource::Deployments),
+        Endpoint::Deployment(_) => of_one(Resource::Deployments, Verb::Get),
+        Endpoint::Allocations => list(Resource::Allocations),
+        Endpoint::Allocation(_) => of_one(Resource::Allocations, Verb::Get),
+        Endpoint::Nodes | Endpoint::Plugins => vec![of_cluster(Resource::Nodes, Verb::List)],
+        Endpoint::Node(_) => vec![of_cluster(Resource::Nodes, Verb::Get)],
+        // Those on a node are of any namespace, whichever the client is in.
+        Endpoint::NodeAllocations(_) | Endpoint::Plugin(_) => vec![
+            of_cluster(Resource::Nodes, Verb::Get),
+            Right { resource: Resource::Allocations, verb: Verb::List, reach: Reach::Everywhere, is_optional: true },
+        ],
+        Endpoint::Volumes => list(Resource::Volumes),
+        Endpoint::Volume(_) => {
+            let claims = of_one(Resource::Allocations, Verb::List).into_iter();
+            let claims = claims.map(|right| Right { is_optional: true, ..right });
+            of_one(Resource::Volumes, Verb::Get).into_iter().chain(claims).collect()
+        }
+        Endpoint::Namespaces => vec![Right {
+            resource: Resource::Namespaces,
+            verb: Verb::Get,
+            reach: Reach::Everywhere,
+            is_optional: false,
+        }],
+        Endpoint::Regions | Endpoint::AgentSelf | Endpoint::AgentHealth => Vec::new(),
+        Endpoint::Search(request) => request
+            .contexts()
+            .iter()
+            .filter_map(|context| context.resource())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .flat_map(|resource| match resource {
+                Resource::Nodes => vec![of_cluster(Resource::Nodes, Verb::List)],
+                Resource::Namespaces => {
+                    vec![Right { resource, verb: Verb::Get, reach: Reach::Everywhere, is_optional: false }]
+                }
+                Resource::Jobs
+                | Resource::Versions
+                | Resource::Allocations
+                | Resource::Deployments
+                | Resource::Volumes => list(resource),
+            })
+            // Who searches everywhere gets what it may see.
+            .map(|right| Right { is_optional: request.context == Context::All, ..right })
+            .collect(),
+    }
+}
+
+/// The kind whose changes change an answer; none: nothing does.
+pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
+    match endpoint {
+        Endpoint::Jobs
+        | Endpoint::Job(_)
+        | Endpoint::JobSummary(_)
+        | Endpoint::JobEvaluations(_)
+        | Endpoint::Evaluations
+        | Endpoint::Evaluation(_)
+        | Endpoint::Search(_) => Some(Kind::Job),
+        Endpoint::JobVersions(_) => Some(Kind::Version),
+        Endpoint::JobAllocations(_)
+        | Endpoint::DeploymentAllocations(_)
+        | Endpoint::Allocations
+        | Endpoint::Allocation(_)
+        | Endpoint::NodeAllocations(_) => Some(Kind::Allocation),
+        Endpoint::JobDeployments(_) | Endpoint::JobDeployment(_) | Endpoint::Deployments | Endpoint::Deployment(_) => {
+            Some(Kind::Deployment)
+        }
+        Endpoint::Nodes | Endpoint::Node(_) | Endpoint::Plugins | Endpoint::Plugin(_) => Some(Kind::Node),
+        Endpoint::Volumes | Endpoint::Volume(_) => Some(Kind::Volume),
+        Endpoint::Namespaces => Some(Kind::Namespace),
+        Endpoint::Regions | Endpoint::AgentSelf | Endpoint::AgentHealth => None,
+    }
+}

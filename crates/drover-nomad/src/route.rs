@@ -1,0 +1,245 @@
+//! What a path and a method ask for.
+//!
+//! Input: a method, and a path below `/v1/` with or without `%2F`: the API server decodes it when it carries a request.
+//! Ids of jobs may hold `/`, so that actions are found by how a path ends. Must never know what is answered.
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use crate::fault::Fault;
+use crate::search::SearchRequest;
+use crate::unbuilt;
+
+/// What is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The list of jobs.
+    Jobs,
+    /// A job.
+    Job(String),
+    /// Its allocations.
+    JobAllocations(String),
+    /// Its evaluations.
+    JobEvaluations(String),
+    /// Its deployments.
+    JobDeployments(String),
+    /// Its newest deployment.
+    JobDeployment(String),
+    /// How many of its allocations are in which state.
+    JobSummary(String),
+    /// What it once was.
+    JobVersions(String),
+    /// The list of evaluations.
+    Evaluations,
+    /// An evaluation.
+    Evaluation(String),
+    /// The list of deployments.
+    Deployments,
+    /// A deployment.
+    Deployment(String),
+    /// The allocations that count for it.
+    DeploymentAllocations(String),
+    /// The list of allocations.
+    Allocations,
+    /// An allocation.
+    Allocation(String),
+    /// The list of nodes.
+    Nodes,
+    /// A node.
+    Node(String),
+    /// The allocations on it.
+    NodeAllocations(String),
+    /// The list of volumes.
+    Volumes,
+    /// A CSI volume.
+    Volume(String),
+    /// The list of plugins.
+    Plugins,
+    /// A CSI plugin.
+    Plugin(String),
+    /// The list of namespaces.
+    Namespaces,
+    /// The list of regions.
+    Regions,
+    /// What answers.
+    AgentSelf,
+    /// Whether it can answer.
+    AgentHealth,
+    /// Objects whose ids begin so.
+    Search(SearchRequest),
+}
+
+/// What a request is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// A read without a body.
+    Read(Endpoint),
+    /// A search, whose body says for what.
+    Search,
+}
+
+/// Makes an endpoint of an id.
+type OfId = fn(String) -> Endpoint;
+
+/// What there is of a job, by how the path ends.
+const OF_JOB: &[(&str, OfId)] = &[
+    ("/allocations", Endpoint::JobAllocations),
+    ("/deployment", Endpoint::JobDeployment),
+    ("/deployments", Endpoint::JobDeployments),
+    ("/evaluations", Endpoint::JobEvaluations),
+    ("/summary", Endpoint::JobSummary),
+    ("/versions", Endpoint::JobVersions),
+];
+
+/// Reads a path.
+///
+/// # Errors
+/// 404 for an unknown path, 400 with the remedy for one of Nomad's that drover does not serve, 405 for a wrong method.
+pub fn read(method: &Method, path: &str) -> Result<Route, Fault> {
+    let decoded = percent_decode_str(path).decode_utf8();
+    let path = decoded.map_err(|_| Fault::bad("the path is no text: encode it as UTF-8"))?;
+    let path = path.as_ref();
+    let Some(route) = known(path) else {
+        return Err(unbuilt::refusal(path).unwrap_or_else(|| Fault::new(404, format!("/v1/{path} is not known here"))));
+    };
+    let is_search = route == Route::Search;
+    let is_right = if is_search { is_write(method) } else { *method == Method::GET };
+    if is_right {
+        return Ok(route);
+    }
+    let refused = unbuilt::refusal_of_write(method, path);
+    Err(refused.unwrap_or_else(|| {
+        let right = if is_search { "PUT or POST" } else { "GET" };
+        Fault::new(405, format!("/v1/{path} is asked for by {right}"))
+    }))
+}
+
+/// Both are one.
+fn is_write(method: &Method) -> bool {
+    *method == Method::PUT || *method == Method::POST
+}
+
+fn known(path: &str) -> Option<Route> {
+    let list = match path {
+        "jobs" => Some(Endpoint::Jobs),
+        "evaluations" => Some(Endpoint::Evaluations),
+        "deployments" => Some(Endpoint::Deployments),
+        "allocations" => Some(Endpoint::Allocations),
+        "nodes" => Some(Endpoint::Nodes),
+        "volumes" => Some(Endpoint::Volumes),
+        "plugins" => Some(Endpoint::Plugins),
+        "namespaces" => Some(Endpoint::Namespaces),
+        "regions" => Some(Endpoint::Regions),
+        "agent/self" => Some(Endpoint::AgentSelf),
+        "agent/health" => Some(Endpoint::AgentHealth),
+        "search" => return Some(Route::Search),
+        _ => None,
+    };
+    list.or_else(|| object(path)).map(Route::Read)
+}
+
+fn object(path: &str) -> Option<Endpoint> {
+    if let Some(rest) = path.strip_prefix("job/") {
+        if unbuilt::is_of_job(path) {
+            return None;
+        }
+        let action = OF_JOB.iter().find_map(|(end, of)| Some((rest.strip_suffix(end)?, of)));
+        return match action {
+            Some((id, of)) => some_id(id).map(of),
+            None => some_id(rest).map(Endpoint::Job),
+        };
+    }
+    let simple: &[(&str, &str, OfId)] = &[
+        ("deployment/allocations/", "", Endpoint::DeploymentAllocations),
+        ("deployment/", "", Endpoint::Deployment),
+        ("allocation/", "", Endpoint::Allocation),
+        ("evaluation/", "", Endpoint::Evaluation),
+        ("node/", "/allocations", Endpoint::NodeAllocations),
+        ("node/", "", Endpoint::Node),
+        ("plugin/csi/", "", Endpoint::Plugin),
+    ];
+    if let Some(id) = path.strip_prefix("volume/csi/").and_then(some_id) {
+        // These may hold `/`, as jobs' may.
+        return (!unbuilt::is_of_volume(path)).then_some(Endpoint::Volume(id));
+    }
+    simple.iter().find_map(|(begin, end, of)| {
+        let id = path.strip_prefix(begin)?.strip_suffix(end)?;
+        (!id.contains('/')).then(|| some_id(id)).flatten().map(of)
+    })
+}
+
+fn some_id(id: &str) -> Option<String> {
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(method: &Method, path: &str) -> u16 {
+        read(method, path).map_or_else(|fault| fault.code, |_| 200)
+    }
+
+    fn of(path: &str) -> Endpoint {
+        match read(&Method::GET, path).expect(path) {
+            Route::Read(endpoint) => endpoint,
+            Route::Search => panic!("no read"),
+        }
+    }
+
+    #[test]
+    fn a_job_is_what_its_action_leaves_of_the_path() {
+        for id in ["a/b", "a%2Fb"] {
+            assert_eq!(of(&format!("job/{id}/allocations")), Endpoint::JobAllocations("a/b".to_owned()));
+            assert_eq!(of(&format!("job/{id}")), Endpoint::Job("a/b".to_owned()));
+        }
+        assert_eq!(of("job/web/deployment"), Endpoint::JobDeployment("web".to_owned()));
+        assert_eq!(of("job/web/deployments"), Endpoint::JobDeployments("web".to_owned()));
+        assert_eq!(of("job/allocations"), Endpoint::Job("allocations".to_owned()));
+        assert_eq!(of("job/a%20%C3%A4/summary"), Endpoint::JobSummary("a ä".to_owned()));
+        assert_eq!(of("volume/csi/a%2Fb"), Endpoint::Volume("a/b".to_owned()));
+        assert_eq!(of("deployment/allocations/u"), Endpoint::DeploymentAllocations("u".to_owned()));
+        assert_eq!(of("node/u/allocations"), Endpoint::NodeAllocations("u".to_owned()));
+    }
+
+    #[test]
+    fn p_012_a_wrong_method_is_405() {
+        assert_eq!(code(&Method::POST, "allocations"), 405);
+        assert_eq!(code(&Method::GET, "search"), 405);
+        assert_eq!((code(&Method::PUT, "search"), code(&Method::POST, "search")), (200, 200));
+        for path in ["nodes", "regions", "agent/self", "deployments", "job/web/summary", "allocation/u"] {
+            assert_eq!((code(&Method::GET, path), code(&Method::DELETE, path)), (200, 405), "{path}");
+        }
+    }
+
+    #[test]
+    fn g_046_a_path_of_nomads_that_is_not_served_says_what_to_do_instead_and_others_are_unknown() {
+        for (method, path, remedy) in [
+            (Method::PUT, "jobs", "kubectl apply"),
+            (Method::POST, "job/web", "kubectl apply"),
+            (Method::DELETE, "job/a%2Fb", "kubectl delete"),
+            (Method::PUT, "job/web/plan", "drover job plan"),
+            (Method::GET, "job/web/scale", "kubectl scale"),
+            (Method::PUT, "job/a/b/versions/x/tag", "drover job"),
+            (Method::PUT, "allocation/u/stop", "drover alloc stop"),
+            (Method::GET, "client/fs/logs/u", "drover alloc logs"),
+            (Method::GET, "event/stream", "kubectl get events"),
+            (Method::PUT, "node/u/drain", "drover node drain"),
+            (Method::GET, "vars", "Secret"),
+            (Method::GET, "quotas", "ResourceQuota"),
+            (Method::DELETE, "volume/csi/v", "kubectl"),
+            (Method::PUT, "volume/csi/v/create", "kubectl"),
+            (Method::GET, "evaluation/u/allocations", "job/:id/allocations"),
+        ] {
+            let fault = read(&method, path).expect_err(path);
+            assert_eq!(fault.code, 400, "{path}");
+            assert!(fault.message.contains(remedy), "{path}: {}", fault.message);
+        }
+        for path in
+            ["", "job", "job/", "jobz", "allocation/a/b", "node/u/nothing", "plugin/u", "deployment/", "v1/jobs"]
+        {
+            assert_eq!(code(&Method::GET, path), 404, "{path}");
+        }
+        assert_eq!(code(&Method::GET, "job/%ff"), 400);
+    }
+}

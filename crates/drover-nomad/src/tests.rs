@@ -1,0 +1,365 @@
+//! Answers from a small cluster.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::route::{Endpoint, Route, read};
+use crate::{AgentFacts, Fault, Query, Resource, Scope, Scopes, SearchRequest, View, World, answer, index, needed};
+
+const NODE: &str = "00000000-0000-0000-0000-0000000000f1";
+
+fn meta(namespace: &str, name: &str, uid: &str, version: u64) -> Value {
+    json!({
+        "namespace": namespace, "name": name, "uid": uid, "resourceVersion": version.to_string(), "generation": 3,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    })
+}
+
+fn object<K: DeserializeOwned>(kind: &str, metadata: &Value, spec: &Value, status: &Value) -> K {
+    let object = json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec, "status": status,
+    });
+    serde_json::from_value(object).expect(kind)
+}
+
+fn allocation(namespace: &str, name: &str, uid: &str, status: &str) -> drover_api::Allocation {
+    let spec = json!({
+        "jobName": "web", "jobUID": format!("job-{namespace}"), "jobVersion": 2, "group": "api", "index": 0,
+        "nodeName": "n-1", "deploymentName": "web-d1", "canary": true, "desiredTransition": { "migrate": true },
+        "resources": {
+            "tasks": { "t": { "cpu": 100, "memoryMB": 300 } }, "diskMB": 300,
+            "ports": [{ "label": "http", "value": 21_034, "to": 8080, "hostIP": "10.0.0.7" }],
+        },
+        "metrics": { "nodesEvaluated": 4, "scoreMetaData": [
+            { "node": "n-1", "scores": { "binpack": 0.5 }, "normScore": 0.5 },
+        ] },
+    });
+    let event = json!({ "type": "Started", "time": "2026-01-01T00:00:01Z", "message": "" });
+    let status = json!({
+        "clientStatus": status, "modifiedAt": "2026-01-01T00:00:02Z",
+        "taskStates": { "t": { "state": "running", "startedAt": "2026-01-01T00:00:01Z", "events": [event] } },
+    });
+    object("Allocation", &meta(namespace, name, uid, 20), &spec, &status)
+}
+
+fn job(namespace: &str, name: &str, id: &str) -> drover_api::Job {
+    let spec = json!({ "id": id, "groups": [{ "name": "api", "tasks": [] }], "meta": { "team": "shop" } });
+    let failed = json!({ "api": { "nodesEvaluated": 1, "constraintFiltered": { "x": 1 } } });
+    let evaluation = |id: &str, status: &str, failed: &Value| {
+        json!({ "id": id, "trigger": "job-register", "status": status, "priority": 50,
+                "time": "2026-01-01T00:00:00Z", "failed": failed })
+    };
+    let status = json!({
+        "phase": "running", "version": 2, "stable": true,
+        "summary": { "api": { "running": 1, "queued": 2 } },
+        "evaluations": [evaluation("c-2", "complete", &failed), evaluation("c-1", "complete", &json!({}))],
+        "blocked": { "id": "c-9", "since": "2026-01-01T00:00:05Z", "failed": failed },
+    });
+    object("Job", &meta(namespace, name, &format!("{name}-{namespace}"), 10), &spec, &status)
+}
+
+/// The namespaces `default` and `shop`, each with a job `a/b`, one allocation and one deployment, and a node.
+fn world() -> World {
+    let mut world = World::default();
+    for space in ["default", "shop"] {
+        let mut web = job(space, "web", "a/b");
+        web.metadata.uid = Some(format!("job-{space}"));
+        world.jobs.put(web);
+        world.allocations.put(allocation(space, "web-api-0", &format!("{space}-alloc"), "running"));
+        let version = json!({ "jobName": "web", "jobUID": format!("job-{space}"), "version": 2, "groupNames": "api",
+                              "job": { "id": "a/b", "groups": [] }, "submittedAt": "2026-01-01T00:00:00Z" });
+        world.versions.put(object("JobVersion", &meta(space, "web-v2", "v", 9), &version, &json!({ "stable": true })));
+        let spec = json!({ "jobName": "web", "jobUID": format!("job-{space}"), "jobVersion": 2 });
+        let group = json!({ "desiredTotal": 1, "placedCanaries": ["web-api-0"], "progressDeadline": "10m" });
+        let status = json!({ "phase": "running", "description": "NeedsPromotion", "groups": { "api": group } });
+        let deployment = meta(space, "web-d1", &format!("{space}-deployment"), 30);
+        world.deployments.put(object("Deployment", &deployment, &spec, &status));
+        let volume = json!({ "id": "data[0]", "pluginID": "ebs", "capabilities": [], "secretsRef": { "name": "top" } });
+        let claim = json!({ "allocID": format!("{space}-alloc"), "nodeName": "n-1", "mode": "write" });
+        let status = json!({ "phase": "claimed", "claims": [claim], "schedulable": true });
+        world.volumes.put(object("CSIVolume", &meta(space, "data-0", "vol", 40), &volume, &status));
+        world.namespaces.put(serde_json::from_value(json!({ "metadata": { "name": space } })).expect("a namespace"));
+    }
+    let csi = json!({ "ebs": { "controller": true, "node": true, "healthy": true, "allocID": "shop-alloc" } });
+    let status = json!({
+        "phase": "ready",
+        "fingerprint": {
+            "attributes": { "kernel.name": "linux", "os.name": "debian" }, "csi": csi,
+            "resources": { "cpu": 4000, "memoryMB": 8192, "diskMB": 1000, "cores": 2 },
+            "drivers": { "exec": { "detected": true, "healthy": true } },
+        },
+    });
+    let mut node = meta("", "n-1", NODE, 50);
+    node.as_object_mut().expect("an object").remove("namespace");
+    world.nodes.put(object("ClientNode", &node, &json!({}), &status));
+    world
+}
+
+/// What is answered to a caller who may see these namespaces.
+fn ask_as(spaces: Option<&[&str]>, path: &str) -> Result<Value, Fault> {
+    let (path, text) = path.split_once('?').unwrap_or((path, ""));
+    let Route::Read(endpoint) = read(&http::Method::GET, path)? else { panic!("no read") };
+    reply(spaces, &endpoint, text)
+}
+
+fn reply(spaces: Option<&[&str]>, endpoint: &Endpoint, text: &str) -> Result<Value, Fault> {
+    reply_of(&world(), spaces, endpoint, text)
+}
+
+fn reply_of(world: &World, spaces: Option<&[&str]>, endpoint: &Endpoint, text: &str) -> Result<Value, Fault> {
+    let query = Query::parse(text)?;
+    let scope = |resource: Resource| {
+        let scope = match (resource, spaces, query.namespaces()) {
+            (Resource::Nodes, ..) | (_, None, crate::Asked::All) => Scope::All,
+            (_, Some(spaces), _) => Scope::Some(spaces.iter().map(|it| (*it).to_owned()).collect()),
+            (_, None, crate::Asked::One(name)) => Scope::Some([name].into()),
+        };
+        (resource, scope)
+    };
+    let scopes: BTreeMap<Resource, Scope> =
+        needed(endpoint, &query).into_iter().map(|right| scope(right.resource)).collect();
+    let facts = AgentFacts::default();
+    let view = View { world, query: &query, scopes: &Scopes(scopes), facts: &facts };
+    Ok(serde_json::from_slice(&answer(endpoint, view)?.body).expect("JSON"))
+}
+
+fn ask(path: &str) -> Value {
+    ask_as(None, path).expect(path)
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+fn ids<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
+    list.as_array().expect("a list").iter().filter_map(|it| it[key].as_str()).collect()
+}
+
+#[test]
+fn stubs_of_allocations_have_every_key_of_the_specification_and_resources_when_they_are_asked_for() {
+    let stub = &ask("allocations")[0];
+    let mut found = keys(stub);
+    let mut wanted: Vec<&str> =
+        "ID EvalID Name Namespace NodeID NodeName JobID JobType JobVersion TaskGroup DesiredStatus \
+        DesiredDescription ClientStatus ClientDescription DesiredTransition TaskStates DeploymentStatus FollowupEvalID \
+        NextAllocation RescheduleTracker PreemptedAllocations PreemptedByAllocation CreateIndex ModifyIndex CreateTime \
+        ModifyTime"
+            .split_whitespace()
+            .collect();
+    found.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(found, wanted);
+    assert_eq!((&stub["Name"], &stub["JobID"]), (&json!("a/b.api[0]"), &json!("a/b")));
+    assert_eq!((&stub["NodeID"], &stub["NodeName"]), (&json!(NODE), &json!("n-1")));
+    assert_eq!(stub["DesiredTransition"]["Migrate"], true);
+    assert_eq!(stub["DesiredTransition"]["Reschedule"], Value::Null);
+    assert_eq!(stub["DeploymentStatus"]["Canary"], true);
+    assert_eq!(stub["TaskStates"]["t"]["Events"][0]["DisplayMessage"], "Started");
+    assert_eq!(stub["TaskStates"]["t"]["FinishedAt"], "0001-01-01T00:00:00Z");
+    assert_eq!(stub["CreateIndex"], 1_767_225_600);
+    assert_eq!(stub["ModifyTime"], 1_767_225_602_000_000_000_i64);
+
+    let with = &ask("allocations?resources=true")[0];
+    assert_eq!(with["AllocatedResources"]["Tasks"]["t"]["Memory"]["MemoryMB"], 300);
+    assert_eq!(with["AllocatedResources"]["Shared"]["Ports"][0]["HostIP"], "10.0.0.7");
+    assert!(with["TaskStates"].is_object());
+    let without = &ask("allocations?task_states=false")[0];
+    assert!(without["TaskStates"].is_null() && without.get("AllocatedResources").is_none());
+}
+
+#[test]
+fn a_whole_allocation_has_scores_and_leaves_out_what_has_no_value() {
+    let found = ask("allocation/default-alloc");
+    assert_eq!(found["Metrics"]["ScoreMetaData"][0]["NodeID"], NODE);
+    assert_eq!(found["DeploymentID"], "default-deployment");
+    assert_eq!(found["Job"]["Version"], 2);
+    for key in ["EvalID", "PreviousAllocation", "NetworkStatus", "SignedIdentities", "PreemptedAllocations"] {
+        assert!(found.get(key).is_none(), "{key}");
+    }
+}
+
+#[test]
+fn a_list_of_all_namespaces_holds_those_that_the_caller_may_see_and_a_single_read_looks_in_one() {
+    assert_eq!(ids(&ask("allocations?namespace=*"), "Namespace"), ["default", "shop"]);
+    assert_eq!(ids(&ask("allocations?namespace=shop"), "Namespace"), ["shop"]);
+    let seen = ask_as(Some(&["shop"]), "allocations?namespace=*").expect("a list");
+    assert_eq!(ids(&seen, "Namespace"), ["shop"]);
+    let of = |path: &str| ask_as(None, path).map_err(|fault| fault.code).map(|it| it["Namespace"].clone());
+    assert_eq!(of("allocation/default-alloc?namespace=*"), Ok(json!("default")));
+    assert_eq!(of("allocation/shop-alloc?namespace=*"), Err(404));
+    assert_eq!(of("allocation/shop-alloc?namespace=shop"), Ok(json!("shop")));
+    assert_eq!(of("job/a%2Fb"), of("job/a/b"));
+}
+
+#[test]
+fn what_is_unknown_is_404_and_lists_of_it_are_empty() {
+    for path in [
+        "allocation/u",
+        "node/u",
+        "deployment/u",
+        "job/u",
+        "volume/csi/u",
+        "plugin/csi/u",
+        "evaluation/u",
+        "job/u/summary",
+        "job/u/versions",
+        "deployment/allocations/u",
+        "node/u/allocations",
+    ] {
+        let fault = ask_as(None, path).expect_err(path);
+        assert!(fault.code == 404 && fault.message.contains("not found"), "{path}: {fault}");
+    }
+    for path in ["job/u/allocations", "job/u/evaluations", "job/u/deployments", "plugins", "volumes?type=host"] {
+        assert_eq!(ask(path), json!([]), "{path}");
+    }
+    assert_eq!(ask("job/u/deployment"), Value::Null);
+}
+
+#[test]
+fn jobs_have_summaries_evaluations_versions_and_deployments() {
+    let stub = &ask("jobs")[0];
+    assert_eq!((&stub["ID"], &stub["JobSummary"]["Summary"]["api"]["Queued"]), (&json!("a/b"), &json!(2)));
+    assert!(stub.get("Meta").is_none() && ask("jobs?meta=true")[0]["Meta"]["team"] == "shop");
+    assert_eq!(ask("job/a/b/summary")["Children"]["Dead"], 0);
+    let versions = ask("job/a/b/versions");
+    assert_eq!((&versions["Versions"][0]["Version"], &versions["Diffs"]), (&json!(2), &Value::Null));
+    assert_eq!(ids(&ask("job/a/b/allocations"), "ID"), ["default-alloc"]);
+    let deployment = ask("job/a/b/deployment");
+    assert_eq!(deployment["StatusDescription"], "in progress, canaries wait for manual promotion");
+    assert_eq!(deployment["TaskGroups"]["api"]["PlacedCanaries"], json!(["default-alloc"]));
+    assert_eq!(deployment["TaskGroups"]["api"]["ProgressDeadline"], 600_000_000_000_i64);
+    assert_eq!(ids(&ask("deployment/allocations/default-deployment"), "ID"), ["default-alloc"]);
+    assert_eq!(ids(&ask("deployments"), "ID"), ["default-deployment"]);
+}
+
+#[test]
+fn a_whole_job_has_groups_and_tasks_and_a_dispatch_has_those_of_its_parent() {
+    let task = json!({ "name": "t", "driver": "exec", "config": { "command": "/bin/true" } });
+    let parent = json!({ "type": "batch", "parameterized": {}, "groups": [{ "name": "g", "tasks": [task] }] });
+    let mut world = World::default();
+    world.jobs.put(object("Job", &meta("default", "report", "u-1", 5), &parent, &json!({ "phase": "running" })));
+    let child = json!({ "id": "report/dispatch-1", "dispatch": { "parent": "report" } });
+    world.jobs.put(object("Job", &meta("default", "report-1", "u-2", 6), &child, &json!({ "phase": "dead" })));
+    let of = |endpoint: &Endpoint, text: &str| reply_of(&world, None, endpoint, text).expect("an answer");
+    let whole = of(&Endpoint::Job("report/dispatch-1".to_owned()), "");
+    assert_eq!(whole["TaskGroups"][0]["Tasks"][0]["Config"]["command"], "/bin/true");
+    assert_eq!(
+        (&whole["ParentID"], &whole["Type"], &whole["Status"]),
+        (&json!("report"), &json!("batch"), &json!("dead"))
+    );
+    assert_eq!(
+        (&whole["Dispatched"], &whole["ModifyIndex"], &whole["JobModifyIndex"]),
+        (&json!(true), &json!(6), &json!(3))
+    );
+    // What the command line asks before it dispatches.
+    let parents = of(&Endpoint::Jobs, "filter=ParentID+%3D%3D+%22%22+and+ParameterizedJob+is+not+nil");
+    assert_eq!(ids(&parents, "ID"), ["report"]);
+    assert_eq!(parents[0]["ParameterizedJob"], true);
+    assert_eq!(of(&Endpoint::Jobs, "filter=Periodic+is+not+nil"), json!([]));
+    assert_eq!(of(&Endpoint::Jobs, "prefix=report/")[0]["Type"], "batch");
+}
+
+#[test]
+fn evaluations_are_those_of_the_jobs_and_the_one_that_waits_is_named_by_the_others() {
+    let all = ask("evaluations");
+    let statuses = ids(&all, "Status");
+    assert_eq!(statuses.iter().filter(|it| **it == "blocked").count(), 1);
+    let waits = ask("evaluations?status=blocked");
+    let failed =
+        all.as_array().expect("a list").iter().find(|it| it["Status"] == "complete" && !it["FailedTGAllocs"].is_null());
+    let failed = failed.expect("one that did not place all");
+    assert_eq!(failed["BlockedEval"], waits[0]["ID"]);
+    assert_eq!(failed["FailedTGAllocs"]["api"]["ConstraintFiltered"]["x"], 1);
+    let id = failed["ID"].as_str().expect("an id");
+    assert_eq!(ask(&format!("evaluation/{id}")), *failed);
+    assert_eq!(ask("job/a/b/evaluations").as_array().map(Vec::len), Some(3));
+    assert_eq!(ask("evaluations?job=none"), json!([]));
+}
+
+#[test]
+fn p_010_a_filter_beside_a_status_is_refused() {
+    let code = |path: &str| ask_as(None, path).map_or_else(|fault| fault.code, |_| 200);
+    assert_eq!(code("evaluations?status=blocked&filter=Status+%3D%3D+%22blocked%22"), 400);
+    assert_eq!(code("evaluations?filter=Status+%3D%3D+%22blocked%22"), 200);
+}
+
+#[test]
+fn filters_look_at_the_whole_object() {
+    let of = |filter: &str| {
+        let path = format!("allocations?namespace=*&filter={}", filter.replace(' ', "+").replace('&', "%26"));
+        ids(&ask(&path), "Namespace").join(" ")
+    };
+    assert_eq!(of("ClientStatus == \"running\" and JobID matches \"^a/\""), "default shop");
+    assert_eq!(of("DeploymentID == \"shop-deployment\""), "shop");
+    assert_eq!(of("TaskStates[\"t\"].State == \"dead\""), "");
+    assert_eq!(of("Metrics.NodesEvaluated == 4 and Namespace != shop"), "default");
+}
+
+#[test]
+fn nodes_plugins_and_volumes() {
+    let stub = &ask("nodes")[0];
+    assert_eq!((&stub["ID"], &stub["Status"], &stub["Drain"]), (&json!(NODE), &json!("ready"), &json!(false)));
+    assert!(stub.get("NodeResources").is_none() && stub.get("Attributes").is_none());
+    let with = &ask("nodes?resources=true&os=true")[0];
+    assert_eq!(with["NodeResources"]["Cpu"]["CpuShares"], 4000);
+    assert_eq!(with["ReservedResources"]["Memory"]["MemoryMB"], 0);
+    assert_eq!(with["Attributes"]["os.name"], "debian");
+    let node = ask(&format!("node/{NODE}"));
+    assert_eq!((&node["HTTPAddr"], &node["CSINodePlugins"]["ebs"]["Healthy"]), (&json!(""), &json!(true)));
+    assert!(node.get("SecretID").is_none());
+    let on = ask_as(Some(&["shop"]), &format!("node/{NODE}/allocations")).expect("a list");
+    assert_eq!(ids(&on, "Namespace"), ["shop"]);
+
+    let plugins = ask("plugins?type=csi");
+    assert_eq!((&plugins[0]["ID"], &plugins[0]["NodesHealthy"]), (&json!("ebs"), &json!(1)));
+    let plugin = |spaces: &[&str]| ask_as(Some(spaces), "plugin/csi/ebs").expect("a plugin")["Allocations"].clone();
+    assert_eq!((plugin(&["default"]), ids(&plugin(&["shop"]), "ID").len()), (json!([]), 1));
+
+    let volume = ask("volume/csi/data[0]");
+    assert_eq!(volume["WriteAllocs"], json!({ "default-alloc": null }));
+    assert_eq!((&volume["Secrets"], &volume["Allocations"][0]["ID"]), (&json!({}), &json!("default-alloc")));
+    assert!(!volume.to_string().contains("top"), "{volume}");
+    assert_eq!(ask("volumes?type=csi")[0]["CurrentWriters"], 1);
+    assert_eq!(ids(&ask("volumes?plugin_id=ebs"), "ID"), ["data[0]"]);
+    assert_eq!(ask("volumes?plugin_id=none"), json!([]));
+    assert_eq!(ids(&ask_as(Some(&["shop"]), "namespaces").expect("a list"), "Name"), ["shop"]);
+    assert_eq!(ask("regions"), json!(["global"]));
+    assert_eq!(ask("agent/self")["config"]["Region"], "global");
+}
+
+#[test]
+fn a_search_has_every_asked_context_and_at_most_twenty_ids_of_each() {
+    let search = |body: &str| SearchRequest::read(body.as_bytes());
+    let of = |body: &str| reply(None, &Endpoint::Search(search(body).expect("a search")), "").expect("an answer");
+    let found = of(r#"{"Prefix": "a", "Context": "jobs"}"#);
+    assert_eq!(found, json!({ "Matches": { "jobs": ["a/b"] }, "Truncations": { "jobs": false } }));
+    let found = of(r#"{"Prefix": "default"}"#);
+    assert_eq!(keys(&found["Matches"]).len(), 12);
+    assert_eq!(found["Matches"]["allocs"], json!(["default-alloc"]));
+    assert_eq!((&found["Matches"]["vars"], &found["Truncations"]["vars"]), (&Value::Null, &json!(false)));
+    assert_eq!(found["Matches"]["node_pools"], json!(["default"]));
+    for body in [r#"{"Context": "nothing"}"#, "[]", "", r#"{"Prefix": 7}"#] {
+        assert_eq!(search(body).map_err(|fault| fault.code), Err(400), "{body}");
+    }
+}
+
+#[test]
+fn the_index_of_a_list_is_that_of_its_kind_and_of_an_object_its_own() {
+    let mut world = world();
+    world.allocations.put(allocation("shop", "other", "u-9", "running"));
+    let mut later = allocation("shop", "later", "u-10", "running");
+    later.metadata.resource_version = Some("77".to_owned());
+    world.allocations.put(later);
+    let query = Query::parse("namespace=shop").expect("a query");
+    let of = |path: &str| match read(&http::Method::GET, path).expect(path) {
+        Route::Read(endpoint) => index(&endpoint, &query, &world),
+        Route::Search => panic!("no read"),
+    };
+    assert_eq!((of("allocations"), of("allocation/u-9"), of("allocation/none")), (Some(77), Some(20), Some(77)));
+    assert_eq!(
+        (of("job/web/allocations"), of("job/a/b"), of("nodes"), of("regions")),
+        (Some(77), Some(10), Some(50), None)
+    );
+}

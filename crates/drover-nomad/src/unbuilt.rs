@@ -1,0 +1,150 @@
+//! What of Nomad's API drover does not serve, and what to do instead.
+
+use http::Method;
+
+use crate::fault::Fault;
+
+/// Paths, where `*` is one part or more, and what to do instead.
+const PATHS: &[(&str, &str)] = &[
+    ("jobs/parse", "convert a job file by `drover job import`"),
+    ("jobs/statuses", "list jobs and their allocations"),
+    ("validate/job", "check a manifest by `drover job validate`"),
+    ("job/*/plan", "preview a change by `drover job plan`"),
+    ("job/*/revert", "go back by `drover job revert`"),
+    ("job/*/stable", "a version is stable when its deployment has succeeded"),
+    ("job/*/dispatch", "dispatch by `drover job dispatch`"),
+    ("job/*/dispatch/payload", "dispatch by `drover job dispatch`"),
+    ("job/*/scale", "scale by `kubectl scale djob` or `drover job scale`"),
+    ("job/*/periodic/force", "launch one by `drover job dispatch`"),
+    ("job/*/evaluate", "the controller evaluates jobs by itself; restart one by `drover job restart`"),
+    ("job/*/services", "read the EndpointSlices of its Services by `kubectl get endpointslices`"),
+    ("job/*/submission", "the source of a job is its manifest: `kubectl get djob -o yaml`"),
+    ("job/*/versions/*/tag", "tags of versions are seen by `drover job history`"),
+    ("job/*/action", "run a command by `drover alloc exec`"),
+    ("job/*/actions", "run a command by `drover alloc exec`"),
+    ("evaluations/count", "list evaluations and count them"),
+    ("evaluation/*/allocations", "allocations do not record their evaluation: read job/:id/allocations"),
+    ("allocation/*/stop", "stop it by `drover alloc stop` or `kubectl delete alloc`"),
+    ("allocation/*/services", "read the status of the Allocation by `kubectl get alloc -o yaml`"),
+    ("allocation/*/checks", "read its checks by `drover alloc checks`"),
+    ("deployment/promote/*", "promote by `drover deployment promote`"),
+    ("deployment/pause/*", "pause or resume by `drover deployment pause` or `resume`"),
+    ("deployment/fail/*", "fail it by `drover deployment fail`"),
+    ("deployment/unblock/*", "deployments of several regions are not built"),
+    ("deployment/allocation-health/*", "set spec.allocationHealth of the Deployment by `kubectl patch`"),
+    ("node/*/drain", "drain by `drover node drain`"),
+    ("node/*/eligibility", "set it by `drover node eligibility`"),
+    ("node/*/evaluate", "the controller evaluates jobs by itself"),
+    ("node/*/purge", "delete it by `kubectl delete clientnode`"),
+    ("node/pools", "pools are spec.nodePool of the ClientNodes"),
+    ("node/pools/*", "pools are spec.nodePool of the ClientNodes"),
+    ("node/pool/*", "pools are spec.nodePool of the ClientNodes"),
+    ("client/fs/*", "read files by `drover alloc fs`, logs by `drover alloc logs`"),
+    ("client/allocation/*", "use `drover alloc exec`, `restart`, `signal`, `stats` or `checks`"),
+    ("client/stats", "see what nodes use by `drover top`"),
+    ("client/metadata", "read it in the status of the ClientNode"),
+    ("client/gc", "delete an allocation's files by `drover alloc gc`"),
+    ("volumes/external", "list a provider's volumes by its own means"),
+    ("volumes/snapshot", "snapshots are in the status of the CSIVolume: `drover volume snapshot`"),
+    ("volume/csi/*/create", "write the CSIVolume by `kubectl apply`"),
+    ("volume/csi/*/delete", "delete the CSIVolume by `kubectl delete`"),
+    ("volume/csi/*/detach", "release it by `drover volume detach`; `kubectl describe csivolume` says who holds it"),
+    ("volume/host/*", "host volumes are in the status of the ClientNodes"),
+    ("search/fuzzy", "search by the beginning of an id: PUT search"),
+    ("event/stream", "read events by `kubectl get events`, and watch objects by `kubectl get --watch`"),
+    ("services", "read the Services by `kubectl get services`"),
+    ("service/*", "read the EndpointSlices of the Service by `kubectl get endpointslices`"),
+    ("scaling/policies", "scale by a HorizontalPodAutoscaler on the Job's scale subresource"),
+    ("scaling/policy/*", "scale by a HorizontalPodAutoscaler on the Job's scale subresource"),
+    ("status/leader", "the leader is the holder of the Lease: `kubectl get lease -n drover-system`"),
+    ("status/peers", "the replicas are pods: `kubectl get pods -n drover-system`"),
+    ("agent/members", "the replicas are pods: `kubectl get pods -n drover-system`"),
+    ("agent/servers", "the replicas are pods: `kubectl get pods -n drover-system`"),
+    ("agent/monitor", "read the logs of drover's pods by `kubectl logs`"),
+    ("agent/keyring/*", "drover has no gossip and no keys of it"),
+    ("agent/force-leave", "nodes leave when their ClientNode is deleted"),
+    ("agent/join", "nodes join when an agent runs there"),
+    ("agent/pprof/*", "see what a daemon does by its metrics"),
+    ("metrics", "scrape the metrics port of drover's pods"),
+    ("system/gc", "the controller collects what has ended by itself"),
+    ("system/reconcile/summaries", "the controller keeps summaries by itself"),
+    ("operator/scheduler/configuration", "it is in the ConfigMap drover-config"),
+    ("operator/*", "state is kept by the API server: back up etcd"),
+    ("acl/*", "identities are Kubernetes' service accounts, and rights RBAC's roles"),
+    ("vars", "keep values in a Secret or a ConfigMap, and list it in tasks[].secrets"),
+    ("var/*", "keep values in a Secret or a ConfigMap, and list it in tasks[].secrets"),
+    ("quotas", "limit a namespace by a ResourceQuota"),
+    ("quota/*", "limit a namespace by a ResourceQuota"),
+    ("quota-usages", "limit a namespace by a ResourceQuota"),
+    ("sentinel/*", "refuse objects by a ValidatingAdmissionPolicy"),
+    ("namespace", "make a namespace by `kubectl create namespace`"),
+    ("namespace/*", "read a namespace by `kubectl get namespace`"),
+    ("recommendations", "drover makes none"),
+    ("regions/*", "there is one region"),
+];
+
+/// Writes of paths that are served for reading, and what to do instead.
+const WRITES: &[(&str, &str)] = &[
+    ("jobs", "apply a Job by `kubectl apply` or `drover job run`"),
+    ("job/*", "apply a Job by `kubectl apply`, stop it by `drover job stop`, or remove it by `kubectl delete djob`"),
+    ("evaluations", "evaluations are not objects, and go by themselves"),
+    ("volume/csi/*", "apply or delete the CSIVolume by `kubectl`"),
+];
+
+/// The refusal of a path that is Nomad's, and not served; none: it is no such path.
+pub(crate) fn refusal(path: &str) -> Option<Fault> {
+    remedy(PATHS, path).map(|remedy| refuse(path, remedy))
+}
+
+/// The refusal of a write of a path that is served for reading.
+pub(crate) fn refusal_of_write(method: &Method, path: &str) -> Option<Fault> {
+    let is_write = [Method::PUT, Method::POST, Method::DELETE].contains(method);
+    // What is below a job is no part of its id here.
+    let is_below = ["/allocations", "/deployment", "/deployments", "/evaluations", "/summary", "/versions"];
+    if !is_write || is_below.iter().any(|end| path.starts_with("job/") && path.ends_with(end)) {
+        return None;
+    }
+    remedy(WRITES, path).map(|remedy| refuse(path, remedy))
+}
+
+fn refuse(path: &str, remedy: &str) -> Fault {
+    Fault::bad(format!("/v1/{path} is not served by drover: {remedy}"))
+}
+
+/// Whether a path below `job/` is one of those that are not served.
+pub(crate) fn is_of_job(path: &str) -> bool {
+    path.starts_with("job/") && remedy(PATHS, path).is_some()
+}
+
+/// Whether a path below `volume/csi/` is one of those that are not served.
+pub(crate) fn is_of_volume(path: &str) -> bool {
+    path.starts_with("volume/csi/") && remedy(PATHS, path).is_some()
+}
+
+fn remedy(table: &[(&str, &'static str)], path: &str) -> Option<&'static str> {
+    let parts: Vec<&str> = path.split('/').collect();
+    table.iter().find(|(pattern, _)| fits(&pattern.split('/').collect::<Vec<_>>(), &parts)).map(|(_, remedy)| *remedy)
+}
+
+fn fits(pattern: &[&str], parts: &[&str]) -> bool {
+    match (pattern, parts) {
+        ([], []) => true,
+        (["*", rest @ ..], [part, more @ ..]) if !part.is_empty() => fits(rest, more) || fits(pattern, more),
+        ([word, rest @ ..], [part, more @ ..]) => word == part && fits(rest, more),
+        ([], [_, ..]) | ([_, ..], []) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_one_part_or_more() {
+        let is = |pattern: &str, path: &str| {
+            fits(&pattern.split('/').collect::<Vec<_>>(), &path.split('/').collect::<Vec<_>>())
+        };
+        assert!(is("job/*/plan", "job/a/plan") && is("job/*/plan", "job/a/b/plan") && is("acl/*", "acl/a/b"));
+        assert!(!is("job/*/plan", "job/plan") && !is("acl/*", "acl") && !is("acl/*", "acl/") && !is("vars", "vars/x"));
+    }
+}

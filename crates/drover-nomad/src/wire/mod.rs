@@ -1,0 +1,14 @@
+//! Objects as Nomad's clients know them: names in `PascalCase`, times as nanoseconds since 1970 or RFC 3339, ids
+//! instead of names. Every key of an object is there, also where it has no value; only the full read of an allocation
+//! leaves such keys out. Must never know who asks.
+
+pub(crate) mod allocation;
+pub(crate) mod deployment;
+pub(crate) mod evaluation;
+pub(crate) mod job;
+mod metric;
+pub(crate) mod node;
+pub(crate) mod plugin;
+mod tasks;
+pub(crate) mod times;
+pub(crate) mod volume;
