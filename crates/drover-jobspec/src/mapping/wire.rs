@@ -40,6 +40,10 @@ pub(crate) fn manifest(tree: &Tree, source: Source<'_>) -> Result<Json, Vec<Faul
             }
         }
         (None, Node::Map(_)) if tree.member("ID").is_some() || tree.member("TaskGroups").is_some() => {}
+        (None, Node::Map(_)) if tree.member("apiVersion").is_some() => {
+            report.add(tree.offset, "is a manifest already, and needs no import; apply it as it is");
+            return Err(report.into_faults());
+        }
         _ => {
             report
                 .add(tree.offset, "holds no job; write {\"Job\": {\"ID\": …, \"TaskGroups\": […]}}, or the job alone");

@@ -90,6 +90,7 @@ fn nomads_json_cannot_take_the_machine() {
         ("\"\\ud800\"".to_owned(), "", "is no JSON"),
         ("{}".to_owned(), "", "holds no job"),
         ("null".to_owned(), "", "holds no job"),
+        (r#"{"apiVersion": "v1", "kind": "Job"}"#.to_owned(), "", "is a manifest already"),
         (r#"{"Job": null}"#.to_owned(), "", "holds no job"),
         (r#"{"Job": 7}"#.to_owned(), "j.json:1:9: Job: ", "must be an object, and is a number"),
         (r#"{"Job": {"ID": ""}}"#.to_owned(), "Job: ", "lacks `ID`"),
