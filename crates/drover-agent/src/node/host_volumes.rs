@@ -4,8 +4,8 @@
 //! volume is kept before the node tells of it, and what cannot be kept is not left behind. Must never know who mounts a
 //! volume.
 //!
-//! What the controller asks for lies below the state folder, or below a folder that the configuration names: whoever
-//! writes requests reaches nothing else of the machine.
+//! What the controller asks for lies below the state folder, or below a folder that the configuration names: its
+//! requests reach nothing else of the machine.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -457,15 +457,15 @@ mod tests {
     async fn what_the_controller_asks_for_is_made_once_and_taken_away_with_its_files() {
         let memory = MemoryState::default();
         let mut node = node(memory.store());
-        let none = Path::new("");
-        let told = node.carry_out("u-1", asked(HostVolumeCall::Keep, "shop", none)).await;
+        let unnamed = Path::new("");
+        let told = node.carry_out("u-1", asked(HostVolumeCall::Keep, "shop", unnamed)).await;
         let folder = node.dir.path().join("volumes/u-1");
         assert_eq!((told.ready, told.namespace.as_str(), Path::new(&told.path)), (Some(true), "shop", &*folder));
         assert_eq!(memory.saved().volumes["u-1"].namespace, "shop");
         std::fs::write(folder.join("file"), "kept").expect("a file");
-        node.carry_out("u-1", asked(HostVolumeCall::Keep, "shop", none)).await;
+        node.carry_out("u-1", asked(HostVolumeCall::Keep, "shop", unnamed)).await;
         assert!(folder.join("file").exists());
-        let told = node.carry_out("u-1", asked(HostVolumeCall::Remove, "shop", none)).await;
+        let told = node.carry_out("u-1", asked(HostVolumeCall::Remove, "shop", unnamed)).await;
         let gone = OfferedVolume { id: "u-1".into(), namespace: "shop".into(), ready: Some(false), ..told.clone() };
         assert_eq!(
             (told, folder.exists()),
@@ -475,7 +475,7 @@ mod tests {
         assert!(node.last_told().is_empty(), "an answer goes with its request");
         // An agent that has lost its state file is asked again, and so is one that was never asked before.
         std::fs::create_dir_all(&folder).expect("a folder");
-        node.carry_out("u-1", asked(HostVolumeCall::Remove, "shop", none)).await;
+        node.carry_out("u-1", asked(HostVolumeCall::Remove, "shop", unnamed)).await;
         assert!(!folder.exists());
     }
 

@@ -73,7 +73,8 @@ impl HostVolumes {
         }
     }
 
-    /// Takes in an allocation that is new, changed or gone: the volumes that it uses may be free now, or its slot's own.
+    /// Takes in an allocation that is new, changed or gone: the volumes that it uses may be free now, or its slot's
+    /// own.
     pub(crate) fn on_allocation(shared: &mut Shared, seen: &Observed<Allocation>) {
         let (Observed::Now(object, _) | Observed::Gone(object)) = seen;
         if object.spec.host_volumes.is_empty() {
@@ -96,7 +97,8 @@ impl HostVolumes {
         shared.due.host_volumes.extend(concerned);
     }
 
-    /// Takes in a node that is new, changed or gone: it may have made what it was asked for, or be what others wait for.
+    /// Takes in a node that is new, changed or gone: it may have made what it was asked for, or be what others wait
+    /// for.
     pub(crate) fn on_node(shared: &mut Shared, change: &NodeChange) {
         let now = change.now.as_ref().map(|(node, _)| node);
         let before = change.before.as_deref();

@@ -123,32 +123,32 @@ fn why_no_node_gets_it_is_told_with_a_remedy() {
         node.is_eligible = n != 0;
         node.allocatable.disk_mb = if n == 1 { 10 } else { 1000 };
     });
-    let none = |view: &ClusterView, more: &Value, wanted: &str| {
+    let is_told = |view: &ClusterView, more: &Value, wanted: &str| {
         assert_eq!(chosen(view, &volume("data", more)), wanted);
     };
-    none(
+    is_told(
         &view,
         &json!({ "capacity": { "min": "2Gi" } }),
         "NoNode: no node of pool default gets it: not ready (1), offers less disk than 2Gi (2); change a node, or create another volume",
     );
     let plan9 = json!({ "constraints": [{ "lTarget": "${attr.kernel.name}", "operand": "=", "rTarget": "plan9" }] });
-    none(
+    is_told(
         &view,
         &plan9,
         "NoNode: no node of pool default gets it: breaks ${attr.kernel.name} = plan9 (2), not ready (1); change a node, or create another volume",
     );
-    none(
+    is_told(
         &view,
         &json!({ "nodePool": "gpu" }),
         "NoNode: pool gpu has no node: start an agent there, or create the volume in another nodePool",
     );
-    none(
+    is_told(
         &view,
         &json!({ "nodeName": "n-9" }),
         "NoNode: there is no ClientNode n-9: start its agent, or create the volume on another node",
     );
     view.host_volumes_mut().put(KnownVolume { name: "data".into(), ..placed("old") });
-    none(
+    is_told(
         &view,
         &json!({ "nodeName": "n-0" }),
         "NameInUse: volume old has the name data on node n-0: delete it, or set name",
@@ -158,7 +158,7 @@ fn why_no_node_gets_it_is_told_with_a_remedy() {
         view.host_volumes_mut().put(KnownVolume { node, ..volume(&format!("v-{n}"), &json!({})) });
     }
     let full = format!("NoNode: node n-2 has {MOST_ON_NODE} volumes: delete one, or create it on another node");
-    none(&view, &json!({ "nodeName": "n-2" }), &full);
+    is_told(&view, &json!({ "nodeName": "n-2" }), &full);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `drover system release-finalizers`: frees what is being deleted and waits for a controller that will not come back.
 //!
 //! Input: objects of the kinds Job, Allocation, CSIVolume and HostVolume, which alone have finalizers of drover's.
-//! Output: the same without them, a list, and what is forgotten with them. Must never touch another owner's finalizer, nor an object
-//! that is not being deleted.
+//! Output: the same without them, a list, and what is forgotten with them. Must never touch another owner's finalizer,
+//! nor an object that is not being deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write as _};

@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_volume_is_shown_with_the_slots_that_keep_it() {
-        expect![[r#"
+        expect![[r"
             volume       ledger-files
             asked as     ledger
             source       mkdir
@@ -221,15 +221,15 @@ mod tests {
 
               STICKY TO JOB  GROUP  INDEX
               db             main   0
-        "#]]
+        "]]
         .assert_eq(&shown(&volume(&ready())));
         let mut out = String::new();
         let now: Timestamp = "2026-01-01T00:00:45Z".parse().expect("a time");
         rows(&[volume(&ready())], true, now).write(&mut out);
-        expect![[r#"
+        expect![[r"
               NAMESPACE  NAME          SOURCE  NODE  PHASE  ALLOCS  REASON  AGE
               shop       ledger-files  mkdir   n-1   ready  1       -       45s
-        "#]]
+        "]]
         .assert_eq(&out);
     }
 
