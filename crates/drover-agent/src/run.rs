@@ -280,12 +280,7 @@ async fn serve<S: Store>(
     let contacted = watch::Sender::new(false);
     let metrics = NodeMetrics::of(monitor.metrics.agent.clone());
     let health = monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
-    let progress = stop.clone();
-    loops.spawn(async move {
-        if let Err(error) = monitor::watch_progress(progress).await {
-            tracing::error!("{error:#}");
-        }
-    });
+    loops.spawn(watch_progress(stop.clone()));
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let restored = CancellationToken::new();
     let containers = containers(&config)?;
@@ -373,6 +368,12 @@ async fn serve<S: Store>(
     while services.join_next().await.is_some() {}
     tracing::info!("agent has ended; its tasks go on");
     Ok(())
+}
+
+async fn watch_progress(stop: CancellationToken) {
+    if let Err(error) = monitor::watch_progress(stop).await {
+        tracing::error!("{error:#}");
+    }
 }
 
 /// Where the state is lost, what the kernel has may be of allocations that run.

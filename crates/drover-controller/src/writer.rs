@@ -6,6 +6,7 @@
 use drover_api::{
     Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion, field_manager, finalizer, names,
 };
+use drover_core::ids::ObjectKey;
 use drover_store::{Key, Object, Part, Precondition, Store, found, status_body};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::{Value, json};
@@ -128,15 +129,8 @@ pub(crate) async fn carry_out<S: Store>(action: Action, store: S) -> Done {
             let result = store.apply_status(&key, manager, &precondition, body).await;
             Done::VolumeStatus(id, Box::new(result))
         }
-        Action::HostVolumeSpec(key, precondition, body) => {
-            let result = store.merge::<HostVolume>(&key_of(&key), Part::Spec, &precondition, body).await;
-            Done::HostVolume(key, Box::new(found(result)))
-        }
-        Action::HostVolumeStatus(key, precondition, body) => {
-            let manager = field_manager::CONTROLLER_HOST_VOLUME;
-            let result = store.apply_status(&key_of(&key), manager, &precondition, body).await;
-            Done::HostVolume(key, Box::new(found(result)))
-        }
+        Action::HostVolumeSpec(key, precondition, body) => host_volume_spec(&store, key, &precondition, body).await,
+        Action::HostVolumeStatus(key, precondition, body) => host_volume_status(&store, key, &precondition, body).await,
         Action::MakeAttachment(caller, attachment) => {
             let name = attachment.metadata.name.clone().unwrap_or_default();
             let result = store.create(&*attachment).await;
@@ -158,6 +152,17 @@ pub(crate) async fn carry_out<S: Store>(action: Action, store: S) -> Done {
             GarbageKind::Version => Done::Other("version", store.delete::<JobVersion>(&key, &precondition).await),
         },
     }
+}
+
+async fn host_volume_spec<S: Store>(store: &S, key: ObjectKey, precondition: &Precondition, body: Value) -> Done {
+    let result = store.merge::<HostVolume>(&key_of(&key), Part::Spec, precondition, body).await;
+    Done::HostVolume(key, Box::new(found(result)))
+}
+
+async fn host_volume_status<S: Store>(store: &S, key: ObjectKey, precondition: &Precondition, body: Value) -> Done {
+    let manager = field_manager::CONTROLLER_HOST_VOLUME;
+    let result = store.apply_status(&key_of(&key), manager, precondition, body).await;
+    Done::HostVolume(key, Box::new(found(result)))
 }
 
 /// The change of an object that takes one finalizer off.

@@ -142,8 +142,11 @@ impl Tree {
             let next = match &here.node {
                 Node::List(values) => {
                     let at = values.partition_point(|value| value.offset <= offset).checked_sub(1);
-                    at.and_then(|at| values.get(at))
-                        .inspect(|_| path.push_str(&format!("[{}]", at.unwrap_or_default())))
+                    at.and_then(|at| Some((at, values.get(at)?))).map(|(at, value)| {
+                        let place = format!("[{at}]");
+                        path.push_str(&place);
+                        value
+                    })
                 }
                 Node::Map(members) => {
                     let at = members.partition_point(|member| member.tree.offset <= offset).checked_sub(1);

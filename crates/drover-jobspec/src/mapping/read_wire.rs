@@ -57,8 +57,9 @@ fn is_absent(tree: &Tree, row: &Row) -> bool {
     let is_list_or_text = matches!(tree.node, Node::Null | Node::Text(_) | Node::List(_) | Node::Map(_));
     match (row.absence, &row.shape) {
         _ if matches!(tree.node, Node::Null) => true,
-        (_, Shape::Refused(_)) => tree.is_nothing(),
-        (Absence::Zero | Absence::Null | Absence::Omitted, Shape::Block(_)) => tree.is_nothing(),
+        (_, Shape::Refused(_)) | (Absence::Zero | Absence::Null | Absence::Omitted, Shape::Block(_)) => {
+            tree.is_nothing()
+        }
         (Absence::NullOnly, Shape::Block(_)) => false,
         (Absence::Zero | Absence::Null | Absence::Omitted, _) => tree.is_zero(),
         (Absence::NullOnly, _) => is_list_or_text && tree.is_zero(),
@@ -126,7 +127,9 @@ fn list_of_texts(tree: &Tree, report: &mut Report<'_>) {
 
 fn each(tree: &Tree, wanted: &str, report: &mut Report<'_>, check: impl Fn(&Tree, &mut Report<'_>)) {
     let Node::Map(members) = &tree.node else { return wrong(tree, wanted, report) };
-    members.iter().for_each(|member| check(&member.tree, report));
+    for member in members {
+        check(&member.tree, report);
+    }
 }
 
 fn is_text(tree: &Tree) -> bool {

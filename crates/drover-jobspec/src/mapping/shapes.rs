@@ -41,10 +41,10 @@ fn text<'a>(members: &'a [Member], name: &str) -> Option<&'a str> {
 /// The id stands for a missing name, and a job's `Update` with a deadline of 0 is one that Nomad has filled with zeros:
 /// each group has its own.
 fn read_job(members: &mut Vec<Member>, _: &mut Report<'_>) {
+    const STAGGER: Number = Number::Whole(30_000_000_000);
     if text(members, "Name").is_some() && text(members, "Name") == text(members, "ID") {
         members.retain(|member| member.name != "Name");
     }
-    const STAGGER: Number = Number::Whole(30_000_000_000);
     let update = members.iter_mut().find(|member| member.name == "Update");
     let Some(Node::Map(fields)) = update.map(|member| &mut member.tree.node) else { return };
     if find(fields, "HealthyDeadline").is_some_and(Tree::is_zero) {
@@ -121,14 +121,14 @@ fn read_task(members: &mut Vec<Member>, _: &mut Report<'_>) {
     if let Node::Map(fields) = &mut identity.node {
         fields.retain(|field| field.name != "Name" || !field.tree.is_zero());
     }
-    match members.iter_mut().find(|member| member.name == "Identities").map(|member| &mut member.tree.node) {
-        Some(Node::List(list)) => list.insert(0, identity),
-        _ => {
-            members.retain(|member| member.name != "Identities" || !member.tree.is_zero());
-            let tree = Tree { offset: identity.offset, node: Node::List(vec![identity]) };
-            members.push(Member { name: "Identities".to_owned(), tree });
-        }
+    let others = members.iter_mut().find(|member| member.name == "Identities");
+    if let Some(Node::List(list)) = others.map(|member| &mut member.tree.node) {
+        list.insert(0, identity);
+        return;
     }
+    members.retain(|member| member.name != "Identities" || !member.tree.is_zero());
+    let tree = Tree { offset: identity.offset, node: Node::List(vec![identity]) };
+    members.push(Member { name: "Identities".to_owned(), tree });
 }
 
 fn write_task(wire: &mut Wire) {

@@ -101,7 +101,8 @@ pub(super) fn assignments(each: &[(String, String)], indent: usize) -> String {
     for lines in each.chunk_by(|(_, one), (_, next)| !one.contains('\n') && !next.contains('\n')) {
         let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
         for (name, value) in lines {
-            written.push_str(&format!("{}{name:width$} = {value}\n", spaces(indent)));
+            let line = format!("{}{name:width$} = {value}\n", spaces(indent));
+            written.push_str(&line);
         }
     }
     written

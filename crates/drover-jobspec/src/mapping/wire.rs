@@ -132,7 +132,7 @@ fn state(job: &Job) -> Map<String, Json> {
         "ParentID": parent.unwrap_or_default(),
         "Dispatched": dispatch.is_some(),
         "Payload": dispatch.map(|dispatch| dispatch.payload.as_str()).filter(|payload| !payload.is_empty()),
-        "CreateIndex": created.map_or(0, |time| time.as_second()),
+        "CreateIndex": created.map_or(0, jiff::Timestamp::as_second),
         "ModifyIndex": version.unwrap_or_default(),
         "JobModifyIndex": job.metadata.generation.unwrap_or_default(),
     });

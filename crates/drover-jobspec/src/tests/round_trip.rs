@@ -119,7 +119,7 @@ fn job(seed: u64) -> Job {
     Job::new(&object_name(id), spec)
 }
 
-pub(super) fn read(manifest: Value, seed: u64) -> Job {
+pub(super) fn read(manifest: &Value, seed: u64) -> Job {
     serde_json::from_value(manifest.clone()).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{manifest:#}"))
 }
 
@@ -158,11 +158,11 @@ fn a_job_as_nomads_json_is_the_same_job_when_it_is_read() {
         let wire = wire_job(&job);
         let text = wire.to_string();
         let manifest = wire_manifest("job.json", &text).unwrap_or_else(|faults| panic!("seed {seed}: {faults:#?}"));
-        let again = read(manifest, seed);
+        let again = read(&manifest, seed);
         check(&job, &again, seed, "");
         // In a request it is the same.
         let request = json!({ "Job": wire, "EnforceIndex": true, "JobModifyIndex": 7 }).to_string();
-        assert_eq!(read(wire_manifest("job.json", &request).unwrap(), seed), again, "seed {seed}");
+        assert_eq!(read(&wire_manifest("job.json", &request).unwrap(), seed), again, "seed {seed}");
     }
 }
 
@@ -174,7 +174,7 @@ fn a_job_as_hcl_is_the_same_job_when_it_is_read() {
         let found = manifests("job.hcl", &text, &Inputs::default());
         let mut found = found.unwrap_or_else(|faults| panic!("seed {seed}: {faults:#?}\n{text}"));
         job.spec.stop = false;
-        check(&job, &read(found.remove(0), seed), seed, &text);
+        check(&job, &read(&found.remove(0), seed), seed, &text);
     }
 }
 
@@ -182,8 +182,8 @@ fn a_job_as_hcl_is_the_same_job_when_it_is_read() {
 #[test]
 fn a_job_that_was_read_once_does_not_change_any_more() {
     for seed in 0..SEEDS {
-        let once = read(wire_manifest("job.json", &wire_job(&job(seed)).to_string()).unwrap(), seed);
-        let twice = read(wire_manifest("job.json", &wire_job(&once).to_string()).unwrap(), seed);
+        let once = read(&wire_manifest("job.json", &wire_job(&job(seed)).to_string()).unwrap(), seed);
+        let twice = read(&wire_manifest("job.json", &wire_job(&once).to_string()).unwrap(), seed);
         let mut differences = Vec::new();
         // Policies that were left out are complete from the second time on.
         let complete = |job: &Job| defaults::canonical(&job.spec, job.metadata.name.as_deref().unwrap());

@@ -12,7 +12,7 @@ use crate::{Inputs, hcl, is_wire, manifests, wire_job, wire_manifest};
 
 fn of_hcl(text: &str) -> Job {
     let mut found = manifests("job.hcl", text, &Inputs::default()).unwrap_or_else(|faults| panic!("{faults:#?}"));
-    read(found.remove(0), 0)
+    read(&found.remove(0), 0)
 }
 
 fn manifest(text: &str) -> Value {
@@ -24,7 +24,7 @@ fn a_job_in_nomads_json_is_that_of_its_hcl() {
     let written = of_hcl(include_str!("../../testdata/web.nomad.hcl"));
     let found = manifest(include_str!("../../testdata/web.nomad.json"));
     assert_eq!(found["metadata"], json!({ "name": "web-front-5bb8e40a", "namespace": "shop" }));
-    check(&written, &read(found, 0), 0, "");
+    check(&written, &read(&found, 0), 0, "");
 }
 
 /// With each field that is null or zero, and each that says how the job is.
@@ -34,7 +34,7 @@ fn a_job_as_nomads_api_returns_it_is_one_that_drover_takes() {
     expect_file!["../../testdata/read.nomad.yaml"].assert_eq(&serde_saphyr::to_string(&found).unwrap());
     let shape = validate::shape("Job", &found);
     assert!(shape.is_empty(), "{shape:#?}");
-    let job = read(found, 0);
+    let job = read(&found, 0);
     let definition = Definition::new(&job.spec, "cache");
     let violations = validate::violations(&definition);
     assert!(violations.is_empty(), "{violations:#?}");
@@ -47,7 +47,7 @@ fn every_stanza_is_in_nomads_json_and_in_hcl() {
     let job = of_hcl(include_str!("../../testdata/every.nomad.hcl"));
     let wire = wire_job(&job);
     expect_file!["../../testdata/every.wire.json"].assert_eq(&format!("{wire:#}\n"));
-    check(&job, &read(manifest(&wire.to_string()), 0), 0, "");
+    check(&job, &read(&manifest(&wire.to_string()), 0), 0, "");
     let text = hcl(&job);
     expect_file!["../../testdata/every.written.hcl"].assert_eq(&text);
     check(&job, &of_hcl(&text), 0, &text);

@@ -1,23 +1,23 @@
 //! The verbs of `drover volume`.
 
-use super::{deregister, detach, register, snapshot, status};
+use super::{args, deregister, detach, register, snapshot, status};
 use crate::cluster::connect::block_on;
 
 /// What to do with volumes.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum VolumeCommand {
     /// Lists volumes, or shows who holds one and what it waits for.
-    Status(status::VolumeStatusArgs),
+    Status(args::VolumeStatusArgs),
     /// Releases what allocations that are over still hold of a volume on a node.
     Detach(detach::DetachArgs),
     /// Takes a volume out of the cluster; its data stays at the provider.
     Deregister(deregister::DeregisterArgs),
     /// Makes a volume known that exists at its provider or on its node, or changes it.
-    Register(register::RegisterArgs),
+    Register(args::RegisterArgs),
     /// Has its provider or its node make a volume.
-    Create(register::RegisterArgs),
+    Create(args::RegisterArgs),
     /// Has its provider or its node delete a volume with all its data.
-    Delete(register::DeleteVolumeArgs),
+    Delete(args::DeleteVolumeArgs),
     /// Takes, lists and deletes snapshots of a volume.
     #[command(subcommand)]
     Snapshot(snapshot::SnapshotCommand),

@@ -9,8 +9,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
-use super::register::{DeleteVolumeArgs, RegisterArgs};
-use super::status::VolumeStatusArgs;
+use super::args::{DeleteVolumeArgs, RegisterArgs, VolumeStatusArgs};
 use crate::cluster::manifest::{Applying, Manifest};
 use crate::cluster::objects::{named, starting};
 use crate::cluster::watching::Watching;

@@ -4,6 +4,7 @@
 //! Input: a manifest, or a volume's name and a request. Output: the manifest applied, one annotation, or a deletion;
 //! the controller does what they say. Must never touch claims.
 
+mod args;
 mod claims;
 mod command;
 mod deregister;

@@ -1,60 +1,20 @@
 //! `drover volume register`, `create` and `delete`: the same as `kubectl apply` and `kubectl delete`, and the command
 //! ends when the provider has done its part.
 
-use std::path::PathBuf;
-
 use anyhow::bail;
 use drover_api::condition::ConditionStatus;
 use drover_api::csi_volume::{VolumeCondition, VolumeConditionType};
-use drover_api::{CSIVolume, GoDuration, annotation};
+use drover_api::{CSIVolume, annotation};
 use kube::ResourceExt as _;
 
+use super::args::{DeleteVolumeArgs, RegisterArgs};
 use super::claims::refuse_in_use;
 use super::host;
 use super::kind::{HOST, KINDS, VolumeType};
-use crate::cluster::connect::ConnectArgs;
 use crate::cluster::manifest::{Applying, Manifest};
 use crate::cluster::watching::Watching;
-use crate::completion::names;
 use crate::ui::follow::ENDED_BADLY;
 use crate::ui::stdio::complain;
-
-/// Arguments of `drover volume register` and `create`.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit codes: 0 it can be used, 1 error, 2 its plugin refuses it or is missing, 3 the time was over, 130 detached by Ctrl-C."
-)]
-pub(crate) struct RegisterArgs {
-    /// A file with one CSIVolume or HostVolume; `-` is standard input.
-    file: PathBuf,
-    #[command(flatten)]
-    pub(super) connect: ConnectArgs,
-    /// Return when the volume is written, instead of waiting for its provider or node.
-    #[arg(long)]
-    pub(super) detach: bool,
-    /// How long to wait, as 10m; default until the provider or node has answered.
-    #[arg(long)]
-    pub(super) timeout: Option<GoDuration>,
-    /// Take over fields that another field manager set, such as a pipeline or kubectl.
-    #[arg(long)]
-    pub(super) force_conflicts: bool,
-}
-
-/// Arguments of `drover volume delete`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DeleteVolumeArgs {
-    /// The volume, by its whole name.
-    #[arg(add = names::<CSIVolume>())]
-    pub(super) name: String,
-    /// A CSIVolume or a HostVolume.
-    #[arg(long, value_enum, default_value_t)]
-    r#type: VolumeType,
-    #[command(flatten)]
-    pub(super) connect: ConnectArgs,
-    /// How long to wait, as 10m; default until the provider or node has deleted it.
-    #[arg(long)]
-    pub(super) timeout: Option<GoDuration>,
-}
 
 /// A volume that exists at its provider, or one that drover knows already.
 pub(crate) async fn register(args: &RegisterArgs) -> anyhow::Result<u8> {

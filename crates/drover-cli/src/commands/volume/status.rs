@@ -6,41 +6,15 @@ use drover_api::csi_volume::Claim;
 use jiff::Timestamp;
 use kube::api::ListParams;
 
-use crate::cluster::connect::ConnectArgs;
 use crate::cluster::objects::{named, starting};
-use crate::completion::names;
-use crate::ui::output::{self, Output};
+use crate::ui::output;
 use crate::ui::table::Table;
 use drover_clock::{Clock, SystemClock};
 
+use super::args::VolumeStatusArgs;
 use super::claims::waits_for;
 use super::host;
 use super::kind::VolumeType;
-
-/// Arguments of `drover volume status`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct VolumeStatusArgs {
-    /// The volume, or the start of its name; none for all.
-    #[arg(add = names::<CSIVolume>())]
-    pub(super) name: Option<String>,
-    /// CSIVolumes or HostVolumes.
-    #[arg(long, value_enum, default_value_t)]
-    r#type: VolumeType,
-    /// Of all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "name")]
-    pub(super) all_namespaces: bool,
-    /// Those of one plugin.
-    #[arg(long, conflicts_with = "name")]
-    pub(super) plugin: Option<String>,
-    /// CSIVolumes that allocations on one node hold, or HostVolumes that it has.
-    #[arg(long, conflicts_with = "name")]
-    pub(super) node: Option<String>,
-    #[command(flatten)]
-    pub(super) connect: ConnectArgs,
-    /// How they are printed.
-    #[arg(short, long, default_value = "table")]
-    pub(super) output: Output,
-}
 
 pub(super) async fn status(args: &VolumeStatusArgs) -> anyhow::Result<u8> {
     match args.r#type {

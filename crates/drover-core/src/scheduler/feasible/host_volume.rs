@@ -153,10 +153,10 @@ pub fn depends_on_slot(group: &Group) -> bool {
 
 /// The names by which a group asks for host volumes; one of each slot's own ends with `[]`.
 pub fn asked_names(group: &Group) -> impl Iterator<Item = String> {
-    host_requests(group).map(|request| match request.per_alloc {
-        true => format!("{}[]", request.source),
-        false => request.source.clone(),
-    })
+    let name = |request: &VolumeRequest| {
+        if request.per_alloc { format!("{}[]", request.source) } else { request.source.clone() }
+    };
+    host_requests(group).map(name)
 }
 
 /// Whether a volume that no HostVolume stands behind does.
