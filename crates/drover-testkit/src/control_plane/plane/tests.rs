@@ -43,7 +43,7 @@ async fn a_control_plane_serves_survives_outages_keeps_its_objects_and_leaves_no
     assert!(Api::<ConfigMap>::namespaced(agent, "default").list(&ListParams::default()).await.is_err());
 
     // Our kinds are accepted.
-    assert_eq!(manifests::apply_crds(&client, &manifests::crds_folder()).await.unwrap(), 6);
+    assert_eq!(manifests::apply_crds(&client, &manifests::crds_folder()).await.unwrap(), 7);
 
     // Namespaces end: kube-controller-manager works.
     let namespaces: Api<Namespace> = Api::all(client.clone());
