@@ -236,6 +236,13 @@ pub struct CSIVolumeSpec {
     pub snapshot_id: String,
 }
 
+impl CSIVolumeSpec {
+    /// The id by which groups ask for it; `name` is the object's name, which stands for a missing id.
+    pub fn id_or<'a>(&'a self, name: &'a str) -> &'a str {
+        if self.id.is_empty() { name } else { &self.id }
+    }
+}
+
 /// One way in which a volume may be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -242,6 +242,11 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// The id by which tasks and Nomad's clients know it; `name` is the object's name, which stands for a missing id.
+    pub fn id_or<'a>(&'a self, name: &'a str) -> &'a str {
+        if self.id.is_empty() { name } else { &self.id }
+    }
+
     /// A group by name.
     pub fn group(&self, name: &str) -> Option<&Group> {
         self.groups.iter().find(|group| group.name == name)

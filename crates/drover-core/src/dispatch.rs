@@ -157,7 +157,7 @@ pub fn whole(parent: &JobSpec, own: &JobSpec, name: &str) -> JobSpec {
     meta.extend(own.meta.clone());
     let priority = own.dispatch.as_ref().and_then(|dispatch| dispatch.priority);
     JobSpec {
-        id: if own.id.is_empty() { name.to_owned() } else { own.id.clone() },
+        id: own.id_or(name).to_owned(),
         name: own.name.clone(),
         priority: priority.unwrap_or(parent.priority),
         stop: own.stop,
@@ -173,8 +173,7 @@ pub fn whole(parent: &JobSpec, own: &JobSpec, name: &str) -> JobSpec {
 pub fn child_names(parent_name: &str, parent: &JobSpec, prefix: &str, unix: i64, tag: &str) -> (String, String) {
     let infix = if prefix.is_empty() { String::new() } else { format!("{prefix}-") };
     let suffix = format!("dispatch-{infix}{unix}-{tag}");
-    let id = if parent.id.is_empty() { parent_name } else { &parent.id };
-    (format!("{id}/{suffix}"), names::child_name(parent_name, &suffix))
+    (format!("{}/{suffix}", parent.id_or(parent_name)), names::child_name(parent_name, &suffix))
 }
 
 /// The id of the job that a job was made from, for the tasks of the latter.

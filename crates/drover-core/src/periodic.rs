@@ -201,9 +201,8 @@ pub struct Child {
 /// The job of one launch. `name` is the template's object name, `spec` its spec.
 pub fn child(name: &str, spec: &JobSpec, at: Timestamp) -> Child {
     let suffix = format!("periodic-{}", at.as_second());
-    let parent = if spec.id.is_empty() { name } else { &spec.id };
     let spec = JobSpec {
-        id: format!("{parent}/{suffix}"),
+        id: format!("{}/{suffix}", spec.id_or(name)),
         periodic: None,
         scale: None,
         stop: false,

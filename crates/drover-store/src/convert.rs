@@ -227,8 +227,7 @@ pub fn version_of(meta: &ObjectMeta) -> u64 {
 
 /// The id by which groups name a volume, in its namespace.
 pub fn volume_id(object: &CSIVolume) -> ObjectKey {
-    let name = object.metadata.name.clone().unwrap_or_default();
-    let id = if object.spec.id.is_empty() { name } else { object.spec.id.clone() };
+    let id = object.spec.id_or(object.metadata.name.as_deref().unwrap_or_default());
     ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), id)
 }
 

@@ -84,8 +84,7 @@ async fn carry_out(csi: &Csi, request: &CsiRequest) -> Result<CsiAnswer, PluginE
         CsiCall::NodeExpand => {
             let object = present(csi, request).await?;
             let secrets = secrets(csi, request, &object.spec).await?;
-            let volume_id = if object.spec.id.is_empty() { request.volume.clone() } else { object.spec.id };
-            csi.expand_mount(request, &volume_id, secrets).await?;
+            csi.expand_mount(request, object.spec.id_or(&request.volume), secrets).await?;
             Ok(CsiAnswer::default())
         }
         CsiCall::CreateSnapshot => {

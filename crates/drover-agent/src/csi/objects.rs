@@ -88,7 +88,7 @@ async fn find<S: Store>(store: &S, namespace: &str, id: &str) -> String {
     let derived = names::object_name(id);
     let has_id = |volume: &CSIVolume| {
         let name = volume.metadata.name.as_deref().unwrap_or_default();
-        volume.spec.id == id || (volume.spec.id.is_empty() && name == id)
+        volume.spec.id_or(name) == id
     };
     let named = store.get::<CSIVolume>(&Key::namespaced(namespace, derived.clone())).await;
     if matches!(&named, Ok(Some(volume)) if has_id(volume)) {

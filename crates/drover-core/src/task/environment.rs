@@ -271,7 +271,7 @@ fn add_paths_and_limits(env: &mut BTreeMap<String, String>, input: &EnvironmentI
 fn add_identity(env: &mut BTreeMap<String, String>, input: &EnvironmentInput<'_>) {
     let (alloc, job) = (input.allocation, input.job);
     let id = alloc.metadata.uid.clone().unwrap_or_default();
-    let job_id = if job.id.is_empty() { &alloc.spec.job_name } else { &job.id };
+    let job_id = job.id_or(&alloc.spec.job_name);
     let job_name = if job.name.is_empty() { job_id } else { &job.name };
     put(env, "NOMAD_SHORT_ALLOC_ID", id.get(..8).unwrap_or(&id));
     put(env, "NOMAD_ALLOC_ID", &id);

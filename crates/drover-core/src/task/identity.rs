@@ -125,7 +125,7 @@ pub struct IdentityMaking<'a> {
 pub fn claims(holder: IdentityHolder<'_>, making: IdentityMaking<'_>) -> IdentityClaims {
     let IdentityHolder { allocation, job, task, identity } = holder;
     let namespace = allocation.metadata.namespace.clone().unwrap_or_default();
-    let own = if job.id.is_empty() { &allocation.spec.job_name } else { &job.id };
+    let own = job.id_or(&allocation.spec.job_name);
     let id = dispatch::parent_id(job).unwrap_or(own);
     let region = if job.region.is_empty() { "global" } else { &job.region };
     let iat = making.now.as_second();

@@ -23,8 +23,7 @@ pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
 
 /// An allocation by its whole id. Fields without a value are left out.
 pub(super) fn one(id: &str, view: View<'_>) -> Result<Reply, Fault> {
-    let found = view.world.allocations.with_uid(id);
-    let found = found.filter(|it| namespace(&it.metadata) == view.query.namespace());
+    let found = view.world.allocation(&view.query.namespace(), id);
     let found = found.ok_or_else(|| Fault::missing("allocation", id))?;
     Reply::of(&without_empty(full(found, view.world)), view.query)
 }
@@ -43,10 +42,10 @@ pub(super) fn of_job(id: &str, view: View<'_>) -> Result<Reply, Fault> {
 /// The allocations that count for a deployment.
 pub(super) fn of_deployment(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     let View { world, query, .. } = view;
-    let found = world.deployments.with_uid(id).filter(|it| namespace(&it.metadata) == query.namespace());
-    let found = found.ok_or_else(|| Fault::missing("deployment", id))?;
+    let space = query.namespace();
+    let found = world.deployment(&space, id).ok_or_else(|| Fault::missing("deployment", id))?;
     let name = found.metadata.name.as_deref().unwrap_or_default();
-    stubs(world.allocations_for(&query.namespace(), name), view)
+    stubs(world.allocations_for(&space, name), view)
 }
 
 /// The whole allocations on a node, of each namespace that the caller may see.

@@ -3,7 +3,7 @@
 use crate::query::Query;
 use crate::rights::kind;
 use crate::route::Endpoint;
-use crate::world::{World, namespace, version};
+use crate::world::{World, version};
 
 /// The index of an answer. Of a list it is the last one that changed a thing of its kind; of an object its own, and
 /// that of the kind where there is none. None: the answer never changes.
@@ -12,14 +12,8 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
     let space = query.namespace();
     let own = match endpoint {
         Endpoint::Job(id) | Endpoint::JobSummary(id) => world.job(&space, id).map(|it| version(&it.metadata)),
-        Endpoint::Deployment(id) => {
-            let found = world.deployments.with_uid(id).filter(|it| namespace(&it.metadata) == space);
-            found.map(|it| version(&it.metadata))
-        }
-        Endpoint::Allocation(id) => {
-            let found = world.allocations.with_uid(id).filter(|it| namespace(&it.metadata) == space);
-            found.map(|it| version(&it.metadata))
-        }
+        Endpoint::Deployment(id) => world.deployment(&space, id).map(|it| version(&it.metadata)),
+        Endpoint::Allocation(id) => world.allocation(&space, id).map(|it| version(&it.metadata)),
         Endpoint::Node(id) => world.nodes.with_uid(id).map(|it| version(&it.metadata)),
         Endpoint::Volume(id) => world.volume(&space, id).map(|it| version(&it.metadata)),
         Endpoint::Jobs

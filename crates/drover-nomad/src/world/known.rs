@@ -95,6 +95,16 @@ impl World {
         self.jobs.of_group(job_group(namespace, id)).next()
     }
 
+    /// An allocation of a namespace by its id.
+    pub(crate) fn allocation(&self, namespace: &str, id: &str) -> Option<&Arc<Allocation>> {
+        self.allocations.with_uid(id).filter(|it| self::namespace(&it.metadata) == namespace)
+    }
+
+    /// A deployment of a namespace by its id.
+    pub(crate) fn deployment(&self, namespace: &str, id: &str) -> Option<&Arc<Deployment>> {
+        self.deployments.with_uid(id).filter(|it| self::namespace(&it.metadata) == namespace)
+    }
+
     /// The allocations of a job by its object's name, of all its incarnations.
     pub(crate) fn allocations_of(&self, namespace: &str, job: &str) -> impl Iterator<Item = &Arc<Allocation>> {
         self.allocations.of_group(job_group(namespace, job))
@@ -148,12 +158,12 @@ pub(crate) fn namespace(meta: &ObjectMeta) -> &str {
 
 /// The id by which Nomad's clients know a job: `spec.id`, or its object's name.
 pub(crate) fn job_id(job: &Job) -> &str {
-    if job.spec.id.is_empty() { job.metadata.name.as_deref().unwrap_or_default() } else { &job.spec.id }
+    job.spec.id_or(job.metadata.name.as_deref().unwrap_or_default())
 }
 
 /// The id by which Nomad's clients know a volume: `spec.id`, or its object's name.
 pub(crate) fn volume_id(volume: &CSIVolume) -> &str {
-    if volume.spec.id.is_empty() { volume.metadata.name.as_deref().unwrap_or_default() } else { &volume.spec.id }
+    volume.spec.id_or(volume.metadata.name.as_deref().unwrap_or_default())
 }
 
 // No name of a namespace or an object has a slash, so that none of these is another's.
