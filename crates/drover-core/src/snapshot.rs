@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use drover_api::CSIVolume;
-use drover_api::names::deployment_name;
 use imbl::OrdMap;
 
 use crate::definition::Definition;
+use crate::deployment::newest;
 use crate::host_volume::index::HostVolumeIndex;
 use crate::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
 use crate::model::{Alloc, Amounts, Deployment, Job, Node};
@@ -275,14 +275,9 @@ impl ClusterView {
         self.deployments.values().flat_map(OrdMap::values)
     }
 
-    /// The newest deployment of a job. The API server dates objects to the second: of those of one second and version
-    /// it is the one that none was made after, as their names tell.
+    /// The newest deployment of a job.
     pub fn latest_deployment(&self, job: &JobKey) -> Option<&Arc<Deployment>> {
-        let age = |one: &Arc<Deployment>| (one.created_at, one.job_version);
-        let newest = self.deployments_of_job(job).map(age).max()?;
-        let of_that_age = || self.deployments_of_job(job).filter(|one| age(one) == newest);
-        let has_next = |one: &&Arc<Deployment>| of_that_age().any(|other| was_made_after(one, other));
-        of_that_age().find(|one| !has_next(one)).or_else(|| of_that_age().last())
+        newest(self.deployments_of_job(job))
     }
 
     /// A volume, by its namespace and its id.
@@ -357,12 +352,6 @@ fn holds_the_same(before: &Alloc, after: &Alloc) -> bool {
     before.holds_room() == after.holds_room()
         && before.node == after.node
         && (!after.holds_room() || (before.resources == after.resources && before.job_version == after.job_version))
-}
-
-/// Whether the second deployment was made when the first one was its job's newest.
-fn was_made_after(one: &Deployment, other: &Deployment) -> bool {
-    let (job, uid) = (&other.job.name, other.job_uid.as_str());
-    *other.key.name == deployment_name(job, uid, other.job_version, Some(one.uid.as_str()))
 }
 
 fn unindex<K: Ord + Clone>(index: &mut OrdMap<K, AllocMap>, at: &K, key: &AllocKey) {

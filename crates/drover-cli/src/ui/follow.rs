@@ -12,6 +12,7 @@ use drover_api::condition::ConditionStatus;
 use drover_api::deployment::DeploymentPhase;
 use drover_api::job::{JobConditionType, JobStatus, JobType};
 use drover_api::{Allocation, Deployment, Job};
+use drover_core::deployment::newest;
 use drover_core::periodic;
 use futures::StreamExt;
 use futures::stream::select_all;
@@ -148,7 +149,7 @@ impl Known {
     }
 
     fn newest_deployment(&self) -> Option<&Deployment> {
-        self.deployments.values().max_by_key(|one| (one.metadata.creation_timestamp.clone(), one.spec.job_version))
+        newest(self.deployments.values())
     }
 
     /// The end, once the generation was seen.

@@ -6,6 +6,7 @@
 //! leader goes on where the last one stopped. It must never know a clock, nor how anything is written.
 
 mod evaluations;
+mod newest;
 mod progress;
 pub mod request;
 mod rollback;
@@ -15,6 +16,7 @@ mod step;
 mod tests;
 
 pub use evaluations::{EvalRecord, latest_index};
+pub use newest::{Aged, DeploymentAge, newest};
 pub use progress::{awaits_promotion, cutoff, is_done, needed};
 pub use rollback::{Target, VersionFacts, target};
 pub use status::{Standing, Unhealthy, is_unhealthy, judge_unhealthy, status};

@@ -23,7 +23,7 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::JobAllocations(id) => allocations::of_job(id, view),
         Endpoint::JobEvaluations(id) => evaluations::of_job(id, view),
         Endpoint::JobDeployments(id) => deployments::of_job(id, view),
-        Endpoint::JobDeployment(id) => deployments::newest(id, view),
+        Endpoint::JobDeployment(id) => deployments::newest_of_job(id, view),
         Endpoint::Evaluations => evaluations::list(view),
         Endpoint::Evaluation(id) => evaluations::one(id, view),
         Endpoint::Deployments => deployments::list(view),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use drover_api::Deployment;
 use drover_api::names::object_name;
+use drover_core::deployment::newest;
 use serde_json::Value;
 
 use super::reply::Reply;
@@ -23,8 +24,7 @@ pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
 
 /// A deployment.
 pub(super) fn one(id: &str, view: View<'_>) -> Result<Reply, Fault> {
-    let found = view.world.deployments.with_uid(id);
-    let found = found.filter(|it| namespace(&it.metadata) == view.query.namespace());
+    let found = view.world.deployment(&view.query.namespace(), id);
     Reply::of(&full(found.ok_or_else(|| Fault::missing("deployment", id))?, view.world), view.query)
 }
 
@@ -34,10 +34,8 @@ pub(super) fn of_job(id: &str, view: View<'_>) -> Result<Reply, Fault> {
 }
 
 /// The newest deployment of a job; null where there is none.
-pub(super) fn newest(id: &str, view: View<'_>) -> Result<Reply, Fault> {
-    // Of two of one second the newer one has a later version of the job.
-    let newest = own(id, view, false).max_by_key(|it| (created(&it.metadata), it.spec.job_version));
-    let body = newest.map_or(Value::Null, |it| full(it, view.world));
+pub(super) fn newest_of_job(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    let body = newest(own(id, view, false)).map_or(Value::Null, |it| full(it, view.world));
     Reply::of(&body, view.query)
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context;
 use drover_api::{Deployment, GoDuration};
+use drover_core::deployment::newest;
 use kube::api::ListParams;
 
 use crate::cluster::connect::ConnectArgs;
@@ -94,8 +95,8 @@ pub(super) async fn find(deployments: &Objects<Deployment>, name: &str) -> anyho
         return Ok(exact.clone());
     }
     let of_job = all.iter().filter(|one| one.spec.job_name == name);
-    if let Some(newest) = of_job.max_by_key(|one| (one.metadata.creation_timestamp.clone(), one.spec.job_version)) {
-        return Ok(newest.clone());
+    if let Some(found) = newest(of_job) {
+        return Ok(found.clone());
     }
     let namespace = deployments.namespace.as_deref().unwrap_or_default();
     starting(&all, name)?.cloned().with_context(|| {
