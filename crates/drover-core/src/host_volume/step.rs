@@ -6,6 +6,7 @@ use drover_api::host_volume::{
     HostVolumeColumns, HostVolumeConditionType as Type, HostVolumePhase as Phase, HostVolumeReason as Reason,
     HostVolumeStatus,
 };
+use drover_api::message::some_of;
 use jiff::Timestamp;
 
 use super::choose::{NoNode, choose};
@@ -139,12 +140,9 @@ fn leaving(view: &ClusterView, volume: &KnownVolume) -> Option<Found> {
     let mut names: Vec<&str> = users(view, volume).map(|alloc| &*alloc.key.name).collect();
     names.sort_unstable();
     if !names.is_empty() {
-        let more = names.len().saturating_sub(TOLD);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let names = names.iter().take(TOLD).copied().collect::<Vec<_>>().join(", ");
-        let message = format!(
-            "it goes when no allocation uses it, and {names}{more} does; stop the job, or take the volume out of it"
-        );
+        let names = some_of(names, TOLD);
+        let message =
+            format!("it goes when no allocation uses it, and {names} does; stop the job, or take the volume out of it");
         return Some(Found { phase, reason: Reason::InUse, message });
     }
     let name = &node.name;

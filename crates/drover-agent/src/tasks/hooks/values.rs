@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use drover_api::message::some_of;
 use drover_api::value_object::ValueObject;
 use drover_core::task::secret;
 use futures::FutureExt as _;
@@ -253,13 +254,8 @@ impl Awaited {
 }
 
 /// What is waited for, in words: the first of it by name.
-pub(super) fn named(missing: impl ExactSizeIterator<Item = String>) -> String {
-    let more = missing.len().saturating_sub(NAMED);
-    let text = missing.take(NAMED).collect::<Vec<_>>().join(", ");
-    match more {
-        0 => format!("waits for {text}"),
-        more => format!("waits for {text} and {more} more"),
-    }
+pub(super) fn named(missing: impl Iterator<Item = String>) -> String {
+    format!("waits for {}", some_of(missing, NAMED))
 }
 
 fn failed(reason: String) -> TaskHookError {

@@ -5,10 +5,11 @@
 //! nor an object that is not being deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, bail, ensure};
+use drover_api::message::some_of;
 use drover_api::{Allocation, CSIVolume, HostVolume, Job, finalizer};
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -189,7 +190,7 @@ impl Waiting {
                 by_node.iter().map(|(node, n_allocs)| format!("{} on {node}", counted(*n_allocs, "allocation")));
             said.push(format!(
                 "tasks may still run: {}. A node's agent stops them when it sees that they are gone; without an agent they go on until the node's supervisor is ended (its process id is in supervisor.pid of the agent's stateDir)",
-                some_of(nodes)
+                some_of(nodes, MOST_NAMED)
             ));
         }
         let claimed = self.volumes.iter().filter(|volume| n_claims(volume) > 0);
@@ -198,7 +199,7 @@ impl Waiting {
         if !claimed.is_empty() {
             said.push(format!(
                 "claims are forgotten, not released: {}. What they have attached or mounted stays so until it is detached where the volumes come from",
-                some_of(claimed.into_iter())
+                some_of(claimed, MOST_NAMED)
             ));
         }
         let made = self
@@ -209,7 +210,7 @@ impl Waiting {
         if !made.is_empty() {
             said.push(format!(
                 "files stay on their nodes: {}. Each lies in host-volumes below the agent's stateDir, in the folder named as the volume's status.id",
-                some_of(made.into_iter())
+                some_of(made, MOST_NAMED)
             ));
         }
         said
@@ -300,17 +301,6 @@ fn table(lines: &[Line]) -> String {
     }
     let mut text = String::new();
     table.write(&mut text);
-    text
-}
-
-/// The first few, and how many more there are.
-fn some_of(mut parts: impl Iterator<Item = String>) -> String {
-    let mut text = parts.by_ref().take(MOST_NAMED).collect::<Vec<_>>().join(", ");
-    let n_more = parts.count();
-    if n_more > 0 {
-        // Writing to a String cannot fail.
-        write!(text, " and {n_more} more").ok();
-    }
     text
 }
 
