@@ -6,9 +6,11 @@ use std::sync::Arc;
 use drover_api::host_volume::HostVolumeStatus;
 use drover_api::{Allocation, HostVolume, finalizer};
 use drover_core::broker::blocked::Freed;
+use drover_core::host_volume::claims::sticky;
 use drover_core::host_volume::known::KnownVolume;
 use drover_core::host_volume::step::{StepFacts, VolumeStep, step};
 use drover_core::ids::{JobKey, NodeName, ObjectKey};
+use drover_core::model::Job;
 use drover_core::snapshot::ClusterView;
 use drover_store::{Precondition, StoreError, convert, status_body};
 use serde_json::json;
@@ -86,12 +88,14 @@ impl HostVolumes {
         shared.due.nodes.insert(node);
     }
 
-    /// Takes in that a job is new, changed or gone: its slots may keep volumes from now on, or no more. O(its claims,
-    /// its allocations, and the volumes of their nodes).
+    /// Takes in that a job is new, changed or gone: its slots may keep volumes from now on, or no more. O(its claims;
+    /// where a group keeps volumes, its allocations and the volumes of their nodes too).
     pub(crate) fn on_job(shared: &mut Shared, job: &JobKey) {
         let view = &shared.view;
         let claimed = view.host_volumes().claimed_by_job(job).map(|volume| volume.key.clone());
-        let of_allocs = view.allocs_of_job(job).filter(|alloc| !alloc.host_volumes.is_empty());
+        let keeps = |job: &Arc<Job>| job.definition.spec.groups.iter().any(|group| sticky(group).next().is_some());
+        let of_allocs = view.job(job).filter(|job| keeps(job)).into_iter().flat_map(|_| view.allocs_of_job(job));
+        let of_allocs = of_allocs.filter(|alloc| !alloc.host_volumes.is_empty());
         let of_allocs = of_allocs.flat_map(|alloc| used(view, &alloc.node, &alloc.host_volumes));
         let concerned: Vec<ObjectKey> = claimed.chain(of_allocs).collect();
         shared.due.host_volumes.extend(concerned);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use drover_api::group::Group;
 use drover_api::host_volume::HostVolumeClaim;
+use drover_api::volume_request::VolumeRequest;
 
 use super::known::KnownVolume;
 use super::request::users;
@@ -38,11 +39,13 @@ pub(super) fn claims(view: &ClusterView, volume: &KnownVolume) -> BTreeSet<HostV
     all.into_iter().take(MOST).collect()
 }
 
+/// The host volumes that slots of a group keep.
+pub fn sticky(group: &Group) -> impl Iterator<Item = &VolumeRequest> {
+    group.volumes.iter().filter(|request| request.sticky && !is_csi(request))
+}
+
 /// Whether slots of a job's group keep the volume.
 fn binds(job: &Job, group: &str, volume: &KnownVolume) -> bool {
-    let keeps = |group: &Group| {
-        let sticky = group.volumes.iter().filter(|request| request.sticky && !is_csi(request));
-        { sticky }.any(|request| *request.source == *volume.name)
-    };
-    job.definition.spec.group(group).is_some_and(keeps)
+    let group = job.definition.spec.group(group);
+    group.is_some_and(|group| sticky(group).any(|request| *request.source == *volume.name))
 }

@@ -9,10 +9,11 @@ use drover_api::client_node::{NodePhase, OfferedVolume};
 use drover_api::csi_volume::AttachmentMode;
 use drover_api::group::Group;
 use drover_api::host_volume::HostVolumeCapability;
+use drover_api::message::some_of;
 use drover_api::volume_request::{RequestAccessMode, VolumeRequest};
 
 use super::WantedGroup;
-use crate::host_volume::claims::claim;
+use crate::host_volume::claims::{claim, sticky};
 use crate::host_volume::known::KnownVolume;
 use crate::ids::{NodeName, ObjectKey};
 use crate::model::{Alloc, newest_of_slot};
@@ -94,10 +95,8 @@ fn elsewhere(view: &ClusterView, named: &[&Arc<KnownVolume>]) -> String {
     if places.is_empty() {
         return "has no node yet".to_owned();
     }
-    let more = places.len().saturating_sub(TOLD);
-    let told: Vec<String> = places.iter().take(TOLD).map(|place| format!("{place}{}", state_of(view, place))).collect();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("is on node {}{more}", told.join(", "))
+    let told = places.iter().map(|place| format!("{place}{}", state_of(view, place)));
+    format!("is on node {}", some_of(told, TOLD))
 }
 
 /// Why nothing is placed on a node; empty where something may be.
@@ -129,7 +128,9 @@ pub fn taken(view: &ClusterView, wanted: WantedGroup<'_>, node: &NodeName, index
 /// The ids of the HostVolumes that are a slot's own, where the group's volumes are sticky: those that its newest holder
 /// used, and where the view has no holder, those that keep a claim of it. O(allocations of the job).
 pub(super) fn own(view: &ClusterView, wanted: WantedGroup<'_>, index: i64) -> BTreeSet<String> {
-    let Some(job) = view.job(wanted.job).filter(|_| is_sticky(wanted.group)) else { return BTreeSet::new() };
+    let Some(job) = view.job(wanted.job).filter(|_| sticky(wanted.group).next().is_some()) else {
+        return BTreeSet::new();
+    };
     let is_holder = |alloc: &&Arc<Alloc>| {
         let is_of_slot = alloc.job_uid == job.uid && alloc.group == wanted.group.name && alloc.index == index;
         is_of_slot && !alloc.host_volumes.is_empty()
@@ -142,13 +143,9 @@ pub(super) fn own(view: &ClusterView, wanted: WantedGroup<'_>, index: i64) -> BT
     view.host_volumes().claimed(&claim).map(|volume| volume.id.to_string()).collect()
 }
 
-fn is_sticky(group: &Group) -> bool {
-    host_requests(group).any(|request| request.sticky)
-}
-
 /// Whether the group asks for volumes of each slot's own, or each slot for the one that it had.
 pub fn depends_on_slot(group: &Group) -> bool {
-    group.volumes.iter().any(|volume| volume.per_alloc) || is_sticky(group)
+    group.volumes.iter().any(|volume| volume.per_alloc) || sticky(group).next().is_some()
 }
 
 /// The names by which a group asks for host volumes; one of each slot's own ends with `[]`.
