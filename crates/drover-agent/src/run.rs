@@ -280,7 +280,7 @@ async fn serve<S: Store>(
     let contacted = watch::Sender::new(false);
     let metrics = NodeMetrics::of(monitor.metrics.agent.clone());
     let health = monitor.watch(&config, contacted.subscribe(), stop.clone(), &mut loops);
-    loops.spawn(watch_progress(stop.clone()));
+    loops.spawn(monitor::watch_progress_beside(stop.clone()));
     let supervisor = supervisor(&config, &stop_services, &mut services);
     let restored = CancellationToken::new();
     let containers = containers(&config)?;
@@ -368,12 +368,6 @@ async fn serve<S: Store>(
     while services.join_next().await.is_some() {}
     tracing::info!("agent has ended; its tasks go on");
     Ok(())
-}
-
-async fn watch_progress(stop: CancellationToken) {
-    if let Err(error) = monitor::watch_progress(stop).await {
-        tracing::error!("{error:#}");
-    }
 }
 
 /// Where the state is lost, what the kernel has may be of allocations that run.

@@ -71,12 +71,7 @@ async fn serve(
     if let Some(address) = listen {
         beside.spawn(monitor::serve(address, health.clone(), metrics.clone(), ended.clone()));
     }
-    let progress = ended.clone();
-    beside.spawn(async move {
-        if let Err(error) = monitor::watch_progress(progress).await {
-            tracing::error!("{error:#}");
-        }
-    });
+    beside.spawn(monitor::watch_progress_beside(ended.clone()));
 
     let gateway = metrics.gateway.clone();
     gateway.begin();

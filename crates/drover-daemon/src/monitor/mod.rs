@@ -24,4 +24,4 @@ pub use metrics::Metrics;
 pub use policies::{POLICIES, RequiredPolicy};
 pub use requests::{CountRequests, counting_client};
 pub use server::{PORT, serve};
-pub use watchdog::watch_progress;
+pub use watchdog::{watch_progress, watch_progress_beside};

@@ -29,6 +29,13 @@ pub async fn watch_progress(stop: CancellationToken) -> anyhow::Result<()> {
     .await
 }
 
+/// The same beside other work: that there can be no thread is told, and ends nothing.
+pub async fn watch_progress_beside(stop: CancellationToken) {
+    if let Err(error) = watch_progress(stop).await {
+        tracing::error!("{error:#}");
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     beat: Duration,
