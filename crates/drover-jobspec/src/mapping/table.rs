@@ -119,8 +119,10 @@ impl Row {
 
     /// Its name in Nomad's JSON, if that has it: the field's with a capital, unless the row says otherwise.
     pub(super) fn wire_name(&self) -> Option<Cow<'static, str>> {
+        if !self.wire.is_empty() {
+            return Some(Cow::Borrowed(self.wire));
+        }
         match self.shape {
-            _ if !self.wire.is_empty() => Some(Cow::Borrowed(self.wire)),
             Shape::Refused(_) => Some(Cow::Owned(self.hcl.split('_').map(capital).collect())),
             Shape::Text
             | Shape::Whole
@@ -131,22 +133,8 @@ impl Row {
             | Shape::TextsMap
             | Shape::Free
             | Shape::Block(_)
-            | Shape::Blocks(_)
-                if !self.field.starts_with('(') =>
-            {
-                Some(Cow::Owned(capital(self.field)))
-            }
-            Shape::Text
-            | Shape::Whole
-            | Shape::Bool
-            | Shape::Duration
-            | Shape::Texts
-            | Shape::TextMap
-            | Shape::TextsMap
-            | Shape::Free
-            | Shape::Block(_)
-            | Shape::Blocks(_)
-            | Shape::Other => None,
+            | Shape::Blocks(_) => (!self.field.starts_with('(')).then(|| Cow::Owned(capital(self.field))),
+            Shape::Other => None,
         }
     }
 }
