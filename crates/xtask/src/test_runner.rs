@@ -25,7 +25,8 @@ use drover_testkit::progress::{Progress, Step, print_line, print_note};
 use drover_testkit::spawner::spawn_bound_to_this_process;
 use serde::Deserialize;
 
-/// Nothing of ours takes that long; what does, hangs.
+/// When no test has ended for that long, one hangs: none of ours takes as long. It is not counted from the start of the
+/// binary, because the last of many tests may begin late.
 const BINARY_TIMEOUT: Duration = Duration::from_mins(20);
 /// As long as some take with the numbers of the acceptance tables.
 const LONG_BINARY_TIMEOUT: Duration = Duration::from_hours(3);
@@ -163,16 +164,19 @@ fn run_binary(binary: &Built, args: &TestArgs, progress: &Progress, tally: &mut 
     let mut run = BinaryRun { target: &binary.target, timeout, running, n_done: 0, n_all: 0, has_ended: false };
     let result = run.follow(&lines, &step, tally);
     drop(lines);
-    if result.is_err() {
+    if let Err(error) = result {
         child.kill().context("ending the test binary")?;
+        child.wait().context("waiting for the test binary")?;
+        tally.failures.push(format!("{}: {error:#}\n{}", binary.target, content(&mut errors)));
+        step.done(format!("{} tests", run.n_done));
+        // Its reader is not waited for: what the binary has left running may hold the output open.
+        return Ok(());
     }
     let status = child.wait().context("waiting for the test binary")?;
     if reader.join().is_err() {
         bail!("the reader of the tests' output has ended");
     }
-    if let Err(error) = result {
-        tally.failures.push(format!("{}: {error:#}\n{}", binary.target, content(&mut errors)));
-    } else if !run.has_ended {
+    if !run.has_ended {
         tally.failures.push(format!(
             "{}: the test binary ended with {status} while {} ran\n{}",
             binary.target,
@@ -217,14 +221,17 @@ struct BinaryRun<'a> {
 
 impl BinaryRun<'_> {
     fn follow(&mut self, lines: &Receiver<String>, step: &Step, tally: &mut Tally) -> Result<()> {
-        let deadline = Instant::now() + self.timeout;
+        let (mut deadline, mut n_done) = (Instant::now() + self.timeout, self.n_done);
         loop {
             match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => self.take(&line, step, tally),
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!("still running after {} min: {}", self.timeout.as_secs() / 60, self.names())
+                    bail!("no test has ended for {} min; still running: {}", self.timeout.as_secs() / 60, self.names())
                 }
+            }
+            if self.n_done > n_done {
+                (deadline, n_done) = (Instant::now() + self.timeout, self.n_done);
             }
         }
     }
@@ -316,6 +323,29 @@ mod tests {
         assert!(run.has_ended && run.running.is_empty());
         assert_eq!((run.n_done, tally.n_passed, tally.n_ignored), (3, 1, 1));
         assert_eq!(tally.failures, ["it: b\nleft: 1"]);
+    }
+
+    #[test]
+    fn while_nothing_ends_those_that_run_are_named_and_the_end_of_the_output_is_no_fault() {
+        let follow = |lines: &[&str], is_open: bool| {
+            let (sender, receiver) = sync_channel(8);
+            for line in lines {
+                sender.send((*line).to_owned()).unwrap();
+            }
+            let _open = is_open.then_some(sender);
+            let (mut run, mut tally) = run_of(&[]);
+            run.timeout = Duration::ZERO;
+            let result = run.follow(&receiver, &Progress::silent().step("testing"), &mut tally);
+            (result.map_err(|error| error.to_string()), run.n_done)
+        };
+        let lines = [
+            r#"{ "type": "test", "event": "started", "name": "a" }"#,
+            r#"{ "type": "test", "name": "a", "event": "ok", "exec_time": 0.5 }"#,
+            r#"{ "type": "test", "event": "started", "name": "b" }"#,
+        ];
+        let hangs = "no test has ended for 0 min; still running: b".to_owned();
+        assert_eq!(follow(&lines, true), (Err(hangs), 1));
+        assert_eq!(follow(&lines[..2], false), (Ok(()), 1));
     }
 
     #[test]
