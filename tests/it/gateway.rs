@@ -76,6 +76,9 @@ impl Stage {
             let own = ["create", "rolebinding", role, "-n", "drover-system", "--role", role, &user];
             cluster.kubectl(&own).expect("a binding");
         }
+        let writes = format!("--user={}", User::Gateway.name());
+        let role = "drover-gateway-writes";
+        cluster.kubectl(&["create", "clusterrolebinding", role, "--clusterrole", role, &writes]).expect("a binding");
         let reader = "--role=extension-apiserver-authentication-reader";
         let user = format!("--user={}", User::Gateway.name());
         cluster.kubectl(&["create", "rolebinding", "gateway", "-n", "kube-system", reader, &user]).expect("a binding");

@@ -25,14 +25,14 @@ use crate::gateway_limits::{Door, Proof, token_of};
 const ESCAPED: &percent_encoding::AsciiSet = percent_encoding::NON_ALPHANUMERIC;
 
 /// An answer of the gateway.
-struct Told {
-    code: u16,
+pub(crate) struct Told {
+    pub(crate) code: u16,
     headers: HeaderMap,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Told {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, 200, "{}", self.text);
         serde_json::from_str(&self.text).expect("JSON")
     }
@@ -41,12 +41,12 @@ impl Told {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    fn index(&self) -> u64 {
+    pub(crate) fn index(&self) -> u64 {
         self.header("x-nomad-index").parse().expect("an index")
     }
 
     /// The field of each object of a list.
-    fn each(&self, field: &str) -> Vec<String> {
+    pub(crate) fn each(&self, field: &str) -> Vec<String> {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         self.json().as_array().expect("a list").iter().map(|it| text(&it[field])).collect()
     }
@@ -54,15 +54,15 @@ impl Told {
 
 /// A client of Nomad.
 #[derive(Clone)]
-struct Nomad(Client);
+pub(crate) struct Nomad(pub(crate) Client);
 
 impl Nomad {
-    async fn of(stage: &Stage, user: User) -> Self {
+    pub(crate) async fn of(stage: &Stage, user: User) -> Self {
         let proof = Proof::Token(token_of(stage, user));
         Self(Door::of(stage).await.client(&proof).await)
     }
 
-    async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Told {
+    pub(crate) async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Told {
         let mut request = http::Request::builder().method(method).uri(format!("/v1/{path}"));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -78,7 +78,7 @@ impl Nomad {
         Told { code, headers, text: String::from_utf8_lossy(&body).into_owned() }
     }
 
-    async fn get(&self, path: &str) -> Told {
+    pub(crate) async fn get(&self, path: &str) -> Told {
         self.send(Method::GET, path, &[], "").await
     }
 

@@ -33,6 +33,7 @@ const FLEET: &str = "crates/drover-gateway/src/tunnels/replicas.rs";
 const KEEPER: &str = "crates/drover-gateway/src/certificates/keeper.rs";
 const KEYS: &str = "crates/drover-gateway/src/identities/keeper.rs";
 const CACHES: &str = "crates/drover-gateway/src/nomad/caches.rs";
+const WRITING: &str = "crates/drover-gateway/src/nomad/writing.rs";
 const OBJECTS: &str = "crates/drover-agent/src/csi/objects.rs";
 
 #[rustfmt::skip]
@@ -130,6 +131,22 @@ const USES: &[Use] = &[
     ("gateway", DROVER, "deployments", "list watch", CACHES, "changes::<Deployment>"),
     ("gateway", DROVER, "clientnodes", "list watch", CACHES, "changes::<ClientNode>"),
     ("gateway", DROVER, "csivolumes", "list watch", CACHES, "changes::<CSIVolume>"),
+    ("gateway", DROVER, "jobs", "create", WRITING, "store.create::<Job>"),
+    ("gateway", DROVER, "jobs", "update", WRITING, "store.replace::<Job>"),
+    ("gateway", DROVER, "jobs", "patch", WRITING, "merge::<Job>"),
+    ("gateway", DROVER, "jobs", "delete", WRITING, "store.delete::<Job>"),
+    ("gateway", DROVER, "jobs/priority", "update", WRITING, "store.replace::<Job>"),
+    ("gateway", DROVER, "jobs/csiplugin", "update", WRITING, "store.replace::<Job>"),
+    ("gateway", DROVER, "jobs/secrets", "update", WRITING, "store.replace::<Job>"),
+    ("gateway", DROVER, "allocations", "patch", WRITING, "merge::<Allocation>"),
+    ("gateway", DROVER, "deployments", "patch", WRITING, "merge::<Deployment>"),
+    ("gateway", DROVER, "deployments/promote", "update", WRITING, "merge::<Deployment>"),
+    ("gateway", DROVER, "deployments/pause", "update", WRITING, "merge::<Deployment>"),
+    ("gateway", DROVER, "deployments/fail", "update", WRITING, "merge::<Deployment>"),
+    ("gateway", DROVER, "clientnodes", "patch", WRITING, "merge::<ClientNode>"),
+    ("gateway", DROVER, "clientnodes", "delete", WRITING, "store.delete::<ClientNode>"),
+    ("gateway", DROVER, "csivolumes", "patch", WRITING, "merge::<CSIVolume>"),
+    ("gateway", DROVER, "csivolumes", "delete", WRITING, "store.delete::<CSIVolume>"),
     ("gateway", "", "namespaces", "list watch", CACHES, "changes::<Namespace>"),
     ("gateway", "", "configmaps=drover-gateway-ca", "get", KEEPER, "self.published.get_opt(PUBLISHED)"),
     ("gateway", "discovery.k8s.io", "endpointslices", "list watch", FLEET, "watcher(slices, selection)"),

@@ -51,7 +51,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{/* The configuration file of the gateway. */}}
 {{- define "drover.gatewayConfig" -}}
-{{ toYaml (mergeOverwrite (ternary (dict) (dict "identities" (dict "issuer" .Values.gateway.issuer)) (empty .Values.gateway.issuer)) (deepCopy .Values.gateway.config) (dict "namespace" .Release.Namespace "service" (include "drover.roleName" (list . "gateway")) "agentAccount" (include "drover.roleName" (list . "agent")) "apiService" .Values.gateway.apiService)) }}
+{{ toYaml (mergeOverwrite (ternary (dict) (dict "identities" (dict "issuer" .Values.gateway.issuer)) (empty .Values.gateway.issuer)) (deepCopy .Values.gateway.config) (dict "namespace" .Release.Namespace "service" (include "drover.roleName" (list . "gateway")) "agentAccount" (include "drover.roleName" (list . "agent")) "apiService" .Values.gateway.apiService "nomadWrites" .Values.gateway.nomadWrites)) }}
 {{- end }}
 
 {{/* The roles of this release that run as pods; the argument is the root. */}}

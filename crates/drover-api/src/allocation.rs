@@ -243,6 +243,10 @@ pub struct AllocationSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub deployment_name: String,
+    /// The evaluation that placed it, or updated it in place last: a UUID.
+    #[serde(rename = "evalID", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub eval_id: String,
     /// Whether it runs beside the old version until promotion.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub canary: bool,

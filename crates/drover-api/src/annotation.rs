@@ -15,6 +15,9 @@ pub fn with_node(before: Option<&str>, node: &str) -> String {
     named.join(",")
 }
 
+/// On a Job: a number. Each time it grows the job is evaluated, although its spec is as it was. It is never taken away.
+pub const EVALUATE: &str = "drover.dev/evaluate";
+
 /// On a CSIVolume that is being deleted: `force` lets it go with the claims of allocations that are over; no plugin is
 /// called.
 pub const DEREGISTER: &str = "drover.dev/deregister";

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::group::Group;
-use crate::metric::AllocMetric;
+use crate::metric::{AllocMetric, is_zero};
 use crate::placement::{Affinity, Constraint, Spread};
 use crate::policy::Update;
 use crate::string_enum::string_enum;
@@ -615,6 +615,16 @@ pub struct EvaluationStatus {
     /// For each group that found no place: why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed: BTreeMap<String, AllocMetric>,
+    /// The job's metadata.generation that it has seen.
+    #[serde(default)]
+    pub generation: i64,
+    /// The job's annotation drover.dev/evaluate that it has seen; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asked: i64,
+    /// The deployment that it made or that was under way.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub deployment_name: String,
 }
 
 /// The evaluation that waits for room.

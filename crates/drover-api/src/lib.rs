@@ -27,6 +27,7 @@ pub mod message;
 pub mod metric;
 pub mod names;
 pub mod network;
+pub mod owner;
 pub mod placement;
 pub mod policy;
 pub mod schema;

@@ -23,7 +23,6 @@ use crate::deployments::{self, DeploymentWrite};
 use crate::keys::key_of;
 use crate::services;
 use crate::stored::Stored;
-use drover_store::convert;
 use drover_store::{Key, Part, Precondition, Store, StoreError};
 
 /// Writes of one plan that are under way at the same time.
@@ -109,7 +108,8 @@ impl Writes {
         let (job, siblings) = (stored.job, stored.siblings);
         let newest = newest_holders(siblings, is_per_node);
         let creates: Vec<CreateWrite> = job.map_or_else(Vec::new, |job| {
-            plan.placements.iter().map(|placement| CreateWrite::new(job, placement, &newest, is_per_node)).collect()
+            let create = |placement| CreateWrite::new((job, stored.eval_id), placement, &newest, is_per_node);
+            plan.placements.iter().map(create).collect()
         });
         let is_rescheduled = plan.placements.iter().filter(|placement| placement.tracker.is_some());
         let rescheduled: HashSet<&AllocKey> =
@@ -140,7 +140,8 @@ impl Writes {
             let spec = alloc.follow_up.is_some().then(|| json!({ "spec": { "followUp": null } }));
             StopWrite { is_return: true, ..write(alloc, spec, None) }
         }));
-        let patches = plan.in_place.iter().map(in_place_patch).chain(plan.attributes.iter().map(attribute_patch));
+        let in_place = plan.in_place.iter().map(|update| in_place_patch(update, stored.eval_id));
+        let patches = in_place.chain(plan.attributes.iter().map(attribute_patch));
         let deployments = deployments::writes(plan, stored, now);
         Self { job: key.clone(), deployments, stops, creates, patches: patches.collect() }
     }
@@ -353,7 +354,7 @@ fn newest_holders(siblings: &[Arc<Alloc>], is_per_node: bool) -> BTreeMap<(Strin
 
 impl CreateWrite {
     fn new(
-        job: &Job,
+        (job, eval_id): (&Job, &str),
         placement: &Placement,
         newest: &BTreeMap<(String, i64, Option<String>), Arc<Alloc>>,
         is_per_node: bool,
@@ -385,6 +386,7 @@ impl CreateWrite {
             index: placement.index,
             node_name: placement.node.to_string(),
             deployment_name: placement.deployment.as_deref().unwrap_or_default().to_owned(),
+            eval_id: eval_id.to_owned(),
             canary: placement.canary,
             preempted_allocations: placement.preempts.iter().map(|victim| victim.key.name.to_string()).collect(),
             previous_allocation: previous,
@@ -402,7 +404,7 @@ impl CreateWrite {
                 (label::JOB.to_owned(), name),
                 (label::GROUP.to_owned(), placement.group.to_string()),
             ])),
-            owner_references: Some(vec![convert::owner(job)]),
+            owner_references: Some(vec![drover_api::owner::owner(job)]),
             finalizers: Some(vec![finalizer::NODE_CLEANUP.to_owned()]),
             ..ObjectMeta::default()
         };
@@ -413,12 +415,13 @@ impl CreateWrite {
     }
 }
 
-fn in_place_patch(update: &InPlace) -> (Key, Precondition, Value) {
+fn in_place_patch(update: &InPlace, eval_id: &str) -> (Key, Precondition, Value) {
     let deployment = update.deployment.as_deref().unwrap_or_default();
     let body = json!({ "spec": {
         "jobVersion": update.job_version,
         "resources": *update.resources,
         "deploymentName": deployment,
+        "evalID": eval_id,
     } });
     (key_of(&update.alloc.key), Precondition { uid: Some(update.alloc.uid.to_string()), resource_version: None }, body)
 }

@@ -21,6 +21,8 @@ pub(crate) struct Stored<'a> {
     pub(crate) versions: &'a [Arc<JobVersion>],
     /// Everything else.
     pub(crate) caches: &'a Caches,
+    /// The evaluation whose plan it is.
+    pub(crate) eval_id: &'a str,
 }
 
 impl Stored<'_> {

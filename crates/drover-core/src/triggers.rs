@@ -6,6 +6,8 @@
 use drover_api::allocation::{AllocationSpec, AllocationStatus, ClientStatus, DesiredStatus};
 use drover_api::job::EvalTrigger;
 
+use crate::evaluation_id::Point;
+
 /// An allocation as far as evaluations follow from it.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocationFacts<'a> {
@@ -85,8 +87,8 @@ pub fn of_allocation(before: AllocationFacts<'_>, now: AllocationFacts<'_>, arou
 pub struct JobFacts<'a> {
     /// Which incarnation and generation of its spec it is.
     pub uid: &'a str,
-    /// Counts changes of its spec.
-    pub generation: i64,
+    /// Which state of it that asks for an evaluation.
+    pub point: Point,
     /// Its object is being deleted.
     pub is_deleting: bool,
     /// Its spec says that it is stopped.
@@ -97,9 +99,8 @@ pub struct JobFacts<'a> {
 
 /// Why a job is evaluated after a change; none where nothing of it is different for the scheduler.
 pub fn of_job(before: Option<JobFacts<'_>>, now: JobFacts<'_>) -> Option<EvalTrigger> {
-    let is_other = before.is_none_or(|before| {
-        (before.uid, before.generation, before.is_deleting) != (now.uid, now.generation, now.is_deleting)
-    });
+    let is_other = before
+        .is_none_or(|before| (before.uid, before.point, before.is_deleting) != (now.uid, now.point, now.is_deleting));
     is_other.then(|| match (now.is_stopped || now.is_deleting, before.is_none() && now.is_launch) {
         (true, _) => EvalTrigger::JobDeregister,
         (false, true) => EvalTrigger::PeriodicJob,
@@ -198,17 +199,19 @@ mod tests {
 
     #[test]
     fn each_change_of_a_job_has_one_trigger_or_none() {
-        let web = JobFacts { uid: "u", generation: 1, is_deleting: false, is_stopped: false, is_launch: false };
+        let point = |generation, asked| Point { generation, asked };
+        let web = JobFacts { uid: "u", point: point(1, 0), is_deleting: false, is_stopped: false, is_launch: false };
         let launch = JobFacts { is_launch: true, ..web };
         for (before, now, wanted) in [
             (None, web, Some(EvalTrigger::JobRegister)),
             (None, launch, Some(EvalTrigger::PeriodicJob)),
             (Some(web), web, None),
-            (Some(web), JobFacts { generation: 2, ..web }, Some(EvalTrigger::JobRegister)),
-            (Some(launch), JobFacts { generation: 2, ..launch }, Some(EvalTrigger::JobRegister)),
+            (Some(web), JobFacts { point: point(2, 0), ..web }, Some(EvalTrigger::JobRegister)),
+            (Some(launch), JobFacts { point: point(2, 0), ..launch }, Some(EvalTrigger::JobRegister)),
+            (Some(web), JobFacts { point: point(1, 1), ..web }, Some(EvalTrigger::JobRegister)),
             (Some(web), JobFacts { uid: "v", ..web }, Some(EvalTrigger::JobRegister)),
             (Some(web), JobFacts { is_deleting: true, ..web }, Some(EvalTrigger::JobDeregister)),
-            (Some(web), JobFacts { generation: 2, is_stopped: true, ..web }, Some(EvalTrigger::JobDeregister)),
+            (Some(web), JobFacts { point: point(2, 0), is_stopped: true, ..web }, Some(EvalTrigger::JobDeregister)),
             (None, JobFacts { is_stopped: true, ..launch }, Some(EvalTrigger::JobDeregister)),
         ] {
             assert_eq!(of_job(before, now), wanted, "{before:?} {now:?}");

@@ -43,6 +43,9 @@ pub struct GatewayConfig {
     /// Whether Nomad's HTTP API is served, from watches of all jobs, allocations, deployments, nodes and volumes;
     /// default true. Without it the gateway holds no objects.
     pub nomad: bool,
+    /// Whether its clients may change objects too; default true. The gateway needs the rights of the `ClusterRole`
+    /// drover-gateway-writes for it.
+    pub nomad_writes: bool,
     /// How often a stream's user is asked for again; at most 60 s.
     #[serde(deserialize_with = "duration")]
     pub recheck_every: Duration,
@@ -108,6 +111,7 @@ impl Default for GatewayConfig {
             certificates: CertificatesConfig::default(),
             identities: IdentitiesConfig::default(),
             nomad: true,
+            nomad_writes: true,
             recheck_every: LONGEST_RECHECK,
         }
     }

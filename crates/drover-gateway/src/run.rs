@@ -98,16 +98,18 @@ async fn serve(
         fleet: fleet.clone(),
         values: Values::new(client.clone(), reviews.clone(), signer.clone(), &config.agent_user()),
         agent_user: config.agent_user(),
-        clock,
+        clock: Arc::clone(&clock),
     });
     let peers = Peers::new(fleet.clone(), served, &config.server_name(), gateway.clone());
     let last = CancellationToken::new();
     let nomad = config.nomad.then(|| {
         let caches = Caches::new();
         let store = KubeStore::new(client.clone(), STORE_TIMEOUT);
-        beside.spawn(until(ended.clone(), caches.clone().follow(store)));
+        beside.spawn(until(ended.clone(), caches.clone().follow(store.clone())));
         let facts = AgentFacts { name: config.server_name(), version: env!("CARGO_PKG_VERSION").to_owned() };
-        Nomad::new(NomadParts { caches, reviews: reviews.clone(), facts, metrics: gateway.clone(), ends: last.clone() })
+        let (reviews, metrics, ends) = (reviews.clone(), gateway.clone(), last.clone());
+        let store = config.nomad_writes.then_some(store);
+        Nomad::new(NomadParts { caches, reviews, facts, metrics, store, clock, ends })
     });
     let entrance = Entrance::new(EntranceParts {
         client: client.clone(),

@@ -22,6 +22,7 @@ mod tests;
 mod unbuilt;
 mod wire;
 mod world;
+mod writes;
 
 pub use answers::{AgentFacts, Reply, View, answer, index};
 pub use blocking::told;
@@ -33,3 +34,4 @@ pub use rights::{kind, needed};
 pub use route::{Endpoint, Route};
 pub use search::{Context, SearchRequest};
 pub use world::{Kind, Listed, Name, Table, World};
+pub use writes::{Change, Demand, Target, Way, WriteEndpoint, WriteOrder, WriteView, Written, order, rights_of_job};

@@ -24,11 +24,15 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
         |resource: Resource, verb: Verb| Right { resource, verb, reach: Reach::Cluster, is_optional: false };
     match endpoint {
         Endpoint::Jobs | Endpoint::Evaluations => list(Resource::Jobs),
-        Endpoint::Job(_) | Endpoint::JobSummary(_) | Endpoint::JobEvaluations(_) | Endpoint::Evaluation(_) => {
-            of_one(Resource::Jobs, Verb::Get)
-        }
+        Endpoint::Job(_)
+        | Endpoint::JobSummary(_)
+        | Endpoint::JobScale(_)
+        | Endpoint::JobEvaluations(_)
+        | Endpoint::Evaluation(_) => of_one(Resource::Jobs, Verb::Get),
         Endpoint::JobVersions(_) => of_one(Resource::Versions, Verb::List),
-        Endpoint::JobAllocations(_) | Endpoint::DeploymentAllocations(_) => of_one(Resource::Allocations, Verb::List),
+        Endpoint::JobAllocations(_) | Endpoint::DeploymentAllocations(_) | Endpoint::EvaluationAllocations(_) => {
+            of_one(Resource::Allocations, Verb::List)
+        }
         Endpoint::JobDeployments(_) | Endpoint::JobDeployment(_) => of_one(Resource::Deployments, Verb::List),
         Endpoint::Deployments => list(Resource::Deployments),
         Endpoint::Deployment(_) => of_one(Resource::Deployments, Verb::Get),
@@ -83,6 +87,7 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         Endpoint::Jobs
         | Endpoint::Job(_)
         | Endpoint::JobSummary(_)
+        | Endpoint::JobScale(_)
         | Endpoint::JobEvaluations(_)
         | Endpoint::Evaluations
         | Endpoint::Evaluation(_)
@@ -90,6 +95,7 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         Endpoint::JobVersions(_) => Some(Kind::Version),
         Endpoint::JobAllocations(_)
         | Endpoint::DeploymentAllocations(_)
+        | Endpoint::EvaluationAllocations(_)
         | Endpoint::Allocations
         | Endpoint::Allocation(_)
         | Endpoint::NodeAllocations(_) => Some(Kind::Allocation),

@@ -9,6 +9,7 @@ use percent_encoding::percent_decode_str;
 use crate::fault::Fault;
 use crate::search::SearchRequest;
 use crate::unbuilt;
+use crate::writes::{self, WriteEndpoint};
 
 /// What is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +30,14 @@ pub enum Endpoint {
     JobSummary(String),
     /// What it once was.
     JobVersions(String),
+    /// The counts of its groups.
+    JobScale(String),
     /// The list of evaluations.
     Evaluations,
     /// An evaluation.
     Evaluation(String),
+    /// The allocations that it placed or changed.
+    EvaluationAllocations(String),
     /// The list of deployments.
     Deployments,
     /// A deployment.
@@ -76,6 +81,8 @@ pub enum Route {
     Read(Endpoint),
     /// A search, whose body says for what.
     Search,
+    /// A change, or a question with a body.
+    Write(WriteEndpoint),
 }
 
 /// Makes an endpoint of an id.
@@ -87,6 +94,7 @@ const OF_JOB: &[(&str, OfId)] = &[
     ("/deployment", Endpoint::JobDeployment),
     ("/deployments", Endpoint::JobDeployments),
     ("/evaluations", Endpoint::JobEvaluations),
+    ("/scale", Endpoint::JobScale),
     ("/summary", Endpoint::JobSummary),
     ("/versions", Endpoint::JobVersions),
 ];
@@ -99,6 +107,12 @@ pub fn read(method: &Method, path: &str) -> Result<Route, Fault> {
     let decoded = percent_decode_str(path).decode_utf8();
     let path = decoded.map_err(|_| Fault::bad("the path is no text: encode it as UTF-8"))?;
     let path = path.as_ref();
+    if let Some(endpoint) = writes::endpoint(method, path) {
+        return Ok(Route::Write(endpoint));
+    }
+    if writes::is_written(path) {
+        return Err(Fault::new(405, format!("/v1/{path} is asked for by PUT, POST or DELETE")));
+    }
     let Some(route) = known(path) else {
         return Err(unbuilt::refusal(path).unwrap_or_else(|| Fault::new(404, format!("/v1/{path} is not known here"))));
     };
@@ -153,6 +167,7 @@ fn object(path: &str) -> Option<Endpoint> {
         ("deployment/allocations/", "", Endpoint::DeploymentAllocations),
         ("deployment/", "", Endpoint::Deployment),
         ("allocation/", "", Endpoint::Allocation),
+        ("evaluation/", "/allocations", Endpoint::EvaluationAllocations),
         ("evaluation/", "", Endpoint::Evaluation),
         ("node/", "/allocations", Endpoint::NodeAllocations),
         ("node/", "", Endpoint::Node),
@@ -183,7 +198,7 @@ mod tests {
     fn of(path: &str) -> Endpoint {
         match read(&Method::GET, path).expect(path) {
             Route::Read(endpoint) => endpoint,
-            Route::Search => panic!("no read"),
+            Route::Search | Route::Write(_) => panic!("no read"),
         }
     }
 
@@ -207,6 +222,9 @@ mod tests {
         assert_eq!(code(&Method::POST, "allocations"), 405);
         assert_eq!(code(&Method::GET, "search"), 405);
         assert_eq!((code(&Method::PUT, "search"), code(&Method::POST, "search")), (200, 200));
+        for path in ["job/web/dispatch", "node/u/drain", "allocation/u/stop", "validate/job"] {
+            assert_eq!((code(&Method::PUT, path), code(&Method::GET, path)), (200, 405), "{path}");
+        }
         for path in ["nodes", "regions", "agent/self", "deployments", "job/web/summary", "allocation/u"] {
             assert_eq!((code(&Method::GET, path), code(&Method::DELETE, path)), (200, 405), "{path}");
         }
@@ -215,21 +233,17 @@ mod tests {
     #[test]
     fn g_046_a_path_of_nomads_that_is_not_served_says_what_to_do_instead_and_others_are_unknown() {
         for (method, path, remedy) in [
-            (Method::PUT, "jobs", "kubectl apply"),
-            (Method::POST, "job/web", "kubectl apply"),
-            (Method::DELETE, "job/a%2Fb", "kubectl delete"),
             (Method::PUT, "job/web/plan", "drover job plan"),
-            (Method::GET, "job/web/scale", "kubectl scale"),
+            (Method::PUT, "job/web/stable", "deployment has succeeded"),
             (Method::PUT, "job/a/b/versions/x/tag", "drover job"),
-            (Method::PUT, "allocation/u/stop", "drover alloc stop"),
             (Method::GET, "client/fs/logs/u", "drover alloc logs"),
             (Method::GET, "event/stream", "kubectl get events"),
-            (Method::PUT, "node/u/drain", "drover node drain"),
             (Method::GET, "vars", "Secret"),
             (Method::GET, "quotas", "ResourceQuota"),
-            (Method::DELETE, "volume/csi/v", "kubectl"),
+            (Method::PUT, "volume/csi/v", "kubectl"),
             (Method::PUT, "volume/csi/v/create", "kubectl"),
-            (Method::GET, "evaluation/u/allocations", "job/:id/allocations"),
+            (Method::DELETE, "volume/csi/v/delete", "kubectl"),
+            (Method::DELETE, "evaluations", "go by themselves"),
         ] {
             let fault = read(&method, path).expect_err(path);
             assert_eq!(fault.code, 400, "{path}");

@@ -6,36 +6,19 @@ use crate::fault::Fault;
 
 /// Paths, where `*` is one part or more, and what to do instead.
 const PATHS: &[(&str, &str)] = &[
-    ("jobs/parse", "convert a job file by `drover job import`"),
     ("jobs/statuses", "list jobs and their allocations"),
-    ("validate/job", "check a manifest by `drover job validate`"),
     ("job/*/plan", "preview a change by `drover job plan`"),
-    ("job/*/revert", "go back by `drover job revert`"),
     ("job/*/stable", "a version is stable when its deployment has succeeded"),
-    ("job/*/dispatch", "dispatch by `drover job dispatch`"),
-    ("job/*/dispatch/payload", "dispatch by `drover job dispatch`"),
-    ("job/*/scale", "scale by `kubectl scale djob` or `drover job scale`"),
-    ("job/*/periodic/force", "launch one by `drover job dispatch`"),
-    ("job/*/evaluate", "the controller evaluates jobs by itself; restart one by `drover job restart`"),
     ("job/*/services", "read the EndpointSlices of its Services by `kubectl get endpointslices`"),
     ("job/*/submission", "the source of a job is its manifest: `kubectl get djob -o yaml`"),
     ("job/*/versions/*/tag", "tags of versions are seen by `drover job history`"),
     ("job/*/action", "run a command by `drover alloc exec`"),
     ("job/*/actions", "run a command by `drover alloc exec`"),
     ("evaluations/count", "list evaluations and count them"),
-    ("evaluation/*/allocations", "allocations do not record their evaluation: read job/:id/allocations"),
-    ("allocation/*/stop", "stop it by `drover alloc stop` or `kubectl delete alloc`"),
     ("allocation/*/services", "read the status of the Allocation by `kubectl get alloc -o yaml`"),
     ("allocation/*/checks", "read its checks by `drover alloc checks`"),
-    ("deployment/promote/*", "promote by `drover deployment promote`"),
-    ("deployment/pause/*", "pause or resume by `drover deployment pause` or `resume`"),
-    ("deployment/fail/*", "fail it by `drover deployment fail`"),
     ("deployment/unblock/*", "deployments of several regions are not built"),
-    ("deployment/allocation-health/*", "set spec.allocationHealth of the Deployment by `kubectl patch`"),
-    ("node/*/drain", "drain by `drover node drain`"),
-    ("node/*/eligibility", "set it by `drover node eligibility`"),
     ("node/*/evaluate", "the controller evaluates jobs by itself"),
-    ("node/*/purge", "delete it by `kubectl delete clientnode`"),
     ("node/pools", "pools are spec.nodePool of the ClientNodes"),
     ("node/pools/*", "pools are spec.nodePool of the ClientNodes"),
     ("node/pool/*", "pools are spec.nodePool of the ClientNodes"),
@@ -48,7 +31,6 @@ const PATHS: &[(&str, &str)] = &[
     ("volumes/snapshot", "snapshots are in the status of the CSIVolume: `drover volume snapshot`"),
     ("volume/csi/*/create", "write the CSIVolume by `kubectl apply`"),
     ("volume/csi/*/delete", "delete the CSIVolume by `kubectl delete`"),
-    ("volume/csi/*/detach", "release it by `drover volume detach`; `kubectl describe csivolume` says who holds it"),
     ("volume/host/*", "host volumes are in the status of the ClientNodes"),
     ("search/fuzzy", "search by the beginning of an id: PUT search"),
     ("event/stream", "read events by `kubectl get events`, and watch objects by `kubectl get --watch`"),
@@ -85,8 +67,6 @@ const PATHS: &[(&str, &str)] = &[
 
 /// Writes of paths that are served for reading, and what to do instead.
 const WRITES: &[(&str, &str)] = &[
-    ("jobs", "apply a Job by `kubectl apply` or `drover job run`"),
-    ("job/*", "apply a Job by `kubectl apply`, stop it by `drover job stop`, or remove it by `kubectl delete djob`"),
     ("evaluations", "evaluations are not objects, and go by themselves"),
     ("volume/csi/*", "apply or delete the CSIVolume by `kubectl`"),
 ];
@@ -99,12 +79,7 @@ pub(crate) fn refusal(path: &str) -> Option<Fault> {
 /// The refusal of a write of a path that is served for reading.
 pub(crate) fn refusal_of_write(method: &Method, path: &str) -> Option<Fault> {
     let is_write = [Method::PUT, Method::POST, Method::DELETE].contains(method);
-    // What is below a job is no part of its id here.
-    let is_below = ["/allocations", "/deployment", "/deployments", "/evaluations", "/summary", "/versions"];
-    if !is_write || is_below.iter().any(|end| path.starts_with("job/") && path.ends_with(end)) {
-        return None;
-    }
-    remedy(WRITES, path).map(|remedy| refuse(path, remedy))
+    remedy(WRITES, path).filter(|_| is_write).map(|remedy| refuse(path, remedy))
 }
 
 fn refuse(path: &str, remedy: &str) -> Fault {

@@ -22,7 +22,6 @@ use super::state;
 use super::verb::Verb;
 use super::world::World;
 use drover_agent::simulated::{Machine, Restart, SimulatedEnd};
-use drover_store::convert;
 
 /// The field manager of an operator.
 const MANAGER: &str = "kubectl";
@@ -282,7 +281,7 @@ impl Operator {
     }
 
     fn make_child(&self, kind: &'static Kind, parent: &Job, name: &str, spec: JobSpec) -> anyhow::Result<()> {
-        let mut object = json!(convert::child(parent, name, spec));
+        let mut object = json!(drover_api::owner::child(parent, name, spec));
         (object["apiVersion"], object["kind"]) = (json!(drover_api::API_VERSION), json!("Job"));
         let made = self.world.store.create(kind, object, Unknown::Refuse, self.caller());
         self.done(Verb::Create, made)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use drover_api::allocation::{AllocationStatus, TaskRunState, VolumeState};
 use drover_api::client_node::Eligibility;
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobSpec, finalizer, label};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobSpec, finalizer};
 use drover_core::definition::Definition;
 use drover_core::health::has_ground;
 use drover_core::host_volume::known::KnownVolume;
@@ -14,7 +14,6 @@ use drover_core::ids::{AllocKey, JobKey, NodeName, ObjectKey, Uid};
 use drover_core::job_status::Stopper;
 use drover_core::model::{self, Alloc, Amounts, DriverState, Health, HostAddress, Node, parse_ports};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 
 /// More cores than a machine has: what is above is no core.
@@ -45,32 +44,6 @@ pub fn stopper(meta: &ObjectMeta) -> Option<Stopper> {
         .filter(|writer| writer.fields_v1.as_ref().is_some_and(|fields| fields.0["f:spec"].get("f:stop").is_some()));
     let found = of_stop.filter_map(|writer| Some((writer.time.as_ref()?.0, writer.manager.as_ref()?))).min()?;
     Some(Stopper { manager: found.1.clone(), at: found.0 })
-}
-
-/// The reference that makes a job the owner of what is created for it.
-pub fn owner(job: &Job) -> OwnerReference {
-    OwnerReference {
-        api_version: drover_api::API_VERSION.to_owned(),
-        kind: "Job".to_owned(),
-        name: job.metadata.name.clone().unwrap_or_default(),
-        uid: job.metadata.uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(false),
-    }
-}
-
-/// A job that belongs to another one, as its launch or dispatch.
-pub fn child(parent: &Job, name: &str, spec: JobSpec) -> Job {
-    let parent_name = parent.metadata.name.clone().unwrap_or_default();
-    let mut job = Job::new(name, spec);
-    job.metadata = ObjectMeta {
-        name: Some(name.to_owned()),
-        namespace: parent.metadata.namespace.clone(),
-        labels: Some([(label::PARENT.to_owned(), parent_name)].into()),
-        owner_references: Some(vec![owner(parent)]),
-        ..ObjectMeta::default()
-    };
-    job
 }
 
 /// A node.

@@ -88,7 +88,7 @@ fn new_object(job: &Job, begun: &DeploymentPlan) -> Deployment {
         name: object.metadata.name.take(),
         namespace: meta.namespace.clone(),
         labels: Some([(drover_api::label::JOB.to_owned(), meta.name.clone().unwrap_or_default())].into()),
-        owner_references: Some(vec![convert::owner(job)]),
+        owner_references: Some(vec![drover_api::owner::owner(job)]),
         ..ObjectMeta::default()
     };
     object

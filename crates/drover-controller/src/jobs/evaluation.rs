@@ -11,6 +11,7 @@ use drover_api::{Job, JobVersion};
 use drover_core::broker::blocked::BlockedVerdict;
 use drover_core::broker::queue::{GivenBack, NextEvaluation};
 use drover_core::definition::Definition;
+use drover_core::evaluation_id::{self, Point};
 use drover_core::ids::{AllocKey, EvalId, JobKey, Uid};
 use drover_core::job_status::{self, Input, Reverted};
 use drover_core::limits::Asked;
@@ -305,7 +306,7 @@ impl Jobs {
         let priority = shared.view.job(job).map_or(50, |job| job.definition.spec.priority);
         tracing::debug!(%job, trigger = %next.trigger, "a job is evaluated");
         let evaluation = Evaluation {
-            id: EvalId::from(format!("{}-{}", shared.identity, next.number)),
+            id: self.id(shared, next, object),
             job: job.clone(),
             trigger: next.trigger,
             priority,
@@ -339,11 +340,30 @@ impl Jobs {
             .view
             .job(job)
             .is_some_and(|job| matches!(job.definition.job_type(), JobType::System | JobType::Sysbatch));
-        let stored = Stored { job: object, siblings: &siblings, versions, caches: &shared.caches };
+        let eval_id = evaluation.id.as_str();
+        let stored = Stored { job: object, siblings: &siblings, versions, caches: &shared.caches, eval_id };
         let writes = Writes::new(job, &plan, &stored, is_per_node, now);
         let created = Self::assume(shared, &plan, &writes);
         shared.evaluations.n_plans += 1;
         shared.outbox.push(Action::Plan(Box::new(writes), created));
+    }
+
+    /// The id of an evaluation: that of the job's state, which others may wait for, where none has seen it yet.
+    fn id(&self, shared: &Shared, next: &NextEvaluation, object: Option<&Job>) -> EvalId {
+        let job_uid = object.and_then(|job| job.metadata.uid.as_deref()).unwrap_or_default();
+        let id = match object {
+            Some(object) if self.is_new(&next.job, Point::of(object)) => {
+                evaluation_id::of_point(job_uid, Point::of(object))
+            }
+            Some(_) | None => evaluation_id::of_leader(job_uid, &shared.identity, next.number),
+        };
+        EvalId::from(id)
+    }
+
+    /// Whether no evaluation that is shown has seen this state of a job.
+    fn is_new(&self, job: &JobKey, point: Point) -> bool {
+        let shown = self.known.get(job).map(|known| &known.evaluations[..]).unwrap_or_default();
+        !shown.iter().any(|one| Point { generation: one.generation, asked: one.asked }.covers(point))
     }
 
     /// Puts what is about to be written into the view, so that no other plan gives the same room away.
@@ -379,6 +399,8 @@ impl Jobs {
         let job = &evaluation.job;
         let job_type = shared.view.job(job).map_or(JobType::Service, |job| job.definition.job_type());
         let index = shared.view_index;
+        let (point, deployment_name) = (Point::of(object), deployment_of(shared, job, plan));
+        let is_new = self.is_new(job, point);
         let Some(known) = self.known.get_mut(job) else { return };
         let last = LastEvaluation { saw: Some(index), held_back: plan.held_back };
         shared.evaluations.last.insert(job.clone(), last);
@@ -400,7 +422,8 @@ impl Jobs {
             since: known.blocked.as_ref().map_or(evaluation.now, |blocked| blocked.since),
             failed: plan.failed.clone(),
         });
-        if plan.is_empty() && !is_news {
+        // Clients wait for the first one of each state, whatever it does.
+        if plan.is_empty() && !is_news && !is_new {
             return;
         }
         known.record(EvaluationStatus {
@@ -411,6 +434,9 @@ impl Jobs {
             priority: evaluation.priority,
             time: evaluation.now,
             failed: plan.failed.clone(),
+            generation: point.generation,
+            asked: point.asked,
+            deployment_name,
         });
         if is_news && !plan.failed.is_empty() {
             let note: Vec<String> =
@@ -779,11 +805,24 @@ impl Jobs {
 fn facts(job: &Job) -> JobFacts<'_> {
     JobFacts {
         uid: job.metadata.uid.as_deref().unwrap_or_default(),
-        generation: job.metadata.generation.unwrap_or(0),
+        point: Point::of(job),
         is_deleting: job.metadata.deletion_timestamp.is_some(),
         is_stopped: job.spec.stop,
         is_launch: periodic::launch_of(&job.spec.id).is_some(),
     }
+}
+
+/// The deployment that a plan makes, or that rolls out what it is about.
+fn deployment_of(shared: &Shared, key: &JobKey, plan: &Plan) -> String {
+    if let Some(made) = &plan.deployment {
+        return made.name.to_string();
+    }
+    let version = shared.view.job(key).map(|job| job.version);
+    let latest = shared
+        .view
+        .latest_deployment(key)
+        .filter(|latest| latest.phase.is_active() && Some(latest.job_version) == version);
+    latest.map(|latest| latest.key.name.to_string()).unwrap_or_default()
 }
 
 fn version_owner(version: &JobVersion) -> (JobKey, Uid) {

@@ -223,5 +223,5 @@ fn armed_since(status: &JobStatus) -> Option<Timestamp> {
 fn launched(parent: &Job, spec: &drover_api::JobSpec, at: Timestamp) -> Job {
     let name = parent.metadata.name.clone().unwrap_or_default();
     let child = periodic::child(&name, spec, at);
-    convert::child(parent, &child.name, child.spec)
+    drover_api::owner::child(parent, &child.name, child.spec)
 }

@@ -11,7 +11,6 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 use serde_json::json;
 
-use drover_store::convert;
 use drover_store::{Key, Part, Precondition, Store, StoreError, status_body};
 
 /// Most versions that are kept without another reason.
@@ -142,7 +141,7 @@ fn new_version(job: &Job, number: i64, now: Timestamp) -> JobVersion {
     version.metadata = ObjectMeta {
         name: version.metadata.name.take(),
         namespace: meta.namespace.clone(),
-        owner_references: Some(vec![convert::owner(job)]),
+        owner_references: Some(vec![drover_api::owner::owner(job)]),
         ..ObjectMeta::default()
     };
     version

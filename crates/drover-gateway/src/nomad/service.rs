@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_clock::SharedClock;
 use drover_daemon::monitor::GatewayMetrics;
 use drover_nomad::{
     AgentFacts, Blocking, Endpoint, Fault, Query, Reply, Route, Scopes, SearchRequest, View, World, answer, index,
     kind, needed, route, told,
 };
+use drover_store::KubeStore;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -17,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::audit::NomadCall;
 use super::caches::Caches;
 use super::scopes::scopes;
+use super::writing::Writing;
 use crate::answers::{Answer, Refusal, whole, with_type};
 use crate::reviews::{Identity, Reviews, is_anonymous};
 
@@ -33,6 +36,10 @@ pub(crate) struct NomadParts {
     pub(crate) reviews: Reviews,
     pub(crate) facts: AgentFacts,
     pub(crate) metrics: GatewayMetrics,
+    /// What writes objects; none: clients only read.
+    pub(crate) store: Option<KubeStore>,
+    /// Tells the time.
+    pub(crate) clock: SharedClock,
     /// The replica ends: readers that wait are answered.
     pub(crate) ends: CancellationToken,
 }
@@ -102,12 +109,14 @@ impl Nomad {
         let endpoint = match route {
             Route::Read(endpoint) => endpoint,
             Route::Search => Endpoint::Search(SearchRequest::read(&body(request).await?)?),
+            Route::Write(endpoint) => {
+                known(identity)?;
+                let body = body(request).await?.into();
+                return self.write(Writing { parts: &self.parts, identity, endpoint, query, body }).await;
+            }
         };
-        if is_anonymous(identity) && endpoint != Endpoint::AgentHealth {
-            return Err(Refusal::new(
-                403,
-                "Permission denied: give a token, as in NOMAD_TOKEN, or a client certificate",
-            ));
+        if endpoint != Endpoint::AgentHealth {
+            known(identity)?;
         }
         let needed = needed(&endpoint, &query);
         let world = self.parts.caches.complete().await?;
@@ -123,6 +132,11 @@ impl Nomad {
         // The right may have gone meanwhile.
         let allowed = may_see(&world).await?;
         Ok(Outcome { reply: made(endpoint, query, world, (allowed, self.facts())).await?, index: Some(index) })
+    }
+
+    async fn write(&self, writing: Writing<'_>) -> Result<Outcome, Refusal> {
+        let (answer, index) = writing.carry_out().await?;
+        Ok(Outcome { reply: Reply::of(&answer, &writing.query)?, index: Some(index) })
     }
 
     fn facts(&self) -> AgentFacts {
@@ -188,6 +202,15 @@ impl Nomad {
         }
         response
     }
+}
+
+/// Refuses who has proved nothing.
+fn known(identity: &Identity) -> Result<(), Refusal> {
+    if is_anonymous(identity) {
+        let remedy = "Permission denied: give a token, as in NOMAD_TOKEN, or a client certificate";
+        return Err(Refusal::new(403, remedy));
+    }
+    Ok(())
 }
 
 /// Makes an answer beside the threads that carry others: one of ten thousand allocations takes a while.

@@ -12,6 +12,7 @@ use crate::fault::Fault;
 use crate::listing::{Order, Place, page};
 use crate::resource::Resource;
 use crate::wire::allocation::{StubParts, full, stub, without_empty};
+use crate::wire::awaited;
 use crate::wire::times::created;
 use crate::world::{namespace, uid};
 
@@ -46,6 +47,13 @@ pub(super) fn of_deployment(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     let found = world.deployment(&space, id).ok_or_else(|| Fault::missing("deployment", id))?;
     let name = found.metadata.name.as_deref().unwrap_or_default();
     stubs(world.allocations_for(&space, name), view)
+}
+
+/// The allocations that an evaluation placed or changed.
+pub(super) fn of_evaluation(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    let space = view.query.namespace();
+    let found = awaited::find(view.world, &space, id).ok_or_else(|| Fault::missing("evaluation", id))?;
+    stubs(awaited::allocations(view.world, &found).into_iter(), view)
 }
 
 /// The whole allocations on a node, of each namespace that the caller may see.

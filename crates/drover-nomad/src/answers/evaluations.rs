@@ -1,4 +1,4 @@
-//! Evaluations: those that the status of each job shows.
+//! Evaluations: those that the status of each job shows, and those that clients wait for.
 
 use drover_api::Job;
 use serde_json::Value;
@@ -8,6 +8,7 @@ use super::view::View;
 use crate::fault::Fault;
 use crate::listing::{Order, Place, page};
 use crate::resource::Resource;
+use crate::wire::awaited::find;
 use crate::wire::evaluation::{Evaluation, full, of_job as all_of};
 use crate::world::{job_id, namespace};
 
@@ -27,9 +28,8 @@ pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
 /// An evaluation.
 pub(super) fn one(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     let space = view.query.namespace();
-    let jobs = view.world.jobs.of_namespace(&space);
-    let found = jobs.flat_map(|job| all_of(job)).find(|one| one.id == id);
-    Reply::of(&full(&found.ok_or_else(|| Fault::missing("evaluation", id))?, view.world), view.query)
+    let found = find(view.world, &space, id).ok_or_else(|| Fault::missing("evaluation", id))?;
+    Reply::of(&full(&found, view.world), view.query)
 }
 
 /// The evaluations of a job. Without a job there are none.

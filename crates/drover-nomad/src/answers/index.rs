@@ -11,7 +11,9 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
     let of_kind = world.index(kind(endpoint)?);
     let space = query.namespace();
     let own = match endpoint {
-        Endpoint::Job(id) | Endpoint::JobSummary(id) => world.job(&space, id).map(|it| version(&it.metadata)),
+        Endpoint::Job(id) | Endpoint::JobSummary(id) | Endpoint::JobScale(id) => {
+            world.job(&space, id).map(|it| version(&it.metadata))
+        }
         Endpoint::Deployment(id) => world.deployment(&space, id).map(|it| version(&it.metadata)),
         Endpoint::Allocation(id) => world.allocation(&space, id).map(|it| version(&it.metadata)),
         Endpoint::Node(id) => world.nodes.with_uid(id).map(|it| version(&it.metadata)),
@@ -24,6 +26,7 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
         | Endpoint::JobVersions(_)
         | Endpoint::Evaluations
         | Endpoint::Evaluation(_)
+        | Endpoint::EvaluationAllocations(_)
         | Endpoint::Deployments
         | Endpoint::DeploymentAllocations(_)
         | Endpoint::Allocations

@@ -42,6 +42,11 @@ pub(super) fn summary(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     Reply::of(&wire::summary(find(id, view)?, view.world), view.query)
 }
 
+/// How many allocations each of its groups asks for, has and runs.
+pub(super) fn scale(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    Reply::of(&wire::scale(find(id, view)?, view.world), view.query)
+}
+
 /// What it once was, newest first.
 pub(super) fn versions(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     let View { world, query, .. } = view;

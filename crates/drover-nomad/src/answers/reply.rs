@@ -17,7 +17,10 @@ pub struct Reply {
 
 impl Reply {
     /// An answer of one value.
-    pub(super) fn of(value: &Value, query: &Query) -> Result<Self, Fault> {
+    ///
+    /// # Errors
+    /// 500 for a value that cannot be written.
+    pub fn of(value: &Value, query: &Query) -> Result<Self, Fault> {
         let body = if query.is_pretty() { serde_json::to_vec_pretty(value) } else { serde_json::to_vec(value) };
         Ok(Self { body: body.map_err(|error| unwritable(&error))?, next_token: None })
     }

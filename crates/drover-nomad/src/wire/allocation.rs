@@ -116,7 +116,7 @@ fn common(allocation: &Allocation, world: &World) -> Map<String, Value> {
     let fields = [
         ("ID", json!(uid(Some(meta)))),
         // No evaluation is recorded with an allocation.
-        ("EvalID", json!("")),
+        ("EvalID", json!(spec.eval_id)),
         ("Name", json!(name(allocation, world))),
         ("Namespace", json!(namespace(meta))),
         ("NodeID", json!(world.node_id(&spec.node_name))),

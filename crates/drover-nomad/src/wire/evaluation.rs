@@ -1,22 +1,24 @@
-//! Evaluations: those that the status of a job shows.
+//! Evaluations as they travel: those that the status of a job shows, and those that clients wait for.
 //!
-//! They are not objects. Nomad's clients know them by UUIDs: where the controller's own id is none, the id is the hash
-//! of the job's uid and of that id, so that every replica answers for it.
+//! They are not objects. Their ids are derived (`drover_core::evaluation_id`); an older leader's, which are no UUIDs,
+//! become some by the same rule, so that every replica answers for each.
 
 use std::collections::BTreeMap;
 
 use drover_api::Job;
 use drover_api::job::{EvalStatus, EvalTrigger, EvaluationStatus};
 use drover_api::metric::AllocMetric;
-use drover_api::names::hex;
+use drover_core::evaluation_id;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::metric;
 use super::times::{nanos, seconds};
 use crate::full_job::spec as job_spec;
 use crate::world::{World, job_id, namespace, uid, version};
+
+/// Nothing found no place.
+pub(super) static NONE_FAILED: BTreeMap<String, AllocMetric> = BTreeMap::new();
 
 /// An evaluation of a job.
 #[derive(Clone, Debug)]
@@ -27,12 +29,16 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) job: &'a Job,
     /// Where it stands.
     pub(crate) status: EvalStatus,
-    trigger: EvalTrigger,
-    description: &'a str,
-    priority: i64,
-    time: Timestamp,
-    failed: &'a BTreeMap<String, AllocMetric>,
-    blocked: String,
+    pub(super) trigger: EvalTrigger,
+    pub(super) description: &'a str,
+    pub(super) priority: i64,
+    pub(super) time: Timestamp,
+    pub(super) failed: &'a BTreeMap<String, AllocMetric>,
+    pub(super) blocked: String,
+    /// The name of the deployment that it made or found; empty for none.
+    pub(super) deployment: &'a str,
+    /// The evaluation that did what this one was to do; empty where it did so itself.
+    pub(super) next: String,
 }
 
 impl Evaluation<'_> {
@@ -51,7 +57,7 @@ pub(crate) fn of_job(job: &Job) -> Vec<Evaluation<'_>> {
         .evaluations
         .iter()
         .map(|one| {
-            let EvaluationStatus { id: own, trigger, status, description, priority, time, failed } = one;
+            let EvaluationStatus { id: own, trigger, status, description, priority, time, failed, .. } = one;
             let id = id(job_uid, own);
             let blocked = if failed.is_empty() || id == waits { String::new() } else { waits.clone() };
             Evaluation {
@@ -64,6 +70,8 @@ pub(crate) fn of_job(job: &Job) -> Vec<Evaluation<'_>> {
                 time: *time,
                 failed,
                 blocked,
+                deployment: &one.deployment_name,
+                next: String::new(),
             }
         })
         .collect();
@@ -80,28 +88,16 @@ pub(crate) fn of_job(job: &Job) -> Vec<Evaluation<'_>> {
             time: blocked.since,
             failed: &blocked.failed,
             blocked: String::new(),
+            deployment: "",
+            next: String::new(),
         });
     }
     all
 }
 
 /// The UUID of an evaluation.
-fn id(job_uid: &str, own: &str) -> String {
-    let is_uuid = own.len() == 36
-        && own
-            .chars()
-            .enumerate()
-            .all(|(at, c)| if matches!(at, 8 | 13 | 18 | 23) { c == '-' } else { c.is_ascii_hexdigit() });
-    if is_uuid {
-        return own.to_owned();
-    }
-    let mut hasher = Sha256::new();
-    hasher.update(job_uid.as_bytes());
-    hasher.update([0]);
-    hasher.update(own.as_bytes());
-    let digits = hex(&hasher.finalize());
-    let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
-    [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
+pub(super) fn id(job_uid: &str, own: &str) -> String {
+    if evaluation_id::is_uuid(own) { own.to_owned() } else { evaluation_id::of_leader(job_uid, own, 0) }
 }
 
 /// An evaluation; lists have the whole object too.
@@ -114,6 +110,7 @@ pub(crate) fn full(evaluation: &Evaluation<'_>, world: &World) -> Value {
         .flat_map(|status| &status.summary)
         .map(|(group, of)| (group.clone(), json!(of.queued)))
         .collect();
+    let deployment = world.deployments.named(namespace(meta), evaluation.deployment);
     json!({
         "ID": evaluation.id,
         "Namespace": namespace(meta),
@@ -121,12 +118,12 @@ pub(crate) fn full(evaluation: &Evaluation<'_>, world: &World) -> Value {
         "Type": job_spec(evaluation.job, world).r#type,
         "TriggeredBy": evaluation.trigger,
         "JobID": job_id(evaluation.job),
-        "DeploymentID": "",
+        "DeploymentID": uid(deployment.map(|deployment| &deployment.metadata)),
         "Status": evaluation.status,
         "StatusDescription": evaluation.description,
         "Wait": 0,
         "WaitUntil": super::times::UNSET,
-        "NextEval": "",
+        "NextEval": evaluation.next,
         "PreviousEval": "",
         "BlockedEval": evaluation.blocked,
         "FailedTGAllocs": metric::of_groups(evaluation.failed, world),
@@ -144,12 +141,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_uuids_that_every_replica_finds_and_uuids_stay_as_they_are() {
+    fn ids_of_older_leaders_become_uuids_that_every_replica_finds_and_uuids_stay_as_they_are() {
         let derived = id("u-1", "controller-7");
         assert_eq!(derived, id("u-1", "controller-7"));
         assert_ne!(derived, id("u-2", "controller-7"));
-        assert_eq!(derived.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+        assert_eq!(evaluation_id::tag_of(&derived), Some(evaluation_id::tag("u-1").as_str()));
         assert_eq!(id("u-1", &derived), derived);
-        assert_ne!(id("u-1", &derived.replace('-', "x")), derived);
     }
 }

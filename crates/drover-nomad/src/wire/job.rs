@@ -60,6 +60,39 @@ pub(crate) fn summary(job: &Job, world: &World) -> Value {
     })
 }
 
+/// How many allocations each group asks for, has and runs; health where a deployment judges it.
+pub(crate) fn scale(job: &Job, world: &World) -> Value {
+    let (meta, status) = (&job.metadata, job.status.clone().unwrap_or_default());
+    let deployment = world.deployments.named(namespace(meta), &status.deployment);
+    let judged = deployment.and_then(|it| it.status.as_ref()).map(|status| &status.groups);
+    let spec = whole_spec(job, world);
+    let groups = spec.groups.iter().map(|group| {
+        let scaled = spec
+            .scale
+            .as_ref()
+            .filter(|scale| scale.group == group.name || (scale.group.is_empty() && spec.groups.len() == 1));
+        let found = status.summary.get(&group.name).cloned().unwrap_or_default();
+        let of = judged.and_then(|groups| groups.get(&group.name));
+        let of_group = json!({
+            "Desired": scaled.and_then(|scale| scale.count).unwrap_or(group.count),
+            "Placed": found.starting + found.running + found.unknown,
+            "Running": found.running,
+            "Healthy": of.map_or(0, |of| of.healthy_allocs),
+            "Unhealthy": of.map_or(0, |of| of.unhealthy_allocs),
+            "Events": [],
+        });
+        (group.name.clone(), of_group)
+    });
+    json!({
+        "JobID": job_id(job),
+        "Namespace": namespace(meta),
+        "JobCreateIndex": created(meta),
+        "JobModifyIndex": meta.generation.unwrap_or(0),
+        "JobStopped": spec.stop,
+        "TaskGroups": groups.collect::<Map<String, Value>>(),
+    })
+}
+
 fn of_group(group: &GroupSummary) -> Value {
     json!({
         "Queued": group.queued, "Complete": group.complete, "Failed": group.failed, "Running": group.running,

@@ -3,6 +3,7 @@
 //! leaves such keys out. Must never know who asks.
 
 pub(crate) mod allocation;
+pub(crate) mod awaited;
 pub(crate) mod deployment;
 pub(crate) mod evaluation;
 pub(crate) mod job;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_core::evaluation_id;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -95,6 +96,20 @@ impl World {
         self.jobs.of_group(job_group(namespace, id)).next()
     }
 
+    /// The jobs of a namespace, there or just gone, whose evaluations' ids end with a tag: one, but by chance.
+    pub(crate) fn jobs_of_tag<'a>(&'a self, namespace: &str, tag: &str) -> impl Iterator<Item = &'a Arc<Job>> {
+        let of = (namespace.to_owned(), tag.to_owned());
+        let departed = self.jobs.departed().filter(move |job| {
+            self::namespace(&job.metadata) == of.0 && evaluation_id::tag(uid(Some(&job.metadata))) == of.1
+        });
+        self.jobs.of_group(tag_group(namespace, tag)).chain(departed)
+    }
+
+    /// The jobs that another one made, by that one's object's name.
+    pub(crate) fn children_of(&self, namespace: &str, parent: &str) -> impl Iterator<Item = &Arc<Job>> {
+        self.jobs.of_group(child_group(namespace, parent))
+    }
+
     /// An allocation of a namespace by its id.
     pub(crate) fn allocation(&self, namespace: &str, id: &str) -> Option<&Arc<Allocation>> {
         self.allocations.with_uid(id).filter(|it| self::namespace(&it.metadata) == namespace)
@@ -172,6 +187,14 @@ fn job_group(namespace: &str, job: &str) -> String {
     format!("job/{namespace}/{job}")
 }
 
+fn tag_group(namespace: &str, tag: &str) -> String {
+    format!("tag/{namespace}/{tag}")
+}
+
+fn child_group(namespace: &str, parent: &str) -> String {
+    format!("child/{namespace}/{parent}")
+}
+
 fn volume_group(namespace: &str, volume: &str) -> String {
     format!("volume/{namespace}/{volume}")
 }
@@ -189,9 +212,16 @@ fn successor_group(namespace: &str, allocation: &str) -> String {
 }
 
 impl Listed for Job {
-    /// Under the id of Nomad's clients.
+    /// Clients look for the evaluation of a deletion when it has been made.
+    const DEPARTED: usize = 256;
+
+    /// Under the id of Nomad's clients, under the tag of its evaluations, and under the job that made it.
     fn groups(&self) -> Vec<String> {
-        vec![job_group(namespace(&self.metadata), job_id(self))]
+        let namespace = namespace(&self.metadata);
+        let tag = evaluation_id::tag(uid(Some(&self.metadata)));
+        let own = [job_group(namespace, job_id(self)), tag_group(namespace, &tag)];
+        let parent = self.spec.dispatch.as_ref().map(|dispatch| child_group(namespace, &dispatch.parent));
+        own.into_iter().chain(parent).collect()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet};
+use imbl::{OrdMap, OrdSet, Vector};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
@@ -32,6 +32,9 @@ impl Name {
 
 /// A kind that a [`Table`] holds.
 pub trait Listed: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// How many of those that were deleted last are remembered.
+    const DEPARTED: usize = 0;
+
     /// The groups of objects in which it is found, beside its name and uid.
     fn groups(&self) -> Vec<String>;
 }
@@ -42,6 +45,8 @@ pub struct Table<K: Listed> {
     objects: OrdMap<Name, Seen<K>>,
     uids: OrdMap<String, Name>,
     groups: OrdSet<(String, Name)>,
+    /// The last ones that were deleted, oldest first.
+    departed: Vector<Arc<K>>,
     index: u64,
     /// The index when the newest list began.
     index_before: u64,
@@ -62,6 +67,7 @@ impl<K: Listed> Default for Table<K> {
             objects: OrdMap::new(),
             uids: OrdMap::new(),
             groups: OrdSet::new(),
+            departed: Vector::new(),
             index: 0,
             index_before: 0,
             list: 0,
@@ -129,7 +135,16 @@ impl<K: Listed> Table<K> {
         self.index = self.index.max(version(object.meta()));
         if self.objects.get(&name).is_some_and(|known| known.object.meta().uid == object.meta().uid) {
             self.take_out(&name);
+            self.departed.push_back(Arc::new(object.clone()));
+            while self.departed.len() > K::DEPARTED {
+                self.departed.pop_front();
+            }
         }
+    }
+
+    /// The last ones that were deleted, in their last state; after a new start none.
+    pub fn departed(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.departed.iter()
     }
 
     fn step_back(&mut self, version: u64) {

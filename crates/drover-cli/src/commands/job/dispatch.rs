@@ -19,7 +19,6 @@ use crate::cluster::connect::{ConnectArgs, Connection, block_on};
 use crate::completion::names;
 use crate::ui::stdio::{complain, read_input};
 use drover_clock::{Clock, SystemClock};
-use drover_store::convert;
 
 const EXIT_CODES: &str =
     "Exit codes: 0 it is done, 1 error or refused, 2 it failed, 3 the time was over, 130 detached by Ctrl-C.";
@@ -189,7 +188,7 @@ impl Connection {
 
     /// Creates a job that belongs to another one.
     async fn create_child(&self, parent: &Job, name: &str, spec: JobSpec) -> anyhow::Result<Job> {
-        let job = convert::child(parent, name, spec);
+        let job = drover_api::owner::child(parent, name, spec);
         let params = PostParams { field_manager: Some(drover_api::field_manager::CLI.to_owned()), dry_run: false };
         let jobs = self.objects::<Job>();
         jobs.api.create(&params, &job).await.map_err(|error| jobs.explain("create", name, error))

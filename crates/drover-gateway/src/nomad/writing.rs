@@ -1,0 +1,222 @@
+//! Writes of Nomad's clients: from an order, over its caller's rights, to objects, and back when readers see them.
+//!
+//! The gateway writes with rights of its own, after the API server has been asked whether the caller may do the same.
+//! Where another writer was first, the request is ordered again from what is then known, so that no caller sees a
+//! conflict. Must never know what a request means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job};
+use drover_nomad::{
+    Demand, Kind, Query, Target, Way, World, WriteEndpoint, WriteOrder, WriteView, Written, order, told,
+};
+use drover_store::{ErrorClass, Key, KubeStore, Object, Part, Precondition, Store as _, StoreError};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::caches::Caches;
+use super::service::NomadParts;
+use crate::answers::Refusal;
+use crate::reviews::{Access, Identity, Meanwhile, Reviews};
+
+/// How often a request is ordered because others wrote at the same time.
+const ATTEMPTS: usize = 8;
+/// How long a write waits for readers of this replica to see it, and a conflict for what caused it.
+const SEEN_WITHIN: Duration = Duration::from_secs(2);
+
+/// A write under way.
+pub(super) struct Writing<'a> {
+    /// What the API writes with.
+    pub(super) parts: &'a NomadParts,
+    /// Who asks.
+    pub(super) identity: &'a Identity,
+    /// What for.
+    pub(super) endpoint: WriteEndpoint,
+    /// With which parameters.
+    pub(super) query: Query,
+    /// The body.
+    pub(super) body: Arc<[u8]>,
+}
+
+impl Writing<'_> {
+    /// Does it; the answer, and the index at which it is seen.
+    ///
+    /// # Errors
+    /// What is wrong with the request, 403 when the caller may not, 503 when the API server does not answer.
+    pub(super) async fn carry_out(&self) -> Result<(Value, u64), Refusal> {
+        let NomadParts { caches, reviews, store, .. } = self.parts;
+        let Some(store) = store else {
+            return Err(Refusal::new(403, "clients of Nomad only read here: the chart's gateway.nomadWrites is false"));
+        };
+        let random = fastrand::u32(..);
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let before = caches.complete().await?;
+            let order = self.order(Arc::clone(&before), random).await?;
+            for demand in &order.demands {
+                permit(reviews, self.identity, demand).await?;
+            }
+            let kinds: Vec<Kind> = order.changes.iter().map(of_change).collect();
+            match write_all(store, &order.changes).await {
+                Ok(written) => {
+                    seen(caches, &written).await;
+                    let index = index_of(&written, &caches.now());
+                    let mut answer = order.answer(&written);
+                    if let Some(answer) = answer.as_object_mut() {
+                        answer.entry("Index").or_insert_with(|| json!(index));
+                    }
+                    return Ok((answer, index));
+                }
+                Err(error) if error.class() == ErrorClass::Conflict => {
+                    newer(caches, &kinds, &before).await;
+                    last = Some(error);
+                }
+                Err(error) => return Err(refused(&error)),
+            }
+        }
+        let why = last.map(|error| error.to_string()).unwrap_or_default();
+        Err(Refusal::new(500, format!("others change this all the time: try again ({why})")))
+    }
+
+    /// Orders it, beside the threads that carry others: a job of a megabyte takes a while to read.
+    async fn order(&self, world: Arc<World>, random: u32) -> Result<WriteOrder, Refusal> {
+        let (endpoint, query, body) = (self.endpoint.clone(), self.query.clone(), Arc::clone(&self.body));
+        let now = self.parts.clock.now();
+        let make = move || order(&endpoint, WriteView { world: &world, query: &query, body: &body, now, random });
+        let made = tokio::task::spawn_blocking(make).await;
+        Ok(made.map_err(|error| Refusal::new(500, format!("the request cannot be read: {error}")))??)
+    }
+}
+
+/// Whether the caller has one of the rights.
+async fn permit(reviews: &Reviews, identity: &Identity, demand: &Demand) -> Result<(), Refusal> {
+    let mut first = None;
+    for way in &demand.any_of {
+        match reviews.permit(identity, &access(way), Meanwhile::Stops).await {
+            Ok(()) => return Ok(()),
+            Err(refusal) if refusal.code == 403 => drop(first.get_or_insert(refusal)),
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Err(first.unwrap_or_else(|| Refusal::new(403, "Permission denied")))
+}
+
+fn access(way: &Way) -> Access {
+    let Way { group, resource, subresource, verb, namespace, name } = way.clone();
+    Access { group, resource, subresource, verb, namespace, name }
+}
+
+/// Writes all changes of an order, one after the other.
+async fn write_all(store: &KubeStore, changes: &[drover_nomad::Change]) -> Result<Vec<Written>, StoreError> {
+    let mut written = Vec::new();
+    for change in changes {
+        written.push(write(store, change).await?);
+    }
+    Ok(written)
+}
+
+async fn write(store: &KubeStore, change: &drover_nomad::Change) -> Result<Written, StoreError> {
+    use drover_nomad::Change;
+    let of_job = |job: Job| Written { kind: Kind::Job, meta: job.metadata };
+    match change {
+        Change::Create(job) => store.create::<Job>(job).await.map(of_job),
+        Change::Replace(job) => store.replace::<Job>(job).await.map(of_job),
+        Change::Patch(target, body) => {
+            let meta = match target.kind {
+                Kind::Job => merge::<Job>(store, target, body).await?,
+                Kind::Allocation => merge::<Allocation>(store, target, body).await?,
+                Kind::Deployment => merge::<Deployment>(store, target, body).await?,
+                Kind::Node => merge::<ClientNode>(store, target, body).await?,
+                Kind::Volume => merge::<CSIVolume>(store, target, body).await?,
+                Kind::Version | Kind::Namespace => return Err(never(target)),
+            };
+            Ok(Written { kind: target.kind, meta })
+        }
+        Change::Delete(target) => {
+            let (key, same) = (key_of(target), Precondition { uid: target.uid.clone(), resource_version: None });
+            match target.kind {
+                Kind::Job => store.delete::<Job>(&key, &same).await?,
+                Kind::Node => store.delete::<ClientNode>(&key, &same).await?,
+                Kind::Volume => store.delete::<CSIVolume>(&key, &same).await?,
+                Kind::Version | Kind::Allocation | Kind::Deployment | Kind::Namespace => return Err(never(target)),
+            }
+            // A deletion answers with no object: what was known stands for it.
+            let meta = ObjectMeta { uid: target.uid.clone(), ..ObjectMeta::default() };
+            Ok(Written { kind: target.kind, meta })
+        }
+    }
+}
+
+async fn merge<K: Object>(store: &KubeStore, target: &Target, body: &Value) -> Result<ObjectMeta, StoreError> {
+    let precondition = Precondition { uid: target.uid.clone(), resource_version: target.resource_version.clone() };
+    let object = store.merge::<K>(&key_of(target), Part::Spec, &precondition, body.clone()).await?;
+    Ok(object.meta().clone())
+}
+
+fn key_of(target: &Target) -> Key {
+    let namespace = Some(target.name.namespace.clone()).filter(|namespace| !namespace.is_empty());
+    Key { namespace, name: target.name.name.clone() }
+}
+
+/// No order changes such objects; one that did would be refused.
+fn never(target: &Target) -> StoreError {
+    StoreError::Invalid(format!("{:?} {} is not changed by clients of Nomad", target.kind, target.name.name))
+}
+
+fn of_change(change: &drover_nomad::Change) -> Kind {
+    use drover_nomad::Change;
+    match change {
+        Change::Create(_) | Change::Replace(_) => Kind::Job,
+        Change::Patch(target, _) | Change::Delete(target) => target.kind,
+    }
+}
+
+/// The index at which all that was written is seen; where nothing was, that of jobs.
+fn index_of(written: &[Written], world: &World) -> u64 {
+    let last = written.iter().map(Written::index).max().filter(|index| *index > 0);
+    told(last.unwrap_or_else(|| world.index(Kind::Job)))
+}
+
+/// Waits until readers of this replica see what was written, for a short while.
+async fn seen(caches: &Caches, written: &[Written]) {
+    let until = async {
+        for one in written {
+            let Some(mut news) = caches.news(one.kind) else { continue };
+            while caches.now().index(one.kind) < one.index() {
+                if news.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    // Where the watch lags, a reader with the answer's index waits for it.
+    let _ = tokio::time::timeout(SEEN_WITHIN, until).await;
+}
+
+/// Waits until something newer is known of one of these kinds.
+async fn newer(caches: &Caches, kinds: &[Kind], before: &World) {
+    let until = async {
+        for kind in kinds {
+            let Some(mut news) = caches.news(*kind) else { continue };
+            while caches.now().index(*kind) <= before.index(*kind) {
+                if news.changed().await.is_err() {
+                    return;
+                }
+            }
+            return;
+        }
+    };
+    let _ = tokio::time::timeout(SEEN_WITHIN, until).await;
+}
+
+fn refused(error: &StoreError) -> Refusal {
+    let code = match error {
+        StoreError::Invalid(_) => 400,
+        StoreError::Forbidden(_) => 403,
+        StoreError::NotFound(_) => 404,
+        StoreError::AlreadyExists(_) | StoreError::Conflict(_) => 500,
+        StoreError::Unavailable(_) | StoreError::Timeout(_) => 503,
+    };
+    Refusal::new(code, error.to_string())
+}

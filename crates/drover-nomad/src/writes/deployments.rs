@@ -1,0 +1,132 @@
+//! Deployments: promoted, paused, failed, and their allocations judged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_api::deployment::Promote;
+use drover_api::{Deployment, GROUP};
+use drover_core::deployment::request::{DeploymentRequest, RequestRefusal, check_phase, promoted_groups};
+use drover_core::evaluation_id;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::body::{self, check_id};
+use super::order::{Change, Target, Way, WriteOrder, WriteView};
+use crate::fault::Fault;
+use crate::wire::times::seconds;
+use crate::world::{Kind, namespace};
+
+/// What requests to deployments bring.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Body {
+    #[serde(rename = "DeploymentID")]
+    deployment_id: String,
+    all: bool,
+    groups: Option<Vec<String>>,
+    pause: bool,
+    #[serde(rename = "HealthyAllocationIDs")]
+    healthy: Option<Vec<String>>,
+    #[serde(rename = "UnhealthyAllocationIDs")]
+    unhealthy: Option<Vec<String>>,
+}
+
+/// Lets the new version take over, in all groups or in some.
+pub(super) fn promote(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    let (deployment, body) = found(id, view, true)?;
+    let promote = Promote { all: body.all, groups: body.groups.unwrap_or_default() };
+    refuse(deployment, &DeploymentRequest::Promote(promote.clone()))?;
+    let status = deployment.status.clone().unwrap_or_default();
+    // Until they are promoted, only canaries of the new version run, so that what is healthy of it are canaries.
+    let healthy: BTreeMap<String, i64> =
+        status.groups.iter().map(|(name, state)| (name.clone(), state.healthy_allocs)).collect();
+    promoted_groups(&promote, &status.groups, &healthy).map_err(|refusal| Fault::bad(refusal.to_string()))?;
+    let wanted = if promote.all {
+        json!({ "all": true, "groups": null })
+    } else {
+        json!({ "all": null, "groups": promote.groups })
+    };
+    Ok(ordered(deployment, "promote", json!({ "promote": wanted }), view))
+}
+
+/// Pauses, or goes on.
+pub(super) fn pause(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    let (deployment, body) = found(id, view, true)?;
+    refuse(deployment, if body.pause { &DeploymentRequest::Pause } else { &DeploymentRequest::Resume })?;
+    let order = ordered(deployment, "pause", json!({ "paused": body.pause }), view);
+    let is_paused = body.pause;
+    let (demands, changes) = (order.demands.clone(), order.changes.clone());
+    Ok(WriteOrder::new(demands, changes, move |written| {
+        let mut answer = order.answer(written);
+        if is_paused {
+            answer["EvalID"] = json!("");
+        }
+        answer
+    }))
+}
+
+/// Fails it; a body is not needed.
+pub(super) fn fail(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    let (deployment, _) = found(id, view, false)?;
+    refuse(deployment, &DeploymentRequest::Fail)?;
+    Ok(ordered(deployment, "fail", json!({ "fail": true }), view))
+}
+
+/// Judges allocations by hand.
+pub(super) fn allocation_health(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    let (deployment, body) = found(id, view, true)?;
+    refuse(deployment, &DeploymentRequest::Resume)?;
+    let (healthy, unhealthy) = (body.healthy.unwrap_or_default(), body.unhealthy.unwrap_or_default());
+    if healthy.is_empty() && unhealthy.is_empty() {
+        return Err(Fault::bad(RequestRefusal::NoAllocations.to_string()));
+    }
+    let (space, name) = (namespace(&deployment.metadata), deployment.metadata.name.as_deref().unwrap_or_default());
+    let is_own = |id: &String| {
+        view.world.allocation(space, id).is_some_and(|allocation| allocation.spec.deployment_name == name)
+    };
+    let foreign: Vec<String> = healthy.iter().chain(&unhealthy).filter(|id| !is_own(id)).cloned().collect();
+    if !foreign.is_empty() {
+        return Err(Fault::bad(RequestRefusal::ForeignAllocations(foreign).to_string()));
+    }
+    let judged = json!({ "allocationHealth": { "healthy": healthy, "unhealthy": unhealthy } });
+    Ok(ordered(deployment, "fail", judged, view))
+}
+
+fn found<'a>(id: &str, view: WriteView<'a>, is_id_needed: bool) -> Result<(&'a Arc<Deployment>, Body), Fault> {
+    let body: Body = body::read(view.body)?;
+    check_id("DeploymentID", &body.deployment_id, id, is_id_needed)?;
+    let found = view.world.deployment(&view.query.namespace(), id);
+    Ok((found.ok_or_else(|| Fault::missing("deployment", id))?, body))
+}
+
+/// 500 as Nomad's servers answer it: clients show the text.
+fn refuse(deployment: &Deployment, request: &DeploymentRequest) -> Result<(), Fault> {
+    let phase = deployment.status.as_ref().map(|status| status.phase).unwrap_or_default();
+    check_phase(request, phase).map_err(|refusal| Fault::new(500, refusal.to_string()))
+}
+
+fn ordered(deployment: &Deployment, subresource: &'static str, spec: Value, view: WriteView<'_>) -> WriteOrder {
+    let meta = &deployment.metadata;
+    let demand = |subresource| Way {
+        group: GROUP,
+        resource: "deployments",
+        subresource,
+        verb: "update",
+        namespace: namespace(meta).to_owned(),
+        name: meta.name.clone().unwrap_or_default(),
+    };
+    // Both are asked of those who write the object themselves.
+    let demands = vec![demand("").into(), demand(subresource).into()];
+    let target = Target { resource_version: None, ..Target::of(Kind::Deployment, meta) };
+    let (job_uid, uid, now) =
+        (deployment.spec.job_uid.clone(), meta.uid.clone().unwrap_or_default(), seconds(view.now));
+    WriteOrder::new(demands, vec![Change::Patch(target, json!({ "spec": spec }))], move |written| {
+        let last = written.last();
+        let generation = last.and_then(|one| one.meta.generation).unwrap_or(0);
+        json!({
+            "EvalID": evaluation_id::of_request(&job_uid, &uid, generation),
+            "EvalCreateIndex": now,
+            "DeploymentModifyIndex": last.map_or(0, |one| one.index()),
+        })
+    })
+}

@@ -1,0 +1,241 @@
+//! Jobs that are there: stopped, brought back to an older version, scaled, evaluated.
+
+use std::sync::Arc;
+
+use drover_api::job::{JobType, Scale};
+use drover_api::{Deployment, GROUP, Job, annotation};
+use drover_core::definition::is_same_version;
+use drover_core::deployment::newest;
+use drover_core::evaluation_id::{self, Point};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::authors;
+use super::body::{self, check_id};
+use super::order::{Change, Demand, Target, Way, WriteOrder, WriteView, Written};
+use super::register::check_priority;
+use crate::fault::Fault;
+use crate::wire::times::seconds;
+use crate::world::{Kind, World, namespace, uid};
+
+/// A job of the namespace that is asked for.
+pub(super) fn find<'a>(id: &str, view: WriteView<'a>) -> Result<&'a Arc<Job>, Fault> {
+    view.world.job(&view.query.namespace(), id).ok_or_else(|| Fault::missing("job", id))
+}
+
+/// The answer of what makes or changes a job: the evaluation that follows, of a template none.
+pub(super) fn registered(
+    now: Timestamp,
+    is_template: bool,
+    warnings: Vec<String>,
+) -> impl FnOnce(&[Written]) -> Value + Send + 'static {
+    move |written| {
+        let meta = written.iter().rfind(|one| one.kind == Kind::Job).map(|one| &one.meta);
+        let id = meta.filter(|_| !is_template).map(|meta| {
+            evaluation_id::of_point(uid(Some(meta)), Point::new(meta.generation, meta.annotations.as_ref()))
+        });
+        json!({
+            "EvalCreateIndex": if id.is_some() { seconds(now) } else { 0 },
+            "EvalID": id.unwrap_or_default(),
+            "JobModifyIndex": meta.and_then(|meta| meta.generation).unwrap_or(0),
+            "Warnings": warnings.join("\n"),
+        })
+    }
+}
+
+/// Asks for an evaluation of a job whose spec stays as it is.
+pub(super) fn ask_again(job: &Job) -> Change {
+    let asked = Point::of(job).asked.saturating_add(1).to_string();
+    let target = Target::of(Kind::Job, &job.metadata);
+    Change::Patch(target, json!({ "metadata": { "annotations": { annotation::EVALUATE: asked } } }))
+}
+
+/// The right to change a job without changing what it runs.
+pub(super) fn update(job: &Job, subresource: &'static str) -> Demand {
+    of(job, subresource, "update")
+}
+
+fn of(job: &Job, subresource: &'static str, verb: &'static str) -> Demand {
+    let (namespace, name) = (namespace(&job.metadata).to_owned(), job.metadata.name.clone().unwrap_or_default());
+    Way { group: GROUP, resource: "jobs", subresource, verb, namespace, name }.into()
+}
+
+pub(super) fn is_template(job: &Job) -> bool {
+    job.spec.periodic.is_some() || (job.spec.parameterized.is_some() && job.spec.dispatch.is_none())
+}
+
+/// Stops a job; purged, it goes with its history. There need be none.
+pub(super) fn deregister(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    let priority = view.query.text("eval_priority").map_or(Ok(0), str::parse);
+    check_priority(priority.map_err(|_| Fault::bad("eval_priority is no number: take one from 1 to 100"))?)?;
+    let Some(job) = view.world.job(&view.query.namespace(), id) else {
+        let nothing = json!({ "EvalID": "", "EvalCreateIndex": 0, "JobModifyIndex": 0 });
+        return Ok(WriteOrder::nothing(Vec::new(), nothing));
+    };
+    let is_purged = view.query.is("purge", false);
+    let demand = if is_purged { of(job, "", "delete") } else { update(job, "") };
+    let mut changes = Vec::new();
+    if view.query.is("no_shutdown_delay", false) {
+        changes.extend(hurry(job, view.world));
+    }
+    let target = Target::of(Kind::Job, &job.metadata);
+    changes.push(if job.spec.stop {
+        ask_again(job)
+    } else {
+        Change::Patch(Target { resource_version: None, ..target.clone() }, json!({ "spec": { "stop": true } }))
+    });
+    if is_purged {
+        changes.push(Change::Delete(target));
+    }
+    Ok(WriteOrder::new(vec![demand], changes, registered(view.now, is_template(job), Vec::new())))
+}
+
+/// Lets a job's allocations end without their delays.
+fn hurry(job: &Job, world: &World) -> Vec<Change> {
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let own = world.allocations_of(namespace(&job.metadata), name);
+    let own = own.filter(|it| it.spec.job_uid == uid(Some(&job.metadata)) && !it.has_ended());
+    let hurried = json!({ "spec": { "desiredTransition": { "noShutdownDelay": true } } });
+    own.map(|it| {
+        let target = Target { resource_version: None, ..Target::of(Kind::Allocation, &it.metadata) };
+        Change::Patch(target, hurried.clone())
+    })
+    .collect()
+}
+
+/// Gives a job the spec of one of its versions.
+pub(super) fn revert(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(rename_all = "PascalCase", default)]
+    struct Body {
+        #[serde(rename = "JobID")]
+        job_id: String,
+        job_version: i64,
+        enforce_prior_version: Option<i64>,
+    }
+    let Body { job_id, job_version, enforce_prior_version } = body::read(view.body)?;
+    check_id("JobID", &job_id, id, true)?;
+    let job = find(id, view)?;
+    let (space, name) = (namespace(&job.metadata), job.metadata.name.as_deref().unwrap_or_default());
+    let current = job.status.as_ref().and_then(|status| status.version);
+    if let Some(wanted) = enforce_prior_version.filter(|wanted| Some(*wanted) != current) {
+        let current = current.map_or_else(|| "none".to_owned(), |current| current.to_string());
+        return Err(Fault::bad(format!("EnforcePriorVersion is {wanted}, and job {id:?} has version {current}")));
+    }
+    let mut own = view.world.versions_of(space, name).filter(|it| it.spec.job_uid == uid(Some(&job.metadata)));
+    let version = own.find(|it| it.spec.version == job_version);
+    let version = version.ok_or_else(|| Fault::missing("version", &format!("{job_version} of job {id}")))?;
+    let spec = drover_api::JobSpec { scale: job.spec.scale.clone(), ..version.spec.job.clone() };
+    if Some(job_version) == current || (is_same_version(&spec, &job.spec) && !job.spec.stop) {
+        return Err(Fault::bad(format!("job {id:?} has the spec of version {job_version} already: name another one")));
+    }
+    let demands = authors::of_job(space, name, Some(&job.spec), &spec);
+    let is_template = is_template(job);
+    let change = Change::Replace(Box::new(Job { spec, ..Job::clone(job) }));
+    Ok(WriteOrder::new(demands, vec![change], registered(view.now, is_template, Vec::new())))
+}
+
+/// Sets the count of a group.
+pub(super) fn scale(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(rename_all = "PascalCase", default)]
+    struct Body {
+        count: Option<i64>,
+        target: std::collections::BTreeMap<String, String>,
+        error: bool,
+    }
+    let Body { count, target, error } = body::read(view.body)?;
+    let job = find(id, view)?;
+    let group = target.get("Group").cloned().unwrap_or_default();
+    let Some(known) = job.spec.group(&group) else {
+        let names: Vec<&str> = job.spec.groups.iter().map(|group| group.name.as_str()).collect();
+        return Err(Fault::bad(format!("Target.Group is {group:?}: job {id:?} has {}", names.join(", "))));
+    };
+    let demand = vec![update(job, "scale")];
+    let Some(count) = count else {
+        // What an autoscaler notes without a count changes nothing.
+        let noted = json!({ "EvalID": "", "EvalCreateIndex": 0, "JobModifyIndex": job.metadata.generation });
+        return Ok(WriteOrder::nothing(demand, noted));
+    };
+    if error {
+        return Err(Fault::bad("Error is true, and Count is given: leave one of them out"));
+    }
+    let limits = known.scaling.as_ref();
+    let least = limits.and_then(|limits| limits.min).unwrap_or(0).max(0);
+    let is_per_node = matches!(job.spec.r#type, JobType::System | JobType::Sysbatch);
+    let most = if is_per_node { 1 } else { limits.and_then(|limits| limits.max).unwrap_or(i64::MAX) };
+    if !(least..=most).contains(&count) {
+        return Err(Fault::bad(format!("Count is {count}: group {group} is scaled between {least} and {most}")));
+    }
+    if let Some(deployment) = newest_deployment(job, view.world)
+        && deployment.status.as_ref().is_none_or(|status| status.phase.is_active())
+    {
+        return Err(Fault::bad("job scaling blocked due to active deployment"));
+    }
+    let wanted = Scale { group, count: Some(count) };
+    let change = if job.spec.scale.as_ref() == Some(&wanted) {
+        ask_again(job)
+    } else {
+        let target = Target { resource_version: None, ..Target::of(Kind::Job, &job.metadata) };
+        Change::Patch(target, json!({ "spec": { "scale": wanted } }))
+    };
+    Ok(WriteOrder::new(demand, vec![change], registered(view.now, is_template(job), Vec::new())))
+}
+
+/// The newest deployment of a job's present incarnation.
+fn newest_deployment<'a>(job: &Job, world: &'a World) -> Option<&'a Arc<Deployment>> {
+    let (space, name) = (namespace(&job.metadata), job.metadata.name.as_deref().unwrap_or_default());
+    newest(world.deployments_of(space, name).filter(|it| it.spec.job_uid == uid(Some(&job.metadata))))
+}
+
+/// Has a job looked at; failed allocations are replaced where that is asked for, whatever their policy.
+pub(super) fn evaluate(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(rename_all = "PascalCase", default)]
+    struct Options {
+        force_reschedule: bool,
+    }
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(rename_all = "PascalCase", default)]
+    struct Body {
+        #[serde(rename = "JobID")]
+        job_id: String,
+        eval_options: Options,
+    }
+    let Body { job_id, eval_options } = body::read(view.body)?;
+    check_id("JobID", &job_id, id, false)?;
+    let job = find(id, view)?;
+    if is_template(job) {
+        return Err(Fault::bad(format!("job {id:?} is periodic or parameterized: evaluate a job that it has made")));
+    }
+    let mut changes = Vec::new();
+    if eval_options.force_reschedule {
+        let (space, name) = (namespace(&job.metadata), job.metadata.name.as_deref().unwrap_or_default());
+        let forced = json!({ "spec": { "desiredTransition": { "forceReschedule": true } } });
+        let own = view.world.allocations_of(space, name);
+        let failed = own.filter(|it| {
+            let is_own = it.spec.job_uid == uid(Some(&job.metadata));
+            is_own && awaits_a_decision(it) && view.world.successor(space, name_of(it)).is_none()
+        });
+        changes.extend(failed.map(|it| {
+            let target = Target { resource_version: None, ..Target::of(Kind::Allocation, &it.metadata) };
+            Change::Patch(target, forced.clone())
+        }));
+    }
+    changes.push(ask_again(job));
+    Ok(WriteOrder::new(vec![update(job, "")], changes, registered(view.now, false, Vec::new())))
+}
+
+fn name_of(allocation: &drover_api::Allocation) -> &str {
+    allocation.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Whether an allocation has failed, and nothing is to follow it.
+fn awaits_a_decision(allocation: &drover_api::Allocation) -> bool {
+    use drover_api::allocation::{ClientStatus, DesiredStatus};
+    let client = allocation.status.as_ref().map(|status| status.client_status).unwrap_or_default();
+    client == ClientStatus::Failed
+        && allocation.spec.desired_status == DesiredStatus::Run
+        && allocation.spec.follow_up.is_none()
+}

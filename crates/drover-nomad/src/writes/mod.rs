@@ -1,0 +1,27 @@
+//! What clients of Nomad change: each request becomes an [`WriteOrder`], which says what its caller must be allowed to do,
+//! which objects are written, and what is answered when they are.
+//!
+//! Input: a path ([`WriteEndpoint`]), a body, and what is known of the cluster. Output: an order, or a refusal. The
+//! same input gives the same order: where another writer was first, the request is ordered again from what is then
+//! known. Must never know who asks, nor how an object is written.
+
+mod allocations;
+mod authors;
+mod body;
+mod deployments;
+mod endpoint;
+mod jobs;
+mod launches;
+mod nodes;
+mod order;
+mod ordering;
+mod register;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+pub use authors::of_job as rights_of_job;
+pub use endpoint::WriteEndpoint;
+pub(crate) use endpoint::{is_written, of as endpoint};
+pub use order::{Change, Demand, Target, Way, WriteOrder, WriteView, Written};
+pub use ordering::order;

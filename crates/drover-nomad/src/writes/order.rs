@@ -1,0 +1,147 @@
+//! What a request to change something comes to.
+
+use drover_api::Job;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+
+use crate::query::Query;
+use crate::world::{Kind, Name, World, version};
+
+/// What an order is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteView<'a> {
+    /// What is known of the cluster.
+    pub world: &'a World,
+    /// What is asked for.
+    pub query: &'a Query,
+    /// The body.
+    pub body: &'a [u8],
+    /// The time.
+    pub now: Timestamp,
+    /// Drawn for each request.
+    pub random: u32,
+}
+
+/// What a caller must be allowed to do, as rules of RBAC say it. Any of the ways is enough; the first is named where
+/// none is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// The ways: each a right.
+    pub any_of: Vec<Way>,
+}
+
+/// A right.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Way {
+    /// The API group; empty for the core.
+    pub group: &'static str,
+    /// The resource, in the plural.
+    pub resource: &'static str,
+    /// The subresource; empty for none.
+    pub subresource: &'static str,
+    /// What is done.
+    pub verb: &'static str,
+    /// Where; empty for the whole cluster.
+    pub namespace: String,
+    /// With which object; empty for all.
+    pub name: String,
+}
+
+impl From<Way> for Demand {
+    fn from(way: Way) -> Self {
+        Self { any_of: vec![way] }
+    }
+}
+
+/// A write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A job is made.
+    Create(Box<Job>),
+    /// A job is replaced; its resourceVersion is the precondition.
+    Replace(Box<Job>),
+    /// Fields of an object are set, as a merge patch; it is still as it was.
+    Patch(Target, Value),
+    /// An object is deleted; it is still the one.
+    Delete(Target),
+}
+
+/// An object that is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: Name,
+    /// Its uid.
+    pub uid: Option<String>,
+    /// The state that the change was made from.
+    pub resource_version: Option<String>,
+}
+
+impl Target {
+    /// The object with these metadata.
+    pub(super) fn of(kind: Kind, meta: &ObjectMeta) -> Self {
+        let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
+        Self { kind, name: Name::of(meta), uid, resource_version }
+    }
+}
+
+/// What a write left.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The kind.
+    pub kind: Kind,
+    /// The metadata of the object as the API server has it now; of a deleted one as they were known.
+    pub meta: ObjectMeta,
+}
+
+impl Written {
+    /// The index at which readers see it.
+    pub fn index(&self) -> u64 {
+        version(&self.meta)
+    }
+}
+
+/// Makes the answer of what was written.
+type Answer = Box<dyn FnOnce(&[Written]) -> Value + Send>;
+
+/// What a request comes to.
+pub struct WriteOrder {
+    /// What its caller must be allowed to do.
+    pub demands: Vec<Demand>,
+    /// What is written, in this order.
+    pub changes: Vec<Change>,
+    answer: Answer,
+}
+
+impl std::fmt::Debug for WriteOrder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteOrder")
+            .field("demands", &self.demands)
+            .field("changes", &self.changes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl WriteOrder {
+    /// An order with its answer.
+    pub(super) fn new(
+        demands: Vec<Demand>,
+        changes: Vec<Change>,
+        answer: impl FnOnce(&[Written]) -> Value + Send + 'static,
+    ) -> Self {
+        Self { demands, changes, answer: Box::new(answer) }
+    }
+
+    /// One that writes nothing.
+    pub(super) fn nothing(demands: Vec<Demand>, answer: Value) -> Self {
+        Self::new(demands, Vec::new(), move |_| answer)
+    }
+
+    /// What is answered when all is written: the body, less `Index`.
+    pub fn answer(self, written: &[Written]) -> Value {
+        (self.answer)(written)
+    }
+}

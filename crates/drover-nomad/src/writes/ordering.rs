@@ -1,0 +1,36 @@
+//! From a write to its order.
+
+use super::endpoint::WriteEndpoint;
+use super::order::{WriteOrder, WriteView};
+use super::{allocations, deployments, jobs, launches, nodes, register, volumes};
+use crate::fault::Fault;
+
+/// Orders a write.
+///
+/// # Errors
+/// 400 for a body or a parameter that cannot be acted on, and where the state of the object forbids the change; 404
+/// where there is no such object; 500 for a request to a deployment that is over, as clients expect.
+pub fn order(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+    match endpoint {
+        WriteEndpoint::Register(id) => register::register(id.as_deref(), view),
+        WriteEndpoint::Validate => register::validate(view),
+        WriteEndpoint::Parse => register::parse(view),
+        WriteEndpoint::Deregister(id) => jobs::deregister(id, view),
+        WriteEndpoint::Revert(id) => jobs::revert(id, view),
+        WriteEndpoint::Scale(id) => jobs::scale(id, view),
+        WriteEndpoint::Evaluate(id) => jobs::evaluate(id, view),
+        WriteEndpoint::Dispatch(id) => launches::dispatch(id, view),
+        WriteEndpoint::DispatchPayload(id) => launches::dispatch_payload(id, view),
+        WriteEndpoint::Force(id) => launches::force(id, view),
+        WriteEndpoint::StopAllocation(id) => allocations::stop(id, view),
+        WriteEndpoint::Promote(id) => deployments::promote(id, view),
+        WriteEndpoint::Pause(id) => deployments::pause(id, view),
+        WriteEndpoint::Fail(id) => deployments::fail(id, view),
+        WriteEndpoint::AllocationHealth(id) => deployments::allocation_health(id, view),
+        WriteEndpoint::Drain(id) => nodes::drain(id, view),
+        WriteEndpoint::Eligibility(id) => nodes::eligibility(id, view),
+        WriteEndpoint::Purge(id) => nodes::purge(id, view),
+        WriteEndpoint::DeregisterVolume(id) => volumes::deregister(id, view),
+        WriteEndpoint::DetachVolume(id) => volumes::detach(id, view),
+    }
+}

@@ -1,0 +1,585 @@
+//! What clients of Nomad change, on a real API server: each flow by the requests that its clients make
+//! (`spec/api.md` 3 and 4, `spec/gateway.md` 6).
+
+use std::collections::BTreeMap;
+
+use drover_api::job::JobConditionType;
+use drover_api::{Allocation, ClientNode, Deployment, Job, JobSpec};
+use drover_nomad::{Demand, Way, rights_of_job};
+use drover_testkit::control_plane::User;
+use http::Method;
+use kube::api::{PatchParams, Patch, PostParams};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Settings, job};
+use crate::gateway::{Stage, gateway};
+use crate::gateway_limits::{Door, Proof, token_of};
+use crate::nomad_api::{Nomad, Told};
+
+/// A job file: one group of tasks that run a script.
+fn file(id: &str, of_job: &str, of_group: &str, script: &str) -> String {
+    let config = format!("command = \"/bin/sh\"\n args = [\"-c\", \"{script}\"]");
+    let task = format!(
+        "task \"t\" {{\n driver = \"raw_exec\"\n kill_timeout = \"2s\"\n config {{\n {config}\n }}\n \
+         resources {{\n cpu = 10\n memory = 10\n }}\n }}"
+    );
+    format!("job \"{id}\" {{\n {of_job}\n group \"g\" {{\n {of_group}\n ephemeral_disk {{ size = 110 }}\n {task}\n }}\n}}")
+}
+
+/// Healthy as soon as it runs.
+const AT_ONCE: &str = "update { min_healthy_time = \"0s\" }";
+
+impl Nomad {
+    async fn put(&self, path: &str, body: &Value) -> Told {
+        self.send(Method::PUT, path, &[], &body.to_string()).await
+    }
+
+    async fn delete(&self, path: &str) -> Told {
+        self.send(Method::DELETE, path, &[], "").await
+    }
+
+    /// The job of a file, as clients in Go read it.
+    async fn parsed(&self, text: &str) -> Value {
+        self.put("jobs/parse", &json!({ "JobHCL": text, "Canonicalize": true })).await.json()
+    }
+
+    /// Registers the job of a file; the answer.
+    async fn run(&self, text: &str) -> Value {
+        let job = self.parsed(text).await;
+        self.put("jobs", &json!({ "Job": job })).await.json()
+    }
+
+    /// What an evaluation is now, if it is known.
+    async fn evaluation(&self, id: &str) -> Value {
+        self.get(&format!("evaluation/{id}")).await.json()
+    }
+
+    /// Follows an evaluation, as `nomad job run` does, to the one that did its work.
+    async fn monitored(&self, cluster: &Cluster, answer: &Value) -> Value {
+        let mut id = text(&answer["EvalID"]);
+        assert_eq!(id.len(), 36, "{answer}");
+        loop {
+            cluster
+                .eventually("the evaluation is complete", async || {
+                    // It is known from the moment at which the write was answered.
+                    self.evaluation(&id).await["Status"] == "complete"
+                })
+                .await;
+            let found = self.evaluation(&id).await;
+            match found["NextEval"].as_str() {
+                Some(next) if !next.is_empty() => next.clone_into(&mut id),
+                _ => return found,
+            }
+        }
+    }
+
+    async fn version(&self, job: &str) -> i64 {
+        self.get(&format!("job/{job}")).await.json()["Version"].as_i64().expect("a version")
+    }
+
+    async fn deployment(&self, job: &str) -> Value {
+        self.get(&format!("job/{job}/deployment")).await.json()
+    }
+
+    async fn deployed(&self, cluster: &Cluster, job: &str, status: &str) {
+        let what = format!("the deployment of {job} is {status}");
+        cluster.eventually(&what, async || self.deployment(job).await["Status"] == status).await;
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("text").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p_019_p_040_to_p_053_and_g_036_jobs_are_run_and_changed_as_nomads_clients_do() {
+    let stage = Stage::start("nomad-writes", "").await;
+    let nomad = Nomad::of(&stage, User::Admin).await;
+    registered(&stage, &nomad).await;
+    changed(&stage, &nomad).await;
+    stopped_one(&stage, &nomad).await;
+    launched(&stage, &nomad).await;
+    purged(&stage, &nomad).await;
+    stage.cluster.kubectl(&["delete", "djob", "--all", "-A", "--timeout=90s"]).expect("deleted");
+}
+
+/// P-040, P-041, P-042: a job is run, and run again as it is.
+async fn registered(stage: &Stage, nomad: &Nomad) {
+    let cluster = &stage.cluster;
+    let web = file("web", AT_ONCE, "count = 2", "exec sleep 1000");
+    let first = nomad.run(&web).await;
+    assert_eq!(first["JobModifyIndex"], 1, "{first}");
+    let evaluation = nomad.monitored(cluster, &first).await;
+    assert_eq!((&evaluation["JobID"], &evaluation["TriggeredBy"]), (&json!("web"), &json!("job-register")));
+    let deployment = nomad.deployment("web").await;
+    assert_eq!(evaluation["DeploymentID"], deployment["ID"]);
+    let placed = nomad.get(&format!("evaluation/{}/allocations", text(&evaluation["ID"]))).await;
+    assert_eq!(placed.each("Name"), ["web.g[0]", "web.g[1]"].map(str::to_owned));
+    nomad.deployed(cluster, "web", "successful").await;
+
+    let again = nomad.run(&web).await;
+    assert_ne!(again["EvalID"], first["EvalID"]);
+    assert_eq!(again["JobModifyIndex"], first["JobModifyIndex"]);
+    nomad.monitored(cluster, &again).await;
+    assert_eq!(nomad.version("web").await, 0);
+    // What is read can be written back.
+    let whole = nomad.get("job/web").await.json();
+    let back = nomad.put("job/web", &json!({ "Job": whole })).await.json();
+    nomad.monitored(cluster, &back).await;
+    assert_eq!(nomad.version("web").await, 0);
+
+    let job = nomad.parsed(&web).await;
+    let new_only = json!({ "Job": job, "EnforceIndex": true, "JobModifyIndex": 0 });
+    let refused = nomad.put("jobs", &new_only).await;
+    assert!(refused.code == 400 && refused.text.starts_with("Enforcing job modify index"), "{}", refused.text);
+    assert_eq!(nomad.put("job/other", &json!({ "Job": job })).await.code, 400);
+    assert_eq!(nomad.put("jobs", &json!({})).await.code, 400);
+    let checked = nomad.put("validate/job", &json!({ "Job": job })).await.json();
+    assert_eq!(checked["ValidationErrors"], json!([]), "{checked}");
+}
+
+/// P-048, P-051, P-053.
+async fn changed(stage: &Stage, nomad: &Nomad) {
+    let cluster = &stage.cluster;
+    let second = nomad.run(&file("web", AT_ONCE, "count = 2", "exec sleep 2000")).await;
+    assert_eq!(second["JobModifyIndex"], 2);
+    // Not before the first is done.
+    let early = nomad.put("job/web/scale", &json!({ "Count": 1, "Target": { "Group": "g" } })).await;
+    assert_eq!((early.code, early.text.as_str()), (400, "job scaling blocked due to active deployment"));
+    nomad.monitored(cluster, &second).await;
+    nomad.deployed(cluster, "web", "successful").await;
+    assert_eq!(nomad.version("web").await, 1);
+
+    let reverted = nomad.put("job/web/revert", &json!({ "JobID": "web", "JobVersion": 0 })).await.json();
+    nomad.monitored(cluster, &reverted).await;
+    nomad.deployed(cluster, "web", "successful").await;
+    assert_eq!(nomad.version("web").await, 2);
+    let same = nomad.put("job/web/revert", &json!({ "JobID": "web", "JobVersion": 2 })).await;
+    assert_eq!(same.code, 400, "{}", same.text);
+
+    let scaled = nomad.put("job/web/scale", &json!({ "Count": 1, "Target": { "Group": "g" } })).await.json();
+    nomad.monitored(cluster, &scaled).await;
+    let counts = nomad.get("job/web/scale").await.json();
+    assert_eq!(counts["TaskGroups"]["g"]["Desired"], 1, "{counts}");
+    assert_eq!(nomad.version("web").await, 2);
+
+    let looked = nomad.put("job/web/evaluate", &json!({ "JobID": "web" })).await.json();
+    assert_eq!(nomad.monitored(cluster, &looked).await["Status"], "complete");
+    // A failed allocation whose policy forbids another one.
+    let fails = file("fails", "type = \"batch\"", "reschedule { attempts = 0 }\n restart { attempts = 0 }", "exit 1");
+    nomad.run(&fails).await;
+    let failed = async || nomad.get("job/fails/allocations").await.each("ClientStatus");
+    cluster.eventually("it has failed", async || failed().await == ["failed"]).await;
+    let forced = json!({ "JobID": "fails", "EvalOptions": { "ForceReschedule": true } });
+    let forced = nomad.put("job/fails/evaluate", &forced).await.json();
+    nomad.monitored(cluster, &forced).await;
+    cluster.eventually("it is placed again", async || failed().await.len() == 2).await;
+}
+
+/// P-019, P-020.
+async fn stopped_one(stage: &Stage, nomad: &Nomad) {
+    let cluster = &stage.cluster;
+    let running = async || nomad.get("allocations?filter=JobID+%3D%3D+web+and+ClientStatus+%3D%3D+running").await.each("ID");
+    cluster.eventually("one runs", async || running().await.len() == 1).await;
+    let id = running().await.remove(0);
+    let answer = nomad.put(&format!("allocation/{id}/stop?no_shutdown_delay=true"), &Value::Null).await.json();
+    let evaluation = nomad.monitored(cluster, &answer).await;
+    assert_eq!(evaluation["TriggeredBy"], "alloc-stop");
+    let stopped = nomad.get(&format!("allocation/{id}")).await.json();
+    let transition = &stopped["DesiredTransition"];
+    assert!(transition["Migrate"] == true && transition["NoShutdownDelay"] == true, "{transition}");
+    let another = async || running().await.first().is_some_and(|now| *now != id);
+    cluster.eventually("another one takes its place", another).await;
+    let none = "00000000-0000-0000-0000-000000000000";
+    assert_eq!(nomad.put(&format!("allocation/{none}/stop"), &Value::Null).await.code, 404);
+}
+
+/// P-049, P-050, and launches of periodic jobs.
+async fn launched(stage: &Stage, nomad: &Nomad) {
+    let cluster = &stage.cluster;
+    let rules = "type = \"batch\"\n parameterized {\n payload = \"optional\"\n meta_required = [\"day\"]\n }";
+    let template = nomad.run(&file("mail", rules, "", "true")).await;
+    assert_eq!(template["EvalID"], "");
+    let dispatch = async |body: &Value| nomad.put("job/mail/dispatch?idempotency_token=one", body).await;
+    let lacks = dispatch(&json!({ "Meta": {} })).await;
+    assert!(lacks.code == 400 && lacks.text.contains("day"), "{}", lacks.text);
+    let first = dispatch(&json!({ "Meta": { "day": "monday" }, "Payload": "aGk=" })).await.json();
+    let id = text(&first["DispatchedJobID"]);
+    assert!(id.starts_with("mail/dispatch-"), "{id}");
+    nomad.monitored(cluster, &first).await;
+    let again = dispatch(&json!({ "Meta": { "day": "monday" }, "Payload": "aGk=" })).await.json();
+    assert_eq!(text(&again["DispatchedJobID"]), id);
+    let children = nomad.get("jobs?filter=ParentID+%3D%3D+mail").await.each("ID");
+    assert_eq!(children, [id]);
+
+    let nightly = "type = \"batch\"\n periodic {\n crons = [\"0 3 1 1 *\"]\n }";
+    assert_eq!(nomad.run(&file("nightly", nightly, "", "true")).await["EvalID"], "");
+    let forced = nomad.put("job/nightly/periodic/force", &Value::Null).await.json();
+    let evaluation = nomad.monitored(cluster, &forced).await;
+    assert!(text(&evaluation["JobID"]).starts_with("nightly/periodic-"), "{evaluation}");
+    assert_eq!(nomad.put("job/web/periodic/force", &Value::Null).await.code, 400);
+    let looked = nomad.put("job/nightly/evaluate", &json!({})).await;
+    assert_eq!(looked.code, 400, "{}", looked.text);
+}
+
+/// P-052.
+async fn purged(stage: &Stage, nomad: &Nomad) {
+    let cluster = &stage.cluster;
+    let stopped = nomad.delete("job/web").await.json();
+    nomad.monitored(cluster, &stopped).await;
+    assert_eq!(nomad.get("job/web").await.json()["Stop"], true);
+    let purged = nomad.delete("job/web?purge=true").await.json();
+    nomad.monitored(cluster, &purged).await;
+    cluster.eventually("it is gone", async || nomad.get("job/web").await.code == 404).await;
+    // Who still waits finds the evaluation.
+    nomad.monitored(cluster, &purged).await;
+    let unknown = nomad.delete("job/web").await.json();
+    assert_eq!(unknown["EvalID"], "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p_055_to_p_058_deployments_nodes_and_volumes_are_changed_as_nomads_clients_do() {
+    let stage = Stage::start("nomad-operates", "").await;
+    let cluster = &stage.cluster;
+    let nomad = Nomad::of(&stage, User::Admin).await;
+    let canaries = "update {\n min_healthy_time = \"0s\"\n canary = 1\n }";
+    let run = async |script: &str| nomad.run(&file("web", canaries, "count = 1", script)).await;
+    nomad.monitored(cluster, &run("exec sleep 1000").await).await;
+    nomad.deployed(cluster, "web", "successful").await;
+
+    nomad.monitored(cluster, &run("exec sleep 2000").await).await;
+    let is_ready = async || nomad.deployment("web").await["TaskGroups"]["g"]["HealthyAllocs"] == 1;
+    cluster.eventually("the canary is healthy", is_ready).await;
+    let deployment = nomad.deployment("web").await;
+    let (id, path) = (text(&deployment["ID"]), |verb: &str, id: &str| format!("deployment/{verb}/{id}"));
+    let paused = nomad.put(&path("pause", &id), &json!({ "DeploymentID": id, "Pause": true })).await.json();
+    assert_eq!(paused["EvalID"], "");
+    nomad.deployed(cluster, "web", "paused").await;
+    nomad.put(&path("pause", &id), &json!({ "DeploymentID": id, "Pause": false })).await.json();
+    nomad.deployed(cluster, "web", "running").await;
+    let other = json!({ "DeploymentID": "00000000-0000-0000-0000-000000000000", "All": true });
+    assert_eq!(nomad.put(&path("promote", &id), &other).await.code, 400);
+    let promoted = nomad.put(&path("promote", &id), &json!({ "DeploymentID": id, "All": true })).await.json();
+    assert_eq!(nomad.monitored(cluster, &promoted).await["DeploymentID"], json!(id));
+    nomad.deployed(cluster, "web", "successful").await;
+    let over = nomad.put(&path("fail", &id), &Value::Null).await;
+    assert!(over.code == 500 && over.text.contains("terminal"), "{} {}", over.code, over.text);
+
+    nomad.monitored(cluster, &run("exec sleep 3000").await).await;
+    let id = text(&nomad.deployment("web").await["ID"]);
+    let failed = nomad.put(&path("fail", &id), &Value::Null).await.json();
+    nomad.monitored(cluster, &failed).await;
+    nomad.deployed(cluster, "web", "failed").await;
+
+    nodes(&stage, &nomad).await;
+    volumes(&nomad).await;
+    cluster.kubectl(&["delete", "djob", "--all", "-A", "--timeout=90s"]).expect("deleted");
+}
+
+/// P-056, P-057.
+async fn nodes(stage: &Stage, nomad: &Nomad) {
+    let cluster = &stage.cluster;
+    let id = nomad.get("nodes").await.each("ID").remove(0);
+    let path = |verb: &str| format!("node/{id}/{verb}");
+    let node = async || nomad.get(&format!("node/{id}")).await.json();
+    let drain = json!({ "DrainSpec": { "Deadline": 3_600_000_000_000_i64, "IgnoreSystemJobs": false } });
+    let answer = nomad.put(&path("drain"), &drain).await.json();
+    assert!(answer["NodeModifyIndex"].as_u64().is_some_and(|index| index > 0), "{answer}");
+    let now = node().await;
+    assert_eq!(now["SchedulingEligibility"], "ineligible", "{now}");
+    let eligible = json!({ "Eligibility": "eligible" });
+    // Whether the drain is over already, which the controller says, it is refused or taken.
+    let early = nomad.put(&path("eligibility"), &eligible).await;
+    assert!(early.code == 200 || early.text.contains("draining"), "{} {}", early.code, early.text);
+    let ended = nomad.put(&path("drain"), &json!({ "DrainSpec": null, "MarkEligible": true })).await;
+    assert_eq!(ended.code, 200, "{}", ended.text);
+    cluster.eventually("it takes allocations again", async || node().await["SchedulingEligibility"] == "eligible").await;
+    assert_eq!(nomad.put(&path("eligibility"), &json!({ "Eligibility": "foo" })).await.code, 400);
+    assert_eq!(nomad.put(&path("eligibility"), &json!({ "Eligibility": "ineligible" })).await.code, 200);
+    let nodes: Api<ClientNode> = Api::all(cluster.client.clone());
+    let name = text(&node().await["Name"]);
+    let stored = nodes.get(&name).await.expect("a node");
+    assert_eq!(stored.spec.eligibility, drover_api::client_node::Eligibility::Ineligible);
+    assert_eq!(nomad.put(&path("eligibility"), &eligible).await.code, 200);
+}
+
+/// P-058.
+async fn volumes(nomad: &Nomad) {
+    let none = "volume/csi/none";
+    assert_eq!(nomad.delete(&format!("{none}/detach")).await.code, 400, "no node is named");
+    assert_eq!(nomad.delete(&format!("{none}?force=xx")).await.code, 400);
+    assert_eq!(nomad.delete(none).await.code, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g_037_and_g_040_writes_at_once_and_at_two_replicas_each_lead_to_an_end() {
+    let stage = Stage::start("nomad-races", "").await;
+    let cluster = &stage.cluster;
+    let nomad = Nomad::of(&stage, User::Admin).await;
+    let (_second, users, _) = gateway(cluster, "gateway-b", "").await;
+    let other = {
+        let proof = Proof::Token(token_of(&stage, User::Admin));
+        Nomad(Door::of(&stage).await.client_at(users, &proof).await)
+    };
+    nomad.monitored(cluster, &nomad.run(&file("web", AT_ONCE, "count = 1", "exec sleep 1000")).await).await;
+    cluster.eventually("the second knows the job", async || other.knows(&["web"]).await).await;
+    // The leader is away: what is asked for meanwhile is pending, at whichever replica.
+    stage.freeze_controller();
+    let mut answers = Vec::new();
+    for n in 0..3 {
+        let of = if n == 1 { &other } else { &nomad };
+        answers.push(of.run(&file("web", AT_ONCE, "count = 1", &format!("exec sleep 200{n}"))).await);
+    }
+    let ids: Vec<String> = answers.iter().map(|answer| text(&answer["EvalID"])).collect();
+    for id in &ids {
+        cluster
+            .eventually("both replicas know it", async || other.get(&format!("evaluation/{id}")).await.code == 200)
+            .await;
+        assert_eq!(nomad.evaluation(id).await["Status"], "pending");
+        assert_eq!(other.evaluation(id).await["Status"], "pending");
+    }
+    stage.thaw_controller();
+    let last = nomad.monitored(cluster, &answers[2]).await;
+    for answer in &answers {
+        assert_eq!(other.monitored(cluster, answer).await["ID"], last["ID"]);
+    }
+    // Writers of one object at once: none of them sees a conflict.
+    let writes = (0..8).map(|n| {
+        let of = if n % 2 == 0 { &nomad } else { &other };
+        async move { of.run(&file("web", AT_ONCE, "count = 1", &format!("exec sleep 300{n}"))).await }
+    });
+    for answer in futures_at_once(writes).await {
+        nomad.monitored(cluster, &answer).await;
+    }
+    nomad.deployed(cluster, "web", "successful").await;
+    cluster.kubectl(&["delete", "djob", "--all", "-A", "--timeout=90s"]).expect("deleted");
+}
+
+/// All of them at the same time.
+async fn futures_at_once<F: Future<Output = Value>>(all: impl Iterator<Item = F>) -> Vec<Value> {
+    let mut all: Vec<_> = all.map(Box::pin).collect();
+    let mut done: Vec<Option<Value>> = all.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, done) in all.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(context) {
+                *done = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_g_043_nobody_writes_through_the_gateway_what_it_may_not_write_itself() {
+    let stage = Stage::start("nomad-write-rights", "").await;
+    let cluster = &stage.cluster;
+    cluster.namespace("shop").await;
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "top", "namespace": "shop" } });
+    cluster.kubectl_with(&["apply", "-f", "-"], Some(&secret.to_string())).expect("applied");
+    let admin = Nomad::of(&stage, User::Admin).await;
+    let ann = Nomad::of(&stage, User::Developer).await;
+    let plain = admin.parsed(&file("web", "namespace = \"shop\"", "", "exec sleep 1000")).await;
+    let register = async |of: &Nomad, job: &Value| of.put("jobs?namespace=shop", &json!({ "Job": job })).await;
+    let denied = |told: &Told, right: &str| {
+        assert_eq!(told.code, 403, "{}", told.text);
+        assert!(told.text.contains(right) && told.text.contains("developer"), "{}", told.text);
+    };
+    denied(&register(&ann, &plain).await, "cannot create resource \"jobs\"");
+    stage.bind("edit", "drover-edit");
+    cluster.eventually("the role is in force", async || register(&ann, &plain).await.code == 200).await;
+
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut job = plain.clone();
+        change(&mut job);
+        job
+    };
+    let raised = with(&|job| job["Priority"] = json!(80));
+    denied(&register(&ann, &raised).await, "\"jobs/priority\"");
+    let system = with(&|job| (job["ID"], job["Type"]) = (json!("everywhere"), json!("system")));
+    denied(&register(&ann, &system).await, "\"jobs/priority\"");
+    let plugin = with(&|job| {
+        job["TaskGroups"][0]["Tasks"][0]["CSIPluginConfig"] = json!({ "ID": "p", "Type": "node", "MountDir": "/csi" });
+    });
+    denied(&register(&ann, &plugin).await, "\"jobs/csiplugin\"");
+    let reads = with(&|job| {
+        let secret = json!({ "Name": "s", "Provider": "kubernetes", "Path": "top" });
+        job["TaskGroups"][0]["Tasks"][0]["Secrets"] = json!([secret]);
+    });
+    denied(&register(&ann, &reads).await, "secrets \"top\"");
+    // In another namespace she is a stranger, whatever the query says.
+    let elsewhere = with(&|job| job["Namespace"] = json!("default"));
+    denied(&register(&ann, &elsewhere).await, "in the namespace \"default\"");
+    // A dispatch may have a priority of its own.
+    let template = with(&|job| {
+        (job["ID"], job["Name"], job["Type"]) = (json!("mail"), json!("mail"), json!("batch"));
+        job["ParameterizedJob"] = json!({ "Payload": "optional" });
+    });
+    assert_eq!(register(&ann, &template).await.code, 200);
+    let dispatched = ann.put("job/mail/dispatch?namespace=shop", &json!({ "Priority": 90 })).await;
+    denied(&dispatched, "\"jobs/priority\"");
+
+    let node = admin.get("nodes").await.each("ID").remove(0);
+    let drain = json!({ "DrainSpec": { "Deadline": -1 } });
+    denied(&ann.put(&format!("node/{node}/drain"), &drain).await, "\"clientnodes\"");
+    denied(&ann.put(&format!("node/{node}/purge"), &Value::Null).await, "cannot delete resource \"clientnodes\"");
+    let nobody = Nomad(Door::of(&stage).await.client(&Proof::Nothing).await);
+    for (method, path) in [(Method::PUT, "jobs"), (Method::PUT, "jobs/parse"), (Method::DELETE, "job/web?namespace=shop")] {
+        let told = nobody.send(method, path, &[], "{}").await;
+        assert!(told.code == 403 && told.text.contains("Permission denied"), "{path}: {}", told.text);
+    }
+    // None of it has been written.
+    let jobs: Vec<String> = cluster.jobs("shop").list(&Default::default()).await.expect("jobs").items.into_iter()
+        .map(|job| format!("{} {}", job.metadata.name.unwrap_or_default(), job.spec.priority)).collect();
+    assert_eq!(jobs, ["mail 50", "web 50"]);
+
+    let (_reads, users, _) = gateway(cluster, "gateway-reads", "nomadWrites: false\n").await;
+    let proof = Proof::Token(token_of(&stage, User::Admin));
+    let reader = Nomad(Door::of(&stage).await.client_at(users, &proof).await);
+    let is_off = async || {
+        let request = http::Request::put("/v1/jobs/parse").body(kube::client::Body::from(b"{}".to_vec()));
+        reader.0.send(request.expect("a request")).await.is_ok_and(|answer| answer.status() == 403)
+    };
+    cluster.eventually("that one only reads", is_off).await;
+}
+
+/// A generator of jobs in which each thing that a policy asks about may be.
+struct Jobs(fastrand::Rng);
+
+impl Jobs {
+    fn job(&mut self) -> Value {
+        let mut job = job("made", 1, &json!({}), "true");
+        let rng = &mut self.0;
+        let spec = &mut job["spec"];
+        spec["priority"] = json!([40, 50, 51, 80][rng.usize(..4)]);
+        spec["type"] = json!(["service", "system"][usize::from(rng.u8(..4) == 0)]);
+        let task = &mut spec["groups"][0]["tasks"][0];
+        let mut secrets = Vec::new();
+        for (n, (provider, path)) in
+            [("kubernetes", "mine"), ("kubernetes", "theirs"), ("configmap", "mine"), ("nomad", "mine/deep")].into_iter().enumerate()
+        {
+            if rng.u8(..5) == 0 {
+                secrets.push(json!({ "name": format!("s{n}"), "provider": provider, "path": path }));
+            }
+        }
+        if !secrets.is_empty() {
+            task["secrets"] = json!(secrets);
+        }
+        if rng.u8(..5) == 0 {
+            task["imagePullSecrets"] = json!([["mine", "theirs"][rng.usize(..2)]]);
+        }
+        if rng.u8(..5) == 0 {
+            let account = json!({ "serviceAccount": ["mine", "theirs"][rng.usize(..2)] });
+            task["identities"] = json!([{ "name": "i", "kubernetes": account }]);
+        }
+        if rng.u8(..5) == 0 {
+            task["csiPlugin"] = json!({ "id": "p", "type": "node" });
+        }
+        job
+    }
+}
+
+/// What the author of the generated jobs may do, beside writing jobs.
+fn may(way: &Way, rights: &BTreeMap<&str, bool>) -> bool {
+    match (way.resource, way.subresource) {
+        ("jobs", "") => true,
+        ("jobs", part) => rights.get(part).copied().unwrap_or(false),
+        ("secrets", "") => ["mine", "mine.deep"].contains(&way.name.as_str()),
+        ("configmaps", "") | ("serviceaccounts", "token") => way.name == "mine",
+        _ => false,
+    }
+}
+
+/// The policies and the gateway ask for the same rights: generated jobs, made and changed by an author with some of
+/// them, as the API server itself would have it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn must_survive_x_040_the_gateway_asks_a_jobs_author_for_what_the_policies_ask() {
+    let cluster = Cluster::bare("authors", Settings::default()).await;
+    cluster.namespace("shop").await;
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/drover/files/policies");
+    for file in ["secrets", "plugins", "priorities"] {
+        let file = folder.join(format!("{file}.yaml"));
+        cluster.kubectl(&["apply", "-f", &file.display().to_string()]).expect("the policies");
+    }
+    let rule = |groups: &[&str], resources: &[&str], names: &[&str], verbs: &[&str]| {
+        let mut rule = json!({ "apiGroups": groups, "resources": resources, "verbs": verbs });
+        if !names.is_empty() {
+            rule["resourceNames"] = json!(names);
+        }
+        rule
+    };
+    let own = vec![
+        rule(&["drover.dev"], &["jobs"], &[], &["create", "update", "patch", "get", "delete"]),
+        rule(&[""], &["secrets"], &["mine", "mine.deep"], &["get"]),
+        rule(&[""], &["configmaps"], &["mine"], &["get"]),
+        rule(&[""], &["serviceaccounts/token"], &["mine"], &["create"]),
+    ];
+    let mut config = Config::infer().await.ok();
+    let mut jobs = Jobs(fastrand::Rng::with_seed(7));
+    let mut n_denied = 0;
+    for (n, parts) in [&[][..], &["priority"], &["csiplugin"], &["secrets"]].into_iter().enumerate() {
+        let user = format!("author-{n}");
+        let mut rules = own.clone();
+        rules.extend(parts.iter().map(|part| rule(&["drover.dev"], &[&format!("jobs/{part}")], &[], &["update"])));
+        let named = json!({ "name": user, "namespace": "shop" });
+        let api = "rbac.authorization.k8s.io";
+        let role = json!({ "apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": named, "rules": rules });
+        let binding = json!({ "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": named,
+            "roleRef": { "apiGroup": api, "kind": "Role", "name": user },
+            "subjects": [{ "apiGroup": api, "kind": "User", "name": user }] });
+        for object in [role, binding] {
+            cluster.kubectl_with(&["apply", "-f", "-"], Some(&object.to_string())).expect("applied");
+        }
+        let author: Api<Job> = Api::namespaced(cluster.as_user(&user), "shop");
+        let rights: BTreeMap<&str, bool> = parts.iter().map(|part| (*part, true)).collect();
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let probe: Job = serde_json::from_value(job("drover-secrets-probe", 1, &json!({}), "true")).expect("a job");
+        cluster
+            .eventually("policies and rights are in force", async || {
+                let plain: Job = serde_json::from_value(job("plain", 1, &json!({}), "true")).expect("a job");
+                let is_refused = async |name: &str| {
+                    let mut probe = probe.clone();
+                    probe.metadata.name = Some(name.to_owned());
+                    author.create(&dry, &probe).await.is_err()
+                };
+                is_refused("drover-secrets-probe").await
+                    && is_refused("drover-plugins-probe").await
+                    && is_refused("drover-priorities-probe").await
+                    && author.create(&dry, &plain).await.is_ok()
+            })
+            .await;
+        for _ in 0..40 {
+            let (before, after) = (jobs.job(), jobs.job());
+            let is_new = jobs.0.bool();
+            let (found, stored) = if is_new {
+                (author.create(&dry, &of(&after)).await, None)
+            } else {
+                let stored = cluster.jobs("shop").create(&PostParams::default(), &of(&before)).await.expect("a job");
+                let mut changed = of(&after);
+                changed.spec.r#type = stored.spec.r#type;
+                changed.metadata.resource_version.clone_from(&stored.metadata.resource_version);
+                let found = author.replace("made", &dry, &changed).await;
+                cluster.jobs("shop").delete("made", &Default::default()).await.expect("deleted");
+                (found, Some(stored.spec))
+            };
+            let spec = JobSpec { r#type: stored.as_ref().map_or(of(&after).spec.r#type, |it| it.r#type), ..of(&after).spec };
+            let asked: Vec<Demand> = rights_of_job("shop", "made", stored.as_ref(), &spec);
+            let wanted = asked.iter().all(|demand| demand.any_of.iter().any(|way| may(way, &rights)));
+            let is_allowed = match &found {
+                Ok(_) => true,
+                Err(kube::Error::Api(status)) if status.code == 403 => false,
+                Err(error) => panic!("{error}: {after}"),
+            };
+            assert_eq!(is_allowed, wanted, "{parts:?}, before {stored:?}: {after}\n{found:?}\n{asked:?}");
+            n_denied += u32::from(!is_allowed);
+        }
+    }
+    drop(config.take());
+    assert!((20..140).contains(&n_denied), "{n_denied} of 160 are denied: the generator makes too little of one kind");
+}
+
+fn of(job: &Value) -> Job {
+    serde_json::from_value(job.clone()).expect("a job")
+}
