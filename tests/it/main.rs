@@ -48,6 +48,7 @@ mod network_place;
 mod networks;
 mod noise;
 mod nomad_api;
+mod nomad_events;
 mod policies;
 mod power_off;
 mod release;

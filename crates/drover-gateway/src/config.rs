@@ -46,9 +46,40 @@ pub struct GatewayConfig {
     /// Whether its clients may change objects too; default true. The gateway needs the rights of the `ClusterRole`
     /// drover-gateway-writes for it.
     pub nomad_writes: bool,
+    /// The event stream of Nomad's HTTP API.
+    pub events: EventsConfig,
     /// How often a stream's user is asked for again; at most 60 s.
     #[serde(deserialize_with = "duration")]
     pub recheck_every: Duration,
+}
+
+/// The event stream of Nomad's HTTP API.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct EventsConfig {
+    /// Whether there is one; default true.
+    pub enabled: bool,
+    /// How many commits are kept for subscribers, in memory; 0: 100. At most 10,000.
+    pub buffer: i64,
+}
+
+impl Default for EventsConfig {
+    fn default() -> Self {
+        Self { enabled: true, buffer: 0 }
+    }
+}
+
+/// Commits that are kept where nothing is asked for.
+const DEFAULT_BUFFER: usize = 100;
+/// The most commits that are kept.
+const LARGEST_BUFFER: i64 = 10_000;
+
+impl EventsConfig {
+    /// How many commits are kept; none: there is no stream.
+    pub(crate) fn kept(self) -> Option<usize> {
+        let asked = usize::try_from(self.buffer).ok().filter(|most| *most > 0);
+        self.enabled.then_some(asked.unwrap_or(DEFAULT_BUFFER))
+    }
 }
 
 /// How long certificates hold. Each is renewed when a third of its time is left.
@@ -112,6 +143,7 @@ impl Default for GatewayConfig {
             identities: IdentitiesConfig::default(),
             nomad: true,
             nomad_writes: true,
+            events: EventsConfig::default(),
             recheck_every: LONGEST_RECHECK,
         }
     }
@@ -169,6 +201,9 @@ impl GatewayConfig {
         if self.recheck_every.is_zero() || self.recheck_every > LONGEST_RECHECK {
             return Err(("recheckEvery", "must be above 0s and at most 1m".to_owned()));
         }
+        if !(0..=LARGEST_BUFFER).contains(&self.events.buffer) {
+            return Err(("events.buffer", format!("must be from 0 to {LARGEST_BUFFER}; 0 is the default")));
+        }
         let IdentitiesConfig { issuer, key_life } = &self.identities;
         if !(issuer.is_empty() || issuer.starts_with("https://") || issuer.starts_with("http://")) {
             return Err(("identities.issuer", format!("{issuer:?} is no URL; write it as https://id.example.com")));
@@ -224,6 +259,12 @@ mod tests {
         assert_eq!(config.agent_user(), "system:serviceaccount:drover-system:drover-agent");
         assert_eq!((config.users.port(), config.agents.port()), (8443, 8444));
         assert!(config.nomad && !parse("nomad: false").expect("a configuration").nomad);
+        let kept = |text: &str| parse(text).expect("a configuration").events.kept();
+        assert_eq!(
+            (kept("{}"), kept("events: {buffer: 0}"), kept("events: {buffer: 7}")),
+            (Some(100), Some(100), Some(7))
+        );
+        assert_eq!(kept("events: {enabled: false}"), None);
         for (text, named) in [
             ("portt: 1", "portt"),
             ("service: A_b", "service"),
@@ -234,6 +275,8 @@ mod tests {
             ("certificates: {leaf: -1m}", "negative"),
             ("identities: {issuer: id.example.com}", "identities.issuer"),
             ("identities: {keyLife: 1s}", "identities.keyLife"),
+            ("events: {buffer: -1}", "events.buffer"),
+            ("events: {buffer: 10001}", "events.buffer"),
             ("shutdown: {unreadyFor: 2h}", "shutdown.unreadyFor"),
             ("shutdown: {streamsFor: 2h}", "shutdown.streamsFor"),
             ("peers: [gateway]", "peers"),

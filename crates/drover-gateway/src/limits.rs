@@ -14,13 +14,15 @@ pub(crate) enum Opening {
     Stream,
     /// A command in a task.
     Exec,
+    /// A subscriber of Nomad's event stream.
+    Events,
 }
 
 impl Opening {
     /// Of one user.
     const fn most_of_user(self) -> usize {
         match self {
-            Self::Stream => 128,
+            Self::Stream | Self::Events => 128,
             Self::Exec => 16,
         }
     }
@@ -30,6 +32,7 @@ impl Opening {
         match self {
             Self::Stream => 2048,
             Self::Exec => 256,
+            Self::Events => 512,
         }
     }
 
@@ -38,6 +41,7 @@ impl Opening {
         match self {
             Self::Stream => "call",
             Self::Exec => "exec",
+            Self::Events => "events",
         }
     }
 
@@ -45,6 +49,7 @@ impl Opening {
         match self {
             Self::Stream => "calls",
             Self::Exec => "commands",
+            Self::Events => "event streams",
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::certificates::{
 use crate::config::{GatewayConfig, ShutdownConfig};
 use crate::connections::Port;
 use crate::identities::{IdentityKeeper, IdentitySigner};
-use crate::nomad::{Caches, Nomad, NomadParts};
+use crate::nomad::{Caches, Feed, Nomad, NomadParts};
 use crate::reviews::Reviews;
 use crate::tunnels::{Fleet, Listener, ListenerParts, Nodes, Peers, Tunnels};
 use crate::values::Values;
@@ -103,7 +103,7 @@ async fn serve(
     let peers = Peers::new(fleet.clone(), served, &config.server_name(), gateway.clone());
     let last = CancellationToken::new();
     let nomad = config.nomad.then(|| {
-        let caches = Caches::new();
+        let caches = Caches::new(config.events.kept().map(Feed::new));
         let store = KubeStore::new(client.clone(), STORE_TIMEOUT);
         beside.spawn(until(ended.clone(), caches.clone().follow(store.clone())));
         let facts = AgentFacts { name: config.server_name(), version: env!("CARGO_PKG_VERSION").to_owned() };

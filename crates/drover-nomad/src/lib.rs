@@ -2,12 +2,13 @@
 //!
 //! Input: a method and a path ([`route`]), parameters ([`Query`]), what is known of the cluster ([`World`]), and where
 //! a caller has which right ([`Scopes`]). Output: the rights that an answer needs ([`needed`]), its index ([`index`]),
-//! and the answer itself ([`answer`]). The same input gives the same bytes.
+//! and the answer itself ([`answer`]); of a change, its events ([`events()`]). The same input gives the same bytes.
 //!
 //! Must never know HTTP's connections, the API server, a clock, or who asks.
 
 mod answers;
 mod blocking;
+mod events;
 mod fault;
 mod filter;
 mod full_job;
@@ -26,6 +27,7 @@ mod writes;
 
 pub use answers::{AgentFacts, Reply, View, answer, index};
 pub use blocking::told;
+pub use events::{Buffer, Commit, Event, Happened, Held, Next, Topic, Wanted, events};
 pub use fault::Fault;
 pub use filter::Filter;
 pub use query::{Asked, Blocking, LONGEST_WAIT, MOST_FILTER_BYTES, Query};
@@ -33,5 +35,5 @@ pub use resource::{Reach, Resource, Right, Scope, Scopes, Verb};
 pub use rights::{kind, needed};
 pub use route::{Endpoint, Route};
 pub use search::{Context, SearchRequest};
-pub use world::{Kind, Listed, Name, Table, World};
+pub use world::{Kind, Listed, Name, Table, Turn, World};
 pub use writes::{Change, Demand, Target, Way, WriteEndpoint, WriteOrder, WriteView, Written, order, rights_of_job};

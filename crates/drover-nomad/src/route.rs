@@ -83,6 +83,8 @@ pub enum Route {
     Search,
     /// A change, or a question with a body.
     Write(WriteEndpoint),
+    /// What changes from now on.
+    Events,
 }
 
 /// Makes an endpoint of an id.
@@ -147,6 +149,7 @@ fn known(path: &str) -> Option<Route> {
         "agent/self" => Some(Endpoint::AgentSelf),
         "agent/health" => Some(Endpoint::AgentHealth),
         "search" => return Some(Route::Search),
+        "event/stream" => return Some(Route::Events),
         _ => None,
     };
     list.or_else(|| object(path)).map(Route::Read)
@@ -198,7 +201,7 @@ mod tests {
     fn of(path: &str) -> Endpoint {
         match read(&Method::GET, path).expect(path) {
             Route::Read(endpoint) => endpoint,
-            Route::Search | Route::Write(_) => panic!("no read"),
+            Route::Search | Route::Write(_) | Route::Events => panic!("no read"),
         }
     }
 
@@ -221,6 +224,7 @@ mod tests {
     fn p_012_a_wrong_method_is_405() {
         assert_eq!(code(&Method::POST, "allocations"), 405);
         assert_eq!(code(&Method::GET, "search"), 405);
+        assert_eq!((code(&Method::GET, "event/stream"), code(&Method::PUT, "event/stream")), (200, 405));
         assert_eq!((code(&Method::PUT, "search"), code(&Method::POST, "search")), (200, 200));
         for path in ["job/web/dispatch", "node/u/drain", "allocation/u/stop", "validate/job"] {
             assert_eq!((code(&Method::PUT, path), code(&Method::GET, path)), (200, 405), "{path}");
@@ -237,7 +241,6 @@ mod tests {
             (Method::PUT, "job/web/stable", "deployment has succeeded"),
             (Method::PUT, "job/a/b/versions/x/tag", "drover job"),
             (Method::GET, "client/fs/logs/u", "drover alloc logs"),
-            (Method::GET, "event/stream", "kubectl get events"),
             (Method::GET, "vars", "Secret"),
             (Method::GET, "quotas", "ResourceQuota"),
             (Method::PUT, "volume/csi/v", "kubectl"),

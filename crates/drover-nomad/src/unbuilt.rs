@@ -33,7 +33,6 @@ const PATHS: &[(&str, &str)] = &[
     ("volume/csi/*/delete", "delete the CSIVolume by `kubectl delete`"),
     ("volume/host/*", "host volumes are in the status of the ClientNodes"),
     ("search/fuzzy", "search by the beginning of an id: PUT search"),
-    ("event/stream", "read events by `kubectl get events`, and watch objects by `kubectl get --watch`"),
     ("services", "read the Services by `kubectl get services`"),
     ("service/*", "read the EndpointSlices of the Service by `kubectl get endpointslices`"),
     ("scaling/policies", "scale by a HorizontalPodAutoscaler on the Job's scale subresource"),

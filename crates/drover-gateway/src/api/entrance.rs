@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drover_daemon::monitor::GatewayMetrics;
 use drover_socket::protocol::Request;
+use futures::FutureExt as _;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use hyper::body::Incoming;
 use kube::Client;
@@ -24,7 +25,7 @@ use crate::answers::{Answer, Refusal, json_answer};
 use crate::connections::Service;
 use crate::identities::{IdentityDocuments, IdentitySigner};
 use crate::limits::{self, Limits};
-use crate::nomad::{self, Nomad};
+use crate::nomad::{self, Caller, Nomad};
 use crate::reviews::{Identity, Meanwhile, Object, Reviews, UNAUTHENTICATED, bearer};
 use crate::tunnels::{ExchangeError, Nodes, Place};
 
@@ -148,6 +149,18 @@ impl Entrance {
         Ok((request, exchange, open))
     }
 
+    /// A caller whose stream goes on as long as it is who it is.
+    fn caller(&self, asker: Asker) -> Caller {
+        let (reviews, trust) = (self.parts.reviews.clone(), self.parts.trust.clone());
+        let identity = asker.identity.clone();
+        let is_still = move || {
+            let (asker, reviews, trust) = (asker.clone(), reviews.clone(), trust.clone());
+            async move { asker.is_still(&reviews, &trust).await }.boxed()
+        };
+        let (recheck_every, limits) = (self.parts.recheck_every, self.limits.clone());
+        Caller { identity, is_still: Box::new(is_still), recheck_every, limits }
+    }
+
     /// Answers a client of Nomad.
     async fn answer_nomad(
         &self,
@@ -156,6 +169,7 @@ impl Entrance {
         (request, certificates): (http::Request<Incoming>, Arc<Vec<CertificateDer<'static>>>),
     ) -> Response<Answer> {
         match self.asker(&request, certificates).await {
+            Ok(asker) if api.streams(request.method(), path) => api.stream(self.caller(asker), path, request).await,
             Ok(asker) => api.answer(&asker.identity, path, request).await,
             Err(refusal) => nomad::refused(&refusal),
         }

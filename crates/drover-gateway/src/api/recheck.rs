@@ -31,6 +31,37 @@ pub(super) struct Asker {
     pub(super) proof: Proof,
 }
 
+impl Asker {
+    /// Whether what has proved who it is still does.
+    ///
+    /// # Errors
+    /// 401 when it does not, 429 when too many are asked for, 503 when the API server does not answer.
+    pub(super) async fn is_still(&self, reviews: &Reviews, trust: &Trust) -> Result<(), Refusal> {
+        match &self.proof {
+            Proof::Certificates(chain) => {
+                if matches!(trust.worth(chain), Worth::Nothing) {
+                    return Err(Refusal::new(401, "the certificate holds no more"));
+                }
+            }
+            Proof::Token(token) => {
+                let found = reviews.identify(token, None).await?;
+                if found != self.identity {
+                    return Err(Refusal::new(401, "the token is another user's now"));
+                }
+            }
+            Proof::Workload(workloads, token) => {
+                if let Err(refusal) = workloads.identify(token).await
+                    && refusal.code != 503
+                {
+                    return Err(refusal);
+                }
+            }
+            Proof::Nothing => {}
+        }
+        Ok(())
+    }
+}
+
 /// The question that is asked again and again.
 pub(super) struct Recheck {
     pub(super) reviews: Reviews,
@@ -68,27 +99,7 @@ impl Recheck {
     }
 
     async fn once(&self) -> Result<(), Refusal> {
-        match &self.asker.proof {
-            Proof::Certificates(chain) => {
-                if matches!(self.trust.worth(chain), Worth::Nothing) {
-                    return Err(Refusal::new(401, "the certificate holds no more"));
-                }
-            }
-            Proof::Token(token) => {
-                let found = self.reviews.identify(token, None).await?;
-                if found != self.asker.identity {
-                    return Err(Refusal::new(401, "the token is another user's now"));
-                }
-            }
-            Proof::Workload(workloads, token) => {
-                if let Err(refusal) = workloads.identify(token).await
-                    && refusal.code != 503
-                {
-                    return Err(refusal);
-                }
-            }
-            Proof::Nothing => {}
-        }
+        self.asker.is_still(&self.reviews, &self.trust).await?;
         self.reviews.allow(&self.asker.identity, &self.object, self.meanwhile).await
     }
 }

@@ -57,6 +57,16 @@ impl NomadCall {
         self.code = code;
         self.bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
     }
+
+    /// More of an answer was sent.
+    pub(super) fn carried(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
+    /// How an answer ended that had begun.
+    pub(super) const fn answered_at_last(&mut self, code: u16) {
+        self.code = code;
+    }
 }
 
 impl Drop for NomadCall {

@@ -2,16 +2,18 @@
 //! aggregated API.
 //!
 //! `caches` holds what is known of the cluster, `scopes` asks where a caller has which right, `service` brings both to
-//! `drover-nomad`, which decides what is answered, `writing` carries out what it orders, and `audit` writes a line for
-//! each call. Must never know what an answer says.
+//! `drover-nomad`, which decides what is answered, `writing` carries out what it orders, `events` tells subscribers
+//! what changes, and `audit` writes a line for each call. Must never know what an answer says.
 
 mod audit;
 mod caches;
+mod events;
 mod paths;
 mod scopes;
 mod service;
 mod writing;
 
 pub(crate) use caches::Caches;
+pub(crate) use events::{Caller, Feed};
 pub(crate) use paths::path_of;
 pub(crate) use service::{Nomad, NomadParts, refused};

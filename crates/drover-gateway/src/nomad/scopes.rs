@@ -65,7 +65,8 @@ async fn each(reviews: &Reviews, identity: &Identity, right: &Right, world: &Wor
     Ok(Scope::Some(allowed))
 }
 
-fn access(right: &Right, namespace: &str) -> Access {
+/// A right in a namespace, as the API server is asked for it.
+pub(super) fn access(right: &Right, namespace: &str) -> Access {
     // A namespace is asked for as the API server asks: as an object of itself.
     let name = if right.resource == Resource::Namespaces { namespace } else { "" };
     Access {

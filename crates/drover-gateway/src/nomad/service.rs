@@ -30,6 +30,10 @@ const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// How long a body may take to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The refusal of a stream where it is turned off.
+const NO_EVENTS: &str =
+    "the event stream is turned off here: set events.enabled in the gateway's configuration, or `kubectl get --watch`";
+
 /// What the API answers from.
 pub(crate) struct NomadParts {
     pub(crate) caches: Caches,
@@ -47,7 +51,7 @@ pub(crate) struct NomadParts {
 /// Answers clients of Nomad; clones are the same.
 #[derive(Clone)]
 pub(crate) struct Nomad {
-    parts: Arc<NomadParts>,
+    pub(super) parts: Arc<NomadParts>,
     blocked: Arc<Semaphore>,
 }
 
@@ -114,6 +118,8 @@ impl Nomad {
                 let body = body(request).await?.into();
                 return self.write(Writing { parts: &self.parts, identity, endpoint, query, body }).await;
             }
+            // Where there is one, the request did not come here.
+            Route::Events => return Err(Refusal::new(400, NO_EVENTS)),
         };
         if endpoint != Endpoint::AgentHealth {
             known(identity)?;
@@ -205,7 +211,7 @@ impl Nomad {
 }
 
 /// Refuses who has proved nothing.
-fn known(identity: &Identity) -> Result<(), Refusal> {
+pub(super) fn known(identity: &Identity) -> Result<(), Refusal> {
     if is_anonymous(identity) {
         let remedy = "Permission denied: give a token, as in NOMAD_TOKEN, or a client certificate";
         return Err(Refusal::new(403, remedy));

@@ -36,13 +36,19 @@ pub(crate) fn stub(allocation: &Allocation, world: &World, parts: StubParts) -> 
 
 /// The whole object, with every key.
 pub(crate) fn full(allocation: &Allocation, world: &World) -> Value {
+    let mut full = without_job(allocation, world);
+    full["Job"] = of_version(allocation, world);
+    full
+}
+
+/// The same, without its job.
+pub(crate) fn without_job(allocation: &Allocation, world: &World) -> Value {
     let mut full = common(allocation, world);
     let (spec, meta) = (&allocation.spec, &allocation.metadata);
     let status = allocation.status.clone().unwrap_or_default();
     let deployment = world.deployments.named(namespace(meta), &spec.deployment_name);
     let previous = world.allocations.named(namespace(meta), &spec.previous_allocation);
     let more = [
-        ("Job", of_version(allocation, world)),
         ("AllocatedResources", resources(allocation)),
         ("Resources", Value::Null),
         ("TaskResources", Value::Null),

@@ -7,4 +7,4 @@ mod table;
 pub use known::{Kind, World};
 pub(crate) use known::{job_id, namespace, uid, volume_id};
 pub(crate) use table::version;
-pub use table::{Listed, Name, Table};
+pub use table::{Listed, Name, Table, Turn};

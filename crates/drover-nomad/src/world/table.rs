@@ -39,6 +39,17 @@ pub trait Listed: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + 
     fn groups(&self) -> Vec<String>;
 }
 
+/// What has become of an object.
+#[derive(Clone, Debug)]
+pub struct Turn<K> {
+    /// As it was; none: it is new.
+    pub before: Option<Arc<K>>,
+    /// As it is; none: it is gone.
+    pub after: Option<Arc<K>>,
+    /// The version with which it came; where nothing says it, the table's index.
+    pub version: u64,
+}
+
 /// The newest known objects of a kind.
 #[derive(Clone, Debug)]
 pub struct Table<K: Listed> {
@@ -53,6 +64,8 @@ pub struct Table<K: Listed> {
     list: u64,
     is_complete: bool,
     n_steps_back: u64,
+    /// The same when the newest list began.
+    n_steps_before: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -73,6 +86,7 @@ impl<K: Listed> Default for Table<K> {
             list: 0,
             is_complete: false,
             n_steps_back: 0,
+            n_steps_before: 0,
         }
     }
 }
@@ -82,18 +96,19 @@ impl<K: Listed> Table<K> {
     pub fn begin(&mut self) {
         self.list += 1;
         self.index_before = self.index;
+        self.n_steps_before = self.n_steps_back;
     }
 
-    /// An object is there, new or changed.
-    pub fn put(&mut self, object: K) {
+    /// An object is there, new or changed. None: it is as it was, or an older state of it has come back.
+    pub fn put(&mut self, object: K) -> Option<Turn<K>> {
         let (name, meta) = (Name::of(object.meta()), object.meta());
         let version = version(meta);
-        if let Some(known) = self.objects.get(&name) {
-            let before = known.object.meta();
-            if before.uid == meta.uid && self::version(before) > version {
-                // The API server's state is an older one: it was restored from a backup.
-                self.step_back(version);
-            }
+        let before = self.objects.get(&name).map(|known| Arc::clone(&known.object));
+        let known = before.as_ref().map(|it| it.meta()).filter(|known| known.uid == meta.uid);
+        let known = known.map_or(0, self::version);
+        if known > version {
+            // The API server's state is an older one: it was restored from a backup.
+            self.step_back(version);
         }
         self.take_out(&name);
         self.index = self.index.max(version);
@@ -103,7 +118,9 @@ impl<K: Listed> Table<K> {
         for group in object.groups() {
             self.groups.insert((group, name.clone()));
         }
-        self.objects.insert(name, Seen { object: Arc::new(object), in_list: self.list });
+        let after = Arc::new(object);
+        self.objects.insert(name, Seen { object: Arc::clone(&after), in_list: self.list });
+        (known < version).then_some(Turn { before, after: Some(after), version })
     }
 
     /// An object is there that cannot be read: what was known of it stays.
@@ -114,8 +131,8 @@ impl<K: Listed> Table<K> {
         }
     }
 
-    /// The list has ended: what it did not bring is gone.
-    pub fn end(&mut self) {
+    /// The list has ended: what it did not bring is gone, and is returned unless an older state has come back.
+    pub fn end(&mut self) -> Vec<Turn<K>> {
         self.is_complete = true;
         let stale = self.objects.iter().filter(|(_, seen)| seen.in_list < self.list);
         let stale: Vec<Name> = stale.map(|(name, _)| name.clone()).collect();
@@ -124,22 +141,28 @@ impl<K: Listed> Table<K> {
         if !stale.is_empty() && self.index == self.index_before {
             self.index += 1;
         }
-        for name in stale {
-            self.take_out(&name);
+        let version = self.index;
+        let gone: Vec<Arc<K>> = stale.iter().filter_map(|name| self.take_out(name)).collect();
+        if self.n_steps_back != self.n_steps_before {
+            return Vec::new();
         }
+        gone.into_iter().map(|object| Turn { before: Some(object), after: None, version }).collect()
     }
 
-    /// An object is gone; this was its last state.
-    pub fn remove(&mut self, object: &K) {
+    /// An object is gone; this was its last state. None: it was not there.
+    pub fn remove(&mut self, object: &K) -> Option<Turn<K>> {
         let name = Name::of(object.meta());
-        self.index = self.index.max(version(object.meta()));
-        if self.objects.get(&name).is_some_and(|known| known.object.meta().uid == object.meta().uid) {
-            self.take_out(&name);
-            self.departed.push_back(Arc::new(object.clone()));
-            while self.departed.len() > K::DEPARTED {
-                self.departed.pop_front();
-            }
+        let version = version(object.meta());
+        self.index = self.index.max(version);
+        if self.objects.get(&name).is_none_or(|known| known.object.meta().uid != object.meta().uid) {
+            return None;
         }
+        let before = self.take_out(&name);
+        self.departed.push_back(Arc::new(object.clone()));
+        while self.departed.len() > K::DEPARTED {
+            self.departed.pop_front();
+        }
+        Some(Turn { before, after: None, version })
     }
 
     /// The last ones that were deleted, in their last state; after a new start none.
@@ -152,14 +175,15 @@ impl<K: Listed> Table<K> {
         self.n_steps_back += 1;
     }
 
-    fn take_out(&mut self, name: &Name) {
-        let Some(known) = self.objects.remove(name) else { return };
+    fn take_out(&mut self, name: &Name) -> Option<Arc<K>> {
+        let known = self.objects.remove(name)?;
         if let Some(uid) = &known.object.meta().uid {
             self.uids.remove(uid);
         }
         for group in known.object.groups() {
             self.groups.remove(&(group, name.clone()));
         }
+        Some(known.object)
     }
 
     /// The highest resourceVersion that was seen of this kind.
@@ -288,6 +312,31 @@ mod tests {
         table.put(node("a", "1", 40));
         table.end();
         assert_eq!((table.n_steps_back(), table.index()), (1, 40));
+    }
+
+    #[test]
+    fn what_has_become_of_an_object_is_told_once_and_not_of_an_older_state() {
+        let told = |turn: &Turn<ClientNode>| {
+            let uid = |it: &Option<Arc<ClientNode>>| it.as_ref().and_then(|it| it.metadata.uid.clone());
+            (uid(&turn.before), uid(&turn.after), turn.version)
+        };
+        let of = |uid: &str| Some(uid.to_owned());
+        let mut table = Table::default();
+        assert_eq!(table.put(node("a", "1", 5)).as_ref().map(told), Some((None, of("1"), 5)));
+        assert!(table.put(node("a", "1", 5)).is_none(), "it is as it was");
+        assert_eq!(table.put(node("a", "1", 6)).as_ref().map(told), Some((of("1"), of("1"), 6)));
+        assert_eq!(table.put(node("a", "2", 8)).as_ref().map(told), Some((of("1"), of("2"), 8)));
+        assert!(table.remove(&node("a", "1", 9)).is_none(), "it is another");
+        table.put(node("b", "3", 10));
+        table.begin();
+        table.put(node("b", "3", 10));
+        assert_eq!(table.end().iter().map(told).collect::<Vec<_>>(), [(of("2"), None, 11)]);
+        assert_eq!(table.remove(&node("b", "3", 12)).as_ref().map(told), Some((of("3"), None, 12)));
+        table.put(node("a", "1", 90));
+        table.put(node("b", "2", 95));
+        table.begin();
+        assert!(table.put(node("a", "1", 40)).is_none());
+        assert!(table.end().is_empty(), "it was restored");
     }
 
     #[test]

@@ -1,0 +1,212 @@
+//! The stream of a subscriber: lines of JSON, until it goes, its rights end, or it has fallen behind.
+//!
+//! Nothing is sent before the last line was taken. While it is not, nothing is kept for the subscriber but its position
+//! in the buffer; the connection is closed when it takes nothing for 40 s, as every one is.
+
+use std::io;
+use std::time::Duration;
+
+use drover_nomad::{Buffer, Commit, Next, Query, Route, Wanted, route};
+use futures::future::BoxFuture;
+use futures::stream::unfold;
+use http::{Method, Response, StatusCode};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+
+use super::sight::Sight;
+use crate::answers::{Answer, Refusal, with_type};
+use crate::limits::{Limits, Open, Opening};
+use crate::nomad::audit::NomadCall;
+use crate::nomad::service::{Nomad, known, refused};
+use crate::reviews::Identity;
+
+/// How often a line says that the stream is there.
+const BEAT_EVERY: Duration = Duration::from_secs(30);
+/// That line.
+const BEAT: &str = "{}\n";
+
+/// Who asks for a stream.
+pub(crate) struct Caller {
+    pub(crate) identity: Identity,
+    /// Asks whether it is still this one.
+    pub(crate) is_still: Box<dyn Fn() -> BoxFuture<'static, Result<(), Refusal>> + Send + Sync>,
+    /// How often that is asked, and for its rights.
+    pub(crate) recheck_every: Duration,
+    pub(crate) limits: Limits,
+}
+
+impl Nomad {
+    /// Whether a request is for a stream, and there are streams here.
+    pub(crate) fn streams(&self, method: &Method, path: &str) -> bool {
+        self.parts.caches.feed().is_some() && matches!(route::read(method, path), Ok(Route::Events))
+    }
+
+    /// Answers a caller who asks for the event stream.
+    pub(crate) async fn stream(
+        &self,
+        caller: Caller,
+        path: &str,
+        request: http::Request<Incoming>,
+    ) -> Response<Answer> {
+        let id = request.headers().get("audit-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+        let call = (request.method(), path);
+        let mut call = NomadCall::begin(id, &caller.identity, call, self.parts.metrics.clone());
+        match self.subscribe(&mut call, &caller, request.uri().query().unwrap_or_default()).await {
+            Ok((view, open)) => {
+                call.answered(200, 0);
+                let subscriber = Subscriber::new((caller, call, open), view, self.parts.ends.clone());
+                let lines = unfold(subscriber, Subscriber::next);
+                with_type(StatusCode::OK, "application/json", StreamBody::new(lines).boxed_unsync())
+            }
+            Err(refusal) => {
+                call.answered(refusal.code, refusal.message.len());
+                refused(&refusal)
+            }
+        }
+    }
+
+    async fn subscribe(&self, call: &mut NomadCall, caller: &Caller, text: &str) -> Result<(View, Open), Refusal> {
+        let query = Query::parse(text)?;
+        call.is_about(query.text("namespace").unwrap_or("default"));
+        let wanted = Wanted::parse(text, &query)?;
+        known(&caller.identity)?;
+        let open = caller.limits.open(Opening::Events, &caller.identity.user)?;
+        drop(self.parts.caches.complete().await?);
+        let sight = Sight::open(&self.parts.reviews, &caller.identity, wanted.needed()).await?;
+        let feed = self.parts.caches.feed().ok_or_else(|| Refusal::new(400, "there is no event stream here"))?;
+        let buffer = feed.subscribe();
+        let position = buffer.borrow().position(wanted.index());
+        Ok((View { buffer, position, wanted, sight }, open))
+    }
+}
+
+/// What a subscriber sees of the buffer.
+struct View {
+    buffer: watch::Receiver<Buffer>,
+    position: u64,
+    wanted: Wanted,
+    sight: Sight,
+}
+
+impl View {
+    /// What is next. May be dropped and called again.
+    async fn next(&mut self) -> Next {
+        let position = self.position;
+        match self.buffer.wait_for(|buffer| buffer.at(position) != Next::Later).await {
+            Ok(buffer) => buffer.at(position),
+            // Nothing fills it any more.
+            Err(_) => Next::Later,
+        }
+    }
+
+    /// The line of a commit; none: nothing in it is for this subscriber.
+    async fn line(&mut self, commit: &Commit) -> Result<Option<String>, Refusal> {
+        let mut shown = Vec::new();
+        for event in commit.events().iter().filter(|event| self.wanted.has(event)) {
+            if self.sight.has(event.topic().resource(), event.namespace()).await? {
+                shown.push(event);
+            }
+        }
+        Ok(commit.line(shown))
+    }
+}
+
+/// A stream that is open.
+struct Subscriber {
+    caller: Caller,
+    call: NomadCall,
+    view: View,
+    /// None: nothing was sent yet.
+    beats: Option<Interval>,
+    checks: Interval,
+    ends: CancellationToken,
+    is_over: bool,
+    /// Its place is free when it ends.
+    _open: Open,
+}
+
+/// What comes next.
+enum Turned {
+    End,
+    Check,
+    Beat,
+    Entry(Next),
+}
+
+fn every(period: Duration) -> Interval {
+    let mut ticks = interval_at(Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+impl Subscriber {
+    fn new((caller, call, open): (Caller, NomadCall, Open), view: View, ends: CancellationToken) -> Self {
+        let checks = every(caller.recheck_every);
+        Self { caller, call, view, beats: None, checks, ends, is_over: false, _open: open }
+    }
+
+    async fn next(mut self) -> Option<(io::Result<Frame<Bytes>>, Self)> {
+        if self.is_over {
+            return None;
+        }
+        match self.line().await {
+            Ok(Some(line)) => {
+                self.call.carried(line.len());
+                Some((Ok(Frame::data(Bytes::from(line))), self))
+            }
+            Ok(None) => None,
+            Err(refusal) => {
+                self.is_over = true;
+                self.call.answered_at_last(refusal.code);
+                tracing::debug!(user = self.caller.identity.user, reason = refusal.message, "an event stream ends");
+                // There is no place for a reason: the answer breaks off, so that it is not taken for whole.
+                Some((Err(io::Error::other(refusal.message)), self))
+            }
+        }
+    }
+
+    /// The next line; none: this replica ends.
+    async fn line(&mut self) -> Result<Option<String>, Refusal> {
+        let Some(beats) = &mut self.beats else {
+            self.beats = Some(every(BEAT_EVERY));
+            return Ok(Some(BEAT.to_owned()));
+        };
+        loop {
+            let turned = tokio::select! {
+                biased;
+                () = self.ends.cancelled() => Turned::End,
+                _ = self.checks.tick() => Turned::Check,
+                _ = beats.tick() => Turned::Beat,
+                next = self.view.next() => Turned::Entry(next),
+            };
+            match turned {
+                Turned::End | Turned::Entry(Next::Later) => return Ok(None),
+                Turned::Beat => return Ok(Some(BEAT.to_owned())),
+                Turned::Check => {
+                    (self.caller.is_still)().await.or_else(held_back)?;
+                    self.view.sight.again().await.or_else(held_back)?;
+                }
+                Turned::Entry(Next::Gone) => {
+                    return Err(Refusal::new(410, "events were dropped before they were taken: subscribe again"));
+                }
+                Turned::Entry(Next::Commit(commit)) => {
+                    self.view.position += 1;
+                    if let Some(line) = self.view.line(&commit).await? {
+                        return Ok(Some(line));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Too many others are asked for: this one is asked for again the next time.
+fn held_back(refusal: Refusal) -> Result<(), Refusal> {
+    if refusal.code == 429 { Ok(()) } else { Err(refusal) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The events of a change.
+
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job};
+use serde_json::{Map, Value, json};
+
+use super::cause::{self, Cause};
+use super::event::{Event, Keys};
+use super::happened::Happened;
+use super::topic::Topic;
+use crate::wire::{allocation, deployment, evaluation, job, node, volume};
+use crate::world::{Turn, World, namespace};
+
+/// The events of a change, of one type. `world` is that of after the change, in which what an object refers to is
+/// looked up.
+pub fn events(change: &Happened, world: &World) -> Vec<Event> {
+    match change {
+        Happened::Job(turn) => each(turn, |before, after| of_job(before, after, world)),
+        Happened::Allocation(turn) => each(turn, |before, after| of_allocation(before, after, world)),
+        Happened::Deployment(turn) => each(turn, |before, after| of_deployment(before, after, world)),
+        Happened::Node(turn) => each(turn, of_node),
+        Happened::Volume(turn) => each(turn, |before, after| of_volume(before, after, world)),
+    }
+}
+
+/// Another object of the same name is the end of one and the beginning of another.
+fn each<K: kube::Resource>(turn: &Turn<K>, of: impl Fn(Option<&K>, Option<&K>) -> Vec<Event>) -> Vec<Event> {
+    let (before, after) = (turn.before.as_deref(), turn.after.as_deref());
+    match (before, after) {
+        (Some(old), Some(new)) if old.meta().uid != new.meta().uid => {
+            of(before, None).into_iter().chain(of(None, after)).collect()
+        }
+        _ => of(before, after),
+    }
+}
+
+fn of_job(before: Option<&Job>, after: Option<&Job>, world: &World) -> Vec<Event> {
+    let (cause, is_of_job) = match (before, after) {
+        (_, None) => (Cause::JobDeregistered, true),
+        (None, Some(_)) => (Cause::JobRegistered, true),
+        (Some(before), Some(after)) => match cause::of_job(before, after) {
+            Some(found) => found,
+            None => return Vec::new(),
+        },
+    };
+    let mut events = Vec::new();
+    if let Some(shown) = after.or(before).filter(|_| is_of_job) {
+        let mut payload = json!({ "Job": job::full(shown, world) });
+        if after.is_none() {
+            payload["Deleted"] = json!(true);
+        }
+        let keys = Keys { own: text(&payload["Job"], "ID"), more: Vec::new() };
+        events.push(Event::new((Topic::Job, cause), namespace(&shown.metadata), keys, &payload));
+    }
+    if let Some(after) = after {
+        events.extend(of_evaluations(before, after, world).iter().map(|one| {
+            let keys = Keys { own: text(one, "ID"), more: vec![text(one, "JobID"), text(one, "DeploymentID")] };
+            let payload = json!({ "Evaluation": one });
+            Event::new((Topic::Evaluation, cause), namespace(&after.metadata), keys, &payload)
+        }));
+    }
+    events
+}
+
+/// The evaluations that are new, or that stand elsewhere than before.
+fn of_evaluations(before: Option<&Job>, after: &Job, world: &World) -> Vec<Value> {
+    let status = |job: &Job| job.status.as_ref().map(|status| (status.evaluations.clone(), status.blocked.clone()));
+    if before.and_then(status) == status(after) {
+        return Vec::new();
+    }
+    // What it has of its job changes with that, and is no change of its own.
+    let own = |mut one: Value| {
+        if let Some(one) = one.as_object_mut() {
+            one.retain(|key, _| !matches!(key.as_str(), "SnapshotIndex" | "ModifyIndex" | "QueuedAllocations"));
+        }
+        one
+    };
+    let all =
+        |job: &Job| -> Vec<Value> { evaluation::of_job(job).iter().map(|one| evaluation::full(one, world)).collect() };
+    let known: Map<String, Value> =
+        before.map(all).unwrap_or_default().into_iter().map(|one| (text(&one, "ID"), own(one))).collect();
+    let is_new = |one: &Value| known.get(&text(one, "ID")) != Some(&own(one.clone()));
+    all(after).into_iter().filter(is_new).collect()
+}
+
+/// One that is collected is no event.
+fn of_allocation(before: Option<&Allocation>, after: Option<&Allocation>, world: &World) -> Vec<Event> {
+    let cause = match (before, after) {
+        (_, None) => None,
+        (None, Some(_)) => Some(Cause::PlanResult),
+        (Some(before), Some(after)) => cause::of_allocation(before, after),
+    };
+    let (Some(cause), Some(after)) = (cause, after) else { return Vec::new() };
+    let shown = allocation::without_job(after, world);
+    let keys = Keys { own: text(&shown, "ID"), more: vec![text(&shown, "JobID"), text(&shown, "DeploymentID")] };
+    let payload = json!({ "Allocation": shown });
+    vec![Event::new((Topic::Allocation, cause), namespace(&after.metadata), keys, &payload)]
+}
+
+/// One that is collected is no event.
+fn of_deployment(before: Option<&Deployment>, after: Option<&Deployment>, world: &World) -> Vec<Event> {
+    let cause = match (before, after) {
+        (_, None) => None,
+        (None, Some(_)) => Some(Cause::PlanResult),
+        (Some(before), Some(after)) => cause::of_deployment(before, after),
+    };
+    let (Some(cause), Some(after)) = (cause, after) else { return Vec::new() };
+    let shown = deployment::full(after, world);
+    let keys = Keys { own: text(&shown, "ID"), more: vec![text(&shown, "JobID")] };
+    let payload = json!({ "Deployment": shown });
+    vec![Event::new((Topic::Deployment, cause), namespace(&after.metadata), keys, &payload)]
+}
+
+fn of_node(before: Option<&ClientNode>, after: Option<&ClientNode>) -> Vec<Event> {
+    let cause = match (before, after) {
+        (_, None) => Some(Cause::NodeDeregistration),
+        (None, Some(_)) => Some(Cause::NodeRegistration),
+        (Some(before), Some(after)) => cause::of_node(before, after),
+    };
+    let (Some(cause), Some(shown)) = (cause, after.or(before)) else { return Vec::new() };
+    let shown = node::full(shown);
+    let keys = Keys { own: text(&shown, "ID"), more: Vec::new() };
+    vec![Event::new((Topic::Node, cause), "", keys, &json!({ "Node": shown }))]
+}
+
+fn of_volume(before: Option<&CSIVolume>, after: Option<&CSIVolume>, world: &World) -> Vec<Event> {
+    let cause = match (before, after) {
+        (_, None) => Some(Cause::VolumeDeregistered),
+        (None, Some(_)) => Some(Cause::VolumeRegistered),
+        (Some(before), Some(after)) => cause::of_volume(before, after),
+    };
+    let (Some(cause), Some(of)) = (cause, after.or(before)) else { return Vec::new() };
+    let mut shown = volume::full(of, world);
+    // Who may list volumes may not therefore list allocations.
+    shown["Allocations"] = json!([]);
+    let id = text(&shown, "ID");
+    let keys = Keys { own: id.clone(), more: vec![id, text(&shown, "Name"), text(&shown, "PluginID")] };
+    let payload = json!({ "Volume": shown });
+    vec![Event::new((Topic::Volume, cause), namespace(&of.metadata), keys, &payload)]
+}
+
+fn text(object: &Value, field: &str) -> String {
+    object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests;
