@@ -24,7 +24,7 @@ pub(crate) const API: &str = "/apis/subresources.drover.dev/v1alpha1";
 pub(crate) struct Stage {
     pub(crate) gateway: Option<Process>,
     pub(crate) agent: Option<Process>,
-    _controller: Process,
+    pub(crate) controller: Process,
     pub(crate) agents: SocketAddr,
     pub(crate) users: SocketAddr,
     pub(crate) cluster: Cluster,
@@ -102,8 +102,7 @@ impl Stage {
         let config = agent_config(&cluster, NODE, named).await;
         let agent = cluster.agent_more(NODE, &cluster.plane.kubeconfig(User::Agent), &config);
         cluster.ready(NODE).await;
-        let stage =
-            Self { gateway: Some(gateway), agent: Some(agent), _controller: controller, agents, users, cluster };
+        let stage = Self { gateway: Some(gateway), agent: Some(agent), controller, agents, users, cluster };
         stage.is_connected("gateway").await;
         stage
     }

@@ -49,6 +49,7 @@ mod networks;
 mod noise;
 mod nomad_api;
 mod nomad_events;
+mod nomad_writes;
 mod policies;
 mod power_off;
 mod release;

@@ -10,7 +10,7 @@ use drover_core::deployment::{self, Standing};
 use drover_core::ids::{AllocKey, ObjectKey};
 use drover_core::model::Alloc;
 use drover_core::scheduler::plan::{DeploymentPlan, Plan};
-use drover_store::{Key, Part, Precondition, Store, StoreError, convert, found, status_body};
+use drover_store::{Key, Part, Precondition, Store, StoreError, found, status_body};
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::Resource;

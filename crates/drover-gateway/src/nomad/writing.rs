@@ -63,7 +63,7 @@ impl Writing<'_> {
                     seen(caches, &written).await;
                     let index = index_of(&written, &caches.now());
                     let mut answer = order.answer(&written);
-                    if let Some(answer) = answer.as_object_mut() {
+                    if let Some(answer) = answer.as_object_mut().filter(|_| !written.is_empty()) {
                         answer.entry("Index").or_insert_with(|| json!(index));
                     }
                     return Ok((answer, index));
@@ -83,8 +83,8 @@ impl Writing<'_> {
     async fn order(&self, world: Arc<World>, random: u32) -> Result<WriteOrder, Refusal> {
         let (endpoint, query, body) = (self.endpoint.clone(), self.query.clone(), Arc::clone(&self.body));
         let now = self.parts.clock.now();
-        let make = move || order(&endpoint, WriteView { world: &world, query: &query, body: &body, now, random });
-        let made = tokio::task::spawn_blocking(make).await;
+        let ordered = move || order(&endpoint, WriteView { world: &world, query: &query, body: &body, now, random });
+        let made = tokio::task::spawn_blocking(ordered).await;
         Ok(made.map_err(|error| Refusal::new(500, format!("the request cannot be read: {error}")))??)
     }
 }

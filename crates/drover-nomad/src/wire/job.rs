@@ -71,7 +71,7 @@ pub(crate) fn scale(job: &Job, world: &World) -> Value {
             .scale
             .as_ref()
             .filter(|scale| scale.group == group.name || (scale.group.is_empty() && spec.groups.len() == 1));
-        let found = status.summary.get(&group.name).cloned().unwrap_or_default();
+        let found = status.summary.get(&group.name).copied().unwrap_or_default();
         let of = judged.and_then(|groups| groups.get(&group.name));
         let of_group = json!({
             "Desired": scaled.and_then(|scale| scale.count).unwrap_or(group.count),

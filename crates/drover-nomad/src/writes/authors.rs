@@ -1,4 +1,4 @@
-//! What whoever writes a job must be allowed to do.
+//! What the author of a job must be allowed to do.
 //!
 //! The admission policies of drover's chart (`charts/drover/files/policies`) ask the API server for these rights of
 //! the writer. Here the gateway is the writer, so that it asks for them itself, of its caller. A test compares both on

@@ -4,12 +4,13 @@ use serde::de::DeserializeOwned;
 
 use crate::fault::Fault;
 
-/// Reads a body; an empty one is one without fields.
+/// Reads a body; an empty one, and `null`, is one without fields.
 ///
 /// # Errors
 /// 400 for what is no JSON, or no such object.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
-    let text = if body.iter().all(u8::is_ascii_whitespace) { b"{}" } else { body };
+    let text = body.trim_ascii();
+    let text: &[u8] = if text.is_empty() || text == b"null" { b"{}" } else { text };
     serde_json::from_slice(text).map_err(|error| Fault::bad(format!("the body cannot be read: {error}")))
 }
 

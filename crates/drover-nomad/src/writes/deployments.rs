@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body::{self, check_id};
-use super::order::{Change, Target, Way, WriteOrder, WriteView};
+use super::order::{Change, Target, Way, WriteOrder, WriteView, Written};
 use crate::fault::Fault;
 use crate::wire::times::seconds;
 use crate::world::{Kind, namespace};
@@ -46,14 +46,14 @@ pub(super) fn promote(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault
     } else {
         json!({ "all": null, "groups": promote.groups })
     };
-    Ok(ordered(deployment, "promote", json!({ "promote": wanted }), view))
+    Ok(ordered(deployment, "promote", &json!({ "promote": wanted }), view))
 }
 
 /// Pauses, or goes on.
 pub(super) fn pause(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let (deployment, body) = found(id, view, true)?;
     refuse(deployment, if body.pause { &DeploymentRequest::Pause } else { &DeploymentRequest::Resume })?;
-    let order = ordered(deployment, "pause", json!({ "paused": body.pause }), view);
+    let order = ordered(deployment, "pause", &json!({ "paused": body.pause }), view);
     let is_paused = body.pause;
     let (demands, changes) = (order.demands.clone(), order.changes.clone());
     Ok(WriteOrder::new(demands, changes, move |written| {
@@ -69,7 +69,7 @@ pub(super) fn pause(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> 
 pub(super) fn fail(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let (deployment, _) = found(id, view, false)?;
     refuse(deployment, &DeploymentRequest::Fail)?;
-    Ok(ordered(deployment, "fail", json!({ "fail": true }), view))
+    Ok(ordered(deployment, "fail", &json!({ "fail": true }), view))
 }
 
 /// Judges allocations by hand.
@@ -89,7 +89,7 @@ pub(super) fn allocation_health(id: &str, view: WriteView<'_>) -> Result<WriteOr
         return Err(Fault::bad(RequestRefusal::ForeignAllocations(foreign).to_string()));
     }
     let judged = json!({ "allocationHealth": { "healthy": healthy, "unhealthy": unhealthy } });
-    Ok(ordered(deployment, "fail", judged, view))
+    Ok(ordered(deployment, "fail", &judged, view))
 }
 
 fn found<'a>(id: &str, view: WriteView<'a>, is_id_needed: bool) -> Result<(&'a Arc<Deployment>, Body), Fault> {
@@ -105,7 +105,7 @@ fn refuse(deployment: &Deployment, request: &DeploymentRequest) -> Result<(), Fa
     check_phase(request, phase).map_err(|refusal| Fault::new(500, refusal.to_string()))
 }
 
-fn ordered(deployment: &Deployment, subresource: &'static str, spec: Value, view: WriteView<'_>) -> WriteOrder {
+fn ordered(deployment: &Deployment, subresource: &'static str, spec: &Value, view: WriteView<'_>) -> WriteOrder {
     let meta = &deployment.metadata;
     let demand = |subresource| Way {
         group: GROUP,
@@ -126,7 +126,7 @@ fn ordered(deployment: &Deployment, subresource: &'static str, spec: Value, view
         json!({
             "EvalID": evaluation_id::of_request(&job_uid, &uid, generation),
             "EvalCreateIndex": now,
-            "DeploymentModifyIndex": last.map_or(0, |one| one.index()),
+            "DeploymentModifyIndex": last.map_or(0, Written::index),
         })
     })
 }

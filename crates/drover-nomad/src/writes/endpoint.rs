@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use crate::unbuilt;
+
 /// What is changed, or asked with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteEndpoint {
@@ -48,10 +50,10 @@ pub enum WriteEndpoint {
 }
 
 /// Makes an endpoint of an id.
-type OfId = fn(String) -> WriteEndpoint;
+type WriteOfId = fn(String) -> WriteEndpoint;
 
 /// What is written of a job, by how the path ends. The longer ends stand first.
-const OF_JOB: &[(&str, OfId)] = &[
+const OF_JOB: &[(&str, WriteOfId)] = &[
     ("/dispatch/payload", WriteEndpoint::DispatchPayload),
     ("/periodic/force", WriteEndpoint::Force),
     ("/dispatch", WriteEndpoint::Dispatch),
@@ -61,7 +63,7 @@ const OF_JOB: &[(&str, OfId)] = &[
 ];
 
 /// What is written below other paths: how the path begins and ends.
-const OF_OTHERS: &[(&str, &str, OfId)] = &[
+const OF_OTHERS: &[(&str, &str, WriteOfId)] = &[
     ("allocation/", "/stop", WriteEndpoint::StopAllocation),
     ("deployment/promote/", "", WriteEndpoint::Promote),
     ("deployment/pause/", "", WriteEndpoint::Pause),
@@ -85,7 +87,8 @@ pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
             None => some_id(volume).map(WriteEndpoint::DeregisterVolume),
         };
     }
-    let job = path.strip_prefix("job/").filter(|_| !is_read_of_job(path)).and_then(some_id)?;
+    let is_more = is_read_of_job(path) || unbuilt::is_of_job(path);
+    let job = path.strip_prefix("job/").filter(|_| !is_more).and_then(some_id)?;
     match (is_put, is_delete) {
         (true, _) => Some(WriteEndpoint::Register(Some(job))),
         (_, true) => Some(WriteEndpoint::Deregister(job)),

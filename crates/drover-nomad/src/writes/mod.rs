@@ -1,5 +1,5 @@
-//! What clients of Nomad change: each request becomes an [`WriteOrder`], which says what its caller must be allowed to do,
-//! which objects are written, and what is answered when they are.
+//! What clients of Nomad change: each request becomes an [`WriteOrder`], which says what its caller must be allowed to
+//! do, which objects are written, and what is answered when they are.
 //!
 //! Input: a path ([`WriteEndpoint`]), a body, and what is known of the cluster. Output: an order, or a refusal. The
 //! same input gives the same order: where another writer was first, the request is ordered again from what is then

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body;
-use super::order::{Change, Target, Way, WriteOrder, WriteView};
+use super::order::{Change, Target, Way, WriteOrder, WriteView, Written};
 use crate::fault::Fault;
 use crate::world::Kind;
 
@@ -88,7 +88,7 @@ fn ordered(node: &ClientNode, verb: &'static str, spec: Option<Value>) -> WriteO
     };
     WriteOrder::new(vec![demand.into()], vec![change], |written| {
         // Which evaluations follow is the leader's to find.
-        let index = written.last().map_or(0, |one| one.index());
+        let index = written.last().map_or(0, Written::index);
         json!({ "NodeModifyIndex": index, "EvalIDs": [], "EvalCreateIndex": 0 })
     })
 }

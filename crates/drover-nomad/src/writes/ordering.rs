@@ -13,7 +13,7 @@ use crate::fault::Fault;
 pub fn order(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     match endpoint {
         WriteEndpoint::Register(id) => register::register(id.as_deref(), view),
-        WriteEndpoint::Validate => register::validate(view),
+        WriteEndpoint::Validate => Ok(register::validate(view)),
         WriteEndpoint::Parse => register::parse(view),
         WriteEndpoint::Deregister(id) => jobs::deregister(id, view),
         WriteEndpoint::Revert(id) => jobs::revert(id, view),

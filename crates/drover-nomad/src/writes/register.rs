@@ -75,7 +75,7 @@ pub(super) fn register(id: Option<&str>, view: WriteView<'_>) -> Result<WriteOrd
 }
 
 /// Whether a job would be taken.
-pub(super) fn validate(view: WriteView<'_>) -> Result<WriteOrder, Fault> {
+pub(super) fn validate(view: WriteView<'_>) -> WriteOrder {
     let found = submitted(view).and_then(|job| {
         let name = job.metadata.name.clone().unwrap_or_default();
         let before = view.world.jobs.named(&space_of(&job), &name);
@@ -91,7 +91,7 @@ pub(super) fn validate(view: WriteView<'_>) -> Result<WriteOrder, Fault> {
         "Error": errors.join("\n"),
         "Warnings": warnings.join("\n"),
     });
-    Ok(WriteOrder::nothing(Vec::new(), answer))
+    WriteOrder::nothing(Vec::new(), answer)
 }
 
 /// Reads a job file; functions that read files are refused.

@@ -167,11 +167,10 @@ fn p_042_g_041_and_g_042_a_registration_names_its_job_once_and_replaces_all_of_i
         assert_eq!(refusal("jobs", &missing).0, 400, "{missing}");
     }
     // Two ids that would be one object.
-    let mut strange = body.clone();
-    strange["Job"]["ID"] = json!("Web");
-    let (code, text) = refusal("jobs", &strange);
-    let is_one = drover_api::names::object_name("Web") == "web";
-    assert!(!is_one || (code == 400 && text.contains("\"web\"")), "{text}");
+    let mut other = World::default();
+    other.jobs.put(object("Job", ("web", UID), &json!({ "id": "shop/web", "groups": [group()] }), &json!({})));
+    let fault = ordered_in(&other, &Method::PUT, "jobs", &body).expect_err("another id");
+    assert!(fault.code == 400 && fault.message.contains("\"shop/web\""), "{fault}");
 
     let mut world = world("successful");
     let mut scaled = Job::clone(world.jobs.named("default", "web").expect("the job"));

@@ -6,6 +6,7 @@ use drover_api::allocation::ClientStatus;
 use drover_api::group::Scaling;
 use drover_api::job::{JobConditionType, JobPhase};
 use drover_api::{Allocation, Job, JobVersion, finalizer};
+use drover_core::evaluation_id::{self, Point};
 use drover_store::StoreError;
 use serde_json::{Value, json};
 
@@ -216,20 +217,27 @@ async fn a_batch_job_whose_allocations_have_ended_well_is_complete_and_told_so_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_evaluation_that_changes_nothing_is_not_shown() {
+async fn the_first_evaluation_of_each_state_is_shown_and_later_ones_that_change_nothing_are_not() {
     let mut world = World::with_nodes(["n1"]);
     world.create(&service("web", 1));
+    let shown = |world: &World| -> Vec<(i64, i64)> {
+        let status = world.the::<Job>("web").status.unwrap();
+        status.evaluations.iter().rev().map(|one| (one.generation, one.asked)).collect()
+    };
     world.live(Duration::from_secs(40)).await;
-    let shown = |world: &World| world.the::<Job>("web").status.unwrap().evaluations.len();
-    let before = shown(&world);
+    // The one after which its deployment was found successful changed nothing.
+    assert_eq!(shown(&world), [(1, 0)]);
     world.register(&node("n2"));
     world.change_job("web", &images("a", 1));
     world.live(Duration::from_secs(40)).await;
-    let after_change = shown(&world);
-    assert!(after_change > before, "a changed image is one that changes something");
+    assert_eq!(shown(&world), [(1, 0), (2, 0)]);
+    // It changes nothing, and clients wait for it.
     world.change_job("web", &json!({ "meta": {} }));
     world.live(Duration::from_secs(40)).await;
-    assert_eq!(shown(&world), after_change);
+    assert_eq!(shown(&world), [(1, 0), (2, 0), (3, 0)]);
+    let ids: Vec<String> = world.the::<Job>("web").status.unwrap().evaluations.into_iter().map(|one| one.id).collect();
+    let uid = world.the::<Job>("web").metadata.uid.unwrap();
+    assert_eq!(ids[0], evaluation_id::of_point(&uid, Point { generation: 3, asked: 0 }));
 }
 
 #[tokio::test(start_paused = true)]
