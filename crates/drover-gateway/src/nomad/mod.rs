@@ -8,6 +8,7 @@
 mod audit;
 mod caches;
 mod events;
+mod parts;
 mod paths;
 mod scopes;
 mod service;
@@ -15,5 +16,6 @@ mod writing;
 
 pub(crate) use caches::Caches;
 pub(crate) use events::{Caller, Feed};
+pub(crate) use parts::NomadParts;
 pub(crate) use paths::path_of;
-pub(crate) use service::{Nomad, NomadParts, refused};
+pub(crate) use service::{Nomad, refused};

@@ -3,25 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_clock::SharedClock;
-use drover_daemon::monitor::GatewayMetrics;
 use drover_nomad::{
     AgentFacts, Blocking, Endpoint, Fault, Query, Reply, Route, Scopes, SearchRequest, View, World, answer, index,
     kind, needed, route, told,
 };
-use drover_store::KubeStore;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio_util::sync::CancellationToken;
 
 use super::audit::NomadCall;
-use super::caches::Caches;
+use super::parts::NomadParts;
 use super::scopes::scopes;
 use super::writing::Writing;
 use crate::answers::{Answer, Refusal, whole, with_type};
-use crate::reviews::{Identity, Reviews, is_anonymous};
+use crate::reviews::{Identity, is_anonymous};
 
 /// Reads that wait for a change at a time, on this replica.
 const MOST_BLOCKED: usize = 4096;
@@ -33,20 +29,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The refusal of a stream where it is turned off.
 const NO_EVENTS: &str =
     "the event stream is turned off here: set events.enabled in the gateway's configuration, or `kubectl get --watch`";
-
-/// What the API answers from.
-pub(crate) struct NomadParts {
-    pub(crate) caches: Caches,
-    pub(crate) reviews: Reviews,
-    pub(crate) facts: AgentFacts,
-    pub(crate) metrics: GatewayMetrics,
-    /// What writes objects; none: clients only read.
-    pub(crate) store: Option<KubeStore>,
-    /// Tells the time.
-    pub(crate) clock: SharedClock,
-    /// The replica ends: readers that wait are answered.
-    pub(crate) ends: CancellationToken,
-}
 
 /// Answers clients of Nomad; clones are the same.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::caches::Caches;
-use super::service::NomadParts;
+use super::parts::NomadParts;
 use crate::answers::Refusal;
 use crate::reviews::{Access, Identity, Meanwhile, Reviews};
 

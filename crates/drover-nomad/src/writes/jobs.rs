@@ -3,52 +3,22 @@
 use std::sync::Arc;
 
 use drover_api::job::{JobType, Scale};
-use drover_api::{Deployment, GROUP, Job, annotation};
+use drover_api::{Deployment, GROUP, Job};
 use drover_core::definition::is_same_version;
 use drover_core::deployment::newest;
-use drover_core::evaluation_id::{self, Point};
-use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::authors;
 use super::body::{self, check_id};
-use super::order::{Change, Demand, Target, Way, WriteOrder, WriteView, Written};
-use super::register::check_priority;
+use super::following::{ask_again, check_priority, registered};
+use super::order::{Change, Demand, Target, Way, WriteOrder, WriteView};
 use crate::fault::Fault;
-use crate::wire::times::seconds;
 use crate::world::{Kind, World, namespace, uid};
 
 /// A job of the namespace that is asked for.
 pub(super) fn find<'a>(id: &str, view: WriteView<'a>) -> Result<&'a Arc<Job>, Fault> {
     view.world.job(&view.query.namespace(), id).ok_or_else(|| Fault::missing("job", id))
-}
-
-/// The answer of what makes or changes a job: the evaluation that follows, of a template none.
-pub(super) fn registered(
-    now: Timestamp,
-    is_template: bool,
-    warnings: Vec<String>,
-) -> impl FnOnce(&[Written]) -> Value + Send + 'static {
-    move |written| {
-        let meta = written.iter().rfind(|one| one.kind == Kind::Job).map(|one| &one.meta);
-        let id = meta.filter(|_| !is_template).map(|meta| {
-            evaluation_id::of_point(uid(Some(meta)), Point::new(meta.generation, meta.annotations.as_ref()))
-        });
-        json!({
-            "EvalCreateIndex": if id.is_some() { seconds(now) } else { 0 },
-            "EvalID": id.unwrap_or_default(),
-            "JobModifyIndex": meta.and_then(|meta| meta.generation).unwrap_or(0),
-            "Warnings": warnings.join("\n"),
-        })
-    }
-}
-
-/// Asks for an evaluation of a job whose spec stays as it is.
-pub(super) fn ask_again(job: &Job) -> Change {
-    let asked = Point::of(job).asked.saturating_add(1).to_string();
-    let target = Target::of(Kind::Job, &job.metadata);
-    Change::Patch(target, json!({ "metadata": { "annotations": { annotation::EVALUATE: asked } } }))
 }
 
 /// The right to change a job without changing what it runs.

@@ -8,19 +8,19 @@ use base64::engine::general_purpose::STANDARD;
 use drover_api::job::Dispatch;
 use drover_api::{Job, JobSpec, owner};
 use drover_core::dispatch::{self, Parent};
-use drover_core::evaluation_id::{self, Point};
 use drover_core::periodic;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::authors;
 use super::body::{self, check_id};
-use super::jobs::{find, registered};
-use super::order::{Change, WriteOrder, WriteView, Written};
+use super::following::{id_of, registered};
+use super::jobs::find;
+use super::order::{Change, WriteOrder, WriteView};
 use crate::fault::Fault;
 use crate::full_job::spec as whole_spec;
 use crate::wire::times::{created, seconds};
-use crate::world::{Kind, job_id, namespace, uid};
+use crate::world::{job_id, namespace};
 
 /// What a dispatch brings.
 #[derive(Debug, Default, Deserialize)]
@@ -92,7 +92,7 @@ fn made(id: &str, payload: &[u8], body: DispatchBody, view: WriteView<'_>) -> Re
     Ok(WriteOrder::new(demands, vec![Change::Create(Box::new(child))], move |written| {
         json!({
             "DispatchedJobID": child_id,
-            "EvalID": evaluation_of(written),
+            "EvalID": id_of(written),
             "EvalCreateIndex": now,
             "JobCreateIndex": now,
         })
@@ -122,12 +122,6 @@ pub(super) fn force(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> 
     let job = owner::child(parent, &child.name, child.spec);
     let change = vec![Change::Create(Box::new(job))];
     Ok(WriteOrder::new(demands, change, registered(view.now, false, Vec::new())))
-}
-
-fn evaluation_of(written: &[Written]) -> String {
-    let meta = written.iter().rfind(|one| one.kind == Kind::Job).map(|one| &one.meta);
-    meta.map(|meta| evaluation_id::of_point(uid(Some(meta)), Point::new(meta.generation, meta.annotations.as_ref())))
-        .unwrap_or_default()
 }
 
 /// A spec with nothing but the defaults.

@@ -10,6 +10,7 @@ mod authors;
 mod body;
 mod deployments;
 mod endpoint;
+mod following;
 mod jobs;
 mod launches;
 mod nodes;

@@ -9,13 +9,11 @@ use serde_json::{Value, json};
 
 use super::authors;
 use super::body;
-use super::jobs::{ask_again, registered};
+use super::following::{ask_again, check_priority, registered};
 use super::order::{Change, WriteOrder, WriteView};
 use crate::fault::Fault;
 use crate::world::job_id;
 
-/// Lowest and highest priority of an evaluation.
-const PRIORITIES: std::ops::RangeInclusive<i64> = 1..=100;
 /// What programs that keep manifests in step with a store put on what they apply: a label or an annotation that begins
 /// so, and what they are called.
 const KEEPERS: &[(&str, &str)] = &[
@@ -146,17 +144,6 @@ fn lines(faults: &[drover_jobspec::Fault]) -> Fault {
 
 fn space_of(job: &Job) -> String {
     job.metadata.namespace.clone().unwrap_or_default()
-}
-
-/// Checks the priority that an evaluation is to have; 0 is the job's.
-///
-/// # Errors
-/// 400 outside 1 to 100.
-pub(super) fn check_priority(priority: i64) -> Result<(), Fault> {
-    if priority == 0 || PRIORITIES.contains(&priority) {
-        return Ok(());
-    }
-    Err(Fault::bad(format!("EvalPriority is {priority}: take a number from 1 to 100")))
 }
 
 /// Clients of Nomad recognise the text by its beginning.

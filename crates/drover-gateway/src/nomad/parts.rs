@@ -1,0 +1,24 @@
+//! What Nomad's API answers from, and writes with.
+
+use drover_clock::SharedClock;
+use drover_daemon::monitor::GatewayMetrics;
+use drover_nomad::AgentFacts;
+use drover_store::KubeStore;
+use tokio_util::sync::CancellationToken;
+
+use super::caches::Caches;
+use crate::reviews::Reviews;
+
+/// What the API answers from.
+pub(crate) struct NomadParts {
+    pub(crate) caches: Caches,
+    pub(crate) reviews: Reviews,
+    pub(crate) facts: AgentFacts,
+    pub(crate) metrics: GatewayMetrics,
+    /// What writes objects; none: clients only read.
+    pub(crate) store: Option<KubeStore>,
+    /// Tells the time.
+    pub(crate) clock: SharedClock,
+    /// The replica ends: readers that wait are answered.
+    pub(crate) ends: CancellationToken,
+}
