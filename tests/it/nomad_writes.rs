@@ -96,7 +96,7 @@ fn text(value: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p_019_p_040_to_p_053_and_g_036_jobs_are_run_and_changed_as_nomads_clients_do() {
+async fn p_019_p_040_to_p_042_p_048_to_p_053_and_g_036_jobs_are_run_and_changed_as_nomads_clients_do() {
     let stage = Stage::start("nomad-writes", "").await;
     let nomad = Nomad::of(&stage, User::Admin).await;
     registered(&stage, &nomad).await;
