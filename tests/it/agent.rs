@@ -1,6 +1,7 @@
 //! The agent as the API server and the machine see it. There is no controller here: the tests write what a controller
 //! would.
 
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -792,7 +793,10 @@ async fn a_state_file_on_a_full_disk_keeps_new_tasks_away_until_there_is_room_an
     std::fs::remove_dir_all(&state).expect("nothing is left");
     std::fs::create_dir(&state).expect("a directory");
     let flags = rustix::mount::MountFlags::empty();
-    rustix::mount::mount("tmpfs", &state, "tmpfs", flags, c"size=256m").expect("a small disk");
+    // The supervisor's program is a copy of the agent's there.
+    let program = std::fs::metadata(env!("CARGO_BIN_EXE_droverd")).expect("the agent's program").len();
+    let size = CString::new(format!("size={}", program + (32 << 20))).expect("a text");
+    rustix::mount::mount("tmpfs", &state, "tmpfs", flags, size.as_c_str()).expect("a small disk");
     node.start_agent();
     let kept = node.run("kept", JobType::Service, json!([shell(COUNTER)])).await;
     let pid = node.pid_of(&node.running(&kept).await, "t").await;
