@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::condition::Condition;
 use crate::csi_volume::{AccessMode, AttachmentMode, MOST_SNAPSHOTS, PluginSource, VolumeSnapshot};
@@ -183,6 +184,18 @@ pub struct Drain {
     /// true leaves allocations of system jobs running.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_system_jobs: bool,
+}
+
+impl Drain {
+    /// The merge patch that puts this request in the place of an earlier one: such a patch leaves what is not named.
+    pub fn patch(&self) -> Value {
+        let Self { deadline, force, ignore_system_jobs } = self;
+        json!({
+            "deadline": deadline,
+            "force": force.then_some(true),
+            "ignoreSystemJobs": ignore_system_jobs.then_some(true),
+        })
+    }
 }
 
 /// State of a node.

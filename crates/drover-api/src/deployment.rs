@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::condition::Condition;
 use crate::duration::GoDuration;
@@ -222,6 +223,13 @@ pub struct Promote {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub groups: Vec<String>,
+}
+
+impl Promote {
+    /// The merge patch that puts this request in the place of an earlier one: such a patch leaves what is not named.
+    pub fn patch(&self) -> Value {
+        if self.all { json!({ "all": true, "groups": null }) } else { json!({ "all": null, "groups": self.groups }) }
+    }
 }
 
 /// Allocations judged by a user or a program.

@@ -1,6 +1,7 @@
 //! A group: the tasks that run together on one node, and how many times.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,15 @@ pub struct Group {
     /// Deprecated: write disconnect.replace. Accepted with a warning and ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prevent_reschedule_on_lost: Option<bool>,
+}
+
+impl Group {
+    /// How few and how many allocations it may be scaled to.
+    pub fn count_limits(&self) -> RangeInclusive<i64> {
+        let limits = self.scaling.as_ref();
+        let (least, most) = (limits.and_then(|limits| limits.min), limits.and_then(|limits| limits.max));
+        least.unwrap_or(0)..=most.unwrap_or(i64::MAX)
+    }
 }
 
 fn one() -> i64 {

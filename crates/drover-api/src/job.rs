@@ -247,6 +247,23 @@ impl JobSpec {
         if self.id.is_empty() { name } else { &self.id }
     }
 
+    /// A spec with nothing but what stands for each field that is left out.
+    pub fn unset() -> Self {
+        Self {
+            priority: default_priority(),
+            datacenters: default_datacenters(),
+            node_pool: default_pool(),
+            ..Self::default()
+        }
+    }
+
+    /// How many allocations one of its groups asks for: where `scale` sets it, that many.
+    pub fn count_of(&self, group: &Group) -> i64 {
+        let is_scaled =
+            |scale: &&Scale| scale.group == group.name || (scale.group.is_empty() && self.groups.len() == 1);
+        self.scale.as_ref().filter(is_scaled).and_then(|scale| scale.count).unwrap_or(group.count)
+    }
+
     /// A group by name.
     pub fn group(&self, name: &str) -> Option<&Group> {
         self.groups.iter().find(|group| group.name == name)
@@ -650,4 +667,36 @@ pub struct ScaleStatus {
     /// A label selector of the job's allocations.
     #[schemars(length(min = 1, max = 256))]
     pub selector: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_unset_spec_is_what_a_manifest_without_fields_is() {
+        let read: JobSpec = serde_json::from_value(json!({})).expect("a spec");
+        assert_eq!(JobSpec::unset(), read);
+    }
+
+    #[test]
+    fn a_group_asks_for_what_scale_sets_where_it_is_meant() {
+        let spec = |scale: serde_json::Value, names: &[&str]| -> JobSpec {
+            let groups: Vec<_> = names.iter().map(|name| json!({ "name": name, "count": 2, "tasks": [] })).collect();
+            serde_json::from_value(json!({ "scale": scale, "groups": groups })).expect("a spec")
+        };
+        for (scale, names, wanted) in [
+            (json!(null), &["a", "b"][..], [2, 2].as_slice()),
+            (json!({ "group": "b", "count": 5 }), &["a", "b"], &[2, 5]),
+            (json!({ "group": "b" }), &["a", "b"], &[2, 2]),
+            (json!({ "count": 5 }), &["a"], &[5]),
+            (json!({ "count": 5 }), &["a", "b"], &[2, 2]),
+        ] {
+            let spec = spec(scale.clone(), names);
+            let counts: Vec<i64> = spec.groups.iter().map(|group| spec.count_of(group)).collect();
+            assert_eq!(counts, wanted, "{scale} {names:?}");
+        }
+    }
 }

@@ -4,11 +4,11 @@
 //! its own meta and payload. Input: the parent's spec and the dispatch. Output: what is wrong, or the whole spec. Must
 //! never know how a job is created, nor whether a person, a command or Git made it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use drover_api::job::PayloadRule;
+use drover_api::job::{Dispatch, PayloadRule};
 use drover_api::{JobSpec, names};
 
 use crate::validate::{Violation, Violations};
@@ -167,6 +167,12 @@ pub fn whole(parent: &JobSpec, own: &JobSpec, name: &str) -> JobSpec {
         dispatch: own.dispatch.clone(),
         ..parent.clone()
     }
+}
+
+/// What a dispatch is made of: the parent's type, and what the dispatch brings itself. Its id and its priority are left
+/// to who makes it.
+pub fn open(parent: &JobSpec, meta: BTreeMap<String, String>, dispatch: Dispatch) -> JobSpec {
+    JobSpec { r#type: parent.r#type, meta, dispatch: Some(dispatch), ..JobSpec::unset() }
 }
 
 /// Id and object name of a dispatch that a command makes.

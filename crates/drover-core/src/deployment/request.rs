@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use drover_api::deployment::{DeploymentPhase, GroupState, Promote};
+use drover_api::deployment::{DeploymentPhase, DeploymentStatus, GroupState, Promote};
 
 /// What a person asks of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +90,21 @@ impl fmt::Display for Shorts<'_> {
 pub fn check_phase(call: &DeploymentRequest, phase: DeploymentPhase) -> Result<(), RequestRefusal> {
     if !phase.is_active() {
         return Err(RequestRefusal::Terminal { verb: call.verb(), phase });
+    }
+    Ok(())
+}
+
+/// Whether a call may be made of a deployment that stands so.
+///
+/// # Errors
+/// When the deployment is over, and for a promotion as [`promoted_groups`].
+pub fn check(call: &DeploymentRequest, status: &DeploymentStatus) -> Result<(), RequestRefusal> {
+    check_phase(call, status.phase)?;
+    if let DeploymentRequest::Promote(request) = call {
+        // Until they are promoted, only canaries of the new version run, so that what is healthy of it are canaries.
+        let healthy: BTreeMap<String, i64> =
+            status.groups.iter().map(|(name, state)| (name.clone(), state.healthy_allocs)).collect();
+        promoted_groups(request, &status.groups, &healthy)?;
     }
     Ok(())
 }

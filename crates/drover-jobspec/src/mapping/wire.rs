@@ -106,12 +106,11 @@ fn fields(spec: &JobSpec) -> Map<String, Json> {
 
 /// The count at run time is the group's, as it is in Nomad.
 fn scale(spec: &mut JobSpec) {
-    let Some(scale) = spec.scale.take() else { return };
-    let is_only = spec.groups.len() == 1 && scale.group.is_empty();
-    let group = spec.groups.iter_mut().find(|group| is_only || group.name == scale.group);
-    if let (Some(group), Some(count)) = (group, scale.count) {
+    let counts: Vec<i64> = spec.groups.iter().map(|group| spec.count_of(group)).collect();
+    for (group, count) in spec.groups.iter_mut().zip(counts) {
         group.count = count;
     }
+    spec.scale = None;
 }
 
 /// What the object says of the job's state.

@@ -67,14 +67,10 @@ pub(crate) fn scale(job: &Job, world: &World) -> Value {
     let judged = deployment.and_then(|it| it.status.as_ref()).map(|status| &status.groups);
     let spec = whole_spec(job, world);
     let groups = spec.groups.iter().map(|group| {
-        let scaled = spec
-            .scale
-            .as_ref()
-            .filter(|scale| scale.group == group.name || (scale.group.is_empty() && spec.groups.len() == 1));
         let found = status.summary.get(&group.name).copied().unwrap_or_default();
         let of = judged.and_then(|groups| groups.get(&group.name));
         let of_group = json!({
-            "Desired": scaled.and_then(|scale| scale.count).unwrap_or(group.count),
+            "Desired": spec.count_of(group),
             "Placed": found.starting + found.running + found.unknown,
             "Running": found.running,
             "Healthy": of.map_or(0, |of| of.healthy_allocs),
@@ -158,11 +154,6 @@ fn parent_id(job: &Job, world: &World) -> String {
 
 /// When its spec was taken, in nanoseconds since 1970.
 fn submitted(job: &Job, world: &World, status: &JobStatus) -> i64 {
-    let name = job.metadata.name.as_deref().unwrap_or_default();
-    let mut versions = world.versions_of(namespace(&job.metadata), name);
-    let is_current = |it: &JobVersion| {
-        Some(it.spec.job_uid.as_str()) == job.metadata.uid.as_deref() && Some(it.spec.version) == status.version
-    };
-    let current = versions.find(|it| is_current(it));
+    let current = world.own_versions(job).find(|it| Some(it.spec.version) == status.version);
     current.map_or_else(|| created_nanos(&job.metadata), |it| nanos(it.spec.submitted_at))
 }

@@ -10,7 +10,7 @@ use drover_api::{Job, JobSpec, owner};
 use drover_core::dispatch::{self, Parent};
 use drover_core::periodic;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::authors;
 use super::body::{self, check_id};
@@ -53,23 +53,19 @@ fn made(id: &str, payload: &[u8], body: DispatchBody, view: WriteView<'_>) -> Re
     let name = parent.metadata.name.as_deref().unwrap_or_default();
     let token = view.query.text("idempotency_token").unwrap_or_default();
     let priority = (body.priority != 0).then_some(body.priority);
-    let own = JobSpec {
-        r#type: parent.spec.r#type,
-        meta: body.meta.unwrap_or_default(),
-        dispatch: Some(Dispatch {
-            parent: name.to_owned(),
-            payload: dispatch::encoded(payload),
-            payload_secret: String::new(),
-            idempotency_token: token.to_owned(),
-            priority,
-        }),
-        ..empty()?
+    let brought = Dispatch {
+        parent: name.to_owned(),
+        payload: dispatch::encoded(payload),
+        payload_secret: String::new(),
+        idempotency_token: token.to_owned(),
+        priority,
     };
+    let own = dispatch::open(&parent.spec, body.meta.unwrap_or_default(), brought);
     let is_stopped = parent.spec.stop || parent.metadata.deletion_timestamp.is_some();
     let found = Parent { name, spec: Some(&parent.spec), is_stopped };
     let violations = dispatch::violations(found, &own);
     if !violations.is_empty() {
-        return Err(Fault::bad(violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")));
+        return Err(Fault::all(&violations));
     }
     let space = namespace(&parent.metadata);
     if let Some(earlier) = with_token(parent, token, view) {
@@ -122,10 +118,4 @@ pub(super) fn force(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> 
     let job = owner::child(parent, &child.name, child.spec);
     let change = vec![Change::Create(Box::new(job))];
     Ok(WriteOrder::new(demands, change, registered(view.now, false, Vec::new())))
-}
-
-/// A spec with nothing but the defaults.
-fn empty() -> Result<JobSpec, Fault> {
-    let spec: Result<JobSpec, serde_json::Error> = serde_json::from_value(Value::Object(serde_json::Map::new()));
-    spec.map_err(|error| Fault::new(500, format!("no job can be made: {error}")))
 }

@@ -37,12 +37,7 @@ pub(super) fn drain(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> 
             let force = wanted.deadline < 0;
             let deadline = (!force).then(|| GoDuration::from_nanos(wanted.deadline));
             let drain = Drain { deadline, force, ignore_system_jobs: wanted.ignore_system_jobs };
-            // A merge patch leaves what is not named: the earlier request goes as a whole.
-            let mut all = json!({ "deadline": null, "force": null, "ignoreSystemJobs": null });
-            if let (Value::Object(all), Value::Object(given)) = (&mut all, json!(drain)) {
-                all.extend(given);
-            }
-            json!({ "drain": all, "eligibility": Eligibility::Ineligible })
+            json!({ "drain": drain.patch(), "eligibility": Eligibility::Ineligible })
         }
         None if mark_eligible => json!({ "drain": null, "eligibility": Eligibility::Eligible }),
         None => json!({ "drain": null }),
@@ -81,7 +76,7 @@ fn find<'a>(id: &str, view: WriteView<'a>) -> Result<&'a Arc<ClientNode>, Fault>
 fn ordered(node: &ClientNode, verb: &'static str, spec: Option<Value>) -> WriteOrder {
     let name = node.metadata.name.clone().unwrap_or_default();
     let demand = Way { group: GROUP, resource: "clientnodes", verb, name, ..Way::default() };
-    let target = Target { resource_version: None, ..Target::of(Kind::Node, &node.metadata) };
+    let target = Target::same(Kind::Node, &node.metadata);
     let change = match spec {
         Some(spec) => Change::Patch(target, json!({ "spec": spec })),
         None => Change::Delete(target),

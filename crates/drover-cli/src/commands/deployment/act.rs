@@ -1,11 +1,9 @@
 //! `drover deployment promote|pause|resume|fail`.
 
-use std::collections::BTreeMap;
-
 use anyhow::anyhow;
 use drover_api::Deployment;
-use drover_api::deployment::{DeploymentStatus, Promote};
-use drover_core::deployment::request::{self, DeploymentRequest, RequestRefusal};
+use drover_api::deployment::Promote;
+use drover_core::deployment::request::{self, DeploymentRequest};
 use serde_json::{Value, json};
 
 use crate::cluster::connect::{ConnectArgs, block_on};
@@ -60,7 +58,7 @@ pub(super) async fn act(args: &DeploymentTarget, request: DeploymentRequest) -> 
     let found = find(&deployments, &args.name).await?;
     let name = found.metadata.name.clone().unwrap_or_default();
     let status = found.status.clone().unwrap_or_default();
-    check(&request, &status).map_err(|refusal| anyhow!("ddep/{name}: {refusal}"))?;
+    request::check(&request, &status).map_err(|refusal| anyhow!("ddep/{name}: {refusal}"))?;
     let is_paused = found.spec.paused;
     let is_so = match request {
         DeploymentRequest::Pause if is_paused => Some("is paused already"),
@@ -82,28 +80,12 @@ pub(super) async fn act(args: &DeploymentTarget, request: DeploymentRequest) -> 
     Ok(0)
 }
 
-fn check(request: &DeploymentRequest, status: &DeploymentStatus) -> Result<(), RequestRefusal> {
-    request::check_phase(request, status.phase)?;
-    if let DeploymentRequest::Promote(request) = request {
-        // Until they are promoted, only canaries of the new version run, so that what is healthy of it are canaries.
-        let healthy: BTreeMap<String, i64> =
-            status.groups.iter().map(|(name, state)| (name.clone(), state.healthy_allocs)).collect();
-        request::promoted_groups(request, &status.groups, &healthy)?;
-    }
-    Ok(())
-}
-
 /// The change of the spec that a request is, its verb, and what is reported when it is written.
 fn change(request: &DeploymentRequest) -> (Value, &'static str, &'static str) {
     match request {
         DeploymentRequest::Pause => (json!({ "paused": true }), "pause", "is paused"),
         DeploymentRequest::Resume => (json!({ "paused": false }), "resume", "goes on"),
         DeploymentRequest::Fail => (json!({ "fail": true }), "fail", "fails"),
-        DeploymentRequest::Promote(Promote { all: true, .. }) => {
-            (json!({ "promote": { "all": true, "groups": null } }), "promote", "is promoted")
-        }
-        DeploymentRequest::Promote(request) => {
-            (json!({ "promote": { "all": null, "groups": request.groups } }), "promote", "is promoted")
-        }
+        DeploymentRequest::Promote(request) => (json!({ "promote": request.patch() }), "promote", "is promoted"),
     }
 }

@@ -88,18 +88,14 @@ pub(crate) fn dispatch(args: &DispatchArgs) -> anyhow::Result<u8> {
     block_on(async {
         let connection = args.connect.connect().await?;
         let (name, parent) = (&args.name, connection.objects::<Job>().get(&args.name).await?);
-        let child = JobSpec {
-            r#type: parent.spec.r#type,
-            meta,
-            dispatch: Some(Dispatch {
-                parent: name.clone(),
-                payload: dispatch::encoded(&payload),
-                payload_secret: args.payload_secret.clone().unwrap_or_default(),
-                idempotency_token: args.idempotency_token.clone(),
-                priority: args.priority,
-            }),
-            ..empty()?
+        let brought = Dispatch {
+            parent: name.clone(),
+            payload: dispatch::encoded(&payload),
+            payload_secret: args.payload_secret.clone().unwrap_or_default(),
+            idempotency_token: args.idempotency_token.clone(),
+            priority: args.priority,
         };
+        let child = dispatch::open(&parent.spec, meta, brought);
         let is_stopped = parent.spec.stop || parent.metadata.deletion_timestamp.is_some();
         let found = Parent { name, spec: Some(&parent.spec), is_stopped };
         refuse(name, "cannot be dispatched", &dispatch::violations(found, &child))?;
@@ -142,11 +138,6 @@ impl AfterArgs {
         self.print(made)?;
         self.follow(connection, made, "is on its way").await
     }
-}
-
-/// A spec with nothing but the defaults.
-fn empty() -> anyhow::Result<JobSpec> {
-    serde_json::from_value(serde_json::json!({ "groups": [] })).context("making a job")
 }
 
 /// Ends with all that is wrong, a line for each.

@@ -2,6 +2,7 @@
 
 use anyhow::{bail, ensure};
 use drover_api::Job;
+use drover_api::group::Group;
 use serde_json::json;
 
 use super::parts::{deployments_of, refuse_during_rollout};
@@ -49,11 +50,10 @@ pub(crate) fn scale(args: &ScaleArgs) -> anyhow::Result<u8> {
             None if names.len() == 1 => names[0].clone(),
             None => bail!("djob/{name} has several groups; name one of {}", names.join(", ")),
         };
-        let limits = job.spec.group(&group).and_then(|known| known.scaling.as_ref());
-        if let Some(limits) = limits {
-            let (least, most) = (limits.min.unwrap_or(0), limits.max.unwrap_or(i64::MAX));
+        if let Some(limits) = job.spec.group(&group).filter(|known| known.scaling.is_some()).map(Group::count_limits) {
+            let (least, most) = (limits.start(), limits.end());
             ensure!(
-                (least..=most).contains(&count),
+                limits.contains(&count),
                 "group {group} of djob/{name} is scaled between {least} and {most}; {count} is outside"
             );
         }

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use drover_api::client_node::{Drain, DrainStatus, Eligibility};
 use drover_api::{ClientNode, GoDuration};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cluster::watching::Watching;
 use crate::ui::follow::ENDED_BADLY;
@@ -60,11 +60,7 @@ pub(super) async fn drain(args: &DrainArgs) -> anyhow::Result<u8> {
     }
     let deadline = if args.no_deadline { Some(GoDuration::ZERO) } else { args.deadline };
     let request = Drain { deadline, force: args.force, ignore_system_jobs: args.ignore_system_jobs };
-    // A merge patch leaves what is not named: the earlier request goes as a whole.
-    let mut spec = json!({ "deadline": null, "force": null, "ignoreSystemJobs": null });
-    if let (Value::Object(all), Value::Object(given)) = (&mut spec, json!(request)) {
-        all.extend(given);
-    }
+    let spec = request.patch();
     let request = |_: &ClientNode| Ok(json!({ "drain": spec, "eligibility": Eligibility::Ineligible }));
     let (nodes, node) = change(&args.target, "drain", request).await?;
     if !args.watch {
