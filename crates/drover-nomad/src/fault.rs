@@ -21,6 +21,11 @@ impl Fault {
         Self::new(400, message)
     }
 
+    /// The request itself is wrong in all these ways: a line for each.
+    pub fn all<T: ToString>(reasons: &[T]) -> Self {
+        Self::bad(reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
     /// There is no such object.
     pub fn missing(kind: &str, id: &str) -> Self {
         Self::new(404, format!("{kind} {id:?} not found"))

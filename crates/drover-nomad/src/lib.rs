@@ -8,11 +8,13 @@
 
 mod answers;
 mod blocking;
+mod endpoint;
 mod events;
 mod fault;
 mod filter;
 mod full_job;
 mod listing;
+mod paths;
 mod query;
 mod resource;
 mod rights;
@@ -27,13 +29,14 @@ mod writes;
 
 pub use answers::{AgentFacts, Reply, View, answer, index};
 pub use blocking::told;
+pub use endpoint::Endpoint;
 pub use events::{Buffer, Commit, Event, Happened, Held, Next, Topic, Wanted, events};
 pub use fault::Fault;
 pub use filter::Filter;
 pub use query::{Asked, Blocking, LONGEST_WAIT, MOST_FILTER_BYTES, Query};
 pub use resource::{Reach, Resource, Right, Scope, Scopes, Verb};
 pub use rights::{kind, needed};
-pub use route::{Endpoint, Route};
+pub use route::Route;
 pub use search::{Context, SearchRequest};
 pub use world::{Kind, Listed, Name, Table, Turn, World};
 pub use writes::{Change, Demand, Target, Way, WriteEndpoint, WriteOrder, WriteView, Written, order, rights_of_job};

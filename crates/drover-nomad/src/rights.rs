@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::endpoint::Endpoint;
 use crate::query::{Asked, Query};
 use crate::resource::{Reach, Resource, Right, Verb};
-use crate::route::Endpoint;
 use crate::search::Context;
 use crate::world::Kind;
 

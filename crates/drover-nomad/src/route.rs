@@ -6,73 +6,10 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use crate::endpoint::{self, Endpoint};
 use crate::fault::Fault;
-use crate::search::SearchRequest;
 use crate::unbuilt;
 use crate::writes::{self, WriteEndpoint};
-
-/// What is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// The list of jobs.
-    Jobs,
-    /// A job.
-    Job(String),
-    /// Its allocations.
-    JobAllocations(String),
-    /// Its evaluations.
-    JobEvaluations(String),
-    /// Its deployments.
-    JobDeployments(String),
-    /// Its newest deployment.
-    JobDeployment(String),
-    /// How many of its allocations are in which state.
-    JobSummary(String),
-    /// What it once was.
-    JobVersions(String),
-    /// The counts of its groups.
-    JobScale(String),
-    /// The list of evaluations.
-    Evaluations,
-    /// An evaluation.
-    Evaluation(String),
-    /// The allocations that it placed or changed.
-    EvaluationAllocations(String),
-    /// The list of deployments.
-    Deployments,
-    /// A deployment.
-    Deployment(String),
-    /// The allocations that count for it.
-    DeploymentAllocations(String),
-    /// The list of allocations.
-    Allocations,
-    /// An allocation.
-    Allocation(String),
-    /// The list of nodes.
-    Nodes,
-    /// A node.
-    Node(String),
-    /// The allocations on it.
-    NodeAllocations(String),
-    /// The list of volumes.
-    Volumes,
-    /// A CSI volume.
-    Volume(String),
-    /// The list of plugins.
-    Plugins,
-    /// A CSI plugin.
-    Plugin(String),
-    /// The list of namespaces.
-    Namespaces,
-    /// The list of regions.
-    Regions,
-    /// What answers.
-    AgentSelf,
-    /// Whether it can answer.
-    AgentHealth,
-    /// Objects whose ids begin so.
-    Search(SearchRequest),
-}
 
 /// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,20 +23,6 @@ pub enum Route {
     /// What changes from now on.
     Events,
 }
-
-/// Makes an endpoint of an id.
-type OfId = fn(String) -> Endpoint;
-
-/// What there is of a job, by how the path ends.
-const OF_JOB: &[(&str, OfId)] = &[
-    ("/allocations", Endpoint::JobAllocations),
-    ("/deployment", Endpoint::JobDeployment),
-    ("/deployments", Endpoint::JobDeployments),
-    ("/evaluations", Endpoint::JobEvaluations),
-    ("/scale", Endpoint::JobScale),
-    ("/summary", Endpoint::JobSummary),
-    ("/versions", Endpoint::JobVersions),
-];
 
 /// Reads a path.
 ///
@@ -136,58 +59,11 @@ fn is_write(method: &Method) -> bool {
 }
 
 fn known(path: &str) -> Option<Route> {
-    let list = match path {
-        "jobs" => Some(Endpoint::Jobs),
-        "evaluations" => Some(Endpoint::Evaluations),
-        "deployments" => Some(Endpoint::Deployments),
-        "allocations" => Some(Endpoint::Allocations),
-        "nodes" => Some(Endpoint::Nodes),
-        "volumes" => Some(Endpoint::Volumes),
-        "plugins" => Some(Endpoint::Plugins),
-        "namespaces" => Some(Endpoint::Namespaces),
-        "regions" => Some(Endpoint::Regions),
-        "agent/self" => Some(Endpoint::AgentSelf),
-        "agent/health" => Some(Endpoint::AgentHealth),
-        "search" => return Some(Route::Search),
-        "event/stream" => return Some(Route::Events),
-        _ => None,
-    };
-    list.or_else(|| object(path)).map(Route::Read)
-}
-
-fn object(path: &str) -> Option<Endpoint> {
-    if let Some(rest) = path.strip_prefix("job/") {
-        if unbuilt::is_of_job(path) {
-            return None;
-        }
-        let action = OF_JOB.iter().find_map(|(end, of)| Some((rest.strip_suffix(end)?, of)));
-        return match action {
-            Some((id, of)) => some_id(id).map(of),
-            None => some_id(rest).map(Endpoint::Job),
-        };
+    match path {
+        "search" => Some(Route::Search),
+        "event/stream" => Some(Route::Events),
+        _ => endpoint::of(path).map(Route::Read),
     }
-    let simple: &[(&str, &str, OfId)] = &[
-        ("deployment/allocations/", "", Endpoint::DeploymentAllocations),
-        ("deployment/", "", Endpoint::Deployment),
-        ("allocation/", "", Endpoint::Allocation),
-        ("evaluation/", "/allocations", Endpoint::EvaluationAllocations),
-        ("evaluation/", "", Endpoint::Evaluation),
-        ("node/", "/allocations", Endpoint::NodeAllocations),
-        ("node/", "", Endpoint::Node),
-        ("plugin/csi/", "", Endpoint::Plugin),
-    ];
-    if let Some(id) = path.strip_prefix("volume/csi/").and_then(some_id) {
-        // These may hold `/`, as jobs' may.
-        return (!unbuilt::is_of_volume(path)).then_some(Endpoint::Volume(id));
-    }
-    simple.iter().find_map(|(begin, end, of)| {
-        let id = path.strip_prefix(begin)?.strip_suffix(end)?;
-        (!id.contains('/')).then(|| some_id(id)).flatten().map(of)
-    })
-}
-
-fn some_id(id: &str) -> Option<String> {
-    (!id.is_empty()).then(|| id.to_owned())
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::route::{Endpoint, Route, read};
+use crate::endpoint::Endpoint;
+use crate::route::{Route, read};
 use crate::{AgentFacts, Fault, Query, Resource, Scope, Scopes, SearchRequest, View, World, answer, index, needed};
 
 const NODE: &str = "00000000-0000-0000-0000-0000000000f1";

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job};
 use drover_nomad::{
-    Demand, Kind, Query, Target, Way, World, WriteEndpoint, WriteOrder, WriteView, Written, order, told,
+    Change, Demand, Kind, Query, Target, Way, World, WriteEndpoint, WriteOrder, WriteView, Written, order, told,
 };
 use drover_store::{ErrorClass, Key, KubeStore, Object, Part, Precondition, Store as _, StoreError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -57,10 +57,11 @@ impl Writing<'_> {
             for demand in &order.demands {
                 permit(reviews, self.identity, demand).await?;
             }
-            let kinds: Vec<Kind> = order.changes.iter().map(of_change).collect();
             match write_all(store, &order.changes).await {
                 Ok(written) => {
-                    seen(caches, &written).await;
+                    // Where the watch lags, a reader with the answer's index waits for it.
+                    let states: Vec<(Kind, u64)> = written.iter().map(|one| (one.kind, one.index())).collect();
+                    known(caches, &states).await;
                     let index = index_of(&written, &caches.now());
                     let mut answer = order.answer(&written);
                     if let Some(answer) = answer.as_object_mut().filter(|_| !written.is_empty()) {
@@ -69,7 +70,8 @@ impl Writing<'_> {
                     return Ok((answer, index));
                 }
                 Err(error) if error.class() == ErrorClass::Conflict => {
-                    newer(caches, &kinds, &before).await;
+                    let first = order.changes.first().map(Change::kind);
+                    known(caches, first.map(|kind| (kind, before.index(kind) + 1)).as_slice()).await;
                     last = Some(error);
                 }
                 Err(error) => return Err(refused(&error)),
@@ -108,7 +110,7 @@ fn access(way: &Way) -> Access {
 }
 
 /// Writes all changes of an order, one after the other.
-async fn write_all(store: &KubeStore, changes: &[drover_nomad::Change]) -> Result<Vec<Written>, StoreError> {
+async fn write_all(store: &KubeStore, changes: &[Change]) -> Result<Vec<Written>, StoreError> {
     let mut written = Vec::new();
     for change in changes {
         written.push(write(store, change).await?);
@@ -116,8 +118,7 @@ async fn write_all(store: &KubeStore, changes: &[drover_nomad::Change]) -> Resul
     Ok(written)
 }
 
-async fn write(store: &KubeStore, change: &drover_nomad::Change) -> Result<Written, StoreError> {
-    use drover_nomad::Change;
+async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError> {
     let of_job = |job: Job| Written { kind: Kind::Job, meta: job.metadata };
     match change {
         Change::Create(job) => store.create::<Job>(job).await.map(of_job),
@@ -164,47 +165,18 @@ fn never(target: &Target) -> StoreError {
     StoreError::Invalid(format!("{:?} {} is not changed by clients of Nomad", target.kind, target.name.name))
 }
 
-fn of_change(change: &drover_nomad::Change) -> Kind {
-    use drover_nomad::Change;
-    match change {
-        Change::Create(_) | Change::Replace(_) => Kind::Job,
-        Change::Patch(target, _) | Change::Delete(target) => target.kind,
-    }
-}
-
 /// The index at which all that was written is seen; where nothing was, that of jobs.
 fn index_of(written: &[Written], world: &World) -> u64 {
     let last = written.iter().map(Written::index).max().filter(|index| *index > 0);
     told(last.unwrap_or_else(|| world.index(Kind::Job)))
 }
 
-/// Waits until readers of this replica see what was written, for a short while.
-async fn seen(caches: &Caches, written: &[Written]) {
+/// Waits until readers of this replica know of each kind what it was at its index, for a short while.
+async fn known(caches: &Caches, states: &[(Kind, u64)]) {
     let until = async {
-        for one in written {
-            let Some(mut news) = caches.news(one.kind) else { continue };
-            while caches.now().index(one.kind) < one.index() {
-                if news.changed().await.is_err() {
-                    return;
-                }
-            }
-        }
-    };
-    // Where the watch lags, a reader with the answer's index waits for it.
-    let _ = tokio::time::timeout(SEEN_WITHIN, until).await;
-}
-
-/// Waits until something newer is known of one of these kinds.
-async fn newer(caches: &Caches, kinds: &[Kind], before: &World) {
-    let until = async {
-        for kind in kinds {
-            let Some(mut news) = caches.news(*kind) else { continue };
-            while caches.now().index(*kind) <= before.index(*kind) {
-                if news.changed().await.is_err() {
-                    return;
-                }
-            }
-            return;
+        for &(kind, index) in states {
+            let Some(mut news) = caches.news(kind) else { continue };
+            while caches.now().index(kind) < index && news.changed().await.is_ok() {}
         }
     };
     let _ = tokio::time::timeout(SEEN_WITHIN, until).await;

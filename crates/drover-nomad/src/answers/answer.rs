@@ -6,8 +6,8 @@ use super::agent::{REGION, about};
 use super::reply::Reply;
 use super::view::View;
 use super::{allocations, cluster, deployments, evaluations, jobs};
+use crate::endpoint::Endpoint;
 use crate::fault::Fault;
-use crate::route::Endpoint;
 use crate::search;
 
 /// Answers a read.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use drover_api::Deployment;
 use drover_api::names::object_name;
-use drover_core::deployment::newest;
 use serde_json::Value;
 
 use super::reply::Reply;
@@ -35,7 +34,9 @@ pub(super) fn of_job(id: &str, view: View<'_>) -> Result<Reply, Fault> {
 
 /// The newest deployment of a job; null where there is none.
 pub(super) fn newest_of_job(id: &str, view: View<'_>) -> Result<Reply, Fault> {
-    let body = newest(own(id, view, false)).map_or(Value::Null, |it| full(it, view.world));
+    let View { world, query, .. } = view;
+    let newest = world.job(&query.namespace(), id).and_then(|job| world.newest_deployment(job));
+    let body = newest.map_or(Value::Null, |it| full(it, world));
     Reply::of(&body, view.query)
 }
 

@@ -1,8 +1,8 @@
 //! The index of an answer: what a client waits for to grow.
 
+use crate::endpoint::Endpoint;
 use crate::query::Query;
 use crate::rights::kind;
-use crate::route::Endpoint;
 use crate::world::{World, version};
 
 /// The index of an answer. Of a list it is the last one that changed a thing of its kind; of an object its own, and

@@ -54,11 +54,7 @@ pub(super) fn versions(id: &str, view: View<'_>) -> Result<Reply, Fault> {
         return Err(Fault::bad("diffs are not served by drover: `drover job history -p` shows what changed"));
     }
     let job = find(id, view)?;
-    let name = job.metadata.name.as_deref().unwrap_or_default();
-    let mut own: Vec<_> = world
-        .versions_of(namespace(&job.metadata), name)
-        .filter(|it| Some(it.spec.job_uid.as_str()) == job.metadata.uid.as_deref())
-        .collect();
+    let mut own: Vec<_> = world.own_versions(job).collect();
     if own.is_empty() {
         return Err(Fault::missing("versions of job", id));
     }

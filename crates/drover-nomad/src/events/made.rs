@@ -84,12 +84,9 @@ fn of_evaluations(before: Option<&Job>, after: &Job, world: &World) -> Vec<Value
 
 /// One that is collected is no event.
 fn of_allocation(before: Option<&Allocation>, after: Option<&Allocation>, world: &World) -> Vec<Event> {
-    let cause = match (before, after) {
-        (_, None) => None,
-        (None, Some(_)) => Some(Cause::PlanResult),
-        (Some(before), Some(after)) => cause::of_allocation(before, after),
+    let Some((cause, after)) = turned(before, after, (Cause::PlanResult, None), cause::of_allocation) else {
+        return Vec::new();
     };
-    let (Some(cause), Some(after)) = (cause, after) else { return Vec::new() };
     let shown = allocation::without_job(after, world);
     let keys = Keys { own: text(&shown, "ID"), more: vec![text(&shown, "JobID"), text(&shown, "DeploymentID")] };
     let payload = json!({ "Allocation": shown });
@@ -98,12 +95,9 @@ fn of_allocation(before: Option<&Allocation>, after: Option<&Allocation>, world:
 
 /// One that is collected is no event.
 fn of_deployment(before: Option<&Deployment>, after: Option<&Deployment>, world: &World) -> Vec<Event> {
-    let cause = match (before, after) {
-        (_, None) => None,
-        (None, Some(_)) => Some(Cause::PlanResult),
-        (Some(before), Some(after)) => cause::of_deployment(before, after),
+    let Some((cause, after)) = turned(before, after, (Cause::PlanResult, None), cause::of_deployment) else {
+        return Vec::new();
     };
-    let (Some(cause), Some(after)) = (cause, after) else { return Vec::new() };
     let shown = deployment::full(after, world);
     let keys = Keys { own: text(&shown, "ID"), more: vec![text(&shown, "JobID")] };
     let payload = json!({ "Deployment": shown });
@@ -111,24 +105,22 @@ fn of_deployment(before: Option<&Deployment>, after: Option<&Deployment>, world:
 }
 
 fn of_node(before: Option<&ClientNode>, after: Option<&ClientNode>) -> Vec<Event> {
-    let cause = match (before, after) {
-        (_, None) => Some(Cause::NodeDeregistration),
-        (None, Some(_)) => Some(Cause::NodeRegistration),
-        (Some(before), Some(after)) => cause::of_node(before, after),
+    let Some((cause, shown)) =
+        turned(before, after, (Cause::NodeRegistration, Some(Cause::NodeDeregistration)), cause::of_node)
+    else {
+        return Vec::new();
     };
-    let (Some(cause), Some(shown)) = (cause, after.or(before)) else { return Vec::new() };
     let shown = node::full(shown);
     let keys = Keys { own: text(&shown, "ID"), more: Vec::new() };
     vec![Event::new((Topic::Node, cause), "", keys, &json!({ "Node": shown }))]
 }
 
 fn of_volume(before: Option<&CSIVolume>, after: Option<&CSIVolume>, world: &World) -> Vec<Event> {
-    let cause = match (before, after) {
-        (_, None) => Some(Cause::VolumeDeregistered),
-        (None, Some(_)) => Some(Cause::VolumeRegistered),
-        (Some(before), Some(after)) => cause::of_volume(before, after),
+    let Some((cause, of)) =
+        turned(before, after, (Cause::VolumeRegistered, Some(Cause::VolumeDeregistered)), cause::of_volume)
+    else {
+        return Vec::new();
     };
-    let (Some(cause), Some(of)) = (cause, after.or(before)) else { return Vec::new() };
     let mut shown = volume::full(of, world);
     // Who may list volumes may not therefore list allocations.
     shown["Allocations"] = json!([]);
@@ -136,6 +128,21 @@ fn of_volume(before: Option<&CSIVolume>, after: Option<&CSIVolume>, world: &Worl
     let keys = Keys { own: id.clone(), more: vec![id, text(&shown, "Name"), text(&shown, "PluginID")] };
     let payload = json!({ "Volume": shown });
     vec![Event::new((Topic::Volume, cause), namespace(&of.metadata), keys, &payload)]
+}
+
+/// Why an object is told of, and how it is or was: one that is new, one that is gone, or one that has changed.
+fn turned<'a, K>(
+    before: Option<&'a K>,
+    after: Option<&'a K>,
+    (new, gone): (Cause, Option<Cause>),
+    changed: fn(&K, &K) -> Option<Cause>,
+) -> Option<(Cause, &'a K)> {
+    let cause = match (before, after) {
+        (_, None) => gone,
+        (None, Some(_)) => Some(new),
+        (Some(before), Some(after)) => changed(before, after),
+    };
+    Some((cause?, after.or(before)?))
 }
 
 fn text(object: &Value, field: &str) -> String {

@@ -33,25 +33,25 @@ pub(crate) fn find<'a>(world: &'a World, space: &'a str, wanted: &str) -> Option
 /// The allocations that an evaluation placed or changed.
 pub(crate) fn allocations<'a>(world: &'a World, evaluation: &Evaluation<'a>) -> Vec<&'a Arc<Allocation>> {
     let job = evaluation.job;
-    let name = job.metadata.name.as_deref().unwrap_or_default();
-    let all = world.allocations_of(namespace(&job.metadata), name);
-    let all = all.filter(|it| Some(it.spec.job_uid.as_str()) == job.metadata.uid.as_deref());
     let stopped = |it: &Allocation| stop_of(uid(Some(&job.metadata)), it, &evaluation.id);
     let ids = [evaluation.id.as_str(), evaluation.next.as_str()];
     let follows = |it: &Allocation| {
         let before = world.allocations.named(namespace(&it.metadata), &it.spec.previous_allocation);
         before.is_some_and(|before| stopped(before))
     };
-    all.filter(|it| ids.contains(&it.spec.eval_id.as_str()) || stopped(it) || follows(it)).collect()
+    world
+        .own_allocations(job)
+        .filter(|it| ids.contains(&it.spec.eval_id.as_str()) || stopped(it) || follows(it))
+        .collect()
 }
 
 /// The one that follows a state of the job.
 fn of_state<'a>(job: &'a Job, wanted: &str) -> Option<Evaluation<'a>> {
     let (job_uid, now) = (uid(Some(&job.metadata)), Point::of(job));
     let down = |from: i64, by: i64| (from.saturating_sub(by).max(0)..=from).rev();
-    let points = down(now.generation, GENERATIONS)
+    let mut points = down(now.generation, GENERATIONS)
         .flat_map(|generation| down(now.asked, ASKED).map(move |asked| Point { generation, asked }));
-    let point = points.into_iter().find(|point| evaluation_id::of_point(job_uid, *point) == wanted)?;
+    let point = points.find(|point| evaluation_id::of_point(job_uid, *point) == wanted)?;
     let is_over = job.spec.stop || job.metadata.deletion_timestamp.is_some();
     let trigger = if is_over { EvalTrigger::JobDeregister } else { EvalTrigger::JobRegister };
     let awaited = pending(job, wanted, trigger);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_core::deployment::newest;
 use drover_core::evaluation_id;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -150,6 +151,22 @@ impl World {
         self.deployments.of_group(job_group(namespace, job))
     }
 
+    /// The allocations of this job, and of none before it of its name.
+    pub(crate) fn own_allocations<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = &'a Arc<Allocation>> {
+        self.allocations_of(namespace(&job.metadata), name(job)).filter(|it| is_of(job, &it.spec.job_uid))
+    }
+
+    /// The versions of this job, and of none before it of its name.
+    pub(crate) fn own_versions<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = &'a Arc<JobVersion>> {
+        self.versions_of(namespace(&job.metadata), name(job)).filter(|it| is_of(job, &it.spec.job_uid))
+    }
+
+    /// The newest deployment of this job, and of none before it of its name.
+    pub(crate) fn newest_deployment(&self, job: &Job) -> Option<&Arc<Deployment>> {
+        let all = self.deployments_of(namespace(&job.metadata), name(job));
+        newest(all.filter(|it| is_of(job, &it.spec.job_uid)))
+    }
+
     /// A volume by the id that Nomad's clients know it by.
     pub(crate) fn volume(&self, namespace: &str, id: &str) -> Option<&Arc<CSIVolume>> {
         self.volumes.of_group(volume_group(namespace, id)).next()
@@ -164,6 +181,16 @@ impl World {
 /// The uid of an object that may be there.
 pub(crate) fn uid(meta: Option<&ObjectMeta>) -> &str {
     meta.and_then(|meta| meta.uid.as_deref()).unwrap_or_default()
+}
+
+/// Whether a uid is that of this job.
+fn is_of(job: &Job, uid: &str) -> bool {
+    job.metadata.uid.as_deref() == Some(uid)
+}
+
+/// The name of a job's object.
+fn name(job: &Job) -> &str {
+    job.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// The namespace of an object.

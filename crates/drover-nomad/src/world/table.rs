@@ -158,9 +158,11 @@ impl<K: Listed> Table<K> {
             return None;
         }
         let before = self.take_out(&name);
-        self.departed.push_back(Arc::new(object.clone()));
-        while self.departed.len() > K::DEPARTED {
-            self.departed.pop_front();
+        if K::DEPARTED > 0 {
+            self.departed.push_back(Arc::new(object.clone()));
+            while self.departed.len() > K::DEPARTED {
+                self.departed.pop_front();
+            }
         }
         Some(Turn { before, after: None, version })
     }

@@ -21,7 +21,7 @@ pub(super) fn stop(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
         namespace: namespace(&allocation.metadata).to_owned(),
         name: allocation.metadata.name.clone().unwrap_or_default(),
     };
-    let target = Target { resource_version: None, ..Target::of(Kind::Allocation, &allocation.metadata) };
+    let target = Target::same(Kind::Allocation, &allocation.metadata);
     let body = json!({ "spec": { "desiredTransition": {
         "migrate": true,
         "noShutdownDelay": view.query.is("no_shutdown_delay", false),

@@ -1,11 +1,10 @@
 //! Deployments: promoted, paused, failed, and their allocations judged.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::deployment::Promote;
 use drover_api::{Deployment, GROUP};
-use drover_core::deployment::request::{DeploymentRequest, RequestRefusal, check_phase, promoted_groups};
+use drover_core::deployment::request::{DeploymentRequest, RequestRefusal, check};
 use drover_core::evaluation_id;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,34 +34,16 @@ struct Body {
 pub(super) fn promote(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let (deployment, body) = found(id, view, true)?;
     let promote = Promote { all: body.all, groups: body.groups.unwrap_or_default() };
-    refuse(deployment, &DeploymentRequest::Promote(promote.clone()))?;
-    let status = deployment.status.clone().unwrap_or_default();
-    // Until they are promoted, only canaries of the new version run, so that what is healthy of it are canaries.
-    let healthy: BTreeMap<String, i64> =
-        status.groups.iter().map(|(name, state)| (name.clone(), state.healthy_allocs)).collect();
-    promoted_groups(&promote, &status.groups, &healthy).map_err(|refusal| Fault::bad(refusal.to_string()))?;
-    let wanted = if promote.all {
-        json!({ "all": true, "groups": null })
-    } else {
-        json!({ "all": null, "groups": promote.groups })
-    };
-    Ok(ordered(deployment, "promote", &json!({ "promote": wanted }), view))
+    let patch = promote.patch();
+    refuse(deployment, &DeploymentRequest::Promote(promote))?;
+    Ok(ordered(deployment, "promote", &json!({ "promote": patch }), view))
 }
 
-/// Pauses, or goes on.
+/// Pauses, which no evaluation follows, or goes on.
 pub(super) fn pause(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let (deployment, body) = found(id, view, true)?;
     refuse(deployment, if body.pause { &DeploymentRequest::Pause } else { &DeploymentRequest::Resume })?;
-    let order = ordered(deployment, "pause", &json!({ "paused": body.pause }), view);
-    let is_paused = body.pause;
-    let (demands, changes) = (order.demands.clone(), order.changes.clone());
-    Ok(WriteOrder::new(demands, changes, move |written| {
-        let mut answer = order.answer(written);
-        if is_paused {
-            answer["EvalID"] = json!("");
-        }
-        answer
-    }))
+    Ok(ordered(deployment, "pause", &json!({ "paused": body.pause }), view))
 }
 
 /// Fails it; a body is not needed.
@@ -99,10 +80,13 @@ fn found<'a>(id: &str, view: WriteView<'a>, is_id_needed: bool) -> Result<(&'a A
     Ok((found.ok_or_else(|| Fault::missing("deployment", id))?, body))
 }
 
-/// 500 as Nomad's servers answer it: clients show the text.
+/// 500 where it is over, as Nomad's servers answer it: clients show the text.
 fn refuse(deployment: &Deployment, request: &DeploymentRequest) -> Result<(), Fault> {
-    let phase = deployment.status.as_ref().map(|status| status.phase).unwrap_or_default();
-    check_phase(request, phase).map_err(|refusal| Fault::new(500, refusal.to_string()))
+    let status = deployment.status.clone().unwrap_or_default();
+    check(request, &status).map_err(|refusal| {
+        let code = if matches!(refusal, RequestRefusal::Terminal { .. }) { 500 } else { 400 };
+        Fault::new(code, refusal.to_string())
+    })
 }
 
 fn ordered(deployment: &Deployment, subresource: &'static str, spec: &Value, view: WriteView<'_>) -> WriteOrder {
@@ -117,14 +101,16 @@ fn ordered(deployment: &Deployment, subresource: &'static str, spec: &Value, vie
     };
     // Both are asked of those who write the object themselves.
     let demands = vec![demand("").into(), demand(subresource).into()];
-    let target = Target { resource_version: None, ..Target::of(Kind::Deployment, meta) };
+    let target = Target::same(Kind::Deployment, meta);
     let (job_uid, uid, now) =
         (deployment.spec.job_uid.clone(), meta.uid.clone().unwrap_or_default(), seconds(view.now));
+    let is_pause = spec["paused"] == true;
     WriteOrder::new(demands, vec![Change::Patch(target, json!({ "spec": spec }))], move |written| {
         let last = written.last();
         let generation = last.and_then(|one| one.meta.generation).unwrap_or(0);
+        let id = evaluation_id::of_request(&job_uid, &uid, generation);
         json!({
-            "EvalID": evaluation_id::of_request(&job_uid, &uid, generation),
+            "EvalID": if is_pause { String::new() } else { id },
             "EvalCreateIndex": now,
             "DeploymentModifyIndex": last.map_or(0, Written::index),
         })

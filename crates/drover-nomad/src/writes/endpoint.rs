@@ -2,7 +2,8 @@
 
 use http::Method;
 
-use crate::unbuilt;
+use crate::paths::{OfId, by_end, by_ends, some_id};
+use crate::{endpoint, unbuilt};
 
 /// What is changed, or asked with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +50,8 @@ pub enum WriteEndpoint {
     DetachVolume(String),
 }
 
-/// Makes an endpoint of an id.
-type WriteOfId = fn(String) -> WriteEndpoint;
-
 /// What is written of a job, by how the path ends. The longer ends stand first.
-const OF_JOB: &[(&str, WriteOfId)] = &[
+const OF_JOB: &[(&str, OfId<WriteEndpoint>)] = &[
     ("/dispatch/payload", WriteEndpoint::DispatchPayload),
     ("/periodic/force", WriteEndpoint::Force),
     ("/dispatch", WriteEndpoint::Dispatch),
@@ -63,7 +61,7 @@ const OF_JOB: &[(&str, WriteOfId)] = &[
 ];
 
 /// What is written below other paths: how the path begins and ends.
-const OF_OTHERS: &[(&str, &str, WriteOfId)] = &[
+const OF_OTHERS: &[(&str, &str, OfId<WriteEndpoint>)] = &[
     ("allocation/", "/stop", WriteEndpoint::StopAllocation),
     ("deployment/promote/", "", WriteEndpoint::Promote),
     ("deployment/pause/", "", WriteEndpoint::Pause),
@@ -87,7 +85,7 @@ pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
             None => some_id(volume).map(WriteEndpoint::DeregisterVolume),
         };
     }
-    let is_more = is_read_of_job(path) || unbuilt::is_of_job(path);
+    let is_more = endpoint::is_of_job(path) || unbuilt::is_of_job(path);
     let job = path.strip_prefix("job/").filter(|_| !is_more).and_then(some_id)?;
     match (is_put, is_delete) {
         (true, _) => Some(WriteEndpoint::Register(Some(job))),
@@ -111,22 +109,10 @@ fn put(path: &str) -> Option<WriteEndpoint> {
         _ => {}
     }
     if let Some(rest) = path.strip_prefix("job/") {
-        return OF_JOB.iter().find_map(|(end, of)| some_id(rest.strip_suffix(end)?).map(of));
+        let (id, of) = by_end(OF_JOB, rest)?;
+        return some_id(id).map(of);
     }
-    OF_OTHERS.iter().find_map(|(begin, end, of)| {
-        let id = path.strip_prefix(begin)?.strip_suffix(end)?;
-        (!id.contains('/')).then(|| some_id(id)).flatten().map(of)
-    })
-}
-
-/// Whether what stands behind a job's id is one of the lists that are read of it.
-fn is_read_of_job(path: &str) -> bool {
-    let ends = ["/allocations", "/deployment", "/deployments", "/evaluations", "/summary", "/versions"];
-    ends.iter().any(|end| path.ends_with(end))
-}
-
-fn some_id(id: &str) -> Option<String> {
-    (!id.is_empty()).then(|| id.to_owned())
+    by_ends(OF_OTHERS, path)
 }
 
 #[cfg(test)]

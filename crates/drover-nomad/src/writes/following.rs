@@ -47,7 +47,7 @@ fn job_of(written: &[Written]) -> Option<&ObjectMeta> {
 /// Asks for an evaluation of a job whose spec stays as it is.
 pub(super) fn ask_again(job: &Job) -> Change {
     let asked = Point::of(job).asked.saturating_add(1).to_string();
-    let target = Target::of(Kind::Job, &job.metadata);
+    let target = Target::unchanged(Kind::Job, &job.metadata);
     Change::Patch(target, json!({ "metadata": { "annotations": { annotation::EVALUATE: asked } } }))
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::job::{JobType, Scale};
-use drover_api::{Deployment, GROUP, Job};
+use drover_api::{Allocation, GROUP, Job, JobSpec};
 use drover_core::definition::is_same_version;
-use drover_core::deployment::newest;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use super::body::{self, check_id};
 use super::following::{ask_again, check_priority, registered};
 use super::order::{Change, Demand, Target, Way, WriteOrder, WriteView};
 use crate::fault::Fault;
-use crate::world::{Kind, World, namespace, uid};
+use crate::world::{Kind, World, namespace};
 
 /// A job of the namespace that is asked for.
 pub(super) fn find<'a>(id: &str, view: WriteView<'a>) -> Result<&'a Arc<Job>, Fault> {
@@ -49,11 +49,11 @@ pub(super) fn deregister(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fa
     if view.query.is("no_shutdown_delay", false) {
         changes.extend(hurry(job, view.world));
     }
-    let target = Target::of(Kind::Job, &job.metadata);
+    let target = Target::same(Kind::Job, &job.metadata);
     changes.push(if job.spec.stop {
         ask_again(job)
     } else {
-        Change::Patch(Target { resource_version: None, ..target.clone() }, json!({ "spec": { "stop": true } }))
+        Change::Patch(target.clone(), json!({ "spec": { "stop": true } }))
     });
     if is_purged {
         changes.push(Change::Delete(target));
@@ -63,12 +63,10 @@ pub(super) fn deregister(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fa
 
 /// Lets a job's allocations end without their delays.
 fn hurry(job: &Job, world: &World) -> Vec<Change> {
-    let name = job.metadata.name.as_deref().unwrap_or_default();
-    let own = world.allocations_of(namespace(&job.metadata), name);
-    let own = own.filter(|it| it.spec.job_uid == uid(Some(&job.metadata)) && !it.has_ended());
+    let own = world.own_allocations(job).filter(|it| !it.has_ended());
     let hurried = json!({ "spec": { "desiredTransition": { "noShutdownDelay": true } } });
     own.map(|it| {
-        let target = Target { resource_version: None, ..Target::of(Kind::Allocation, &it.metadata) };
+        let target = Target::same(Kind::Allocation, &it.metadata);
         Change::Patch(target, hurried.clone())
     })
     .collect()
@@ -93,10 +91,9 @@ pub(super) fn revert(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault>
         let current = current.map_or_else(|| "none".to_owned(), |current| current.to_string());
         return Err(Fault::bad(format!("EnforcePriorVersion is {wanted}, and job {id:?} has version {current}")));
     }
-    let mut own = view.world.versions_of(space, name).filter(|it| it.spec.job_uid == uid(Some(&job.metadata)));
-    let version = own.find(|it| it.spec.version == job_version);
+    let version = view.world.own_versions(job).find(|it| it.spec.version == job_version);
     let version = version.ok_or_else(|| Fault::missing("version", &format!("{job_version} of job {id}")))?;
-    let spec = drover_api::JobSpec { scale: job.spec.scale.clone(), ..version.spec.job.clone() };
+    let spec = JobSpec { scale: job.spec.scale.clone(), ..version.spec.job.clone() };
     if Some(job_version) == current || (is_same_version(&spec, &job.spec) && !job.spec.stop) {
         return Err(Fault::bad(format!("job {id:?} has the spec of version {job_version} already: name another one")));
     }
@@ -131,14 +128,13 @@ pub(super) fn scale(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> 
     if error {
         return Err(Fault::bad("Error is true, and Count is given: leave one of them out"));
     }
-    let limits = known.scaling.as_ref();
-    let least = limits.and_then(|limits| limits.min).unwrap_or(0).max(0);
+    let (least, most) = known.count_limits().into_inner();
     let is_per_node = matches!(job.spec.r#type, JobType::System | JobType::Sysbatch);
-    let most = if is_per_node { 1 } else { limits.and_then(|limits| limits.max).unwrap_or(i64::MAX) };
+    let most = if is_per_node { 1 } else { most };
     if !(least..=most).contains(&count) {
         return Err(Fault::bad(format!("Count is {count}: group {group} is scaled between {least} and {most}")));
     }
-    if let Some(deployment) = newest_deployment(job, view.world)
+    if let Some(deployment) = view.world.newest_deployment(job)
         && deployment.status.as_ref().is_none_or(|status| status.phase.is_active())
     {
         return Err(Fault::bad("job scaling blocked due to active deployment"));
@@ -147,16 +143,10 @@ pub(super) fn scale(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> 
     let change = if job.spec.scale.as_ref() == Some(&wanted) {
         ask_again(job)
     } else {
-        let target = Target { resource_version: None, ..Target::of(Kind::Job, &job.metadata) };
+        let target = Target::same(Kind::Job, &job.metadata);
         Change::Patch(target, json!({ "spec": { "scale": wanted } }))
     };
     Ok(WriteOrder::new(demand, vec![change], registered(view.now, is_template(job), Vec::new())))
-}
-
-/// The newest deployment of a job's present incarnation.
-fn newest_deployment<'a>(job: &Job, world: &'a World) -> Option<&'a Arc<Deployment>> {
-    let (space, name) = (namespace(&job.metadata), job.metadata.name.as_deref().unwrap_or_default());
-    newest(world.deployments_of(space, name).filter(|it| it.spec.job_uid == uid(Some(&job.metadata))))
 }
 
 /// Has a job looked at; failed allocations are replaced where that is asked for, whatever their policy.
@@ -181,15 +171,11 @@ pub(super) fn evaluate(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Faul
     }
     let mut changes = Vec::new();
     if eval_options.force_reschedule {
-        let (space, name) = (namespace(&job.metadata), job.metadata.name.as_deref().unwrap_or_default());
         let forced = json!({ "spec": { "desiredTransition": { "forceReschedule": true } } });
-        let own = view.world.allocations_of(space, name);
-        let failed = own.filter(|it| {
-            let is_own = it.spec.job_uid == uid(Some(&job.metadata));
-            is_own && awaits_a_decision(it) && view.world.successor(space, name_of(it)).is_none()
-        });
+        let is_left = |it: &Allocation| view.world.successor(namespace(&it.metadata), name_of(it)).is_none();
+        let failed = view.world.own_allocations(job).filter(|it| awaits_a_decision(it) && is_left(it));
         changes.extend(failed.map(|it| {
-            let target = Target { resource_version: None, ..Target::of(Kind::Allocation, &it.metadata) };
+            let target = Target::same(Kind::Allocation, &it.metadata);
             Change::Patch(target, forced.clone())
         }));
     }
@@ -197,13 +183,12 @@ pub(super) fn evaluate(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Faul
     Ok(WriteOrder::new(vec![update(job, "")], changes, registered(view.now, false, Vec::new())))
 }
 
-fn name_of(allocation: &drover_api::Allocation) -> &str {
+fn name_of(allocation: &Allocation) -> &str {
     allocation.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// Whether an allocation has failed, and nothing is to follow it.
-fn awaits_a_decision(allocation: &drover_api::Allocation) -> bool {
-    use drover_api::allocation::{ClientStatus, DesiredStatus};
+fn awaits_a_decision(allocation: &Allocation) -> bool {
     let client = allocation.status.as_ref().map(|status| status.client_status).unwrap_or_default();
     client == ClientStatus::Failed
         && allocation.spec.desired_status == DesiredStatus::Run

@@ -61,10 +61,20 @@ pub enum Change {
     Create(Box<Job>),
     /// A job is replaced; its resourceVersion is the precondition.
     Replace(Box<Job>),
-    /// Fields of an object are set, as a merge patch; it is still as it was.
+    /// Fields of an object are set, as a merge patch.
     Patch(Target, Value),
-    /// An object is deleted; it is still the one.
+    /// An object is deleted.
     Delete(Target),
+}
+
+impl Change {
+    /// The kind of the object that is written.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Create(_) | Self::Replace(_) => Kind::Job,
+            Self::Patch(target, _) | Self::Delete(target) => target.kind,
+        }
+    }
 }
 
 /// An object that is there.
@@ -76,15 +86,19 @@ pub struct Target {
     pub name: Name,
     /// Its uid.
     pub uid: Option<String>,
-    /// The state that the change was made from.
+    /// The state that the change was made from, where only that one may be changed.
     pub resource_version: Option<String>,
 }
 
 impl Target {
-    /// The object with these metadata.
-    pub(super) fn of(kind: Kind, meta: &ObjectMeta) -> Self {
-        let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
-        Self { kind, name: Name::of(meta), uid, resource_version }
+    /// The object with these metadata, if it is still the one.
+    pub(super) fn same(kind: Kind, meta: &ObjectMeta) -> Self {
+        Self { kind, name: Name::of(meta), uid: meta.uid.clone(), resource_version: None }
+    }
+
+    /// The object with these metadata, if it is still as it was.
+    pub(super) fn unchanged(kind: Kind, meta: &ObjectMeta) -> Self {
+        Self { resource_version: meta.resource_version.clone(), ..Self::same(kind, meta) }
     }
 }
 

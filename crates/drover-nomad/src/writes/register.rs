@@ -107,7 +107,7 @@ pub(super) fn parse(view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     }
     let files = if variables.is_empty() { Vec::new() } else { vec![("Variables".to_owned(), variables)] };
     let inputs = Inputs { files, ..Inputs::default() };
-    let manifests = drover_jobspec::manifests("JobHCL", &job_hcl, &inputs).map_err(|faults| lines(&faults))?;
+    let manifests = drover_jobspec::manifests("JobHCL", &job_hcl, &inputs).map_err(|faults| Fault::all(&faults))?;
     let [manifest] = manifests.as_slice() else {
         return Err(Fault::bad("JobHCL holds no job: give the text of a file with one block `job`"));
     };
@@ -122,7 +122,7 @@ fn submitted(view: WriteView<'_>) -> Result<Job, Fault> {
     if !has_job {
         return Err(Fault::bad("Job is missing: give the job that is meant"));
     }
-    let manifest = drover_jobspec::wire_manifest("request", text).map_err(|faults| lines(&faults))?;
+    let manifest = drover_jobspec::wire_manifest("request", text).map_err(|faults| Fault::all(&faults))?;
     let mut job = of_manifest(manifest)?;
     // The job's own word counts, as it does for Nomad's servers.
     let namespace = job.metadata.namespace.take().filter(|namespace| !namespace.is_empty());
@@ -133,13 +133,9 @@ fn submitted(view: WriteView<'_>) -> Result<Job, Fault> {
 fn of_manifest(manifest: Value) -> Result<Job, Fault> {
     let violations = validate::shape("Job", &manifest);
     if !violations.is_empty() {
-        return Err(Fault::bad(violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")));
+        return Err(Fault::all(&violations));
     }
     serde_json::from_value(manifest).map_err(|error| Fault::bad(format!("the job cannot be read: {error}")))
-}
-
-fn lines(faults: &[drover_jobspec::Fault]) -> Fault {
-    Fault::bad(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
 fn space_of(job: &Job) -> String {
@@ -181,7 +177,7 @@ fn check(name: &str, before: Option<&JobSpec>, spec: &JobSpec) -> Result<Vec<Str
     if violations.is_empty() {
         return Ok(validate::warnings(&definition).iter().map(ToString::to_string).collect());
     }
-    Err(Fault::bad(violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
+    Err(Fault::all(&violations))
 }
 
 /// A spec as clients read it, whatever it writes out of what is usual.
@@ -194,10 +190,9 @@ fn kept_in_step(job: &Job) -> Vec<String> {
     let (labels, annotations) = (job.metadata.labels.iter().flatten(), job.metadata.annotations.iter().flatten());
     let mut keys = labels.chain(annotations).map(|(key, _)| key);
     let keeper = keys.find_map(|key| KEEPERS.iter().find(|(begin, _)| key.starts_with(begin)));
+    let name = job.metadata.name.as_deref().unwrap_or_default();
     let text = |(_, keeper): &(&str, &str)| {
-        format!("{keeper} keeps djob/{}: change it there too, or the next sync undoes this", {
-            job.metadata.name.as_deref().unwrap_or_default()
-        })
+        format!("{keeper} keeps djob/{name}: change it there too, or the next sync undoes this")
     };
     keeper.map(text).into_iter().collect()
 }

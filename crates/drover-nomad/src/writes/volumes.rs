@@ -13,7 +13,7 @@ use crate::world::{Kind, namespace};
 /// Takes a volume out; its data stays at the provider.
 pub(super) fn deregister(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let volume = find(id, view)?;
-    let target = Target { resource_version: None, ..Target::of(Kind::Volume, &volume.metadata) };
+    let target = Target::same(Kind::Volume, &volume.metadata);
     let mut changes = Vec::new();
     if view.query.is("force", false) {
         let forced = json!({ "metadata": { "annotations": { annotation::DEREGISTER: "force" } } });

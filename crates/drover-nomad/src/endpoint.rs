@@ -1,0 +1,130 @@
+//! What is read, by path.
+
+use crate::paths::{OfId, by_end, by_ends, some_id};
+use crate::search::SearchRequest;
+use crate::unbuilt;
+
+/// What is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The list of jobs.
+    Jobs,
+    /// A job.
+    Job(String),
+    /// Its allocations.
+    JobAllocations(String),
+    /// Its evaluations.
+    JobEvaluations(String),
+    /// Its deployments.
+    JobDeployments(String),
+    /// Its newest deployment.
+    JobDeployment(String),
+    /// How many of its allocations are in which state.
+    JobSummary(String),
+    /// What it once was.
+    JobVersions(String),
+    /// The counts of its groups.
+    JobScale(String),
+    /// The list of evaluations.
+    Evaluations,
+    /// An evaluation.
+    Evaluation(String),
+    /// The allocations that it placed or changed.
+    EvaluationAllocations(String),
+    /// The list of deployments.
+    Deployments,
+    /// A deployment.
+    Deployment(String),
+    /// The allocations that count for it.
+    DeploymentAllocations(String),
+    /// The list of allocations.
+    Allocations,
+    /// An allocation.
+    Allocation(String),
+    /// The list of nodes.
+    Nodes,
+    /// A node.
+    Node(String),
+    /// The allocations on it.
+    NodeAllocations(String),
+    /// The list of volumes.
+    Volumes,
+    /// A CSI volume.
+    Volume(String),
+    /// The list of plugins.
+    Plugins,
+    /// A CSI plugin.
+    Plugin(String),
+    /// The list of namespaces.
+    Namespaces,
+    /// The list of regions.
+    Regions,
+    /// What answers.
+    AgentSelf,
+    /// Whether it can answer.
+    AgentHealth,
+    /// Objects whose ids begin so.
+    Search(SearchRequest),
+}
+
+/// What there is of a job, by how the path ends.
+const OF_JOB: &[(&str, OfId<Endpoint>)] = &[
+    ("/allocations", Endpoint::JobAllocations),
+    ("/deployment", Endpoint::JobDeployment),
+    ("/deployments", Endpoint::JobDeployments),
+    ("/evaluations", Endpoint::JobEvaluations),
+    ("/scale", Endpoint::JobScale),
+    ("/summary", Endpoint::JobSummary),
+    ("/versions", Endpoint::JobVersions),
+];
+
+/// What is read at a path without a body.
+pub(crate) fn of(path: &str) -> Option<Endpoint> {
+    let list = match path {
+        "jobs" => Some(Endpoint::Jobs),
+        "evaluations" => Some(Endpoint::Evaluations),
+        "deployments" => Some(Endpoint::Deployments),
+        "allocations" => Some(Endpoint::Allocations),
+        "nodes" => Some(Endpoint::Nodes),
+        "volumes" => Some(Endpoint::Volumes),
+        "plugins" => Some(Endpoint::Plugins),
+        "namespaces" => Some(Endpoint::Namespaces),
+        "regions" => Some(Endpoint::Regions),
+        "agent/self" => Some(Endpoint::AgentSelf),
+        "agent/health" => Some(Endpoint::AgentHealth),
+        _ => None,
+    };
+    list.or_else(|| object(path))
+}
+
+/// Whether what stands behind a job's id is one of the things that are read of it.
+pub(crate) fn is_of_job(path: &str) -> bool {
+    by_end(OF_JOB, path).is_some()
+}
+
+fn object(path: &str) -> Option<Endpoint> {
+    if let Some(rest) = path.strip_prefix("job/") {
+        if unbuilt::is_of_job(path) {
+            return None;
+        }
+        return match by_end(OF_JOB, rest) {
+            Some((id, of)) => some_id(id).map(of),
+            None => some_id(rest).map(Endpoint::Job),
+        };
+    }
+    let simple: &[(&str, &str, OfId<Endpoint>)] = &[
+        ("deployment/allocations/", "", Endpoint::DeploymentAllocations),
+        ("deployment/", "", Endpoint::Deployment),
+        ("allocation/", "", Endpoint::Allocation),
+        ("evaluation/", "/allocations", Endpoint::EvaluationAllocations),
+        ("evaluation/", "", Endpoint::Evaluation),
+        ("node/", "/allocations", Endpoint::NodeAllocations),
+        ("node/", "", Endpoint::Node),
+        ("plugin/csi/", "", Endpoint::Plugin),
+    ];
+    if let Some(id) = path.strip_prefix("volume/csi/").and_then(some_id) {
+        // These may hold `/`, as jobs' may.
+        return (!unbuilt::is_of_volume(path)).then_some(Endpoint::Volume(id));
+    }
+    by_ends(simple, path)
+}
