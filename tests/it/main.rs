@@ -31,6 +31,7 @@ mod gateway_images;
 mod gateway_limits;
 mod gateway_operations;
 mod gateway_replicas;
+mod gateway_rolling;
 mod gateway_sessions;
 mod gateway_templates;
 mod gateway_values;

@@ -557,6 +557,22 @@ pub struct TaskState {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub events: Vec<TaskEvent>,
+    /// What has taken effect in it of the Secrets and ConfigMaps that it lists, by `Secret/<name>` and
+    /// `ConfigMap/<name>`; only of a task with a template that has rolling.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub values: BTreeMap<String, ValuesInUse>,
+}
+
+/// Which values of an object a task uses. The values themselves are in no object but their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ValuesInUse {
+    /// The metadata.resourceVersion that the object had.
+    #[schemars(length(max = 128))]
+    pub version: String,
+    /// Since when they are in use, by the node's clock.
+    pub since: Timestamp,
 }
 
 /// Something that happened to a task.

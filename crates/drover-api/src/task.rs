@@ -363,6 +363,7 @@ pub struct VolumeMount {
 
 /// A file that is rendered before the task starts and when what it uses changes, in Go's template language with
 /// consul-template's functions.
+#[expect(clippy::struct_excessive_bools, reason = "the wire shape: independent choices")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Template {
@@ -423,6 +424,11 @@ pub struct Template {
     /// How long changes are collected before rendering.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<TemplateWait>,
+    /// Whether new values of what the task lists in secrets reach the group's allocations in turn: update.maxParallel
+    /// at a time, the next when those are healthy with them, and none any more while one is not. A task that starts has
+    /// the newest values at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rolling: bool,
 }
 
 /// A command that runs in the task after a template changed. Not for driver containerd, whose tasks it cannot enter.

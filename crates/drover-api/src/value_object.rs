@@ -26,13 +26,25 @@ pub struct ValueObject {
     pub name: String,
 }
 
+impl ValueKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
+            Self::Identity => "identity",
+        }
+    }
+}
+
+impl ValueObject {
+    /// By what it is known in `status.taskStates[].values`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.kind.name(), self.name)
+    }
+}
+
 impl std::fmt::Display for ValueObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = match self.kind {
-            ValueKind::Secret => "Secret",
-            ValueKind::ConfigMap => "ConfigMap",
-            ValueKind::Identity => "identity",
-        };
-        write!(f, "{kind} {}", self.name)
+        write!(f, "{} {}", self.kind.name(), self.name)
     }
 }

@@ -22,6 +22,7 @@ pub mod limits;
 pub mod model;
 pub mod node;
 pub mod periodic;
+pub mod rolling;
 pub mod scheduler;
 pub mod service;
 pub mod settings;

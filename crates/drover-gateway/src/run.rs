@@ -96,7 +96,7 @@ async fn serve(
         reviews: reviews.clone(),
         tunnels: tunnels.clone(),
         fleet: fleet.clone(),
-        values: Values::new(client.clone(), reviews.clone(), signer.clone(), &config.agent_user()),
+        values: Values::new(client.clone(), reviews.clone(), signer.clone(), &config.agent_user(), Arc::clone(&clock)),
         agent_user: config.agent_user(),
         clock: Arc::clone(&clock),
     });

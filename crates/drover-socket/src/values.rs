@@ -35,6 +35,13 @@ pub enum ValueAsk {
         uid: String,
         /// The object.
         object: ValueObject,
+        /// The version of the values that the allocation has of it already; none: it cannot do without some.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        holds: Option<String>,
+        /// Whether the agent tells of versions in the allocation's status, and understands [`ValueAnswer::Kept`]: older
+        /// ones do not, and get each value at once.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_turn: bool,
     },
     /// It does not want it any more.
     Drop {
@@ -68,6 +75,9 @@ pub struct ValueNews {
     pub id: u64,
     /// What is known now.
     pub value: ValueAnswer,
+    /// Of values: the object's `metadata.resourceVersion`; empty: they have none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
 }
 
 impl fmt::Debug for ValueNews {
@@ -88,6 +98,18 @@ pub enum ValueAnswer {
     Refused(String),
     /// It cannot be read now; the gateway goes on to try.
     Unavailable(String),
+    /// There are new values, and the allocation does not get them yet.
+    Kept(Kept),
+}
+
+/// Why an allocation keeps the values that it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kept {
+    /// Why, as a sentence for people.
+    pub reason: String,
+    /// Whether that lasts until something is done about it.
+    pub is_stopped: bool,
 }
 
 impl fmt::Debug for ValueAnswer {
@@ -97,6 +119,7 @@ impl fmt::Debug for ValueAnswer {
             Self::Absent => f.write_str("absent"),
             Self::Refused(reason) => write!(f, "refused: {reason}"),
             Self::Unavailable(reason) => write!(f, "unavailable: {reason}"),
+            Self::Kept(kept) => write!(f, "kept: {}", kept.reason),
         }
     }
 }

@@ -7,14 +7,14 @@ use drover_api::allocation::{Health, TaskEventType as Type};
 use drover_api::group::Group;
 use drover_core::defaults;
 use drover_core::health::{CheckFacts, CheckState, HealthVerdict, Observation, TaskFacts, Tracker, health_policy};
-use drover_core::lifecycle::DerivedStatus;
+use drover_core::lifecycle::{DerivedStatus, Progress};
 use drover_core::service::ServiceStates;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::task_states::TaskStates;
 use crate::drivers::HealthReport;
-use crate::tasks::{policy, task_event};
+use crate::tasks::task_event;
 
 /// The verdict on an allocation's health, and its tracking while there is none.
 #[derive(Debug, Default)]
@@ -122,7 +122,7 @@ impl HealthTracking {
 /// What the tracker sees, and when a driver will report one more task healthy.
 fn observation(tasks: &TaskStates, status: DerivedStatus, now: Timestamp) -> (Observation, Option<Timestamp>) {
     let facts = tasks.stages().map(|(name, stage, state)| {
-        (name.clone(), TaskFacts { stage, progress: policy::progress(state), started_at: state.started_at })
+        (name.clone(), TaskFacts { stage, progress: Progress::of(state), started_at: state.started_at })
     });
     let has_failed = !tasks.has_failed() && status == DerivedStatus::Failed;
     let (mut checks, mut next) = (Vec::new(), None);

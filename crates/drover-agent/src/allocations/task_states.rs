@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::drivers::HealthReport;
 use crate::tasks::plan::TaskUpdate;
 use crate::tasks::record::TaskRecord;
-use crate::tasks::{policy, task_event};
+use crate::tasks::task_event;
 
 /// One task.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl TaskStates {
     pub(super) fn new(group: &Group, restored: &BTreeMap<String, TaskRecord>) -> Self {
         let member = |task: &Task| {
             let state = restored.get(&task.name).map(|record| record.state.clone()).unwrap_or_default();
-            let place = policy::place(task);
+            let place = TaskPlace::of(task);
             let (health, events) = (HealthReport::AtOnce, Vec::new());
             (task.name.clone(), Member { task: Arc::new(task.clone()), place, state, health, events })
         };
@@ -76,7 +76,7 @@ impl TaskStates {
 
     /// How far each has come.
     pub(super) fn progress(&self) -> BTreeMap<String, Progress> {
-        self.0.iter().map(|(name, member)| (name.clone(), policy::progress(&member.state))).collect()
+        self.0.iter().map(|(name, member)| (name.clone(), Progress::of(&member.state))).collect()
     }
 
     /// Takes in the new state of a task; returns what follows for the others.
@@ -84,7 +84,7 @@ impl TaskStates {
         if let Some(member) = self.0.get_mut(&update.task) {
             (member.health, member.state) = (update.health, update.state);
         }
-        let place = |member: &Member| (member.place, policy::progress(&member.state));
+        let place = |member: &Member| (member.place, Progress::of(&member.state));
         react(&self.0.iter().map(|(name, member)| (name.clone(), place(member))).collect())
     }
 
@@ -134,7 +134,7 @@ impl TaskStates {
 
     /// The status that follows from theirs.
     pub(super) fn status(&self, max_run_exceeded: bool) -> (DerivedStatus, &'static str) {
-        let progress: Vec<Progress> = self.0.values().map(|member| policy::progress(&member.state)).collect();
+        let progress: Vec<Progress> = self.0.values().map(|member| Progress::of(&member.state)).collect();
         let input = StatusInput { max_run_exceeded, forced: None, tasks: &progress };
         derive_status(&input).unwrap_or((DerivedStatus::Pending, "no task started"))
     }

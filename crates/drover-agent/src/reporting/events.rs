@@ -43,6 +43,8 @@ pub(crate) enum Reason {
     ServiceNotReady,
     /// A check has its task restarted.
     CheckFailed,
+    /// New values of a Secret or `ConfigMap` come no further.
+    ValuesHeldBack,
     /// About the node: a volume is mounted for an allocation.
     VolumeMounted,
     /// About the node: it waits for its plugin.
@@ -71,6 +73,7 @@ impl Reason {
             Self::ServiceReady => "ServiceReady",
             Self::ServiceNotReady => "ServiceNotReady",
             Self::CheckFailed => "CheckFailed",
+            Self::ValuesHeldBack => "ValuesHeldBack",
             Self::VolumeMounted => "VolumeMounted",
             Self::MountWaiting => "MountWaiting",
             Self::MountFailed => "MountFailed",
@@ -91,6 +94,7 @@ impl Reason {
             | Self::NetworkError
             | Self::ServiceNotReady
             | Self::CheckFailed
+            | Self::ValuesHeldBack
             | Self::MountWaiting
             | Self::MountFailed
             | Self::UnmountFailed
@@ -104,6 +108,7 @@ impl Reason {
             Self::TaskStarted => "Start",
             Self::TaskFailed => "Stop",
             Self::RestartDelayed => "Restart",
+            Self::ValuesHeldBack => "Configure",
             Self::DriverError => "Launch",
             Self::VolumeError | Self::VolumeMounted | Self::MountWaiting | Self::MountFailed => "Mount",
             Self::NetworkError => "Connect",

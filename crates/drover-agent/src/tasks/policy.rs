@@ -1,38 +1,12 @@
-//! From the manifest's blocks to the lifecycle's terms: a task's stage and its merged restart policy.
+//! From the manifest's blocks to the lifecycle's terms: a task's merged restart policy.
 
 use super::plan::TaskPlan;
-use drover_api::allocation::{TaskRunState, TaskState};
 use drover_api::group::Group;
 use drover_api::job::JobType;
 use drover_api::policy::RestartMode as ApiMode;
-use drover_api::task::{LifecycleHook, Task};
+use drover_api::task::Task;
 use drover_core::defaults;
-use drover_core::lifecycle::{Hook, Progress, RestartMode, RestartPolicy, RunState, Stage, TaskPlace};
-
-/// The stage of a task.
-pub(crate) fn stage(task: &Task) -> Stage {
-    let hook = task.lifecycle.as_ref().map(|lifecycle| match lifecycle.hook {
-        LifecycleHook::Prestart => Hook::Prestart,
-        LifecycleHook::Poststart => Hook::Poststart,
-        LifecycleHook::Poststop => Hook::Poststop,
-    });
-    Stage::of(hook, task.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.sidecar))
-}
-
-/// A task's place in its group.
-pub(crate) fn place(task: &Task) -> TaskPlace {
-    TaskPlace { stage: stage(task), leader: task.leader }
-}
-
-/// How far a task has come.
-pub(crate) fn progress(task: &TaskState) -> Progress {
-    let state = match task.state {
-        TaskRunState::Pending => RunState::Pending,
-        TaskRunState::Running => RunState::Running,
-        TaskRunState::Dead => RunState::Dead,
-    };
-    Progress { state, failed: task.failed }
-}
+use drover_core::lifecycle::{RestartMode, RestartPolicy, Stage};
 
 /// The task's restart block over the group's over the defaults of the job's type.
 pub(super) fn restart_policy(kind: JobType, group: &Group, task: &Task, stage: Stage) -> RestartPolicy {

@@ -98,7 +98,7 @@ enum NextRun {
 impl TaskRunner {
     /// A runner for this task.
     pub(crate) fn new(env: Arc<RunnerEnv>, plan: TaskPlan, handles: TaskHandles) -> Self {
-        let stage = policy::stage(&plan.task);
+        let stage = Stage::of_task(&plan.task);
         let policy = policy::restart_policy(plan.job.r#type, &plan.group, &plan.task, stage);
         let driver = env.machine.drivers.find(&plan.task.driver);
         let record = plan.restored.clone().unwrap_or_default();

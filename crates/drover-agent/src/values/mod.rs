@@ -8,4 +8,4 @@ mod keeper;
 mod requests;
 
 pub(crate) use keeper::ValueKeeper;
-pub(crate) use requests::{Followed, NoValues, ValueRequest, ValueRequests, ValueState, Values};
+pub(crate) use requests::{Followed, GivenValues, NoValues, ValueRequest, ValueRequests, ValueState, Values};

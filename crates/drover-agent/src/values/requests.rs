@@ -7,11 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drover_api::value_object::ValueObject;
-use drover_socket::values::{ValueAnswer, ValueAsk, ValueNews};
+use drover_socket::values::{Kept, ValueAnswer, ValueAsk, ValueNews};
 use tokio::sync::{Notify, watch};
 
 /// An object's values, by key.
 pub(crate) type ObjectValues = BTreeMap<String, Vec<u8>>;
+
+/// What the gateway has given of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GivenValues {
+    pub(crate) keys: ObjectValues,
+    /// The object's `metadata.resourceVersion`; empty: the gateway does not say.
+    pub(crate) version: String,
+    /// There are newer ones, and this is why they are not here.
+    pub(crate) kept: Option<Kept>,
+}
 
 /// An object that an allocation uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +30,8 @@ pub(crate) struct ValueRequest {
     pub(crate) allocation: String,
     pub(crate) uid: String,
     pub(crate) object: ValueObject,
+    /// The version that is in use already; none: the allocation cannot do without values.
+    pub(crate) holds: Option<String>,
 }
 
 /// What is known of an object.
@@ -28,7 +40,7 @@ pub(crate) enum ValueState {
     /// Nothing yet: why.
     Waiting(String),
     /// Its values.
-    There(Arc<ObjectValues>),
+    There(Arc<GivenValues>),
     /// There is no such object.
     Absent,
     /// The gateway does not give it out: why, and what to do.
@@ -39,7 +51,7 @@ impl fmt::Debug for ValueState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting(reason) => write!(f, "waiting: {reason}"),
-            Self::There(values) => write!(f, "{} values", values.len()),
+            Self::There(values) => write!(f, "{} values", values.keys.len()),
             Self::Absent => f.write_str("absent"),
             Self::Refused(reason) => write!(f, "refused: {reason}"),
         }
@@ -140,10 +152,15 @@ impl ValueRequests {
         for id in gone {
             asked.remove(&id);
         }
-        for (&id, (request, _)) in &all.open {
+        for (&id, (request, tell)) in &all.open {
             if asked.insert(id) {
-                let ValueRequest { namespace, allocation, uid, object } = request.clone();
-                asks.push(ValueAsk::Follow { id, namespace, allocation, uid, object });
+                let ValueRequest { namespace, allocation, uid, object, holds } = request.clone();
+                let given = match &*tell.borrow() {
+                    ValueState::There(given) => Some(given.version.clone()).filter(|version| !version.is_empty()),
+                    ValueState::Waiting(_) | ValueState::Absent | ValueState::Refused(_) => None,
+                };
+                let holds = given.or(holds);
+                asks.push(ValueAsk::Follow { id, namespace, allocation, uid, object, holds, in_turn: true });
             }
         }
         asks
@@ -152,8 +169,9 @@ impl ValueRequests {
     /// Takes in an answer. What was known stays so where the gateway has lost sight of it.
     pub(super) fn hear(&self, news: ValueNews) {
         let next = match news.value {
+            ValueAnswer::Kept(kept) => return self.keep(news.id, &kept),
             ValueAnswer::Values(values) => match decoded(&values) {
-                Ok(values) => ValueState::There(Arc::new(values)),
+                Ok(keys) => ValueState::There(Arc::new(GivenValues { keys, version: news.version, kept: None })),
                 Err(reason) => ValueState::Waiting(reason),
             },
             ValueAnswer::Absent => ValueState::Absent,
@@ -167,6 +185,24 @@ impl ValueRequests {
                 if is_news {
                     *state = next;
                 }
+                is_news
+            });
+        }
+    }
+
+    /// Newer values are not given yet.
+    fn keep(&self, id: u64, kept: &Kept) {
+        if let Some((_, tell)) = self.all().open.get(&id) {
+            tell.send_if_modified(|state| {
+                let next = match state {
+                    ValueState::There(given) => {
+                        ValueState::There(Arc::new(GivenValues { kept: Some(kept.clone()), ..(**given).clone() }))
+                    }
+                    ValueState::Waiting(_) => ValueState::Waiting(kept.reason.clone()),
+                    ValueState::Absent | ValueState::Refused(_) => return false,
+                };
+                let is_news = *state != next;
+                *state = next;
                 is_news
             });
         }
@@ -219,11 +255,19 @@ mod tests {
 
     fn request(name: &str) -> ValueRequest {
         let object = ValueObject { kind: ValueKind::Secret, name: name.to_owned() };
-        ValueRequest { namespace: "shop".to_owned(), allocation: "a".to_owned(), uid: "u".to_owned(), object }
+        ValueRequest {
+            namespace: "shop".to_owned(),
+            allocation: "a".to_owned(),
+            uid: "u".to_owned(),
+            object,
+            holds: None,
+        }
     }
 
-    fn values(value: &str) -> ValueAnswer {
-        ValueAnswer::Values(BTreeMap::from([("k".to_owned(), STANDARD.encode(value))]))
+    /// An answer to the first request, whose version is the value too.
+    fn news(value: &str) -> ValueNews {
+        let values = ValueAnswer::Values(BTreeMap::from([("k".to_owned(), STANDARD.encode(value))]));
+        ValueNews { id: 1, value: values, version: format!("v-{value}") }
     }
 
     #[test]
@@ -247,24 +291,53 @@ mod tests {
         let mut followed = requests.follow(request("a"));
         requests.wait_because("the gateway is not reached");
         assert_eq!(*followed.state.borrow_and_update(), ValueState::Waiting("the gateway is not reached".to_owned()));
-        requests.hear(ValueNews { id: 1, value: values("one") });
+        requests.hear(news("one"));
         let ValueState::There(there) = followed.state.borrow_and_update().clone() else { panic!("no values") };
-        assert_eq!(there["k"], b"one");
+        assert_eq!(there.keys["k"], b"one");
         requests.wait_because("the gateway is not reached");
-        requests.hear(ValueNews { id: 1, value: ValueAnswer::Unavailable("away".to_owned()) });
-        requests.hear(ValueNews { id: 1, value: values("one") });
+        requests.hear(ValueNews { value: ValueAnswer::Unavailable("away".to_owned()), ..news("") });
+        requests.hear(news("one"));
         assert!(!followed.state.has_changed().expect("open"));
-        requests.hear(ValueNews { id: 1, value: values("two") });
+        requests.hear(news("two"));
         assert!(followed.state.has_changed().expect("open"));
         // An answer to a request that has gone meets none.
-        requests.hear(ValueNews { id: 7, value: values("three") });
+        requests.hear(ValueNews { id: 7, ..news("three") });
+    }
+
+    #[test]
+    fn b_056_a_gateway_hears_which_version_is_held_and_says_why_a_newer_one_is_not_given() {
+        let requests = ValueRequests::default();
+        let held = || match &requests.news_for(&mut BTreeSet::new())[..] {
+            [ValueAsk::Follow { holds, in_turn: true, .. }] => holds.clone(),
+            other => panic!("{other:?}"),
+        };
+        let of_before = ValueRequest { holds: Some("v-zero".to_owned()), ..request("a") };
+        let mut followed = requests.follow(of_before);
+        assert_eq!(held().as_deref(), Some("v-zero"), "of a run that has begun before");
+        let kept = |reason: &str| {
+            let kept = Kept { reason: reason.to_owned(), is_stopped: false };
+            ValueNews { value: ValueAnswer::Kept(kept), ..news("") }
+        };
+        requests.hear(kept("waits"));
+        assert_eq!(*followed.state.borrow_and_update(), ValueState::Waiting("waits".to_owned()));
+        requests.hear(news("one"));
+        assert_eq!(held().as_deref(), Some("v-one"));
+        requests.hear(kept("waits on"));
+        let ValueState::There(given) = followed.state.borrow_and_update().clone() else { panic!("no values") };
+        assert_eq!((given.keys["k"].as_slice(), given.version.as_str()), (b"one".as_slice(), "v-one"));
+        assert_eq!(given.kept.as_ref().map(|kept| kept.reason.as_str()), Some("waits on"));
+        requests.hear(kept("waits on"));
+        assert!(!followed.state.has_changed().expect("open"), "the same is told once");
+        requests.hear(news("two"));
+        let ValueState::There(given) = followed.state.borrow_and_update().clone() else { panic!("no values") };
+        assert_eq!((given.version.as_str(), &given.kept), ("v-two", &None));
     }
 
     #[test]
     fn neither_a_state_nor_an_answer_shows_a_value() {
         let requests = ValueRequests::default();
         let followed = requests.follow(request("a"));
-        let news = ValueNews { id: 1, value: values("hunter2") };
+        let news = news("hunter2");
         let shown = format!("{news:?}");
         requests.hear(news);
         let shown = shown + &format!("{:?} {requests:?} {followed:?}", followed.state.borrow());

@@ -10,8 +10,10 @@
 
 mod ground;
 mod policy;
+mod reported;
 mod tracker;
 
 pub use ground::has_ground;
 pub use policy::{HealthMode, HealthPolicy, health_policy};
+pub use reported::reported;
 pub use tracker::{CheckFacts, CheckState, HealthStep, HealthVerdict, Observation, Responsible, TaskFacts, Tracker};

@@ -1,5 +1,8 @@
 //! Where a task stands in its group's lifecycle and how far it has come.
 
+use drover_api::allocation::{TaskRunState, TaskState};
+use drover_api::task::{LifecycleHook, Task};
+
 /// The hook that a task's `lifecycle` block names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hook {
@@ -51,6 +54,16 @@ impl Stage {
         }
     }
 
+    /// The stage of a task.
+    pub fn of_task(task: &Task) -> Self {
+        let hook = task.lifecycle.as_ref().map(|lifecycle| match lifecycle.hook {
+            LifecycleHook::Prestart => Hook::Prestart,
+            LifecycleHook::Poststart => Hook::Poststart,
+            LifecycleHook::Poststop => Hook::Poststop,
+        });
+        Self::of(hook, task.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.sidecar))
+    }
+
     /// Whether a task of this stage lives beside the main tasks and ends with them.
     pub fn is_sidecar(self) -> bool {
         match self {
@@ -90,6 +103,13 @@ pub struct TaskPlace {
     pub leader: bool,
 }
 
+impl TaskPlace {
+    /// A task's place in its group.
+    pub fn of(task: &Task) -> Self {
+        Self { stage: Stage::of_task(task), leader: task.leader }
+    }
+}
+
 /// The moving part of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -100,6 +120,16 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// How far a task has come, as it is reported.
+    pub fn of(task: &TaskState) -> Self {
+        let state = match task.state {
+            TaskRunState::Pending => RunState::Pending,
+            TaskRunState::Running => RunState::Running,
+            TaskRunState::Dead => RunState::Dead,
+        };
+        Self { state, failed: task.failed }
+    }
+
     /// A task that has not run yet.
     pub const PENDING: Self = Self { state: RunState::Pending, failed: false };
 

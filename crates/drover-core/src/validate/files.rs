@@ -1,6 +1,7 @@
 //! Paths of a task: templates, artifacts, tokens, payloads and mounts stay below the directories that they belong to.
 
 use drover_api::GoDuration;
+use drover_api::group::Group;
 use drover_api::task::{ChangeMode, Identity, Task, Template};
 
 use super::found::{At, Violations, shown};
@@ -55,6 +56,21 @@ impl Violations {
         let wait = ChangeWait::of(template);
         let message = "has a max below its min; raise max, or lower min";
         self.when(wait.max < wait.min, "TemplateWait", format_args!("{at}.wait"), message);
+    }
+
+    /// Values in turn need values that change, and a pace.
+    pub(super) fn rolling(&mut self, at: At<'_>, group: &Group, task: &Task) {
+        for (n, _) in task.templates.iter().enumerate().filter(|(_, template)| template.rolling) {
+            let field = format_args!("{at}.templates[{n}].rolling");
+            let message = "has no effect with once, which renders no new values; remove one of the two";
+            self.when(task.templates[n].once, "TemplateRolling", field, message);
+            let message = "needs a Secret or ConfigMap in the task's secrets, whose new values it takes in turn; list it there, or remove rolling";
+            self.when(task.secrets.is_empty(), "TemplateRolling", field, message);
+            let is_paced = group.update.as_ref().is_some_and(|update| update.max_parallel.unwrap_or(1) > 0);
+            let message =
+                "needs update.maxParallel of at least 1, which batch jobs have not; set it, or remove rolling";
+            self.when(!is_paced, "TemplateRolling", field, message);
+        }
     }
 
     fn account_identity(&mut self, at: At<'_>, identity: &Identity) {

@@ -24,6 +24,7 @@ impl Violations {
         self.task_placement(r#type, at, task);
         self.mounts(at, group, task);
         self.files(at, task);
+        self.rolling(at, group, task);
         self.secrets(at, group, task);
         let is_wrong = task
             .lifecycle

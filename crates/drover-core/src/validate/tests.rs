@@ -102,6 +102,8 @@ fn job_rows() -> Vec<Row> {
             not { "type": "service", "groups.0.spreads": [{ "attribute": "${meta.a}" }] };
         "SystemCanary": { "type": "system", "update.canary": 101 } not { "type": "system", "update.canary": 100 };
         "RescheduleForbidden": { "type": "system", "groups.0.reschedule": {} } not { "type": "batch", "groups.0.reschedule": {} };
+        "TemplateRolling": { "update.maxParallel": 0, "groups.0.tasks.0.secrets": [{ "name": "db", "path": "db" }], "groups.0.tasks.0.templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "rolling": true }] } not { "groups.0.tasks.0.secrets": [{ "name": "db", "path": "db" }], "groups.0.tasks.0.templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "rolling": true }] };
+        "TemplateRolling": { "type": "batch", "groups.0.tasks.0.secrets": [{ "name": "db", "path": "db" }], "groups.0.tasks.0.templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "rolling": true }] } not { "type": "system", "groups.0.tasks.0.secrets": [{ "name": "db", "path": "db" }], "groups.0.tasks.0.templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "rolling": true }] };
         "UpdateForbidden": { "type": "batch", "update": {} } not { "type": "system", "update": {} };
         "UpdateForbidden": { "type": "sysbatch", "groups.0.update": {} } not { "groups.0.update": {} };
         "MigrateForbidden": { "type": "batch", "groups.0.migrate": {} } not { "groups.0.migrate": {} };

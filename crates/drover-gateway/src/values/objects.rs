@@ -10,7 +10,7 @@ use drover_socket::values::ValueAnswer;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -18,8 +18,17 @@ use tokio_util::task::TaskTracker;
 /// An object: its namespace, and what it is.
 type ObjectKey = (String, ValueObject);
 
+/// An object as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ReadObject {
+    pub(super) answer: ValueAnswer,
+    /// Of values: the object's `metadata.resourceVersion`. All replicas of the gateway know it by that, and it tells
+    /// nothing of a value.
+    pub(super) version: String,
+}
+
 /// What is known of an object; none: it was not read yet.
-pub(super) type ObjectState = Option<Arc<ValueAnswer>>;
+pub(super) type ObjectState = Option<Arc<ReadObject>>;
 
 /// Watches what is wanted; clones are the same.
 #[derive(Clone)]
@@ -92,39 +101,44 @@ async fn follow(client: Client, namespace: &str, object: &ValueObject, tell: &wa
         ValueKind::Secret => {
             let api: Api<Secret> = Api::namespaced(client, namespace);
             let changes = watcher::watch_object(api, &object.name).default_backoff();
-            take(changes, |secret: Secret| of_secret(&secret), (namespace, object), tell).await;
+            take(changes, of_secret, (namespace, object), tell).await;
         }
         ValueKind::ConfigMap => {
             let api: Api<ConfigMap> = Api::namespaced(client, namespace);
             let changes = watcher::watch_object(api, &object.name).default_backoff();
-            take(changes, |map: ConfigMap| of_config_map(&map), (namespace, object), tell).await;
+            take(changes, of_config_map, (namespace, object), tell).await;
         }
         // It is signed for who asks, and not watched.
         ValueKind::Identity => {}
     }
 }
 
-async fn take<K>(
+async fn take<K: Resource>(
     changes: impl Stream<Item = Result<Option<K>, watcher::Error>>,
-    values: impl Fn(K) -> BTreeMap<String, String>,
+    values: impl Fn(&K) -> BTreeMap<String, String>,
     (namespace, object): (&str, &ValueObject),
     tell: &watch::Sender<ObjectState>,
 ) {
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
         let next = match change {
-            Ok(Some(found)) => ValueAnswer::Values(values(found)),
-            Ok(None) => ValueAnswer::Absent,
+            Ok(Some(found)) => {
+                let version = found.meta().resource_version.clone().unwrap_or_default();
+                ReadObject { answer: ValueAnswer::Values(values(&found)), version }
+            }
+            Ok(None) => ReadObject { answer: ValueAnswer::Absent, version: String::new() },
             Err(error) => {
                 let refused = refusal(&error, namespace, object);
                 tracing::debug!(namespace, %object, %error, "a watch of values restarts");
-                let is_known = matches!(tell.borrow().as_deref(), Some(ValueAnswer::Values(_) | ValueAnswer::Absent));
-                match refused {
+                let is_answer = |read: &ReadObject| matches!(read.answer, ValueAnswer::Values(_) | ValueAnswer::Absent);
+                let is_known = tell.borrow().as_deref().is_some_and(is_answer);
+                let answer = match refused {
                     Some(refused) => refused,
                     // What was known stays so while the API server is away.
                     None if is_known => continue,
                     None => ValueAnswer::Unavailable(format!("{object} in {namespace} cannot be read: {error}")),
-                }
+                };
+                ReadObject { answer, version: String::new() }
             }
         };
         tell.send_if_modified(|known| {

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use drover_api::value_object::{TOKEN, ValueKind};
-use drover_socket::values::{MAX_ASK_BYTES, ValueAnswer, ValueAsk, ValueNews};
+use drover_clock::SharedClock;
+use drover_socket::values::{MAX_ASK_BYTES, ValueAsk, ValueNews};
 use futures::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -17,9 +15,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
-use super::identity_tokens::{IdentityTokens, MadeToken};
-use super::objects::{ObjectState, Objects};
-use super::permits::{self, Denied, NodeRequest};
+use super::follower::{Follower, Sources};
+use super::identity_tokens::IdentityTokens;
+use super::objects::Objects;
+use super::permits::NodeRequest;
+use super::rollouts::Rollouts;
 use crate::identities::IdentitySigner;
 use crate::reviews::{AGENT_AUDIENCE, Reviews, node_of};
 
@@ -31,17 +31,12 @@ const UNSENT: usize = 16;
 const ASKED_AT_A_TIME: usize = 4;
 /// How often a token that came with the connection is looked at again.
 const RECHECK_EVERY: Duration = Duration::from_mins(1);
-/// The first pause after an answer that could not be found out, and the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Gives out values; clones are the same.
 #[derive(Clone)]
 pub(crate) struct Values {
-    client: Client,
     reviews: Reviews,
-    objects: Objects,
-    tokens: IdentityTokens,
+    sources: Sources,
     /// The only user that gets any.
     agent_user: Arc<str>,
     open: Arc<Mutex<OpenConnections>>,
@@ -81,10 +76,17 @@ impl std::fmt::Debug for Values {
 
 impl Values {
     /// Reads by this client, asks these reviews who an agent is, and signs so.
-    pub(crate) fn new(client: Client, reviews: Reviews, signer: IdentitySigner, agent_user: &str) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        reviews: Reviews,
+        signer: IdentitySigner,
+        agent_user: &str,
+        clock: SharedClock,
+    ) -> Self {
         let (objects, tokens) = (Objects::new(client.clone()), IdentityTokens::new(client.clone(), signer));
-        let open = Arc::default();
-        Self { client, reviews, objects, tokens, agent_user: agent_user.into(), open }
+        let rollouts = Rollouts::new(client.clone(), objects.clone(), clock);
+        let sources = Sources { client, objects, tokens, rollouts };
+        Self { reviews, sources, agent_user: agent_user.into(), open: Arc::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
@@ -111,7 +113,7 @@ impl Values {
         let mut lines = FramedWrite::new(writing, LinesCodec::new());
         let (tell, mut news) = mpsc::channel::<ValueNews>(UNSENT);
         let (mut followers, mut handles) = (JoinSet::new(), BTreeMap::<u64, AbortHandle>::new());
-        let turns = Arc::new(Semaphore::new(ASKED_AT_A_TIME));
+        let asking = Arc::new(Semaphore::new(ASKED_AT_A_TIME));
         let mut recheck = tokio::time::interval(RECHECK_EVERY);
         let reason = loop {
             let ask = tokio::select! {
@@ -151,12 +153,14 @@ impl Values {
                         follower.abort();
                     }
                 }
-                Ok(ValueAsk::Follow { id, namespace, allocation, uid, object }) => {
+                Ok(ValueAsk::Follow { id, namespace, allocation, uid, object, holds, in_turn }) => {
                     if handles.len() >= MOST_REQUESTS {
                         break format!("the agent wants more than {MOST_REQUESTS} objects");
                     }
                     let request = NodeRequest { node: node.to_owned(), namespace, allocation, uid, object };
-                    let follower = followers.spawn(self.clone().follow(id, request, tell.clone(), Arc::clone(&turns)));
+                    let (sources, tell, asking) = (self.sources.clone(), tell.clone(), Arc::clone(&asking));
+                    let follower = Follower { sources, id, request, holds, in_turn, given: None, tell, asking };
+                    let follower = followers.spawn(follower.run());
                     if let Some(earlier) = handles.insert(id, follower) {
                         earlier.abort();
                     }
@@ -177,70 +181,6 @@ impl Values {
             // While it cannot be asked nothing new is granted either.
             Err(refusal) if refusal.code == 503 || refusal.code == 429 => Ok(()),
             Err(refusal) => Err(refusal.message),
-        }
-    }
-
-    /// Answers one request, now and at every change.
-    async fn follow(self, id: u64, request: NodeRequest, tell: mpsc::Sender<ValueNews>, turns: Arc<Semaphore>) {
-        let (mut watched, mut is_told) = (None, false);
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let Ok(turn) = turns.acquire().await else { return };
-            let granted = permits::ask(&self.client, &request).await;
-            drop(turn);
-            let signed = match granted {
-                Ok(granted) if request.object.kind == ValueKind::Identity => {
-                    self.tokens.make(&granted, &request).await.map(Some)
-                }
-                Ok(_) => Ok(None),
-                Err(denied) => Err(denied),
-            };
-            match signed {
-                Ok(None) => pause = FIRST_PAUSE,
-                Ok(Some(MadeToken { token, renewal })) => {
-                    pause = FIRST_PAUSE;
-                    let values = BTreeMap::from([(TOKEN.to_owned(), STANDARD.encode(token))]);
-                    let is_heard = tell.send(ValueNews { id, value: ValueAnswer::Values(values) }).await.is_ok();
-                    let Some(renewal) = renewal.filter(|_| is_heard) else { return };
-                    is_told = true;
-                    tokio::time::sleep(renewal).await;
-                    continue;
-                }
-                Err(Denied::No(reason)) => {
-                    tracing::warn!(
-                        node = request.node, namespace = request.namespace, allocation = request.allocation,
-                        object = %request.object, reason, "values were refused"
-                    );
-                    drop(tell.send(ValueNews { id, value: ValueAnswer::Refused(reason) }).await);
-                    return;
-                }
-                Err(Denied::Later(reason)) => {
-                    // What the agent has stays its: only one that has nothing yet is told.
-                    if watched.is_none() && !is_told {
-                        drop(tell.send(ValueNews { id, value: ValueAnswer::Unavailable(reason) }).await);
-                    }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    continue;
-                }
-            }
-            let (_, known) = watched.get_or_insert_with(|| {
-                let watched = self.objects.want(&request.namespace, &request.object);
-                let known = watched.known();
-                (watched, known)
-            });
-            let next = {
-                let next: tokio::sync::watch::Ref<'_, ObjectState> = known.borrow_and_update();
-                next.clone()
-            };
-            if let Some(next) = next
-                && tell.send(ValueNews { id, value: (*next).clone() }).await.is_err()
-            {
-                return;
-            }
-            if known.changed().await.is_err() {
-                return;
-            }
         }
     }
 }

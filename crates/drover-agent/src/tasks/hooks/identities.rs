@@ -192,7 +192,7 @@ impl TaskIdentities {
     fn newest(&self, held: &HeldIdentity) -> Option<String> {
         let state = self.values.as_ref()?.state_of(&held.object)?;
         let ValueState::There(values) = state else { return None };
-        let text = String::from_utf8(values.get(TOKEN)?.clone()).ok()?;
+        let text = String::from_utf8(values.keys.get(TOKEN)?.clone()).ok()?;
         (held.token.as_ref().is_none_or(|token| token.text != text)).then_some(text)
     }
 

@@ -19,4 +19,4 @@ pub(super) use hook_error::TaskHookError;
 pub(super) use identities::TaskIdentities;
 pub(super) use prestart::{after_artifacts, before_artifacts};
 pub(super) use templates::{ChangeCommand, Preparation, TemplateNews, Templates};
-pub(super) use values::{Arrival, Awaited, SecretWords, TaskValues, follow};
+pub(super) use values::{Arrival, Awaited, SecretWords, TaskValues, ValueVersions, follow};

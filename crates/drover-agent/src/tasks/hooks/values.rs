@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use drover_api::allocation::ValuesInUse;
 use drover_api::message::some_of;
 use drover_api::value_object::ValueObject;
 use drover_core::task::secret;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 use super::hook_error::TaskHookError;
 use crate::drivers::PullSecrets;
 use crate::tasks::plan::TaskPlan;
-use crate::values::{Followed, ValueRequest, ValueState, Values};
+use crate::values::{Followed, GivenValues, ValueRequest, ValueState, Values};
 
 /// How long a start waits for values: twelve tries with pauses from 250 ms that double, to a minute at most.
 const DEADLINE: Duration = Duration::from_millis(243_750);
@@ -25,6 +26,9 @@ const NAMED: usize = 3;
 
 /// What `${secret.<name>.<key>}` stands for, by the reference.
 pub(crate) type SecretWords = BTreeMap<String, String>;
+
+/// Versions of values, by what status calls their objects.
+pub(crate) type ValueVersions = BTreeMap<String, String>;
 
 /// The values that a task lists, followed until this is dropped. What was there once stays known when it is not given
 /// out any more: a task that runs is to go on, and to start again.
@@ -43,15 +47,41 @@ pub(crate) struct TaskValues {
 struct FollowedObject {
     followed: Followed,
     known: ValueState,
+    /// A run that goes on has these already, and can do without them.
+    holds: Option<String>,
 }
 
-/// Begins to follow what the task lists; none: it lists nothing.
-pub(crate) fn follow(values: &dyn Values, plan: &TaskPlan) -> Option<TaskValues> {
+impl FollowedObject {
+    fn begin(values: &dyn Values, plan: &TaskPlan, object: ValueObject, holds: Option<String>) -> Self {
+        let metadata = &plan.allocation.metadata;
+        let request = ValueRequest {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            allocation: metadata.name.clone().unwrap_or_default(),
+            uid: plan.uid.clone(),
+            object,
+            holds: holds.clone(),
+        };
+        let mut followed = values.follow(request);
+        let known = followed.state.borrow_and_update().clone();
+        Self { followed, known, holds }
+    }
+}
+
+/// Begins to follow what the task lists; none: it lists nothing. `in_use` is what a run that goes on has of it.
+pub(crate) fn follow(
+    values: &dyn Values,
+    plan: &TaskPlan,
+    in_use: &BTreeMap<String, ValuesInUse>,
+) -> Option<TaskValues> {
     if plan.task.secrets.is_empty() && plan.task.image_pull_secrets.is_empty() {
         return None;
     }
     let listed: BTreeSet<ValueObject> = secret::objects_of_task(&plan.task).collect();
-    let mut all = follow_objects(values, plan, listed);
+    let begin = |object: ValueObject| {
+        let holds = in_use.get(&object.key()).map(|values| values.version.clone());
+        (object.clone(), FollowedObject::begin(values, plan, object, holds))
+    };
+    let mut all = TaskValues::of(listed.into_iter().map(begin).collect());
     // A template may do without an object, by asking whether it exists.
     if !plan.task.templates.is_empty() {
         all.needed =
@@ -66,21 +96,8 @@ pub(super) fn follow_objects(
     plan: &TaskPlan,
     wanted: impl IntoIterator<Item = ValueObject>,
 ) -> TaskValues {
-    let metadata = &plan.allocation.metadata;
-    let follow = |object: ValueObject| {
-        let request = ValueRequest {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            allocation: metadata.name.clone().unwrap_or_default(),
-            uid: plan.uid.clone(),
-            object: object.clone(),
-        };
-        let mut followed = values.follow(request);
-        let known = followed.state.borrow_and_update().clone();
-        (object, FollowedObject { followed, known })
-    };
-    let objects: BTreeMap<_, _> = wanted.into_iter().map(follow).collect();
-    let needed = objects.keys().cloned().collect();
-    TaskValues { objects, needed, n_changes: 0, is_closed: false }
+    let follow = |object: ValueObject| (object.clone(), FollowedObject::begin(values, plan, object, None));
+    TaskValues::of(wanted.into_iter().map(follow).collect())
 }
 
 fn meta(plan: &TaskPlan) -> BTreeMap<&String, &String> {
@@ -88,6 +105,43 @@ fn meta(plan: &TaskPlan) -> BTreeMap<&String, &String> {
 }
 
 impl TaskValues {
+    fn of(objects: BTreeMap<ValueObject, FollowedObject>) -> Self {
+        let needed = objects.keys().cloned().collect();
+        Self { objects, needed, n_changes: 0, is_closed: false }
+    }
+
+    /// A start needs what an earlier run could do without: values that wait for their turn are asked for at once.
+    pub(crate) fn demand(&mut self, values: &dyn Values, plan: &TaskPlan) {
+        self.take_in();
+        for (object, followed) in &mut self.objects {
+            let is_held_back = followed.holds.is_some() && matches!(followed.known, ValueState::Waiting(_));
+            let is_gone = matches!(followed.known, ValueState::Absent) && self.needed.contains(object);
+            if is_held_back || is_gone {
+                *followed = FollowedObject::begin(values, plan, object.clone(), None);
+            }
+        }
+    }
+
+    /// The versions of what is there.
+    pub(crate) fn versions(&self) -> ValueVersions {
+        let there = self.given().filter(|(_, given)| !given.version.is_empty());
+        there.map(|(object, given)| (object.key(), given.version.clone())).collect()
+    }
+
+    /// Why newer values are not there, and whether something is to be done about it; none: there are no newer ones.
+    pub(crate) fn kept(&self) -> Option<(String, bool)> {
+        let all: Vec<_> = self.given().filter_map(|(_, given)| given.kept.as_ref()).collect();
+        let texts: Vec<&str> = all.iter().map(|kept| kept.reason.as_str()).collect();
+        (!all.is_empty()).then(|| (texts.join("; "), all.iter().any(|kept| kept.is_stopped)))
+    }
+
+    fn given(&self) -> impl Iterator<Item = (&ValueObject, &GivenValues)> {
+        self.known().filter_map(|(object, known)| match known {
+            ValueState::There(given) => Some((object, &**given)),
+            ValueState::Waiting(_) | ValueState::Absent | ValueState::Refused(_) => None,
+        })
+    }
+
     /// What is known of each object.
     pub(crate) fn known(&self) -> impl Iterator<Item = (&ValueObject, &ValueState)> {
         self.objects.iter().map(|(object, followed)| (object, &followed.known))
@@ -110,8 +164,14 @@ impl TaskValues {
             let next = followed.followed.state.borrow_and_update();
             let is_lost = matches!(*next, ValueState::Waiting(_) | ValueState::Refused(_));
             if followed.known != *next && !(is_lost && matches!(followed.known, ValueState::There(_))) {
+                // Why there are no newer ones changes none.
+                has_changed |= match (&followed.known, &*next) {
+                    (ValueState::There(known), ValueState::There(next)) => {
+                        (&known.keys, &known.version) != (&next.keys, &next.version)
+                    }
+                    _ => true,
+                };
                 followed.known = next.clone();
-                has_changed = true;
             }
         }
         self.n_changes += u64::from(has_changed);
@@ -137,17 +197,14 @@ impl TaskValues {
     /// # Errors
     /// When a key is missing, or a value is no text: field, object and remedy.
     pub(crate) fn words(&self, plan: &TaskPlan) -> Result<SecretWords, TaskHookError> {
-        let there = self.known().filter_map(|(object, known)| match known {
-            ValueState::There(values) => Some((object.clone(), (**values).clone())),
-            _ => None,
-        });
+        let there = self.given().map(|(object, given)| (object.clone(), given.keys.clone()));
         secret::words(&plan.task, &meta(plan), &there.collect()).map_err(|error| failed(error.to_string()))
     }
 
     /// By what the task's image is pulled.
     pub(crate) fn pull_secrets(&self, plan: &TaskPlan) -> PullSecrets {
         let there = |object: ValueObject| match self.state_of(&object)? {
-            ValueState::There(keys) => Some((object.name, (**keys).clone())),
+            ValueState::There(given) => Some((object.name, given.keys.clone())),
             _ => None,
         };
         PullSecrets(secret::pull_secrets(&plan.task).filter_map(there).collect())

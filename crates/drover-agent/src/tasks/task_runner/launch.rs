@@ -142,6 +142,9 @@ impl TaskRunner {
         self.enter_running(now);
         self.push(task_event::started(now));
         self.hold(running);
+        if let Some(versions) = self.templates.as_mut().and_then(Templates::begins_with) {
+            self.note_values(versions);
+        }
         self.keep().await;
         self.tell().await;
         if is_first {
@@ -214,8 +217,14 @@ impl TaskRunner {
 
     /// What the task lists, followed from now on or since an earlier run; none: it lists nothing.
     fn values(&mut self) -> Option<TaskValues> {
-        let known = self.templates.as_mut().and_then(Templates::take_values);
-        known.or_else(|| hooks::follow(&*self.env.machine.values, &self.plan))
+        let values = &*self.env.machine.values;
+        match self.templates.as_mut().and_then(Templates::take_values) {
+            Some(mut known) => {
+                known.demand(values, &self.plan);
+                Some(known)
+            }
+            None => hooks::follow(values, &self.plan, &BTreeMap::new()),
+        }
     }
 
     /// Waits for the values of secrets or identities, and says what is missing when that lasts; what follows when it

@@ -1,6 +1,8 @@
 //! What follows on changed templates while a task runs: a restart, signals, scripts in the task, or nothing.
 
-use drover_api::allocation::TaskEventType as Type;
+use std::collections::BTreeMap;
+
+use drover_api::allocation::{TaskEventType as Type, ValuesInUse};
 use drover_core::health::CheckState;
 use drover_core::service::{Probe, ScriptProbe};
 use futures::FutureExt as _;
@@ -9,8 +11,9 @@ use super::TaskRunner;
 use super::following::{Following, Script, ScriptEnd};
 use crate::checks::TaskPlace;
 use crate::drivers::TaskHandle;
+use crate::reporting::events::Reason;
 use crate::tasks::commands::CommandError;
-use crate::tasks::hooks::{self, ChangeCommand, TaskIdentities, TemplateNews, Templates};
+use crate::tasks::hooks::{self, ChangeCommand, TaskIdentities, TemplateNews, Templates, ValueVersions};
 use crate::tasks::task_event;
 use crate::tasks::task_words::TaskWords;
 
@@ -34,7 +37,7 @@ impl TaskRunner {
         if self.plan.task.templates.is_empty() || self.templates.is_some() {
             return;
         }
-        let values = hooks::follow(&*self.env.machine.values, &self.plan);
+        let values = hooks::follow(&*self.env.machine.values, &self.plan, &self.record.state.values);
         self.templates = Some(Templates::new(words, values));
     }
 
@@ -42,6 +45,21 @@ impl TaskRunner {
     pub(super) async fn reconfigure(&mut self, news: TemplateNews, handle: &TaskHandle) -> Following {
         let (reaction, text) = match news {
             TemplateNews::Message(text) => {
+                self.say_of_template(text).await;
+                return Following::Nothing;
+            }
+            TemplateNews::InUse(versions) => {
+                if self.note_values(versions) {
+                    self.keep().await;
+                    self.tell().await;
+                }
+                return Following::Nothing;
+            }
+            TemplateNews::Kept(text, is_stopped) => {
+                if is_stopped {
+                    let said = format!("task {}: {text}", self.plan.task.name);
+                    self.env.events.emit(&self.plan.allocation, Reason::ValuesHeldBack, said);
+                }
                 self.say_of_template(text).await;
                 return Following::Nothing;
             }
@@ -66,6 +84,25 @@ impl TaskRunner {
             Ok(commands) => Following::Script(self.scripts(commands, handle)),
             Err(reason) => Following::Failure(reason),
         }
+    }
+
+    /// Takes in which values are in use now; whether that is another set.
+    pub(super) fn note_values(&mut self, versions: ValueVersions) -> bool {
+        let now = self.env.clock.now();
+        let in_use = &self.record.state.values;
+        let since = |key: &String, version: &String| {
+            in_use.get(key).filter(|known| known.version == *version).map_or(now, |known| known.since)
+        };
+        let next: BTreeMap<String, ValuesInUse> = versions
+            .into_iter()
+            .map(|(key, version)| {
+                let since = since(&key, &version);
+                (key, ValuesInUse { version, since })
+            })
+            .collect();
+        let is_news = *in_use != next;
+        self.record.state.values = next;
+        is_news
     }
 
     fn scripts(&self, commands: Vec<ChangeCommand>, handle: &TaskHandle) -> Script {

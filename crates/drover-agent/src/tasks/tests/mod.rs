@@ -11,5 +11,6 @@ mod scripted_values;
 mod secrets;
 mod starts;
 mod templates;
+mod turns;
 mod words;
 mod world;

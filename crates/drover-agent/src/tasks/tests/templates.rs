@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::scripted_values::ScriptedValues;
+use super::scripted_values::{ScriptedValues, with_keys};
 use super::world::{Node, count, read};
 use crate::checks::{Prober, TaskPlaces};
 use crate::tasks::commands::Force;
@@ -66,7 +66,7 @@ async fn a_151_missing_keys_are_told_once_after_three_seconds_and_the_start_goes
     let expected = format!("waits for {}, {}, {} and 2 more", key(1), key(2), key(3));
     assert_eq!((count(&life, E::Template), life.last_message()), (1, expected.as_str()));
     let keys = (1..=5).map(|n| (format!("k{n}"), n.to_string().into_bytes())).collect();
-    values.set("app", ValueState::There(Arc::new(keys)));
+    values.set("app", with_keys(keys));
     life.running().await;
     assert_eq!(read(&node, "local/x"), "12345");
     assert_eq!(life.state.restarts, 0);
@@ -333,7 +333,7 @@ async fn an_agent_that_was_away_acts_on_what_changed_meanwhile_and_on_nothing_el
 async fn a_running_task_goes_on_whatever_its_values_become_and_starts_again_with_what_it_had() {
     let broken = || {
         let keys = [("k".to_owned(), b"one".to_vec())].into();
-        ValueState::There(Arc::new(keys))
+        with_keys(keys)
     };
     for (state, told) in [
         (ValueState::Absent, "local/x stays as it was: waits for Secret a (it does not exist; create it)"),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use drover_api::allocation::{TaskEventType as E, TaskRunState, TaskState};
 use drover_api::task::Task;
-use drover_core::lifecycle::{NotRestarting, Progress, RestartReason, RunState, Stage};
+use drover_core::lifecycle::{NotRestarting, Progress, RestartReason, RunState, Stage, TaskPlace};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::tasks::{policy, task_event};
+use crate::tasks::task_event;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("a time")
@@ -105,10 +105,10 @@ fn the_lifecycle_block_is_the_tasks_stage() {
         (json!({ "hook": "poststart" }), Stage::PoststartEphemeral),
         (json!({ "hook": "poststop" }), Stage::Poststop),
     ] {
-        assert_eq!(policy::stage(&task(lifecycle.clone())), stage, "{lifecycle}");
+        assert_eq!(Stage::of_task(&task(lifecycle.clone())), stage, "{lifecycle}");
     }
     let leader = Task { leader: true, ..task(json!(null)) };
-    assert!(policy::place(&leader).leader && !policy::place(&task(json!(null))).leader);
+    assert!(TaskPlace::of(&leader).leader && !TaskPlace::of(&task(json!(null))).leader);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn progress_is_what_the_state_says() {
     ] {
         for failed in [false, true] {
             let reported = TaskState { state, failed, ..TaskState::default() };
-            assert_eq!(policy::progress(&reported), Progress { state: run_state, failed });
+            assert_eq!(Progress::of(&reported), Progress { state: run_state, failed });
         }
     }
 }

@@ -351,6 +351,18 @@ fn a_tasks_files_stay_below_its_directories() {
             ],
         ),
         (
+            json!({ "secrets": [{ "name": "db", "path": "db" }],
+                    "templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "rolling": true }] }),
+            vec![],
+        ),
+        (
+            json!({ "templates": [{ "destPath": "local/a", "embeddedTmpl": "x", "rolling": true, "once": true }] }),
+            vec![
+                "templates[0].rolling: has no effect with once, which renders no new values; remove one of the two (TemplateRolling)",
+                "templates[0].rolling: needs a Secret or ConfigMap in the task's secrets, whose new values it takes in turn; list it there, or remove rolling (TemplateRolling)",
+            ],
+        ),
+        (
             json!({ "driver": "exec", "config": { "command": "a" }, "imagePullSecrets": ["regcred"] }),
             vec!["imagePullSecrets: are for driver containerd, which pulls images; remove them (ImagePullSecrets)"],
         ),

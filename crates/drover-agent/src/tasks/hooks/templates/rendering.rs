@@ -41,8 +41,8 @@ pub(super) fn values(words: &TaskWords, env: &BTreeMap<String, String>, values: 
     let mut names = BTreeSet::new();
     for (object, known) in values.into_iter().flat_map(TaskValues::known) {
         let keys = match known {
-            ValueState::There(keys) => {
-                Some(keys.iter().map(|(key, value)| (key.clone(), ValueBytes(value.clone()))).collect())
+            ValueState::There(given) => {
+                Some(given.keys.iter().map(|(key, value)| (key.clone(), ValueBytes(value.clone()))).collect())
             }
             ValueState::Absent => None,
             // What may yet come is not known: who looks at it is told so.

@@ -33,6 +33,8 @@ pub(super) struct TemplateFile {
     pub(super) changes: Option<(Instant, Instant)>,
     /// Its file has changed, and nothing has followed on that.
     pub(super) is_changed: bool,
+    /// It could not be rendered again, and stays as it was.
+    pub(super) is_kept: bool,
 }
 
 impl TemplateFile {
@@ -84,6 +86,7 @@ impl TemplateFile {
             variables: BTreeMap::new(),
             changes: None,
             is_changed: false,
+            is_kept: false,
         })
     }
 

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use drover_core::rolling;
 use drover_core::task::environment;
 use drover_core::task::template::{self, ChangeReaction, reaction, script_timeout};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::super::hook_error::TaskHookError;
-use super::super::values::{QUIET_FOR, SecretWords, TaskValues, change_until, named};
+use super::super::values::{QUIET_FOR, SecretWords, TaskValues, ValueVersions, change_until, named};
 use super::rendering::{self, Problem};
 use super::template_file::{TemplateFile, TextDigest};
 use crate::node::beneath::nobody;
@@ -37,6 +38,15 @@ pub(crate) struct Templates {
     shown: Option<String>,
     /// The changes of values that the templates know of.
     n_changes: u64,
+    /// What was told last of values that come in turn.
+    turns: TurnNews,
+}
+
+/// What was told of values that come in turn.
+#[derive(Debug, Default)]
+struct TurnNews {
+    in_use: ValueVersions,
+    kept: Option<(String, bool)>,
 }
 
 #[derive(Debug)]
@@ -64,6 +74,10 @@ pub(crate) enum TemplateNews {
     Changed(ChangeReaction, String),
     /// Something is to be told.
     Message(String),
+    /// These versions have taken effect; nothing more follows on them.
+    InUse(ValueVersions),
+    /// There are newer values, and they are not given to this task: why, and whether that needs a person.
+    Kept(String, bool),
 }
 
 /// A command that follows on a change.
@@ -86,7 +100,7 @@ impl Templates {
     /// Those of a task of which nothing is rendered yet, or nothing is known.
     pub(crate) fn new(words: TaskWords, values: Option<TaskValues>) -> Self {
         let since = Instant::now();
-        Self { words, values, set: None, acts_at: None, since, shown: None, n_changes: 0 }
+        Self { words, values, set: None, acts_at: None, since, shown: None, n_changes: 0, turns: TurnNews::default() }
     }
 
     /// The values, for a start that waits for them; [`Self::begin_run`] takes them back.
@@ -180,6 +194,10 @@ impl Templates {
             if let Some((reaction, text)) = set.due_reaction(self.acts_at.take().is_some()) {
                 return TemplateNews::Changed(reaction, text);
             }
+            if let Some(news) = self.news_of_turns() {
+                return news;
+            }
+            let Some(set) = &mut self.set else { continue };
             let now = Instant::now();
             let is_due = |file: &TemplateFile| file.due().is_some_and(|due| due <= now);
             let places: Vec<usize> = (0..set.files.len()).filter(|place| is_due(&set.files[*place])).collect();
@@ -199,6 +217,34 @@ impl Templates {
                 change_until(&mut self.values, due).await;
             }
         }
+    }
+
+    /// The versions that a run begins with; none: values do not come in turn, or a file is older than they are.
+    pub(crate) fn begins_with(&mut self) -> Option<ValueVersions> {
+        let is_settled = self.is_rolling() && self.set.as_ref().is_some_and(TemplateSet::is_settled);
+        let versions = self.values.as_ref().filter(|_| is_settled)?.versions();
+        self.turns.in_use.clone_from(&versions);
+        Some(versions)
+    }
+
+    fn is_rolling(&self) -> bool {
+        rolling::is_rolling(&self.words.plan().task)
+    }
+
+    /// What is to be told of values that come in turn.
+    fn news_of_turns(&mut self) -> Option<TemplateNews> {
+        let values = self.values.as_ref().filter(|_| self.is_rolling())?;
+        let kept = values.kept();
+        if self.turns.kept != kept {
+            self.turns.kept.clone_from(&kept);
+            if let Some((text, is_stopped)) = kept {
+                return Some(TemplateNews::Kept(text, is_stopped));
+            }
+        }
+        let is_settled = self.acts_at.is_none() && self.set.as_ref().is_some_and(TemplateSet::is_settled);
+        let versions = is_settled.then(|| values.versions()).filter(|versions| *versions != self.turns.in_use)?;
+        self.turns.in_use.clone_from(&versions);
+        Some(TemplateNews::InUse(versions))
     }
 
     /// The command that follows on a change of the template at this place.
@@ -265,6 +311,12 @@ impl TemplateSet {
         Ok(Self { env, files, first_scripts: Vec::new() })
     }
 
+    /// Whether all files are of the newest values, and nothing follows on them any more.
+    fn is_settled(&self) -> bool {
+        let is_open = |file: &TemplateFile| file.changes.is_some() || file.is_changed || file.is_kept;
+        self.first_scripts.is_empty() && !self.files.iter().any(is_open)
+    }
+
     /// With what an earlier life has rendered, to be rendered again soon.
     fn found_again(mut self, words: &TaskWords) -> Self {
         let (plan, now) = (words.plan(), Instant::now());
@@ -299,7 +351,9 @@ impl TemplateSet {
             let file = &mut self.files[place];
             file.changes = None;
             let is_first = file.rendered.is_none();
-            if let Err(problem) = rendered.and_then(|text| put(file, words, &text, purpose).map_err(Problem::Failed)) {
+            let done = rendered.and_then(|text| put(file, words, &text, purpose).map_err(Problem::Failed));
+            file.is_kept = done.is_err();
+            if let Err(problem) = done {
                 problems.push((place, problem));
                 continue;
             }
