@@ -50,6 +50,7 @@ mod networks;
 mod noise;
 mod nomad_api;
 mod nomad_events;
+mod nomad_sdk;
 mod nomad_writes;
 mod policies;
 mod power_off;

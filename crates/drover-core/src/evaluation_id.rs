@@ -64,6 +64,11 @@ pub fn of_request(job_uid: &str, deployment_uid: &str, generation: i64) -> Strin
     derived(job_uid, &["deployment", deployment_uid, &generation.to_string()])
 }
 
+/// The rest of an evaluation, which waits for room; `own` is the id of that evaluation.
+pub fn of_wait(job_uid: &str, own: &str) -> String {
+    derived(job_uid, &["wait", own])
+}
+
 /// What ends each id of a job's evaluations.
 pub fn tag(job_uid: &str) -> String {
     digest(&["of", job_uid]).chars().take(JOB_DIGITS).collect()
@@ -116,6 +121,7 @@ mod tests {
             of_leader(UID, "b", 1),
             of_stop(UID, "u", 1),
             of_request(UID, "u", 1),
+            of_wait(UID, "u"),
         ];
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         for id in &all {

@@ -56,7 +56,7 @@ fn job(namespace: &str, name: &str, id: &str) -> drover_api::Job {
         "phase": "running", "version": 2, "stable": true,
         "summary": { "api": { "running": 1, "queued": 2 } },
         "evaluations": [evaluation("c-2", "complete", &failed), evaluation("c-1", "complete", &json!({}))],
-        "blocked": { "id": "c-9", "since": "2026-01-01T00:00:05Z", "failed": failed },
+        "blocked": { "id": "c-2", "since": "2026-01-01T00:00:05Z", "failed": failed },
     });
     object("Job", &meta(namespace, name, &format!("{name}-{namespace}"), 10), &spec, &status)
 }
@@ -271,7 +271,7 @@ fn evaluations_are_those_of_the_jobs_and_the_one_that_waits_is_named_by_the_othe
     let failed =
         all.as_array().expect("a list").iter().find(|it| it["Status"] == "complete" && !it["FailedTGAllocs"].is_null());
     let failed = failed.expect("one that did not place all");
-    assert_eq!(failed["BlockedEval"], waits[0]["ID"]);
+    assert_eq!((&failed["BlockedEval"], &waits[0]["PreviousEval"]), (&waits[0]["ID"], &failed["ID"]));
     assert_eq!(failed["FailedTGAllocs"]["api"]["ConstraintFiltered"]["x"], 1);
     let id = failed["ID"].as_str().expect("an id");
     assert_eq!(ask(&format!("evaluation/{id}")), *failed);

@@ -21,6 +21,7 @@ use drover_testkit::csi_sanity;
 use drover_testkit::examples;
 use drover_testkit::helm;
 use drover_testkit::kubeconform;
+use drover_testkit::nomad_sdk;
 use drover_testkit::progress::{Progress, Step, print_line, print_note};
 use drover_testkit::spawner::spawn_bound_to_this_process;
 use serde::Deserialize;
@@ -98,6 +99,7 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     helm::find_or_build(progress)?;
     csi_sanity::find_or_build(progress)?;
     consul_template::find_or_build(progress)?;
+    nomad_sdk::find_or_build(progress)?;
     csi_mock::find_or_build(progress)?;
     alerts::find_or_build(progress)?;
     kubeconform::find_or_build(progress)?;

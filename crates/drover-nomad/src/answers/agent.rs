@@ -26,6 +26,7 @@ pub(super) fn about(facts: &AgentFacts) -> Value {
         },
         "member": {
             "Name": facts.name, "Addr": "", "Port": 0, "Status": "alive",
+            "ProtocolMin": 0, "ProtocolMax": 0, "ProtocolCur": 0, "DelegateMin": 0, "DelegateMax": 0, "DelegateCur": 0,
             "Tags": { "region": REGION, "dc": "dc1", "build": facts.version, "role": "drover" },
         },
         "stats": { "drover": { "version": facts.version } },

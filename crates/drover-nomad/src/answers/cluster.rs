@@ -104,6 +104,7 @@ pub(super) fn namespaces(view: View<'_>) -> Result<Reply, Fault> {
             it.metadata.labels.iter().flatten().map(|(key, value)| (key.clone(), json!(value))).collect();
         json!({
             "Name": name(it), "Description": "", "Quota": "", "Capabilities": null, "NodePoolConfiguration": null,
+            "VaultConfiguration": null, "ConsulConfiguration": null, "RequiredExtraClaims": null, "OptionalExtraClaims": null,
             "Meta": meta, "CreateIndex": created(&it.metadata), "ModifyIndex": version(&it.metadata),
         })
     };

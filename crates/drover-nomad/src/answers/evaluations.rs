@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::listing::{Order, Place, page};
 use crate::resource::Resource;
 use crate::wire::awaited::find;
-use crate::wire::evaluation::{Evaluation, full, of_job as all_of};
+use crate::wire::evaluation::{Evaluation, full, of_job as all_of, with_related};
 use crate::world::{job_id, namespace};
 
 /// The list of evaluations.
@@ -25,11 +25,12 @@ pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
     listed(all, view)
 }
 
-/// An evaluation.
+/// An evaluation; with `related` those before and behind it too.
 pub(super) fn one(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     let space = view.query.namespace();
     let found = find(view.world, &space, id).ok_or_else(|| Fault::missing("evaluation", id))?;
-    Reply::of(&full(&found, view.world), view.query)
+    let wire = if view.query.is("related", false) { with_related } else { full };
+    Reply::of(&wire(&found, view.world), view.query)
 }
 
 /// The evaluations of a job. Without a job there are none.

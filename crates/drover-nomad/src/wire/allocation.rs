@@ -57,7 +57,6 @@ pub(crate) fn without_job(allocation: &Allocation, world: &World) -> Value {
         ("AllocStates", alloc_states(&status)),
         ("DeploymentID", json!(uid(deployment.map(|it| &it.metadata)))),
         ("PreviousAllocation", json!(uid(previous.map(|it| &it.metadata)))),
-        ("SignedIdentities", Value::Null),
         ("NetworkStatus", network(&status)),
         ("AllocModifyIndex", json!(meta.generation.unwrap_or(0))),
     ];
@@ -230,7 +229,7 @@ fn of_task(held: &TaskResources) -> Value {
         .map(|it| json!({ "Vendor": it.vendor, "Type": it.r#type, "Name": it.name, "DeviceIDs": it.ids }))
         .collect();
     json!({
-        "Cpu": { "CpuShares": held.cpu },
+        "Cpu": { "CpuShares": held.cpu, "ReservedCores": held.cores },
         "Memory": { "MemoryMB": held.memory_mb, "MemoryMaxMB": held.memory_max_mb },
         "Networks": [],
         "Devices": devices,

@@ -127,6 +127,7 @@ fn pending<'a>(job: &'a Job, id: &str, trigger: EvalTrigger) -> Evaluation<'a> {
         time: made,
         failed: &NONE_FAILED,
         blocked: String::new(),
+        previous: String::new(),
         deployment: "",
         next: String::new(),
     }

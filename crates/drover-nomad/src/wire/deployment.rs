@@ -27,7 +27,6 @@ pub(crate) fn full(deployment: &Deployment, world: &World) -> Value {
         "TaskGroups": groups,
         "Status": status.phase,
         "StatusDescription": description(status.description, status.rollback.as_ref()),
-        "EvalPriority": spec.eval_priority,
         "CreateIndex": created(meta),
         "ModifyIndex": version(meta),
         "CreateTime": created_nanos(meta),
@@ -43,7 +42,6 @@ fn group(group: &GroupState, namespace: &str, world: &World) -> Value {
         .collect();
     json!({
         "AutoRevert": group.auto_revert,
-        "AutoPromote": group.auto_promote,
         "ProgressDeadline": group.progress_deadline.as_nanos(),
         "RequireProgressBy": date(group.require_progress_by),
         "Promoted": group.promoted,

@@ -35,6 +35,8 @@ pub(crate) struct Evaluation<'a> {
     pub(super) time: Timestamp,
     pub(super) failed: &'a BTreeMap<String, AllocMetric>,
     pub(super) blocked: String,
+    /// The one of which this is the rest; empty for none.
+    pub(super) previous: String,
     /// The name of the deployment that it made or found; empty for none.
     pub(super) deployment: &'a str,
     /// The evaluation that did what this one was to do; empty where it did so itself.
@@ -52,14 +54,15 @@ impl Evaluation<'_> {
 pub(crate) fn of_job(job: &Job) -> Vec<Evaluation<'_>> {
     let Some(status) = &job.status else { return Vec::new() };
     let job_uid = uid(Some(&job.metadata));
-    let waits = status.blocked.as_ref().map(|blocked| id(job_uid, &blocked.id)).unwrap_or_default();
+    // What waits goes by the id of the evaluation that found no room; as one of its own it has another.
+    let waits = status.blocked.as_ref().map(|blocked| evaluation_id::of_wait(job_uid, &blocked.id)).unwrap_or_default();
     let mut all: Vec<Evaluation<'_>> = status
         .evaluations
         .iter()
         .map(|one| {
             let EvaluationStatus { id: own, trigger, status, description, priority, time, failed, .. } = one;
             let id = id(job_uid, own);
-            let blocked = if failed.is_empty() || id == waits { String::new() } else { waits.clone() };
+            let blocked = if failed.is_empty() { String::new() } else { waits.clone() };
             Evaluation {
                 id,
                 job,
@@ -70,14 +73,13 @@ pub(crate) fn of_job(job: &Job) -> Vec<Evaluation<'_>> {
                 time: *time,
                 failed,
                 blocked,
+                previous: String::new(),
                 deployment: &one.deployment_name,
                 next: String::new(),
             }
         })
         .collect();
-    if let Some(blocked) = &status.blocked
-        && !all.iter().any(|one| one.id == waits)
-    {
+    if let Some(blocked) = &status.blocked {
         all.push(Evaluation {
             id: waits,
             job,
@@ -88,6 +90,7 @@ pub(crate) fn of_job(job: &Job) -> Vec<Evaluation<'_>> {
             time: blocked.since,
             failed: &blocked.failed,
             blocked: String::new(),
+            previous: id(job_uid, &blocked.id),
             deployment: "",
             next: String::new(),
         });
@@ -118,14 +121,24 @@ pub(crate) fn full(evaluation: &Evaluation<'_>, world: &World) -> Value {
         "Type": job_spec(evaluation.job, world).r#type,
         "TriggeredBy": evaluation.trigger,
         "JobID": job_id(evaluation.job),
+        "JobModifyIndex": meta.generation.unwrap_or(0),
+        "NodeID": "",
+        "NodeModifyIndex": 0,
         "DeploymentID": uid(deployment.map(|deployment| &deployment.metadata)),
         "Status": evaluation.status,
         "StatusDescription": evaluation.description,
         "Wait": 0,
         "WaitUntil": super::times::UNSET,
         "NextEval": evaluation.next,
-        "PreviousEval": "",
+        "PreviousEval": evaluation.previous,
         "BlockedEval": evaluation.blocked,
+        "RelatedEvals": null,
+        "PlanAnnotations": null,
+        "AnnotatePlan": false,
+        "ClassEligibility": null,
+        "EscapedComputedClass": false,
+        "QuotaLimitReached": "",
+        "MissingNonNodeResources": null,
         "FailedTGAllocs": metric::of_groups(evaluation.failed, world),
         "QueuedAllocations": queued,
         "SnapshotIndex": version(meta),
@@ -134,6 +147,45 @@ pub(crate) fn full(evaluation: &Evaluation<'_>, world: &World) -> Value {
         "CreateTime": nanos(evaluation.time),
         "ModifyTime": nanos(evaluation.time),
     })
+}
+
+/// What a stub of an evaluation leaves out.
+const NOT_IN_STUBS: [&str; 13] = [
+    "JobModifyIndex",
+    "NodeModifyIndex",
+    "Wait",
+    "RelatedEvals",
+    "FailedTGAllocs",
+    "PlanAnnotations",
+    "AnnotatePlan",
+    "ClassEligibility",
+    "EscapedComputedClass",
+    "QuotaLimitReached",
+    "MissingNonNodeResources",
+    "QueuedAllocations",
+    "SnapshotIndex",
+];
+
+/// An evaluation with the stubs of those that it followed, and that follow it.
+pub(crate) fn with_related(evaluation: &Evaluation<'_>, world: &World) -> Value {
+    let own = [&evaluation.previous, &evaluation.next, &evaluation.blocked];
+    let is_related = |other: &Evaluation<'_>| {
+        let back = [&other.previous, &other.next, &other.blocked];
+        other.id != evaluation.id && (own.contains(&&other.id) || back.contains(&&evaluation.id))
+    };
+    let stub = |other: &Evaluation<'_>| {
+        let mut stub = full(other, world);
+        if let Some(stub) = stub.as_object_mut() {
+            stub.retain(|key, _| !NOT_IN_STUBS.contains(&key.as_str()));
+        }
+        stub
+    };
+    let related: Vec<Value> = of_job(evaluation.job).iter().filter(|other| is_related(other)).map(stub).collect();
+    let mut whole = full(evaluation, world);
+    if let Some(whole) = whole.as_object_mut() {
+        whole.insert("RelatedEvals".to_owned(), Value::Array(related));
+    }
+    whole
 }
 
 #[cfg(test)]

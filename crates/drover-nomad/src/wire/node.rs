@@ -76,6 +76,9 @@ pub(crate) fn full(node: &ClientNode) -> Value {
         ("Links", json!({})),
         ("Resources", Value::Null),
         ("Reserved", Value::Null),
+        ("CgroupParent", json!("")),
+        ("NodeMaxAllocs", json!(0)),
+        ("GCVolumesOnNodeGC", json!(false)),
         ("DrainStrategy", strategy(node, &status)),
         ("StatusUpdatedAt", json!(changed)),
         ("Events", json!(events)),
@@ -196,7 +199,7 @@ fn resources(found: &Fingerprint) -> [(String, Value); 2] {
         "MaxDynamicPort": ports.1,
     });
     let reserved = json!({
-        "Cpu": { "CpuShares": kept.cpu, "ReservedCpuCores": kept.cores },
+        "Cpu": { "CpuShares": kept.cpu },
         "Memory": { "MemoryMB": kept.memory_mb },
         "Disk": { "DiskMB": kept.disk_mb },
         "Networks": { "ReservedHostPorts": kept.ports },

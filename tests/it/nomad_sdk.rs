@@ -1,0 +1,238 @@
+//! The newest library of Nomad as a client: what is answered has the fields that it knows, and no others
+//! (`spec/gateway.md` 6, G-034).
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use drover_testkit::control_plane::User;
+use drover_testkit::nomad_sdk;
+use drover_testkit::progress::Progress;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::gateway::Stage;
+use crate::gateway_limits::{Door, token_of};
+use crate::nomad_api::Nomad;
+
+/// A job that uses about everything, and that no node fits.
+const RICH: &str = r#"
+job "rich" {
+  meta { owner = "shop" }
+  constraint {
+    attribute = "${node.class}"
+    value     = "none"
+  }
+  affinity {
+    attribute = "${node.datacenter}"
+    value     = "dc1"
+    weight    = 50
+  }
+  spread {
+    attribute = "${node.unique.id}"
+    weight    = 50
+    target "a" { percent = 50 }
+  }
+  update {
+    canary       = 1
+    auto_promote = true
+  }
+  group "g" {
+    count = 2
+    scaling {
+      min = 1
+      max = 5
+    }
+    restart { attempts = 1 }
+    reschedule {
+      attempts  = 1
+      interval  = "10m"
+      unlimited = false
+    }
+    migrate { max_parallel = 2 }
+    disconnect { lost_after = "1h" }
+    ephemeral_disk { size = 110 }
+    network {
+      mode = "bridge"
+      port "http" { to = 80 }
+      port "admin" { static = 9999 }
+    }
+    volume "data" {
+      type            = "csi"
+      source          = "data"
+      access_mode     = "multi-node-multi-writer"
+      attachment_mode = "file-system"
+    }
+    service {
+      name     = "web"
+      port     = "http"
+      provider = "nomad"
+      tags     = ["a"]
+      check {
+        type     = "http"
+        path     = "/"
+        interval = "5s"
+        timeout  = "1s"
+        check_restart { limit = 3 }
+      }
+    }
+    task "init" {
+      driver = "exec"
+      lifecycle { hook = "prestart" }
+      config { command = "/bin/true" }
+    }
+    task "t" {
+      driver = "exec"
+      config { command = "/bin/sleep" }
+      env { A = "b" }
+      meta { C = "d" }
+      logs { max_files = 2 }
+      artifact { source = "https://example.com/a.tgz" }
+      template {
+        data        = "x"
+        destination = "local/x"
+        wait { min = "1s" }
+      }
+      volume_mount {
+        volume      = "data"
+        destination = "/data"
+      }
+      identity { file = true }
+      resources {
+        cpu        = 10
+        memory     = 10
+        memory_max = 20
+      }
+    }
+  }
+}"#;
+
+/// One that runs.
+const PLAIN: &str = r#"
+job "web" {
+  group "g" {
+    update { min_healthy_time = "0s" }
+    ephemeral_disk { size = 110 }
+    task "t" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sleep"
+        args    = ["1000"]
+      }
+      resources {
+        cpu    = 10
+        memory = 10
+      }
+    }
+  }
+}"#;
+
+const PARAMETERIZED: &str = r#"
+job "batch" {
+  type = "batch"
+  parameterized { meta_optional = ["a"] }
+  group "g" {
+    task "t" {
+      driver = "raw_exec"
+      config { command = "/bin/true" }
+    }
+  }
+}"#;
+
+const PERIODIC: &str = r#"
+job "nightly" {
+  type = "batch"
+  periodic { crons = ["@daily"] }
+  group "g" {
+    task "t" {
+      driver = "raw_exec"
+      config { command = "/bin/true" }
+    }
+  }
+}"#;
+
+async fn register(nomad: &Nomad, text: &str) -> Value {
+    let parse = json!({ "JobHCL": text, "Canonicalize": true }).to_string();
+    let job = nomad.send(Method::PUT, "jobs/parse", &[], &parse).await.json();
+    let body = json!({ "Job": job });
+    nomad.send(Method::PUT, "jobs", &[], &body.to_string()).await.json()
+}
+
+/// Runs the program with the rights of an administrator; what it prints.
+async fn sdk(stage: &Stage, args: &[&str], input: &str) -> String {
+    let program = nomad_sdk::find_or_build(&Progress::silent()).expect("the program");
+    // It has the authority written where the program looks for it.
+    drop(Door::of(stage).await);
+    let mut child = Command::new(program)
+        .args(args)
+        .env("NOMAD_ADDR", format!("https://localhost:{}", stage.users.port()))
+        .env("NOMAD_CACERT", stage.cluster.path("gateway-ca"))
+        .env("NOMAD_TOKEN", token_of(stage, User::Admin))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    child.stdin.take().expect("an input").write_all(input.as_bytes()).expect("written");
+    let output = child.wait_with_output().expect("ended");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows_and_no_others() {
+    let stage = Stage::start("nomad-sdk", "").await;
+    let cluster = &stage.cluster;
+    let nomad = Nomad::of(&stage, User::Admin).await;
+    let volume = json!({
+        "apiVersion": "drover.dev/v1alpha1", "kind": "CSIVolume", "metadata": { "name": "data" },
+        "spec": { "pluginID": "ebs", "externalID": "vol-1",
+                  "capabilities": [{ "accessMode": "multi-node-multi-writer", "attachmentMode": "file-system" }] },
+    });
+    cluster.kubectl_with(&["apply", "-f", "-"], Some(&volume.to_string())).expect("applied");
+    for text in [RICH, PLAIN, PARAMETERIZED, PERIODIC] {
+        register(&nomad, text).await;
+    }
+    let deployed = async || nomad.get("job/web/deployment").await.json()["Status"] == "successful";
+    cluster.eventually("the job is deployed", async || deployed().await).await;
+    let blocked = async || nomad.get("evaluations?status=blocked").await.each("JobID") == ["rich"];
+    cluster.eventually("the other waits", async || blocked().await).await;
+    let id = async |path: &str, field: &str| nomad.get(path).await.each(field)[0].clone();
+    let (evaluation, waiting) = (id("job/web/evaluations", "ID").await, id("evaluations?status=blocked", "ID").await);
+    let (deployment, alloc) = (id("job/web/deployments", "ID").await, id("allocations", "ID").await);
+    let node = id("nodes", "ID").await;
+    let mut asked = Vec::new();
+    for job in ["rich", "web", "batch", "nightly"] {
+        for (kind, of) in [("job", ""), ("summary", "/summary"), ("versions", "/versions"), ("scale", "/scale")] {
+            asked.push(format!("{kind} /v1/job/{job}{of}"));
+        }
+    }
+    for (kind, path) in [
+        ("jobs", "jobs?meta=true".to_owned()),
+        ("evaluations", "job/web/evaluations".to_owned()),
+        ("deployments", "job/web/deployments".to_owned()),
+        ("deployment", "job/web/deployment".to_owned()),
+        ("allocations", "job/web/allocations".to_owned()),
+        ("evaluations", "evaluations".to_owned()),
+        ("evaluation", format!("evaluation/{evaluation}?related=true")),
+        ("evaluation", format!("evaluation/{waiting}?related=true")),
+        ("allocations", format!("evaluation/{evaluation}/allocations")),
+        ("deployments", "deployments".to_owned()),
+        ("deployment", format!("deployment/{deployment}")),
+        ("allocations", format!("deployment/allocations/{deployment}")),
+        ("allocations", "allocations?resources=true&task_states=true".to_owned()),
+        ("~allocation", format!("allocation/{alloc}")),
+        ("nodes", "nodes?resources=true&os=true".to_owned()),
+        ("node", format!("node/{node}")),
+        ("~allocations", format!("node/{node}/allocations")),
+        ("volumes", "volumes?type=csi".to_owned()),
+        ("volume", "volume/csi/data".to_owned()),
+        ("namespaces", "namespaces".to_owned()),
+        ("regions", "regions".to_owned()),
+        ("self", "agent/self".to_owned()),
+    ] {
+        asked.push(format!("{kind} /v1/{path}"));
+    }
+    let faults = sdk(&stage, &["read"], &(asked.join("\n") + "\n")).await;
+    assert!(faults.is_empty(), "\n{faults}");
+}

@@ -1,0 +1,56 @@
+// Nomad's own library as a client of drover's gateway. NOMAD_ADDR, NOMAD_TOKEN and NOMAD_CACERT say where it is.
+//
+//	nomad-sdk read         each line of standard input is `TYPE PATH`: the answer is decoded strictly, faults are printed
+//	nomad-sdk autoscaler JOB GROUP   the calls of Nomad's autoscaler
+//	nomad-sdk terraform FILE         the calls of the resource `nomad_job`
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+func client() *api.Client {
+	client, err := api.NewClient(api.DefaultConfig())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client
+}
+
+func read(client *api.Client) {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		kind, path, _ := strings.Cut(lines.Text(), " ")
+		body, err := body(client, path)
+		if err != nil {
+			fmt.Printf("%s: %v\n", path, err)
+			continue
+		}
+		for _, fault := range faults(kind, body) {
+			fmt.Printf("%s: %s\n", path, fault)
+		}
+	}
+}
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) < 2 {
+		log.Fatal("usage: nomad-sdk read | autoscaler JOB GROUP | terraform FILE")
+	}
+	switch os.Args[1] {
+	case "read":
+		read(client())
+	case "autoscaler":
+		autoscaler(client(), os.Args[2], os.Args[3])
+	case "terraform":
+		terraform(client(), os.Args[2])
+	default:
+		log.Fatalf("%s is no command", os.Args[1])
+	}
+}
