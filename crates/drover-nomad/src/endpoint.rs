@@ -27,6 +27,8 @@ pub enum Endpoint {
     JobScale(String),
     /// The list of evaluations.
     Evaluations,
+    /// How many evaluations there are.
+    EvaluationCount,
     /// An evaluation.
     Evaluation(String),
     /// The allocations that it placed or changed.
@@ -47,6 +49,14 @@ pub enum Endpoint {
     Node(String),
     /// The allocations on it.
     NodeAllocations(String),
+    /// The list of node pools.
+    Pools,
+    /// A node pool.
+    Pool(String),
+    /// The nodes in it.
+    PoolNodes(String),
+    /// The jobs that are for it.
+    PoolJobs(String),
     /// The list of volumes.
     Volumes,
     /// A CSI volume.
@@ -83,6 +93,8 @@ pub(crate) fn of(path: &str) -> Option<Endpoint> {
     let list = match path {
         "jobs" => Some(Endpoint::Jobs),
         "evaluations" => Some(Endpoint::Evaluations),
+        "evaluations/count" => Some(Endpoint::EvaluationCount),
+        "node/pools" => Some(Endpoint::Pools),
         "deployments" => Some(Endpoint::Deployments),
         "allocations" => Some(Endpoint::Allocations),
         "nodes" => Some(Endpoint::Nodes),
@@ -118,6 +130,9 @@ fn object(path: &str) -> Option<Endpoint> {
         ("allocation/", "", Endpoint::Allocation),
         ("evaluation/", "/allocations", Endpoint::EvaluationAllocations),
         ("evaluation/", "", Endpoint::Evaluation),
+        ("node/pool/", "/nodes", Endpoint::PoolNodes),
+        ("node/pool/", "/jobs", Endpoint::PoolJobs),
+        ("node/pool/", "", Endpoint::Pool),
         ("node/", "/allocations", Endpoint::NodeAllocations),
         ("node/", "", Endpoint::Node),
         ("plugin/csi/", "", Endpoint::Plugin),

@@ -6,6 +6,7 @@
 //!
 //! Must never know HTTP's connections, the API server, a clock, or who asks.
 
+mod acl;
 mod answers;
 mod blocking;
 mod endpoint;
@@ -27,6 +28,7 @@ mod wire;
 mod world;
 mod writes;
 
+pub use acl::{AclEndpoint, TokenFacts, auth_methods, login_token, token};
 pub use answers::{AgentFacts, Reply, View, answer, index};
 pub use blocking::told;
 pub use endpoint::Endpoint;

@@ -23,7 +23,9 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
     let of_cluster =
         |resource: Resource, verb: Verb| Right { resource, verb, reach: Reach::Cluster, is_optional: false };
     match endpoint {
-        Endpoint::Jobs | Endpoint::Evaluations => list(Resource::Jobs),
+        Endpoint::Jobs | Endpoint::PoolJobs(_) | Endpoint::Evaluations | Endpoint::EvaluationCount => {
+            list(Resource::Jobs)
+        }
         Endpoint::Job(_)
         | Endpoint::JobSummary(_)
         | Endpoint::JobScale(_)
@@ -38,7 +40,9 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
         Endpoint::Deployment(_) => of_one(Resource::Deployments, Verb::Get),
         Endpoint::Allocations => list(Resource::Allocations),
         Endpoint::Allocation(_) => of_one(Resource::Allocations, Verb::Get),
-        Endpoint::Nodes | Endpoint::Plugins => vec![of_cluster(Resource::Nodes, Verb::List)],
+        Endpoint::Nodes | Endpoint::Pools | Endpoint::Pool(_) | Endpoint::PoolNodes(_) | Endpoint::Plugins => {
+            vec![of_cluster(Resource::Nodes, Verb::List)]
+        }
         Endpoint::Node(_) => vec![of_cluster(Resource::Nodes, Verb::Get)],
         // Those on a node are of any namespace, whichever the client is in.
         Endpoint::NodeAllocations(_) | Endpoint::Plugin(_) => vec![
@@ -89,7 +93,9 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         | Endpoint::JobSummary(_)
         | Endpoint::JobScale(_)
         | Endpoint::JobEvaluations(_)
+        | Endpoint::PoolJobs(_)
         | Endpoint::Evaluations
+        | Endpoint::EvaluationCount
         | Endpoint::Evaluation(_)
         | Endpoint::Search(_) => Some(Kind::Job),
         Endpoint::JobVersions(_) => Some(Kind::Version),
@@ -102,7 +108,13 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         Endpoint::JobDeployments(_) | Endpoint::JobDeployment(_) | Endpoint::Deployments | Endpoint::Deployment(_) => {
             Some(Kind::Deployment)
         }
-        Endpoint::Nodes | Endpoint::Node(_) | Endpoint::Plugins | Endpoint::Plugin(_) => Some(Kind::Node),
+        Endpoint::Nodes
+        | Endpoint::Node(_)
+        | Endpoint::Pools
+        | Endpoint::Pool(_)
+        | Endpoint::PoolNodes(_)
+        | Endpoint::Plugins
+        | Endpoint::Plugin(_) => Some(Kind::Node),
         Endpoint::Volumes | Endpoint::Volume(_) => Some(Kind::Volume),
         Endpoint::Namespaces => Some(Kind::Namespace),
         Endpoint::Regions | Endpoint::AgentSelf | Endpoint::AgentHealth => None,

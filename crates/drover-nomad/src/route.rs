@@ -6,6 +6,7 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use crate::acl::AclEndpoint;
 use crate::endpoint::{self, Endpoint};
 use crate::fault::Fault;
 use crate::unbuilt;
@@ -22,6 +23,8 @@ pub enum Route {
     Write(WriteEndpoint),
     /// What changes from now on.
     Events,
+    /// Who asks.
+    Acl(AclEndpoint),
 }
 
 /// Reads a path.
@@ -32,6 +35,9 @@ pub fn read(method: &Method, path: &str) -> Result<Route, Fault> {
     let decoded = percent_decode_str(path).decode_utf8();
     let path = decoded.map_err(|_| Fault::bad("the path is no text: encode it as UTF-8"))?;
     let path = path.as_ref();
+    if let Some(endpoint) = AclEndpoint::of(method, path) {
+        return Ok(Route::Acl(endpoint));
+    }
     if let Some(endpoint) = writes::endpoint(method, path) {
         return Ok(Route::Write(endpoint));
     }
@@ -77,7 +83,7 @@ mod tests {
     fn of(path: &str) -> Endpoint {
         match read(&Method::GET, path).expect(path) {
             Route::Read(endpoint) => endpoint,
-            Route::Search | Route::Write(_) | Route::Events => panic!("no read"),
+            Route::Search | Route::Write(_) | Route::Events | Route::Acl(_) => panic!("no read"),
         }
     }
 

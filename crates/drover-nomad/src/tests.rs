@@ -280,6 +280,37 @@ fn evaluations_are_those_of_the_jobs_and_the_one_that_waits_is_named_by_the_othe
 }
 
 #[test]
+fn an_evaluation_has_those_before_and_behind_it_where_they_are_asked_for_and_all_are_counted() {
+    let waits = &ask("evaluations?status=blocked&namespace=default")[0];
+    let (id, before) = (waits["ID"].as_str().expect("an id"), &waits["PreviousEval"]);
+    assert_eq!(waits["RelatedEvals"], Value::Null);
+    let whole = ask(&format!("evaluation/{id}?related=true"));
+    let related = whole["RelatedEvals"].as_array().expect("a list");
+    assert_eq!((related.len(), &related[0]["ID"], &related[0]["BlockedEval"]), (1, before, &waits["ID"]));
+    assert!(related[0].get("FailedTGAllocs").is_none() && related[0]["Status"] == "complete");
+    let other = ask(&format!("evaluation/{}?related=true", before.as_str().expect("an id")));
+    assert_eq!((other["RelatedEvals"].as_array().map(Vec::len), &other["RelatedEvals"][0]["ID"]), (Some(1), &waits["ID"]));
+    assert_eq!(ask("evaluations/count"), json!({ "Count": 3 }));
+    assert_eq!(ask("evaluations/count?status=blocked&per_page=1"), json!({ "Count": 1 }));
+    assert_eq!(ask("evaluations/count?filter=Status+%3D%3D+%22complete%22"), json!({ "Count": 2 }));
+}
+
+#[test]
+fn pools_are_those_that_nodes_name_and_two_that_are_always_there() {
+    assert_eq!(ids(&ask("node/pools"), "Name"), ["all", "default"]);
+    assert_eq!(ids(&ask("node/pools?prefix=d"), "Name"), ["default"]);
+    assert_eq!(ask("node/pool/default")["Description"], "Default node pool.");
+    for (pool, n_nodes, n_jobs) in [("all", 1, 0), ("default", 1, 1)] {
+        let n = |path: &str| ask(&format!("node/pool/{pool}/{path}")).as_array().map(Vec::len);
+        assert_eq!((n("nodes"), n("jobs")), (Some(n_nodes), Some(n_jobs)), "{pool}");
+    }
+    for path in ["node/pool/gpu", "node/pool/gpu/nodes"] {
+        assert_eq!(ask_as(None, path).map_or_else(|fault| fault.code, |_| 200), 404, "{path}");
+    }
+    assert_eq!(ask("node/pool/gpu/jobs"), json!([]));
+}
+
+#[test]
 fn p_010_a_filter_beside_a_status_is_refused() {
     let code = |path: &str| ask_as(None, path).map_or_else(|fault| fault.code, |_| 200);
     assert_eq!(code("evaluations?status=blocked&filter=Status+%3D%3D+%22blocked%22"), 400);

@@ -4,6 +4,9 @@ use http::Method;
 
 use crate::fault::Fault;
 
+/// What pools are.
+const POOLS: &str = "a pool is there when a ClientNode names it in spec.nodePool";
+
 /// Paths, where `*` is one part or more, and what to do instead.
 const PATHS: &[(&str, &str)] = &[
     ("jobs/statuses", "list jobs and their allocations"),
@@ -14,14 +17,11 @@ const PATHS: &[(&str, &str)] = &[
     ("job/*/versions/*/tag", "tags of versions are seen by `drover job history`"),
     ("job/*/action", "run a command by `drover alloc exec`"),
     ("job/*/actions", "run a command by `drover alloc exec`"),
-    ("evaluations/count", "list evaluations and count them"),
     ("allocation/*/services", "read the status of the Allocation by `kubectl get alloc -o yaml`"),
     ("allocation/*/checks", "read its checks by `drover alloc checks`"),
     ("deployment/unblock/*", "deployments of several regions are not built"),
     ("node/*/evaluate", "the controller evaluates jobs by itself"),
-    ("node/pools", "pools are spec.nodePool of the ClientNodes"),
-    ("node/pools/*", "pools are spec.nodePool of the ClientNodes"),
-    ("node/pool/*", "pools are spec.nodePool of the ClientNodes"),
+    ("node/pools/*", POOLS),
     ("client/fs/*", "read files by `drover alloc fs`, logs by `drover alloc logs`"),
     ("client/allocation/*", "use `drover alloc exec`, `restart`, `signal`, `stats` or `checks`"),
     ("client/stats", "see what nodes use by `drover top`"),
@@ -66,6 +66,8 @@ const PATHS: &[(&str, &str)] = &[
 
 /// Writes of paths that are served for reading, and what to do instead.
 const WRITES: &[(&str, &str)] = &[
+    ("node/pools", POOLS),
+    ("node/pool/*", POOLS),
     ("evaluations", "evaluations are not objects, and go by themselves"),
     ("volume/csi/*", "apply or delete the CSIVolume by `kubectl`"),
 ];

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::agent::{REGION, about};
 use super::reply::Reply;
 use super::view::View;
-use super::{allocations, cluster, deployments, evaluations, jobs};
+use super::{allocations, cluster, deployments, evaluations, jobs, pools};
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::search;
@@ -16,7 +16,7 @@ use crate::search;
 /// 400 for a filter, token or combination that cannot be answered, 404 where there is no such object.
 pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
     match endpoint {
-        Endpoint::Jobs => jobs::list(view),
+        Endpoint::Jobs => jobs::list(|_| true, view),
         Endpoint::Job(id) => jobs::one(id, view),
         Endpoint::JobSummary(id) => jobs::summary(id, view),
         Endpoint::JobVersions(id) => jobs::versions(id, view),
@@ -26,6 +26,7 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::JobDeployments(id) => deployments::of_job(id, view),
         Endpoint::JobDeployment(id) => deployments::newest_of_job(id, view),
         Endpoint::Evaluations => evaluations::list(view),
+        Endpoint::EvaluationCount => evaluations::count(view),
         Endpoint::Evaluation(id) => evaluations::one(id, view),
         Endpoint::EvaluationAllocations(id) => allocations::of_evaluation(id, view),
         Endpoint::Deployments => deployments::list(view),
@@ -33,7 +34,11 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::DeploymentAllocations(id) => allocations::of_deployment(id, view),
         Endpoint::Allocations => allocations::list(view),
         Endpoint::Allocation(id) => allocations::one(id, view),
-        Endpoint::Nodes => cluster::nodes(view),
+        Endpoint::Nodes => cluster::nodes(|_| true, view),
+        Endpoint::Pools => pools::list(view),
+        Endpoint::Pool(name) => pools::one(name, view),
+        Endpoint::PoolNodes(name) => pools::nodes(name, view),
+        Endpoint::PoolJobs(name) => pools::jobs(name, view),
         Endpoint::Node(id) => cluster::node(id, view),
         Endpoint::NodeAllocations(id) => allocations::on_node(id, view),
         Endpoint::Volumes => cluster::volumes(view),

@@ -1,5 +1,6 @@
 //! Nodes, volumes, plugins and namespaces.
 
+use drover_api::ClientNode;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Map, Value, json};
 
@@ -12,10 +13,10 @@ use crate::wire::times::created;
 use crate::wire::{node as node_wire, plugin as plugin_wire, volume as volume_wire};
 use crate::world::{namespace, uid, version, volume_id};
 
-/// The list of nodes.
-pub(super) fn nodes(view: View<'_>) -> Result<Reply, Fault> {
+/// The list of those nodes that are chosen.
+pub(super) fn nodes(is_chosen: impl Fn(&ClientNode) -> bool, view: View<'_>) -> Result<Reply, Fault> {
     let View { world, query, .. } = view;
-    let candidates = world.nodes.iter().map(|node| {
+    let candidates = world.nodes.iter().filter(|node| is_chosen(node)).map(|node| {
         let meta = &node.metadata;
         (Place::new(Order::Id, query, "", uid(Some(meta)), created(meta)), node)
     });

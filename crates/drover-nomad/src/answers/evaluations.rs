@@ -1,12 +1,12 @@
 //! Evaluations: those that the status of each job shows, and those that clients wait for.
 
 use drover_api::Job;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::view::View;
 use crate::fault::Fault;
-use crate::listing::{Order, Place, page};
+use crate::listing::{Order, Page, Place, page};
 use crate::resource::Resource;
 use crate::wire::awaited::find;
 use crate::wire::evaluation::{Evaluation, full, of_job as all_of, with_related};
@@ -14,15 +14,25 @@ use crate::world::{job_id, namespace};
 
 /// The list of evaluations.
 pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
+    listed(seen(view)?, view)
+}
+
+/// How many evaluations a list would hold without pages.
+pub(super) fn count(view: View<'_>) -> Result<Reply, Fault> {
+    let Page { items, .. } = chosen(seen(view)?, view)?;
+    Reply::of(&json!({ "Count": items.len() }), view.query)
+}
+
+/// Those that the caller may see, of a status or a job where one is asked for.
+fn seen(view: View<'_>) -> Result<impl Iterator<Item = Evaluation<'_>>, Fault> {
     let View { world, query, scopes, .. } = view;
     let (status, job) = (query.text("status"), query.text("job"));
     if query.text("filter").is_some() && (status.is_some() || job.is_some()) {
         return Err(Fault::bad("filter cannot be given together with status or job: put them into the filter"));
     }
-    let shown = world.jobs.iter().filter(|it| scopes.has(Resource::Jobs, namespace(&it.metadata)));
-    let shown = shown.filter(|it| job.is_none_or(|job| job_id(it) == job)).map(AsRef::as_ref);
-    let all = shown.flat_map(all_of).filter(|one| status.is_none_or(|status| one.status.as_str() == status));
-    listed(all, view)
+    let shown = world.jobs.iter().filter(move |it| scopes.has(Resource::Jobs, namespace(&it.metadata)));
+    let shown = shown.filter(move |it| job.is_none_or(|job| job_id(it) == job)).map(AsRef::as_ref);
+    Ok(shown.flat_map(all_of).filter(move |one| status.is_none_or(|status| one.status.as_str() == status)))
 }
 
 /// An evaluation; with `related` those before and behind it too.
@@ -40,11 +50,14 @@ pub(super) fn of_job(id: &str, view: View<'_>) -> Result<Reply, Fault> {
 }
 
 fn listed<'a>(all: impl Iterator<Item = Evaluation<'a>>, view: View<'_>) -> Result<Reply, Fault> {
+    Reply::page(chosen(all, view)?, view.query, |one| -> Value { full(one, view.world) })
+}
+
+fn chosen<'a>(all: impl Iterator<Item = Evaluation<'a>>, view: View<'_>) -> Result<Page<Evaluation<'a>>, Fault> {
     let View { world, query, .. } = view;
     let candidates = all.map(|one| {
         let place = Place::new(Order::Created, query, namespace(&one.job.metadata), &one.id, one.created());
         (place, one)
     });
-    let page = page(Order::Created, query, candidates, |one| full(one, world))?;
-    Reply::page(page, query, |one| -> Value { full(one, world) })
+    page(Order::Created, query, candidates, |one| full(one, world))
 }

@@ -25,6 +25,11 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
         | Endpoint::JobDeployment(_)
         | Endpoint::JobVersions(_)
         | Endpoint::Evaluations
+        | Endpoint::EvaluationCount
+        | Endpoint::Pools
+        | Endpoint::Pool(_)
+        | Endpoint::PoolNodes(_)
+        | Endpoint::PoolJobs(_)
         | Endpoint::Evaluation(_)
         | Endpoint::EvaluationAllocations(_)
         | Endpoint::Deployments

@@ -14,10 +14,11 @@ use crate::wire::job as wire;
 use crate::wire::times::created;
 use crate::world::{job_id, namespace};
 
-/// The list of jobs.
-pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
+/// The list of those jobs that are chosen.
+pub(super) fn list(is_chosen: impl Fn(&Job) -> bool, view: View<'_>) -> Result<Reply, Fault> {
     let View { world, query, scopes, .. } = view;
-    let shown = world.jobs.iter().filter(|job| scopes.has(Resource::Jobs, namespace(&job.metadata)));
+    let seen = world.jobs.iter().filter(|job| scopes.has(Resource::Jobs, namespace(&job.metadata)));
+    let shown = seen.filter(|job| is_chosen(job));
     let candidates = shown.map(|job| {
         let meta = &job.metadata;
         (Place::new(Order::Scoped, query, namespace(meta), job_id(job), created(meta)), job)

@@ -8,6 +8,7 @@ mod deployments;
 mod evaluations;
 mod index;
 mod jobs;
+mod pools;
 mod reply;
 mod view;
 
