@@ -156,6 +156,20 @@ pub enum Request {
         #[serde(default)]
         limit: Option<u64>,
     },
+    /// Reads a file and what is added to it, until another file has its name, or none: that is its end. Where the file
+    /// is cut short, it is read from its beginning.
+    Follow {
+        /// The allocation.
+        allocation: String,
+        /// Beneath its directory.
+        path: String,
+        /// Where the offset counts from.
+        #[serde(default)]
+        origin: Origin,
+        /// Bytes from there.
+        #[serde(default)]
+        offset: u64,
+    },
     /// What its tasks use.
     Stats {
         /// The allocation.
@@ -211,6 +225,7 @@ impl Request {
             | Self::List { allocation, .. }
             | Self::Stat { allocation, .. }
             | Self::Read { allocation, .. }
+            | Self::Follow { allocation, .. }
             | Self::Stats { allocation, .. }
             | Self::Checks { allocation }
             | Self::Gc { allocation }

@@ -154,6 +154,21 @@ impl Files {
         file.seek(SeekFrom::Start(at)).map_err(failed)?;
         Ok(Reader { file, at })
     }
+
+    /// Whether a path still leads to the file that is being read. Where that cannot be seen, it does.
+    pub(crate) fn is_still(&self, path: &str, reader: &Reader) -> bool {
+        let there = match self.open_beneath(path, OFlags::PATH, Exposure::Contents) {
+            Ok(place) => std::fs::File::from(place).metadata(),
+            Err(FileError::Io(_, error)) => Err(error),
+            Err(FileError::Escapes(_) | FileError::Closed(_) | FileError::Missing(_) | FileError::Wrong(_)) => {
+                return false;
+            }
+        };
+        match (there, reader.file.metadata()) {
+            (Ok(there), Ok(read)) => (there.dev(), there.ino()) == (read.dev(), read.ino()),
+            (Err(_), _) | (_, Err(_)) => true,
+        }
+    }
 }
 
 /// A file that is being read.

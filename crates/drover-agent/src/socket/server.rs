@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::{Caller, CallerError};
 use super::exec;
-use super::files::{FileError, Files};
+use super::files::{FileError, Files, Reader};
 use super::logs::{self, LogPosition};
 use super::wire::{Incoming, Outgoing};
 use crate::allocations::commands::{AllocCommand, RestartScope};
@@ -252,18 +252,12 @@ impl Server {
             }
             Request::Read { allocation, path, origin, offset, limit } => {
                 let (_, listed) = self.find(&allocation)?;
-                let mut reader = Files::open(listed.dir.root())?.read(&path, origin, offset)?;
-                send(to, &Answer::At { file: path.clone(), offset: reader.at() }).await.map_err(Broken::Gone)?;
-                let mut left = limit.unwrap_or(u64::MAX);
-                while left > 0 {
-                    let bytes = reader.next(left).map_err(|error| FileError::Io(path.clone(), error))?;
-                    if bytes.is_empty() {
-                        break;
-                    }
-                    left -= u64::try_from(bytes.len()).unwrap_or(left);
-                    send_data(to, bytes).await.map_err(Broken::Gone)?;
-                }
-                Ok(Answer::Done)
+                let reader = Files::open(listed.dir.root())?.read(&path, origin, offset)?;
+                send_file(reader, &path, limit, to).await
+            }
+            Request::Follow { allocation, path, origin, offset } => {
+                let (_, listed) = self.find(&allocation)?;
+                follow_file(&Files::open(listed.dir.root())?, &path, (origin, offset), to).await
             }
             Request::Stats { allocation, every_ms } => {
                 let (_, listed) = self.find(&allocation)?;
@@ -460,6 +454,54 @@ async fn send_from(files: &Files, log: &Log, place: LogPosition, to: &mut Outgoi
             send(to, &Answer::At { file: file.clone(), offset: at }).await.map_err(Broken::Gone)?;
         }
         send_data(to, bytes).await.map_err(Broken::Gone)?;
+    }
+}
+
+/// Sends a file, at most so many bytes of it.
+async fn send_file(mut reader: Reader, path: &str, limit: Option<u64>, to: &mut Outgoing) -> Result<Answer, Broken> {
+    send(to, &Answer::At { file: path.to_owned(), offset: reader.at() }).await.map_err(Broken::Gone)?;
+    let mut left = limit.unwrap_or(u64::MAX);
+    while left > 0 {
+        let bytes = reader.next(left).map_err(|error| FileError::Io(path.to_owned(), error))?;
+        if bytes.is_empty() {
+            break;
+        }
+        left -= u64::try_from(bytes.len()).unwrap_or(left);
+        send_data(to, bytes).await.map_err(Broken::Gone)?;
+    }
+    Ok(Answer::Done)
+}
+
+/// Sends a file and what is added to it, until its name is another one's, or none's.
+async fn follow_file(
+    files: &Files,
+    path: &str,
+    (origin, offset): (Origin, u64),
+    to: &mut Outgoing,
+) -> Result<Answer, Broken> {
+    let mut reader = files.read(path, origin, offset)?;
+    let mut announced = None;
+    loop {
+        // Asked before the last look at the file: what was written until then is still sent.
+        let is_over = !files.is_still(path, &reader);
+        loop {
+            let bytes = reader
+                .next(u64::try_from(MAX_DATA_BYTES).unwrap_or(u64::MAX))
+                .map_err(|error| FileError::Io(path.to_owned(), error))?;
+            let at = reader.at().saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+            if announced != Some(at) {
+                send(to, &Answer::At { file: path.to_owned(), offset: at }).await.map_err(Broken::Gone)?;
+            }
+            announced = Some(reader.at());
+            if bytes.is_empty() {
+                break;
+            }
+            send_data(to, bytes).await.map_err(Broken::Gone)?;
+        }
+        if is_over {
+            return Ok(Answer::Done);
+        }
+        tokio::time::sleep(FOLLOW_EVERY).await;
     }
 }
 

@@ -403,6 +403,38 @@ async fn files_are_listed_described_and_read_beneath_the_allocations_directory()
 }
 
 #[tokio::test]
+async fn a_followed_file_is_read_as_it_grows_again_from_its_beginning_when_it_is_cut_and_until_it_is_gone() {
+    let agent = Agent::new(|| Ok(())).await;
+    let local = agent.alloc.root().join("web/local");
+    fs::create_dir_all(&local).expect("a directory");
+    let file = local.join("data");
+    fs::write(&file, "0123456789").expect("a file");
+    let (allocation, path) = (UID.to_owned(), "web/local/data".to_owned());
+    let follow = Request::Follow { allocation: allocation.clone(), path, origin: Origin::End, offset: 3 };
+    let mut exchange = client::ask(&agent.socket(), &follow).await.expect("a connection");
+    let mut next = async || match exchange.replies.next().await.expect("a reply").expect("more") {
+        Reply::Answer(Answer::At { offset, .. }) => format!("at {offset}"),
+        Reply::Data(bytes) => String::from_utf8(bytes).expect("text"),
+        other => format!("{other:?}"),
+    };
+    assert_eq!((next().await, next().await), ("at 7".to_owned(), "789".to_owned()));
+    let mut added = fs::OpenOptions::new().append(true).open(&file).expect("opened");
+    std::io::Write::write_all(&mut added, b"ab").expect("written");
+    assert_eq!(next().await, "ab", "it goes on where it was");
+    fs::write(&file, "new").expect("cut short");
+    let cut = (next().await, next().await);
+    assert!(cut == ("at 0".to_owned(), "new".to_owned()), "{cut:?}");
+    fs::rename(&file, local.join("other")).expect("renamed");
+    assert_eq!(next().await, "Answer(Done)");
+
+    for (path, code) in [("web/local/data", 404), ("web/secrets/token", 403), ("../x", 400)] {
+        let (allocation, path) = (allocation.clone(), path.to_owned());
+        let follow = Request::Follow { allocation, path, origin: Origin::Start, offset: 0 };
+        assert_eq!(agent.refused(&follow).await.0, code);
+    }
+}
+
+#[tokio::test]
 async fn a_large_directory_comes_in_parts() {
     let agent = Agent::new(|| Ok(())).await;
     let many = agent.alloc.root().join("web/local");

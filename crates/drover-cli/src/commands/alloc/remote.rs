@@ -241,7 +241,11 @@ fn call(request: &Request) -> anyhow::Result<Call> {
             }
             (http::Method::GET, "exec")
         }
-        Request::Allocations | Request::Meta | Request::SetMeta { .. } | Request::Volume(_) => {
+        Request::Allocations
+        | Request::Meta
+        | Request::SetMeta { .. }
+        | Request::Volume(_)
+        | Request::Follow { .. } => {
             bail!("only the agent of a node answers this: give --socket")
         }
     };
