@@ -9,7 +9,7 @@ use crate::cluster::client_status;
 use crate::gateway::{API, Ran, Stage};
 
 /// A job with a task of each kind: one that has ended, one that runs, one that is still to come.
-fn of_each_kind() -> Value {
+pub(crate) fn of_each_kind() -> Value {
     let task = |name: &str, script: &str, hook: Option<&str>| {
         let mut task = json!({
             "name": name, "driver": "raw_exec", "config": { "command": "/bin/sh", "args": ["-c", script] },

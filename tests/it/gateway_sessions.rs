@@ -22,7 +22,7 @@ use crate::gateway::{API, Ran, Stage};
 /// What says that its task has got SIGHUP.
 const HEARS: &str = "trap 'echo hup' HUP; echo started; while true; do sleep 0.05; done";
 
-fn task(name: &str, script: &str, hook: Option<&str>) -> Value {
+pub(crate) fn task(name: &str, script: &str, hook: Option<&str>) -> Value {
     let mut task = json!({
         "name": name, "driver": "raw_exec", "config": { "command": "/bin/sh", "args": ["-c", script] },
         "killTimeout": "2s", "resources": { "cpu": 10, "memoryMB": 10 },
@@ -48,7 +48,7 @@ async fn run(stage: &Stage, name: &str, spec: Value, seen: (&str, &str)) -> Allo
     alloc
 }
 
-fn group(tasks: &[Value]) -> Value {
+pub(crate) fn group(tasks: &[Value]) -> Value {
     json!({ "name": "g", "count": 1, "ephemeralDisk": { "sizeMB": 110 }, "tasks": tasks,
             "update": { "minHealthyTime": "0s", "healthCheck": "task_states" } })
 }

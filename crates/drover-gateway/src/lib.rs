@@ -13,6 +13,7 @@
 
 mod answers;
 mod api;
+mod callers;
 mod certificates;
 pub mod config;
 mod connections;
@@ -23,5 +24,6 @@ mod reviews;
 mod run;
 mod tunnels;
 mod values;
+mod websocket;
 
 pub use run::main;

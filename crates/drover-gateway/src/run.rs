@@ -102,19 +102,20 @@ async fn serve(
     });
     let peers = Peers::new(fleet.clone(), served, &config.server_name(), gateway.clone());
     let last = CancellationToken::new();
+    let nodes = Nodes::new(tunnels.clone(), peers);
     let nomad = config.nomad.then(|| {
         let caches = Caches::new(config.events.kept().map(Feed::new));
         let store = KubeStore::new(client.clone(), STORE_TIMEOUT);
         beside.spawn(until(ended.clone(), caches.clone().follow(store.clone())));
         let facts = AgentFacts { name: config.server_name(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let (reviews, metrics, ends) = (reviews.clone(), gateway.clone(), last.clone());
-        let store = config.nomad_writes.then_some(store);
-        Nomad::new(NomadParts { caches, reviews, facts, metrics, store, clock, ends })
+        let (store, nodes) = (config.nomad_writes.then_some(store), nodes.clone());
+        Nomad::new(NomadParts { caches, reviews, facts, metrics, nodes, store, clock, ends })
     });
     let entrance = Entrance::new(EntranceParts {
         client: client.clone(),
         reviews,
-        nodes: Nodes::new(tunnels.clone(), peers),
+        nodes,
         trust,
         signer,
         metrics: gateway,

@@ -43,6 +43,10 @@ pub enum Endpoint {
     Allocations,
     /// An allocation.
     Allocation(String),
+    /// What its checks found last.
+    AllocationChecks(String),
+    /// The services by which it is found.
+    AllocationServices(String),
     /// The list of nodes.
     Nodes,
     /// A node.
@@ -127,6 +131,8 @@ fn object(path: &str) -> Option<Endpoint> {
     let simple: &[(&str, &str, OfId<Endpoint>)] = &[
         ("deployment/allocations/", "", Endpoint::DeploymentAllocations),
         ("deployment/", "", Endpoint::Deployment),
+        ("allocation/", "/checks", Endpoint::AllocationChecks),
+        ("allocation/", "/services", Endpoint::AllocationServices),
         ("allocation/", "", Endpoint::Allocation),
         ("evaluation/", "/allocations", Endpoint::EvaluationAllocations),
         ("evaluation/", "", Endpoint::Evaluation),

@@ -2,13 +2,15 @@
 //!
 //! Input: a method and a path ([`route`]), parameters ([`Query`]), what is known of the cluster ([`World`]), and where
 //! a caller has which right ([`Scopes`]). Output: the rights that an answer needs ([`needed`]), its index ([`index`]),
-//! and the answer itself ([`answer`]); of a change, its events ([`events()`]). The same input gives the same bytes.
+//! and the answer itself ([`answer`]); of a change, its events ([`events()`]). Calls that agents answer become orders
+//! ([`ClientOrder`]), and what agents say Nomad's frames. The same input gives the same bytes.
 //!
 //! Must never know HTTP's connections, the API server, a clock, or who asks.
 
 mod acl;
 mod answers;
 mod blocking;
+mod client;
 mod endpoint;
 mod events;
 mod fault;
@@ -31,6 +33,11 @@ mod writes;
 pub use acl::{AclEndpoint, TokenFacts, auth_methods, login_token, token};
 pub use answers::{AgentFacts, Reply, View, answer, index};
 pub use blocking::told;
+pub use client::{
+    ClientCall, ClientEndpoint, ClientOrder, Closing, ExecInput, ExecOutput, FileFacts, FileFrames, HEARTBEAT,
+    LogOrder, Placed, Position, TaskUsage, Usage, check_results, exec_inputs, file, files, is_down, placed,
+    shown_token, usage,
+};
 pub use endpoint::Endpoint;
 pub use events::{Buffer, Commit, Event, Happened, Held, Next, Topic, Wanted, events};
 pub use fault::Fault;

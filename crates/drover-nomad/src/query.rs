@@ -19,11 +19,13 @@ pub const MOST_FILTER_BYTES: usize = 4096;
 const FLAGS: &[&str] = &[
     "all",
     "diffs",
+    "follow",
     "force",
     "global",
     "meta",
     "no_shutdown_delay",
     "os",
+    "plain",
     "purge",
     "related",
     "reschedule",
@@ -31,6 +33,8 @@ const FLAGS: &[&str] = &[
     "reverse",
     "stale",
     "task_states",
+    "tty",
+    "ws_handshake",
 ];
 
 /// The namespaces that are asked for.
@@ -98,7 +102,7 @@ impl Query {
     }
 
     /// Whether a parameter is true; `otherwise` where it is absent. It must be one of those that are checked.
-    pub(crate) fn is(&self, name: &'static str, otherwise: bool) -> bool {
+    pub fn is(&self, name: &'static str, otherwise: bool) -> bool {
         self.flags.get(name).copied().unwrap_or(otherwise)
     }
 

@@ -39,7 +39,9 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
         Endpoint::Deployments => list(Resource::Deployments),
         Endpoint::Deployment(_) => of_one(Resource::Deployments, Verb::Get),
         Endpoint::Allocations => list(Resource::Allocations),
-        Endpoint::Allocation(_) => of_one(Resource::Allocations, Verb::Get),
+        Endpoint::Allocation(_) | Endpoint::AllocationChecks(_) | Endpoint::AllocationServices(_) => {
+            of_one(Resource::Allocations, Verb::Get)
+        }
         Endpoint::Nodes | Endpoint::Pools | Endpoint::Pool(_) | Endpoint::PoolNodes(_) | Endpoint::Plugins => {
             vec![of_cluster(Resource::Nodes, Verb::List)]
         }
@@ -104,6 +106,8 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         | Endpoint::EvaluationAllocations(_)
         | Endpoint::Allocations
         | Endpoint::Allocation(_)
+        | Endpoint::AllocationChecks(_)
+        | Endpoint::AllocationServices(_)
         | Endpoint::NodeAllocations(_) => Some(Kind::Allocation),
         Endpoint::JobDeployments(_) | Endpoint::JobDeployment(_) | Endpoint::Deployments | Endpoint::Deployment(_) => {
             Some(Kind::Deployment)

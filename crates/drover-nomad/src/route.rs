@@ -7,6 +7,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::acl::AclEndpoint;
+use crate::client::{self, ClientEndpoint};
 use crate::endpoint::{self, Endpoint};
 use crate::fault::Fault;
 use crate::unbuilt;
@@ -25,6 +26,8 @@ pub enum Route {
     Events,
     /// Who asks.
     Acl(AclEndpoint),
+    /// What the agent of a node answers.
+    Client(ClientEndpoint),
 }
 
 /// Reads a path.
@@ -43,6 +46,9 @@ pub fn read(method: &Method, path: &str) -> Result<Route, Fault> {
     }
     if writes::is_written(path) {
         return Err(Fault::new(405, format!("/v1/{path} is asked for by PUT, POST or DELETE")));
+    }
+    if let Some(endpoint) = client::of(path) {
+        return endpoint.by(method, path).map(Route::Client);
     }
     let Some(route) = known(path) else {
         return Err(unbuilt::refusal(path).unwrap_or_else(|| Fault::new(404, format!("/v1/{path} is not known here"))));
@@ -83,7 +89,7 @@ mod tests {
     fn of(path: &str) -> Endpoint {
         match read(&Method::GET, path).expect(path) {
             Route::Read(endpoint) => endpoint,
-            Route::Search | Route::Write(_) | Route::Events | Route::Acl(_) => panic!("no read"),
+            Route::Search | Route::Write(_) | Route::Events | Route::Acl(_) | Route::Client(_) => panic!("no read"),
         }
     }
 
@@ -122,7 +128,7 @@ mod tests {
             (Method::PUT, "job/web/plan", "drover job plan"),
             (Method::PUT, "job/web/stable", "deployment has succeeded"),
             (Method::PUT, "job/a/b/versions/x/tag", "drover job"),
-            (Method::GET, "client/fs/logs/u", "drover alloc logs"),
+            (Method::PUT, "client/allocation/u/pause", "no schedule"),
             (Method::GET, "vars", "Secret"),
             (Method::GET, "quotas", "ResourceQuota"),
             (Method::PUT, "volume/csi/v", "kubectl"),
@@ -134,9 +140,18 @@ mod tests {
             assert_eq!(fault.code, 400, "{path}");
             assert!(fault.message.contains(remedy), "{path}: {}", fault.message);
         }
-        for path in
-            ["", "job", "job/", "jobz", "allocation/a/b", "node/u/nothing", "plugin/u", "deployment/", "v1/jobs"]
-        {
+        for path in [
+            "",
+            "job",
+            "job/",
+            "jobz",
+            "allocation/a/b",
+            "node/u/nothing",
+            "plugin/u",
+            "deployment/",
+            "v1/jobs",
+            "client/fs/rm/u",
+        ] {
             assert_eq!(code(&Method::GET, path), 404, "{path}");
         }
         assert_eq!(code(&Method::GET, "job/%ff"), 400);

@@ -387,7 +387,7 @@ fn the_index_of_a_list_is_that_of_its_kind_and_of_an_object_its_own() {
     let query = Query::parse("namespace=shop").expect("a query");
     let of = |path: &str| match read(&http::Method::GET, path).expect(path) {
         Route::Read(endpoint) => index(&endpoint, &query, &world),
-        Route::Search | Route::Write(_) | Route::Events => panic!("no read"),
+        Route::Search | Route::Write(_) | Route::Events | Route::Client(_) => panic!("no read"),
     };
     assert_eq!((of("allocations"), of("allocation/u-9"), of("allocation/none")), (Some(77), Some(20), Some(77)));
     assert_eq!(

@@ -12,22 +12,23 @@ use kube::Client;
 use rustls::pki_types::CertificateDer;
 use tokio_util::task::TaskTracker;
 
+use super::asker::{Asker, Proof};
 use super::audit::Call;
 use super::identity;
 use super::places::Places;
-use super::recheck::{Asker, Proof, Recheck};
 use super::route::{self, Route, Subresource};
 use super::streams::{FRAMES, Session};
 use super::trust::{Trust, Worth};
 use super::workload::{Workloads, from_elsewhere};
 use super::{allocations, discovery, exec, query, streams};
 use crate::answers::{Answer, Refusal, json_answer};
+use crate::callers::{Caller, Recheck};
 use crate::connections::Service;
 use crate::identities::{IdentityDocuments, IdentitySigner};
 use crate::limits::{self, Limits};
-use crate::nomad::{self, Caller, Nomad};
+use crate::nomad::{self, Answered, Asked, Nomad};
 use crate::reviews::{Identity, Meanwhile, Object, Reviews, UNAUTHENTICATED, bearer};
-use crate::tunnels::{ExchangeError, Nodes, Place};
+use crate::tunnels::{Nodes, Place};
 
 /// What the entrance leads to.
 pub(crate) struct EntranceParts {
@@ -87,21 +88,24 @@ impl Entrance {
             return Ok(Asker { identity, proof: Proof::Certificates(certificates) });
         }
         let token = bearer(request.headers()).or_else(|| nomad_token(request.headers()));
-        if let Some(token) = token.filter(|token| Workloads::is_meant(token)) {
-            let (identity, workloads) = (self.workloads.identify(token).await?, self.workloads.clone());
-            return Ok(Asker { identity, proof: Proof::Workload(workloads, token.to_owned()) });
-        }
         if let Some(token) = token {
-            let identity = from_elsewhere(self.parts.reviews.identify(token, None).await?)?;
-            return Ok(Asker { identity, proof: Proof::Token(token.to_owned()) });
+            return self.by_token(token).await;
         }
         if let (Worth::Person, Some(own)) = (&worth, certificates.first()) {
             let identity = from_elsewhere(identity::subject(own)?.into())?;
             return Ok(Asker { identity, proof: Proof::Certificates(certificates) });
         }
-        let groups = vec![UNAUTHENTICATED.to_owned()];
-        let identity = Identity { user: "system:anonymous".to_owned(), groups, ..Identity::default() };
-        Ok(Asker { identity, proof: Proof::Nothing })
+        Ok(anonymous())
+    }
+
+    /// Who shows a token.
+    async fn by_token(&self, token: &str) -> Result<Asker, Refusal> {
+        if Workloads::is_meant(token) {
+            let (identity, workloads) = (self.workloads.identify(token).await?, self.workloads.clone());
+            return Ok(Asker { identity, proof: Proof::Workload(workloads, token.to_owned()) });
+        }
+        let identity = from_elsewhere(self.parts.reviews.identify(token, None).await?)?;
+        Ok(Asker { identity, proof: Proof::Token(token.to_owned()) })
     }
 
     /// Where an allocation is; while the API server cannot be asked, where it was a short while ago.
@@ -145,7 +149,7 @@ impl Entrance {
         if let Request::Exec { command, .. } = &request {
             call.runs(command.first().map(String::as_str).unwrap_or_default());
         }
-        let exchange = self.parts.nodes.ask(&place, &request).await.map_err(|error| refused(&error))?;
+        let exchange = self.parts.nodes.ask(&place, &request).await?;
         Ok((request, exchange, open))
     }
 
@@ -165,14 +169,25 @@ impl Entrance {
     async fn answer_nomad(
         &self,
         api: &Nomad,
-        path: &str,
+        path: String,
         (request, certificates): (http::Request<Incoming>, Arc<Vec<CertificateDer<'static>>>),
     ) -> Response<Answer> {
-        match self.asker(&request, certificates).await {
-            Ok(asker) if api.streams(request.method(), path) => api.stream(self.caller(asker), path, request).await,
-            Ok(asker) => api.answer(&asker.identity, path, request).await,
-            Err(refusal) => nomad::refused(&refusal),
+        let caller = self.asker(&request, certificates).await.map(|asker| self.caller(asker));
+        let entrance = self.clone();
+        let identify = move |token: String| {
+            let entrance = entrance.clone();
+            async move {
+                let asker = if token.is_empty() { anonymous() } else { entrance.by_token(&token).await? };
+                Ok(entrance.caller(asker))
+            }
+            .boxed()
+        };
+        let Answered { response, goes_on } =
+            api.answer(Asked { caller, identify: Box::new(identify), path, request }).await;
+        if let Some(command) = goes_on {
+            drop(self.commands.spawn(command));
         }
+        response
     }
 
     async fn operate(
@@ -194,9 +209,8 @@ impl Entrance {
         let query = request.uri().query().unwrap_or_default();
         let begun = self.begin(&mut call, (&asker, &route), query).await;
         let (operation, exchange, open) = begun.map_err(|refusal| refused(&mut call, refusal))?;
-        let sources = (self.parts.reviews.clone(), self.parts.trust.clone());
-        let recheck =
-            Recheck::new(sources, asker, object(&route), route.subresource.meanwhile(), self.parts.recheck_every);
+        let (caller, reviews) = (self.caller(asker), self.parts.reviews.clone());
+        let recheck = Recheck::new(caller, reviews, object(&route), route.subresource.meanwhile());
         let Some(handshake) = handshake else {
             let session = Session { exchange, call, open, recheck };
             return Ok(streams::answer(&operation, wants_frames, session).await);
@@ -218,12 +232,11 @@ fn object(route: &Route) -> Object {
     Object { namespace: route.namespace.clone(), name: route.allocation.clone(), subresource: route.subresource.name() }
 }
 
-fn refused(error: &ExchangeError) -> Refusal {
-    let code = match error {
-        ExchangeError::NoTunnel { .. } => 404,
-        ExchangeError::TimedOut(_) | ExchangeError::Relayed(_) | ExchangeError::Broken(..) => 504,
-    };
-    Refusal::new(code, error.to_string())
+/// One who has proved nothing.
+fn anonymous() -> Asker {
+    let groups = vec![UNAUTHENTICATED.to_owned()];
+    let identity = Identity { user: "system:anonymous".to_owned(), groups, ..Identity::default() };
+    Asker { identity, proof: Proof::Nothing }
 }
 
 impl Service for Entrance {
@@ -245,7 +258,7 @@ impl Service for Entrance {
         if let Some(api) = &self.parts.nomad
             && let Some(path) = nomad::path_of(request.uri().path()).map(str::to_owned)
         {
-            return Box::pin(self.answer_nomad(api, &path, (request, certificates))).await;
+            return Box::pin(self.answer_nomad(api, path, (request, certificates))).await;
         }
         match Box::pin(self.operate(request, certificates)).await {
             Ok(answer) => answer,

@@ -9,22 +9,17 @@ use drover_socket::channels::{CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT};
 use drover_socket::client::{Inputs, Replies, Reply};
 use drover_socket::protocol::{Answer as Said, Input, TtySize};
 use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, Response, header};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Error as SocketError;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Message, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::Message;
 
 use super::audit::Call;
 use super::streams::Session;
-use crate::answers::{Answer, Refusal, success, whole};
-
-/// The largest message of a client.
-const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
+use crate::answers::{Answer, Refusal, success};
+use crate::websocket;
 
 /// The protocols, the best first.
 const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
@@ -41,14 +36,7 @@ pub(super) struct Handshake {
 /// # Errors
 /// 400 for everything but a WebSocket with a known protocol.
 pub(super) fn handshake(headers: &HeaderMap) -> Result<Handshake, Refusal> {
-    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !text(header::UPGRADE).eq_ignore_ascii_case("websocket") {
-        return Err(Refusal::new(400, "exec needs a WebSocket; SPDY is not spoken here"));
-    }
-    let key = text(header::SEC_WEBSOCKET_KEY);
-    if text(header::SEC_WEBSOCKET_VERSION) != "13" || key.is_empty() {
-        return Err(Refusal::new(400, "exec needs a WebSocket of version 13 with a key"));
-    }
+    let accept = websocket::accept(headers)?;
     let asked: Vec<&str> = headers
         .get_all(header::SEC_WEBSOCKET_PROTOCOL)
         .iter()
@@ -59,21 +47,13 @@ pub(super) fn handshake(headers: &HeaderMap) -> Result<Handshake, Refusal> {
     let protocol = PROTOCOLS.into_iter().find(|known| asked.contains(known));
     let protocol =
         protocol.ok_or_else(|| Refusal::new(400, format!("exec speaks {} and nothing else", PROTOCOLS.join(", "))))?;
-    Ok(Handshake { protocol, accept: derive_accept_key(key.as_bytes()) })
+    Ok(Handshake { protocol, accept })
 }
 
 impl Handshake {
     /// The answer after which the connection is a WebSocket.
     pub(super) fn answer(&self) -> Result<Response<Answer>, Refusal> {
-        let wrong = |error: http::Error| Refusal::new(500, error.to_string());
-        Response::builder()
-            .status(StatusCode::SWITCHING_PROTOCOLS)
-            .header(header::CONNECTION, HeaderValue::from_static("Upgrade"))
-            .header(header::UPGRADE, HeaderValue::from_static("websocket"))
-            .header(header::SEC_WEBSOCKET_ACCEPT, &self.accept)
-            .header(header::SEC_WEBSOCKET_PROTOCOL, self.protocol)
-            .body(whole(""))
-            .map_err(wrong)
+        websocket::switching(&self.accept, Some(self.protocol))
     }
 }
 
@@ -81,13 +61,10 @@ impl Handshake {
 /// the exchange ends.
 pub(super) async fn carry(request: http::Request<Incoming>, session: Session) {
     let Session { exchange, mut call, open, mut recheck } = session;
-    let upgraded = match hyper::upgrade::on(request).await {
-        Ok(upgraded) => upgraded,
+    let socket = match websocket::upgraded(request).await {
+        Ok(socket) => socket,
         Err(error) => return tracing::debug!(%error, "a WebSocket did not come about"),
     };
-    let limits =
-        WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE_BYTES)).max_frame_size(Some(MAX_MESSAGE_BYTES));
-    let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
     let (mut to, mut from) = socket.split();
     let (mut replies, mut inputs) = (exchange.replies, exchange.inputs);
     let status = {
@@ -216,6 +193,7 @@ mod tests {
     use drover_socket::client::Exchange;
     use drover_socket::protocol::{self, Frame, FrameKind};
     use futures::stream::unfold;
+    use http::HeaderValue;
 
     use super::*;
 

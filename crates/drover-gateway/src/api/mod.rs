@@ -6,6 +6,7 @@
 //! is asked.
 
 mod allocations;
+mod asker;
 mod audit;
 mod discovery;
 mod entrance;
@@ -14,7 +15,6 @@ mod front_proxy;
 mod identity;
 mod places;
 mod query;
-mod recheck;
 mod route;
 mod streams;
 mod trust;

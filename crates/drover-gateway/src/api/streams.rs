@@ -12,8 +12,8 @@ use hyper::body::{Bytes, Frame as BodyFrame};
 use serde_json::json;
 
 use super::audit::Call;
-use super::recheck::Recheck;
 use crate::answers::{Answer, Refusal, json_answer, success, with_type};
+use crate::callers::Recheck;
 use crate::limits::Open;
 
 /// The media type of frames, which name positions: a client that is disconnected goes on where it was.

@@ -1,5 +1,5 @@
-//! One line for each call: who read what, how it was answered, how many bytes and how long it took. Never a token, and
-//! no parameters, which may hold one.
+//! One line for each call: who asked for what, how it was answered, how many bytes and how long it took. Never a token,
+//! and no parameters, which may hold one; of a command its first word only.
 
 use drover_daemon::monitor::GatewayMetrics;
 use http::Method;
@@ -19,6 +19,8 @@ pub(super) struct NomadCall {
     method: Method,
     path: String,
     namespace: String,
+    node: String,
+    program: String,
     code: u16,
     bytes: u64,
     since: Instant,
@@ -40,6 +42,8 @@ impl NomadCall {
             method: method.clone(),
             path: path.to_owned(),
             namespace: String::new(),
+            node: String::new(),
+            program: String::new(),
             code: 0,
             bytes: 0,
             since: Instant::now(),
@@ -47,9 +51,25 @@ impl NomadCall {
         }
     }
 
+    /// By whom, where that is found out later.
+    pub(super) fn by(&mut self, identity: &Identity) {
+        identity.user.clone_into(&mut self.user);
+        self.groups = identity.groups.join(",");
+    }
+
     /// In which namespace something is asked for.
     pub(super) fn is_about(&mut self, namespace: &str) {
         namespace.clone_into(&mut self.namespace);
+    }
+
+    /// Where it leads.
+    pub(super) fn leads_to(&mut self, node: &str) {
+        node.clone_into(&mut self.node);
+    }
+
+    /// Which program is run: of a command its first word.
+    pub(super) fn runs(&mut self, program: &str) {
+        program.clone_into(&mut self.program);
     }
 
     /// How it is answered.
@@ -81,6 +101,8 @@ impl Drop for NomadCall {
             method = %self.method,
             path = self.path,
             namespace = self.namespace,
+            node = self.node,
+            program = self.program,
             code = self.code,
             bytes = self.bytes,
             seconds = self.since.elapsed().as_secs_f64(),

@@ -2,11 +2,13 @@
 //! aggregated API.
 //!
 //! `caches` holds what is known of the cluster, `scopes` asks where a caller has which right, `service` brings both to
-//! `drover-nomad`, which decides what is answered, `writing` carries out what it orders, `events` tells subscribers
-//! what changes, and `audit` writes a line for each call. Must never know what an answer says.
+//! `drover-nomad`, which decides what is answered, `writing` carries out what it orders, `client` carries calls to
+//! the agents of nodes, `events` tells subscribers what changes, and `audit` writes a line for each call. Must never
+//! know what an answer says.
 
 mod audit;
 mod caches;
+mod client;
 mod events;
 mod parts;
 mod paths;
@@ -15,7 +17,7 @@ mod service;
 mod writing;
 
 pub(crate) use caches::Caches;
-pub(crate) use events::{Caller, Feed};
+pub(crate) use events::Feed;
 pub(crate) use parts::NomadParts;
 pub(crate) use paths::path_of;
-pub(crate) use service::{Nomad, refused};
+pub(crate) use service::{Answered, Asked, Nomad};

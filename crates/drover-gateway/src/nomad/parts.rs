@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::caches::Caches;
 use crate::reviews::Reviews;
+use crate::tunnels::Nodes;
 
 /// What the API answers from.
 pub(crate) struct NomadParts {
@@ -15,6 +16,8 @@ pub(crate) struct NomadParts {
     pub(crate) reviews: Reviews,
     pub(crate) facts: AgentFacts,
     pub(crate) metrics: GatewayMetrics,
+    /// What leads to the agents of nodes.
+    pub(crate) nodes: Nodes,
     /// What writes objects; none: clients only read.
     pub(crate) store: Option<KubeStore>,
     /// Tells the time.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_nomad::{
-    AgentFacts, Blocking, Endpoint, Fault, Query, Reply, Route, Scopes, SearchRequest, View, World, answer, index,
-    kind, needed, route, told,
+    AgentFacts, Blocking, ClientCall, Endpoint, Fault, Query, Reply, Route, Scopes, SearchRequest, View, World,
+    WriteEndpoint, answer, index, kind, needed, route, told,
 };
+use futures::future::BoxFuture;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -17,6 +18,7 @@ use super::parts::NomadParts;
 use super::scopes::scopes;
 use super::writing::Writing;
 use crate::answers::{Answer, Refusal, whole, with_type};
+use crate::callers::Caller;
 use crate::reviews::{Identity, is_anonymous};
 
 /// Reads that wait for a change at a time, on this replica.
@@ -26,10 +28,6 @@ const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// How long a body may take to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The refusal of a stream where it is turned off.
-const NO_EVENTS: &str =
-    "the event stream is turned off here: set events.enabled in the gateway's configuration, or `kubectl get --watch`";
-
 /// Answers clients of Nomad; clones are the same.
 #[derive(Clone)]
 pub(crate) struct Nomad {
@@ -37,10 +35,43 @@ pub(crate) struct Nomad {
     blocked: Arc<Semaphore>,
 }
 
+/// Finds out whose token it is that came after a request.
+pub(crate) type Identify = Box<dyn Fn(String) -> BoxFuture<'static, Result<Caller, Refusal>> + Send + Sync>;
+
+/// What a client asks.
+pub(crate) struct Asked {
+    /// Who asks, or why that is not known.
+    pub(crate) caller: Result<Caller, Refusal>,
+    pub(crate) identify: Identify,
+    /// Below `/v1/`.
+    pub(crate) path: String,
+    pub(crate) request: http::Request<Incoming>,
+}
+
+/// What a client is answered.
+pub(crate) struct Answered {
+    pub(crate) response: Response<Answer>,
+    /// What goes on over its connection when the answer was sent.
+    pub(crate) goes_on: Option<BoxFuture<'static, ()>>,
+}
+
+impl From<Response<Answer>> for Answered {
+    fn from(response: Response<Answer>) -> Self {
+        Self { response, goes_on: None }
+    }
+}
+
 /// What is answered, and how new it is.
-struct Outcome {
-    reply: Reply,
-    index: Option<u64>,
+pub(super) struct Outcome {
+    pub(super) reply: Reply,
+    pub(super) index: Option<u64>,
+}
+
+/// What is answered from what is known.
+enum WholeCall {
+    Read(Endpoint),
+    Search,
+    Write(WriteEndpoint),
 }
 
 impl From<Fault> for Refusal {
@@ -50,7 +81,7 @@ impl From<Fault> for Refusal {
 }
 
 /// A refusal as Nomad's clients read it: its text alone.
-pub(crate) fn refused(refusal: &Refusal) -> Response<Answer> {
+pub(super) fn refused(refusal: &Refusal) -> Response<Answer> {
     let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     with_type(code, "text/plain; charset=utf-8", whole(refusal.message.clone()))
 }
@@ -61,16 +92,44 @@ impl Nomad {
         Self { parts: Arc::new(parts), blocked: Arc::new(Semaphore::new(MOST_BLOCKED)) }
     }
 
-    /// Answers a caller who asks for a path below `/v1/`.
-    pub(crate) async fn answer(
-        &self,
-        identity: &Identity,
-        path: &str,
-        request: http::Request<Incoming>,
-    ) -> Response<Answer> {
+    /// Answers a client that asks for a path below `/v1/`.
+    pub(crate) async fn answer(&self, asked: Asked) -> Answered {
+        let route = route::read(asked.request.method(), &asked.path);
+        if let Ok(Route::Client(endpoint)) = &route
+            && endpoint.call == ClientCall::Exec
+        {
+            return self.exec(endpoint.clone(), asked);
+        }
+        let Asked { caller, path, request, .. } = asked;
+        let caller = match caller {
+            Ok(caller) => caller,
+            Err(refusal) => return refused(&refusal).into(),
+        };
+        let call = self.call(&caller.identity, &path, &request);
+        let known = match route {
+            Ok(Route::Read(endpoint)) => WholeCall::Read(endpoint),
+            Ok(Route::Search) => WholeCall::Search,
+            Ok(Route::Write(endpoint)) => WholeCall::Write(endpoint),
+            Ok(Route::Events) => {
+                return self.stream(caller, call, request.uri().query().unwrap_or_default()).await.into();
+            }
+            Ok(Route::Client(endpoint)) => return self.on_node(caller, call, endpoint, request).await.into(),
+            Err(fault) => return self.finished(call, Err(fault.into())).into(),
+        };
+        let mut call = call;
+        let outcome = self.outcome(&mut call, &caller.identity, known, request).await;
+        self.finished(call, outcome).into()
+    }
+
+    /// A call that begins.
+    pub(super) fn call(&self, identity: &Identity, path: &str, request: &http::Request<Incoming>) -> NomadCall {
         let id = request.headers().get("audit-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-        let mut call = NomadCall::begin(id, identity, (request.method(), path), self.parts.metrics.clone());
-        match self.outcome(&mut call, identity, path, request).await {
+        NomadCall::begin(id, identity, (request.method(), path), self.parts.metrics.clone())
+    }
+
+    /// The answer of a call that is answered at once and as a whole.
+    pub(super) fn finished(&self, mut call: NomadCall, outcome: Result<Outcome, Refusal>) -> Response<Answer> {
+        match outcome {
             Ok(outcome) => {
                 call.answered(200, outcome.reply.body.len());
                 self.response(outcome)
@@ -86,22 +145,19 @@ impl Nomad {
         &self,
         call: &mut NomadCall,
         identity: &Identity,
-        path: &str,
+        asked: WholeCall,
         request: http::Request<Incoming>,
     ) -> Result<Outcome, Refusal> {
-        let route = route::read(request.method(), path)?;
         let query = Query::parse(request.uri().query().unwrap_or_default())?;
         call.is_about(query.text("namespace").unwrap_or("default"));
-        let endpoint = match route {
-            Route::Read(endpoint) => endpoint,
-            Route::Search => Endpoint::Search(SearchRequest::read(&body(request).await?)?),
-            Route::Write(endpoint) => {
+        let endpoint = match asked {
+            WholeCall::Read(endpoint) => endpoint,
+            WholeCall::Search => Endpoint::Search(SearchRequest::read(&body(request).await?)?),
+            WholeCall::Write(endpoint) => {
                 known(identity)?;
                 let body = body(request).await?.into();
                 return self.write(Writing { parts: &self.parts, identity, endpoint, query, body }).await;
             }
-            // Where there is one, the request did not come here.
-            Route::Events => return Err(Refusal::new(400, NO_EVENTS)),
         };
         if endpoint != Endpoint::AgentHealth {
             known(identity)?;
@@ -213,7 +269,11 @@ async fn made(
     Ok(reply.map_err(|error| Refusal::new(500, format!("the answer cannot be made: {error}")))??)
 }
 
-async fn body(request: http::Request<Incoming>) -> Result<Vec<u8>, Refusal> {
+/// The body of a request.
+///
+/// # Errors
+/// 400 when it does not come, 413 when it is too large.
+pub(super) async fn body(request: http::Request<Incoming>) -> Result<Vec<u8>, Refusal> {
     let collected = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
     let collected = tokio::time::timeout(BODY_TIMEOUT, collected).await;
     let collected = collected.map_err(|_| Refusal::new(400, "the body did not come within 10s"))?;

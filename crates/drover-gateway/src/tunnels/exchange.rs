@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::registry::Tunnels;
+use crate::answers::Refusal;
 
 /// Where an allocation is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,16 @@ pub(crate) enum ExchangeError {
     /// The tunnel breaks, or what comes is no exchange.
     #[error("the tunnel of node {0} broke: {1}")]
     Broken(String, String),
+}
+
+impl From<ExchangeError> for Refusal {
+    fn from(error: ExchangeError) -> Self {
+        let code = match error {
+            ExchangeError::NoTunnel { .. } => 404,
+            ExchangeError::TimedOut(_) | ExchangeError::Relayed(_) | ExchangeError::Broken(..) => 504,
+        };
+        Self::new(code, error.to_string())
+    }
 }
 
 fn gone_since(at: Option<Timestamp>) -> String {

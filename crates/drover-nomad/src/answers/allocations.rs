@@ -8,11 +8,13 @@ use serde_json::Value;
 
 use super::reply::Reply;
 use super::view::View;
+use crate::client::check_results;
 use crate::fault::Fault;
 use crate::listing::{Order, Place, page};
 use crate::resource::Resource;
-use crate::wire::allocation::{StubParts, full, stub, without_empty};
+use crate::wire::allocation::{StubParts, full, name, stub, without_empty};
 use crate::wire::awaited;
+use crate::wire::service::registrations;
 use crate::wire::times::created;
 use crate::world::{namespace, uid};
 
@@ -24,9 +26,24 @@ pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
 
 /// An allocation by its whole id. Fields without a value are left out.
 pub(super) fn one(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    Reply::of(&without_empty(full(found(id, view)?, view.world)), view.query)
+}
+
+/// What an allocation's checks found last, as its agent has reported it.
+pub(super) fn checks(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    let found = found(id, view)?;
+    let checks = found.status.as_ref().map(|status| status.checks.clone()).unwrap_or_default();
+    Reply::of(&check_results(&checks, &name(found, view.world)), view.query)
+}
+
+/// The services by which an allocation is found.
+pub(super) fn services(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    Reply::of(&registrations(found(id, view)?, view.world), view.query)
+}
+
+fn found<'a>(id: &str, view: View<'a>) -> Result<&'a Allocation, Fault> {
     let found = view.world.allocation(&view.query.namespace(), id);
-    let found = found.ok_or_else(|| Fault::missing("allocation", id))?;
-    Reply::of(&without_empty(full(found, view.world)), view.query)
+    found.map(|found| &**found).ok_or_else(|| Fault::missing("allocation", id))
 }
 
 /// The allocations of a job; with `all` those of earlier jobs of its name too. Without a job there are none.

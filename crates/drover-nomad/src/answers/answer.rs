@@ -34,6 +34,8 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::DeploymentAllocations(id) => allocations::of_deployment(id, view),
         Endpoint::Allocations => allocations::list(view),
         Endpoint::Allocation(id) => allocations::one(id, view),
+        Endpoint::AllocationChecks(id) => allocations::checks(id, view),
+        Endpoint::AllocationServices(id) => allocations::services(id, view),
         Endpoint::Nodes => cluster::nodes(|_| true, view),
         Endpoint::Pools => pools::list(view),
         Endpoint::Pool(name) => pools::one(name, view),

@@ -15,7 +15,9 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
             world.job(&space, id).map(|it| version(&it.metadata))
         }
         Endpoint::Deployment(id) => world.deployment(&space, id).map(|it| version(&it.metadata)),
-        Endpoint::Allocation(id) => world.allocation(&space, id).map(|it| version(&it.metadata)),
+        Endpoint::Allocation(id) | Endpoint::AllocationChecks(id) | Endpoint::AllocationServices(id) => {
+            world.allocation(&space, id).map(|it| version(&it.metadata))
+        }
         Endpoint::Node(id) => world.nodes.with_uid(id).map(|it| version(&it.metadata)),
         Endpoint::Volume(id) => world.volume(&space, id).map(|it| version(&it.metadata)),
         Endpoint::Jobs

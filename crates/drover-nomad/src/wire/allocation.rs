@@ -1,7 +1,7 @@
 //! Allocations: the stubs of lists, and the whole object.
 
 use drover_api::allocation::{AllocationStatus, DesiredTransition, RescheduleTracker, TaskResources};
-use drover_api::{Allocation, Job};
+use drover_api::{Allocation, Job, JobVersion};
 use serde_json::{Map, Value, json};
 
 use super::times::{UNSET, created, created_nanos, date, nanos};
@@ -80,7 +80,7 @@ pub(crate) fn without_empty(object: Value) -> Value {
 }
 
 /// The name that Nomad gives it: `web.api[0]`.
-fn name(allocation: &Allocation, world: &World) -> String {
+pub(crate) fn name(allocation: &Allocation, world: &World) -> String {
     let spec = &allocation.spec;
     format!("{}.{}[{}]", id_of_job(allocation, world), spec.group, spec.index)
 }
@@ -100,12 +100,17 @@ pub(crate) fn id_of_job(allocation: &Allocation, world: &World) -> String {
     }
 }
 
-/// The job as it was in the version that the allocation runs.
-fn of_version(allocation: &Allocation, world: &World) -> Value {
+/// The version of its job that an allocation runs.
+pub(crate) fn version_of<'a>(allocation: &Allocation, world: &'a World) -> Option<&'a JobVersion> {
     let spec = &allocation.spec;
     let mut versions = world.versions_of(namespace(&allocation.metadata), &spec.job_name);
-    let version = versions.find(|it| it.spec.job_uid == spec.job_uid && it.spec.version == spec.job_version);
-    version.map_or(Value::Null, |version| job::of_version(version, of_job(allocation, world), world))
+    versions.find(|it| it.spec.job_uid == spec.job_uid && it.spec.version == spec.job_version).map(|it| &**it)
+}
+
+/// The job as it was in the version that the allocation runs.
+fn of_version(allocation: &Allocation, world: &World) -> Value {
+    version_of(allocation, world)
+        .map_or(Value::Null, |version| job::of_version(version, of_job(allocation, world), world))
 }
 
 /// What stubs and whole objects have in common.

@@ -10,6 +10,7 @@ pub(crate) mod job;
 mod metric;
 pub(crate) mod node;
 pub(crate) mod plugin;
+pub(crate) mod service;
 mod tasks;
 pub(crate) mod times;
 pub(crate) mod volume;

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 pub(super) const UNSET: &str = "0001-01-01T00:00:00Z";
 
 /// Nanoseconds since 1970; beyond the year 2262 the last that fits.
-pub(super) fn nanos(at: Timestamp) -> i64 {
+pub(crate) fn nanos(at: Timestamp) -> i64 {
     i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX)
 }
 
 /// A date in RFC 3339.
-pub(super) fn date(at: Option<Timestamp>) -> Value {
+pub(crate) fn date(at: Option<Timestamp>) -> Value {
     at.map_or_else(|| json!(UNSET), |at| json!(at.to_string()))
 }
 

@@ -7,4 +7,3 @@ mod stream;
 
 pub(crate) use feed::Feed;
 pub(super) use feed::Intake;
-pub(crate) use stream::Caller;

@@ -6,55 +6,35 @@
 use std::io;
 use std::time::Duration;
 
-use drover_nomad::{Buffer, Commit, Next, Query, Route, Wanted, route};
-use futures::future::BoxFuture;
+use drover_nomad::{Buffer, Commit, Next, Query, Wanted};
 use futures::stream::unfold;
-use http::{Method, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
-use hyper::body::{Bytes, Frame, Incoming};
+use hyper::body::{Bytes, Frame};
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 
 use super::sight::Sight;
 use crate::answers::{Answer, Refusal, with_type};
-use crate::limits::{Limits, Open, Opening};
+use crate::callers::{Caller, every};
+use crate::limits::{Open, Opening};
 use crate::nomad::audit::NomadCall;
 use crate::nomad::service::{Nomad, known, refused};
-use crate::reviews::Identity;
 
 /// How often a line says that the stream is there.
 const BEAT_EVERY: Duration = Duration::from_secs(30);
 /// That line.
 const BEAT: &str = "{}\n";
 
-/// Who asks for a stream.
-pub(crate) struct Caller {
-    pub(crate) identity: Identity,
-    /// Asks whether it is still this one.
-    pub(crate) is_still: Box<dyn Fn() -> BoxFuture<'static, Result<(), Refusal>> + Send + Sync>,
-    /// How often that is asked, and for its rights.
-    pub(crate) recheck_every: Duration,
-    pub(crate) limits: Limits,
-}
+/// The refusal of a stream where it is turned off.
+const NO_EVENTS: &str =
+    "the event stream is turned off here: set events.enabled in the gateway's configuration, or `kubectl get --watch`";
 
 impl Nomad {
-    /// Whether a request is for a stream, and there are streams here.
-    pub(crate) fn streams(&self, method: &Method, path: &str) -> bool {
-        self.parts.caches.feed().is_some() && matches!(route::read(method, path), Ok(Route::Events))
-    }
-
-    /// Answers a caller who asks for the event stream.
-    pub(crate) async fn stream(
-        &self,
-        caller: Caller,
-        path: &str,
-        request: http::Request<Incoming>,
-    ) -> Response<Answer> {
-        let id = request.headers().get("audit-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-        let call = (request.method(), path);
-        let mut call = NomadCall::begin(id, &caller.identity, call, self.parts.metrics.clone());
-        match self.subscribe(&mut call, &caller, request.uri().query().unwrap_or_default()).await {
+    /// Answers a caller who asks for the event stream, with these parameters.
+    pub(in crate::nomad) async fn stream(&self, caller: Caller, mut call: NomadCall, query: &str) -> Response<Answer> {
+        match self.subscribe(&mut call, &caller, query).await {
             Ok((view, open)) => {
                 call.answered(200, 0);
                 let subscriber = Subscriber::new((caller, call, open), view, self.parts.ends.clone());
@@ -71,12 +51,12 @@ impl Nomad {
     async fn subscribe(&self, call: &mut NomadCall, caller: &Caller, text: &str) -> Result<(View, Open), Refusal> {
         let query = Query::parse(text)?;
         call.is_about(query.text("namespace").unwrap_or("default"));
+        let feed = self.parts.caches.feed().ok_or_else(|| Refusal::new(400, NO_EVENTS))?;
         let wanted = Wanted::parse(text, &query)?;
         known(&caller.identity)?;
         let open = caller.limits.open(Opening::Events, &caller.identity.user)?;
         drop(self.parts.caches.complete().await?);
         let sight = Sight::open(&self.parts.reviews, &caller.identity, wanted.needed()).await?;
-        let feed = self.parts.caches.feed().ok_or_else(|| Refusal::new(400, "there is no event stream here"))?;
         let buffer = feed.subscribe();
         let position = buffer.borrow().position(wanted.index());
         Ok((View { buffer, position, wanted, sight }, open))
@@ -134,12 +114,6 @@ enum Turned {
     Check,
     Beat,
     Entry(Next),
-}
-
-fn every(period: Duration) -> Interval {
-    let mut ticks = interval_at(Instant::now() + period, period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
 }
 
 impl Subscriber {

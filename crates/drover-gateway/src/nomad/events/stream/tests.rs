@@ -8,14 +8,17 @@ use drover_daemon::monitor::GatewayMetrics;
 use drover_nomad::{Happened, Turn, World};
 use futures::FutureExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
+use http::Method;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::*;
+use crate::limits::Limits;
 use crate::nomad::Feed;
 use crate::nomad::events::Intake;
-use crate::reviews::Reviews;
+use crate::reviews::{Identity, Reviews};
 
 /// What an API server allows: `clientnodes`, or `csivolumes shop`.
 type Allowed = Arc<Mutex<BTreeSet<String>>>;

@@ -1,15 +1,13 @@
-//! Whether the user of an open stream still may: asked again while it is open.
+//! Who asks, by what it has proved that, and whether the proof still holds.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::trust::{Trust, Worth};
 use super::workload::Workloads;
 use crate::answers::Refusal;
-use crate::reviews::{Identity, Meanwhile, Object, Reviews};
+use crate::reviews::{Identity, Reviews};
 
 /// By what a caller has proved who it is.
 #[derive(Clone)]
@@ -59,47 +57,5 @@ impl Asker {
             Proof::Nothing => {}
         }
         Ok(())
-    }
-}
-
-/// The question that is asked again and again.
-pub(super) struct Recheck {
-    pub(super) reviews: Reviews,
-    pub(super) trust: Trust,
-    pub(super) asker: Asker,
-    pub(super) object: Object,
-    pub(super) meanwhile: Meanwhile,
-    ticks: Interval,
-}
-
-impl Recheck {
-    /// Asks every so often, from now on.
-    pub(super) fn new(
-        (reviews, trust): (Reviews, Trust),
-        asker: Asker,
-        object: Object,
-        meanwhile: Meanwhile,
-        every: Duration,
-    ) -> Self {
-        let mut ticks = interval_at(Instant::now() + every, every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { reviews, trust, asker, object, meanwhile, ticks }
-    }
-
-    /// Waits until the answer is no. May be dropped and called again.
-    pub(super) async fn refused(&mut self) -> Refusal {
-        loop {
-            self.ticks.tick().await;
-            match self.once().await {
-                // Too many others are asked for: this one is asked for again at the next tick.
-                Err(refusal) if refusal.code != 429 => return refusal,
-                Ok(()) | Err(_) => {}
-            }
-        }
-    }
-
-    async fn once(&self) -> Result<(), Refusal> {
-        self.asker.is_still(&self.reviews, &self.trust).await?;
-        self.reviews.allow(&self.asker.identity, &self.object, self.meanwhile).await
     }
 }

@@ -1,0 +1,102 @@
+//! Answers of an agent that are sent as a whole: lists, samples, and that something was done.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover_nomad::{ClientOrder, FileFacts, Reply as Answered, TaskUsage, Usage, check_results, file, files, usage};
+use drover_socket::client::{Replies, Reply};
+use drover_socket::protocol::{AllocStats, Answer as Said, FileInfo, TaskStats};
+use serde_json::{Value, json};
+
+use super::begin::NodeSession;
+use crate::answers::Refusal;
+
+/// How long an agent may take.
+const WHOLE_TIMEOUT: Duration = Duration::from_secs(55);
+
+/// Everything that an agent has answered.
+#[derive(Debug, Default)]
+struct Whole {
+    files: Vec<FileInfo>,
+    file: Option<FileInfo>,
+    samples: Vec<AllocStats>,
+    checks: BTreeMap<String, Value>,
+}
+
+/// The answer, once the agent has come to an end.
+///
+/// # Errors
+/// What the agent refuses, 504 when it does not come to an end.
+pub(super) async fn answer(session: NodeSession) -> Result<Answered, Refusal> {
+    let NodeSession { query, order, placed, mut exchange, open, recheck: _ } = session;
+    let n_samples = if matches!(order, ClientOrder::Stats { .. }) { 2 } else { 0 };
+    let said = tokio::time::timeout(WHOLE_TIMEOUT, whole(&mut exchange.replies, n_samples)).await;
+    let Whole { files: listed, file: found, samples, checks } =
+        said.map_err(|_| Refusal::new(504, "the agent does not come to an end"))??;
+    drop(open);
+    let incomplete = || Refusal::new(504, "the agent's answer is incomplete");
+    let value = match order {
+        ClientOrder::List { .. } => files(&listed.into_iter().map(facts).collect::<Vec<_>>()),
+        ClientOrder::Stat { .. } => file(&facts(found.ok_or_else(incomplete)?)),
+        ClientOrder::Stats { task } => {
+            let last = samples.into_iter().next_back().ok_or_else(incomplete)?;
+            usage(&used(&last), task.as_deref(), &placed)
+        }
+        ClientOrder::Checks => {
+            let checks: Result<BTreeMap<_, _>, _> =
+                checks.into_iter().map(|(id, check)| Ok((id, serde_json::from_value(check)?))).collect();
+            let wrong = |error: serde_json::Error| Refusal::new(504, format!("the agent's checks are none: {error}"));
+            check_results(&checks.map_err(wrong)?, &placed.shown_name)
+        }
+        // Clients look for nothing in it.
+        ClientOrder::Gc => return Ok(Answered { body: Vec::new(), next_token: None }),
+        ClientOrder::Restart { .. }
+        | ClientOrder::Signal { .. }
+        | ClientOrder::Read { .. }
+        | ClientOrder::Stream { .. }
+        | ClientOrder::Logs(_)
+        | ClientOrder::Exec { .. } => json!({}),
+    };
+    Ok(Answered::of(&value, &query)?)
+}
+
+/// Reads everything; of samples so many.
+async fn whole(replies: &mut Replies, n_samples: usize) -> Result<Whole, Refusal> {
+    let mut whole = Whole::default();
+    loop {
+        let reply = replies.next().await;
+        let reply = reply.map_err(|error| Refusal::new(504, format!("the agent's answer broke off: {error}")))?;
+        match reply.ok_or_else(|| Refusal::new(504, "the agent has gone in the middle of its answer"))? {
+            Reply::Answer(said) => match said {
+                Said::Error { code, message } => return Err(Refusal::new(code, message)),
+                Said::Files(part) => whole.files.extend(part),
+                Said::File(file) => whole.file = Some(file),
+                Said::Checks(checks) => whole.checks = checks,
+                Said::Stats(sample) => {
+                    whole.samples.push(sample);
+                    if whole.samples.len() == n_samples {
+                        return Ok(whole);
+                    }
+                }
+                Said::Done | Said::Exited { .. } => return Ok(whole),
+                Said::Allocations(_) | Said::Meta(_) | Said::At { .. } => {}
+            },
+            Reply::Data(_) | Reply::ErrorData(_) => {}
+        }
+    }
+}
+
+fn facts(file: FileInfo) -> FileFacts {
+    let FileInfo { name, is_dir, size, mode, modified_at, content_type } = file;
+    FileFacts { name, is_dir, size, mode, modified_at, content_type }
+}
+
+fn used(stats: &AllocStats) -> Usage {
+    let of = |used: &TaskStats| TaskUsage {
+        cores: used.cpu_fraction,
+        memory_bytes: used.memory_bytes,
+        memory_peak_bytes: used.memory_peak_bytes,
+    };
+    let tasks = stats.tasks.iter().map(|(name, used)| (name.clone(), of(used))).collect();
+    Usage { time: stats.time, total: of(&stats.total), tasks }
+}

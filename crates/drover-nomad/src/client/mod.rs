@@ -1,0 +1,20 @@
+//! Calls that the agent of an allocation's node answers: files, output, commands, samples.
+//!
+//! `endpoint` reads method and path, `order` parameters and body, and `placed` finds the allocation; what an agent says
+//! becomes Nomad's words in `frames` (files and output), `exec` (a command's messages) and `facts` (whole answers).
+//! Must never know how an agent is reached, nor its own protocol.
+
+mod endpoint;
+mod exec;
+mod facts;
+mod frames;
+mod order;
+mod placed;
+
+pub(crate) use endpoint::of;
+pub use endpoint::{ClientCall, ClientEndpoint};
+pub use exec::{Closing, ExecInput, ExecOutput, exec_inputs, shown_token};
+pub use facts::{FileFacts, TaskUsage, Usage, check_results, file, files, usage};
+pub use frames::{FileFrames, HEARTBEAT};
+pub use order::{ClientOrder, LogOrder, Position};
+pub use placed::{Placed, is_down, placed};
