@@ -16,6 +16,8 @@ pub(crate) enum Opening {
     Exec,
     /// A subscriber of Nomad's event stream.
     Events,
+    /// A connection that has become a `WebSocket` before it is known for whom: it counts for all alike.
+    Socket,
 }
 
 impl Opening {
@@ -24,6 +26,7 @@ impl Opening {
         match self {
             Self::Stream | Self::Events => 128,
             Self::Exec => 16,
+            Self::Socket => self.most(),
         }
     }
 
@@ -32,7 +35,7 @@ impl Opening {
         match self {
             Self::Stream => 2048,
             Self::Exec => 256,
-            Self::Events => 512,
+            Self::Events | Self::Socket => 512,
         }
     }
 
@@ -42,13 +45,14 @@ impl Opening {
             Self::Stream => "call",
             Self::Exec => "exec",
             Self::Events => "events",
+            Self::Socket => "socket",
         }
     }
 
     const fn noun(self) -> &'static str {
         match self {
             Self::Stream => "calls",
-            Self::Exec => "commands",
+            Self::Exec | Self::Socket => "commands",
             Self::Events => "event streams",
         }
     }
@@ -122,6 +126,16 @@ impl Drop for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_of_which_it_is_not_known_whose_they_are_count_for_all_alike() {
+        let limits = Limits::default();
+        let open: Vec<Open> = (0..512).map(|_| limits.open(Opening::Socket, "").expect("room")).collect();
+        assert_eq!(limits.open(Opening::Socket, "").map(drop).map_err(|it| it.code), Err(429));
+        assert!(limits.open(Opening::Exec, "ann").is_ok(), "they are no commands");
+        drop(open);
+        assert!(limits.open(Opening::Socket, "").is_ok());
+    }
 
     #[test]
     fn a_user_has_so_many_and_what_is_closed_makes_room() {

@@ -182,8 +182,9 @@ impl Entrance {
             }
             .boxed()
         };
-        let Answered { response, goes_on } =
-            api.answer(Asked { caller, identify: Box::new(identify), path, request }).await;
+        let limits = self.limits.clone();
+        let asked = Asked { caller, identify: Box::new(identify), limits, path, request };
+        let Answered { response, goes_on } = api.answer(asked).await;
         if let Some(command) = goes_on {
             drop(self.commands.spawn(command));
         }

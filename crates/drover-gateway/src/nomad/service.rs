@@ -19,6 +19,7 @@ use super::scopes::scopes;
 use super::writing::Writing;
 use crate::answers::{Answer, Refusal, whole, with_type};
 use crate::callers::Caller;
+use crate::limits::Limits;
 use crate::reviews::{Identity, is_anonymous};
 
 /// Reads that wait for a change at a time, on this replica.
@@ -43,6 +44,7 @@ pub(crate) struct Asked {
     /// Who asks, or why that is not known.
     pub(crate) caller: Result<Caller, Refusal>,
     pub(crate) identify: Identify,
+    pub(crate) limits: Limits,
     /// Below `/v1/`.
     pub(crate) path: String,
     pub(crate) request: http::Request<Incoming>,

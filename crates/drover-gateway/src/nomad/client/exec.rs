@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message};
 use super::begin::{Ask, NodeSession};
 use crate::answers::Refusal;
 use crate::callers::Caller;
+use crate::limits::Opening;
 use crate::nomad::audit::NomadCall;
 use crate::nomad::service::{Answered, Asked, Identify, Nomad};
 use crate::reviews::Identity;
@@ -55,14 +56,16 @@ struct Command {
 impl Nomad {
     /// Makes a WebSocket of the connection, and carries the command over it.
     pub(in crate::nomad) fn exec(&self, endpoint: ClientEndpoint, asked: Asked) -> Answered {
-        let Asked { caller, identify, path, request } = asked;
+        let Asked { caller, identify, limits, path, request } = asked;
         let query = request.uri().query().unwrap_or_default().to_owned();
         let unknown = Identity::default();
         let mut call = self.call(caller.as_ref().map_or(&unknown, |caller| &caller.identity), &path, &request);
         let is_shown = Query::parse(&query).is_ok_and(|query| query.is("ws_handshake", false));
         let accepted = from_here(request.headers(), is_shown).and_then(|()| websocket::accept(request.headers()));
-        let response = match accepted.and_then(|accept| websocket::switching(&accept, None)) {
-            Ok(response) => response,
+        let response = accepted.and_then(|accept| websocket::switching(&accept, None));
+        let open = response.and_then(|response| Ok((response, limits.open(Opening::Socket, "")?)));
+        let (response, open) = match open {
+            Ok(both) => both,
             Err(refusal) => return self.finished(call, Err(refusal)).into(),
         };
         call.answered(101, 0);
@@ -77,6 +80,7 @@ impl Nomad {
             if let Some(closing) = command.converse(who, &mut to, &mut from).await {
                 close(to, from, closing).await;
             }
+            drop(open);
         };
         Answered { response, goes_on: Some(goes_on.boxed()) }
     }
