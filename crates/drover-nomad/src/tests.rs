@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
 use crate::route::{Route, read};
-use crate::{AgentFacts, Fault, Query, Resource, Scope, Scopes, SearchRequest, View, World, answer, index, needed};
+use crate::{
+    AgentFacts, Fault, Query, Resource, Scope, Scopes, SearchRequest, View, World, answer, index, is_down, needed,
+    placed,
+};
 
 const NODE: &str = "00000000-0000-0000-0000-0000000000f1";
 
@@ -394,4 +397,58 @@ fn the_index_of_a_list_is_that_of_its_kind_and_of_an_object_its_own() {
         (of("job/web/allocations"), of("job/a/b"), of("nodes"), of("regions")),
         (Some(77), Some(10), Some(50), None)
     );
+}
+
+#[test]
+fn an_allocation_is_found_with_its_node_in_its_own_namespace_and_nowhere_else() {
+    let mut world = world();
+    let find = |world: &World, text: &str, id: &str| placed(world, &Query::parse(text).expect("a query"), id);
+    let found = find(&world, "namespace=shop", "shop-alloc").expect("an allocation");
+    assert_eq!((found.name.as_str(), found.node.as_str(), found.namespace.as_str()), ("web-api-0", "n-1", "shop"));
+    assert_eq!((found.shown_name.as_str(), found.core_mhz.to_bits()), ("a/b.api[0]", 2000.0_f64.to_bits()));
+    for (text, id) in
+        [("", "shop-alloc"), ("namespace=*", "shop-alloc"), ("namespace=shop", "default-alloc"), ("", "d")]
+    {
+        assert_eq!(find(&world, text, id).map_err(|fault| fault.code), Err(404), "{text} {id}");
+    }
+    assert!(!is_down(&world, "n-1") && !is_down(&world, "n-9"));
+    let mut node = meta("", "n-1", NODE, 51);
+    node.as_object_mut().expect("an object").remove("namespace");
+    world.nodes.put(object("ClientNode", &node, &json!({}), &json!({ "phase": "down" })));
+    assert!(is_down(&world, "n-1"));
+    let found = find(&world, "namespace=shop", "shop-alloc").expect("an allocation");
+    assert_eq!(found.core_mhz.to_bits(), 0.0_f64.to_bits(), "how fast it is is not known");
+}
+
+#[test]
+fn checks_and_services_of_an_allocation_are_those_that_its_agent_has_reported() {
+    assert_eq!(ask_as(None, "allocation/default-alloc/checks"), Ok(Value::Null));
+    assert_eq!(ask_as(None, "allocation/default-alloc/services"), Ok(json!([])));
+    for path in ["allocation/shop-alloc/checks", "allocation/shop-alloc/services"] {
+        assert_eq!(ask_as(None, path).map_err(|fault| fault.code), Err(404), "{path}");
+    }
+    let service = json!({ "name": "web", "portLabel": "http", "tags": ["blue"] });
+    let group = json!({ "name": "api", "services": [service], "tasks": [{ "name": "t", "driver": "exec" }] });
+    let version = json!({ "jobName": "web", "jobUID": "job-default", "version": 2, "groupNames": "api",
+                          "job": { "id": "a/b", "groups": [group] }, "submittedAt": "2026-01-01T00:00:00Z" });
+    let mut world = world();
+    world.versions.put(object("JobVersion", &meta("default", "web-v2", "v", 61), &version, &json!({})));
+    let mut known = allocation("default", "web-api-0", "default-alloc", "running");
+    let status = known.status.as_mut().expect("a status");
+    let check = json!({ "check": "up", "service": "web", "status": "failure", "mode": "readiness" });
+    status.checks.insert("c".to_owned(), serde_json::from_value(check).expect("a check"));
+    let id = "_nomad-task-default-alloc-group-api-web-http";
+    for id in [id, "of-an-earlier-version"] {
+        let reported = json!({ "id": id, "serviceName": "web", "ready": true, "address": "10.9.9.9", "port": 22 });
+        status.services.push(serde_json::from_value(reported).expect("a service"));
+    }
+    world.allocations.put(known);
+    let ask = |endpoint: Endpoint| reply_of(&world, None, &endpoint, "").expect("an answer");
+    let checks = ask(Endpoint::AllocationChecks("default-alloc".to_owned()));
+    assert_eq!((&checks["c"]["Status"], &checks["c"]["Group"]), (&json!("failure"), &json!("a/b.api[0]")));
+    let services = ask(Endpoint::AllocationServices("default-alloc".to_owned()));
+    assert_eq!(services.as_array().map(Vec::len), Some(1), "{services}");
+    let service = &services[0];
+    assert_eq!((&service["ID"], &service["Tags"], &service["JobID"]), (&json!(id), &json!(["blue"]), &json!("a/b")));
+    assert_eq!((&service["Address"], &service["Port"]), (&json!("10.0.0.7"), &json!(21_034)), "what was assigned");
 }
