@@ -514,7 +514,7 @@ async fn an_index_holds_everywhere(stage: &Stage, nomad: &Nomad) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g_043_rights_open_what_they_name_and_each_call_is_written_down() {
+async fn g_043_g_044_rights_open_what_they_name_who_asks_is_shown_and_each_call_is_written_down() {
     let stage = Stage::start("nomad-rights", "").await;
     let cluster = &stage.cluster;
     let mut stopped = sleeper("web", 1);
@@ -548,6 +548,7 @@ async fn g_043_rights_open_what_they_name_and_each_call_is_written_down() {
     let found = nobody.send(Method::PUT, "search?namespace=*", &[("X-Nomad-Token", token.as_str())], "{}").await.json();
     assert_eq!((&found["Matches"]["jobs"], &found["Matches"]["nodes"]), (&json!(["web"]), &Value::Null));
 
+    identities(&stage, &nobody, &token).await;
     few_of_many_namespaces(&stage, &nobody, &token).await;
 
     let log = cluster.log("gateway");
@@ -555,6 +556,31 @@ async fn g_043_rights_open_what_they_name_and_each_call_is_written_down() {
     let line = line.expect("a line for the call");
     assert!(line.contains("code=403") && line.contains("drover-developer") || line.contains("developer"), "{line}");
     assert!(!log.contains(token.as_str()), "a token is in the log");
+}
+
+/// G-044: who asks, and a login, which gives the token back; `nobody` gives none.
+async fn identities(stage: &Stage, nobody: &Nomad, token: &str) {
+    let own = nobody.send(Method::GET, "acl/token/self", &[("X-Nomad-Token", token)], "").await;
+    let own_json = own.json();
+    assert_eq!((&own_json["Type"], &own_json["SecretID"]), (&json!("client"), &json!("")));
+    assert!(own_json["Name"].as_str().is_some_and(|name| name == User::Developer.name()), "{}", own.text);
+    assert!(own_json["Policies"].as_array().is_some_and(|all| all.contains(&json!("system:authenticated"))));
+    let admin = token_of(stage, User::Admin);
+    let told = nobody.send(Method::GET, "acl/token/self", &[("X-Nomad-Token", &admin)], "").await.json();
+    assert_eq!(told["Type"], "management");
+    let told = nobody.get("acl/token/self").await;
+    assert!(told.code == 403 && told.text.contains("Permission denied"), "{} {}", told.code, told.text);
+    let methods = nobody.get("acl/auth-methods").await.json();
+    assert_eq!((&methods[0]["Name"], &methods[0]["Default"]), (&json!("kubernetes"), &json!(true)));
+    let login = async |token: &str| {
+        let body = json!({ "AuthMethodName": "kubernetes", "LoginToken": token }).to_string();
+        nobody.send(Method::PUT, "acl/login", &[], &body).await
+    };
+    let told = login(token).await.json();
+    assert_eq!((&told["SecretID"], &told["Name"]), (&json!(token), &own_json["Name"]));
+    assert_eq!(login("wrong").await.code, 403);
+    let told = nobody.send(Method::PUT, "acl/token", &[("X-Nomad-Token", &admin)], "{}").await;
+    assert!(told.code == 400 && told.text.contains("RBAC"), "{} {}", told.code, told.text);
 }
 
 /// G-043, with the API server's own rules: of many namespaces those with a binding are found. How long it takes with

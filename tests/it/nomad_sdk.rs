@@ -222,6 +222,9 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
         ("allocations", format!("deployment/allocations/{deployment}")),
         ("allocations", "allocations?resources=true&task_states=true".to_owned()),
         ("~allocation", format!("allocation/{alloc}")),
+        ("stats", format!("client/allocation/{alloc}/stats")),
+        ("files", format!("client/fs/ls/{alloc}?path=/")),
+        ("file", format!("client/fs/stat/{alloc}?path=/alloc")),
         ("nodes", "nodes?resources=true&os=true".to_owned()),
         ("node", format!("node/{node}")),
         ("~allocations", format!("node/{node}/allocations")),
@@ -230,6 +233,12 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
         ("namespaces", "namespaces".to_owned()),
         ("regions", "regions".to_owned()),
         ("self", "agent/self".to_owned()),
+        ("pools", "node/pools".to_owned()),
+        ("pool", "node/pool/default".to_owned()),
+        ("nodes", "node/pool/default/nodes?resources=true&os=true".to_owned()),
+        ("jobs", "node/pool/default/jobs?meta=true".to_owned()),
+        ("token", "acl/token/self".to_owned()),
+        ("methods", "acl/auth-methods".to_owned()),
     ] {
         asked.push(format!("{kind} /v1/{path}"));
     }

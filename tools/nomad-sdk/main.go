@@ -1,8 +1,6 @@
 // Nomad's own library as a client of drover's gateway. NOMAD_ADDR, NOMAD_TOKEN and NOMAD_CACERT say where it is.
 //
 //	nomad-sdk read         each line of standard input is `TYPE PATH`: the answer is decoded strictly, faults are printed
-//	nomad-sdk autoscaler JOB GROUP   the calls of Nomad's autoscaler
-//	nomad-sdk terraform FILE         the calls of the resource `nomad_job`
 package main
 
 import (
@@ -41,15 +39,11 @@ func read(client *api.Client) {
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) < 2 {
-		log.Fatal("usage: nomad-sdk read | autoscaler JOB GROUP | terraform FILE")
+		log.Fatal("usage: nomad-sdk read")
 	}
 	switch os.Args[1] {
 	case "read":
 		read(client())
-	case "autoscaler":
-		autoscaler(client(), os.Args[2], os.Args[3])
-	case "terraform":
-		terraform(client(), os.Args[2])
 	default:
 		log.Fatalf("%s is no command", os.Args[1])
 	}

@@ -40,6 +40,9 @@ var types = map[string]any{
 	"pools":        []*api.NodePool{},
 	"pool":         &api.NodePool{},
 	"token":        &api.ACLToken{},
+	"stats":        &api.AllocResourceUsage{},
+	"files":        []*api.AllocFileInfo{},
+	"file":         &api.AllocFileInfo{},
 	"methods":      []*api.ACLAuthMethodListStub{},
 }
 

@@ -116,7 +116,8 @@ mod tests {
     #[test]
     fn all_else_of_access_control_is_not_served_here() {
         assert_eq!(AclEndpoint::of(&Method::PUT, "acl/login"), Some(AclEndpoint::Login));
-        for (method, path) in [(Method::GET, "acl/login"), (Method::PUT, "acl/token/self"), (Method::GET, "acl/tokens")] {
+        for (method, path) in [(Method::GET, "acl/login"), (Method::PUT, "acl/token/self"), (Method::GET, "acl/tokens")]
+        {
             assert_eq!(AclEndpoint::of(&method, path), None, "{method} {path}");
         }
     }

@@ -292,7 +292,10 @@ fn an_evaluation_has_those_before_and_behind_it_where_they_are_asked_for_and_all
     assert_eq!((related.len(), &related[0]["ID"], &related[0]["BlockedEval"]), (1, before, &waits["ID"]));
     assert!(related[0].get("FailedTGAllocs").is_none() && related[0]["Status"] == "complete");
     let other = ask(&format!("evaluation/{}?related=true", before.as_str().expect("an id")));
-    assert_eq!((other["RelatedEvals"].as_array().map(Vec::len), &other["RelatedEvals"][0]["ID"]), (Some(1), &waits["ID"]));
+    assert_eq!(
+        (other["RelatedEvals"].as_array().map(Vec::len), &other["RelatedEvals"][0]["ID"]),
+        (Some(1), &waits["ID"])
+    );
     assert_eq!(ask("evaluations/count"), json!({ "Count": 3 }));
     assert_eq!(ask("evaluations/count?status=blocked&per_page=1"), json!({ "Count": 1 }));
     assert_eq!(ask("evaluations/count?filter=Status+%3D%3D+%22complete%22"), json!({ "Count": 2 }));
@@ -390,7 +393,7 @@ fn the_index_of_a_list_is_that_of_its_kind_and_of_an_object_its_own() {
     let query = Query::parse("namespace=shop").expect("a query");
     let of = |path: &str| match read(&http::Method::GET, path).expect(path) {
         Route::Read(endpoint) => index(&endpoint, &query, &world),
-        Route::Search | Route::Write(_) | Route::Events | Route::Client(_) => panic!("no read"),
+        Route::Search | Route::Write(_) | Route::Events | Route::Acl(_) | Route::Client(_) => panic!("no read"),
     };
     assert_eq!((of("allocations"), of("allocation/u-9"), of("allocation/none")), (Some(77), Some(20), Some(77)));
     assert_eq!(

@@ -3,9 +3,11 @@
 //!
 //! `caches` holds what is known of the cluster, `scopes` asks where a caller has which right, `service` brings both to
 //! `drover-nomad`, which decides what is answered, `writing` carries out what it orders, `client` carries calls to
-//! the agents of nodes, `events` tells subscribers what changes, and `audit` writes a line for each call. Must never
+//! the agents of nodes, `events` tells subscribers what changes, `acl` says who asks, and `audit` writes a
+//! line for each call. Must never
 //! know what an answer says.
 
+mod acl;
 mod audit;
 mod caches;
 mod client;

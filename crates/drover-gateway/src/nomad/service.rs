@@ -102,7 +102,7 @@ impl Nomad {
         {
             return self.exec(endpoint.clone(), asked);
         }
-        let Asked { caller, path, request, .. } = asked;
+        let Asked { caller, path, request, identify, .. } = asked;
         let caller = match caller {
             Ok(caller) => caller,
             Err(refusal) => return refused(&refusal).into(),
@@ -114,6 +114,10 @@ impl Nomad {
             Ok(Route::Write(endpoint)) => WholeCall::Write(endpoint),
             Ok(Route::Events) => {
                 return self.stream(caller, call, request.uri().query().unwrap_or_default()).await.into();
+            }
+            Ok(Route::Acl(endpoint)) => {
+                let outcome = self.acl(endpoint, (&caller.identity, &identify), request).await;
+                return self.finished(call, outcome).into();
             }
             Ok(Route::Client(endpoint)) => return self.on_node(caller, call, endpoint, request).await.into(),
             Err(fault) => return self.finished(call, Err(fault.into())).into(),

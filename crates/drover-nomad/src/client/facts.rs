@@ -87,7 +87,7 @@ fn resources(used: TaskUsage, placed: &Placed) -> Value {
             "ThrottledTime": 0, "Percent": used.cores * 100.0, "Measured": ["Percent", "Total Ticks"],
         },
         "MemoryStats": {
-            "RSS": 0, "Cache": 0, "Swap": 0, "MappedFile": 0, "Usage": used.memory_bytes,
+            "RSS": 0, "Cache": 0, "Swap": 0, "Usage": used.memory_bytes,
             "MaxUsage": used.memory_peak_bytes, "KernelUsage": 0, "KernelMaxUsage": 0,
             "Measured": ["Usage", "Max Usage"],
         },

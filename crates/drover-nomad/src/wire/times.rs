@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 /// A date that is not set.
-pub(super) const UNSET: &str = "0001-01-01T00:00:00Z";
+pub(crate) const UNSET: &str = "0001-01-01T00:00:00Z";
 
 /// Nanoseconds since 1970; beyond the year 2262 the last that fits.
 pub(crate) fn nanos(at: Timestamp) -> i64 {
