@@ -96,7 +96,7 @@ fn text(value: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p_019_p_040_to_p_042_p_048_to_p_053_and_g_036_jobs_are_run_and_changed_as_nomads_clients_do() {
+async fn p_019_p_040_to_p_042_p_047_to_p_053_and_g_036_jobs_are_run_and_changed_as_nomads_clients_do() {
     let stage = Stage::start("nomad-writes", "").await;
     let nomad = Nomad::of(&stage, User::Admin).await;
     registered(&stage, &nomad).await;
@@ -143,7 +143,7 @@ async fn registered(stage: &Stage, nomad: &Nomad) {
     assert_eq!(checked["ValidationErrors"], json!([]), "{checked}");
 }
 
-/// P-048, P-051, P-053.
+/// P-047, P-048, P-051, P-053.
 async fn changed(stage: &Stage, nomad: &Nomad) {
     let cluster = &stage.cluster;
     let second = nomad.run(&file("web", AT_ONCE, "count = 2", "exec sleep 2000")).await;
@@ -158,6 +158,7 @@ async fn changed(stage: &Stage, nomad: &Nomad) {
     assert_eq!(nomad.version("web").await, 2);
     let same = nomad.put("job/web/revert", &json!({ "JobID": "web", "JobVersion": 2 })).await;
     assert_eq!(same.code, 400, "{}", same.text);
+    history(nomad).await;
 
     let scaled = nomad.put("job/web/scale", &json!({ "Count": 1, "Target": { "Group": "g" } })).await.json();
     nomad.monitored(cluster, &scaled).await;
@@ -176,6 +177,32 @@ async fn changed(stage: &Stage, nomad: &Nomad) {
     let forced = nomad.put("job/fails/evaluate", &forced).await.json();
     nomad.monitored(cluster, &forced).await;
     cluster.eventually("it is placed again", async || failed().await.len() == 2).await;
+}
+
+/// P-047: of three versions, of which the second had two allocations and the third is as the first.
+async fn history(nomad: &Nomad) {
+    let told = nomad.get("job/web/versions?diffs=true").await.json();
+    let numbers = |of: &Value| -> Vec<i64> {
+        of.as_array().expect("a list").iter().filter_map(|it| it["Version"].as_i64()).collect()
+    };
+    assert_eq!(numbers(&told["Versions"]), [2, 1, 0]);
+    let diffs = told["Diffs"].as_array().expect("a list");
+    assert_eq!(diffs.len(), 2, "{told}");
+    for (diff, (old, new), forces) in
+        [(&diffs[0], ("2", "1"), "forces destroy"), (&diffs[1], ("1", "2"), "forces create")]
+    {
+        let group = &diff["TaskGroups"][0];
+        let count = json!({ "Type": "Edited", "Name": "Count", "Old": old, "New": new, "Annotations": [forces] });
+        assert_eq!((&diff["Type"], &group["Fields"]), (&json!("Edited"), &json!([count])), "{diff}");
+        assert_eq!(group["Tasks"][0]["Annotations"], json!(["forces create/destroy update"]), "{diff}");
+    }
+    let types = |of: Value| -> Vec<String> {
+        let all = of["Diffs"].as_array().cloned().unwrap_or_default();
+        all.iter().filter_map(|it| it["Type"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(types(nomad.get("job/web/versions?diffs=true&diff_version=0").await.json()), ["None", "Edited", "None"]);
+    assert_eq!(nomad.get("job/web/versions?diffs=true&diff_version=9").await.code, 404);
+    assert_eq!(nomad.get("job/web/versions?diffs=false").await.json()["Diffs"], Value::Null);
 }
 
 /// P-019, P-020.

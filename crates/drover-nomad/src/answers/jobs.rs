@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use drover_api::Job;
+use drover_api::{Job, JobVersion};
+use drover_core::definition::Definition;
+use drover_core::difference::JobDiff;
 use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::view::View;
 use crate::fault::Fault;
 use crate::listing::{Order, Place, page};
+use crate::query::Query;
 use crate::resource::Resource;
+use crate::wire::difference;
 use crate::wire::job as wire;
 use crate::wire::times::created;
 use crate::world::{job_id, namespace};
@@ -48,18 +52,41 @@ pub(super) fn scale(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     Reply::of(&wire::scale(find(id, view)?, view.world), view.query)
 }
 
-/// What it once was, newest first.
+/// What it once was, newest first; with `diffs` what each changed of the one before it, or of one that is named.
 pub(super) fn versions(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     let View { world, query, .. } = view;
-    if query.is("diffs", false) || query.text("diff_version").or(query.text("diff_tag")).is_some() {
-        return Err(Fault::bad("diffs are not served by drover: `drover job history -p` shows what changed"));
-    }
     let job = find(id, view)?;
     let mut own: Vec<_> = world.own_versions(job).collect();
     if own.is_empty() {
         return Err(Fault::missing("versions of job", id));
     }
     own.sort_by_key(|it| std::cmp::Reverse(it.spec.version));
+    let diffs = if query.is("diffs", false) { json!(diffs(&own, query)?) } else { Value::Null };
     let versions: Vec<Value> = own.into_iter().map(|it| wire::of_version(it, Some(job), world)).collect();
-    Reply::of(&json!({ "Versions": versions, "Diffs": null }), query)
+    Reply::of(&json!({ "Versions": versions, "Diffs": diffs }), query)
+}
+
+/// What is different in each version, newest first: from the one before it, so that the oldest has none; with
+/// `diff_version` or `diff_tag` from that one.
+fn diffs(versions: &[&Arc<JobVersion>], query: &Query) -> Result<Vec<Value>, Fault> {
+    let definition = |it: &JobVersion| Definition::new(&it.spec.job, &it.spec.job_name);
+    let between = |old: &Definition, new: &Definition| difference::of_job(&JobDiff::between(Some(old), new));
+    let all: Vec<Arc<Definition>> = versions.iter().map(|it| definition(it)).collect();
+    let base = match (query.text("diff_version"), query.text("diff_tag")) {
+        (None, None) => {
+            return Ok(all.windows(2).filter_map(|two| Some(between(two.get(1)?, two.first()?))).collect());
+        }
+        (Some(text), _) => {
+            let wrong = |_| Fault::bad(format!("diff_version is {text:?}: give the number of a version"));
+            let number: i64 = text.parse().map_err(wrong)?;
+            let found = versions.iter().find(|it| it.spec.version == number);
+            found.ok_or_else(|| Fault::missing("version", text))?
+        }
+        (None, Some(tag)) => {
+            let tagged = |it: &&&Arc<JobVersion>| it.status.as_ref().and_then(|it| it.tag.as_deref()) == Some(tag);
+            versions.iter().find(tagged).ok_or_else(|| Fault::missing("version with tag", tag))?
+        }
+    };
+    let base = definition(base);
+    Ok(all.iter().map(|it| between(&base, it)).collect())
 }

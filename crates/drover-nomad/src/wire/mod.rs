@@ -5,6 +5,7 @@
 pub(crate) mod allocation;
 pub(crate) mod awaited;
 pub(crate) mod deployment;
+pub(crate) mod difference;
 pub(crate) mod evaluation;
 pub(crate) mod job;
 mod metric;
