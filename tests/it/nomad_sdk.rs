@@ -190,9 +190,12 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
                   "capabilities": [{ "accessMode": "multi-node-multi-writer", "attachmentMode": "file-system" }] },
     });
     cluster.kubectl_with(&["apply", "-f", "-"], Some(&volume.to_string())).expect("applied");
-    for text in [RICH, PLAIN, PARAMETERIZED, PERIODIC] {
+    let changed = RICH.replace("owner = \"shop\"", "owner = \"farm\"").replace("cpu        = 10", "cpu = 20");
+    for text in [RICH, PLAIN, PARAMETERIZED, PERIODIC, &changed] {
         register(&nomad, text).await;
     }
+    let n_diffs = async || nomad.get("job/rich/versions?diffs=true").await.json()["Diffs"].as_array().map(Vec::len);
+    cluster.eventually("the changed job has a second version", async || n_diffs().await == Some(1)).await;
     let deployed = async || nomad.get("job/web/deployment").await.json()["Status"] == "successful";
     cluster.eventually("the job is deployed", async || deployed().await).await;
     let blocked = async || nomad.get("evaluations?status=blocked").await.each("JobID") == ["rich"];
@@ -209,6 +212,7 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
     }
     for (kind, path) in [
         ("jobs", "jobs?meta=true".to_owned()),
+        ("versions", "job/rich/versions?diffs=true".to_owned()),
         ("evaluations", "job/web/evaluations".to_owned()),
         ("deployments", "job/web/deployments".to_owned()),
         ("deployment", "job/web/deployment".to_owned()),

@@ -58,7 +58,7 @@ fn job(namespace: &str, name: &str, id: &str) -> drover_api::Job {
     let status = json!({
         "phase": "running", "version": 2, "stable": true,
         "summary": { "api": { "running": 1, "queued": 2 } },
-        "evaluations": [evaluation("c-2", "complete", &failed), evaluation("c-1", "complete", &json!({}))],
+        "evaluations": [evaluation("c-2", "blocked", &failed), evaluation("c-1", "complete", &json!({}))],
         "blocked": { "id": "c-2", "since": "2026-01-01T00:00:05Z", "failed": failed },
     });
     object("Job", &meta(namespace, name, &format!("{name}-{namespace}"), 10), &spec, &status)

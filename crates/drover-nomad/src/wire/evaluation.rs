@@ -63,10 +63,12 @@ pub(crate) fn of_job(job: &Job) -> Vec<Evaluation<'_>> {
             let EvaluationStatus { id: own, trigger, status, description, priority, time, failed, .. } = one;
             let id = id(job_uid, own);
             let blocked = if failed.is_empty() { String::new() } else { waits.clone() };
+            // What is left of it waits as another one: clients follow one that is `blocked` without end.
+            let status = if *status == EvalStatus::Blocked { EvalStatus::Complete } else { *status };
             Evaluation {
                 id,
                 job,
-                status: *status,
+                status,
                 trigger: *trigger,
                 description,
                 priority: *priority,
