@@ -92,8 +92,8 @@ var absent = map[string]bool{
 	"UI": true, "VersionTag": true, "Migrate": true, "Reschedule": true,
 }
 
-// What the specification of the API has and the library does not read.
-var beyond = map[string]bool{"DesiredTransition": true, "HostVolumes": true, "AllocStates": true}
+// What the specification of the API has, or drover alone, and the library does not read.
+var beyond = map[string]bool{"DesiredTransition": true, "HostVolumes": true, "AllocStates": true, "Rolling": true}
 
 var meta = reflect.TypeOf(api.QueryMeta{})
 

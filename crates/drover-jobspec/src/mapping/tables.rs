@@ -316,6 +316,7 @@ static TEMPLATE: Table = plain(&[
     row("env", "envvars", Bool),
     row("once", "once", Bool),
     row("error_on_missing_key", "errMissingKey", Bool),
+    row("rolling", "rolling", Bool),
     row(
         "wait",
         "wait",

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn p_044_a_count_forces_creation_or_destruction_a_command_a_new_task_and_a_kill_timeout_an_update_in_place() {
+    fn a_count_forces_creation_or_destruction_a_command_a_new_task_and_a_kill_timeout_an_update_in_place() {
         let base = || web(2, &json!({}));
         for (count, new, forces) in [(4, "4", "forces create"), (1, "1", "forces destroy")] {
             let diff = between(&base(), &web(count, &json!({})));
