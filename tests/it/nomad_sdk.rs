@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 use drover_testkit::control_plane::User;
 use drover_testkit::nomad_sdk;
 use drover_testkit::progress::Progress;
-use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::gateway::Stage;
 use crate::gateway_limits::{Door, token_of};
@@ -126,35 +125,21 @@ job "web" {
   }
 }"#;
 
-const PARAMETERIZED: &str = r#"
-job "batch" {
+/// One that other jobs are made of.
+fn batch(id: &str, block: &str) -> String {
+    format!(
+        r#"
+job "{id}" {{
   type = "batch"
-  parameterized { meta_optional = ["a"] }
-  group "g" {
-    task "t" {
+  {block}
+  group "g" {{
+    task "t" {{
       driver = "raw_exec"
-      config { command = "/bin/true" }
-    }
-  }
-}"#;
-
-const PERIODIC: &str = r#"
-job "nightly" {
-  type = "batch"
-  periodic { crons = ["@daily"] }
-  group "g" {
-    task "t" {
-      driver = "raw_exec"
-      config { command = "/bin/true" }
-    }
-  }
-}"#;
-
-async fn register(nomad: &Nomad, text: &str) -> Value {
-    let parse = json!({ "JobHCL": text, "Canonicalize": true }).to_string();
-    let job = nomad.send(Method::PUT, "jobs/parse", &[], &parse).await.json();
-    let body = json!({ "Job": job });
-    nomad.send(Method::PUT, "jobs", &[], &body.to_string()).await.json()
+      config {{ command = "/bin/true" }}
+    }}
+  }}
+}}"#
+    )
 }
 
 /// Runs the program with the rights of an administrator; what it prints.
@@ -191,8 +176,10 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
     });
     cluster.kubectl_with(&["apply", "-f", "-"], Some(&volume.to_string())).expect("applied");
     let changed = RICH.replace("owner = \"shop\"", "owner = \"farm\"").replace("cpu        = 10", "cpu = 20");
-    for text in [RICH, PLAIN, PARAMETERIZED, PERIODIC, &changed] {
-        register(&nomad, text).await;
+    let parameterized = batch("batch", "parameterized { meta_optional = [\"a\"] }");
+    let periodic = batch("nightly", "periodic { crons = [\"@daily\"] }");
+    for text in [RICH, PLAIN, &parameterized, &periodic, &changed] {
+        nomad.run(text).await;
     }
     let n_diffs = async || nomad.get("job/rich/versions?diffs=true").await.json()["Diffs"].as_array().map(Vec::len);
     cluster.eventually("the changed job has a second version", async || n_diffs().await == Some(1)).await;

@@ -48,7 +48,7 @@ impl Nomad {
     }
 
     /// Registers the job of a file; the answer.
-    async fn run(&self, text: &str) -> Value {
+    pub(crate) async fn run(&self, text: &str) -> Value {
         let job = self.parsed(text).await;
         self.put("jobs", &json!({ "Job": job })).await.json()
     }

@@ -277,6 +277,23 @@ impl Reviews {
         Err(Refusal::new(403, denied(identity, access)))
     }
 
+    /// Whether a caller has a right, where both answers are of use.
+    ///
+    /// # Errors
+    /// 503 when the API server does not answer.
+    pub(crate) async fn has(
+        &self,
+        identity: &Identity,
+        access: &Access,
+        meanwhile: Meanwhile,
+    ) -> Result<bool, Refusal> {
+        match self.permit(identity, access, meanwhile).await {
+            Ok(()) => Ok(true),
+            Err(refusal) if refusal.code == 403 => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
     async fn ask(&self, identity: &Identity, access: &Access) -> Result<bool, Refusal> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let attributes = ResourceAttributes {

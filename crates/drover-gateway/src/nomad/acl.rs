@@ -42,11 +42,7 @@ impl Nomad {
     }
 
     async fn token_facts(&self, identity: &Identity) -> Result<TokenFacts, Refusal> {
-        let is_management = match self.parts.reviews.permit(identity, &EVERYTHING, Meanwhile::GoesOn).await {
-            Ok(()) => true,
-            Err(refusal) if refusal.code == 403 => false,
-            Err(refusal) => return Err(refusal),
-        };
+        let is_management = self.parts.reviews.has(identity, &EVERYTHING, Meanwhile::GoesOn).await?;
         Ok(TokenFacts {
             user: identity.user.clone(),
             uid: identity.uid.clone().unwrap_or_default(),

@@ -38,11 +38,8 @@ async fn scope(reviews: &Reviews, identity: &Identity, right: &Right, world: &Wo
     match &right.reach {
         Reach::Cluster => may("").await.map(|()| Scope::All),
         Reach::Namespace(name) => may(name).await.map(|()| Scope::Some([name.clone()].into())),
-        Reach::Everywhere => match may("").await {
-            Ok(()) => Ok(Scope::All),
-            Err(refusal) if refusal.code == 403 => each(reviews, identity, right, world).await,
-            Err(refusal) => Err(refusal),
-        },
+        Reach::Everywhere if reviews.has(identity, &access(right, ""), Meanwhile::GoesOn).await? => Ok(Scope::All),
+        Reach::Everywhere => each(reviews, identity, right, world).await,
     }
 }
 
@@ -50,17 +47,13 @@ async fn scope(reviews: &Reviews, identity: &Identity, right: &Right, world: &Wo
 async fn each(reviews: &Reviews, identity: &Identity, right: &Right, world: &World) -> Result<Scope, Refusal> {
     let mut answers = stream::iter(right.resource.namespaces(world))
         .map(|namespace| async move {
-            let answer = reviews.permit(identity, &access(right, &namespace), Meanwhile::GoesOn).await;
-            (namespace, answer)
+            let has = reviews.has(identity, &access(right, &namespace), Meanwhile::GoesOn).await;
+            has.map(|has| has.then_some(namespace))
         })
         .buffer_unordered(AT_A_TIME);
     let mut allowed = BTreeSet::new();
-    while let Some((namespace, answer)) = answers.next().await {
-        match answer {
-            Ok(()) => drop(allowed.insert(namespace)),
-            Err(refusal) if refusal.code == 403 => {}
-            Err(refusal) => return Err(refusal),
-        }
+    while let Some(answer) = answers.next().await {
+        allowed.extend(answer?);
     }
     Ok(Scope::Some(allowed))
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::fault::Fault;
 
 /// The longest reason of a close frame, in bytes.
-const MOST_REASON_BYTES: usize = 123;
+pub const MOST_REASON_BYTES: usize = 123;
 
 /// What a client tells a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

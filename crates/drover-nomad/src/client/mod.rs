@@ -13,7 +13,7 @@ mod placed;
 
 pub(crate) use endpoint::of;
 pub use endpoint::{ClientCall, ClientEndpoint};
-pub use exec::{Closing, ExecInput, ExecOutput, exec_inputs, shown_token};
+pub use exec::{Closing, ExecInput, ExecOutput, MOST_REASON_BYTES, exec_inputs, shown_token};
 pub use facts::{FileFacts, TaskUsage, Usage, check_results, file, files, usage};
 pub use frames::{FileFrames, HEARTBEAT};
 pub use order::{ClientOrder, LogOrder, Position};

@@ -1,7 +1,7 @@
 //! What is different in a job, as clients of Nomad read it: their names of fields and objects, and a map's values as
 //! fields of what holds the map.
 
-use drover_core::difference::{FieldDiff, GroupDiff, GroupEffect, JobDiff, Members, ObjectDiff, PieceChange};
+use drover_core::difference::{FieldDiff, GroupDiff, JobDiff, Members, ObjectDiff};
 use serde_json::{Value, json};
 
 /// Nomad's names of objects, where they are not drover's with a capital letter: each item of a list has a name of its
@@ -38,14 +38,14 @@ const VERBATIM: &str = "config";
 pub(crate) fn of_job(diff: &JobDiff) -> Value {
     let (fields, objects) = members(&diff.members);
     let groups: Vec<Value> = diff.task_groups.iter().map(group).collect();
-    json!({ "Type": kind(diff.r#type), "ID": diff.id, "Fields": fields, "Objects": objects, "TaskGroups": groups })
+    json!({ "Type": diff.r#type, "ID": diff.id, "Fields": fields, "Objects": objects, "TaskGroups": groups })
 }
 
 fn group(diff: &GroupDiff) -> Value {
     let (fields, objects) = members(&diff.members);
     let tasks: Vec<Value> = diff.tasks.iter().map(task).collect();
     json!({
-        "Type": kind(diff.r#type), "Name": diff.name, "Fields": fields, "Objects": objects, "Tasks": tasks,
+        "Type": diff.r#type, "Name": diff.name, "Fields": fields, "Objects": objects, "Tasks": tasks,
         "Updates": diff.updates,
     })
 }
@@ -53,8 +53,8 @@ fn group(diff: &GroupDiff) -> Value {
 fn task(diff: &ObjectDiff) -> Value {
     let (fields, objects) = members(&diff.members);
     json!({
-        "Type": kind(diff.r#type), "Name": diff.name, "Fields": fields, "Objects": objects,
-        "Annotations": words(&diff.annotations),
+        "Type": diff.r#type, "Name": diff.name, "Fields": fields, "Objects": objects,
+        "Annotations": diff.annotations,
     })
 }
 
@@ -69,41 +69,29 @@ fn members(members: &Members) -> (Vec<Value>, Vec<Value>) {
     });
     let mut fields: Vec<Value> = own.chain(of_maps).collect();
     fields.sort_by(|one, other| one["Name"].as_str().cmp(&other["Name"].as_str()));
+    let object = |it: &ObjectDiff| {
+        let of_it = if it.name == VERBATIM { verbatim(&it.members) } else { self::members(&it.members) };
+        object(it, &named(OBJECTS, &it.name), of_it)
+    };
     (fields, objects.into_iter().map(object).collect())
 }
 
-fn object(diff: &ObjectDiff) -> Value {
-    let name = named(OBJECTS, &diff.name);
-    let (fields, objects) = if diff.name == VERBATIM { verbatim(&diff.members) } else { members(&diff.members) };
-    json!({ "Type": kind(diff.r#type), "Name": name, "Fields": fields, "Objects": objects })
+/// The fields and the objects of a driver's part, by their own names.
+fn verbatim(members: &Members) -> (Vec<Value>, Vec<Value>) {
+    let fields = members.fields.iter().map(|it| field(it, &it.name));
+    let objects = members.objects.iter().map(|it| object(it, &it.name, verbatim(&it.members)));
+    (fields.collect(), objects.collect())
 }
 
-fn verbatim(members: &Members) -> (Vec<Value>, Vec<Value>) {
-    let object = |inner: &ObjectDiff| {
-        let (fields, objects) = verbatim(&inner.members);
-        json!({ "Type": kind(inner.r#type), "Name": inner.name, "Fields": fields, "Objects": objects })
-    };
-    (members.fields.iter().map(|it| field(it, &it.name)).collect(), members.objects.iter().map(object).collect())
+fn object(diff: &ObjectDiff, name: &str, (fields, objects): (Vec<Value>, Vec<Value>)) -> Value {
+    json!({ "Type": diff.r#type, "Name": name, "Fields": fields, "Objects": objects })
 }
 
 fn field(diff: &FieldDiff, name: &str) -> Value {
     json!({
-        "Type": kind(diff.r#type), "Name": name, "Old": diff.old, "New": diff.new,
-        "Annotations": words(&diff.annotations),
+        "Type": diff.r#type, "Name": name, "Old": diff.old, "New": diff.new,
+        "Annotations": diff.annotations,
     })
-}
-
-fn words(effects: &[GroupEffect]) -> Vec<&'static str> {
-    effects.iter().map(|effect| effect.as_str()).collect()
-}
-
-const fn kind(change: PieceChange) -> &'static str {
-    match change {
-        PieceChange::None => "None",
-        PieceChange::Added => "Added",
-        PieceChange::Deleted => "Deleted",
-        PieceChange::Edited => "Edited",
-    }
 }
 
 /// A name in Nomad's words.

@@ -107,6 +107,22 @@ pub(super) fn id(job_uid: &str, own: &str) -> String {
 
 /// An evaluation; lists have the whole object too.
 pub(crate) fn full(evaluation: &Evaluation<'_>, world: &World) -> Value {
+    whole(evaluation, Value::Null, world)
+}
+
+/// An evaluation with the stubs of those that it followed, and that follow it.
+pub(crate) fn with_related(evaluation: &Evaluation<'_>, world: &World) -> Value {
+    let own = [&evaluation.previous, &evaluation.next, &evaluation.blocked];
+    let is_related = |other: &&Evaluation<'_>| {
+        let back = [&other.previous, &other.next, &other.blocked];
+        other.id != evaluation.id && (own.contains(&&other.id) || back.contains(&&evaluation.id))
+    };
+    let all = of_job(evaluation.job);
+    let related: Vec<Value> = all.iter().filter(is_related).map(|other| stub(other, world).into()).collect();
+    whole(evaluation, related.into(), world)
+}
+
+fn whole(evaluation: &Evaluation<'_>, related: Value, world: &World) -> Value {
     let meta = &evaluation.job.metadata;
     let queued: Map<String, Value> = evaluation
         .job
@@ -115,79 +131,51 @@ pub(crate) fn full(evaluation: &Evaluation<'_>, world: &World) -> Value {
         .flat_map(|status| &status.summary)
         .map(|(group, of)| (group.clone(), json!(of.queued)))
         .collect();
-    let deployment = world.deployments.named(namespace(meta), evaluation.deployment);
-    json!({
-        "ID": evaluation.id,
-        "Namespace": namespace(meta),
-        "Priority": evaluation.priority,
-        "Type": job_spec(evaluation.job, world).r#type,
-        "TriggeredBy": evaluation.trigger,
-        "JobID": job_id(evaluation.job),
-        "JobModifyIndex": meta.generation.unwrap_or(0),
-        "NodeID": "",
-        "NodeModifyIndex": 0,
-        "DeploymentID": uid(deployment.map(|deployment| &deployment.metadata)),
-        "Status": evaluation.status,
-        "StatusDescription": evaluation.description,
-        "Wait": 0,
-        "WaitUntil": super::times::UNSET,
-        "NextEval": evaluation.next,
-        "PreviousEval": evaluation.previous,
-        "BlockedEval": evaluation.blocked,
-        "RelatedEvals": null,
-        "PlanAnnotations": null,
-        "AnnotatePlan": false,
-        "ClassEligibility": null,
-        "EscapedComputedClass": false,
-        "QuotaLimitReached": "",
-        "MissingNonNodeResources": null,
-        "FailedTGAllocs": metric::of_groups(evaluation.failed, world),
-        "QueuedAllocations": queued,
-        "SnapshotIndex": version(meta),
-        "CreateIndex": evaluation.created(),
-        "ModifyIndex": version(meta),
-        "CreateTime": nanos(evaluation.time),
-        "ModifyTime": nanos(evaluation.time),
-    })
+    let mut whole = stub(evaluation, world);
+    let more = [
+        ("JobModifyIndex", json!(meta.generation.unwrap_or(0))),
+        ("NodeModifyIndex", json!(0)),
+        ("Wait", json!(0)),
+        ("RelatedEvals", related),
+        ("PlanAnnotations", Value::Null),
+        ("AnnotatePlan", json!(false)),
+        ("ClassEligibility", Value::Null),
+        ("EscapedComputedClass", json!(false)),
+        ("QuotaLimitReached", json!("")),
+        ("MissingNonNodeResources", Value::Null),
+        ("FailedTGAllocs", metric::of_groups(evaluation.failed, world)),
+        ("QueuedAllocations", Value::Object(queued)),
+        ("SnapshotIndex", json!(version(meta))),
+    ];
+    whole.extend(more.map(|(key, value)| (key.to_owned(), value)));
+    Value::Object(whole)
 }
 
-/// What a stub of an evaluation leaves out.
-const NOT_IN_STUBS: [&str; 13] = [
-    "JobModifyIndex",
-    "NodeModifyIndex",
-    "Wait",
-    "RelatedEvals",
-    "FailedTGAllocs",
-    "PlanAnnotations",
-    "AnnotatePlan",
-    "ClassEligibility",
-    "EscapedComputedClass",
-    "QuotaLimitReached",
-    "MissingNonNodeResources",
-    "QueuedAllocations",
-    "SnapshotIndex",
-];
-
-/// An evaluation with the stubs of those that it followed, and that follow it.
-pub(crate) fn with_related(evaluation: &Evaluation<'_>, world: &World) -> Value {
-    let own = [&evaluation.previous, &evaluation.next, &evaluation.blocked];
-    let is_related = |other: &Evaluation<'_>| {
-        let back = [&other.previous, &other.next, &other.blocked];
-        other.id != evaluation.id && (own.contains(&&other.id) || back.contains(&&evaluation.id))
-    };
-    let stub = |other: &Evaluation<'_>| {
-        let mut stub = full(other, world);
-        if let Some(stub) = stub.as_object_mut() {
-            stub.retain(|key, _| !NOT_IN_STUBS.contains(&key.as_str()));
-        }
-        stub
-    };
-    let related: Vec<Value> = of_job(evaluation.job).iter().filter(|other| is_related(other)).map(stub).collect();
-    let mut whole = full(evaluation, world);
-    if let Some(whole) = whole.as_object_mut() {
-        whole.insert("RelatedEvals".to_owned(), Value::Array(related));
-    }
-    whole
+/// What other evaluations say of one.
+fn stub(evaluation: &Evaluation<'_>, world: &World) -> Map<String, Value> {
+    let meta = &evaluation.job.metadata;
+    let deployment = world.deployments.named(namespace(meta), evaluation.deployment);
+    let fields = [
+        ("ID", json!(evaluation.id)),
+        ("Namespace", json!(namespace(meta))),
+        ("Priority", json!(evaluation.priority)),
+        ("Type", json!(job_spec(evaluation.job, world).r#type)),
+        ("TriggeredBy", json!(evaluation.trigger)),
+        ("JobID", json!(job_id(evaluation.job))),
+        ("NodeID", json!("")),
+        ("DeploymentID", json!(uid(deployment.map(|deployment| &deployment.metadata)))),
+        ("Status", json!(evaluation.status)),
+        ("StatusDescription", json!(evaluation.description)),
+        ("WaitUntil", json!(super::times::UNSET)),
+        ("NextEval", json!(evaluation.next)),
+        ("PreviousEval", json!(evaluation.previous)),
+        ("BlockedEval", json!(evaluation.blocked)),
+        ("CreateIndex", json!(evaluation.created())),
+        ("ModifyIndex", json!(version(meta))),
+        ("CreateTime", json!(nanos(evaluation.time))),
+        ("ModifyTime", json!(nanos(evaluation.time))),
+    ];
+    fields.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -28,8 +28,7 @@ pub(super) struct NodeSession {
 /// What a call asks with.
 pub(super) struct Ask<'a> {
     pub(super) endpoint: ClientEndpoint,
-    /// The text behind `?`.
-    pub(super) query: &'a str,
+    pub(super) query: Query,
     pub(super) body: &'a [u8],
     /// The size of a command's terminal, where its client has sent it.
     pub(super) size: Option<TtySize>,
@@ -48,7 +47,6 @@ impl Nomad {
         ask: Ask<'_>,
     ) -> Result<NodeSession, Refusal> {
         let Ask { endpoint, query, body, size } = ask;
-        let query = Query::parse(query)?;
         let namespace = query.namespace();
         call.is_about(&namespace);
         known(&caller.identity)?;

@@ -6,7 +6,9 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use drover_nomad::{ClientEndpoint, Closing, ExecInput, ExecOutput, Query, exec_inputs, shown_token};
+use drover_nomad::{
+    ClientEndpoint, Closing, ExecInput, ExecOutput, Fault, MOST_REASON_BYTES, Query, exec_inputs, shown_token,
+};
 use drover_socket::client::{Inputs, Replies, Reply};
 use drover_socket::protocol::{Answer as Said, Input, TtySize};
 use futures::stream::{SplitSink, SplitStream};
@@ -34,9 +36,6 @@ const SIZE_WAIT: Duration = Duration::from_millis(250);
 const MOST_EARLY: usize = 16;
 /// How long a client may take to close its side, so that what was sent last is not lost with the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A refusal that a close has no room for.
-const LONG_BYTES: usize = 123;
-
 /// Who asks.
 enum Who {
     /// The request names it.
@@ -49,7 +48,8 @@ enum Who {
 struct Command {
     nomad: Nomad,
     endpoint: ClientEndpoint,
-    query: String,
+    /// Its parameters, or what is wrong with them.
+    query: Result<Query, Fault>,
     call: NomadCall,
 }
 
@@ -57,10 +57,10 @@ impl Nomad {
     /// Makes a WebSocket of the connection, and carries the command over it.
     pub(in crate::nomad) fn exec(&self, endpoint: ClientEndpoint, asked: Asked) -> Answered {
         let Asked { caller, identify, limits, path, request } = asked;
-        let query = request.uri().query().unwrap_or_default().to_owned();
+        let query = Query::parse(request.uri().query().unwrap_or_default());
         let unknown = Identity::default();
         let mut call = self.call(caller.as_ref().map_or(&unknown, |caller| &caller.identity), &path, &request);
-        let is_shown = Query::parse(&query).is_ok_and(|query| query.is("ws_handshake", false));
+        let is_shown = query.as_ref().is_ok_and(|query| query.is("ws_handshake", false));
         let accepted = from_here(request.headers(), is_shown).and_then(|()| websocket::accept(request.headers()));
         let response = accepted.and_then(|accept| websocket::switching(&accept, None));
         let open = response.and_then(|response| Ok((response, limits.open(Opening::Socket, "")?)));
@@ -120,9 +120,9 @@ impl Command {
     {
         let caller = who.known(from).await?;
         self.call.by(&caller.identity);
-        let has_terminal = Query::parse(&self.query)?.is("tty", false);
-        let (size, early) = if has_terminal { early(from).await? } else { (None, Vec::new()) };
-        let ask = Ask { endpoint: self.endpoint.clone(), query: &self.query, body: &[], size };
+        let query = self.query.clone()?;
+        let (size, early) = if query.is("tty", false) { early(from).await? } else { (None, Vec::new()) };
+        let ask = Ask { endpoint: self.endpoint.clone(), query, body: &[], size };
         let NodeSession { exchange, open, mut recheck, .. } = self.nomad.begin(&mut self.call, caller, ask).await?;
         let (mut replies, mut inputs) = (exchange.replies, exchange.inputs);
         let ended = {
@@ -141,10 +141,10 @@ impl Command {
 
     /// What a close says of a refusal: where a right is missing, which one, as the whole sentence has no room.
     fn shown(&self, refusal: Refusal) -> String {
-        if refusal.code != 403 || refusal.message.len() <= LONG_BYTES {
+        if refusal.code != 403 || refusal.message.len() <= MOST_REASON_BYTES {
             return refusal.message;
         }
-        let namespace = Query::parse(&self.query).map(|query| query.namespace()).unwrap_or_default();
+        let namespace = self.query.as_ref().map(Query::namespace).unwrap_or_default();
         format!("Permission denied: create on allocations/exec is missing in {namespace}")
     }
 }

@@ -1,6 +1,6 @@
 //! From a request to the answer of an agent: at once, or as it comes.
 
-use drover_nomad::{ClientEndpoint, ClientOrder};
+use drover_nomad::{ClientEndpoint, ClientOrder, Query};
 use http::Response;
 use hyper::body::Incoming;
 
@@ -49,8 +49,8 @@ impl Nomad {
         endpoint: ClientEndpoint,
         request: http::Request<Incoming>,
     ) -> Result<NodeSession, Refusal> {
-        let query = request.uri().query().unwrap_or_default().to_owned();
+        let query = Query::parse(request.uri().query().unwrap_or_default())?;
         let body = if endpoint.call.does_something() { body(request).await? } else { Vec::new() };
-        self.begin(call, caller, Ask { endpoint, query: &query, body: &body, size: None }).await
+        self.begin(call, caller, Ask { endpoint, query, body: &body, size: None }).await
     }
 }
