@@ -47,7 +47,8 @@ fn read_job(members: &mut Vec<Member>, _: &mut Report<'_>) {
     }
     let update = members.iter_mut().find(|member| member.name == "Update");
     let Some(Node::Map(fields)) = update.map(|member| &mut member.tree.node) else { return };
-    if find(fields, "HealthyDeadline").is_some_and(Tree::is_zero) {
+    let is_filled = |deadline: &Tree| matches!(deadline.node, Node::Number(_)) && deadline.is_zero();
+    if find(fields, "HealthyDeadline").is_some_and(is_filled) {
         fields.retain(|field| !field.tree.is_zero());
     }
     let is_usual = |field: &Member| field.name == "Stagger" && field.tree.value() == Value::Number(STAGGER);

@@ -500,7 +500,7 @@ pub(super) static JOB: Table = Table {
         row("constraint", "constraints", Blocks(&CONSTRAINT)),
         row("affinity", "affinities", Blocks(&AFFINITY)),
         row("spread", "spreads", Blocks(&SPREAD)),
-        row("update", "update", Block(&UPDATE)),
+        row("update", "update", Block(&UPDATE)).absent(NullOnly),
         row(
             "periodic",
             "periodic",

@@ -42,6 +42,29 @@ fn a_job_as_nomads_api_returns_it_is_one_that_drover_takes() {
     assert!(warnings.is_empty(), "{warnings:#?}");
 }
 
+/// What `nomad job run` sends of `update { min_healthy_time = "0s" }`; servers send a block of zeros where there is
+/// none.
+#[test]
+fn zeros_that_the_author_wrote_are_kept_and_those_that_a_server_filled_in_are_not() {
+    let update = |update: Value| {
+        let task = json!({ "Name": "t", "Driver": "exec", "Config": { "command": "/bin/true" } });
+        let groups = json!([{ "Name": "g", "Tasks": [task] }]);
+        manifest(&json!({ "Job": { "ID": "web", "Update": update, "TaskGroups": groups } }).to_string())["spec"]["update"].clone()
+    };
+    let sent = json!({
+        "Stagger": null, "MaxParallel": null, "HealthCheck": null, "MinHealthyTime": 0, "HealthyDeadline": null,
+        "ProgressDeadline": null, "Canary": null, "AutoRevert": null, "AutoPromote": null,
+    });
+    assert_eq!(update(sent), json!({ "minHealthyTime": "0s" }));
+    let filled = json!({
+        "Stagger": 0, "MaxParallel": 0, "HealthCheck": "", "MinHealthyTime": 0, "HealthyDeadline": 0,
+        "ProgressDeadline": 0, "Canary": 0, "AutoRevert": false, "AutoPromote": false,
+    });
+    assert_eq!(update(filled), Value::Null);
+    assert_eq!(update(json!({ "Stagger": 30_000_000_000_i64, "MaxParallel": null })), Value::Null);
+    assert_eq!(update(Value::Null), Value::Null);
+}
+
 #[test]
 fn every_stanza_is_in_nomads_json_and_in_hcl() {
     let job = of_hcl(include_str!("../../testdata/every.nomad.hcl"));
