@@ -2,13 +2,15 @@
 //!
 //! [`Store`] is the trait: typed calls with preconditions, and watches. [`KubeStore`] is its side over HTTP; [`memory`]
 //! holds the objects of an in-memory store with the API server's semantics, for simulations and tests. [`convert`]
-//! turns objects into the scheduler's model. Must never know what a controller or an agent decides.
+//! turns objects into the scheduler's model, and [`planned`] a whole cluster of them into what one evaluation sees.
+//! Must never know what a controller or an agent decides.
 
 pub mod convert;
 pub mod events;
 mod kube_store;
 mod lean;
 pub mod memory;
+pub mod planned;
 mod store;
 
 pub use kube_store::KubeStore;

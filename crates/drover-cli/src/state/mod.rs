@@ -9,7 +9,7 @@ pub(crate) mod job_files;
 mod load;
 mod object;
 
-pub(crate) use load::{State, is_known, load};
+pub(crate) use load::{is_known, load};
 
 #[cfg(test)]
 mod fuzz;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{bail, ensure};
 use drover_api::allocation::AllocationSpec;
 use drover_api::client_node::Fingerprint;
-use drover_api::{API_VERSION, Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobSpec, JobVersion};
+use drover_api::{API_VERSION, Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion};
 use drover_core::definition::Definition;
 use drover_core::host_volume::known::KnownVolume;
 use drover_core::ids::{JobKey, Uid};
@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::commands::dump::CONFIG_MAP;
 use crate::state::documents::Document;
 use drover_store::convert;
+use drover_store::planned::RecordedVersion;
 
 /// The key of the configuration in its `ConfigMap`.
 const CONFIG_KEY: &str = "config.yaml";
@@ -34,23 +35,12 @@ pub(crate) enum Object {
     Node(Box<Node>),
     Alloc(Box<Alloc>),
     Job(Box<Job>, Arc<Definition>),
-    Version(Box<Recorded>),
+    Version(Box<RecordedVersion>),
     Namespace { name: String, is_going: bool },
     Deployment(Box<model::Deployment>),
     Volume(Box<CSIVolume>),
     HostVolume(Box<KnownVolume>),
     Settings(Settings),
-}
-
-/// A version of a job.
-pub(crate) struct Recorded {
-    pub(crate) name: String,
-    pub(crate) job: JobKey,
-    pub(crate) uid: Uid,
-    pub(crate) number: i64,
-    pub(crate) definition: Arc<Definition>,
-    /// As it was written; of the evaluated job only.
-    pub(crate) spec: Option<JobSpec>,
 }
 
 impl Object {
@@ -232,7 +222,7 @@ fn job_version(mut object: JobVersion, target: &JobKey) -> anyhow::Result<Object
     natural(&format!("JobVersion {namespace}/{name}"), "spec.version", object.spec.version)?;
     let job = JobKey::new(namespace, object.spec.job_name.clone());
     let definition = Definition::new(&object.spec.job, &object.spec.job_name);
-    Ok(Object::Version(Box::new(Recorded {
+    Ok(Object::Version(Box::new(RecordedVersion {
         name,
         uid: Uid::from(object.spec.job_uid),
         number: object.spec.version,

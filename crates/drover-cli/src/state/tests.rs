@@ -2,6 +2,7 @@
 //! missing is planned.
 
 use drover_core::ids::JobKey;
+use drover_store::planned::PlannedState;
 use serde_json::{Value, json};
 
 use super::*;
@@ -49,7 +50,7 @@ fn target() -> JobKey {
     JobKey::new("shop", "web")
 }
 
-fn load_all(objects: &[Value]) -> anyhow::Result<State> {
+fn load_all(objects: &[Value]) -> anyhow::Result<PlannedState> {
     load(lines(objects).as_bytes(), &target(), None)
 }
 

@@ -22,11 +22,12 @@ use crate::cluster::connect::{ConnectArgs, block_on};
 use crate::commands::dump::{Reader, Scope};
 use crate::commands::plan::report::Report;
 use crate::state::job_files::{self, VariableArgs};
-use crate::state::{self, State, documents};
+use crate::state::{self, documents};
 use crate::ui::output::{self, ReportOutput};
 use crate::ui::stdio::{complain, read_input};
 use drover_clock::{Clock, SystemClock};
 use drover_store::convert;
+use drover_store::planned::PlannedState;
 
 /// The plan changes something.
 const CHANGES: u8 = 1;
@@ -115,7 +116,7 @@ pub(crate) fn run_state(args: &StateArgs) -> anyhow::Result<u8> {
     let source = args.state.display().to_string();
     let state = state::load(&bytes, &args.eval.job, None).with_context(|| source.clone())?;
     // The process ends with this command: taking a large state apart again would only cost time.
-    let state: &State = Box::leak(Box::new(state));
+    let state: &PlannedState = Box::leak(Box::new(state));
     let is_gone = args.eval.trigger == EvalTrigger::JobDeregister;
     ensure!(
         is_gone || state::is_known(&state.view, &args.eval.job),
@@ -189,7 +190,7 @@ fn manifest(bytes: &[u8]) -> anyhow::Result<Job> {
     Ok(job)
 }
 
-fn evaluate(state: &State, target: &Target, submitted: Option<&Definition>, how: &How) -> Report {
+fn evaluate(state: &PlannedState, target: &Target, submitted: Option<&Definition>, how: &How) -> Report {
     let view = &state.view;
     let now = how.now.unwrap_or_else(|| SystemClock.now());
     let priority = view.job(&target.job).map_or(DEFAULT_PRIORITY, |job| job.definition.spec.priority);
