@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use k8s_openapi::api::core::v1::Namespace;
 
-use crate::commands::{alloc, deployment, dump, job, node, plan, system, top, volume};
+use crate::commands::{alloc, deployment, dump, job, node, nomad, plan, system, top, volume};
 use crate::completion;
 use crate::ui::stdio::complain;
 
@@ -54,6 +54,8 @@ enum Command<M: MoreCommands> {
     /// Shows what nodes, jobs or allocations use now, beside what they were given; on a terminal again and again, until
     /// q or Ctrl-C.
     Top(top::TopArgs),
+    /// Runs `nomad` and other clients of Nomad against the gateway, with the rights of a kubeconfig.
+    Nomad(nomad::NomadArgs),
     /// Acts on drover itself, from outside.
     #[command(subcommand)]
     System(system::SystemCommand),
@@ -121,6 +123,7 @@ impl<M: MoreCommands> Command<M> {
             | Self::Deployment(_)
             | Self::Node(_)
             | Self::Volume(_)
+            | Self::Nomad(_)
             | Self::System(_)
             | Self::Completion { .. } => 1,
         }
@@ -144,6 +147,7 @@ impl<M: MoreCommands> Command<M> {
             Self::Deployment(command) => deployment::run(&command),
             Self::Node(command) => node::run(&command),
             Self::Volume(command) => volume::run(&command),
+            Self::Nomad(args) => nomad::run(&args),
             Self::System(command) => system::run(&command),
             Self::Alloc(args) => alloc::run(&args),
             Self::Top(args) => top::run(&args),

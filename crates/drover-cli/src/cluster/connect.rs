@@ -54,9 +54,10 @@ impl ConnectArgs {
         self.connect_with(Silence::IsFine).await
     }
 
-    async fn connect_with(&self, silence: Silence) -> anyhow::Result<Connection> {
+    /// What the kubeconfig says.
+    pub(crate) async fn config(&self) -> anyhow::Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let mut config = match (&self.kubeconfig, &self.context) {
+        let config = match (&self.kubeconfig, &self.context) {
             (Some(path), _) => {
                 let file =
                     Kubeconfig::read_from(path).with_context(|| format!("reading kubeconfig {}", path.display()))?;
@@ -67,6 +68,11 @@ impl ConnectArgs {
             (None, Some(_)) => Config::from_kubeconfig(&options).await.context("using the kubeconfig")?,
             (None, None) => Config::infer().await.context("finding the API server; give --kubeconfig")?,
         };
+        Ok(config)
+    }
+
+    async fn connect_with(&self, silence: Silence) -> anyhow::Result<Connection> {
+        let mut config = self.config().await?;
         let patience = self.request_timeout.to_std();
         anyhow::ensure!(patience > Duration::ZERO, "--request-timeout {}: must be above 0s", self.request_timeout);
         config.read_timeout = match silence {

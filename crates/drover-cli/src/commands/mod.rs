@@ -5,6 +5,7 @@ pub(crate) mod deployment;
 pub(crate) mod dump;
 pub(crate) mod job;
 pub(crate) mod node;
+pub(crate) mod nomad;
 pub(crate) mod plan;
 pub(crate) mod system;
 pub(crate) mod top;

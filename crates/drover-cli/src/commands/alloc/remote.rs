@@ -242,6 +242,7 @@ fn call(request: &Request) -> anyhow::Result<Call> {
             (http::Method::GET, "exec")
         }
         Request::Allocations
+        | Request::HostStats
         | Request::Meta
         | Request::SetMeta { .. }
         | Request::Volume(_)
