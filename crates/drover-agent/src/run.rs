@@ -319,6 +319,7 @@ async fn serve<S: Store>(
         clock: Arc::clone(&clock),
         meta,
         volumes,
+        alloc_dir: config.alloc_dir.clone(),
         stop: stop.clone(),
     };
     if let Some(tunnels) = gateway::Tunnels::new(&config, store.clone(), server.clone()) {

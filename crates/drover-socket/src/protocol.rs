@@ -188,6 +188,8 @@ pub enum Request {
         /// The allocation.
         allocation: String,
     },
+    /// What the node itself uses, measured over a moment.
+    HostStats,
     /// Shows the node's metadata.
     Meta,
     /// Changes the host volumes of this node.
@@ -230,7 +232,7 @@ impl Request {
             | Self::Checks { allocation }
             | Self::Gc { allocation }
             | Self::Exec { allocation, .. } => Some(allocation),
-            Self::Allocations | Self::Meta | Self::Volume(_) | Self::SetMeta { .. } => None,
+            Self::Allocations | Self::HostStats | Self::Meta | Self::Volume(_) | Self::SetMeta { .. } => None,
         }
     }
 }
@@ -303,6 +305,8 @@ pub enum Answer {
     Stats(AllocStats),
     /// What the checks found last, by their ids, as the allocation's status has them.
     Checks(BTreeMap<String, Value>),
+    /// What the node uses.
+    HostStats(HostStats),
     /// The node's metadata.
     Meta(MetaInfo),
     /// The command has ended.
@@ -335,6 +339,42 @@ pub struct AllocationInfo {
     pub client_status: String,
     /// Its tasks and their states.
     pub tasks: BTreeMap<String, String>,
+}
+
+/// What a node uses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostStats {
+    /// Its cores.
+    pub cores: Vec<CoreStats>,
+    /// All its memory, in bytes.
+    pub memory_bytes: u64,
+    /// What of it programs could have.
+    pub memory_available_bytes: u64,
+    /// What of it nothing uses.
+    pub memory_free_bytes: u64,
+    /// The folder of the allocations.
+    pub disk_path: PathBuf,
+    /// The size of the file system that holds it.
+    pub disk_bytes: u64,
+    /// What of it programs could have.
+    pub disk_available_bytes: u64,
+    /// What part of its inodes is used, from 0 to 1.
+    pub disk_inodes_used: f64,
+    /// Since it was started, in seconds.
+    pub uptime_seconds: u64,
+}
+
+/// What a core did for a moment: parts of its time, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CoreStats {
+    /// Programs.
+    pub user: f64,
+    /// The kernel.
+    pub system: f64,
+    /// Nothing, waits for disks among it.
+    pub idle: f64,
 }
 
 /// The metadata of the node.

@@ -124,7 +124,10 @@ fn exchange(request: Request<Incoming>, server: Server, tasks: &TaskTracker) -> 
 
 fn caller(headers: &HeaderMap) -> Option<Caller> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
-    Some(Caller::Gateway { namespace: text(NAMESPACE_HEADER)?, uid: text(ALLOCATION_HEADER)? })
+    let (namespace, uid) = (text(NAMESPACE_HEADER)?, text(ALLOCATION_HEADER)?);
+    // What names no allocation is about the node.
+    let is_of_node = namespace.is_empty() && uid.is_empty();
+    Some(if is_of_node { Caller::GatewayOfNode } else { Caller::Gateway { namespace, uid } })
 }
 
 fn plain(code: StatusCode) -> Response<Body> {

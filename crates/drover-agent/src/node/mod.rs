@@ -9,6 +9,7 @@ pub(crate) mod facts;
 pub(crate) mod fingerprint;
 pub(crate) mod hand_over;
 pub(crate) mod heartbeat;
+pub(crate) mod host_stats;
 pub(crate) mod host_volume_record;
 pub(crate) mod host_volumes;
 pub(crate) mod machine_parts;

@@ -29,7 +29,7 @@ const MOST_READ: usize = 256 * 1024;
 /// and folders in it.
 pub(crate) fn fuzz(data: &[u8]) {
     let user = Caller::Gateway { namespace: "shop".to_owned(), uid: UID.to_owned() };
-    for caller in [Caller::Node, user] {
+    for caller in [Caller::Node, Caller::GatewayOfNode, user] {
         serve(caller, data);
     }
 }
@@ -87,6 +87,7 @@ fn server() -> (Server, tempfile::TempDir) {
             state,
             facts,
         ),
+        alloc_dir: folder.path().to_owned(),
         stop: CancellationToken::new(),
     };
     (server, folder)

@@ -26,6 +26,7 @@ use crate::allocations::directory::{Directory, Listed};
 use crate::drivers::{SIGNALS, StatsError, UsageStream};
 use crate::enter::EnterError;
 use crate::node::facts::{Meta, MetaError, MetaHandle, effective_meta};
+use crate::node::host_stats;
 use crate::node::host_volumes::{VolumeError, Volumes};
 use crate::node::stats::{self, AsyncOpen};
 use crate::reporting::reports::Reports;
@@ -61,6 +62,8 @@ pub(crate) struct Server {
     pub(crate) clock: SharedClock,
     pub(crate) meta: MetaHandle,
     pub(crate) volumes: Volumes,
+    /// The folder of the allocations.
+    pub(crate) alloc_dir: PathBuf,
     pub(crate) stop: CancellationToken,
 }
 
@@ -271,6 +274,12 @@ impl Server {
             Request::Gc { allocation } => {
                 self.give_up(&allocation).await?;
                 Ok(Answer::Done)
+            }
+            Request::HostStats => {
+                let alloc_dir = self.alloc_dir.clone();
+                let found = host_stats::measured(&alloc_dir).await;
+                let wrong = |error| RequestRefused::new(500, format!("what the node uses cannot be read: {error}"));
+                Ok(Answer::HostStats(found.map_err(wrong)?))
             }
             Request::Meta => Ok(Answer::Meta(self.meta.read().into())),
             Request::SetMeta { changes } => Ok(Answer::Meta(self.meta.apply(changes).await?.into())),

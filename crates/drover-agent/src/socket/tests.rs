@@ -81,6 +81,7 @@ impl Agent {
                 state,
                 facts,
             ),
+            alloc_dir: dir.path().to_owned(),
             stop: stop.clone(),
         };
         serving.spawn(server.run(dir.path().to_owned()));
