@@ -38,3 +38,7 @@ pub const ENDPOINTS: &str = "drover.dev/endpoints";
 /// On a VolumeAttachment of drover's: namespace and name of the CSIVolume that it attaches, as `shop/data`. It is
 /// never taken away.
 pub const VOLUME: &str = "drover.dev/volume";
+
+/// On a Job: the text of the job file that it was registered from by clients of Nomad, as JSON, with the digest of the
+/// spec that it stands for. drover itself only shows it to them.
+pub const SUBMISSION: &str = "drover.dev/submission";

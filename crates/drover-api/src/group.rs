@@ -143,10 +143,11 @@ pub struct Scaling {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 50000))]
     pub max: Option<i64>,
-    /// Whether an autoscaler may act; default true, and false is refused by this version.
+    /// Whether an autoscaler may act; default true. It is told so as a client of Nomad; drover scales by itself never,
+    /// and `jobs/scale` is written whatever stands here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Settings for the autoscaler. Not acted on by this version: refused.
+    /// Settings for the autoscaler, which reads them as a client of Nomad, by `scaling/policy`.
     #[serde(skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "crate::schema::free_form_object")]
     pub policy: Map<String, Value>,

@@ -69,6 +69,11 @@ pub fn of_wait(job_uid: &str, own: &str) -> String {
     derived(job_uid, &["wait", own])
 }
 
+/// The id of a group's scaling policy, which ends as those of its job's evaluations do.
+pub fn of_policy(job_uid: &str, group: &str) -> String {
+    derived(job_uid, &["scaling", group])
+}
+
 /// What ends each id of a job's evaluations.
 pub fn tag(job_uid: &str) -> String {
     digest(&["of", job_uid]).chars().take(JOB_DIGITS).collect()
@@ -122,6 +127,7 @@ mod tests {
             of_stop(UID, "u", 1),
             of_request(UID, "u", 1),
             of_wait(UID, "u"),
+            of_policy(UID, "u"),
         ];
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         for id in &all {

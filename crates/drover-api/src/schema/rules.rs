@@ -843,20 +843,6 @@ pub const RULES: &[Rule] = &[
         "stagger is not acted on by this version; remove it: maxParallel and minHealthyTime set the pace of a roll-out",
     ),
     rule(
-        "group-scaling-enabled",
-        "Job",
-        ("spec.groups[].scaling", "enabled"),
-        "!has(self.enabled) || self.enabled",
-        "enabled false is not acted on by this version; remove it, and set min and max to the same number, or give no user the right to jobs/scale",
-    ),
-    rule(
-        "group-scaling-policy",
-        "Job",
-        ("spec.groups[].scaling", "policy"),
-        "!has(self.policy)",
-        "policy is not acted on by this version; remove it, and give the autoscaler that scales the job its settings in its own object",
-    ),
-    rule(
         "group-disk-migrate",
         "Job",
         ("spec.groups[].ephemeralDisk", "migrate"),

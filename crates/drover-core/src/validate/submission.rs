@@ -52,13 +52,6 @@ impl Violations {
     fn submitted_group(&mut self, at: At<'_>, group: &Group) {
         self.stagger(format_args!("{at}.update"), group.update.as_ref());
         self.spreads(at, &group.spreads);
-        let scaling = group.scaling.as_ref();
-        let is_off = scaling.is_some_and(|scaling| scaling.enabled == Some(false));
-        let instead = "remove it, and set min and max to the same number, or give no user the right to jobs/scale";
-        self.not_yet(is_off, format_args!("{at}.scaling.enabled"), instead);
-        let is_given = scaling.is_some_and(|scaling| !scaling.policy.is_empty());
-        let instead = "remove it, and give the autoscaler that scales the job its settings in its own object";
-        self.not_yet(is_given, format_args!("{at}.scaling.policy"), instead);
         let instead = "no data moves to another node; set sticky to keep it on its node, or use a csi volume";
         self.not_yet(group.ephemeral_disk.migrate, format_args!("{at}.ephemeralDisk.migrate"), instead);
         self.submitted_services(at, group);

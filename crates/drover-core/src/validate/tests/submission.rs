@@ -45,8 +45,6 @@ fn what_no_code_acts_on_is_refused_with_what_to_do_instead() {
         ("region".to_owned(), json!("eu"), "spec.region", "choose nodes by datacenters, nodePool or constraints"),
         ("update.stagger".to_owned(), json!("30s"), "spec.update.stagger", "maxParallel and minHealthyTime"),
         (group("update.stagger"), json!("30s"), "spec.groups[0].update.stagger", "maxParallel and minHealthyTime"),
-        (group("scaling.enabled"), json!(false), "spec.groups[0].scaling.enabled", "set min and max"),
-        (group("scaling.policy"), json!({ "a": 1 }), "spec.groups[0].scaling.policy", "its own object"),
         (group("ephemeralDisk.migrate"), json!(true), "spec.groups[0].ephemeralDisk.migrate", "set sticky"),
         (
             task("actions"),
@@ -172,7 +170,8 @@ fn what_says_nothing_else_than_the_default_is_accepted() {
     for (path, value) in [
         ("region", json!("global")),
         ("groups.0.services", json!([])),
-        ("groups.0.scaling.enabled", json!(true)),
+        ("groups.0.scaling.enabled", json!(false)),
+        ("groups.0.scaling.policy", json!({ "cooldown": "1m" })),
         ("groups.0.ephemeralDisk.migrate", json!(false)),
         ("groups.0.restart.renderTemplates", json!(true)),
         ("groups.0.networks", json!([{ "mode": "cni", "cni": { "name": "mesh" } }])),
