@@ -33,6 +33,7 @@ const FLEET: &str = "crates/drover-gateway/src/tunnels/replicas.rs";
 const KEEPER: &str = "crates/drover-gateway/src/certificates/keeper.rs";
 const KEYS: &str = "crates/drover-gateway/src/identities/keeper.rs";
 const CACHES: &str = "crates/drover-gateway/src/nomad/caches.rs";
+const CONTROLLERS: &str = "crates/drover-gateway/src/nomad/controllers.rs";
 const WRITING: &str = "crates/drover-gateway/src/nomad/writing.rs";
 const OBJECTS: &str = "crates/drover-agent/src/csi/objects.rs";
 
@@ -148,6 +149,8 @@ const USES: &[Use] = &[
     ("gateway", DROVER, "csivolumes", "patch", WRITING, "merge::<CSIVolume>"),
     ("gateway", DROVER, "csivolumes", "delete", WRITING, "store.delete::<CSIVolume>"),
     ("gateway", "", "namespaces", "list watch", CACHES, "changes::<Namespace>"),
+    ("gateway", DROVER, "hostvolumes", "list watch", CACHES, "changes::<HostVolume>"),
+    ("gateway", "coordination.k8s.io", "leases=drover-controller", "get", CONTROLLERS, "leases.get_opt(LEADER_LEASE)"),
     ("gateway", "", "configmaps=drover-gateway-ca", "get", KEEPER, "self.published.get_opt(PUBLISHED)"),
     ("gateway", "discovery.k8s.io", "endpointslices", "list watch", FLEET, "watcher(slices, selection)"),
     ("gateway", "", "configmaps=drover-gateway-ca", "patch", KEEPER, "self.published.patch(PUBLISHED"),

@@ -49,9 +49,10 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- toYaml (merge (deepCopy $agent.config) $own) }}
 {{- end }}
 
-{{/* The configuration file of the gateway. */}}
+{{/* The configuration file of the gateway; it plans jobs as the controller does. */}}
 {{- define "drover.gatewayConfig" -}}
-{{ toYaml (mergeOverwrite (ternary (dict) (dict "identities" (dict "issuer" .Values.gateway.issuer)) (empty .Values.gateway.issuer)) (deepCopy .Values.gateway.config) (dict "namespace" .Release.Namespace "service" (include "drover.roleName" (list . "gateway")) "agentAccount" (include "drover.roleName" (list . "agent")) "apiService" .Values.gateway.apiService "nomadWrites" .Values.gateway.nomadWrites)) }}
+{{- $scheduler := .Values.controller.config.scheduler }}
+{{ toYaml (mergeOverwrite (ternary (dict) (dict "scheduler" $scheduler) (empty $scheduler)) (ternary (dict) (dict "identities" (dict "issuer" .Values.gateway.issuer)) (empty .Values.gateway.issuer)) (deepCopy .Values.gateway.config) (dict "namespace" .Release.Namespace "service" (include "drover.roleName" (list . "gateway")) "agentAccount" (include "drover.roleName" (list . "agent")) "apiService" .Values.gateway.apiService "nomadWrites" .Values.gateway.nomadWrites)) }}
 {{- end }}
 
 {{/* The roles of this release that run as pods; the argument is the root. */}}

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use drover_api::GoDuration;
+use drover_core::settings::Settings;
 use drover_daemon::config::ConfigError;
 use serde::Deserialize;
 
@@ -48,6 +49,8 @@ pub struct GatewayConfig {
     pub nomad_writes: bool,
     /// The event stream of Nomad's HTTP API.
     pub events: EventsConfig,
+    /// What the operator has set for the scheduler: the controller's, so that plans come out as it decides.
+    pub scheduler: Settings,
     /// How often a stream's user is asked for again; at most 60 s.
     #[serde(deserialize_with = "duration")]
     pub recheck_every: Duration,
@@ -144,6 +147,7 @@ impl Default for GatewayConfig {
             nomad: true,
             nomad_writes: true,
             events: EventsConfig::default(),
+            scheduler: Settings::default(),
             recheck_every: LONGEST_RECHECK,
         }
     }

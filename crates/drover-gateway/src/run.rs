@@ -22,7 +22,7 @@ use crate::certificates::{
 use crate::config::{GatewayConfig, ShutdownConfig};
 use crate::connections::Port;
 use crate::identities::{IdentityKeeper, IdentitySigner};
-use crate::nomad::{Caches, Feed, Nomad, NomadParts};
+use crate::nomad::{Caches, Controllers, Feed, Nomad, NomadParts};
 use crate::reviews::Reviews;
 use crate::tunnels::{Fleet, Listener, ListenerParts, Nodes, Peers, Tunnels};
 use crate::values::Values;
@@ -107,10 +107,16 @@ async fn serve(
         let caches = Caches::new(config.events.kept().map(Feed::new));
         let store = KubeStore::new(client.clone(), STORE_TIMEOUT);
         beside.spawn(until(ended.clone(), caches.clone().follow(store.clone())));
-        let facts = AgentFacts { name: config.server_name(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let facts = AgentFacts {
+            name: config.server_name(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: config.scheduler.clone(),
+            servers: Vec::new(),
+        };
+        let controllers = Controllers::new(client.clone(), config.namespace.clone());
         let (reviews, metrics, ends) = (reviews.clone(), gateway.clone(), last.clone());
         let (store, nodes) = (config.nomad_writes.then_some(store), nodes.clone());
-        Nomad::new(NomadParts { caches, reviews, facts, metrics, nodes, store, clock, ends })
+        Nomad::new(NomadParts { caches, reviews, facts, controllers, metrics, nodes, store, clock, ends })
     });
     let entrance = Entrance::new(EntranceParts {
         client: client.clone(),

@@ -25,6 +25,16 @@ pub enum Endpoint {
     JobVersions(String),
     /// The counts of its groups.
     JobScale(String),
+    /// The text that it was registered with.
+    JobSubmission(String),
+    /// The list of scaling policies: one for each group that has limits.
+    ScalingPolicies,
+    /// A scaling policy.
+    ScalingPolicy(String),
+    /// The services of each namespace.
+    Services,
+    /// What a service leads to.
+    Service(String),
     /// The list of evaluations.
     Evaluations,
     /// How many evaluations there are.
@@ -77,6 +87,16 @@ pub enum Endpoint {
     AgentSelf,
     /// Whether it can answer.
     AgentHealth,
+    /// The controllers.
+    Members,
+    /// Which of them leads.
+    Leader,
+    /// The addresses of all.
+    Peers,
+    /// What the operator has set for the scheduler.
+    SchedulerConfiguration,
+    /// A list of what there never is.
+    Nothing,
     /// Objects whose ids begin so.
     Search(SearchRequest),
 }
@@ -88,8 +108,23 @@ const OF_JOB: &[(&str, OfId<Endpoint>)] = &[
     ("/deployments", Endpoint::JobDeployments),
     ("/evaluations", Endpoint::JobEvaluations),
     ("/scale", Endpoint::JobScale),
+    ("/submission", Endpoint::JobSubmission),
     ("/summary", Endpoint::JobSummary),
     ("/versions", Endpoint::JobVersions),
+];
+
+/// Lists of things that drover has none of: clients that list them go on.
+const EMPTY: &[&str] = &[
+    "acl/binding-rules",
+    "acl/policies",
+    "acl/roles",
+    "acl/tokens",
+    "operator/keyring/keys",
+    "quota-usages",
+    "quotas",
+    "recommendations",
+    "sentinel/policies",
+    "vars",
 ];
 
 /// What is read at a path without a body.
@@ -108,6 +143,13 @@ pub(crate) fn of(path: &str) -> Option<Endpoint> {
         "regions" => Some(Endpoint::Regions),
         "agent/self" => Some(Endpoint::AgentSelf),
         "agent/health" => Some(Endpoint::AgentHealth),
+        "agent/members" => Some(Endpoint::Members),
+        "status/leader" => Some(Endpoint::Leader),
+        "status/peers" => Some(Endpoint::Peers),
+        "operator/scheduler/configuration" => Some(Endpoint::SchedulerConfiguration),
+        "scaling/policies" => Some(Endpoint::ScalingPolicies),
+        "services" => Some(Endpoint::Services),
+        path if EMPTY.contains(&path) => Some(Endpoint::Nothing),
         _ => None,
     };
     list.or_else(|| object(path))
@@ -142,6 +184,8 @@ fn object(path: &str) -> Option<Endpoint> {
         ("node/", "/allocations", Endpoint::NodeAllocations),
         ("node/", "", Endpoint::Node),
         ("plugin/csi/", "", Endpoint::Plugin),
+        ("scaling/policy/", "", Endpoint::ScalingPolicy),
+        ("service/", "", Endpoint::Service),
     ];
     if let Some(id) = path.strip_prefix("volume/csi/").and_then(some_id) {
         // These may hold `/`, as jobs' may.

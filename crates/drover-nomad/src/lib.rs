@@ -31,12 +31,12 @@ mod world;
 mod writes;
 
 pub use acl::{AclEndpoint, TokenFacts, auth_methods, login_token, token};
-pub use answers::{AgentFacts, Reply, View, answer, index};
+pub use answers::{AgentFacts, Reply, ServerFacts, View, answer, index};
 pub use blocking::told;
 pub use client::{
     ClientCall, ClientEndpoint, ClientOrder, Closing, ExecInput, ExecOutput, FileFacts, FileFrames, HEARTBEAT,
-    LogOrder, Placed, Position, TaskUsage, Usage, check_results, exec_inputs, file, files, is_down, placed,
-    shown_token, usage,
+    HostUsage, LogOrder, MOST_REASON_BYTES, MetaChanges, NodeCall, Placed, Position, TaskUsage, Usage, check_results,
+    core_mhz, exec_inputs, file, files, host_stats, is_down, meta_changes, node_meta, placed, shown_token, usage,
 };
 pub use endpoint::Endpoint;
 pub use events::{Buffer, Commit, Event, Happened, Held, Next, Topic, Wanted, events};
@@ -48,4 +48,7 @@ pub use rights::{kind, needed};
 pub use route::Route;
 pub use search::{Context, SearchRequest};
 pub use world::{Kind, Listed, Name, Table, Turn, World};
-pub use writes::{Change, Demand, Target, Way, WriteEndpoint, WriteOrder, WriteView, Written, order, rights_of_job};
+pub use writes::{
+    Change, Demand, PlanOrder, Target, Way, WriteEndpoint, WriteOrder, WriteView, Written, order, plan_order,
+    rights_of_job,
+};

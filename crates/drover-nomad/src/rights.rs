@@ -23,12 +23,16 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
     let of_cluster =
         |resource: Resource, verb: Verb| Right { resource, verb, reach: Reach::Cluster, is_optional: false };
     match endpoint {
-        Endpoint::Jobs | Endpoint::PoolJobs(_) | Endpoint::Evaluations | Endpoint::EvaluationCount => {
-            list(Resource::Jobs)
-        }
+        Endpoint::Jobs
+        | Endpoint::PoolJobs(_)
+        | Endpoint::Evaluations
+        | Endpoint::EvaluationCount
+        | Endpoint::ScalingPolicies => list(Resource::Jobs),
         Endpoint::Job(_)
         | Endpoint::JobSummary(_)
         | Endpoint::JobScale(_)
+        | Endpoint::JobSubmission(_)
+        | Endpoint::ScalingPolicy(_)
         | Endpoint::JobEvaluations(_)
         | Endpoint::Evaluation(_) => of_one(Resource::Jobs, Verb::Get),
         Endpoint::JobVersions(_) => of_one(Resource::Versions, Verb::List),
@@ -38,11 +42,17 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
         Endpoint::JobDeployments(_) | Endpoint::JobDeployment(_) => of_one(Resource::Deployments, Verb::List),
         Endpoint::Deployments => list(Resource::Deployments),
         Endpoint::Deployment(_) => of_one(Resource::Deployments, Verb::Get),
-        Endpoint::Allocations => list(Resource::Allocations),
+        Endpoint::Allocations | Endpoint::Services => list(Resource::Allocations),
+        Endpoint::Service(_) => of_one(Resource::Allocations, Verb::List),
         Endpoint::Allocation(_) | Endpoint::AllocationChecks(_) | Endpoint::AllocationServices(_) => {
             of_one(Resource::Allocations, Verb::Get)
         }
-        Endpoint::Nodes | Endpoint::Pools | Endpoint::Pool(_) | Endpoint::PoolNodes(_) | Endpoint::Plugins => {
+        Endpoint::Nodes
+        | Endpoint::Pools
+        | Endpoint::Pool(_)
+        | Endpoint::PoolNodes(_)
+        | Endpoint::Plugins
+        | Endpoint::SchedulerConfiguration => {
             vec![of_cluster(Resource::Nodes, Verb::List)]
         }
         Endpoint::Node(_) => vec![of_cluster(Resource::Nodes, Verb::Get)],
@@ -63,7 +73,13 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
             reach: Reach::Everywhere,
             is_optional: false,
         }],
-        Endpoint::Regions | Endpoint::AgentSelf | Endpoint::AgentHealth => Vec::new(),
+        Endpoint::Regions
+        | Endpoint::AgentSelf
+        | Endpoint::AgentHealth
+        | Endpoint::Members
+        | Endpoint::Leader
+        | Endpoint::Peers
+        | Endpoint::Nothing => Vec::new(),
         Endpoint::Search(request) => request
             .contexts()
             .iter()
@@ -94,6 +110,9 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         | Endpoint::Job(_)
         | Endpoint::JobSummary(_)
         | Endpoint::JobScale(_)
+        | Endpoint::JobSubmission(_)
+        | Endpoint::ScalingPolicies
+        | Endpoint::ScalingPolicy(_)
         | Endpoint::JobEvaluations(_)
         | Endpoint::PoolJobs(_)
         | Endpoint::Evaluations
@@ -108,6 +127,8 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         | Endpoint::Allocation(_)
         | Endpoint::AllocationChecks(_)
         | Endpoint::AllocationServices(_)
+        | Endpoint::Services
+        | Endpoint::Service(_)
         | Endpoint::NodeAllocations(_) => Some(Kind::Allocation),
         Endpoint::JobDeployments(_) | Endpoint::JobDeployment(_) | Endpoint::Deployments | Endpoint::Deployment(_) => {
             Some(Kind::Deployment)
@@ -121,6 +142,13 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         | Endpoint::Plugin(_) => Some(Kind::Node),
         Endpoint::Volumes | Endpoint::Volume(_) => Some(Kind::Volume),
         Endpoint::Namespaces => Some(Kind::Namespace),
-        Endpoint::Regions | Endpoint::AgentSelf | Endpoint::AgentHealth => None,
+        Endpoint::Regions
+        | Endpoint::AgentSelf
+        | Endpoint::AgentHealth
+        | Endpoint::Members
+        | Endpoint::Leader
+        | Endpoint::Peers
+        | Endpoint::SchedulerConfiguration
+        | Endpoint::Nothing => None,
     }
 }

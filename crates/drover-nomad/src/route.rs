@@ -7,9 +7,10 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::acl::AclEndpoint;
-use crate::client::{self, ClientEndpoint};
+use crate::client::{self, ClientEndpoint, NodeCall};
 use crate::endpoint::{self, Endpoint};
 use crate::fault::Fault;
+use crate::paths::some_id;
 use crate::unbuilt;
 use crate::writes::{self, WriteEndpoint};
 
@@ -22,12 +23,16 @@ pub enum Route {
     Search,
     /// A change, or a question with a body.
     Write(WriteEndpoint),
+    /// What would become of a job; its id.
+    Plan(String),
     /// What changes from now on.
     Events,
     /// Who asks.
     Acl(AclEndpoint),
-    /// What the agent of a node answers.
+    /// What the agent of a node answers about an allocation.
     Client(ClientEndpoint),
+    /// What it answers about the node.
+    Node(NodeCall),
 }
 
 /// Reads a path.
@@ -41,11 +46,18 @@ pub fn read(method: &Method, path: &str) -> Result<Route, Fault> {
     if let Some(endpoint) = AclEndpoint::of(method, path) {
         return Ok(Route::Acl(endpoint));
     }
+    if let Some(id) = planned(path) {
+        let refused = || Fault::new(405, format!("/v1/{path} is asked for by PUT or POST"));
+        return is_write(method).then_some(Route::Plan(id)).ok_or_else(refused);
+    }
     if let Some(endpoint) = writes::endpoint(method, path) {
         return Ok(Route::Write(endpoint));
     }
     if writes::is_written(path) {
         return Err(Fault::new(405, format!("/v1/{path} is asked for by PUT, POST or DELETE")));
+    }
+    if let Some(call) = NodeCall::of(method, path) {
+        return call.map(Route::Node);
     }
     if let Some(endpoint) = client::of(path) {
         return endpoint.by(method, path).map(Route::Client);
@@ -70,6 +82,11 @@ fn is_write(method: &Method) -> bool {
     *method == Method::PUT || *method == Method::POST
 }
 
+/// The job whose plan a path asks for.
+fn planned(path: &str) -> Option<String> {
+    some_id(path.strip_prefix("job/")?.strip_suffix("/plan")?)
+}
+
 fn known(path: &str) -> Option<Route> {
     match path {
         "search" => Some(Route::Search),
@@ -87,10 +104,8 @@ mod tests {
     }
 
     fn of(path: &str) -> Endpoint {
-        match read(&Method::GET, path).expect(path) {
-            Route::Read(endpoint) => endpoint,
-            Route::Search | Route::Write(_) | Route::Events | Route::Acl(_) | Route::Client(_) => panic!("no read"),
-        }
+        let Route::Read(endpoint) = read(&Method::GET, path).expect(path) else { panic!("no read") };
+        endpoint
     }
 
     #[test]
@@ -114,7 +129,7 @@ mod tests {
         assert_eq!(code(&Method::GET, "search"), 405);
         assert_eq!((code(&Method::GET, "event/stream"), code(&Method::PUT, "event/stream")), (200, 405));
         assert_eq!((code(&Method::PUT, "search"), code(&Method::POST, "search")), (200, 200));
-        for path in ["job/web/dispatch", "node/u/drain", "allocation/u/stop", "validate/job"] {
+        for path in ["job/web/dispatch", "job/a/b/plan", "node/u/drain", "allocation/u/stop", "validate/job"] {
             assert_eq!((code(&Method::PUT, path), code(&Method::GET, path)), (200, 405), "{path}");
         }
         for path in ["nodes", "regions", "agent/self", "deployments", "job/web/summary", "allocation/u"] {
@@ -125,12 +140,14 @@ mod tests {
     #[test]
     fn g_046_a_path_of_nomads_that_is_not_served_says_what_to_do_instead_and_others_are_unknown() {
         for (method, path, remedy) in [
-            (Method::PUT, "job/web/plan", "drover job plan"),
             (Method::PUT, "job/web/stable", "deployment has succeeded"),
             (Method::PUT, "job/a/b/versions/x/tag", "drover job"),
             (Method::PUT, "client/allocation/u/pause", "no schedule"),
-            (Method::GET, "vars", "Secret"),
-            (Method::GET, "quotas", "ResourceQuota"),
+            (Method::GET, "var/nomad/jobs/web", "Secret"),
+            (Method::PUT, "vars", "Secret"),
+            (Method::POST, "quota", "ResourceQuota"),
+            (Method::PUT, "acl/policy/ops", "RBAC"),
+            (Method::PUT, "operator/scheduler/configuration", "controller.config.scheduler"),
             (Method::PUT, "volume/csi/v", "kubectl"),
             (Method::PUT, "volume/csi/v/create", "kubectl"),
             (Method::DELETE, "volume/csi/v/delete", "kubectl"),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
 use crate::resource::{Resource, Scopes};
-use crate::wire::{evaluation, plugin};
+use crate::wire::{evaluation, plugin, scaling};
 use crate::world::{World, job_id, namespace, volume_id};
 
 /// The most ids of a context.
@@ -34,7 +34,7 @@ pub enum Context {
     Volumes,
     /// Host volumes with an id of their own: there are none.
     HostVolumes,
-    /// Scaling policies: there are none.
+    /// Scaling policies.
     ScalingPolicies,
     /// Variables: there are none.
     Variables,
@@ -64,11 +64,11 @@ impl Context {
         match self {
             Self::Allocations => Some(Resource::Allocations),
             Self::Deployments => Some(Resource::Deployments),
-            Self::Evaluations | Self::Jobs => Some(Resource::Jobs),
+            Self::Evaluations | Self::Jobs | Self::ScalingPolicies => Some(Resource::Jobs),
             Self::Nodes | Self::Pools | Self::Plugins => Some(Resource::Nodes),
             Self::Namespaces => Some(Resource::Namespaces),
             Self::Volumes => Some(Resource::Volumes),
-            Self::HostVolumes | Self::ScalingPolicies | Self::Variables | Self::All => None,
+            Self::HostVolumes | Self::Variables | Self::All => None,
         }
     }
 }
@@ -168,6 +168,10 @@ fn ids(context: Context, world: &World, scopes: &Scopes) -> Vec<String> {
             let names = world.namespaces.iter().filter_map(|it| it.metadata.name.clone());
             names.filter(|name| scopes.has(Resource::Namespaces, name)).collect()
         }
-        Context::HostVolumes | Context::ScalingPolicies | Context::Variables | Context::All => Vec::new(),
+        Context::ScalingPolicies => {
+            let of = world.jobs.iter().filter(|it| scopes.has(Resource::Jobs, namespace(&it.metadata)));
+            of.flat_map(|job| scaling::of_job(job, world)).map(|policy| policy.id()).collect()
+        }
+        Context::HostVolumes | Context::Variables | Context::All => Vec::new(),
     }
 }

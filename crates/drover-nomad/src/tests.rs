@@ -391,9 +391,9 @@ fn the_index_of_a_list_is_that_of_its_kind_and_of_an_object_its_own() {
     later.metadata.resource_version = Some("77".to_owned());
     world.allocations.put(later);
     let query = Query::parse("namespace=shop").expect("a query");
-    let of = |path: &str| match read(&http::Method::GET, path).expect(path) {
-        Route::Read(endpoint) => index(&endpoint, &query, &world),
-        Route::Search | Route::Write(_) | Route::Events | Route::Acl(_) | Route::Client(_) => panic!("no read"),
+    let of = |path: &str| {
+        let Route::Read(endpoint) = read(&http::Method::GET, path).expect(path) else { panic!("no read") };
+        index(&endpoint, &query, &world)
     };
     assert_eq!((of("allocations"), of("allocation/u-9"), of("allocation/none")), (Some(77), Some(20), Some(77)));
     assert_eq!(
@@ -454,4 +454,79 @@ fn checks_and_services_of_an_allocation_are_those_that_its_agent_has_reported() 
     let service = &services[0];
     assert_eq!((&service["ID"], &service["Tags"], &service["JobID"]), (&json!(id), &json!(["blue"]), &json!("a/b")));
     assert_eq!((&service["Address"], &service["Port"]), (&json!("10.0.0.7"), &json!(21_034)), "what was assigned");
+}
+
+#[test]
+fn each_group_with_limits_has_a_policy_which_is_found_by_its_id() {
+    let mut world = world();
+    let mut scaled = job("shop", "scaled", "scaled");
+    let group = json!({ "name": "g", "count": 3, "tasks": [],
+                        "scaling": { "min": 2, "enabled": false, "policy": { "cooldown": "1m" } } });
+    scaled.spec.groups.push(serde_json::from_value(group).expect("a group"));
+    world.jobs.put(scaled);
+    let of = |spaces: Option<&[&str]>, path: &str| {
+        let (path, text) = path.split_once('?').unwrap_or((path, ""));
+        let Route::Read(endpoint) = read(&http::Method::GET, path)? else { panic!("no read") };
+        reply_of(&world, spaces, &endpoint, text)
+    };
+    let list = of(None, "scaling/policies?namespace=*").expect("a list");
+    let target = json!({ "Namespace": "shop", "Job": "scaled", "Group": "g" });
+    assert_eq!(list.as_array().map(Vec::len), Some(1), "{list}");
+    assert_eq!((&list[0]["Target"], &list[0]["Enabled"]), (&target, &json!(false)));
+    let id = list[0]["ID"].as_str().expect("an id");
+    let one = of(None, &format!("scaling/policy/{id}?namespace=shop")).expect("a policy");
+    assert_eq!((&one["Min"], &one["Max"], &one["Policy"]), (&json!(2), &json!(3), &json!({ "cooldown": "1m" })));
+    assert_eq!(of(None, &format!("scaling/policy/{id}")).map_err(|it| it.code), Err(404), "of another namespace");
+    assert_eq!(of(None, "scaling/policy/x?namespace=shop").map_err(|it| it.code), Err(404));
+    assert_eq!(of(Some(&["default"]), "scaling/policies?namespace=*").expect("a list"), json!([]));
+    assert_eq!(of(None, "scaling/policies?namespace=*&job=other").expect("a list"), json!([]));
+}
+
+#[test]
+fn services_are_those_that_allocations_are_registered_by_with_the_tags_of_all() {
+    let mut world = world();
+    let service = json!({ "name": "web", "portLabel": "http", "tags": ["a"] });
+    let group = json!({ "name": "api", "services": [service], "tasks": [{ "name": "t", "driver": "exec" }],
+                        "networks": [{ "ports": [{ "label": "http" }] }] });
+    for space in ["default", "shop"] {
+        let version = json!({ "jobName": "web", "jobUID": format!("job-{space}"), "version": 2, "groupNames": "api",
+                              "job": { "groups": [group] }, "submittedAt": "2026-01-01T00:00:00Z" });
+        world.versions.put(object("JobVersion", &meta(space, "web-v2", "v", 60), &version, &json!({})));
+    }
+    let found = world.allocations.named("shop", "web-api-0").expect("it").as_ref().clone();
+    let job = &world.versions.named("shop", "web-v2").expect("it").spec.job;
+    let planned = drover_core::service::planned(&found, job, &job.groups[0]).expect("services");
+    for (name, uid) in [("web-api-0", "shop-alloc"), ("web-api-1", "second")] {
+        let mut registered = found.clone();
+        (registered.metadata.name, registered.metadata.uid) = (Some(name.to_owned()), Some(uid.to_owned()));
+        registered.metadata.resource_version = Some("61".to_owned());
+        let of_it = drover_core::service::planned(&registered, job, &job.groups[0]).expect("services");
+        let status = registered.status.as_mut().expect("a status");
+        status.services = vec![serde_json::from_value(json!({ "id": of_it[0].id, "name": "web" })).expect("a service")];
+        world.allocations.put(registered);
+    }
+    assert_eq!(planned.len(), 1);
+    let of = |path: &str| {
+        let (path, text) = path.split_once('?').unwrap_or((path, ""));
+        let Route::Read(endpoint) = read(&http::Method::GET, path)? else { panic!("no read") };
+        reply_of(&world, None, &endpoint, text)
+    };
+    let listed = json!([{ "Namespace": "shop", "Services": [{ "ServiceName": "web", "Tags": ["a"] }] }]);
+    assert_eq!(of("services?namespace=*").expect("a list"), listed);
+    let one = of("service/web?namespace=shop").expect("a list");
+    assert_eq!(ids(&one, "AllocID"), ["shop-alloc", "second"]);
+    assert_eq!((&one[0]["Address"], &one[0]["Port"]), (&json!("10.0.0.7"), &json!(21_034)));
+    let chosen = of("service/web?namespace=shop&choose=1|me").expect("a list");
+    assert_eq!(chosen, of("service/web?namespace=shop&choose=1|me").expect("a list"));
+    assert_eq!(chosen.as_array().map(Vec::len), Some(1));
+    assert_eq!(of("service/web?namespace=shop&choose=one").map_err(|it| it.code), Err(400));
+    assert_eq!(of("service/none?namespace=shop").expect("a list"), json!([]));
+}
+
+#[test]
+fn lists_of_what_there_never_is_are_empty_and_their_writes_say_what_to_do_instead() {
+    for path in ["vars", "quotas", "acl/policies", "acl/tokens", "sentinel/policies", "operator/keyring/keys"] {
+        assert_eq!(ask(path), json!([]), "{path}");
+        assert_eq!(read(&http::Method::PUT, path).map_err(|fault| fault.code), Err(400), "{path}");
+    }
 }

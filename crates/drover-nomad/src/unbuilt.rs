@@ -10,10 +10,8 @@ const POOLS: &str = "a pool is there when a ClientNode names it in spec.nodePool
 /// Paths, where `*` is one part or more, and what to do instead.
 const PATHS: &[(&str, &str)] = &[
     ("jobs/statuses", "list jobs and their allocations"),
-    ("job/*/plan", "preview a change by `drover job plan`"),
     ("job/*/stable", "a version is stable when its deployment has succeeded"),
     ("job/*/services", "read the EndpointSlices of its Services by `kubectl get endpointslices`"),
-    ("job/*/submission", "the source of a job is its manifest: `kubectl get djob -o yaml`"),
     ("job/*/versions/*/tag", "tags of versions are seen by `drover job history`"),
     ("job/*/action", "run a command by `drover alloc exec`"),
     ("job/*/actions", "run a command by `drover alloc exec`"),
@@ -22,8 +20,6 @@ const PATHS: &[(&str, &str)] = &[
     ("node/pools/*", POOLS),
     ("client/allocation/*/snapshot", "agents hand the disks of allocations over to each other by themselves"),
     ("client/allocation/*/pause", "tasks have no schedule by which they pause"),
-    ("client/stats", "see what nodes use by `drover top`"),
-    ("client/metadata", "read it in the status of the ClientNode"),
     ("client/gc", "delete the files of one allocation: PUT client/allocation/ID/gc"),
     ("volumes/external", "list a provider's volumes by its own means"),
     ("volumes/snapshot", "snapshots are in the status of the CSIVolume: `drover volume snapshot`"),
@@ -31,13 +27,6 @@ const PATHS: &[(&str, &str)] = &[
     ("volume/csi/*/delete", "delete the CSIVolume by `kubectl delete`"),
     ("volume/host/*", "host volumes are in the status of the ClientNodes"),
     ("search/fuzzy", "search by the beginning of an id: PUT search"),
-    ("services", "read the Services by `kubectl get services`"),
-    ("service/*", "read the EndpointSlices of the Service by `kubectl get endpointslices`"),
-    ("scaling/policies", "scale by a HorizontalPodAutoscaler on the Job's scale subresource"),
-    ("scaling/policy/*", "scale by a HorizontalPodAutoscaler on the Job's scale subresource"),
-    ("status/leader", "the leader is the holder of the Lease: `kubectl get lease -n drover-system`"),
-    ("status/peers", "the replicas are pods: `kubectl get pods -n drover-system`"),
-    ("agent/members", "the replicas are pods: `kubectl get pods -n drover-system`"),
     ("agent/servers", "the replicas are pods: `kubectl get pods -n drover-system`"),
     ("agent/monitor", "read the logs of drover's pods by `kubectl logs`"),
     ("agent/keyring/*", "drover has no gossip and no keys of it"),
@@ -47,11 +36,12 @@ const PATHS: &[(&str, &str)] = &[
     ("metrics", "scrape the metrics port of drover's pods"),
     ("system/gc", "the controller collects what has ended by itself"),
     ("system/reconcile/summaries", "the controller keeps summaries by itself"),
-    ("operator/scheduler/configuration", "it is in the ConfigMap drover-config"),
+    ("operator/scheduler/configuration", "set controller.config.scheduler in the chart's values"),
     ("operator/*", "state is kept by the API server: back up etcd"),
     ("acl/*", "identities are Kubernetes' service accounts, and rights RBAC's roles"),
     ("vars", "keep values in a Secret or a ConfigMap, and list it in tasks[].secrets"),
     ("var/*", "keep values in a Secret or a ConfigMap, and list it in tasks[].secrets"),
+    ("quota", "limit a namespace by a ResourceQuota"),
     ("quotas", "limit a namespace by a ResourceQuota"),
     ("quota/*", "limit a namespace by a ResourceQuota"),
     ("quota-usages", "limit a namespace by a ResourceQuota"),
@@ -62,11 +52,12 @@ const PATHS: &[(&str, &str)] = &[
     ("regions/*", "there is one region"),
 ];
 
-/// Writes of paths that are served for reading, and what to do instead.
+/// Writes of paths that are served for reading, and what to do instead, where that is not above.
 const WRITES: &[(&str, &str)] = &[
     ("node/pools", POOLS),
     ("node/pool/*", POOLS),
     ("evaluations", "evaluations are not objects, and go by themselves"),
+    ("service/*", "a service goes with its allocations"),
     ("volume/csi/*", "apply or delete the CSIVolume by `kubectl`"),
 ];
 
@@ -78,7 +69,8 @@ pub(crate) fn refusal(path: &str) -> Option<Fault> {
 /// The refusal of a write of a path that is served for reading.
 pub(crate) fn refusal_of_write(method: &Method, path: &str) -> Option<Fault> {
     let is_write = [Method::PUT, Method::POST, Method::DELETE].contains(method);
-    remedy(WRITES, path).filter(|_| is_write).map(|remedy| refuse(path, remedy))
+    let found = remedy(WRITES, path).or_else(|| remedy(PATHS, path));
+    found.filter(|_| is_write).map(|remedy| refuse(path, remedy))
 }
 
 fn refuse(path: &str, remedy: &str) -> Fault {

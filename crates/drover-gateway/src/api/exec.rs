@@ -144,6 +144,7 @@ fn last_word(said: &Said) -> Option<Value> {
         | Said::At { .. }
         | Said::Stats(_)
         | Said::Checks(_)
+        | Said::HostStats(_)
         | Said::Meta(_) => None,
     }
 }

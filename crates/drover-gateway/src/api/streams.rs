@@ -111,7 +111,7 @@ async fn whole(
                 }
                 Said::Checks(checks) => last = Some(json!({ "checks": checks })),
                 Said::Done | Said::Exited { .. } => break,
-                Said::Allocations(_) | Said::Meta(_) | Said::At { .. } => {}
+                Said::Allocations(_) | Said::HostStats(_) | Said::Meta(_) | Said::At { .. } => {}
             },
             Some(Ok(Reply::Data(_) | Reply::ErrorData(_))) => {}
             Some(Err(error)) => return Err(Refusal::new(504, format!("the agent's answer broke off: {error}"))),
@@ -195,6 +195,7 @@ impl Carried {
                 | Said::File(_)
                 | Said::At { .. }
                 | Said::Checks(_)
+                | Said::HostStats(_)
                 | Said::Meta(_) => {}
             }
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion};
 use drover_nomad::{Happened, Kind, Listed, Name, Table, Turn, World};
 use drover_store::{Change, KubeStore, Object, Selection, Store as _};
 use futures::stream::{BoxStream, select_all};
@@ -69,6 +69,7 @@ impl Caches {
             ),
             changes::<ClientNode>(&store, Kind::Node, |world| &mut world.nodes, |turn| Some(Happened::Node(turn))),
             changes::<CSIVolume>(&store, Kind::Volume, |world| &mut world.volumes, |turn| Some(Happened::Volume(turn))),
+            changes::<HostVolume>(&store, Kind::HostVolume, |world| &mut world.host_volumes, |_| None),
             changes::<Namespace>(&store, Kind::Namespace, |world| &mut world.namespaces, |_| None),
         ];
         self.take(select_all(changes)).await;
@@ -211,6 +212,7 @@ mod tests {
         all.extend(of::<Allocation>(Kind::Allocation, |world| &mut world.allocations));
         all.extend(of::<Deployment>(Kind::Deployment, |world| &mut world.deployments));
         all.extend(of::<CSIVolume>(Kind::Volume, |world| &mut world.volumes));
+        all.extend(of::<HostVolume>(Kind::HostVolume, |world| &mut world.host_volumes));
         all.extend(of::<Namespace>(Kind::Namespace, |world| &mut world.namespaces));
         all
     }

@@ -2,23 +2,26 @@
 //! aggregated API.
 //!
 //! `caches` holds what is known of the cluster, `scopes` asks where a caller has which right, `service` brings both to
-//! `drover-nomad`, which decides what is answered, `writing` carries out what it orders, `client` carries calls to
-//! the agents of nodes, `events` tells subscribers what changes, `acl` says who asks, and `audit` writes a
-//! line for each call. Must never
-//! know what an answer says.
+//! `drover-nomad`, which decides what is answered, `writing` carries out what it orders, `planning` asks
+//! the scheduler what would become of a job, `controllers` knows which of them leads, `client` carries calls to the
+//! agents of nodes, `events` tells subscribers what changes, `acl` says who asks, and `audit` writes a line for each
+//! call. Must never know what an answer says.
 
 mod acl;
 mod audit;
 mod caches;
 mod client;
+mod controllers;
 mod events;
 mod parts;
 mod paths;
+mod planning;
 mod scopes;
 mod service;
 mod writing;
 
 pub(crate) use caches::Caches;
+pub(crate) use controllers::Controllers;
 pub(crate) use events::Feed;
 pub(crate) use parts::NomadParts;
 pub(crate) use paths::path_of;

@@ -7,6 +7,7 @@ use drover_store::KubeStore;
 use tokio_util::sync::CancellationToken;
 
 use super::caches::Caches;
+use super::controllers::Controllers;
 use crate::reviews::Reviews;
 use crate::tunnels::Nodes;
 
@@ -15,6 +16,7 @@ pub(crate) struct NomadParts {
     pub(crate) caches: Caches,
     pub(crate) reviews: Reviews,
     pub(crate) facts: AgentFacts,
+    pub(crate) controllers: Controllers,
     pub(crate) metrics: GatewayMetrics,
     /// What leads to the agents of nodes.
     pub(crate) nodes: Nodes,

@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::audit::NomadCall;
 use super::parts::NomadParts;
+use super::planning::{self, Asking, PlanTurns};
 use super::scopes::scopes;
 use super::writing::Writing;
 use crate::answers::{Answer, Refusal, whole, with_type};
@@ -34,6 +35,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Nomad {
     pub(super) parts: Arc<NomadParts>,
     blocked: Arc<Semaphore>,
+    plans: PlanTurns,
 }
 
 /// Finds out whose token it is that came after a request.
@@ -74,6 +76,7 @@ enum WholeCall {
     Read(Endpoint),
     Search,
     Write(WriteEndpoint),
+    Plan(String),
 }
 
 impl From<Fault> for Refusal {
@@ -91,7 +94,7 @@ pub(super) fn refused(refusal: &Refusal) -> Response<Answer> {
 impl Nomad {
     /// Answers from these.
     pub(crate) fn new(parts: NomadParts) -> Self {
-        Self { parts: Arc::new(parts), blocked: Arc::new(Semaphore::new(MOST_BLOCKED)) }
+        Self { parts: Arc::new(parts), blocked: Arc::new(Semaphore::new(MOST_BLOCKED)), plans: PlanTurns::default() }
     }
 
     /// Answers a client that asks for a path below `/v1/`.
@@ -112,6 +115,7 @@ impl Nomad {
             Ok(Route::Read(endpoint)) => WholeCall::Read(endpoint),
             Ok(Route::Search) => WholeCall::Search,
             Ok(Route::Write(endpoint)) => WholeCall::Write(endpoint),
+            Ok(Route::Plan(id)) => WholeCall::Plan(id),
             Ok(Route::Events) => {
                 return self.stream(caller, call, request.uri().query().unwrap_or_default()).await.into();
             }
@@ -120,6 +124,11 @@ impl Nomad {
                 return self.finished(call, outcome).into();
             }
             Ok(Route::Client(endpoint)) => return self.on_node(caller, call, endpoint, request).await.into(),
+            Ok(Route::Node(asked)) => {
+                let mut call = call;
+                let outcome = self.of_node(&caller, &mut call, asked, request).await;
+                return self.finished(call, outcome).into();
+            }
             Err(fault) => return self.finished(call, Err(fault.into())).into(),
         };
         let mut call = call;
@@ -164,6 +173,13 @@ impl Nomad {
                 let body = body(request).await?.into();
                 return self.write(Writing { parts: &self.parts, identity, endpoint, query, body }).await;
             }
+            WholeCall::Plan(id) => {
+                known(identity)?;
+                let body = body(request).await?.into();
+                let asking = Asking { id, query: query.clone(), body };
+                let (answer, index) = planning::plan(&self.parts, &self.plans, identity, asking).await?;
+                return Ok(Outcome { reply: Reply::of(&answer, &query)?, index: Some(index) });
+            }
         };
         if endpoint != Endpoint::AgentHealth {
             known(identity)?;
@@ -173,15 +189,15 @@ impl Nomad {
         let may_see = async |world: &World| scopes(&self.parts.reviews, identity, &needed, world).await;
         let allowed = may_see(&world).await?;
         let Some(blocking) = query.blocking().filter(|_| kind(&endpoint).is_some()) else {
-            let index = index(&endpoint, &query, &world);
-            return Ok(Outcome { reply: made(endpoint, query, world, (allowed, self.facts())).await?, index });
+            let (index, facts) = (index(&endpoint, &query, &world), self.facts(&endpoint).await?);
+            return Ok(Outcome { reply: made(endpoint, query, world, (allowed, facts)).await?, index });
         };
         let turn = self.turn()?;
         let (world, index) = self.wait(&endpoint, &query, blocking, &world).await;
         drop(turn);
         // The right may have gone meanwhile.
-        let allowed = may_see(&world).await?;
-        Ok(Outcome { reply: made(endpoint, query, world, (allowed, self.facts())).await?, index: Some(index) })
+        let (allowed, facts) = (may_see(&world).await?, self.facts(&endpoint).await?);
+        Ok(Outcome { reply: made(endpoint, query, world, (allowed, facts)).await?, index: Some(index) })
     }
 
     async fn write(&self, writing: Writing<'_>) -> Result<Outcome, Refusal> {
@@ -189,8 +205,13 @@ impl Nomad {
         Ok(Outcome { reply: Reply::of(&answer, &writing.query)?, index: Some(index) })
     }
 
-    fn facts(&self) -> AgentFacts {
-        self.parts.facts.clone()
+    /// What drover tells of itself, with its controllers where they are asked for.
+    async fn facts(&self, endpoint: &Endpoint) -> Result<AgentFacts, Refusal> {
+        let mut facts = self.parts.facts.clone();
+        if matches!(endpoint, Endpoint::Members | Endpoint::Leader | Endpoint::Peers) {
+            facts.servers = self.parts.controllers.now().await?;
+        }
+        Ok(facts)
     }
 
     fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {

@@ -92,7 +92,7 @@ impl Writing<'_> {
 }
 
 /// Whether the caller has one of the rights.
-async fn permit(reviews: &Reviews, identity: &Identity, demand: &Demand) -> Result<(), Refusal> {
+pub(super) async fn permit(reviews: &Reviews, identity: &Identity, demand: &Demand) -> Result<(), Refusal> {
     let mut first = None;
     for way in &demand.any_of {
         match reviews.permit(identity, &access(way), Meanwhile::Stops).await {
@@ -130,7 +130,7 @@ async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError
                 Kind::Deployment => merge::<Deployment>(store, target, body).await?,
                 Kind::Node => merge::<ClientNode>(store, target, body).await?,
                 Kind::Volume => merge::<CSIVolume>(store, target, body).await?,
-                Kind::Version | Kind::Namespace => return Err(never(target)),
+                Kind::Version | Kind::HostVolume | Kind::Namespace => return Err(never(target)),
             };
             Ok(Written { kind: target.kind, meta })
         }
@@ -140,7 +140,9 @@ async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError
                 Kind::Job => store.delete::<Job>(&key, &same).await?,
                 Kind::Node => store.delete::<ClientNode>(&key, &same).await?,
                 Kind::Volume => store.delete::<CSIVolume>(&key, &same).await?,
-                Kind::Version | Kind::Allocation | Kind::Deployment | Kind::Namespace => return Err(never(target)),
+                Kind::Version | Kind::Allocation | Kind::Deployment | Kind::HostVolume | Kind::Namespace => {
+                    return Err(never(target));
+                }
             }
             // A deletion answers with no object: what was known stands for it.
             let meta = ObjectMeta { uid: target.uid.clone(), ..ObjectMeta::default() };

@@ -52,11 +52,17 @@ pub(super) fn place(request: &http::Request<Incoming>, tunnels: &Tunnels) -> Res
 }
 
 fn named(headers: &HeaderMap) -> Result<Place, Refusal> {
+    let missing = |name: &str| Refusal::new(400, format!("the header {name} is missing"));
     let text = |name: &'static str| {
-        let value = headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
-        value.map(str::to_owned).ok_or_else(|| Refusal::new(400, format!("the header {name} is missing")))
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.map(str::to_owned).ok_or_else(|| missing(name))
     };
-    Ok(Place { node: text(NODE_HEADER)?, namespace: text(NAMESPACE_HEADER)?, uid: text(ALLOCATION_HEADER)? })
+    let place = Place { node: text(NODE_HEADER)?, namespace: text(NAMESPACE_HEADER)?, uid: text(ALLOCATION_HEADER)? };
+    // Both are empty where the call is about the node.
+    if place.node.is_empty() || place.namespace.is_empty() != place.uid.is_empty() {
+        return Err(missing(if place.node.is_empty() { NODE_HEADER } else { ALLOCATION_HEADER }));
+    }
+    Ok(place)
 }
 
 /// Carries the exchange until one side ends it.

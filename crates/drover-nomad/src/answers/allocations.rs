@@ -38,7 +38,7 @@ pub(super) fn checks(id: &str, view: View<'_>) -> Result<Reply, Fault> {
 
 /// The services by which an allocation is found.
 pub(super) fn services(id: &str, view: View<'_>) -> Result<Reply, Fault> {
-    Reply::of(&registrations(found(id, view)?, view.world), view.query)
+    Reply::of(&registrations(found(id, view)?, view.world).into(), view.query)
 }
 
 fn found<'a>(id: &str, view: View<'a>) -> Result<&'a Allocation, Fault> {

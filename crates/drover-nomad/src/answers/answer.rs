@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::agent::{REGION, about};
+use super::agent::{self, REGION};
 use super::reply::Reply;
 use super::view::View;
-use super::{allocations, cluster, deployments, evaluations, jobs, pools};
+use super::{allocations, cluster, deployments, evaluations, jobs, pools, scaling, services};
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::search;
@@ -21,6 +21,11 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::JobSummary(id) => jobs::summary(id, view),
         Endpoint::JobVersions(id) => jobs::versions(id, view),
         Endpoint::JobScale(id) => jobs::scale(id, view),
+        Endpoint::JobSubmission(id) => jobs::submission(id, view),
+        Endpoint::ScalingPolicies => scaling::list(view),
+        Endpoint::ScalingPolicy(id) => scaling::one(id, view),
+        Endpoint::Services => services::list(view),
+        Endpoint::Service(name) => services::one(name, view),
         Endpoint::JobAllocations(id) => allocations::of_job(id, view),
         Endpoint::JobEvaluations(id) => evaluations::of_job(id, view),
         Endpoint::JobDeployments(id) => deployments::of_job(id, view),
@@ -49,7 +54,12 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::Plugin(id) => cluster::plugin(id, view),
         Endpoint::Namespaces => cluster::namespaces(view),
         Endpoint::Regions => Reply::of(&json!([REGION]), view.query),
-        Endpoint::AgentSelf => Reply::of(&about(view.facts), view.query),
+        Endpoint::AgentSelf => Reply::of(&agent::about(view.facts), view.query),
+        Endpoint::Members => Reply::of(&agent::members(view.facts), view.query),
+        Endpoint::Leader => Reply::of(&agent::leader(view.facts)?, view.query),
+        Endpoint::Peers => Reply::of(&agent::peers(view.facts), view.query),
+        Endpoint::SchedulerConfiguration => Reply::of(&agent::scheduler(view.facts), view.query),
+        Endpoint::Nothing => Reply::of(&json!([]), view.query),
         Endpoint::AgentHealth => {
             let well = json!({ "ok": true, "message": "ok" });
             Reply::of(&json!({ "server": well, "client": well }), view.query)

@@ -3,6 +3,7 @@
 use crate::endpoint::Endpoint;
 use crate::query::Query;
 use crate::rights::kind;
+use crate::wire::scaling::policy;
 use crate::world::{World, version};
 
 /// The index of an answer. Of a list it is the last one that changed a thing of its kind; of an object its own, and
@@ -11,13 +12,14 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
     let of_kind = world.index(kind(endpoint)?);
     let space = query.namespace();
     let own = match endpoint {
-        Endpoint::Job(id) | Endpoint::JobSummary(id) | Endpoint::JobScale(id) => {
+        Endpoint::Job(id) | Endpoint::JobSummary(id) | Endpoint::JobScale(id) | Endpoint::JobSubmission(id) => {
             world.job(&space, id).map(|it| version(&it.metadata))
         }
         Endpoint::Deployment(id) => world.deployment(&space, id).map(|it| version(&it.metadata)),
         Endpoint::Allocation(id) | Endpoint::AllocationChecks(id) | Endpoint::AllocationServices(id) => {
             world.allocation(&space, id).map(|it| version(&it.metadata))
         }
+        Endpoint::ScalingPolicy(id) => policy(world, &space, id).map(|it| version(&it.job.metadata)),
         Endpoint::Node(id) => world.nodes.with_uid(id).map(|it| version(&it.metadata)),
         Endpoint::Volume(id) => world.volume(&space, id).map(|it| version(&it.metadata)),
         Endpoint::Jobs
@@ -46,6 +48,14 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
         | Endpoint::Regions
         | Endpoint::AgentSelf
         | Endpoint::AgentHealth
+        | Endpoint::Members
+        | Endpoint::Leader
+        | Endpoint::Peers
+        | Endpoint::SchedulerConfiguration
+        | Endpoint::Nothing
+        | Endpoint::ScalingPolicies
+        | Endpoint::Services
+        | Endpoint::Service(_)
         | Endpoint::Search(_) => None,
     };
     Some(own.unwrap_or(of_kind))

@@ -15,6 +15,7 @@ use crate::query::Query;
 use crate::resource::Resource;
 use crate::wire::difference;
 use crate::wire::job as wire;
+use crate::wire::submission::of_version as submission_of;
 use crate::wire::times::created;
 use crate::world::{job_id, namespace};
 
@@ -50,6 +51,21 @@ pub(super) fn summary(id: &str, view: View<'_>) -> Result<Reply, Fault> {
 /// How many allocations each of its groups asks for, has and runs.
 pub(super) fn scale(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     Reply::of(&wire::scale(find(id, view)?, view.world), view.query)
+}
+
+/// The text that it was registered with; with `version` that of one of its versions.
+pub(super) fn submission(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    let View { world, query, .. } = view;
+    let job = find(id, view)?;
+    let asked = query.text("version").filter(|text| !text.is_empty());
+    let wrong = |text: &str| Fault::bad(format!("version is {text:?}: give the number of a version"));
+    let asked: Option<i64> = asked.map(|text| text.parse().map_err(|_| wrong(text))).transpose()?;
+    let mut versions = world.own_versions(job).filter(|it| asked.is_none_or(|asked| it.spec.version == asked));
+    let shown = match asked {
+        None => submission_of(job, &job.spec),
+        Some(_) => versions.next().and_then(|version| submission_of(job, &version.spec.job)),
+    };
+    Reply::of(&shown.ok_or_else(|| Fault::missing("source of job", id))?, query)
 }
 
 /// What it once was, newest first; with `diffs` what each changed of the one before it, or of one that is named.

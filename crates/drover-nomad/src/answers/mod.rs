@@ -10,9 +10,11 @@ mod index;
 mod jobs;
 mod pools;
 mod reply;
+mod scaling;
+mod services;
 mod view;
 
-pub use agent::AgentFacts;
+pub use agent::{AgentFacts, ServerFacts};
 pub use answer::answer;
 pub use index::index;
 pub use reply::Reply;

@@ -50,7 +50,8 @@ pub fn is_down(world: &World, node: &str) -> bool {
     found.is_some_and(|status| status.phase == NodePhase::Down)
 }
 
-fn core_mhz(world: &World, node: &str) -> f64 {
+/// The speed of one of a node's cores in MHz; 0 where that is not known.
+pub fn core_mhz(world: &World, node: &str) -> f64 {
     let found = world.nodes.named("", node).and_then(|node| node.status.as_ref()?.fingerprint.as_ref());
     let Some(resources) = found.map(|found| found.resources).filter(|resources| resources.cores > 0) else {
         return 0.0;

@@ -5,7 +5,7 @@ use drover_api::{Allocation, Job, JobVersion};
 use serde_json::{Map, Value, json};
 
 use super::times::{UNSET, created, created_nanos, date, nanos};
-use super::{job, metric, tasks};
+use super::{job, legacy, metric, tasks};
 use crate::full_job::spec as job_spec;
 use crate::world::{World, job_id, namespace, uid, version};
 
@@ -50,8 +50,8 @@ pub(crate) fn without_job(allocation: &Allocation, world: &World) -> Value {
     let previous = world.allocations.named(namespace(meta), &spec.previous_allocation);
     let more = [
         ("AllocatedResources", resources(allocation)),
-        ("Resources", Value::Null),
-        ("TaskResources", Value::Null),
+        ("Resources", legacy::of_group(&spec.resources)),
+        ("TaskResources", legacy::of_tasks(&spec.resources)),
         ("Services", Value::Null),
         ("Metrics", spec.metrics.as_ref().map_or(Value::Null, |of| metric::metric(of, world))),
         ("AllocStates", alloc_states(&status)),

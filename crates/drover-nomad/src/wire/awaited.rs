@@ -26,7 +26,7 @@ pub(crate) fn find<'a>(world: &'a World, space: &'a str, wanted: &str) -> Option
     let tag = evaluation_id::tag_of(wanted)?;
     world.jobs_of_tag(space, tag).find_map(|job| {
         let shown = of_job(job).into_iter().find(|one| one.id == wanted);
-        shown.or_else(|| of_state(job, wanted)).or_else(|| of_objects(world, job, wanted))
+        shown.or_else(|| of_state(world, job, wanted)).or_else(|| of_objects(world, job, wanted))
     })
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn allocations<'a>(world: &'a World, evaluation: &Evaluation<'a>) -> 
 }
 
 /// The one that follows a state of the job.
-fn of_state<'a>(job: &'a Job, wanted: &str) -> Option<Evaluation<'a>> {
+fn of_state<'a>(world: &World, job: &'a Job, wanted: &str) -> Option<Evaluation<'a>> {
     let (job_uid, now) = (uid(Some(&job.metadata)), Point::of(job));
     let down = |from: i64, by: i64| (from.saturating_sub(by).max(0)..=from).rev();
     let mut points = down(now.generation, GENERATIONS)
@@ -67,6 +67,9 @@ fn of_state<'a>(job: &'a Job, wanted: &str) -> Option<Evaluation<'a>> {
             next,
             ..awaited
         });
+    }
+    if world.jobs.with_uid(job_uid).is_none() {
+        return Some(Evaluation { status: EvalStatus::Complete, description: "the job is gone", ..awaited });
     }
     let refused = status.into_iter().flat_map(|status| &status.conditions).find(|condition| {
         condition.reason == JobReason::InvalidSpec && condition.observed_generation >= point.generation

@@ -7,8 +7,8 @@ use drover_api::{ClientNode, GoDuration};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::plugin;
 use super::times::{UNSET, created, date};
+use super::{legacy, plugin};
 use crate::world::{uid, version};
 
 /// First and last dynamic port where a node says nothing.
@@ -66,6 +66,7 @@ pub(crate) fn full(node: &ClientNode) -> Value {
             (network.name.clone(), value)
         })
         .collect();
+    let (all, kept) = (found.resources, &found.reserved);
     let changed = status.phase_changed_at.map_or(0, Timestamp::as_second);
     let more = [
         // Empty: clients then ask here, and never the node, which nothing can dial.
@@ -74,8 +75,8 @@ pub(crate) fn full(node: &ClientNode) -> Value {
         ("Attributes", json!(found.attributes)),
         ("Meta", json!(meta(node, &found))),
         ("Links", json!({})),
-        ("Resources", Value::Null),
-        ("Reserved", Value::Null),
+        ("Resources", legacy::resources(all.cpu, all.memory_mb, all.disk_mb)),
+        ("Reserved", legacy::resources(kept.cpu, kept.memory_mb, kept.disk_mb)),
         ("CgroupParent", json!("")),
         ("NodeMaxAllocs", json!(0)),
         ("GCVolumesOnNodeGC", json!(false)),
@@ -96,8 +97,17 @@ fn found(node: &ClientNode) -> Fingerprint {
 
 /// What its agent says, and what an operator says instead.
 fn meta(node: &ClientNode, found: &Fingerprint) -> BTreeMap<String, String> {
-    let layers = [&found.meta.static_meta, &found.meta.dynamic, &node.spec.meta];
-    layers.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect()
+    let mut meta = found.meta.static_meta.clone();
+    for (key, value) in &found.meta.dynamic {
+        // Without a value it hides the configured one.
+        if value.is_empty() {
+            meta.remove(key);
+        } else {
+            meta.insert(key.clone(), value.clone());
+        }
+    }
+    meta.extend(node.spec.meta.clone());
+    meta
 }
 
 fn common(node: &ClientNode, found: &Fingerprint) -> Map<String, Value> {

@@ -10,7 +10,7 @@ use crate::world::{World, namespace, uid, version};
 
 /// The services by which an allocation is found now. Names and tags are the job's, ports the scheduler's, and whether
 /// one is registered its agent's.
-pub(crate) fn registrations(allocation: &Allocation, world: &World) -> Value {
+pub(crate) fn registrations(allocation: &Allocation, world: &World) -> Vec<Value> {
     let (spec, meta) = (&allocation.spec, &allocation.metadata);
     let status = allocation.status.clone().unwrap_or_default();
     let job = version_of(allocation, world).map(|version| &version.spec.job);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion};
 use drover_core::deployment::newest;
 use drover_core::evaluation_id;
 use k8s_openapi::api::core::v1::Namespace;
@@ -25,6 +25,8 @@ pub struct World {
     pub nodes: Table<ClientNode>,
     /// Volumes.
     pub volumes: Table<CSIVolume>,
+    /// Host volumes.
+    pub host_volumes: Table<HostVolume>,
     /// Namespaces.
     pub namespaces: Table<Namespace>,
 }
@@ -44,14 +46,24 @@ pub enum Kind {
     Node,
     /// Volumes.
     Volume,
+    /// Host volumes.
+    HostVolume,
     /// Namespaces.
     Namespace,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 7] =
-        [Self::Job, Self::Version, Self::Allocation, Self::Deployment, Self::Node, Self::Volume, Self::Namespace];
+    pub const ALL: [Self; 8] = [
+        Self::Job,
+        Self::Version,
+        Self::Allocation,
+        Self::Deployment,
+        Self::Node,
+        Self::Volume,
+        Self::HostVolume,
+        Self::Namespace,
+    ];
 }
 
 impl World {
@@ -64,6 +76,7 @@ impl World {
             Kind::Deployment => self.deployments.index(),
             Kind::Node => self.nodes.index(),
             Kind::Volume => self.volumes.index(),
+            Kind::HostVolume => self.host_volumes.index(),
             Kind::Namespace => self.namespaces.index(),
         }
     }
@@ -77,6 +90,7 @@ impl World {
             Kind::Deployment => self.deployments.n_steps_back(),
             Kind::Node => self.nodes.n_steps_back(),
             Kind::Volume => self.volumes.n_steps_back(),
+            Kind::HostVolume => self.host_volumes.n_steps_back(),
             Kind::Namespace => self.namespaces.n_steps_back(),
         }
     }
@@ -89,6 +103,7 @@ impl World {
             && self.deployments.is_complete()
             && self.nodes.is_complete()
             && self.volumes.is_complete()
+            && self.host_volumes.is_complete()
             && self.namespaces.is_complete()
     }
 
@@ -287,6 +302,12 @@ impl Listed for ClientNode {
 impl Listed for CSIVolume {
     fn groups(&self) -> Vec<String> {
         vec![volume_group(namespace(&self.metadata), volume_id(self))]
+    }
+}
+
+impl Listed for HostVolume {
+    fn groups(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

@@ -40,8 +40,9 @@ fn id(job: &ObjectMeta) -> String {
     evaluation_id::of_point(uid(Some(job)), Point::new(job.generation, job.annotations.as_ref()))
 }
 
+/// The metadata of the job as it was written last. Of a deletion nothing is known but whose it was.
 fn job_of(written: &[Written]) -> Option<&ObjectMeta> {
-    written.iter().rfind(|one| one.kind == Kind::Job).map(|one| &one.meta)
+    written.iter().rfind(|one| one.kind == Kind::Job && one.meta.generation.is_some()).map(|one| &one.meta)
 }
 
 /// Asks for an evaluation of a job whose spec stays as it is.

@@ -16,6 +16,7 @@ mod launches;
 mod nodes;
 mod order;
 mod ordering;
+mod planning;
 mod register;
 #[cfg(test)]
 mod tests;
@@ -26,3 +27,4 @@ pub use endpoint::WriteEndpoint;
 pub(crate) use endpoint::{is_written, of as endpoint};
 pub use order::{Change, Demand, Target, Way, WriteOrder, WriteView, Written};
 pub use ordering::order;
+pub use planning::{PlanOrder, plan_order};

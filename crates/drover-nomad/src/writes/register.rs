@@ -1,6 +1,8 @@
 //! Jobs as clients submit them: registered, checked, or read from a job file.
 
-use drover_api::{Job, JobSpec};
+use std::sync::Arc;
+
+use drover_api::{Job, JobSpec, annotation};
 use drover_core::definition::Definition;
 use drover_core::validate;
 use drover_jobspec::Inputs;
@@ -10,8 +12,9 @@ use serde_json::{Value, json};
 use super::authors;
 use super::body;
 use super::following::{ask_again, check_priority, registered};
-use super::order::{Change, WriteOrder, WriteView};
+use super::order::{Change, Demand, WriteOrder, WriteView};
 use crate::fault::Fault;
+use crate::wire::submission;
 use crate::world::job_id;
 
 /// What programs that keep manifests in step with a store put on what they apply: a label or an annotation that begins
@@ -31,33 +34,79 @@ struct RegisterBody {
     job_modify_index: i64,
     preserve_counts: bool,
     eval_priority: i64,
+    submission: Option<SubmissionBody>,
+}
+
+/// The text that a job was made from.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct SubmissionBody {
+    source: String,
+    format: String,
+}
+
+/// A job that is to stand in the place of the one with its id, or to be made.
+pub(super) struct WantedJob<'a> {
+    /// The job, in its namespace.
+    pub(super) job: Job,
+    /// The one that is there.
+    pub(super) before: Option<&'a Arc<Job>>,
+}
+
+impl<'a> WantedJob<'a> {
+    /// The job of a request, whose path may name its id.
+    ///
+    /// # Errors
+    /// 400 where it is none, has another id, or its object's name is another job's.
+    pub(super) fn read(id: Option<&str>, view: WriteView<'a>) -> Result<Self, Fault> {
+        let job = submitted(view)?;
+        if let Some(id) = id.filter(|id| *id != job_id(&job)) {
+            return Err(Fault::bad(format!("Job.ID is {:?}, and the path names {id:?}: give that one", job_id(&job))));
+        }
+        let (namespace, name) = names_of(&job);
+        let before = view.world.jobs.named(namespace, name);
+        if let Some(other) = before.filter(|before| job_id(before) != job_id(&job)) {
+            return Err(Fault::bad(format!(
+                "Job.ID: {:?} and {:?}, which is there, would be one object, djob/{name}: take another id",
+                job_id(&job),
+                job_id(other)
+            )));
+        }
+        Ok(Self { job, before })
+    }
+
+    /// What its author should know.
+    ///
+    /// # Errors
+    /// 400 with why it is not taken.
+    pub(super) fn check(&self) -> Result<Vec<String>, Fault> {
+        let (_, name) = names_of(&self.job);
+        check(name, self.before.map(|before| &before.spec), &self.job.spec)
+    }
+
+    /// What its author must be allowed to do.
+    pub(super) fn demands(&self) -> Vec<Demand> {
+        let (namespace, name) = names_of(&self.job);
+        authors::of_job(namespace, name, self.before.map(|before| &before.spec), &self.job.spec)
+    }
 }
 
 /// Puts a job in the place of the one with its id, or makes it.
 pub(super) fn register(id: Option<&str>, view: WriteView<'_>) -> Result<WriteOrder, Fault> {
     let request: RegisterBody = body::read(view.body)?;
     check_priority(request.eval_priority)?;
-    let mut job = submitted(view)?;
-    if let Some(id) = id.filter(|id| *id != job_id(&job)) {
-        return Err(Fault::bad(format!("Job.ID is {:?}, and the path names {id:?}: give that one", job_id(&job))));
+    let mut wanted = WantedJob::read(id, view)?;
+    enforce(&request, wanted.before.map(AsRef::as_ref))?;
+    if let Some(before) = wanted.before {
+        keep(&request, &before.spec, &mut wanted.job.spec);
     }
-    let (namespace, name) = (space_of(&job), job.metadata.name.clone().unwrap_or_default());
-    let before = view.world.jobs.named(&namespace, &name);
-    if let Some(other) = before.filter(|before| job_id(before) != job_id(&job)) {
-        return Err(Fault::bad(format!(
-            "Job.ID: {:?} and {:?}, which is there, would be one object, djob/{name}: take another id",
-            job_id(&job),
-            job_id(other)
-        )));
-    }
-    enforce(&request, before.map(AsRef::as_ref))?;
-    if let Some(before) = before {
-        keep(&request, &before.spec, &mut job.spec);
-    }
-    let warnings = check(&name, before.map(|before| &before.spec), &job.spec)?;
-    let demands = authors::of_job(&namespace, &name, before.map(|before| &before.spec), &job.spec);
+    let (mut warnings, demands) = (wanted.check()?, wanted.demands());
+    let WantedJob { mut job, before } = wanted;
+    let (source, too_long) = source(&request, &job);
+    warnings.extend(too_long);
     let is_template = job.spec.periodic.is_some() || job.spec.parameterized.is_some();
     let Some(before) = before else {
+        job.metadata.annotations.get_or_insert_default().extend(source);
         let answer = registered(view.now, is_template, warnings);
         return Ok(WriteOrder::new(demands, vec![Change::Create(Box::new(job))], answer));
     };
@@ -67,7 +116,11 @@ pub(super) fn register(id: Option<&str>, view: WriteView<'_>) -> Result<WriteOrd
     let change = if as_read(before, &before.spec) == as_read(before, &job.spec) {
         ask_again(before)
     } else {
-        Change::Replace(Box::new(Job { spec: job.spec, ..Job::clone(before) }))
+        let mut changed = Job { spec: job.spec, ..Job::clone(before) };
+        let annotations = changed.metadata.annotations.get_or_insert_default();
+        annotations.remove(annotation::SUBMISSION);
+        annotations.extend(source);
+        Change::Replace(Box::new(changed))
     };
     Ok(WriteOrder::new(demands, vec![change], answer))
 }
@@ -75,9 +128,9 @@ pub(super) fn register(id: Option<&str>, view: WriteView<'_>) -> Result<WriteOrd
 /// Whether a job would be taken.
 pub(super) fn validate(view: WriteView<'_>) -> WriteOrder {
     let found = submitted(view).and_then(|job| {
-        let name = job.metadata.name.clone().unwrap_or_default();
-        let before = view.world.jobs.named(&space_of(&job), &name);
-        check(&name, before.map(|before| &before.spec), &job.spec)
+        let (namespace, name) = names_of(&job);
+        let before = view.world.jobs.named(namespace, name);
+        check(name, before.map(|before| &before.spec), &job.spec)
     });
     let (errors, warnings) = match found {
         Ok(warnings) => (Vec::new(), warnings),
@@ -138,8 +191,9 @@ fn of_manifest(manifest: Value) -> Result<Job, Fault> {
     serde_json::from_value(manifest).map_err(|error| Fault::bad(format!("the job cannot be read: {error}")))
 }
 
-fn space_of(job: &Job) -> String {
-    job.metadata.namespace.clone().unwrap_or_default()
+/// The namespace and the name of a job's object.
+fn names_of(job: &Job) -> (&str, &str) {
+    (job.metadata.namespace.as_deref().unwrap_or_default(), job.metadata.name.as_deref().unwrap_or_default())
 }
 
 /// Clients of Nomad recognise the text by its beginning.
@@ -155,6 +209,18 @@ fn enforce(request: &RegisterBody, before: Option<&Job>) -> Result<(), Fault> {
         Some(_) | None => return Ok(()),
     };
     Err(Fault::bad(format!("Enforcing job modify index {wanted}: {why}; plan the change and register it again")))
+}
+
+/// The annotation with the text that the job was made from; else why there is none.
+fn source(request: &RegisterBody, job: &Job) -> (Option<(String, String)>, Option<String>) {
+    let Some(SubmissionBody { source, format }) = request.submission.as_ref().filter(|it| !it.source.is_empty()) else {
+        return (None, None);
+    };
+    if source.len() > submission::MOST_BYTES {
+        let why = format!("the job's source has more than {} bytes and is not kept", submission::MOST_BYTES);
+        return (None, Some(why));
+    }
+    (Some((annotation::SUBMISSION.to_owned(), submission::annotation(job, format, source))), None)
 }
 
 /// What of the job that is there stays.
@@ -186,7 +252,7 @@ fn as_read(job: &Job, spec: &JobSpec) -> Value {
 }
 
 /// That a program will undo the change.
-fn kept_in_step(job: &Job) -> Vec<String> {
+pub(super) fn kept_in_step(job: &Job) -> Vec<String> {
     let (labels, annotations) = (job.metadata.labels.iter().flatten(), job.metadata.annotations.iter().flatten());
     let mut keys = labels.chain(annotations).map(|(key, _)| key);
     let keeper = keys.find_map(|key| KEEPERS.iter().find(|(begin, _)| key.starts_with(begin)));

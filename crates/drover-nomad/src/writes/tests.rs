@@ -303,6 +303,13 @@ fn p_052_a_job_is_stopped_or_purged_and_one_that_is_unknown_is_no_error() {
     let order = delete("job/web?purge=true");
     assert!(matches!(order.changes.as_slice(), [Change::Patch(..), Change::Delete(_)]), "{order:?}");
     assert_eq!(demands(&order), ["delete jobs web"]);
+    // What clients then wait for is the evaluation of the stop: the API server answers a deletion with no state.
+    let written = |generation: Option<i64>| {
+        let meta = ObjectMeta { uid: Some(UID.to_owned()), generation, ..ObjectMeta::default() };
+        Written { kind: Kind::Job, meta }
+    };
+    let stopped = evaluation_id::of_point(UID, Point { generation: 4, asked: 0 });
+    assert_eq!(order.answer(&[written(Some(4)), written(None)])["EvalID"], json!(stopped));
     let order = delete("job/none");
     assert!(order.changes.is_empty() && order.demands.is_empty());
     assert_eq!(order.answer(&[])["EvalID"], "");
@@ -420,8 +427,13 @@ fn g_036_and_g_037_an_evaluation_is_pending_until_its_state_was_seen_and_leads_t
     job.status = serde_json::from_value(json!({ "evaluations": [record(3, 2, &asked(2))] })).expect("a status");
     world.jobs.put(job.clone());
     assert_eq!(of(&world, &asked(1))["NextEval"], json!(asked(2)));
-    // A job that is purged is gone, and what clients wait for is still found.
+    // A job that is purged is gone, and what clients wait for is still found, though no status tells of it.
+    job.metadata.annotations = Some([("drover.dev/evaluate".to_owned(), "3".to_owned())].into());
+    world.jobs.put(job.clone());
+    assert_eq!(of(&world, &asked(3))["Status"], "pending");
     world.jobs.remove(&job);
+    let gone = of(&world, &asked(3));
+    assert_eq!((&gone["Status"], &gone["NextEval"]), (&json!("complete"), &json!("")));
     assert_eq!(of(&world, &asked(2))["Status"], "complete");
     assert!(awaited::find(&world, "shop", &asked(2)).is_none(), "of another namespace");
     // The allocations of an evaluation.

@@ -79,7 +79,7 @@ const fn manner(call: ClientCall) -> (Opening, Meanwhile) {
     (kind, meanwhile)
 }
 
-fn no_way(error: ExchangeError, is_down: bool) -> Refusal {
+pub(super) fn no_way(error: ExchangeError, is_down: bool) -> Refusal {
     if !matches!(error, ExchangeError::NoTunnel { .. }) {
         return error.into();
     }

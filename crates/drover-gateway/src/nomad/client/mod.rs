@@ -7,5 +7,6 @@
 mod begin;
 mod carried;
 mod exec;
+mod of_node;
 mod on_node;
 mod whole;

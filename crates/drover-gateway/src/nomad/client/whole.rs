@@ -12,7 +12,7 @@ use super::begin::NodeSession;
 use crate::answers::Refusal;
 
 /// How long an agent may take.
-const WHOLE_TIMEOUT: Duration = Duration::from_secs(55);
+pub(super) const WHOLE_TIMEOUT: Duration = Duration::from_secs(55);
 
 /// The most files of a folder: an agent that names more without end must not fill this replica's memory.
 const MOST_FILES: usize = 200_000;
@@ -85,7 +85,7 @@ async fn whole(replies: &mut Replies, n_samples: usize) -> Result<Whole, Refusal
                     }
                 }
                 Said::Done | Said::Exited { .. } => return Ok(whole),
-                Said::Allocations(_) | Said::Meta(_) | Said::At { .. } => {}
+                Said::Allocations(_) | Said::HostStats(_) | Said::Meta(_) | Said::At { .. } => {}
             },
             Reply::Data(_) | Reply::ErrorData(_) => {}
         }
