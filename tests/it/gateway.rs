@@ -270,7 +270,7 @@ pub(crate) async fn agent_config(cluster: &Cluster, node: &str, named: Option<(S
     let token = token(cluster, "drover-agent", Some("gateway.drover.dev"), Some(node)).await;
     std::fs::write(&path, token).expect("a token");
     let named = named.map(|(agents, users)| format!(", replicas: [\"{agents}\"], users: [\"{users}\"]"));
-    format!("gateway: {{tokenFile: {}{}}}\n", path.display(), named.unwrap_or_default())
+    format!("meta: {{rack: r1}}\ngateway: {{tokenFile: {}{}}}\n", path.display(), named.unwrap_or_default())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

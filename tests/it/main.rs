@@ -49,6 +49,7 @@ mod network_place;
 mod networks;
 mod noise;
 mod nomad_api;
+mod nomad_cli;
 mod nomad_client;
 mod nomad_events;
 mod nomad_sdk;

@@ -190,7 +190,7 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
     let id = async |path: &str, field: &str| nomad.get(path).await.each(field)[0].clone();
     let (evaluation, waiting) = (id("job/web/evaluations", "ID").await, id("evaluations?status=blocked", "ID").await);
     let (deployment, alloc) = (id("job/web/deployments", "ID").await, id("allocations", "ID").await);
-    let node = id("nodes", "ID").await;
+    let (node, policy) = (id("nodes", "ID").await, id("scaling/policies", "ID").await);
     let mut asked = Vec::new();
     for job in ["rich", "web", "batch", "nightly"] {
         for (kind, of) in [("job", ""), ("summary", "/summary"), ("versions", "/versions"), ("scale", "/scale")] {
@@ -228,6 +228,10 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
         ("pool", "node/pool/default".to_owned()),
         ("nodes", "node/pool/default/nodes?resources=true&os=true".to_owned()),
         ("jobs", "node/pool/default/jobs?meta=true".to_owned()),
+        ("policies", "scaling/policies".to_owned()),
+        ("policy", format!("scaling/policy/{policy}")),
+        ("members", "agent/members".to_owned()),
+        ("scheduler", "operator/scheduler/configuration".to_owned()),
         ("token", "acl/token/self".to_owned()),
         ("methods", "acl/auth-methods".to_owned()),
     ] {
@@ -235,4 +239,18 @@ async fn g_034_each_list_and_object_has_the_fields_that_the_newest_library_knows
     }
     let faults = sdk(&stage, &["read"], &(asked.join("\n") + "\n")).await;
     assert!(faults.is_empty(), "\n{faults}");
+}
+
+/// G-045: what the provider of Terraform and the autoscaler do, by the library that both use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g_045_terraforms_and_the_autoscalers_flows_are_complete() {
+    let stage = Stage::start("nomad-flows", "").await;
+    let scaled = PLAIN.replace("\"web\"", "\"scaled\"").replace(
+        "update {",
+        "count = 1\n    scaling {\n      max = 3\n      policy { cooldown = \"1m\" }\n    }\n    update {",
+    );
+    for (flow, text) in [("terraform", PLAIN), ("autoscaler", &scaled)] {
+        assert_eq!(sdk(&stage, &[flow], text).await, "complete\n", "{flow}");
+    }
+    stage.cluster.kubectl(&["delete", "djob", "--all", "-A", "--timeout=90s"]).expect("deleted");
 }

@@ -1,6 +1,8 @@
 // Nomad's own library as a client of drover's gateway. NOMAD_ADDR, NOMAD_TOKEN and NOMAD_CACERT say where it is.
 //
 //	nomad-sdk read         each line of standard input is `TYPE PATH`: the answer is decoded strictly, faults are printed
+//	nomad-sdk terraform    does with the job file of standard input what Terraform's provider does
+//	nomad-sdk autoscaler   does with it what Nomad's autoscaler does
 package main
 
 import (
@@ -39,11 +41,15 @@ func read(client *api.Client) {
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) < 2 {
-		log.Fatal("usage: nomad-sdk read")
+		log.Fatal("usage: nomad-sdk read|terraform|autoscaler")
 	}
 	switch os.Args[1] {
 	case "read":
 		read(client())
+	case "terraform":
+		terraform(client())
+	case "autoscaler":
+		autoscaler(client())
 	default:
 		log.Fatalf("%s is no command", os.Args[1])
 	}

@@ -35,6 +35,8 @@ var types = map[string]any{
 	"namespaces":   []*api.Namespace{},
 	"regions":      []string{},
 	"self":         &api.AgentSelf{},
+	"members":      &api.ServerMembers{},
+	"scheduler":    &api.SchedulerConfigurationResponse{},
 	"policies":     []*api.ScalingPolicyListStub{},
 	"policy":       &api.ScalingPolicy{},
 	"pools":        []*api.NodePool{},

@@ -20,6 +20,7 @@ pub mod image;
 pub mod kubeconform;
 pub mod manifests;
 pub mod network_plugins;
+pub mod nomad_cli;
 pub mod nomad_sdk;
 pub mod probe;
 pub mod process;
