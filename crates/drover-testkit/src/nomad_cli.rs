@@ -29,12 +29,3 @@ const PROGRAMS: Programs = Programs {
 pub fn find_or_build(progress: &Progress) -> Result<PathBuf> {
     Ok(PROGRAMS.find_or_build(progress)?.join(PROGRAM))
 }
-
-/// The path of the program in the cache; none where it has not been built there.
-///
-/// # Errors
-/// When the sources that name the build cannot be read.
-pub fn find() -> Result<Option<PathBuf>> {
-    let program = PROGRAMS.folder()?.join(PROGRAM);
-    Ok(program.is_file().then_some(program))
-}

@@ -21,6 +21,7 @@ use drover_testkit::csi_sanity;
 use drover_testkit::examples;
 use drover_testkit::helm;
 use drover_testkit::kubeconform;
+use drover_testkit::nomad_cli;
 use drover_testkit::nomad_sdk;
 use drover_testkit::progress::{Progress, Step, print_line, print_note};
 use drover_testkit::spawner::spawn_bound_to_this_process;
@@ -51,7 +52,7 @@ const N_SLOWEST: usize = 15;
 /// What `test` is told.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TestArgs {
-    /// Run only tests whose name contains one of these
+    /// Run only tests whose name contains one of these; `nomad-cli` is `nomad_cli`
     pub filters: Vec<String>,
     /// Run only test binaries of this name, repeatable: a package or a file of tests/
     #[arg(long = "binary", value_name = "NAME")]
@@ -100,6 +101,7 @@ pub fn run(args: &TestArgs, progress: &Progress) -> Result<()> {
     csi_sanity::find_or_build(progress)?;
     consul_template::find_or_build(progress)?;
     nomad_sdk::find_or_build(progress)?;
+    nomad_cli::find_or_build(progress)?;
     csi_mock::find_or_build(progress)?;
     alerts::find_or_build(progress)?;
     kubeconform::find_or_build(progress)?;
@@ -143,7 +145,9 @@ fn run_binary(binary: &Built, args: &TestArgs, progress: &Progress, tally: &mut 
     let step = progress.step(format!("testing {}", binary.target));
     let mut errors = tempfile::tempfile().context("making a file for the tests' stderr")?;
     let mut command = Command::new(&binary.executable);
-    command.args(["-Zunstable-options", "--report-time", "--format=json"]).args(&args.filters);
+    // No test's name holds a hyphen.
+    let filters = args.filters.iter().map(|filter| filter.replace('-', "_"));
+    command.args(["-Zunstable-options", "--report-time", "--format=json"]).args(filters);
     if args.long {
         command.envs(LONG.iter().copied());
     }
