@@ -91,13 +91,14 @@ fn nested(block: &Block, row: &'static Row, fields: &mut Map<String, Json>, repo
     }
 }
 
-/// A block without a table, as a map; a block in it is a list of maps, because it may stand there more than once.
+/// A block without a table, as a map; a block in it is a list of maps, because it may stand there more than once. So is
+/// what stands below each of its labels, as programs that read it from Nomad expect.
 fn free(block: &Block) -> Value {
     let mut map: std::collections::BTreeMap<String, Value> =
         block.attributes.iter().map(|attribute| (attribute.name.clone(), attribute.value.clone())).collect();
     for inner in &block.blocks {
-        let value =
-            inner.labels.iter().rev().fold(free(inner), |value, label| Value::Map([(label.clone(), value)].into()));
+        let labelled = |value: Value, label: &String| Value::Map([(label.clone(), Value::List(vec![value]))].into());
+        let value = inner.labels.iter().rev().fold(free(inner), labelled);
         if let Value::List(list) = map.entry(inner.kind.clone()).or_insert_with(|| Value::List(Vec::new())) {
             list.push(value);
         }

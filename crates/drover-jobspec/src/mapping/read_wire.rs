@@ -57,9 +57,12 @@ fn is_absent(tree: &Tree, row: &Row) -> bool {
     let is_list_or_text = matches!(tree.node, Node::Null | Node::Text(_) | Node::List(_) | Node::Map(_));
     match (row.absence, &row.shape) {
         _ if matches!(tree.node, Node::Null) => true,
-        (_, Shape::Refused(_)) | (Absence::Zero | Absence::Null | Absence::Omitted, Shape::Block(_)) => {
-            tree.is_nothing()
-        }
+        // A block in it is one that its author wrote, though nothing stands there: `connect { sidecar_service {} }`.
+        (_, Shape::Refused(_)) => match &tree.node {
+            Node::Map(members) => members.iter().all(|member| member.tree.is_zero()),
+            _ => tree.is_nothing(),
+        },
+        (Absence::Zero | Absence::Null | Absence::Omitted, Shape::Block(_)) => tree.is_nothing(),
         (Absence::NullOnly, Shape::Block(_)) => false,
         (Absence::Zero | Absence::Null | Absence::Omitted, _) => tree.is_zero(),
         (Absence::NullOnly, _) => is_list_or_text && tree.is_zero(),

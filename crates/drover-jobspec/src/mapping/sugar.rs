@@ -54,6 +54,10 @@ pub(super) fn operand(fields: &mut Fields, block: &Block, report: &mut Report<'_
         Some("not") => *operand = "!=".into(),
         _ => {}
     }
+    // Nomad's command writes out what is usual.
+    if fields["operand"] == "distinct_hosts" && fields.get("rTarget").is_some_and(|target| target == "true") {
+        fields.shift_remove("rTarget");
+    }
 }
 
 /// `cron` is one or more; `crons` is its newer name.

@@ -65,6 +65,54 @@ fn zeros_that_the_author_wrote_are_kept_and_those_that_a_server_filled_in_are_no
     assert_eq!(update(Value::Null), Value::Null);
 }
 
+/// What `nomad job run` sends of `connect { sidecar_service {} }`; servers send null, or nothing but zeros, where there
+/// is none.
+#[test]
+fn what_is_not_carried_over_is_refused_though_nothing_stands_in_it() {
+    let of = |connect: Value| {
+        let service = json!({ "Name": "web", "Provider": "nomad", "PortLabel": "http", "Connect": connect });
+        let task = json!({ "Name": "t", "Driver": "exec", "Config": { "command": "/bin/true" } });
+        let group = json!({ "Name": "g", "Services": [service], "Tasks": [task] });
+        let job = json!({ "Job": { "ID": "web", "TaskGroups": [group] } }).to_string();
+        wire_manifest("job.json", &job).map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let sidecar = json!({ "Tags": null, "Port": "", "Proxy": null, "DisableDefaultTCPCheck": false, "Meta": null });
+    let sent = json!({ "Native": false, "Gateway": null, "SidecarService": sidecar, "SidecarTask": null });
+    let faults = of(sent).unwrap_err();
+    assert!(faults.len() == 1 && faults[0].contains("TaskGroups[0].Services[0].Connect"), "{faults:?}");
+    for none in [Value::Null, json!({ "Native": false, "Gateway": null, "SidecarService": null })] {
+        assert!(of(none.clone()).is_ok(), "{none}");
+    }
+}
+
+#[test]
+fn a_block_of_settings_is_the_map_that_nomad_makes_of_it() {
+    let job = of_hcl(
+        r#"
+        job "web" {
+          group "g" {
+            scaling {
+              max = 3
+              policy {
+                cooldown = "1m"
+                check "cpu" {
+                  strategy "target-value" { target = 70 }
+                }
+                check "memory" {}
+              }
+            }
+            task "t" {
+              driver = "exec"
+              config { command = "/bin/true" }
+            }
+          }
+        }"#,
+    );
+    let policy = &job.spec.groups[0].scaling.as_ref().unwrap().policy;
+    let cpu = json!([{ "strategy": [{ "target-value": [{ "target": 70 }] }] }]);
+    assert_eq!(json!(policy), json!({ "cooldown": "1m", "check": [{ "cpu": cpu }, { "memory": [{}] }] }));
+}
+
 #[test]
 fn every_stanza_is_in_nomads_json_and_in_hcl() {
     let job = of_hcl(include_str!("../../testdata/every.nomad.hcl"));
