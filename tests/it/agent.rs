@@ -595,7 +595,7 @@ async fn tasks_live_through_outages_of_the_api_server_and_the_truth_follows() {
 }
 
 #[tokio::test]
-async fn a_037_and_a_039_an_unknown_allocation_is_reported_running_only_once_the_node_is_ready() {
+async fn a_037_a_039_and_p_074_an_unknown_allocation_is_reported_running_only_once_the_node_is_ready() {
     // reconnected, with an event on each task and no restart.
     let node = Node::start(shared_plane(), "unknown").await;
     let name = node.run("count", JobType::Service, json!([shell(COUNTER)])).await;

@@ -372,7 +372,7 @@ fn is_older(seen: &Allocation, known: &Allocation) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use drover_api::allocation::Health;
+    use drover_api::allocation::{Health, TaskState};
 
     use super::*;
 
@@ -462,6 +462,28 @@ pub(super) mod tests {
         tokio::time::advance(Duration::from_millis(300)).await;
         reports.put("a", report(ClientStatus::Pending, "again"));
         assert_eq!(reports.due(GiveWay::No), Some(start + GATHER), "a later report does not put it off");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn p_075_events_alone_wait_for_others_and_a_new_status_for_nothing() {
+        let reports = reports(&["a"]);
+        acknowledge(&reports, "a", report(ClientStatus::Running, ""));
+        let with_event = |status: ClientStatus| {
+            let event = serde_json::json!({ "type": "Signaling", "time": "2026-01-01T00:00:00Z" });
+            let event = serde_json::from_value(event).unwrap();
+            let state = TaskState { events: vec![event], ..TaskState::default() };
+            Report { task_states: BTreeMap::from([("t".to_owned(), state)]), ..report(status, "") }
+        };
+        let start = Instant::now();
+        reports.put("a", with_event(ClientStatus::Running));
+        let due = reports.due(GiveWay::No).map(|due| due - start);
+        assert!(
+            due.is_some_and(|due| due > Duration::from_millis(200) && due <= Duration::from_millis(1200)),
+            "{due:?}"
+        );
+        reports.put("a", with_event(ClientStatus::Failed));
+        let due = reports.due(GiveWay::No).map(|due| due.saturating_duration_since(start));
+        assert!(due.is_some_and(|due| due <= Duration::from_millis(400)), "{due:?}");
     }
 
     #[tokio::test(start_paused = true)]

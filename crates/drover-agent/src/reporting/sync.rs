@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_036_and_a_038_nothing_is_sent_before_the_first_list_and_then_also_by_a_node_that_initializes() {
+    async fn a_036_a_038_and_p_074_nothing_is_sent_before_the_first_list_and_then_also_by_a_node_that_initializes() {
         // the node's phase is `initializing` all along.
         let closed = sending(&["a"], Vec::new());
         closed.contacted.send_replace(false);
