@@ -343,6 +343,19 @@ fn by_proxy(stage: &Stage) {
     stranger.run(&["job", "status"], 1, &["give NOMAD_TOKEN"]);
     drop(proxy);
 
+    // At the port itself, with the proof that the kubeconfig holds.
+    let address = format!("https://localhost:{}", stage.users.port());
+    let mut env = drover(&["nomad", "env", "--kubeconfig", &kubeconfig, "--address", &address]);
+    let printed = Ran::of(env.env("XDG_CACHE_HOME", stage.cluster.path("cache")).output().expect("ran")).text();
+    let of = |name: &'static str| {
+        let value = printed.lines().find_map(|line| line.strip_prefix(&format!("export {name}='"))?.strip_suffix('\''));
+        value.map(|value| (name, value.to_owned()))
+    };
+    let names = ["NOMAD_ADDR", "NOMAD_TLS_SERVER_NAME", "NOMAD_CACERT", "NOMAD_NAMESPACE", "NOMAD_TOKEN"];
+    let environment: Vec<_> = names.into_iter().filter_map(of).collect();
+    assert_eq!(environment.len(), names.len(), "{printed}");
+    Cli::new(stage, environment).run(&["job", "status", "web"], 0, &["Status        = running"]);
+
     let program = cli.program.parent().expect("a folder").display().to_string();
     let through = |args: &[&str]| {
         let ran =

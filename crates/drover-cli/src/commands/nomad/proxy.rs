@@ -5,6 +5,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
@@ -41,6 +42,8 @@ const OWN: [HeaderName; 8] = [
 ];
 /// The largest body of a request; the gateway takes no larger one.
 const MOST_BODY_BYTES: usize = 1024 * 1024;
+/// How long no connection is taken after one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
 /// The longest refusal of the API server that is read.
 const LONGEST_REFUSAL: usize = 64 * 1024;
 
@@ -93,9 +96,11 @@ impl Proxy {
         loop {
             tokio::select! {
                 taken = self.listener.accept() => {
-                    // Without a free descriptor the next one may find it.
-                    let Ok((stream, _)) = taken else { continue };
-                    works.push(connection(stream, Arc::clone(&self.way)));
+                    match taken {
+                        Ok((stream, _)) => works.push(connection(stream, Arc::clone(&self.way))),
+                        // Without a free descriptor the next one may find it, when others have ended.
+                        Err(_) => tokio::time::sleep(PAUSE).await,
+                    }
                 }
                 Some(work) = upgraded.recv() => works.push(work),
                 Some(()) = works.next(), if !works.is_empty() => {}
