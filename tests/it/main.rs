@@ -39,6 +39,7 @@ mod gitops;
 mod helm;
 mod host_volumes;
 mod identities;
+mod job_files;
 mod job_policies;
 mod jobs;
 mod kubeconform;

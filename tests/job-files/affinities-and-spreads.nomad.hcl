@@ -1,0 +1,32 @@
+# Wishes for nodes.
+job "wishes" {
+  affinity {
+    attribute = "${node.datacenter}"
+    value     = "dc1"
+    weight    = 75
+  }
+  affinity {
+    attribute = "${node.class}"
+    operator  = "regexp"
+    value     = "^fast"
+    weight    = -20
+  }
+  spread {
+    attribute = "${node.datacenter}"
+    weight    = 80
+    target "dc1" { percent = 70 }
+    target "dc2" { percent = 30 }
+  }
+  group "g" {
+    count = 4
+    spread { attribute = "${meta.rack}" }
+    affinity {
+      attribute = "${meta.ssd}"
+      value     = "true"
+    }
+    task "t" {
+      driver = "exec"
+      config { command = "/bin/true" }
+    }
+  }
+}

@@ -1,0 +1,18 @@
+# Of an image.
+job "contained" {
+  group "g" {
+    network {
+      mode = "bridge"
+      port "http" { to = 80 }
+    }
+    task "web" {
+      driver = "docker"
+      config {
+        image   = "nginx:1.29"
+        ports   = ["http"]
+        command = "nginx"
+        args    = ["-g", "daemon off;"]
+      }
+    }
+  }
+}

@@ -1,0 +1,20 @@
+# Refused: a mesh, and Consul's services.
+job "meshed" {
+  group "g" {
+    network {
+      mode = "bridge"
+      port "http" {}
+    }
+    service {
+      name = "web"
+      port = "http"
+      connect {
+        sidecar_service {}
+      }
+    }
+    task "t" {
+      driver = "exec"
+      config { command = "/bin/true" }
+    }
+  }
+}

@@ -1,0 +1,11 @@
+# Once on every node.
+job "everywhere-once" {
+  type     = "sysbatch"
+  priority = 30
+  group "g" {
+    task "t" {
+      driver = "exec"
+      config { command = "/bin/true" }
+    }
+  }
+}
