@@ -236,10 +236,11 @@ async fn refusals(nomad: &Nomad) {
         "allocations?task_states=maybe",
         "nodes?resources=maybe",
         "evaluations?status=blocked&filter=Status%3D%3Dblocked",
-        "vars",
+        "operator/snapshot",
     ] {
         assert_eq!(nomad.code(Method::GET, path).await, 400, "{path}");
     }
+    assert_eq!(nomad.get("vars").await.json(), json!([]), "there never are any");
     let id = "00000000-0000-0000-0000-000000000000";
     for path in ["allocation/", "node/", "deployment/", "job/", "volume/csi/", "plugin/csi/"] {
         let told = nomad.get(&format!("{path}{id}")).await;

@@ -108,6 +108,13 @@ impl<'a> Cli<'a> {
         let ids = self.run(&["job", "allocs", "-t", chosen, job], 0, &[]);
         ids.split_whitespace().next().expect("one runs").to_owned()
     }
+
+    /// Whether a job has allocations that run, and all of them are to.
+    fn is_settled(&self, job: &str) -> bool {
+        let wanted = "{{range .}}{{if eq .ClientStatus \"running\"}}{{.DesiredStatus}} {{end}}{{end}}";
+        let all = self.run(&["job", "allocs", "-t", wanted, job], 0, &[]);
+        !all.trim().is_empty() && all.split_whitespace().all(|wanted| wanted == "run")
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,7 +126,7 @@ async fn p_071_p_078_and_g_033_nomads_own_command_runs_jobs_and_says_what_it_say
     rolls_out(&stage, &cli).await;
     launches(&cli);
     looks_at_the_cluster(&cli);
-    drains(&cli);
+    drains(&stage, &cli).await;
     by_certificate(&stage).await;
     by_proxy(&stage);
     cli.run(&["job", "stop", "web"], 0, &["finished with status \"complete\""]);
@@ -179,9 +186,9 @@ fn looks_into_allocations(cli: &Cli<'_>) {
     alloc(&["fs", "-stat", &id, "alloc/logs/t.stdout.0"], 0, &["6 B"]);
     alloc(&["fs", &id, "none"], 1, &[]);
     alloc(&["checks", &id], 0, &["Status of 0 Nomad Service Checks"]);
-    alloc(&["restart", &id], 0, &[]);
-    alloc(&["restart", "-task", "none", &id], 1, &["none"]);
     alloc(&["signal", "-s", "SIGURG", &id], 0, &[]);
+    alloc(&["restart", "-task", "none", &id], 1, &["none"]);
+    alloc(&["restart", &id], 0, &[]);
     alloc(&["stop", &id], 0, &["Monitoring evaluation", "finished with status \"complete\""]);
     alloc(&["status", "00000000-0000-0000-0000-000000000000"], 1, &["No allocation(s) with prefix or id"]);
 }
@@ -260,7 +267,7 @@ fn looks_at_the_cluster(cli: &Cli<'_>) {
     cli.run(&["system", "gc"], 1, &["the controller collects what has ended by itself"]);
 }
 
-fn drains(cli: &Cli<'_>) {
+async fn drains(stage: &Stage, cli: &Cli<'_>) {
     let id = cli.run(&["node", "status", "-t", "{{range .}}{{.ID}}{{end}}"], 0, &[]);
     let id = id.trim();
     cli.run(&["node", "eligibility", "-disable", id], 0, &["ineligible"]);
@@ -268,6 +275,8 @@ fn drains(cli: &Cli<'_>) {
     cli.run(&["node", "drain", "-enable", "-yes", "-detach", "-deadline", "1h", id], 0, &["drain strategy set"]);
     cli.run(&["node", "drain", "-disable", "-yes", id], 0, &["drain strategy unset"]);
     cli.run(&["node", "eligibility", "-enable", id], 0, &["eligible"]);
+    // It has moved away, and nowhere else.
+    stage.cluster.eventually("it runs again", async || cli.is_settled("web")).await;
 }
 
 /// G-033: who has a certificate of the cluster needs no token.

@@ -385,7 +385,12 @@ async fn g_037_writes_at_once_and_at_two_replicas_each_lead_to_an_end() {
         writes.spawn(async move { of.run(&file("web", AT_ONCE, "count = 1", &format!("exec sleep 300{n}"))).await });
     }
     while let Some(answer) = writes.join_next().await {
-        nomad.monitored(cluster, &answer.expect("joined")).await;
+        let answer = answer.expect("joined");
+        // One replica knows of the other's writes once its watch has told of them.
+        let id = text(&answer["EvalID"]);
+        let is_known = async || nomad.get(&format!("evaluation/{id}")).await.code == 200;
+        cluster.eventually("the first knows it", is_known).await;
+        nomad.monitored(cluster, &answer).await;
     }
     nomad.deployed(cluster, "web", "successful").await;
     cluster.kubectl(&["delete", "djob", "--all", "-A", "--timeout=90s"]).expect("deleted");
@@ -562,21 +567,22 @@ async fn must_survive_the_gateway_asks_a_jobs_author_for_what_the_policies_ask()
         let author: Api<Job> = Api::namespaced(as_user(&cluster, &user).await, "shop");
         let rights: BTreeMap<&str, bool> = parts.iter().map(|part| (*part, true)).collect();
         let dry = PostParams { dry_run: true, ..PostParams::default() };
-        let mut probe = job("probe", 1, &json!({}), "true");
-        probe["spec"]["groups"][0]["tasks"][0]["csiPlugin"] = json!({ "id": "p", "type": "node" });
-        let probe = of(&probe);
+        let plain = job("probe", 1, &json!({}), "true");
+        let mut plugin = plain.clone();
+        plugin["spec"]["groups"][0]["tasks"][0]["csiPlugin"] = json!({ "id": "p", "type": "node" });
+        // Each is refused by its name, and by the policy of that name alone.
+        let is_refused = async |policy: &str, probe: &Value| {
+            let mut probe = of(probe);
+            probe.metadata.name = Some(format!("drover-{policy}-probe"));
+            let refusal = author.create(&dry, &probe).await.err().map(|error| error.to_string());
+            refusal.is_some_and(|it| it.contains(&format!("no Job has the name drover-{policy}-probe")))
+        };
         cluster
             .eventually("policies and rights are in force", async || {
-                let plain: Job = serde_json::from_value(job("plain", 1, &json!({}), "true")).expect("a job");
-                let is_refused = async |name: &str| {
-                    let mut probe = probe.clone();
-                    probe.metadata.name = Some(name.to_owned());
-                    author.create(&dry, &probe).await.is_err()
-                };
-                is_refused("drover-secrets-probe").await
-                    && is_refused("drover-plugins-probe").await
-                    && is_refused("drover-priorities-probe").await
-                    && author.create(&dry, &plain).await.is_ok()
+                is_refused("secrets", &plain).await
+                    && is_refused("plugins", &plugin).await
+                    && is_refused("priorities", &plain).await
+                    && author.create(&dry, &of(&plain)).await.is_ok()
             })
             .await;
         for _ in 0..40 {

@@ -94,7 +94,7 @@ pub(super) async fn plan(
 
 impl Asking {
     fn view<'a>(&'a self, world: &'a World, now: Timestamp) -> WriteView<'a> {
-        WriteView { world, query: &self.query, body: &self.body, now, random: 0 }
+        WriteView { world, query: &self.query, body: &self.body, now, random: 0, goes_on: false }
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_nomad::{
-    AgentFacts, Blocking, ClientCall, Endpoint, Fault, Query, Reply, Route, Scopes, SearchRequest, View, World,
-    WriteEndpoint, answer, index, kind, needed, route, told,
+    AgentFacts, Blocking, ClientCall, Endpoint, Fault, Kind, Query, Reply, Route, Scopes, SearchRequest, View, World,
+    WriteEndpoint, answer, index, is_unseen, kind, needed, route, told,
 };
 use futures::future::BoxFuture;
 use http::{HeaderValue, Response, StatusCode};
@@ -17,7 +17,7 @@ use super::audit::NomadCall;
 use super::parts::NomadParts;
 use super::planning::{self, Asking, PlanTurns};
 use super::scopes::scopes;
-use super::writing::Writing;
+use super::writing::{SEEN_WITHIN, Writing};
 use crate::answers::{Answer, Refusal, whole, with_type};
 use crate::callers::Caller;
 use crate::limits::Limits;
@@ -189,6 +189,7 @@ impl Nomad {
         let may_see = async |world: &World| scopes(&self.parts.reviews, identity, &needed, world).await;
         let allowed = may_see(&world).await?;
         let Some(blocking) = query.blocking().filter(|_| kind(&endpoint).is_some()) else {
+            let world = self.seen(&endpoint, &query, world).await?;
             let (index, facts) = (index(&endpoint, &query, &world), self.facts(&endpoint).await?);
             return Ok(Outcome { reply: made(endpoint, query, world, (allowed, facts)).await?, index });
         };
@@ -217,6 +218,19 @@ impl Nomad {
     fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
         let full = |_| Refusal::new(429, "too many reads wait for a change here: try again later");
         self.blocked.try_acquire().map_err(full)
+    }
+
+    /// What is known once the evaluation that is asked for is: another replica may have told its id just now.
+    async fn seen(&self, endpoint: &Endpoint, query: &Query, now: Arc<World>) -> Result<Arc<World>, Refusal> {
+        let caches = &self.parts.caches;
+        let Some(mut news) = caches.news(Kind::Job).filter(|_| is_unseen(endpoint, query, &now)) else {
+            return Ok(now);
+        };
+        let turn = self.turn()?;
+        let comes = async { while is_unseen(endpoint, query, &caches.now()) && news.changed().await.is_ok() {} };
+        let _ = tokio::time::timeout(SEEN_WITHIN, comes).await;
+        drop(turn);
+        Ok(caches.now())
     }
 
     /// Waits until there is something newer than the caller knows, or its time is over. `before` is the world in which

@@ -22,8 +22,9 @@ use crate::reviews::{Access, Identity, Meanwhile, Reviews};
 
 /// How often a request is ordered because others wrote at the same time.
 const ATTEMPTS: usize = 8;
-/// How long a write waits for readers of this replica to see it, and a conflict for what caused it.
-const SEEN_WITHIN: Duration = Duration::from_secs(2);
+/// How long a write waits for readers of this replica to see it, a conflict for what caused it, and a read for the
+/// evaluation of a write through another replica.
+pub(super) const SEEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// A write under way.
 pub(super) struct Writing<'a> {
@@ -50,15 +51,17 @@ impl Writing<'_> {
             return Err(Refusal::new(403, "clients of Nomad only read here: the chart's gateway.nomadWrites is false"));
         };
         let random = fastrand::u32(..);
-        let mut last = None;
+        let (mut last, mut goes_on) = (None, false);
         for _ in 0..ATTEMPTS {
             let before = caches.complete().await?;
-            let order = self.order(Arc::clone(&before), random).await?;
+            let order = self.order(Arc::clone(&before), random, goes_on).await?;
             for demand in &order.demands {
                 permit(reviews, self.identity, demand).await?;
             }
-            match write_all(store, &order.changes).await {
-                Ok(written) => {
+            let (written, end) = write_all(store, &order.changes).await;
+            goes_on |= !written.is_empty();
+            match end {
+                Ok(()) => {
                     // Where the watch lags, a reader with the answer's index waits for it.
                     let states: Vec<(Kind, u64)> = written.iter().map(|one| (one.kind, one.index())).collect();
                     known(caches, &states).await;
@@ -82,10 +85,13 @@ impl Writing<'_> {
     }
 
     /// Orders it, beside the threads that carry others: a job of a megabyte takes a while to read.
-    async fn order(&self, world: Arc<World>, random: u32) -> Result<WriteOrder, Refusal> {
+    async fn order(&self, world: Arc<World>, random: u32, goes_on: bool) -> Result<WriteOrder, Refusal> {
         let (endpoint, query, body) = (self.endpoint.clone(), self.query.clone(), Arc::clone(&self.body));
         let now = self.parts.clock.now();
-        let ordered = move || order(&endpoint, WriteView { world: &world, query: &query, body: &body, now, random });
+        let ordered = move || {
+            let view = WriteView { world: &world, query: &query, body: &body, now, random, goes_on };
+            order(&endpoint, view)
+        };
         let made = tokio::task::spawn_blocking(ordered).await;
         Ok(made.map_err(|error| Refusal::new(500, format!("the request cannot be read: {error}")))??)
     }
@@ -109,13 +115,16 @@ fn access(way: &Way) -> Access {
     Access { group, resource, subresource, verb, namespace, name }
 }
 
-/// Writes all changes of an order, one after the other.
-async fn write_all(store: &KubeStore, changes: &[Change]) -> Result<Vec<Written>, StoreError> {
+/// Writes the changes of an order, one after the other, until one fails; what was written.
+async fn write_all(store: &KubeStore, changes: &[Change]) -> (Vec<Written>, Result<(), StoreError>) {
     let mut written = Vec::new();
     for change in changes {
-        written.push(write(store, change).await?);
+        match write(store, change).await {
+            Ok(one) => written.push(one),
+            Err(error) => return (written, Err(error)),
+        }
     }
-    Ok(written)
+    (written, Ok(()))
 }
 
 async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError> {

@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::view::View;
+use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::listing::{Order, Page, Place, page};
+use crate::query::Query;
 use crate::resource::Resource;
 use crate::wire::awaited::find;
 use crate::wire::evaluation::{Evaluation, full, of_job as all_of, with_related};
-use crate::world::{job_id, namespace};
+use crate::world::{World, job_id, namespace};
 
 /// The list of evaluations.
 pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
@@ -41,6 +43,13 @@ pub(super) fn one(id: &str, view: View<'_>) -> Result<Reply, Fault> {
     let found = find(view.world, &space, id).ok_or_else(|| Fault::missing("evaluation", id))?;
     let wire = if view.query.is("related", false) { with_related } else { full };
     Reply::of(&wire(&found, view.world), view.query)
+}
+
+/// Whether a read is about an evaluation that is not known here: one of a write through another replica is not before
+/// the watch tells of that write.
+pub fn is_unseen(endpoint: &Endpoint, query: &Query, world: &World) -> bool {
+    let (Endpoint::Evaluation(id) | Endpoint::EvaluationAllocations(id)) = endpoint else { return false };
+    find(world, &query.namespace(), id).is_none()
 }
 
 /// The evaluations of a job. Without a job there are none.

@@ -16,6 +16,7 @@ mod view;
 
 pub use agent::{AgentFacts, ServerFacts};
 pub use answer::answer;
+pub use evaluations::is_unseen;
 pub use index::index;
 pub use reply::Reply;
 pub use view::View;

@@ -170,7 +170,8 @@ pub(super) fn evaluate(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Faul
         return Err(Fault::bad(format!("job {id:?} is periodic or parameterized: evaluate a job that it has made")));
     }
     let mut changes = Vec::new();
-    if eval_options.force_reschedule {
+    // What replaced a forced one meanwhile may have failed as well: it was not meant.
+    if eval_options.force_reschedule && !view.goes_on {
         let forced = json!({ "spec": { "desiredTransition": { "forceReschedule": true } } });
         let is_left = |it: &Allocation| view.world.successor(namespace(&it.metadata), name_of(it)).is_none();
         let failed = view.world.own_allocations(job).filter(|it| awaits_a_decision(it) && is_left(it));

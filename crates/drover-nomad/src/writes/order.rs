@@ -21,6 +21,9 @@ pub struct WriteView<'a> {
     pub now: Timestamp,
     /// Drawn for each request.
     pub random: u32,
+    /// A part of this request has been written, before another writer came in between: what it was to happen to once
+    /// has happened.
+    pub goes_on: bool,
 }
 
 /// What a caller must be allowed to do, as rules of RBAC say it. Any of the ways is enough; the first is named where

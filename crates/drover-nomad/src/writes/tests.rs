@@ -67,7 +67,7 @@ fn ordered_in(world: &World, method: &Method, path: &str, body: &Value) -> Resul
     let (path, text) = path.split_once('?').unwrap_or((path, ""));
     let Route::Write(endpoint) = read(method, path)? else { panic!("{path} is no write") };
     let (query, body) = (Query::parse(text)?, body.to_string());
-    order(&endpoint, WriteView { world, query: &query, body: body.as_bytes(), now: now(), random: 7 })
+    order(&endpoint, WriteView { world, query: &query, body: body.as_bytes(), now: now(), random: 7, goes_on: false })
 }
 
 fn put(path: &str, body: &Value) -> Result<WriteOrder, Fault> {
@@ -323,6 +323,13 @@ fn p_053_a_job_is_evaluated_and_what_failed_is_replaced_where_that_is_asked_for(
     assert_eq!(failed.uid.as_deref(), Some(ALLOCATION));
     assert_eq!(forced["spec"]["desiredTransition"], json!({ "forceReschedule": true }));
     assert_eq!(put("job/web/evaluate", &json!({})).expect("an order").changes.len(), 1);
+    // Where another writer changed the job after the allocations were told, what failed since is not replaced too.
+    let Ok(Route::Write(endpoint)) = read(&Method::PUT, "job/web/evaluate") else { panic!("it is a write") };
+    let (known, query) = (world("successful"), Query::parse("").expect("a query"));
+    let body = br#"{"EvalOptions": {"ForceReschedule": true}}"#;
+    let view = WriteView { world: &known, query: &query, body, now: now(), random: 7, goes_on: true };
+    let order = super::order(&endpoint, view).expect("an order");
+    assert!(matches!(order.changes.as_slice(), [Change::Patch(job, _)] if job.kind == Kind::Job), "{order:?}");
 }
 
 #[test]
