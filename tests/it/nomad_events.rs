@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, job};
 use crate::gateway::{API, NODE, Stage, gateway, token};
 use crate::gateway_limits::{Door, Proof, token_of};
+use crate::nomad_api::Nomad;
 
 /// One who subscribes.
 struct Subscriber(Client);
@@ -97,6 +98,16 @@ impl Lines {
         loop {
             let line = self.line().await.expect("no error").expect("a line");
             if line != json!({}) {
+                return line;
+            }
+        }
+    }
+
+    /// The first line from now on of which this holds.
+    async fn that(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let line = self.events().await;
+            if is_it(&line) {
                 return line;
             }
         }
@@ -269,6 +280,85 @@ async fn turned_off(stage: &Stage) {
     assert_eq!(answer.status(), 400);
     let text = answer.into_body().collect().await.expect("a body").to_bytes();
     assert!(String::from_utf8_lossy(&text).contains("events.enabled"), "{text:?}");
+}
+
+/// How many events of each topic a line has, all of which are of one type.
+fn of_one_type(line: &Value, cause: &str) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for event in events(std::slice::from_ref(line)) {
+        assert_eq!(event["Type"], cause, "{event}");
+        *found.entry(event["Topic"].as_str().expect("a topic").to_owned()).or_insert(0) += 1;
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p_062_and_g_040_what_nomad_writes_at_once_is_on_one_line() {
+    let stage = Stage::start("nomad-lines", "").await;
+    let cluster = &stage.cluster;
+    let (nomad, subscriber) = (Nomad::of(&stage, User::Admin).await, Subscriber::admin(&stage).await);
+    cluster.eventually("the gateway knows all objects", async || subscriber.is_served().await).await;
+    let of = |cause: &'static str| move |line: &Value| line["Events"][0]["Type"] == cause;
+    let counts = |of: &[(&str, usize)]| -> BTreeMap<String, usize> {
+        of.iter().map(|(topic, n)| ((*topic).to_owned(), *n)).collect()
+    };
+
+    // A job comes with the evaluation that follows it, and its plan is one write.
+    let mut lines = subscriber.follow("").await;
+    let canaries = json!({ "update": { "minHealthyTime": "0s", "canary": 2 } });
+    let web = |script: &str| job("web", 2, &canaries, script);
+    cluster.apply("default", &web("exec sleep 1000"));
+    let line = lines.that(of("JobRegistered")).await;
+    assert_eq!(of_one_type(&line, "JobRegistered"), counts(&[("Job", 1), ("Evaluation", 1)]));
+    let evaluation = &line["Events"][1]["Payload"]["Evaluation"];
+    assert_eq!((&evaluation["JobID"], &evaluation["TriggeredBy"]), (&json!("web"), &json!("job-register")));
+    let line = lines.that(of("PlanResult")).await;
+    assert_eq!(of_one_type(&line, "PlanResult"), counts(&[("Deployment", 1), ("Allocation", 2)]));
+    cluster.condition("default", "web", JobConditionType::Ready, "True").await;
+
+    // A promotion, with the evaluation that its client is told of.
+    cluster.apply("default", &web("exec sleep 2000"));
+    let deployment = async || nomad.get("job/web/deployment").await.json();
+    let is_ready = async || {
+        let group = &deployment().await["TaskGroups"]["g"];
+        (&group["DesiredCanaries"], &group["HealthyAllocs"]) == (&json!(2), &json!(2))
+    };
+    cluster.eventually("the canaries are healthy", is_ready).await;
+    let id = deployment().await["ID"].as_str().expect("an id").to_owned();
+    let asked = json!({ "DeploymentID": id, "All": true }).to_string();
+    let answer = nomad.send(http::Method::PUT, &format!("deployment/promote/{id}"), &[], &asked).await.json();
+    let line = lines.that(of("DeploymentPromotion")).await;
+    let found = of_one_type(&line, "DeploymentPromotion");
+    assert_eq!(found, counts(&[("Deployment", 1), ("Evaluation", 1), ("Allocation", 2)]));
+    for event in events(std::slice::from_ref(&line)) {
+        match event["Topic"].as_str() {
+            Some("Evaluation") => assert_eq!(event["Key"], answer["EvalID"]),
+            Some("Allocation") => {
+                assert_eq!(event["Payload"]["Allocation"]["DeploymentStatus"]["Canary"], false, "{event}");
+            }
+            _ => assert_eq!(event["Payload"]["Deployment"]["TaskGroups"]["g"]["Promoted"], true, "{event}"),
+        }
+    }
+
+    // G-040: a plan of fifty objects. Their agent stands still, so that nothing else happens to them.
+    let agent = stage.agent.as_ref().expect("an agent");
+    agent.freeze();
+    cluster.apply("default", &job("many", 49, &json!({}), "exec sleep 1000"));
+    let is_of_many = |line: &Value| {
+        let is_it = |event: &Value| event["FilterKeys"].as_array().is_some_and(|it| it.contains(&json!("many")));
+        of("PlanResult")(line) && line["Events"].as_array().is_some_and(|events| events.iter().any(is_it))
+    };
+    let (began, mut n_lines, mut found) = (Instant::now(), 0, BTreeMap::new());
+    while found != counts(&[("Deployment", 1), ("Allocation", 49)]) {
+        for (topic, n) in of_one_type(&lines.that(is_of_many).await, "PlanResult") {
+            *found.entry(topic).or_insert(0) += n;
+        }
+        n_lines += 1;
+    }
+    // What a machine under load takes longer than a second to write is not held back for longer.
+    assert!(n_lines == 1 || began.elapsed() > Duration::from_secs(1), "{n_lines} lines");
+    agent.thaw();
+    cluster.kubectl(&["delete", "djob", "--all", "-A", "--timeout=90s"]).expect("deleted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

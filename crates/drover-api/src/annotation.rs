@@ -30,6 +30,10 @@ pub const DELETE_SNAPSHOT: &str = "drover.dev/delete-snapshot";
 /// On a CSIVolume: `true` has its provider asked for its snapshots.
 pub const LIST_SNAPSHOTS: &str = "drover.dev/list-snapshots";
 
+/// On an Allocation or a Deployment: the last plan that changed its spec or made it, as
+/// [`PlanWrite`](crate::PlanWrite).
+pub const PLAN: &str = "drover.dev/plan";
+
 /// On an EndpointSlice of drover's: the tags of its service, separated by commas.
 pub const TAGS: &str = "drover.dev/tags";
 /// On a Service without selector that drover has not made: `true` lets drover put slices below it.

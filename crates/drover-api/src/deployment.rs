@@ -269,6 +269,10 @@ pub struct DeploymentStatus {
     /// Its groups, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, GroupState>,
+    /// The last plan that changed this status: the id of its evaluation, and how many writes carry it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub plan: Option<String>,
     /// When it last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified_at: Option<Timestamp>,

@@ -29,6 +29,7 @@ pub mod names;
 pub mod network;
 pub mod owner;
 pub mod placement;
+mod plan_write;
 pub mod policy;
 pub mod schema;
 pub mod service;
@@ -46,4 +47,5 @@ pub use group_version::{API_VERSION, GROUP, LEADER_LEASE, SYSTEM_NAMESPACE, VERS
 pub use host_volume::{HostVolume, HostVolumeSpec, HostVolumeStatus};
 pub use job::{Job, JobSpec, JobStatus};
 pub use job_version::{JobVersion, JobVersionSpec, JobVersionStatus};
+pub use plan_write::{NoPlanWrite, PlanWrite};
 pub use schema::crds;

@@ -73,6 +73,8 @@ pub(crate) struct DeploymentStatusWrite {
     pub(crate) status: Box<DeploymentStatus>,
     /// Whether its job is evaluated when that is written.
     pub(crate) evaluate: bool,
+    /// Changes of the allocations that it promotes, which follow at once: to clients a promotion is one write.
+    pub(crate) promoted: Vec<(AllocKey, Precondition, Value)>,
 }
 
 /// What follows from a deployment's status.
@@ -102,7 +104,7 @@ pub(crate) enum Done {
     JobStatus(JobKey, Box<Result<Job, StoreError>>),
     VersionFetched(JobKey, i64, Box<Result<Option<JobVersion>, StoreError>>),
     NodeStatus(NodeName, Box<Result<ClientNode, StoreError>>),
-    DeploymentStatus(ObjectKey, bool, Box<Result<Deployment, StoreError>>),
+    DeploymentStatus(ObjectKey, bool, Box<(Result<Deployment, StoreError>, Acted)>),
     DeploymentActed(ObjectKey, Box<Acted>),
     Launched(JobKey, Timestamp, Box<Result<Job, StoreError>>),
     Settled(AllocKey, Box<Result<Option<Allocation>, StoreError>>),

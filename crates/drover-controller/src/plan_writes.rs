@@ -9,7 +9,7 @@ use drover_api::allocation::{
     AllocStateEntry, AllocStateField, AllocationReason, AllocationSpec, ClientStatus, DesiredStatus, LastReschedule,
 };
 use drover_api::names::{self, Slot};
-use drover_api::{Allocation, Deployment, Job, JobVersion, finalizer, label};
+use drover_api::{Allocation, Deployment, Job, JobVersion, PlanWrite, annotation, finalizer, label};
 use drover_core::ids::{AllocKey, JobKey};
 use drover_core::model::{Alloc, newest_of_slot};
 use drover_core::scheduler::plan::{AttributeUpdate, InPlace, Placement, Plan, Stop, StopReason};
@@ -143,7 +143,33 @@ impl Writes {
         let in_place = plan.in_place.iter().map(|update| in_place_patch(update, stored.eval_id));
         let patches = in_place.chain(plan.attributes.iter().map(attribute_patch));
         let deployments = deployments::writes(plan, stored, now);
-        Self { job: key.clone(), deployments, stops, creates, patches: patches.collect() }
+        let mut writes = Self { job: key.clone(), deployments, stops, creates, patches: patches.collect() };
+        writes.belong_together(stored.eval_id);
+        writes
+    }
+
+    /// Names the plan in each of its writes, but for notes in the status of allocations.
+    fn belong_together(&mut self, eval_id: &str) {
+        let specs = || self.stops.iter().filter(|stop| stop.spec.is_some()).count();
+        let n_of_deployments: usize = self.deployments.iter().map(DeploymentWrite::n_writes).sum();
+        let writes = n_of_deployments + specs() + self.creates.len() + self.patches.len();
+        let plan = PlanWrite { eval_id: eval_id.to_owned(), writes: u32::try_from(writes).unwrap_or(u32::MAX) };
+        let plan = plan.to_string();
+        for deployment in &mut self.deployments {
+            deployment.belongs_to(&plan);
+        }
+        let bodies = self.stops.iter_mut().filter_map(|stop| stop.spec.as_mut());
+        for body in bodies.chain(self.patches.iter_mut().map(|(.., body)| body)) {
+            body["metadata"] = json!({ "annotations": { annotation::PLAN: plan } });
+        }
+        for create in &mut self.creates {
+            create
+                .object
+                .metadata
+                .annotations
+                .get_or_insert_default()
+                .insert(annotation::PLAN.to_owned(), plan.clone());
+        }
     }
 
     /// The allocations that will be created.

@@ -142,7 +142,7 @@ fn outcome(done: &Done) -> (&'static str, Option<&StoreError>) {
         Done::HostVolume(_, result) => ("host-volume", failed(result)),
         Done::AttachmentMade(_, _, result) => ("volume", failed(result)),
         Done::AttachmentDeleted(_, _, result) => ("volume", failed(result)),
-        Done::DeploymentStatus(_, _, result) => ("deployment", failed(result)),
+        Done::DeploymentStatus(_, _, done) => ("deployment", failed(&done.0).or_else(|| done.1.error())),
         Done::DeploymentActed(_, acted) => ("deployment", acted.error()),
         Done::Launched(_, _, result) => ("periodic", failed(result)),
         Done::Settled(_, result) => ("allocation", failed(result)),

@@ -112,9 +112,11 @@ pub(crate) async fn carry_out<S: Store>(action: Action, store: S) -> Done {
             let result = heartbeat_config::write_outcome(store, &key, outcome).await;
             Done::Other("outcome of the configuration", result)
         }
-        Action::DeploymentStatus(DeploymentStatusWrite { key, precondition, status, evaluate }) => {
+        Action::DeploymentStatus(DeploymentStatusWrite { key, precondition, status, evaluate, promoted }) => {
             let result = deployments::write_status(&store, &key_of(&key), &precondition, json!(status)).await;
-            Done::DeploymentStatus(key, evaluate, Box::new(result))
+            let promoted = if result.is_ok() { promoted } else { Vec::new() };
+            let acted = deployments::act(&store, Vec::new(), promoted).await;
+            Done::DeploymentStatus(key, evaluate, Box::new((result, acted)))
         }
         Action::Act(act) => {
             let acted = deployments::act(&store, act.restores, act.changes).await;

@@ -263,8 +263,10 @@ impl Deployments {
             known.sent_at = Some(Instant::now());
         }
         let (precondition, evaluate) = (Precondition::unchanged(&object.metadata), step.evaluate);
+        let of_canaries = step.effects.iter().filter(|effect| matches!(effect, DeploymentEffect::EndCanary(..)));
+        let promoted = of_canaries.filter_map(change_of).collect();
         let status = Box::new(step.status);
-        let write = DeploymentStatusWrite { key: key.clone(), precondition, status, evaluate };
+        let write = DeploymentStatusWrite { key: key.clone(), precondition, status, evaluate, promoted };
         shared.outbox.push(Action::DeploymentStatus(write));
     }
 
@@ -312,8 +314,7 @@ impl Deployments {
         if let Some(known) = self.known.get_mut(key) {
             known.is_acting = true;
         }
-        let same = |uid: Uid| Precondition { uid: Some(uid.to_string()), resource_version: None };
-        let changes = due.iter().filter_map(change_of).map(|(key, uid, body)| (key, same(uid), body)).collect();
+        let changes = due.iter().filter_map(change_of).collect();
         shared.outbox.push(Action::Act(Box::new(DeploymentAct { key: key.clone(), restores, changes })));
     }
 
@@ -364,11 +365,13 @@ impl Deployments {
         shared: &mut Shared,
         key: &ObjectKey,
         evaluate: bool,
-        result: Result<Deployment, StoreError>,
+        (result, acted): (Result<Deployment, StoreError>, Acted),
     ) {
         if let Some(known) = self.known.get_mut(key) {
             known.is_writing = false;
         }
+        // Those that were not changed are found again by the next look.
+        Self::take_acted(shared, key, acted);
         match result {
             Ok(object) => {
                 let job = JobKey::new(Arc::clone(&key.namespace), object.spec.job_name.clone());
@@ -398,6 +401,15 @@ impl Deployments {
         if let Some(known) = self.known.get_mut(key) {
             known.is_acting = false;
         }
+        if Self::take_acted(shared, key, acted) {
+            shared.due.deployments.insert(key.clone());
+        } else {
+            Self::wake_again(shared, RETRY, key);
+        }
+    }
+
+    /// Takes in what became of changes that follow from a deployment's status; whether all happened.
+    fn take_acted(shared: &mut Shared, key: &ObjectKey, acted: Acted) -> bool {
         let (mut is_failed, mut is_restored) = (false, false);
         for result in acted.allocs {
             match result {
@@ -430,11 +442,7 @@ impl Deployments {
             shared.enqueue(&job, EvalTrigger::DeploymentWatcher);
             shared.due.jobs.insert(job);
         }
-        if is_failed {
-            Self::wake_again(shared, RETRY, key);
-        } else {
-            shared.due.deployments.insert(key.clone());
-        }
+        !is_failed
     }
 
     fn report_notice(shared: &mut Shared, object: &Deployment, notice: &StepNotice, status: &DeploymentStatus) {
@@ -475,15 +483,14 @@ impl Deployments {
 }
 
 /// The change of an allocation that an effect is.
-fn change_of(effect: &DeploymentEffect) -> Option<(AllocKey, Uid, Value)> {
+fn change_of(effect: &DeploymentEffect) -> Option<(AllocKey, Precondition, Value)> {
+    let same = |uid: &Uid| Precondition { uid: Some(uid.to_string()), resource_version: None };
     match effect {
         DeploymentEffect::AllowReplacement(key, uid) => {
             let body = json!({ "spec": { "desiredTransition": { "reschedule": true } } });
-            Some((key.clone(), uid.clone(), body))
+            Some((key.clone(), same(uid), body))
         }
-        DeploymentEffect::EndCanary(key, uid) => {
-            Some((key.clone(), uid.clone(), json!({ "spec": { "canary": false } })))
-        }
+        DeploymentEffect::EndCanary(key, uid) => Some((key.clone(), same(uid), json!({ "spec": { "canary": false } }))),
         DeploymentEffect::Restore(_) => None,
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use drover_api::deployment::{DeploymentDescription, DeploymentPhase, DeploymentSpec, DeploymentStatus};
-use drover_api::{Allocation, Deployment, Job, JobVersion, field_manager};
+use drover_api::{Allocation, Deployment, Job, JobVersion, annotation, field_manager};
 use drover_core::deployment::{self, Standing};
 use drover_core::ids::{AllocKey, ObjectKey};
 use drover_core::model::Alloc;
@@ -142,6 +142,19 @@ impl DeploymentWrite {
         }
         let object = write_status(store, &self.key, &precondition, json!(self.status)).await?;
         Ok((object, version))
+    }
+
+    /// How many writes it takes.
+    pub(crate) fn n_writes(&self) -> usize {
+        1 + usize::from(self.object.is_some())
+    }
+
+    /// Names the plan that it is a part of.
+    pub(crate) fn belongs_to(&mut self, plan: &str) {
+        self.status.plan = Some(plan.to_owned());
+        if let Some(object) = &mut self.object {
+            object.metadata.annotations.get_or_insert_default().insert(annotation::PLAN.to_owned(), plan.to_owned());
+        }
     }
 
     /// The deployment's name.

@@ -60,6 +60,11 @@ impl Event {
         &self.namespace
     }
 
+    /// Which object it is about: equal for events of the same one.
+    pub(super) fn about(&self) -> (&'static str, String, String) {
+        (self.topic.name(), self.namespace.clone(), self.key.clone())
+    }
+
     /// Whether this is the id of what it is about, or of what that belongs to.
     pub(super) fn has_key(&self, key: &str) -> bool {
         self.key == key || self.filter_keys.iter().any(|it| it == key)

@@ -1,25 +1,38 @@
 //! The events of a change.
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job};
+use drover_core::evaluation_id::{self, Point};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 use super::cause::{self, Cause};
 use super::event::{Event, Keys};
 use super::happened::Happened;
+use super::together::{self, Part};
 use super::topic::Topic;
-use crate::wire::{allocation, deployment, evaluation, job, node, volume};
+use crate::wire::{allocation, awaited, deployment, evaluation, job, node, volume};
 use crate::world::{Turn, World, namespace};
 
-/// The events of a change, of one type. `world` is that of after the change, in which what an object refers to is
-/// looked up.
-pub fn events(change: &Happened, world: &World) -> Vec<Event> {
-    match change {
+/// What is told of a change.
+#[derive(Clone, Debug, Default)]
+pub struct Changed {
+    /// Its events, of one type.
+    pub(super) events: Vec<Event>,
+    /// What it is a part of; none: it is told alone.
+    pub(super) part: Option<Part>,
+}
+
+/// The events of a change. `world` is that of after the change, in which what an object refers to is looked up.
+pub fn events(change: &Happened, world: &World) -> Changed {
+    let (part, cause) = together::part(change, world).unzip();
+    let events = match change {
         Happened::Job(turn) => each(turn, |before, after| of_job(before, after, world)),
-        Happened::Allocation(turn) => each(turn, |before, after| of_allocation(before, after, world)),
-        Happened::Deployment(turn) => each(turn, |before, after| of_deployment(before, after, world)),
+        Happened::Allocation(turn) => each(turn, |before, after| of_allocation(before, after, cause, world)),
+        Happened::Deployment(turn) => each(turn, |before, after| of_deployment(before, after, cause, world)),
         Happened::Node(turn) => each(turn, of_node),
         Happened::Volume(turn) => each(turn, |before, after| of_volume(before, after, world)),
-    }
+    };
+    Changed { events, part }
 }
 
 /// Another object of the same name is the end of one and the beginning of another.
@@ -52,13 +65,27 @@ fn of_job(before: Option<&Job>, after: Option<&Job>, world: &World) -> Vec<Event
         events.push(Event::new((Topic::Job, cause), namespace(&shown.metadata), keys, &payload));
     }
     if let Some(after) = after {
-        events.extend(of_evaluations(before, after, world).iter().map(|one| {
-            let keys = Keys { own: text(one, "ID"), more: vec![text(one, "JobID"), text(one, "DeploymentID")] };
-            let payload = json!({ "Evaluation": one });
-            Event::new((Topic::Evaluation, cause), namespace(&after.metadata), keys, &payload)
-        }));
+        let mut evaluations = of_evaluations(before, after, world);
+        // The one that follows a new spec is told of with it, as the write of a client told it.
+        let is_template = after.spec.periodic.is_some() || after.spec.parameterized.is_some();
+        let is_asked = !is_template && before.is_none_or(|before| before.spec != after.spec);
+        if let (Some(uid), true) = (after.metadata.uid.as_deref(), is_asked) {
+            let id = evaluation_id::of_point(uid, Point::of(after));
+            evaluations.extend(self::awaited(&after.metadata, &id, world));
+        }
+        events.extend(evaluations.iter().map(|one| of_evaluation(cause, &after.metadata, one)));
     }
     events
+}
+
+/// An evaluation that clients wait for, if it is known.
+fn awaited(of: &ObjectMeta, id: &str, world: &World) -> Option<Value> {
+    awaited::find(world, namespace(of), id).map(|found| evaluation::full(&found, world))
+}
+
+fn of_evaluation(cause: Cause, of: &ObjectMeta, one: &Value) -> Event {
+    let keys = Keys { own: text(one, "ID"), more: vec![text(one, "JobID"), text(one, "DeploymentID")] };
+    Event::new((Topic::Evaluation, cause), namespace(of), keys, &json!({ "Evaluation": one }))
 }
 
 /// The evaluations that are new, or that stand elsewhere than before.
@@ -83,25 +110,47 @@ fn of_evaluations(before: Option<&Job>, after: &Job, world: &World) -> Vec<Value
 }
 
 /// One that is collected is no event.
-fn of_allocation(before: Option<&Allocation>, after: Option<&Allocation>, world: &World) -> Vec<Event> {
-    let Some((cause, after)) = turned(before, after, (Cause::PlanResult, None), cause::of_allocation) else {
+fn of_allocation(
+    before: Option<&Allocation>,
+    after: Option<&Allocation>,
+    part_of: Option<Cause>,
+    world: &World,
+) -> Vec<Event> {
+    let Some((own, after)) = turned(before, after, (Cause::PlanResult, None), cause::of_allocation) else {
         return Vec::new();
     };
+    let cause = part_of.unwrap_or(own);
     let shown = allocation::without_job(after, world);
     let keys = Keys { own: text(&shown, "ID"), more: vec![text(&shown, "JobID"), text(&shown, "DeploymentID")] };
     let payload = json!({ "Allocation": shown });
     vec![Event::new((Topic::Allocation, cause), namespace(&after.metadata), keys, &payload)]
 }
 
-/// One that is collected is no event.
-fn of_deployment(before: Option<&Deployment>, after: Option<&Deployment>, world: &World) -> Vec<Event> {
-    let Some((cause, after)) = turned(before, after, (Cause::PlanResult, None), cause::of_deployment) else {
+/// One that is collected is no event. The evaluation that a person's promotion asks for is told of with it.
+fn of_deployment(
+    before: Option<&Deployment>,
+    after: Option<&Deployment>,
+    part_of: Option<Cause>,
+    world: &World,
+) -> Vec<Event> {
+    let Some((own, after)) = turned(before, after, (Cause::PlanResult, None), cause::of_deployment) else {
         return Vec::new();
     };
+    let cause = part_of.unwrap_or(own);
     let shown = deployment::full(after, world);
     let keys = Keys { own: text(&shown, "ID"), more: vec![text(&shown, "JobID")] };
     let payload = json!({ "Deployment": shown });
-    vec![Event::new((Topic::Deployment, cause), namespace(&after.metadata), keys, &payload)]
+    let mut events = vec![Event::new((Topic::Deployment, cause), namespace(&after.metadata), keys, &payload)];
+    let asked =
+        |it: &Deployment| it.status.as_ref().and_then(|status| status.acted.clone()).and_then(|acted| acted.promote);
+    let is_asked = cause == Cause::DeploymentPromotion && before.and_then(asked) != asked(after);
+    if let (Some(uid), true) = (after.metadata.uid.as_deref(), is_asked) {
+        let generation = after.status.as_ref().map_or(0, |status| status.observed_generation);
+        let id = evaluation_id::of_request(&after.spec.job_uid, uid, generation);
+        let found = self::awaited(&after.metadata, &id, world);
+        events.extend(found.iter().map(|one| of_evaluation(cause, &after.metadata, one)));
+    }
+    events
 }
 
 fn of_node(before: Option<&ClientNode>, after: Option<&ClientNode>) -> Vec<Event> {

@@ -1,8 +1,9 @@
 //! The event stream: what has changed, for those who follow it (`spec/api.md` 6).
 //!
 //! Input: each object as it was and as it is ([`Happened`]). Output: events ([`events`]), put in the order of their
-//! versions ([`Held`]), kept for a while as commits with strictly increasing indexes ([`Buffer`]), and which of them a
-//! subscriber wants ([`Wanted`]). Must never know who subscribes, or how a line travels.
+//! versions, and together where one write of Nomad's would have made them ([`Held`]), kept for a while as commits with
+//! strictly increasing indexes ([`Buffer`]), and which of them a subscriber wants ([`Wanted`]). Must never know who
+//! subscribes, or how a line travels.
 
 mod buffer;
 mod cause;
@@ -10,6 +11,7 @@ mod event;
 mod happened;
 mod held;
 mod made;
+mod together;
 mod topic;
 mod wanted;
 
@@ -17,6 +19,6 @@ pub use buffer::{Buffer, Commit, Next};
 pub use event::Event;
 pub use happened::Happened;
 pub use held::Held;
-pub use made::events;
+pub use made::{Changed, events};
 pub use topic::Topic;
 pub use wanted::Wanted;

@@ -28,7 +28,7 @@ fn turn<K: Listed>(before: Option<K>, after: Option<K>) -> Turn<K> {
 /// The events of a change, as one reads them.
 fn read(change: &Happened, world: &World) -> Vec<Value> {
     let mut buffer = Buffer::new(1);
-    buffer.push(change.version(), events(change, world));
+    buffer.push(change.version(), events(change, world).events);
     let Next::Commit(commit) = buffer.at(0) else { panic!("no commit") };
     let Some(line) = commit.line(commit.events()) else { return Vec::new() };
     let line: Value = serde_json::from_str(&line).expect("JSON");
@@ -230,4 +230,95 @@ fn a_volume_is_registered_claimed_and_deregistered_and_shows_no_allocations() {
     let shown = &event["Payload"]["Volume"];
     assert_eq!((&shown["Allocations"], &shown["WriteAllocs"]), (&json!([]), &json!({ "u-1": null })));
     assert!(!event.to_string().contains("top-secret"), "{event}");
+}
+
+/// The same text with the plan that is noted on it.
+fn noted(mut allocation: Allocation, plan: &str) -> Allocation {
+    allocation.metadata.annotations = Some([("drover.dev/plan".to_owned(), plan.to_owned())].into());
+    allocation
+}
+
+#[test]
+fn p_062_a_new_spec_comes_with_the_evaluation_that_follows_it() {
+    let (none, mut world) = (json!({}), World::default());
+    let mut plain = job(&none, &none);
+    plain.metadata.generation = Some(3);
+    world.jobs.put(plain.clone());
+    let id = evaluation_id::of_point("u-1", Point { generation: 3, asked: 0 });
+    let found = read(&Happened::Job(turn(None, Some(plain.clone()))), &world);
+    let kinds: Vec<_> = found.iter().map(|event| (&event["Topic"], &event["Type"], &event["Index"])).collect();
+    let (registered, at) = (json!("JobRegistered"), json!(11));
+    assert_eq!(kinds, [(&json!("Job"), &registered, &at), (&json!("Evaluation"), &registered, &at)]);
+    let evaluation = &found[1]["Payload"]["Evaluation"];
+    assert_eq!((&evaluation["ID"], &evaluation["Status"]), (&json!(id), &json!("pending")));
+    // What is no new spec is followed by none, and neither is a template of jobs.
+    assert!(read(&Happened::Job(turn(Some(plain.clone()), Some(plain))), &world).is_empty());
+    let mut template = job(&json!({ "parameterized": {} }), &none);
+    template.metadata.generation = Some(3);
+    world.jobs.put(template.clone());
+    assert_eq!(read(&Happened::Job(turn(None, Some(template))), &world).len(), 1);
+}
+
+#[test]
+fn g_040_what_a_plan_writes_names_it_and_a_text_that_names_none_changes_nothing() {
+    let (none, world) = (json!({}), World::default());
+    let plain = || allocation(&none, &none);
+    let part = |before: Option<Allocation>, after: Allocation| {
+        let changed = events(&Happened::Allocation(turn(before, Some(after))), &world);
+        changed.part.map(|part| (part.whole, part.of))
+    };
+    let of_plan = |of: u32| Some(("plan shop/e-1".to_owned(), Some(of)));
+    assert_eq!(part(None, noted(plain(), "e-1/50")), of_plan(50));
+    assert_eq!(part(Some(noted(plain(), "e-0/2")), noted(plain(), "e-1/7")), of_plan(7));
+    assert_eq!(part(Some(noted(plain(), "e-1/7")), noted(plain(), "e-1/7")), None);
+    for wrong in ["e-1", "e-1/0", "e-1/x", "", "e-1/1"] {
+        assert_eq!(part(None, noted(plain(), wrong)), None, "{wrong}");
+    }
+    // A stop is told as the plan's, which otherwise is somebody's wish.
+    let stopped = noted(allocation(&json!({ "desiredStatus": "stop" }), &none), "e-1/2");
+    assert_eq!(told(&Happened::Allocation(turn(Some(plain()), Some(stopped)))), ["Allocation PlanResult u-1"]);
+
+    let deployment = |annotation: Option<&str>, status: Option<&str>| -> Deployment {
+        let mut made: Deployment = object("Deployment", Some("shop"), &deployment_spec(), &json!({ "plan": status }));
+        made.metadata.annotations =
+            annotation.map(|plan| [("drover.dev/plan".to_owned(), plan.to_owned())].into_iter().collect());
+        made
+    };
+    let part = |before: Option<Deployment>, after: Deployment| {
+        let changed = events(&Happened::Deployment(turn(before, Some(after))), &world);
+        changed.part.map(|part| (part.whole, part.of))
+    };
+    assert_eq!(part(None, deployment(Some("e-1/4"), None)), of_plan(4));
+    assert_eq!(part(Some(deployment(Some("e-1/4"), None)), deployment(Some("e-1/4"), Some("e-1/4"))), of_plan(4));
+    assert_eq!(part(Some(deployment(None, Some("e-1/4"))), deployment(None, Some("e-1/4"))), None);
+}
+
+#[test]
+fn p_062_a_promotion_is_of_its_deployment_and_the_canaries_that_are_left() {
+    let (none, mut world) = (json!({}), World::default());
+    let running = json!({ "clientStatus": "running" });
+    let named = |name: &str, spec: &Value, status: &Value| {
+        let mut made = allocation(spec, status);
+        made.metadata.name = Some(name.to_owned());
+        made.metadata.uid = Some(format!("u-{name}"));
+        made
+    };
+    let canary = json!({ "canary": true });
+    world.allocations.put(named("a", &canary, &running));
+    // One has taken over already, and others are over, or stopped, or of another deployment.
+    world.allocations.put(named("b", &none, &running));
+    world.allocations.put(named("c", &canary, &json!({ "clientStatus": "failed" })));
+    world.allocations.put(named("d", &json!({ "canary": true, "desiredStatus": "stop" }), &running));
+    world.allocations.put(named("e", &json!({ "canary": true, "deploymentName": "other" }), &running));
+    let with = |promoted: bool| -> Deployment {
+        let group = json!({ "promoted": promoted, "placedCanaries": ["a", "b", "c", "d", "e", "gone"] });
+        object("Deployment", Some("shop"), &deployment_spec(), &json!({ "groups": { "g": group } }))
+    };
+    let changed = events(&Happened::Deployment(turn(Some(with(false)), Some(with(true)))), &world);
+    let whole = "promotion shop/web".to_owned();
+    assert_eq!(changed.part, Some(Part { whole: whole.clone(), of: Some(3) }));
+    let over = Happened::Allocation(turn(Some(named("a", &canary, &running)), Some(named("a", &none, &running))));
+    assert_eq!(events(&over, &world).part, Some(Part { whole, of: None }));
+    assert_eq!(told(&over), ["Allocation DeploymentPromotion u-a"]);
+    assert_eq!(events(&Happened::Deployment(turn(Some(with(true)), Some(with(true)))), &world).part, None);
 }
