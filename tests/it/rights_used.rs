@@ -116,6 +116,7 @@ const USES: &[Use] = &[
     ("gateway", DROVER, "allocations", "get", "crates/drover-gateway/src/api/allocations.rs", "allocations.get_opt("),
     ("gateway", DROVER, "jobversions", "get", "crates/drover-gateway/src/values/permits.rs", "versions.get_opt("),
     ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "get", KEEPER, "services.get_opt(API_SERVICE)"),
+    ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "list watch", KEEPER, "watch_object(services, API_SERVICE)"),
     ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "patch", KEEPER, "services.patch(API_SERVICE"),
     ("gateway", "apiregistration.k8s.io", "apiservices=v1alpha1.subresources.drover.dev", "delete", KEEPER, "services.delete(API_SERVICE"),
     ("gateway", "", "namespaces", "get", KEEPER, "namespaces.get_opt("),

@@ -8,14 +8,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use drover_clock::SharedClock;
 use drover_daemon::monitor::{GatewayMetrics, Health};
-use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::watch_object;
+use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client};
 use serde_json::json;
 
@@ -88,7 +89,7 @@ impl Keeper {
 
     /// Keeps them until it is dropped.
     pub(crate) async fn run(self) {
-        let mut changes = std::pin::pin!(watch_object(self.secrets.clone(), SECRET).default_backoff());
+        let mut changes = self.changes();
         loop {
             let next = match tokio::time::timeout(LOOK_TIMEOUT, self.look()).await {
                 Ok(Ok(next)) => {
@@ -109,6 +110,18 @@ impl Keeper {
                 () = tokio::time::sleep(next) => {}
             }
         }
+    }
+
+    /// Says when something may have to be brought to what it should be: the Secret has changed, or the `APIService`, which
+    /// an installation or an upgrade makes again without the authorities.
+    fn changes(&self) -> BoxStream<'static, watcher::Result<()>> {
+        let of_secret = watch_object(self.secrets.clone(), SECRET).default_backoff().map_ok(drop);
+        if !self.has_api_service {
+            return of_secret.boxed();
+        }
+        let services: Api<APIService> = Api::all(self.client.clone());
+        let of_service = watch_object(services, API_SERVICE).default_backoff().map_ok(drop);
+        stream::select(of_secret, of_service).boxed()
     }
 
     /// What is served goes on being served: only one that has nothing to serve is not ready.
