@@ -112,8 +112,8 @@ impl Keeper {
         }
     }
 
-    /// Says when something may have to be brought to what it should be: the Secret has changed, or the `APIService`, which
-    /// an installation or an upgrade makes again without the authorities.
+    /// Says when something may have to be brought to what it should be: the Secret has changed, or the `APIService`,
+    /// which an installation or an upgrade makes again without the authorities.
     fn changes(&self) -> BoxStream<'static, watcher::Result<()>> {
         let of_secret = watch_object(self.secrets.clone(), SECRET).default_backoff().map_ok(drop);
         if !self.has_api_service {
