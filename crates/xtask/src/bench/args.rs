@@ -25,6 +25,9 @@ pub enum BenchName {
     Deployments,
     /// How long `drover job status` takes on a job of 10,000 allocations, and how often it lists them
     Status,
+    /// Clients of Nomad at two replicas of the gateway: `nomad job status` of 10,000 allocations, 1,000 reads that
+    /// wait, 1,000 subscribers of events
+    NomadApi,
     /// 1,000 and 10,000 volumes of five claims each, a tenth of the nodes lost: time and writes until their claims are
     /// free
     Volumes,

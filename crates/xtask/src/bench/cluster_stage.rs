@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ const LEADER: &str = "drover-controller";
 /// Of the controllers: a busy machine renews Leases late, and nodes that are merely late must not be lost beside what
 /// is measured.
 const CONFIG: &str = "heartbeat: {grace: 60s}\n";
+/// Of gateways, which here no API server hands anything over to. A machine that is busy with its clients reads late:
+/// lines are kept for longer than by default.
+const GATEWAY_CONFIG: &str = "names: [localhost]\nusers: 127.0.0.1:0\nagents: 127.0.0.1:0\napiService: false\n\
+                              events: {buffer: 2000}\n";
 /// Nothing is waited for longer than that.
 pub(super) const PATIENCE: Duration = Duration::from_mins(5);
 /// How long it may take until nothing is written any more: what no client waits for is written slowly.
@@ -42,8 +47,16 @@ pub(super) struct Stage {
     pub(super) client: kube::Client,
     droverd: PathBuf,
     controllers: Vec<Component>,
+    gateways: Vec<Component>,
     plane: ControlPlane,
     dir: tempfile::TempDir,
+}
+
+/// A replica of the gateway.
+pub(super) struct Gateway {
+    /// Where it answers users.
+    pub(super) users: SocketAddr,
+    pub(super) process: ProcessId,
 }
 
 /// Writes that the API server has carried out, by resource.
@@ -78,7 +91,7 @@ impl Stage {
         let plane = ControlPlane::start(options).await?;
         let client = plane.client(User::Admin).await?;
         manifests::apply_crds(&client, &manifests::crds_folder()).await?;
-        let stage = Self { client, droverd, controllers: Vec::new(), plane, dir };
+        let stage = Self { client, droverd, controllers: Vec::new(), gateways: Vec::new(), plane, dir };
         for namespace in [drover_api::SYSTEM_NAMESPACE, "bare"] {
             stage.make_namespace(namespace).await?;
         }
@@ -124,6 +137,46 @@ impl Stage {
         let id = component.id().context("the controller has ended")?;
         self.controllers.push(component);
         Ok(id)
+    }
+
+    /// Starts a replica of the gateway, and waits until it listens.
+    pub(super) async fn start_gateway(&mut self, name: &str) -> Result<Gateway> {
+        if self.gateways.is_empty() {
+            for object in manifests::read(&workspace::root().join("charts/drover/files/gateway/certificates.yaml"))? {
+                manifests::apply(&self.client, &object, drover_api::SYSTEM_NAMESPACE).await?;
+            }
+        }
+        let (config, log) = (self.dir.path().join("gateway.yaml"), self.dir.path().join(format!("{name}.log")));
+        fs::write(&config, GATEWAY_CONFIG).with_context(|| format!("writing {}", config.display()))?;
+        let (config, kubeconfig) = (config.display().to_string(), self.kubeconfig().display().to_string());
+        let component = Component::start(Launch {
+            role: Role::Gateway,
+            program: self.droverd.clone(),
+            args: ["gateway", "--config", &config, "--kubeconfig", &kubeconfig, "--listen", "127.0.0.1:0"]
+                .map(str::to_owned)
+                .to_vec(),
+            env: Vec::new(),
+            folder: self.dir.path().to_path_buf(),
+            log: log.clone(),
+            lifetime: Lifetime::BoundToThisProcess,
+        })?;
+        let process = component.id().context("the gateway has ended")?;
+        self.gateways.push(component);
+        let listens = || users_in(&fs::read_to_string(&log).unwrap_or_default());
+        until("the gateway listens", async || Ok(listens().is_some())).await?;
+        Ok(Gateway { users: listens().context("the gateway listens nowhere")?, process })
+    }
+
+    /// Lets each service account of drover's namespace do everything.
+    pub(super) async fn trust_accounts(&self) -> Result<()> {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "bench" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group",
+                           "name": format!("system:serviceaccounts:{}", drover_api::SYSTEM_NAMESPACE) }],
+        });
+        manifests::apply(&self.client, &serde_json::from_value(binding)?, drover_api::SYSTEM_NAMESPACE).await?;
+        Ok(())
     }
 
     /// Ends the controllers as a crash would.
@@ -199,6 +252,17 @@ impl Stage {
         Ok(counted(&self.metrics().await?))
     }
 
+    /// How many requests the API server was asked so far, without those for its metrics.
+    pub(super) async fn requests(&self) -> Result<u64> {
+        let metrics = self.metrics().await?;
+        let of_objects = |line: &&str| {
+            line.starts_with("apiserver_request_total{")
+                && !line.contains("resource=\"\"")
+                && !line.contains("\"WATCH\"")
+        };
+        Ok(metrics.lines().filter(of_objects).map(value).sum())
+    }
+
     /// How often allocations were listed so far.
     pub(super) async fn lists(&self) -> Result<u64> {
         let metrics = self.metrics().await?;
@@ -235,6 +299,14 @@ impl Stage {
     /// Processor time of a program of the control plane.
     pub(super) fn cpu(&self, role: Role) -> Duration {
         self.plane.process(role).map_or(Duration::ZERO, ProcessId::cpu_time)
+    }
+
+    /// Objects of Kubernetes in drover's namespace.
+    pub(super) fn core<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), drover_api::SYSTEM_NAMESPACE)
     }
 
     pub(super) fn api(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
@@ -388,6 +460,14 @@ async fn renew(leases: &Api<Lease>, node: &str) -> Result<()> {
         }
         Err(error) => Err(error).with_context(|| format!("renewing {name}")),
     }
+}
+
+/// Where a gateway answers users, by its log.
+fn users_in(log: &str) -> Option<SocketAddr> {
+    let line = log.lines().find(|line| line.contains("listens") && line.contains("who=\"users\""))?;
+    let (_, rest) = line.split_once("127.0.0.1:")?;
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
 /// A time as Leases carry it: with six digits behind the point.

@@ -12,6 +12,7 @@ mod cluster_stage;
 mod command;
 mod density;
 mod deployments;
+mod nomad_api;
 mod report;
 mod scheduler;
 mod start;

@@ -68,6 +68,15 @@ fn targets(name: BenchName) -> &'static [FigureTarget] {
             ("bytesPerDeployment", AtMost(16_384.0)),
             ("writesPerDeployment", AtMost(20.0)),
         ],
+        BenchName::NomadApi => &[
+            ("jobStatusSeconds", AtMost(1.5)),
+            ("jobStatusGatewayCpuSeconds", AtMost(0.3)),
+            ("gatewayRssBytes", AtMost(250_000_000.0)),
+            ("readySeconds", AtMost(2.0)),
+            ("blockedIdleApiCalls", AtMost(0.0)),
+            ("blockedAllAnsweredSeconds", AtMost(0.25)),
+            ("eventP99Seconds", AtMost(0.25)),
+        ],
         BenchName::Volumes => &[
             ("writesPerReleasedClaim", AtMost(3.0)),
             ("callsInFlightPerPlugin", AtMost(1.0)),

@@ -73,7 +73,7 @@ async fn call(stage: &Stage, drover: &Path, n_allocations: usize) -> Result<Dura
     Ok(took)
 }
 
-async fn create_job(stage: &Stage) -> Result<String> {
+pub(super) async fn create_job(stage: &Stage) -> Result<String> {
     let job = json!({ "apiVersion": drover_api::API_VERSION, "kind": "Job", "metadata": { "name": "web" },
         "spec": { "groups": [{ "name": "g", "count": 10_000, "tasks": [{ "name": "t", "driver": "mock" }] }] } });
     let job: DynamicObject = serde_json::from_value(job).context("building a job")?;
@@ -82,7 +82,12 @@ async fn create_job(stage: &Stage) -> Result<String> {
 }
 
 /// Creates the allocations with the statuses of a life of some days; returns the size of one.
-async fn create_allocations(stage: &Stage, job_uid: &str, count: usize, progress: &Progress) -> Result<usize> {
+pub(super) async fn create_allocations(
+    stage: &Stage,
+    job_uid: &str,
+    count: usize,
+    progress: &Progress,
+) -> Result<usize> {
     let step = progress.step(format!("creating {count} allocations"));
     let allocs = stage.api("Allocation", NAMESPACE);
     let status = Patch::Merge(json!({ "status": status() }));
