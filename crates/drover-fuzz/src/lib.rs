@@ -4,9 +4,11 @@
 //! A function returns whatever the bytes are. What may not happen is a panic, an abort, or work or memory without
 //! bounds.
 
+mod job_file;
 mod job_spec;
 mod mutator;
 mod nomad_request;
+mod nomad_write;
 mod targets;
 
 pub use mutator::mutate;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{job_spec, nomad_request};
+use crate::{job_file, job_spec, nomad_request, nomad_write};
 
 /// Something that reads bytes of others.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,13 @@ pub const fn targets() -> &'static [Target] {
             run: nomad_request::run,
             is_json: false,
         },
+        Target {
+            name: "nomad_write",
+            reads: "writes of Nomad's clients, whose bodies are JSON",
+            run: nomad_write::run,
+            is_json: false,
+        },
+        Target { name: "job_file", reads: "job files in HCL and JSON", run: job_file::run, is_json: false },
         Target { name: "scenario", reads: "scenarios", run: drover_simulator::fuzzing::scenario, is_json: false },
     ]
 }
