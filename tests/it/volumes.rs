@@ -624,8 +624,8 @@ async fn must_survive_x_037_a_secret_is_told_to_the_driver_and_to_nobody_else() 
     disks.cluster.kubectl(&["delete", "csivol", "made", "-n", "shop", &wait]).expect("deleted");
 
     let told: Vec<String> = disks.calls("").into_iter().filter(|line| line.ends_with(" tell")).collect();
+    assert_eq!(told.len(), calls.len(), "{told:?}");
     for call in calls {
-        // A driver that was started again begins its faults again.
         assert!(told.iter().any(|line| line.starts_with(&format!("{call} "))), "{call}: {told:?}");
         assert!(disks.n_done(call) > 0, "{call}: {:?}", disks.calls(call));
     }
