@@ -9,6 +9,7 @@ use std::time::Duration;
 use drover_api::Allocation;
 use drover_api::job::JobConditionType;
 use drover_testkit::control_plane::User;
+use drover_testkit::probe;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
@@ -28,14 +29,6 @@ pub(crate) struct Stage {
     pub(crate) agents: SocketAddr,
     pub(crate) users: SocketAddr,
     pub(crate) cluster: Cluster,
-}
-
-/// Where the gateway listens, by its log.
-fn listens(log: &str, who: &str) -> Option<SocketAddr> {
-    let line = log.lines().find(|line| line.contains("listens") && line.contains(&format!("who=\"{who}\"")))?;
-    let (_, rest) = line.split_once("127.0.0.1:")?;
-    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
 pub(crate) fn chart_file(path: &str) -> String {
@@ -215,7 +208,7 @@ impl Ran {
 pub(crate) async fn gateway(cluster: &Cluster, name: &str, config: &str) -> (Process, SocketAddr, SocketAddr) {
     let config = format!("names: [localhost]\nusers: 127.0.0.1:0\nagents: 127.0.0.1:0\n{config}");
     let process = cluster.gateway_by(name, &cluster.plane.kubeconfig(User::Gateway), &config);
-    let at = |who: &str| listens(&cluster.log(name), who);
+    let at = |who: &str| probe::gateway_in(&cluster.log(name), who);
     cluster.eventually(&format!("{name} listens"), async || at("users").is_some() && at("agents").is_some()).await;
     (process, at("users").expect("an address"), at("agents").expect("an address"))
 }

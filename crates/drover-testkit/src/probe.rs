@@ -25,7 +25,17 @@ pub async fn get(address: SocketAddr, path: &str) -> Result<(StatusCode, String)
 /// Where a process of drover answers, once its log says so.
 #[must_use]
 pub fn address_in(log: &str) -> Option<SocketAddr> {
-    let line = log.lines().find(|line| line.contains("probes and scrapes are answered"))?;
+    loopback_in(log.lines().find(|line| line.contains("probes and scrapes are answered"))?)
+}
+
+/// Where a gateway answers `users` or `agents`, once its log says so.
+#[must_use]
+pub fn gateway_in(log: &str, who: &str) -> Option<SocketAddr> {
+    let who = format!("who=\"{who}\"");
+    loopback_in(log.lines().find(|line| line.contains("listens") && line.contains(&who))?)
+}
+
+fn loopback_in(line: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once("127.0.0.1:")?;
     let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
     port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))

@@ -16,7 +16,7 @@ use drover_testkit::process::ProcessId;
 use drover_testkit::progress::Progress;
 use drover_testkit::workspace;
 use drover_testkit::{manifests, probe};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
@@ -162,7 +162,7 @@ impl Stage {
         })?;
         let process = component.id().context("the gateway has ended")?;
         self.gateways.push(component);
-        let listens = || users_in(&fs::read_to_string(&log).unwrap_or_default());
+        let listens = || probe::gateway_in(&fs::read_to_string(&log).unwrap_or_default(), "users");
         until("the gateway listens", async || Ok(listens().is_some())).await?;
         Ok(Gateway { users: listens().context("the gateway listens nowhere")?, process })
     }
@@ -415,15 +415,9 @@ impl Stage {
     /// The same, beside work that has the stage for itself.
     pub(super) async fn beat_with(client: &kube::Client, nodes: &[usize], per_second: u32) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(client.clone(), drover_api::SYSTEM_NAMESPACE);
-        let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second);
-        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
-        let paced = stream::unfold((nodes.iter(), pace), |(mut left, mut pace)| async move {
-            let node = left.next()?;
-            pace.tick().await;
-            Some((*node, (left, pace)))
-        });
         let leases = &leases;
-        let renewed = paced.map(|node| async move { renew(leases, &node_name(node)).await });
+        let renewed =
+            paced(nodes.iter().copied(), per_second).map(|node| async move { renew(leases, &node_name(node)).await });
         renewed.buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
         Ok(())
     }
@@ -462,12 +456,15 @@ async fn renew(leases: &Api<Lease>, node: &str) -> Result<()> {
     }
 }
 
-/// Where a gateway answers users, by its log.
-fn users_in(log: &str) -> Option<SocketAddr> {
-    let line = log.lines().find(|line| line.contains("listens") && line.contains("who=\"users\""))?;
-    let (_, rest) = line.split_once("127.0.0.1:")?;
-    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
+/// These, so many per second; what came late is made up for.
+pub(super) fn paced<T>(items: impl Iterator<Item = T>, per_second: u32) -> impl Stream<Item = T> {
+    let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second);
+    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
+    stream::unfold((items, pace), |(mut left, mut pace)| async move {
+        let item = left.next()?;
+        pace.tick().await;
+        Some((item, (left, pace)))
+    })
 }
 
 /// A time as Leases carry it: with six digits behind the point.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, PATIENCE, Stage, Writes, cpu_nanos, since, until};
+use super::cluster_stage::{CLIENTS, PATIENCE, Stage, Writes, cpu_nanos, paced, since, until};
 use crate::interruption::unless_interrupted;
 
 /// How many roll-outs are under way in each row.
@@ -204,14 +204,8 @@ async fn allocations_of_jobs(stage: &Stage) -> Result<BTreeMap<String, String>> 
 /// Says of each allocation that it runs and is healthy, so many per second.
 async fn judge_healthy(stage: &Stage, names: &[&String], per_second: usize) -> Result<()> {
     let api = stage.api("Allocation", NAMESPACE);
-    let every = Duration::from_secs(1) / u32::try_from(per_second.max(1)).context("too many changes per second")?;
-    let mut pace = tokio::time::interval(every);
-    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
-    let paced = stream::unfold((names.iter(), pace), |(mut left, mut pace)| async move {
-        let name = left.next()?;
-        pace.tick().await;
-        Some((*name, (left, pace)))
-    });
+    let per_second = u32::try_from(per_second.max(1)).context("too many changes per second")?;
+    let paced = paced(names.iter().copied(), per_second);
     paced.map(async |name| report(&api, name, "running", true).await).buffer_unordered(CLIENTS).try_collect().await
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use drover_testkit::nomad_cli;
 use drover_testkit::progress::Progress;
-use futures::{AsyncBufReadExt as _, AsyncReadExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
+use futures::{AsyncBufReadExt as _, AsyncReadExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -24,7 +24,8 @@ use tokio::time::Instant;
 
 use super::args::BenchArgs;
 use super::cluster::NAMESPACE;
-use super::cluster_stage::{CLIENTS, Gateway, Stage, until};
+use super::cluster_stage::{CLIENTS, Gateway, Stage, paced, until};
+use super::report::percentile;
 use super::status;
 use crate::interruption::unless_interrupted;
 
@@ -46,7 +47,7 @@ const USERS: usize = 4;
 /// Jobs of which one changes at a time.
 const JOBS: usize = 100;
 /// Events per second, and for how long.
-const EVENTS_PER_SECOND: u64 = 100;
+const EVENTS_PER_SECOND: u32 = 100;
 const TELLING: Duration = Duration::from_secs(10);
 /// What an event is recognised by: when its change was sent, in microseconds since the bench began.
 const MARK: &str = "\"sent-at\":\"";
@@ -187,9 +188,14 @@ async fn looks(door: &Door, replica: &Gateway, nomad: PathBuf, progress: &Progre
         ensure!(String::from_utf8_lossy(&output.stdout).contains("Allocations"), "it shows no allocations");
     }
     step.done("");
+    let median = |mut figures: Vec<f64>| {
+        figures.remove(0);
+        figures.sort_by(f64::total_cmp);
+        percentile(&figures, 50)
+    };
     let row = json!({
-        "jobStatusSeconds": median(took.split_off(1)),
-        "jobStatusGatewayCpuSeconds": median(cost.split_off(1)),
+        "jobStatusSeconds": median(took),
+        "jobStatusGatewayCpuSeconds": median(cost),
         "gatewayRssBytes": replica.process.rss_bytes(),
     });
     Ok(row.as_object().cloned().unwrap_or_default())
@@ -236,7 +242,7 @@ async fn waits(stage: &Stage, door: &Door, replica: &Gateway, progress: &Progres
 /// Subscribers of the event stream: from the moment a change is sent until each has its line.
 async fn follows(stage: &Stage, door: &Door, replicas: &[Gateway], progress: &Progress) -> Result<Map<String, Value>> {
     let step = progress.step(format!("telling {SUBSCRIBERS} subscribers of {EVENTS_PER_SECOND} events per second"));
-    let n_events = usize::try_from(EVENTS_PER_SECOND * TELLING.as_secs()).context("too many")?;
+    let n_events = usize::try_from(u64::from(EVENTS_PER_SECOND) * TELLING.as_secs()).context("too many")?;
     let are_there = Arc::new(Barrier::new(SUBSCRIBERS + 1));
     let (mut measured, mut others) = (JoinSet::new(), JoinSet::new());
     for n in 0..SUBSCRIBERS {
@@ -284,8 +290,8 @@ async fn follows(stage: &Stage, door: &Door, replicas: &[Gateway], progress: &Pr
     let row = json!({
         "subscribers": SUBSCRIBERS,
         "linesMeasured": all.len(),
-        "eventP50Seconds": all[all.len() / 2],
-        "eventP99Seconds": all[all.len() * 99 / 100],
+        "eventP50Seconds": percentile(&all, 50),
+        "eventP99Seconds": percentile(&all, 99),
         "eventGatewayCpuSecondsPerLine": cpu.as_secs_f64() / f64::from(u32::try_from(SUBSCRIBERS * n_events)?),
         "gatewayRssBytesWithSubscribers": replicas[0].process.rss_bytes(),
     });
@@ -313,14 +319,7 @@ async fn delays(
 /// Changes one job after the other, at the rate, each with the time at which that was sent.
 async fn change(stage: &Stage, door: &Door, n_events: usize) -> Result<()> {
     let jobs = stage.api("Job", NAMESPACE);
-    let mut pace = tokio::time::interval(Duration::from_secs(1) / u32::try_from(EVENTS_PER_SECOND)?);
-    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
-    let paced = stream::unfold((0..n_events, pace), |(mut left, mut pace)| async move {
-        let n = left.next()?;
-        pace.tick().await;
-        Some((n, (left, pace)))
-    });
-    let changed = paced.map(async |n| {
+    let changed = paced(0..n_events, EVENTS_PER_SECOND).map(async |n| {
         let now = door.began.elapsed().as_micros().to_string();
         let patch = Patch::Merge(json!({ "spec": { "meta": { "sent-at": now } } }));
         jobs.patch(&format!("job-{}", n % JOBS), &PatchParams::default(), &patch).await.context("changing a job")
@@ -337,9 +336,4 @@ fn version(object: &DynamicObject) -> Result<u64> {
 /// Threads come and go: what those that ended have taken counts too.
 fn cpu_of(replicas: &[Gateway]) -> Duration {
     replicas.iter().map(|replica| replica.process.cpu_time()).sum()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
