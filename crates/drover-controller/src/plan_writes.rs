@@ -150,9 +150,9 @@ impl Writes {
 
     /// Names the plan in each of its writes, but for notes in the status of allocations.
     fn belong_together(&mut self, eval_id: &str) {
-        let specs = || self.stops.iter().filter(|stop| stop.spec.is_some()).count();
+        let n_stops = self.stops.iter().filter(|stop| stop.spec.is_some()).count();
         let n_of_deployments: usize = self.deployments.iter().map(DeploymentWrite::n_writes).sum();
-        let writes = n_of_deployments + specs() + self.creates.len() + self.patches.len();
+        let writes = n_of_deployments + n_stops + self.creates.len() + self.patches.len();
         let plan = PlanWrite { eval_id: eval_id.to_owned(), writes: u32::try_from(writes).unwrap_or(u32::MAX) };
         let plan = plan.to_string();
         for deployment in &mut self.deployments {
@@ -163,12 +163,7 @@ impl Writes {
             body["metadata"] = json!({ "annotations": { annotation::PLAN: plan } });
         }
         for create in &mut self.creates {
-            create
-                .object
-                .metadata
-                .annotations
-                .get_or_insert_default()
-                .insert(annotation::PLAN.to_owned(), plan.clone());
+            deployments::name_plan(&mut create.object.metadata, &plan);
         }
     }
 

@@ -6,4 +6,4 @@ mod watcher;
 mod writes;
 
 pub(crate) use watcher::{Deployments, Pass};
-pub(crate) use writes::{Acted, DeploymentWrite, Restore, act, write_status, writes};
+pub(crate) use writes::{Acted, DeploymentWrite, Restore, act, name_plan, write_status, writes};

@@ -73,6 +73,11 @@ pub(crate) fn writes(plan: &Plan, stored: &Stored<'_>, now: Timestamp) -> Vec<De
     ends.chain(begins).collect()
 }
 
+/// Names the plan that makes an object.
+pub(crate) fn name_plan(meta: &mut ObjectMeta, plan: &str) {
+    meta.annotations.get_or_insert_default().insert(annotation::PLAN.to_owned(), plan.to_owned());
+}
+
 fn new_object(job: &Job, begun: &DeploymentPlan) -> Deployment {
     let meta = job.meta();
     let spec = DeploymentSpec {
@@ -153,7 +158,7 @@ impl DeploymentWrite {
     pub(crate) fn belongs_to(&mut self, plan: &str) {
         self.status.plan = Some(plan.to_owned());
         if let Some(object) = &mut self.object {
-            object.metadata.annotations.get_or_insert_default().insert(annotation::PLAN.to_owned(), plan.to_owned());
+            name_plan(&mut object.metadata, plan);
         }
     }
 

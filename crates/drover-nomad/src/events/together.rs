@@ -3,7 +3,7 @@
 //! Kubernetes has no write of several objects. The writes of a plan name it and how many they are; a promotion shows in
 //! its deployment, whose canaries then become ordinary allocations.
 
-use drover_api::allocation::{ClientStatus, DesiredStatus};
+use drover_api::allocation::DesiredStatus;
 use drover_api::{Allocation, Deployment, PlanWrite, annotation};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -57,8 +57,8 @@ fn of_deployment(turn: &Turn<Deployment>, world: &World) -> Option<(Part, Cause)
     }
     let is_left = |allocation: &Allocation| {
         let client = allocation.status.as_ref().map(|status| status.client_status).unwrap_or_default();
-        let is_over = matches!(client, ClientStatus::Complete | ClientStatus::Failed | ClientStatus::Lost);
-        allocation.spec.desired_status == DesiredStatus::Run && !is_over && allocation.spec.deployment_name == name
+        let is_wanted = allocation.spec.desired_status == DesiredStatus::Run && !client.is_terminal();
+        is_wanted && allocation.spec.deployment_name == name
     };
     let canaries = promoted.iter().filter(|name| world.allocations.named(space, name).is_some_and(|it| is_left(it)));
     let of = u32::try_from(canaries.count()).unwrap_or(u32::MAX).saturating_add(1);
