@@ -206,8 +206,17 @@ impl Ran {
 }
 
 pub(crate) async fn gateway(cluster: &Cluster, name: &str, config: &str) -> (Process, SocketAddr, SocketAddr) {
+    gateway_by(cluster, (name, &cluster.plane.kubeconfig(User::Gateway)), config).await
+}
+
+/// The same, which reaches the API server as this kubeconfig says.
+pub(crate) async fn gateway_by(
+    cluster: &Cluster,
+    (name, kubeconfig): (&str, &Path),
+    config: &str,
+) -> (Process, SocketAddr, SocketAddr) {
     let config = format!("names: [localhost]\nusers: 127.0.0.1:0\nagents: 127.0.0.1:0\n{config}");
-    let process = cluster.gateway_by(name, &cluster.plane.kubeconfig(User::Gateway), &config);
+    let process = cluster.gateway_by(name, kubeconfig, &config);
     let at = |who: &str| probe::gateway_in(&cluster.log(name), who);
     cluster.eventually(&format!("{name} listens"), async || at("users").is_some() && at("agents").is_some()).await;
     (process, at("users").expect("an address"), at("agents").expect("an address"))

@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use drover_testkit::control_plane::User;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 
+use crate::balancer::{Balancer, SHUTDOWN};
 use crate::gateway::{Finds, NODE, Ran, Stage, aggregate, gateway, slice};
 
 /// G-015: a replica without the node's tunnel is carried by the one that has it, and no further.
@@ -70,43 +69,6 @@ async fn one_authority_is_made(stage: &Stage, name: &str, users: [SocketAddr; 2]
     assert!(since.elapsed() < Duration::from_mins(1), "{:?}", since.elapsed());
 }
 
-/// Leads to the first of the replicas that takes a connection.
-struct Balancer {
-    at: SocketAddr,
-    replicas: Arc<Mutex<Vec<SocketAddr>>>,
-    _work: JoinSet<()>,
-}
-
-impl Balancer {
-    async fn start(first: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let at = listener.local_addr().expect("an address");
-        let replicas = Arc::new(Mutex::new(vec![first]));
-        let (known, mut work) = (Arc::clone(&replicas), JoinSet::new());
-        work.spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (mut from, _) = listener.accept().await.expect("a connection");
-                let all = known.lock().expect("replicas").clone();
-                connections.spawn(async move {
-                    for replica in all {
-                        if let Ok(mut to) = TcpStream::connect(replica).await {
-                            // Either side may go at any time.
-                            tokio::io::copy_bidirectional(&mut from, &mut to).await.ok();
-                            return;
-                        }
-                    }
-                });
-            }
-        });
-        Self { at, replicas, _work: work }
-    }
-
-    fn lead_to(&self, replicas: &[SocketAddr]) {
-        *self.replicas.lock().expect("replicas") = replicas.to_vec();
-    }
-}
-
 /// A follower's lines, as far as they came, and the longest time without one.
 #[derive(Debug, Default)]
 struct Followed {
@@ -116,8 +78,7 @@ struct Followed {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_authority() {
-    let shutdown = "shutdown: {unreadyFor: 300ms, streamsFor: 4s}\n";
-    let mut stage = Stage::start_with("gateway-ends", shutdown, Finds::BySlices).await;
+    let mut stage = Stage::start_with("gateway-ends", SHUTDOWN, Finds::BySlices).await;
     let script = "n=0; while true; do echo line $n; n=$((n+1)); sleep 0.02; done";
     let alloc = stage.run("web", script).await;
     let name = alloc.metadata.name.clone().expect("a name");
@@ -126,7 +87,7 @@ async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_au
     aggregate(&stage.cluster, balancer.at);
 
     // The agent is told of a second replica through its tunnel to the first: it would look by itself after 10 minutes.
-    let (second, users_b, agents_b) = gateway(&stage.cluster, "gateway-b", shutdown).await;
+    let (second, users_b, agents_b) = gateway(&stage.cluster, "gateway-b", SHUTDOWN).await;
     slice(&stage.cluster, "b", agents_b);
     let has_tunnel = |log: &str| stage.cluster.log(log).contains("a tunnel is open");
     stage.cluster.eventually("the second has a tunnel", async || has_tunnel("gateway-b")).await;
@@ -171,7 +132,7 @@ async fn g_012_g_015_and_g_023_replicas_stand_in_for_each_other_and_share_one_au
     assert!(stage.cluster.log(NODE).contains("the replica of the gateway is dialled no more"));
 
     // It dies.
-    let (third, users_c, agents_c) = gateway(&stage.cluster, "gateway-c", shutdown).await;
+    let (third, users_c, agents_c) = gateway(&stage.cluster, "gateway-c", SHUTDOWN).await;
     slice(&stage.cluster, "a", agents_c);
     stage.cluster.eventually("the third has a tunnel", async || has_tunnel("gateway-c")).await;
     one_authority_is_made(&stage, &name, [users_b, users_c]).await;

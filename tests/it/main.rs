@@ -10,6 +10,7 @@ mod agent_sandbox;
 mod agent_survive;
 mod agent_tenants;
 mod artifacts;
+mod balancer;
 mod canary;
 mod chart;
 mod cli;

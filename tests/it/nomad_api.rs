@@ -1,6 +1,7 @@
 //! Nomad's HTTP API on a real API server, as its clients ask for it (`spec/api.md`, `spec/gateway.md` 6).
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use drover_api::CSIVolume;
@@ -58,8 +59,13 @@ pub(crate) struct Nomad(pub(crate) Client);
 
 impl Nomad {
     pub(crate) async fn of(stage: &Stage, user: User) -> Self {
+        Self::at(stage, stage.users, user).await
+    }
+
+    /// The same at another replica.
+    pub(crate) async fn at(stage: &Stage, users: SocketAddr, user: User) -> Self {
         let proof = Proof::Token(token_of(stage, user));
-        Self(Door::of(stage).await.client(&proof).await)
+        Self(Door::of(stage).await.client_at(users, &proof).await)
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Told {
@@ -477,10 +483,7 @@ async fn idle_readers_cost_nothing(stage: &Stage, nomad: &Nomad) {
 /// lower one.
 async fn an_index_holds_everywhere(stage: &Stage, nomad: &Nomad) {
     let (_second, users, _) = gateway(&stage.cluster, "gateway-b", "").await;
-    let other = {
-        let proof = Proof::Token(token_of(stage, User::Admin));
-        Nomad(Door::of(stage).await.client_at(users, &proof).await)
-    };
+    let other = Nomad::at(stage, users, User::Admin).await;
     let cluster = &stage.cluster;
     cluster.eventually("the second knows the job", async || other.knows(&["web"]).await).await;
     let before = nomad.get("jobs").await.index();
@@ -505,10 +508,7 @@ async fn an_index_holds_everywhere(stage: &Stage, nomad: &Nomad) {
     cluster.eventually("the first knows of it", async || is_gone().await).await;
     let known = nomad.get("jobs").await.index();
     let (_third, users, _) = gateway(cluster, "gateway-c", "").await;
-    let third = {
-        let proof = Proof::Token(token_of(stage, User::Admin));
-        Nomad(Door::of(stage).await.client_at(users, &proof).await)
-    };
+    let third = Nomad::at(stage, users, User::Admin).await;
     cluster.eventually("the third knows the job", async || third.knows(&["web"]).await).await;
     assert!(third.get("jobs").await.index() < known, "it knows of no deletion");
     later(&third, known, 101).await;

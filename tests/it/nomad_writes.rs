@@ -2,6 +2,8 @@
 //! (`spec/api.md` 3 and 4, `spec/gateway.md` 6).
 
 use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use drover_api::{ClientNode, Job, JobSpec};
 use drover_nomad::{Demand, Way, rights_of_job};
@@ -13,8 +15,9 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::balancer::Balancer;
 use crate::cluster::{Cluster, Settings, job};
-use crate::gateway::{Stage, gateway};
+use crate::gateway::{Stage, gateway, gateway_by};
 use crate::gateway_limits::{Door, Proof, token_of};
 use crate::nomad_api::{Nomad, Told};
 
@@ -623,4 +626,46 @@ async fn as_user(cluster: &Cluster, user: &str) -> Client {
 
 fn of(job: &Value) -> Job {
     serde_json::from_value(job.clone()).expect("a job")
+}
+
+/// Who writes at one replica and reads at another one finds what was written, however late that one's watch is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_at_one_replica_is_known_at_the_others_when_it_is_answered() {
+    let stage = Stage::start("nomad-arrivals", "").await;
+    let cluster = &stage.cluster;
+    let server = cluster.plane.url();
+    let balancer = Balancer::start(server.trim_start_matches("https://").parse().expect("an address")).await;
+    let straight = std::fs::read_to_string(cluster.plane.kubeconfig(User::Gateway)).expect("a kubeconfig");
+    let kubeconfig = cluster.path("by-way-of");
+    let by_way = straight.replace(&server, &format!("https://127.0.0.1:{}", balancer.at.port()));
+    std::fs::write(&kubeconfig, by_way).expect("written");
+    let (_reader, users, agents) = gateway_by(cluster, ("gateway-b", &kubeconfig), "").await;
+    let reads = Nomad::at(&stage, users, User::Admin).await;
+    let peers = format!("peers: [\"{agents}\"]\n");
+    let (_writer, users, _) = gateway(cluster, "gateway-c", &peers).await;
+    let writes = Nomad::at(&stage, users, User::Admin).await;
+    for (name, nomad) in [("reader", &reads), ("writer", &writes)] {
+        cluster.eventually(&format!("the {name} answers"), async || nomad.knows(&[]).await).await;
+    }
+    let ordered = async |id: &str| {
+        let begun = Instant::now();
+        writes.run(&file(id, AT_ONCE, "", "exec sleep 1000")).await;
+        begun.elapsed()
+    };
+    // It is waited for, and not for ever.
+    balancer.hold(true);
+    let took = ordered("late").await;
+    assert!(took >= Duration::from_secs(2), "{took:?}");
+    balancer.hold(false);
+    cluster.eventually("the reader knows it", async || reads.knows(&["late"]).await).await;
+    for n in 0..20 {
+        let id = format!("job-{n:02}");
+        ordered(&id).await;
+        assert!(reads.get("jobs").await.each("ID").contains(&id), "{id} is not known where it was not written");
+    }
+    // Who is no replica asks in vain.
+    let ask =
+        ["-sk", "-X", "POST", "-H", "drover-written: []", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "60"];
+    let answer = Command::new("curl").args(ask).arg(format!("https://{agents}/arrivals/v1")).output().expect("curl");
+    assert_eq!(String::from_utf8_lossy(&answer.stdout), "404");
 }

@@ -24,7 +24,7 @@ use crate::connections::Port;
 use crate::identities::{IdentityKeeper, IdentitySigner};
 use crate::nomad::{Caches, Controllers, Feed, Nomad, NomadParts};
 use crate::reviews::Reviews;
-use crate::tunnels::{Fleet, Listener, ListenerParts, Nodes, Peers, Tunnels};
+use crate::tunnels::{Arrivals, Fleet, Listener, ListenerParts, Nodes, Peers, Tunnels};
 use crate::values::Values;
 
 /// The part of the gateway's health that is its own end.
@@ -92,19 +92,20 @@ async fn serve(
     let api = client.clone();
     beside.spawn(until(ended.clone(), async move { following.follow(api, &replicas).await }));
 
+    let caches = config.nomad.then(|| Caches::new(config.events.kept().map(Feed::new)));
     let listener = Listener::new(ListenerParts {
         reviews: reviews.clone(),
         tunnels: tunnels.clone(),
         fleet: fleet.clone(),
         values: Values::new(client.clone(), reviews.clone(), signer.clone(), &config.agent_user(), Arc::clone(&clock)),
+        arrivals: caches.clone().map(|caches| Arc::new(caches) as Arc<dyn Arrivals>),
         agent_user: config.agent_user(),
         clock: Arc::clone(&clock),
     });
     let peers = Peers::new(fleet.clone(), served, &config.server_name(), gateway.clone());
     let last = CancellationToken::new();
     let nodes = Nodes::new(tunnels.clone(), peers);
-    let nomad = config.nomad.then(|| {
-        let caches = Caches::new(config.events.kept().map(Feed::new));
+    let nomad = caches.map(|caches| {
         let store = KubeStore::new(client.clone(), STORE_TIMEOUT);
         beside.spawn(until(ended.clone(), caches.clone().follow(store.clone())));
         let facts = AgentFacts {

@@ -11,16 +11,20 @@ use std::time::Duration;
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, HostVolume, Job, JobVersion};
 use drover_nomad::{Happened, Kind, Listed, Name, Table, Turn, World};
 use drover_store::{Change, KubeStore, Object, Selection, Store as _};
+use futures::future::BoxFuture;
 use futures::stream::{BoxStream, select_all};
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::Namespace;
 use tokio::sync::watch;
 
 use super::events::{Feed, Intake};
 use crate::answers::Refusal;
+use crate::tunnels::Arrivals;
 
 /// Changes that are taken in before readers see them; more wait.
 const MOST_AT_ONCE: usize = 512;
+/// How long another replica waits for what it has written to be known here.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(2);
 /// How long a reader waits for the first lists.
 const FIRST_LISTS: Duration = Duration::from_secs(2);
 
@@ -131,9 +135,32 @@ impl Caches {
         found.ok_or_else(|| Refusal::new(503, "this replica does not know all objects yet: try again in a few seconds"))
     }
 
+    /// Waits until of each kind is known what it was at its index, at most so long; whether it is.
+    pub(super) async fn reach(&self, states: &[(Kind, u64)], within: Duration) -> bool {
+        let until = async {
+            for &(kind, index) in states {
+                let Some(mut news) = self.news(kind) else { continue };
+                while self.now().index(kind) < index && news.changed().await.is_ok() {}
+            }
+        };
+        tokio::time::timeout(within, until).await.is_ok()
+    }
+
     /// Says when something of a kind changes from now on.
     pub(super) fn news(&self, kind: Kind) -> Option<watch::Receiver<()>> {
         self.news.get(&kind).map(watch::Sender::subscribe)
+    }
+}
+
+impl Arrivals for Caches {
+    fn arrive<'a>(&'a self, written: &'a str) -> BoxFuture<'a, Result<(), Refusal>> {
+        async move {
+            let states: Vec<(Kind, u64)> = serde_json::from_str(written)
+                .map_err(|error| Refusal::new(400, format!("what was written cannot be read: {error}")))?;
+            let has_come = self.reach(&states, ARRIVES_WITHIN).await;
+            if has_come { Ok(()) } else { Err(Refusal::new(504, "it has not come here yet")) }
+        }
+        .boxed()
     }
 }
 

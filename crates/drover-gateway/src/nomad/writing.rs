@@ -1,4 +1,5 @@
-//! Writes of Nomad's clients: from an order, over its caller's rights, to objects, and back when readers see them.
+//! Writes of Nomad's clients: from an order, over its caller's rights, to objects, and back when readers see them, at
+//! whichever replica.
 //!
 //! The gateway writes with rights of its own, after the API server has been asked whether the caller may do the same.
 //! Where another writer was first, the request is ordered again from what is then known, so that no caller sees a
@@ -15,14 +16,13 @@ use drover_store::{ErrorClass, Key, KubeStore, Object, Part, Precondition, Store
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::caches::Caches;
 use super::parts::NomadParts;
 use crate::answers::Refusal;
 use crate::reviews::{Access, Identity, Meanwhile, Reviews};
 
 /// How often a request is ordered because others wrote at the same time.
 const ATTEMPTS: usize = 8;
-/// How long a write waits for readers of this replica to see it, a conflict for what caused it, and a read for the
+/// How long a write waits for readers of all replicas to see it, a conflict for what caused it, and a read for the
 /// evaluation of a write through another replica.
 pub(super) const SEEN_WITHIN: Duration = Duration::from_secs(2);
 
@@ -64,7 +64,7 @@ impl Writing<'_> {
                 Ok(()) => {
                     // Where the watch lags, a reader with the answer's index waits for it.
                     let states: Vec<(Kind, u64)> = written.iter().map(|one| (one.kind, one.index())).collect();
-                    known(caches, &states).await;
+                    tokio::join!(caches.reach(&states, SEEN_WITHIN), self.known_elsewhere(&states));
                     let index = index_of(&written, &caches.now());
                     let mut answer = order.answer(&written);
                     if let Some(answer) = answer.as_object_mut().filter(|_| !written.is_empty()) {
@@ -74,7 +74,8 @@ impl Writing<'_> {
                 }
                 Err(error) if error.class() == ErrorClass::Conflict => {
                     let first = order.changes.first().map(Change::kind);
-                    known(caches, first.map(|kind| (kind, before.index(kind) + 1)).as_slice()).await;
+                    let newer = first.map(|kind| (kind, before.index(kind) + 1));
+                    caches.reach(newer.as_slice(), SEEN_WITHIN).await;
                     last = Some(error);
                 }
                 Err(error) => return Err(refused(&error)),
@@ -82,6 +83,13 @@ impl Writing<'_> {
         }
         let why = last.map(|error| error.to_string()).unwrap_or_default();
         Err(Refusal::new(500, format!("others change this all the time: try again ({why})")))
+    }
+
+    /// The caller may reach another replica next.
+    async fn known_elsewhere(&self, states: &[(Kind, u64)]) {
+        if !states.is_empty() {
+            self.parts.nodes.arrive(&json!(states).to_string()).await;
+        }
     }
 
     /// Orders it, beside the threads that carry others: a job of a megabyte takes a while to read.
@@ -180,17 +188,6 @@ fn never(target: &Target) -> StoreError {
 fn index_of(written: &[Written], world: &World) -> u64 {
     let last = written.iter().map(Written::index).max().filter(|index| *index > 0);
     told(last.unwrap_or_else(|| world.index(Kind::Job)))
-}
-
-/// Waits until readers of this replica know of each kind what it was at its index, for a short while.
-async fn known(caches: &Caches, states: &[(Kind, u64)]) {
-    let until = async {
-        for &(kind, index) in states {
-            let Some(mut news) = caches.news(kind) else { continue };
-            while caches.now().index(kind) < index && news.changed().await.is_ok() {}
-        }
-    };
-    let _ = tokio::time::timeout(SEEN_WITHIN, until).await;
 }
 
 fn refused(error: &StoreError) -> Refusal {

@@ -19,6 +19,7 @@ use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::arrivals::{self, ARRIVALS_PATH, Arrivals};
 use super::registry::{Tunnels, Way};
 use super::relay::{self, RELAY_PATH, RELAY_PROTOCOL};
 use super::replicas::Fleet;
@@ -37,6 +38,8 @@ pub(crate) struct ListenerParts {
     pub(crate) tunnels: Tunnels,
     pub(crate) fleet: Fleet,
     pub(crate) values: Values,
+    /// What this replica knows; none: it does not answer clients of Nomad.
+    pub(crate) arrivals: Option<Arc<dyn Arrivals>>,
     /// The only user that may open tunnels.
     pub(crate) agent_user: String,
     pub(crate) clock: SharedClock,
@@ -199,6 +202,11 @@ impl Service for Listener {
         request: http::Request<Incoming>,
         certificates: Arc<Vec<CertificateDer<'static>>>,
     ) -> Response<Answer> {
+        // The handshake has taken no certificates but the gateway's own.
+        if request.uri().path() == ARRIVALS_PATH && !certificates.is_empty() {
+            let arrived = arrivals::answer(&request, self.parts.arrivals.as_ref()).await;
+            return arrived.unwrap_or_else(|refusal| refusal.answer());
+        }
         let protocol = match self.turn(request, &certificates).await {
             Ok(protocol) => protocol,
             // A question of another replica, and its usual answer.

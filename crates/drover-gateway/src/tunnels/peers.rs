@@ -1,4 +1,4 @@
-//! Asks the other replicas for a node that has no tunnel to this one.
+//! Asks the other replicas for a node that has no tunnel to this one, and to know what was written here.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::TaskTracker;
 
+use super::arrivals::{ARRIVALS_HEADER, ARRIVALS_PATH};
 use super::exchange::{ACCEPT_TIMEOUT, ExchangeError, OpenedExchange, Place};
 use super::registry::Tunnels;
 use super::relay::{NODE_HEADER, RELAY_PATH, RELAY_PROTOCOL, RelayStart};
@@ -32,6 +33,8 @@ use crate::connections;
 
 /// How long the others may take to say whether they have a node's tunnel.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long the others may take to know what was written here; longer than they wait themselves.
+const ARRIVE_TIMEOUT: Duration = Duration::from_millis(2500);
 /// How much longer than its own limit another replica may take to say that an agent does not answer.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -66,6 +69,11 @@ impl Nodes {
         };
         opened.request(place, request).await
     }
+
+    /// Waits until all replicas that are reached know what was written here, for a short while.
+    pub(crate) async fn arrive(&self, written: &str) {
+        self.peers.arrive(written).await;
+    }
 }
 
 /// The other replicas; clones are the same.
@@ -78,6 +86,8 @@ pub(crate) struct Peers {
     tasks: TaskTracker,
 }
 
+/// Requests to another replica.
+type PeerRequests = http1::SendRequest<Empty<Bytes>>;
 /// A connection to another replica that has the node's tunnel.
 type Peer = TokioIo<Upgraded>;
 
@@ -117,14 +127,52 @@ impl Peers {
         None
     }
 
-    /// Asks one; none: it has no tunnel of the node.
-    async fn ask(&self, at: SocketAddr, config: Arc<ClientConfig>, place: &Place) -> io::Result<Option<Peer>> {
+    /// Asks all at once, this one too: none knows its own address.
+    async fn arrive(&self, written: &str) {
+        let Some(config) = self.served.to_peers() else { return };
+        let asked = self.fleet.peers().into_iter().map(|at| {
+            let config = Arc::clone(&config);
+            async move {
+                let asked = self.ask_to_know(at, config, written);
+                match tokio::time::timeout(ARRIVE_TIMEOUT, asked).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!(%at, %error, "another replica does not know what was written"),
+                    Err(_) => tracing::debug!(%at, "another replica does not say whether it knows what was written"),
+                }
+            }
+        });
+        asked.collect::<FuturesUnordered<_>>().collect::<()>().await;
+    }
+
+    async fn ask_to_know(&self, at: SocketAddr, config: Arc<ClientConfig>, written: &str) -> io::Result<()> {
+        let connected = tokio::time::timeout(ASK_TIMEOUT, self.connect(at, config)).await;
+        let mut way = connected.map_err(|_| io::Error::other("it is not reached"))??;
+        let request = http::Request::builder()
+            .method(Method::POST)
+            .uri(ARRIVALS_PATH)
+            .header(header::HOST, &*self.server_name)
+            .header(ARRIVALS_HEADER, written)
+            .body(Empty::<Bytes>::new())
+            .map_err(io::Error::other)?;
+        match way.send_request(request).await.map_err(io::Error::other)?.status() {
+            StatusCode::OK => Ok(()),
+            other => Err(io::Error::other(format!("it answers {other}"))),
+        }
+    }
+
+    async fn connect(&self, at: SocketAddr, config: Arc<ClientConfig>) -> io::Result<PeerRequests> {
         let tcp = TcpStream::connect(at).await?;
         connections::prepare(&tcp)?;
         let name = ServerName::try_from(self.server_name.to_string()).map_err(io::Error::other)?;
         let tls = TlsConnector::from(config).connect(name, tcp).await?;
-        let (mut way, connection) = http1::handshake(TokioIo::new(tls)).await.map_err(io::Error::other)?;
+        let (way, connection) = http1::handshake(TokioIo::new(tls)).await.map_err(io::Error::other)?;
         drop(self.tasks.spawn(connection.with_upgrades()));
+        Ok(way)
+    }
+
+    /// Asks one; none: it has no tunnel of the node.
+    async fn ask(&self, at: SocketAddr, config: Arc<ClientConfig>, place: &Place) -> io::Result<Option<Peer>> {
+        let mut way = self.connect(at, config).await?;
         let request = http::Request::builder()
             .method(Method::POST)
             .uri(RELAY_PATH)

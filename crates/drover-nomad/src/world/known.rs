@@ -8,6 +8,8 @@ use drover_core::evaluation_id;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use serde::{Deserialize, Serialize};
+
 use super::table::{Listed, Table};
 
 /// What is known of a cluster.
@@ -31,8 +33,8 @@ pub struct World {
     pub namespaces: Table<Namespace>,
 }
 
-/// A kind of the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A kind of the world. Replicas of the gateway name it to each other as it is spelled here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {
     /// Jobs, and with them their evaluations.
     Job,
