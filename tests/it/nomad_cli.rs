@@ -1,7 +1,9 @@
-//! Nomad's own command line, unmodified, as people's scripts call it (`spec/gateway-calls.md`, `spec/api.md` 8), and
-//! plans, which it shows.
+//! Nomad's own command line, unmodified, as people's scripts call it (`spec/gateway-calls.md`, `spec/api.md` 8), while
+//! replicas of the gateway come and go; and plans, which it shows.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -11,7 +13,8 @@ use drover_testkit::progress::Progress;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::gateway::{Ran, Stage};
+use crate::balancer::{Balancer, Replicas, SHUTDOWN};
+use crate::gateway::{Finds, Ran, Stage};
 use crate::gateway_limits::{Authority, Door, Proof, token_of};
 use crate::nomad_api::{Nomad, Told};
 
@@ -55,36 +58,66 @@ struct Cli<'a> {
     stage: &'a Stage,
     program: PathBuf,
     environment: Vec<(&'static str, String)>,
+    /// Of these, one ends with some commands, one before others.
+    replicas: Option<&'a Replicas<'a>>,
+    n_run: Cell<usize>,
 }
+
+/// Commands from one to the next that begins with a replica which ends then; halfway between them one dies.
+const SWAPPED_EVERY: usize = 6;
 
 impl<'a> Cli<'a> {
     fn new(stage: &'a Stage, environment: Vec<(&'static str, String)>) -> Self {
         let program = nomad_cli::find_or_build(&Progress::silent()).expect("the program");
-        Self { stage, program, environment }
+        Self { stage, program, environment, replicas: None, n_run: Cell::new(0) }
     }
 
     /// At the gateway's own port.
-    async fn at_port(stage: &'a Stage, proof: &[(&'static str, String)]) -> Self {
+    async fn at_port(stage: &'a Stage, users: SocketAddr, proof: &[(&'static str, String)]) -> Self {
         // It has the authority written where the program looks for it.
         drop(Door::of(stage).await);
-        let address = ("NOMAD_ADDR", format!("https://localhost:{}", stage.users.port()));
+        let address = ("NOMAD_ADDR", format!("https://localhost:{}", users.port()));
         let authority = ("NOMAD_CACERT", stage.cluster.path("gateway-ca").display().to_string());
         Self::new(stage, [&[address, authority], proof].concat())
     }
 
-    async fn by_token(stage: &'a Stage) -> Self {
-        Self::at_port(stage, &[("NOMAD_TOKEN", token_of(stage, User::Admin))]).await
+    async fn by_token(stage: &'a Stage, users: SocketAddr) -> Self {
+        Self::at_port(stage, users, &[("NOMAD_TOKEN", token_of(stage, User::Admin))]).await
+    }
+
+    fn begin(&self, args: &[&str]) -> Child {
+        let mut command = Command::new(&self.program);
+        command.args(args).env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.env("NOMAD_CLI_NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("begun")
     }
 
     fn try_run(&self, args: &[&str]) -> Ran {
-        let mut command = Command::new(&self.program);
-        command.args(args).env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
-        Ran::of(command.env("NOMAD_CLI_NO_COLOR", "1").stdin(Stdio::null()).output().expect("ran"))
+        Ran::of(self.begin(args).wait_with_output().expect("ran"))
+    }
+
+    /// Runs a command while replicas come and go.
+    fn run_amid(&self, args: &[&str]) -> Ran {
+        let Some(replicas) = self.replicas else { return self.try_run(args) };
+        let n = self.n_run.replace(self.n_run.get() + 1);
+        let swapped = async {
+            let is_over = |child: &mut Child| child.try_wait().expect("a process of ours").is_some();
+            match n % SWAPPED_EVERY {
+                0 => replicas.replace_one(|| self.begin(args), is_over).await,
+                3 => {
+                    replicas.kill_one().await;
+                    self.begin(args)
+                }
+                _ => self.begin(args),
+            }
+        };
+        let child = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(swapped));
+        Ran::of(child.wait_with_output().expect("ran"))
     }
 
     /// Runs a command; it ends with this code, and says these in this order.
     fn run(&self, args: &[&str], code: i32, says: &[&str]) -> String {
-        let ran = self.try_run(args);
+        let ran = self.run_amid(args);
         let text = [String::from_utf8_lossy(&ran.out).into_owned(), ran.err].concat();
         assert_eq!(ran.code, code, "nomad {args:?}\n{text}");
         let mut rest = text.as_str();
@@ -119,16 +152,20 @@ impl<'a> Cli<'a> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p_071_p_078_and_g_033_nomads_own_command_runs_jobs_and_says_what_it_says_of_nomads_servers() {
-    let stage = Stage::start("nomad-cli", "").await;
-    let cli = Cli::by_token(&stage).await;
+    let mut stage = Stage::start_with("nomad-cli", SHUTDOWN, Finds::BySlices).await;
+    let own = stage.gateway.take().expect("a gateway");
+    let replicas = Replicas::start(&stage, own, Balancer::start(stage.users).await).await;
+    let users = replicas.at();
+    let mut cli = Cli::by_token(&stage, users).await;
+    cli.replicas = Some(&replicas);
     runs_jobs(&cli);
     looks_into_allocations(&cli);
     rolls_out(&stage, &cli).await;
     launches(&cli);
     looks_at_the_cluster(&cli);
     drains(&stage, &cli).await;
-    by_certificate(&stage).await;
-    by_proxy(&stage);
+    by_certificate(&stage, users).await;
+    by_proxy(&stage, users);
     cli.run(&["job", "stop", "web"], 0, &["finished with status \"complete\""]);
     cli.run(&["job", "status", "web"], 0, &["Status", "dead (stopped)"]);
     cli.run(&["job", "stop", "-purge", "web"], 0, &["finished with status \"complete\""]);
@@ -280,7 +317,7 @@ async fn drains(stage: &Stage, cli: &Cli<'_>) {
 }
 
 /// G-033: who has a certificate of the cluster needs no token.
-async fn by_certificate(stage: &Stage) {
+async fn by_certificate(stage: &Stage, users: SocketAddr) {
     let cluster = &stage.cluster;
     let own = Authority::new();
     let get = ["get", "configmap", "extension-apiserver-authentication", "-n", "kube-system", "-o", "json"];
@@ -302,13 +339,13 @@ async fn by_certificate(stage: &Stage) {
         ("NOMAD_CLIENT_CERT", put_down("client.crt", &certificate)),
         ("NOMAD_CLIENT_KEY", put_down("client.key", &key)),
     ];
-    let cli = Cli::at_port(stage, &proof).await;
+    let cli = Cli::at_port(stage, users, &proof).await;
     let is_known = || cli.try_run(&["job", "status", "web"]).code == 0;
     cluster.eventually("the gateway knows the authority", async || is_known()).await;
     cli.run(&["job", "status", "web"], 0, &["Status        = running"]);
     cli.run(&["job", "eval", "web"], 0, &["finished with status \"complete\""]);
     cli.run(&["alloc", "exec", "-job", "web", "/bin/sh", "-c", "exit 7"], 7, &[]);
-    let nothing = Cli::at_port(stage, &[]).await;
+    let nothing = Cli::at_port(stage, users, &[]).await;
     nothing.run(&["job", "status"], 1, &["Permission denied"]);
 }
 
@@ -323,7 +360,7 @@ impl Drop for Proxy {
 }
 
 /// G-033: a kubeconfig is enough, by way of the API server.
-fn by_proxy(stage: &Stage) {
+fn by_proxy(stage: &Stage, users: SocketAddr) {
     use std::io::{BufRead as _, BufReader};
 
     let kubeconfig = stage.cluster.plane.kubeconfig(User::Admin).display().to_string();
@@ -353,7 +390,7 @@ fn by_proxy(stage: &Stage) {
     drop(proxy);
 
     // At the port itself, with the proof that the kubeconfig holds.
-    let address = format!("https://localhost:{}", stage.users.port());
+    let address = format!("https://localhost:{}", users.port());
     let mut env = drover(&["nomad", "env", "--kubeconfig", &kubeconfig, "--address", &address]);
     let printed = Ran::of(env.env("XDG_CACHE_HOME", stage.cluster.path("cache")).output().expect("ran")).text();
     let of = |name: &'static str| {
@@ -511,7 +548,7 @@ async fn told_allocations(stage: &Stage, nomad: &Nomad) {
     let name = cluster.allocs("default").await.into_iter().find(|it| it.metadata.uid.as_deref() == Some(&id));
     let name = name.and_then(|it| it.metadata.name).expect("a name");
     cluster.kubectl(&["patch", "alloc", &name, "--type=merge", "-p", &tracker.to_string()]).expect("patched");
-    let cli = Cli::by_token(stage).await;
+    let cli = Cli::by_token(stage, stage.users).await;
     let shown = || cli.try_run(&["alloc", "status", &id]).text().contains("Reschedule Attempts = 2/5");
     cluster.eventually("the command line counts them", async || shown()).await;
     // P-079: what is killed says how long it may take.
