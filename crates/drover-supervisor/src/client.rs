@@ -74,22 +74,10 @@ pub struct Client {
 
 #[derive(Debug)]
 enum Call {
-    Send {
-        request: Request,
-        answer: oneshot::Sender<Result<Reply, CallError>>,
-        watch: Option<(String, oneshot::Sender<Exit>)>,
-    },
-    Recover {
-        handle: Box<Handle>,
-        answer: oneshot::Sender<Recovery>,
-    },
-    Find {
-        id: String,
-        answer: oneshot::Sender<Option<(Handle, oneshot::Receiver<Exit>)>>,
-    },
-    EndStrangers {
-        answer: oneshot::Sender<usize>,
-    },
+    Send { request: Request, answer: oneshot::Sender<Result<Reply, CallError>>, watch: Option<Starting> },
+    Recover { handle: Box<Handle>, answer: oneshot::Sender<Recovery> },
+    Find { id: String, answer: oneshot::Sender<Option<(Handle, oneshot::Receiver<Exit>)>> },
+    EndStrangers { answer: oneshot::Sender<usize> },
 }
 
 impl Client {
@@ -123,7 +111,7 @@ impl Client {
     /// When the supervisor refuses or cannot be reached; after [`CallError::Disconnected`] it may run all the same.
     pub async fn start(&self, spec: StartSpec) -> Result<(Handle, oneshot::Receiver<Exit>), CallError> {
         let (exit, ended) = oneshot::channel();
-        let watch = Some((spec.id.clone(), exit));
+        let watch = Some(Starting { id: spec.id.clone(), exit, ended: None });
         match self.call(Request::Start(Box::new(spec)), watch).await? {
             Reply::Started(handle) => Ok((*handle, ended)),
             Reply::Hello { .. } | Reply::Tasks(_) | Reply::Done => Err(CallError::Disconnected),
@@ -201,7 +189,7 @@ impl Client {
         result.await.map_err(|_| CallError::Closed)
     }
 
-    async fn call(&self, request: Request, watch: Option<(String, oneshot::Sender<Exit>)>) -> Result<Reply, CallError> {
+    async fn call(&self, request: Request, watch: Option<Starting>) -> Result<Reply, CallError> {
         let (answer, result) = oneshot::channel();
         let exchange = async {
             self.calls.send(Call::Send { request, answer, watch }).await.map_err(|_| CallError::Closed)?;
@@ -249,7 +237,7 @@ impl Watched {
 enum Pending {
     Call {
         answer: oneshot::Sender<Result<Reply, CallError>>,
-        watch: Option<(String, oneshot::Sender<Exit>)>,
+        watch: Option<Starting>,
     },
     Recover {
         handle: Handle,
@@ -261,6 +249,15 @@ enum Pending {
     },
     /// The answer is not needed.
     Ignored,
+}
+
+/// A task whose start is not answered yet.
+#[derive(Debug)]
+struct Starting {
+    id: String,
+    exit: oneshot::Sender<Exit>,
+    /// How it ended, where its end came before the answer: a short task may have ended when its start is told.
+    ended: Option<Exit>,
 }
 
 /// The connection's task.
@@ -510,8 +507,11 @@ impl Link {
     fn settle(&mut self, pending: Pending, result: Result<Reply, Refusal>) {
         match pending {
             Pending::Call { answer, watch } => {
-                if let (Ok(Reply::Started(handle)), Some((id, exit))) = (&result, watch) {
-                    self.watched.insert(id, Watched::new((**handle).clone(), exit));
+                if let (Ok(Reply::Started(handle)), Some(Starting { id, exit, ended })) = (&result, watch) {
+                    self.watched.insert(id.clone(), Watched::new((**handle).clone(), exit));
+                    if let Some(ended) = ended {
+                        self.deliver(&id, ended);
+                    }
                 }
                 // A caller that gave up has cleaned up or will.
                 drop(answer.send(result.map_err(CallError::from)));
@@ -552,9 +552,19 @@ impl Link {
             drop(watched.exit.send(exit));
         } else if let Some(report) = self.known.get_mut(id) {
             report.exit = Some(exit);
+        } else if let Some(starting) = self.starting(id) {
+            starting.ended = Some(exit);
         } else {
             tracing::debug!(task = id, "an unwatched task ended");
         }
+    }
+
+    fn starting(&mut self, id: &str) -> Option<&mut Starting> {
+        let starts = self.pending.values_mut().filter_map(|pending| match pending {
+            Pending::Call { watch, .. } => watch.as_mut(),
+            Pending::Recover { .. } | Pending::Adopt { .. } | Pending::Ignored => None,
+        });
+        starts.into_iter().find(|starting| starting.id == id)
     }
 
     fn fail_pending(&mut self) {
@@ -584,4 +594,85 @@ async fn exchange(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, request: Re
         }
     };
     tokio::time::timeout(GREETING_TIMEOUT, talk).await.map_err(|_| LinkError::Ended)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Link {
+        let folder = || "/nonexistent".into();
+        Link {
+            launcher: Launcher::new(folder(), folder(), folder()),
+            queue: mpsc::channel(1).1,
+            watched: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            known: BTreeMap::new(),
+            unanswered: Vec::new(),
+            seq: 0,
+            version: MAX_VERSION,
+            tried_upgrade: false,
+        }
+    }
+
+    /// A start that is on its way: what its caller is answered, and what it hears of the end.
+    fn begin(
+        link: &mut Link,
+        seq: u64,
+        id: &str,
+    ) -> (oneshot::Receiver<Result<Reply, CallError>>, oneshot::Receiver<Exit>) {
+        let ((answer, answered), (exit, ended)) = (oneshot::channel(), oneshot::channel());
+        let watch = Some(Starting { id: id.to_owned(), exit, ended: None });
+        link.pending.insert(seq, Pending::Call { answer, watch });
+        (answered, ended)
+    }
+
+    fn started(seq: u64, id: &str) -> ServerFrame {
+        let handle = Handle {
+            id: id.to_owned(),
+            pid: i32::MAX,
+            start_ticks: 1,
+            boot_id: String::new(),
+            logs: None,
+            kill_timeout_ms: 0,
+            cgroup: None,
+            is_sandboxed: true,
+            is_container: false,
+        };
+        ServerFrame::Reply { seq, result: Ok(Reply::Started(Box::new(handle))) }
+    }
+
+    fn exited(id: &str, code: i32) -> ServerFrame {
+        ServerFrame::Exited { id: id.to_owned(), exit: Exit::code(code) }
+    }
+
+    /// The supervisor watches a task from before it is told to go, and tells of its end as soon as it comes.
+    #[test]
+    fn an_end_that_comes_before_the_answer_to_the_start_is_not_lost() {
+        let mut link = link();
+        let (mut answered, mut ended) = begin(&mut link, 1, "a/t/1");
+        let (_, mut other) = begin(&mut link, 2, "b/t/1");
+        link.take(exited("a/t/1", 7));
+        assert!(answered.try_recv().is_err() && ended.try_recv().is_err());
+        link.take(started(1, "a/t/1"));
+        assert!(answered.try_recv().unwrap().is_ok());
+        assert_eq!(ended.try_recv().unwrap(), Exit::code(7));
+        assert!(link.watched.is_empty());
+
+        link.take(started(2, "b/t/1"));
+        assert!(other.try_recv().is_err(), "another task's end is none of its own");
+        link.take(exited("b/t/1", 3));
+        assert_eq!(other.try_recv().unwrap(), Exit::code(3));
+    }
+
+    #[test]
+    fn a_start_that_is_refused_has_no_end() {
+        let mut link = link();
+        let (mut answered, mut ended) = begin(&mut link, 1, "a/t/1");
+        link.take(exited("a/t/1", 7));
+        let refusal = Refusal::new(RefusalCode::StartFailed, "no");
+        link.take(ServerFrame::Reply { seq: 1, result: Err(refusal) });
+        assert!(answered.try_recv().unwrap().is_err());
+        assert!(ended.try_recv().is_err() && link.watched.is_empty() && link.pending.is_empty());
+    }
 }
