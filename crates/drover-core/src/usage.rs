@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use drover_api::allocation::AllocatedResources;
+use drover_api::allocation::{AllocatedPort, AllocatedResources};
 use drover_api::group::Group;
 use drover_api::task::{LifecycleHook, Task};
 
@@ -32,9 +32,6 @@ pub struct Usage {
 impl Usage {
     /// What one allocation of a group holds. Without a known group all its tasks count as running at the same time.
     pub fn of(resources: &AllocatedResources, group: Option<&Group>) -> Self {
-        let port = |port: &drover_api::allocation::AllocatedPort| {
-            Some((port.host_ip.parse().unwrap_or(EVERY_ADDRESS), u16::try_from(port.value).ok()?))
-        };
         Self {
             amounts: amounts(resources, group),
             n_allocs: 1,
@@ -66,6 +63,26 @@ impl Usage {
     pub fn holds_port(&self, address: IpAddr, port: u16) -> bool {
         self.ports.iter().any(|(at, held)| *held == port && overlaps(*at, address))
     }
+}
+
+fn port(port: &AllocatedPort) -> Option<(IpAddr, u16)> {
+    Some((port.host_ip.parse().unwrap_or(EVERY_ADDRESS), u16::try_from(port.value).ok()?))
+}
+
+/// The ports of an allocation that it can only have where no other one holds them: all but those that may collide
+/// (`ignoreCollision`).
+pub fn ports_alone<'a>(
+    resources: &'a AllocatedResources,
+    group: Option<&'a Group>,
+) -> impl Iterator<Item = (IpAddr, u16)> + 'a {
+    let alone = resources.ports.iter().filter(move |port| group.is_none_or(|group| !may_collide(group, &port.label)));
+    alone.filter_map(port)
+}
+
+/// Whether several allocations of a node may have a port of a group at the same time.
+pub fn may_collide(group: &Group, label: &str) -> bool {
+    let mut ports = group.networks.iter().flat_map(|network| &network.ports);
+    ports.any(|port| port.label == label && port.ignore_collision)
 }
 
 /// Whether a port on one address is in the way of the same port on another.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use drover_api::Allocation;
 use drover_api::allocation::AllocatedDevice;
 use drover_api::group::Group;
+use drover_core::usage::may_collide;
 
 use crate::watch;
 
@@ -26,14 +27,7 @@ impl Need {
     /// The need of this allocation. Ports that may collide (`ignoreCollision`) belong to no allocation alone.
     pub(crate) fn of(allocation: &Allocation, group: &Group) -> Self {
         let resources = &allocation.spec.resources;
-        let is_shared = |label: &str| {
-            group
-                .networks
-                .iter()
-                .flat_map(|network| &network.ports)
-                .any(|port| port.label == label && port.ignore_collision)
-        };
-        let alone = resources.ports.iter().filter(|port| !is_shared(&port.label));
+        let alone = resources.ports.iter().filter(|port| !may_collide(group, &port.label));
         Self {
             ports: alone.map(|port| (port.host_ip.clone(), port.value)).collect(),
             cores: resources.tasks.values().flat_map(|task| task.cores.iter().copied()).collect(),

@@ -315,7 +315,8 @@ impl Jobs {
         };
         let mut plan = scheduler::plan(&shared.view, &evaluation, &mut shared.rng);
         let planned = shared.view.job(job).cloned();
-        for (node, why) in scheduler::apply::admit(&shared.view, planned.as_deref(), &mut plan) {
+        let refused = scheduler::apply::admit(&shared.view, planned.as_deref(), &mut plan);
+        for (node, why) in &refused {
             tracing::warn!(%job, %node, %why, "a node takes nothing of a plan");
         }
         scheduler::apply::finish_lost(&shared.view, job, &mut plan);
@@ -333,6 +334,12 @@ impl Jobs {
         shared.due.jobs.insert(job.clone());
         if plan.is_empty() {
             Self::finish(shared, job);
+        }
+        if !refused.is_empty() {
+            // Nothing else would come back to what is missing.
+            Self::make_again(shared, job, next.trigger, ErrorClass::Permanent);
+        }
+        if plan.is_empty() {
             return;
         }
         let siblings: Vec<Arc<Alloc>> = shared.view.allocs_of_job(job).cloned().collect();

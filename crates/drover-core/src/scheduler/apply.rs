@@ -14,7 +14,7 @@ use crate::scheduler::place::fit;
 use crate::scheduler::plan::{Placement, Plan, Stop, StopReason};
 use crate::scheduler::reconcile::is_replaced_while_away;
 use crate::snapshot::ClusterView;
-use crate::usage::Usage;
+use crate::usage::{Usage, ports_alone};
 
 /// What a plan does on one node.
 #[derive(Debug, Default)]
@@ -163,14 +163,22 @@ fn fits(view: &ClusterView, job: Option<&Job>, node: &NodeName, wanted: &OnNode<
             usage.remove(&view.held_by(stored));
         }
     }
-    let mut added = Usage::default();
-    for placement in &wanted.placements {
+    let placed = wanted.placements.iter().map(|placement| {
         let version = job.and_then(|job| view.version(&job.key, &job.uid, placement.job_version));
         let group = version.or(job.map(|job| &job.definition)).and_then(|known| known.group(&placement.group));
-        added.add(&Usage::of(&placement.resources, group));
-    }
-    for (alloc, resources) in &wanted.updates {
+        (&*placement.resources, group)
+    });
+    let updated = wanted.updates.iter().map(|(alloc, resources)| {
         let group = view.definition_of(alloc).and_then(|known| known.group(&alloc.group));
+        (*resources, group)
+    });
+    let mut added = Usage::default();
+    for (resources, group) in placed.chain(updated) {
+        let is_taken =
+            |(address, port): &(IpAddr, u16)| [&usage, &added].iter().any(|it| it.holds_port(*address, *port));
+        if let Some((_, port)) = ports_alone(resources, group).find(is_taken) {
+            return Err(Rejection::Exhausted(format!("network: port {port} is taken")));
+        }
         added.add(&Usage::of(resources, group));
     }
     exhausted(entry, &usage, &added).map_or(Ok(()), |dimension| Err(Rejection::Exhausted(dimension)))
@@ -180,13 +188,6 @@ fn exhausted(entry: &crate::snapshot::NodeEntry, usage: &Usage, added: &Usage) -
     let node = &entry.node;
     let mut total = usage.clone();
     total.add(added);
-    let collides = |at: usize, (ip, port): &(IpAddr, u16)| {
-        let others = usage.ports.iter().chain(&added.ports[..at]);
-        others.into_iter().any(|(other, held)| held == port && crate::usage::overlaps(*ip, *other))
-    };
-    if let Some((_, (_, port))) = added.ports.iter().enumerate().find(|(at, port)| collides(*at, port)) {
-        return Some(format!("network: port {port} is taken"));
-    }
     if added.cores.iter().enumerate().any(|(at, core)| usage.cores.contains(core) || added.cores[..at].contains(core)) {
         return Some("cores".to_owned());
     }

@@ -131,6 +131,23 @@ fn marks_are_taken_where_they_make_sense() {
 }
 
 #[test]
+fn s_132_a_port_that_may_collide_is_given_to_several() {
+    for (may_collide, n_refused) in [(false, 1), (true, 0)] {
+        let mut two = spec(2);
+        let port = json!({ "label": "dns", "static": 53, "ignoreCollision": may_collide });
+        two["groups"][0]["networks"] = json!([{ "ports": [port] }]);
+        let world = World::new(&two);
+        let mut plan = world.plan();
+        assert_eq!(plan.placements.len(), 2);
+        // Both on one node.
+        let first = plan.placements[0].clone();
+        (plan.placements[1].node, plan.placements[1].resources) = (first.node, first.resources);
+        let refused = refused(&world, &plan, |_| {});
+        assert_eq!(refused.len(), n_refused, "{may_collide}: {refused:?}");
+    }
+}
+
+#[test]
 fn a_port_or_core_that_was_given_away_is_refused() {
     let mut one = spec(1);
     one["groups"][0]["networks"] = json!([{ "ports": [{ "label": "http", "static": 80 }] }]);

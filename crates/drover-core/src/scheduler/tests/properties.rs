@@ -44,7 +44,7 @@ fn pictures() -> impl Strategy<Value = Picture> {
         0_i64..4,
         0_i64..3,
     );
-    let asks = (0_u8..4, 0_u8..4, 0_i64..3, 0_i64..2, any::<bool>(), any::<bool>(), any::<bool>());
+    let asks = (0_u8..4, 0_u8..5, 0_i64..3, 0_i64..2, any::<bool>(), any::<bool>(), any::<bool>());
     let there = proptest::collection::vec((0_i64..10, 0_u8..10, 0_u8..6, 0_u8..3), 0..12);
     let rest = (
         proptest::collection::vec(0_u8..10, 0..7),
@@ -98,6 +98,7 @@ fn job_spec(picture: &Picture) -> Value {
         1 => json!([{ "label": "http" }]),
         2 => json!([{ "label": "http", "static": 8080 }]),
         3 => json!([{ "label": "a", "static": 8080 }, { "label": "b" }]),
+        4 => json!([{ "label": "a", "static": 8080, "ignoreCollision": true }]),
         _ => json!([]),
     };
     group["networks"] = json!([{ "ports": ports }]);
@@ -331,9 +332,11 @@ fn apply_plan(view: &mut ClusterView, job: &Job, plan: &Plan) {
 /// Nothing is given twice, and no node holds more than it has.
 fn check_nodes(view: &ClusterView) -> Result<(), TestCaseError> {
     for entry in view.node_entries() {
-        let mut usage = Usage::default();
+        let (mut usage, mut alone) = (Usage::default(), Vec::new());
         for alloc in view.allocs_on_node(&entry.node.name).filter(|alloc| alloc.holds_room()) {
             usage.add(&view.held_by(alloc));
+            let group = view.definition_of(alloc).and_then(|known| known.group(&alloc.group));
+            alone.extend(crate::usage::ports_alone(&alloc.resources, group));
         }
         prop_assert_eq!(usage.amounts, entry.usage.amounts, "the view counts {} wrong", entry.node.name);
         let (total, used) = (entry.node.allocatable, usage.amounts);
@@ -344,7 +347,7 @@ fn check_nodes(view: &ClusterView) -> Result<(), TestCaseError> {
             total
         );
         for (what, n_held, n_distinct) in [
-            ("ports", usage.ports.len(), distinct(&usage.ports)),
+            ("ports", alone.len(), distinct(&alone)),
             ("cores", usage.cores.len(), distinct(&usage.cores)),
             ("devices", usage.devices.len(), distinct(&usage.devices)),
         ] {
