@@ -9,6 +9,8 @@ use serde::de::{DeserializeOwned, Error as _, Visitor, value};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::lenient::Lenient;
+
 /// The limits of processes that `ulimit` may name.
 pub const LIMITS: [&str; 12] =
     ["core", "cpu", "data", "fsize", "memlock", "msgqueue", "nice", "nofile", "nproc", "rtprio", "sigpending", "stack"];
@@ -56,7 +58,30 @@ pub(super) fn parse<T: DeserializeOwned>(driver: &str, config: &Map<String, Valu
     if let Some(fault) = unknown_key::<T>(driver, config) {
         return Err(fault);
     }
-    serde_json::from_value(Value::Object(config.clone())).map_err(|error| format!("config: {error}"))
+    T::deserialize(Lenient(&Value::Object(config.clone()))).map_err(|error| format!("config: {error}"))
+}
+
+/// Settings under our names: those of Nomad's drivers are the same words in lower case with underscores.
+pub(super) fn with_our_names<T: DeserializeOwned>(config: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+    let known = fields::<T>();
+    let mut ours = Map::new();
+    for (key, value) in config {
+        let name = camel_case(key);
+        let name = if known.contains(&name.as_str()) { name } else { key.clone() };
+        if ours.insert(name, value.clone()).is_some() {
+            return Err(format!("config.{key} stands there twice, under Nomad's name and under ours: take one"));
+        }
+    }
+    Ok(ours)
+}
+
+pub(super) fn camel_case(key: &str) -> String {
+    let mut parts = key.split('_');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let (head, tail) = part.split_at_checked(1).unwrap_or((part, ""));
+        text + &head.to_uppercase() + tail
+    })
 }
 
 pub(super) fn check_work_dir(dir: Option<&str>) -> Result<(), String> {

@@ -13,7 +13,7 @@ use drover_api::GoDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::common_settings::{Limit, NamespaceMode, check_work_dir, limits_of, parse};
+use super::common_settings::{Limit, NamespaceMode, camel_case, check_work_dir, limits_of, parse};
 
 /// How long the download of an image may take.
 const PULL_TIMEOUT: Duration = Duration::from_mins(5);
@@ -490,15 +490,6 @@ fn mebibytes(value: &Value) -> Result<Value, String> {
     let wrong = || format!("config.shm_size {value} is no number of bytes; config.shmSizeMB counts mebibytes");
     let bytes = value.as_u64().or_else(|| value.as_str()?.parse().ok()).ok_or_else(wrong)?;
     Ok(Value::from(bytes.div_ceil(1 << 20)))
-}
-
-fn camel_case(key: &str) -> String {
-    let mut parts = key.split('_');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| {
-        let (head, tail) = part.split_at_checked(1).unwrap_or((part, ""));
-        text + &head.to_uppercase() + tail
-    })
 }
 
 #[cfg(test)]

@@ -9,9 +9,12 @@ use std::path::PathBuf;
 
 use drover_api::GoDuration;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::common_settings::{Limit, NamespaceMode, check_work_dir, fields, limits_of, parse, unknown_key};
+use super::common_settings::{
+    Limit, NamespaceMode, check_work_dir, fields, limits_of, parse, unknown_key, with_our_names,
+};
 use super::container_config::{ContainerConfig, DOCKER_KEYS, with_own_names};
 
 /// The drivers that have settings here: all that an agent of this version has.
@@ -131,13 +134,21 @@ pub fn fault(driver: &str, config: &Map<String, Value>) -> Option<String> {
             Err(fault) => Some(fault),
         },
         ContainerConfig::DRIVER | ContainerConfig::DOCKER => ContainerConfig::read(driver, config).err(),
-        ExecConfig::DRIVER if is_open => unknown_key::<ExecConfig>(driver, config),
+        ExecConfig::DRIVER if is_open => unknown_name::<ExecConfig>(driver, config),
         ExecConfig::DRIVER => ExecConfig::read(config).err(),
-        RawExecConfig::DRIVER if is_open => unknown_key::<RawExecConfig>(driver, config),
+        RawExecConfig::DRIVER if is_open => unknown_name::<RawExecConfig>(driver, config),
         RawExecConfig::DRIVER => RawExecConfig::read(config).err(),
         MockConfig::DRIVER if is_open => unknown_key::<MockConfig>(driver, config),
         MockConfig::DRIVER => MockConfig::read(config).err(),
         _ => None,
+    }
+}
+
+/// The first key that is none of a driver's, under Nomad's name or ours; or the one that stands there twice.
+fn unknown_name<T: DeserializeOwned>(driver: &str, config: &Map<String, Value>) -> Option<String> {
+    match with_our_names::<T>(config) {
+        Ok(config) => unknown_key::<T>(driver, &config),
+        Err(fault) => Some(fault),
     }
 }
 
@@ -150,7 +161,7 @@ impl ExecConfig {
     /// # Errors
     /// The key that is wrong, and what to write.
     pub fn read(config: &Map<String, Value>) -> Result<Self, String> {
-        let config: Self = parse(Self::DRIVER, config)?;
+        let config: Self = parse(Self::DRIVER, &with_our_names::<Self>(config)?)?;
         check_command(&config.command)?;
         check_work_dir(config.work_dir.as_deref())?;
         if let Some(rootfs) = &config.rootfs
@@ -179,7 +190,7 @@ impl RawExecConfig {
     /// # Errors
     /// The key that is wrong, and what to write.
     pub fn read(config: &Map<String, Value>) -> Result<Self, String> {
-        let config: Self = parse(Self::DRIVER, config)?;
+        let config: Self = parse(Self::DRIVER, &with_our_names::<Self>(config)?)?;
         check_command(&config.command)?;
         check_work_dir(config.work_dir.as_deref())?;
         if config.oom_score_adj < 0 {
@@ -266,6 +277,33 @@ mod tests {
             let fault = fault_of("exec", &config);
             assert!(fault.contains(wanted), "{fault}");
         }
+    }
+
+    #[test]
+    fn settings_of_nomads_drivers_have_nomads_names_and_types_too() {
+        let nomads = json!({
+            "command": "x", "args": ["-p", 80, true], "work_dir": "/tmp", "pid_mode": "host", "cap_drop": ["net_raw"],
+            "cpu_hard_limit": "true", "pids_limit": "9", "ulimit": [{ "nofile": 64, "core": "0" }],
+        });
+        let ours = json!({
+            "command": "x", "args": ["-p", "80", "true"], "workDir": "/tmp", "pidMode": "host", "capDrop": ["net_raw"],
+            "cpuHardLimit": true, "pidsLimit": 9, "ulimit": { "nofile": "64", "core": "0" },
+        });
+        let read = |config: &Value| format!("{:?}", ExecConfig::read(config.as_object().unwrap()).unwrap());
+        assert_eq!(read(&nomads), read(&ours));
+        let raw = json!({ "command": "x", "denied_envvars": ["A"], "oom_score_adj": 3 });
+        let raw = RawExecConfig::read(raw.as_object().unwrap()).unwrap();
+        assert_eq!((raw.denied_envvars, raw.oom_score_adj), (vec!["A".to_owned()], 3));
+        for config in [
+            json!({ "command": "x", "work_dir": "/a", "workDir": "/b" }),
+            json!({ "command": "${meta.x}", "work_dir": "/a", "workDir": "/b" }),
+        ] {
+            assert!(fault_of("exec", &config).contains("stands there twice"), "{config}");
+        }
+        let open = json!({ "command": "${meta.x}", "work_dir": "/tmp" });
+        assert_eq!(fault_of("exec", &open), "");
+        let image = json!({ "image": "a", "labels": [{ "a": 1 }], "ulimit": [{ "nofile": "64" }], "args": [80] });
+        assert_eq!(fault_of("docker", &image), "");
     }
 
     #[test]

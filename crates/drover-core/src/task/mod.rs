@@ -7,6 +7,7 @@ pub mod driver_config;
 pub mod environment;
 pub mod failure;
 pub mod identity;
+mod lenient;
 pub mod pull_credentials;
 pub mod sandbox_path;
 pub mod secret;
