@@ -13,7 +13,6 @@ pub(crate) enum Type {
     Text,
     Number,
     Bool,
-    /// `list` and `set`: a set holds each value once.
     List(Box<Type>),
     Set(Box<Type>),
     Map(Box<Type>),
@@ -100,17 +99,8 @@ impl Type {
             (Self::Text, value) => value.to_text().map(Value::Text).ok_or_else(|| wrong("a string")),
             (Self::Number, value) => value.to_number().map(Value::Number).ok_or_else(|| wrong("a number")),
             (Self::Bool, value) => value.to_bool().map(Value::Bool).ok_or_else(|| wrong("a bool")),
-            (Self::List(inner), Value::List(values)) => each(inner, values).map(Value::List),
-            (Self::Set(inner), Value::List(values)) => {
-                let mut kept: Vec<Value> = Vec::new();
-                for value in each(inner, values)? {
-                    if !kept.contains(&value) {
-                        kept.push(value);
-                    }
-                }
-                kept.sort_by_key(Value::to_text);
-                Ok(Value::List(kept))
-            }
+            (Self::List(inner), Value::List(values) | Value::Set(values)) => each(inner, values).map(Value::List),
+            (Self::Set(inner), Value::List(values) | Value::Set(values)) => each(inner, values).map(Value::set),
             (Self::Tuple(types), Value::List(values)) if types.len() == values.len() => {
                 let pairs = types.iter().zip(values);
                 pairs.map(|(inner, value)| inner.convert(value)).collect::<Result<_, _>>().map(Value::List)

@@ -69,7 +69,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// A value. Lists stand for tuples and sets too, maps for objects: a job file cannot tell them apart once it is read.
+/// A value. Lists stand for tuples too, maps for objects: a job file cannot tell them apart once it is read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -77,6 +77,8 @@ pub(crate) enum Value {
     Number(Number),
     Text(String),
     List(Vec<Value>),
+    /// Each element once, in order; made by [`Value::set`].
+    Set(Vec<Value>),
     Map(BTreeMap<String, Value>),
 }
 
@@ -93,6 +95,7 @@ impl Value {
             Self::Number(_) => "a number",
             Self::Text(_) => "a string",
             Self::List(_) => "a list",
+            Self::Set(_) => "a set",
             Self::Map(_) => "a map",
         }
     }
@@ -103,7 +106,32 @@ impl Value {
             Self::Bool(value) => Some(value.to_string()),
             Self::Number(number) => Some(number.to_string()),
             Self::Text(text) => Some(text.clone()),
-            Self::Null | Self::List(_) | Self::Map(_) => None,
+            Self::Null | Self::List(_) | Self::Set(_) | Self::Map(_) => None,
+        }
+    }
+
+    /// The elements of a list or a set.
+    pub(crate) fn elements(&self) -> Option<&[Self]> {
+        match self {
+            Self::List(values) | Self::Set(values) => Some(values),
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::Text(_) | Self::Map(_) => None,
+        }
+    }
+
+    /// A set of these, which get one type; O(n log n).
+    pub(crate) fn set(values: Vec<Self>) -> Self {
+        let mut values = unified(values);
+        values.sort_by(Self::order);
+        values.dedup_by(|later, earlier| Self::order(earlier, later).is_eq());
+        Self::Set(values)
+    }
+
+    /// The order that sets have: numbers by what they are, all else by its text.
+    fn order(&self, other: &Self) -> std::cmp::Ordering {
+        match (self, other) {
+            (Self::Number(one), Self::Number(other)) => one.compare(*other),
+            (Self::Text(one), Self::Text(other)) => one.cmp(other),
+            _ => self.to_json().to_string().cmp(&other.to_json().to_string()),
         }
     }
 
@@ -129,7 +157,7 @@ impl Value {
         match self {
             Self::Null | Self::Bool(_) | Self::Number(_) => 16,
             Self::Text(text) => 16 + text.len(),
-            Self::List(values) => 16 + values.iter().map(Self::size).sum::<usize>(),
+            Self::List(values) | Self::Set(values) => 16 + values.iter().map(Self::size).sum::<usize>(),
             Self::Map(values) => 16 + values.iter().map(|(key, value)| 16 + key.len() + value.size()).sum::<usize>(),
         }
     }
@@ -145,7 +173,7 @@ impl Value {
             ),
             Self::Number(Number::Fraction(fraction)) => Json::from(*fraction),
             Self::Text(text) => Json::String(text.clone()),
-            Self::List(values) => Json::Array(values.iter().map(Self::to_json).collect()),
+            Self::List(values) | Self::Set(values) => Json::Array(values.iter().map(Self::to_json).collect()),
             Self::Map(values) => {
                 Json::Object(values.iter().map(|(key, value)| (key.clone(), value.to_json())).collect::<Map<_, _>>())
             }
@@ -165,6 +193,13 @@ impl Value {
             }
         }
     }
+}
+
+/// As HCL gives the elements of a collection one type: text, where bools, numbers and texts stand side by side.
+pub(crate) fn unified(values: Vec<Value>) -> Vec<Value> {
+    let is_one_kind = values.windows(2).all(|pair| matches!(pair, [one, other] if one.kind() == other.kind()));
+    let texts = (!is_one_kind).then(|| values.iter().map(Value::to_text).collect::<Option<Vec<_>>>()).flatten();
+    texts.map_or(values, |texts| texts.into_iter().map(Value::Text).collect())
 }
 
 impl From<&str> for Value {

@@ -74,7 +74,8 @@ impl Csi {
             node: task.plugin.r#type != PluginType::Controller,
         };
         let plugin: Arc<dyn Plugin> = Arc::new(SocketPlugin::new(task.socket.clone(), halves));
-        let patience = task.plugin.health_timeout.map_or(HEALTH_TIMEOUT, drover_api::GoDuration::to_std);
+        let patience = task.plugin.health_timeout.map(drover_api::GoDuration::to_std);
+        let patience = patience.filter(|patience| !patience.is_zero()).unwrap_or(HEALTH_TIMEOUT);
         let deadline = Instant::now() + patience;
         let mut known: Option<PluginFacts> = None;
         loop {

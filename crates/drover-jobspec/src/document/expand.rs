@@ -66,7 +66,7 @@ fn dynamic(scope: &Scope<'_>, written: &Written, parent: &mut Block, faults: &mu
         scope.with_names(vec![(iterator.clone(), pair)], || {
             let labels = match body.get_attribute("labels") {
                 Some(labels) => {
-                    texts(scope.value(&labels.value)?).ok_or_else(|| fault("`labels` needs a list of strings"))?
+                    texts(&scope.value(&labels.value)?).ok_or_else(|| fault("`labels` needs a list of strings"))?
                 }
                 None => Vec::new(),
             };
@@ -77,9 +77,6 @@ fn dynamic(scope: &Scope<'_>, written: &Written, parent: &mut Block, faults: &mu
     Ok(())
 }
 
-fn texts(value: Value) -> Option<Vec<String>> {
-    match value {
-        Value::List(values) => values.iter().map(Value::to_text).collect(),
-        _ => None,
-    }
+fn texts(value: &Value) -> Option<Vec<String>> {
+    value.elements()?.iter().map(Value::to_text).collect()
 }

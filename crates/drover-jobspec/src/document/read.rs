@@ -12,7 +12,7 @@ use crate::evaluate::{Budget, Local, Scope};
 use crate::inputs::Inputs;
 use crate::source::{Fault, Source};
 
-/// Reads a job file. All that is wrong is returned together, as far as it can be seen.
+/// Reads a job file. All that is wrong is returned together, as far as it can be seen, in the order of the file.
 pub(crate) fn read(source: Source<'_>, inputs: &Inputs<'_>) -> Result<Block, Vec<Fault>> {
     let body = parse(source).map_err(|fault| vec![fault])?;
     let mut faults = Vec::new();
@@ -32,6 +32,8 @@ pub(crate) fn read(source: Source<'_>, inputs: &Inputs<'_>) -> Result<Block, Vec
         Structure::Attribute(_) => true,
     });
     expand::expand(&scope, rest, &mut file, &mut faults);
+    // Locals are looked at in the order in which they refer to each other.
+    faults.sort();
     if faults.is_empty() { Ok(file) } else { Err(faults) }
 }
 

@@ -22,10 +22,15 @@ struct Declared<'a> {
     validations: Vec<&'a Written>,
 }
 
-/// Gives every declared variable its value.
+/// Gives every declared variable its value. `variables` declares several at once, each with its default.
 pub(super) fn declare(scope: &mut Scope<'_>, body: &Body, inputs: &Inputs<'_>, faults: &mut Vec<Fault>) {
-    let declared: Vec<Declared<'_>> =
+    let mut declared: Vec<Declared<'_>> =
         body.get_blocks("variable").filter_map(|block| keep(read(scope, block), faults)).collect();
+    for attribute in body.get_blocks("variables").flat_map(|block| block.body.attributes()) {
+        let (name, offset) = (attribute.key.to_string(), start(&attribute.key));
+        let default = keep(scope.value(&attribute.value), faults);
+        declared.push(Declared { name, offset, kind: None, default, validations: Vec::new() });
+    }
     let names: Vec<&str> = declared.iter().map(|variable| variable.name.as_str()).collect();
     let given = keep(from_files(inputs, &names), faults).unwrap_or_default();
     for name in inputs.values.keys().filter(|name| !names.contains(&name.as_str())) {
@@ -145,7 +150,7 @@ fn natural(value: &Value) -> Type {
         Value::Bool(_) => Type::Bool,
         Value::Number(_) => Type::Number,
         Value::Text(_) => Type::Text,
-        Value::Null | Value::List(_) | Value::Map(_) => Type::Any,
+        Value::Null | Value::List(_) | Value::Set(_) | Value::Map(_) => Type::Any,
     }
 }
 

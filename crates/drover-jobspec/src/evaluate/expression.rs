@@ -26,7 +26,10 @@ impl Scope<'_> {
             Expression::Bool(value) => Value::Bool(*value.value()),
             Expression::Number(number) => {
                 let text = number.value().to_string();
-                Value::Number(Number::parse(&text).ok_or_else(|| located(format!("`{text}` is no number")))?)
+                // What was parsed has sixteen digits at most.
+                let written = number.span().and_then(|span| Number::parse(self.source.slice(&span)));
+                let read = Number::parse(&text).ok_or_else(|| located(format!("`{text}` is no number")))?;
+                Value::Number(written.filter(|written| written.compare(read).is_eq()).unwrap_or(read))
             }
             Expression::String(text) => Value::Text(text.value().clone()),
             Expression::Array(values) => {
@@ -69,15 +72,16 @@ impl Scope<'_> {
         value.to_bool().ok_or_else(|| self.fault(offset(expression), message()))
     }
 
-    /// Keys and values of a collection: indexes for a list.
+    /// Keys and values of a collection: indexes for a list, the elements themselves for a set.
     pub(crate) fn items(&self, expression: &Expression) -> Result<Items, Fault> {
         match self.value(expression)? {
             Value::List(values) => {
                 Ok(values.into_iter().enumerate().map(|(at, value)| (Value::whole(at), value)).collect())
             }
+            Value::Set(values) => Ok(values.into_iter().map(|value| (value.clone(), value)).collect()),
             Value::Map(values) => Ok(values.into_iter().map(|(key, value)| (Value::Text(key), value)).collect()),
             other => {
-                let message = format!("a loop needs a list or a map, and this is {}", other.kind());
+                let message = format!("a loop needs a list, a set or a map, and this is {}", other.kind());
                 Err(self.fault(offset(expression), message))
             }
         }
@@ -136,7 +140,7 @@ impl Scope<'_> {
         let mut arguments = call.args.iter().map(|argument| self.value(argument)).collect::<Result<Vec<_>, _>>()?;
         if call.args.expand_final() {
             match arguments.pop() {
-                Some(Value::List(values)) => arguments.extend(values),
+                Some(Value::List(values) | Value::Set(values)) => arguments.extend(values),
                 _ => return Err(self.fault(offset, "`...` needs a list before it")),
             }
         }
@@ -265,7 +269,7 @@ impl Scope<'_> {
                     let n_own = rest.iter().take_while(is_own).count();
                     let values = match value {
                         Value::Null => Vec::new(),
-                        Value::List(values) => values,
+                        Value::List(values) | Value::Set(values) => values,
                         other => vec![other],
                     };
                     let each = values.into_iter().map(|value| self.follow(value, &rest[..n_own]));
@@ -300,6 +304,7 @@ fn element(value: &Value, index: i128) -> Result<Value, String> {
             .cloned()
             .ok_or_else(|| format!("has no element {index}; it has {}", values.len())),
         Value::Map(_) => member(value, &index.to_string()),
+        Value::Set(_) => Err("a set has no order; `convert(…, list(string))` has one".to_owned()),
         other => Err(format!("`[{index}]` needs a list before it, and this is {}", other.kind())),
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn binary(operator: BinaryOperator, left: &Value, right: &Value) -> R
 pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left.compare(*right).is_eq(),
-        (Value::List(left), Value::List(right)) => {
+        (Value::List(left), Value::List(right)) | (Value::Set(left), Value::Set(right)) => {
             left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
         }
         (Value::Map(left), Value::Map(right)) => {

@@ -61,10 +61,7 @@ impl<'a> Arguments<'a> {
     }
 
     pub(super) fn list(&self, at: usize) -> Result<&'a [Value], String> {
-        match self.value(at)? {
-            Value::List(values) => Ok(values),
-            _ => Err(self.wrong(at, "a list")),
-        }
+        self.value(at)?.elements().ok_or_else(|| self.wrong(at, "a list"))
     }
 
     pub(super) fn texts(&self, at: usize) -> Result<Vec<String>, String> {

@@ -14,7 +14,7 @@ pub(crate) fn call(name: &str, values: &[Value], context: &Context<'_>) -> Outco
     let found = strings::call(name, &arguments, context)
         .or_else(|| numbers::call(name, &arguments))
         .or_else(|| collections::call(name, &arguments, context))
-        .or_else(|| sets::call(name, &arguments, context))
+        .or_else(|| sets::call(name, &arguments))
         .or_else(|| encoding::call(name, &arguments))
         .or_else(|| times::call(name, &arguments))
         .or_else(|| addresses::call(name, &arguments))

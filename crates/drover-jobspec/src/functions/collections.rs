@@ -1,11 +1,11 @@
 //! Functions on lists and maps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::arguments::Arguments;
 use super::context::{Context, Outcome};
 use crate::evaluate::equal;
-use crate::value::{Number, Value};
+use crate::value::{Number, Value, unified};
 
 /// Elements that `range` makes at most, as HCL's own.
 const RANGE_LIMIT: usize = 1_024;
@@ -40,7 +40,7 @@ pub(super) fn call(name: &str, arguments: &Arguments<'_>, context: &Context<'_>)
             flatten(arguments.list(0)?, &mut flat);
             Ok(Value::List(flat))
         }),
-        "distinct" => arguments.count(1).and_then(|()| Ok(Value::List(distinct(arguments.list(0)?, context)?))),
+        "distinct" => arguments.count(1).and_then(|()| Ok(Value::List(distinct(arguments.list(0)?)))),
         "reverse" | "reverselist" => {
             arguments.count(1).and_then(|()| Ok(Value::List(arguments.list(0)?.iter().rev().cloned().collect())))
         }
@@ -87,7 +87,7 @@ pub(super) fn call(name: &str, arguments: &Arguments<'_>, context: &Context<'_>)
 
 fn length(arguments: &Arguments<'_>) -> Outcome {
     Ok(Value::whole(match arguments.value(0)? {
-        Value::List(values) => values.len(),
+        Value::List(values) | Value::Set(values) => values.len(),
         Value::Map(values) => values.len(),
         other => return Err(format!("argument 1 must be a list or a map, and is {}", other.kind())),
     }))
@@ -125,22 +125,16 @@ fn concat(arguments: &Arguments<'_>, context: &Context<'_>) -> Outcome {
 fn flatten(values: &[Value], flat: &mut Vec<Value>) {
     for value in values {
         match value {
-            Value::List(inner) => flatten(inner, flat),
+            Value::List(inner) | Value::Set(inner) => flatten(inner, flat),
             other => flat.push(other.clone()),
         }
     }
 }
 
-/// The first of each; it compares all with all, which is paid for in steps.
-pub(super) fn distinct(values: &[Value], context: &Context<'_>) -> Result<Vec<Value>, String> {
-    let mut kept: Vec<Value> = Vec::new();
-    for value in values {
-        context.budget.step()?;
-        if !kept.iter().any(|known| equal(known, value)) {
-            kept.push(value.clone());
-        }
-    }
-    Ok(kept)
+/// The first of each, once all have one type.
+fn distinct(values: &[Value]) -> Vec<Value> {
+    let mut known = BTreeSet::new();
+    unified(values.to_vec()).into_iter().filter(|value| known.insert(value.to_json().to_string())).collect()
 }
 
 /// `range(end)`, `range(start, end)` or `range(start, end, step)`.

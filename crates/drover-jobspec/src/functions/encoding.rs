@@ -61,8 +61,9 @@ pub(super) fn call(name: &str, arguments: &Arguments<'_>) -> Option<Outcome> {
 }
 
 /// As Go writes JSON that may stand in a page.
-fn json(value: &Value) -> String {
-    value.to_json().to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+pub(super) fn json(value: &Value) -> String {
+    let escaped = |text: String, letter: char| text.replace(letter, &format!("\\u{:04x}", u32::from(letter)));
+    ['<', '>', '&', '\u{2028}', '\u{2029}'].into_iter().fold(value.to_json().to_string(), escaped)
 }
 
 fn one(arguments: &Arguments<'_>, change: impl Fn(&str) -> Result<String, String>) -> Outcome {

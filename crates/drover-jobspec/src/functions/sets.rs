@@ -1,29 +1,21 @@
-//! Functions on sets. A job file's sets are lists here, each element once, in order.
+//! Functions on sets. They take lists for sets, too.
+
+use std::collections::BTreeSet;
 
 use super::arguments::Arguments;
-use super::collections::distinct;
-use super::context::{Context, Outcome};
+use super::context::Outcome;
 use crate::evaluate::equal;
-use crate::value::Value;
+use crate::value::{Value, unified};
 
 /// Combinations that `setproduct` makes at most.
 const PRODUCT_LIMIT: usize = 10_000;
 
 /// Calls one of them; nothing where the name is none of theirs.
-pub(super) fn call(name: &str, arguments: &Arguments<'_>, context: &Context<'_>) -> Option<Outcome> {
+pub(super) fn call(name: &str, arguments: &Arguments<'_>) -> Option<Outcome> {
     Some(match name {
-        "setunion" => {
-            let lists = (0..arguments.all().len()).map(|at| arguments.list(at)).collect::<Result<Vec<_>, _>>();
-            lists.and_then(|lists| Ok(sorted(distinct(&lists.concat(), context)?)))
-        }
-        "setintersection" => fold(arguments, context, |kept, other| {
-            kept.retain(|value| other.iter().any(|known| equal(known, value)));
-        }),
-        "setsubtract" => arguments.count(2).and_then(|()| {
-            fold(arguments, context, |kept, other| {
-                kept.retain(|value| !other.iter().any(|known| equal(known, value)));
-            })
-        }),
+        "setunion" => lists(arguments).map(|lists| Value::set(lists.concat())),
+        "setintersection" => fold(arguments, true),
+        "setsubtract" => arguments.count(2).and_then(|()| fold(arguments, false)),
         "sethaselement" => arguments.count(2).and_then(|()| {
             let wanted = arguments.value(1)?;
             Ok(Value::Bool(arguments.list(0)?.iter().any(|value| equal(value, wanted))))
@@ -33,22 +25,27 @@ pub(super) fn call(name: &str, arguments: &Arguments<'_>, context: &Context<'_>)
     })
 }
 
-fn fold(arguments: &Arguments<'_>, context: &Context<'_>, shrink: impl Fn(&mut Vec<Value>, &[Value])) -> Outcome {
+/// All arguments, whose elements have one type.
+fn lists(arguments: &Arguments<'_>) -> Result<Vec<Vec<Value>>, String> {
     arguments.between(1, usize::MAX)?;
-    let mut kept = distinct(arguments.list(0)?, context)?;
-    for at in 1..arguments.all().len() {
-        shrink(&mut kept, arguments.list(at)?);
-    }
-    Ok(sorted(kept))
+    let lists = (0..arguments.all().len()).map(|at| arguments.list(at)).collect::<Result<Vec<_>, _>>()?;
+    let mut all = unified(lists.concat()).into_iter();
+    Ok(lists.iter().map(|list| all.by_ref().take(list.len()).collect()).collect())
 }
 
-/// Sets of strings and numbers have an order of their own in HCL.
-fn sorted(mut values: Vec<Value>) -> Value {
-    values.sort_by(|left, right| match (left, right) {
-        (Value::Number(left), Value::Number(right)) => left.compare(*right),
-        (left, right) => left.to_text().cmp(&right.to_text()),
-    });
-    Value::List(values)
+/// What of the first is, or is not, in each of the others.
+fn fold(arguments: &Arguments<'_>, is_in: bool) -> Outcome {
+    let mut lists = lists(arguments)?.into_iter();
+    let mut kept = lists.next().unwrap_or_default();
+    for other in lists {
+        let other: BTreeSet<String> = other.iter().map(text).collect();
+        kept.retain(|value| other.contains(&text(value)) == is_in);
+    }
+    Ok(Value::set(kept))
+}
+
+fn text(value: &Value) -> String {
+    value.to_json().to_string()
 }
 
 fn product(arguments: &Arguments<'_>) -> Outcome {

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use regex::Regex;
+use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::arguments::Arguments;
 use super::context::{Context, Outcome};
+use super::encoding::json;
 use crate::value::{Number, Value};
 
 /// Calls one of them; nothing where the name is none of theirs.
@@ -18,7 +20,7 @@ pub(super) fn call(name: &str, arguments: &Arguments<'_>, context: &Context<'_>)
         "title" => one(arguments, title),
         "trimspace" => one(arguments, |text| text.trim().to_owned()),
         "strrev" | "reverse" if name == "strrev" || matches!(arguments.all(), [Value::Text(_)]) => {
-            one(arguments, |text| text.chars().rev().collect())
+            one(arguments, |text| text.graphemes(true).rev().collect())
         }
         "trim" => two(arguments, |text, set| text.trim_matches(|letter| set.contains(letter)).to_owned()),
         "trimprefix" => two(arguments, |text, prefix| text.strip_prefix(prefix).unwrap_or(text).to_owned()),
@@ -26,7 +28,7 @@ pub(super) fn call(name: &str, arguments: &Arguments<'_>, context: &Context<'_>)
         "startswith" => test(arguments, |text, prefix| text.starts_with(prefix)),
         "endswith" => test(arguments, |text, suffix| text.ends_with(suffix)),
         "strcontains" => test(arguments, |text, part| text.contains(part)),
-        "strlen" => arguments.count(1).and_then(|()| Ok(Value::whole(arguments.text(0)?.chars().count()))),
+        "strlen" => arguments.count(1).and_then(|()| Ok(Value::whole(arguments.text(0)?.graphemes(true).count()))),
         "substr" => substr(arguments),
         "indent" => indent(arguments),
         "join" => join(arguments, context),
@@ -85,13 +87,14 @@ fn title(text: &str) -> String {
 /// Offset from the end where it is negative; all that follows where the length is -1.
 fn substr(arguments: &Arguments<'_>) -> Outcome {
     arguments.count(3)?;
-    let letters: Vec<char> = arguments.text(0)?.chars().collect();
+    let text = arguments.text(0)?;
+    let letters: Vec<&str> = text.graphemes(true).collect();
     let n = i128::try_from(letters.len()).unwrap_or(i128::MAX);
     let (offset, length) = (arguments.whole(1)?, arguments.whole(2)?);
     let start = if offset < 0 { offset.saturating_add(n).max(0) } else { offset.min(n) };
     let end = if length < 0 { n } else { start.saturating_add(length).min(n) };
     let at = |index: i128| usize::try_from(index).unwrap_or(letters.len());
-    Ok(Value::Text(letters[at(start)..at(end)].iter().collect()))
+    Ok(Value::Text(letters[at(start)..at(end)].concat()))
 }
 
 fn indent(arguments: &Arguments<'_>) -> Outcome {
@@ -190,7 +193,7 @@ fn format(form: &str, values: &[Value]) -> Result<String, String> {
         next += 1;
         n_used = n_used.max(next);
         let plain = formatted(verb, &flags, precision, value)?;
-        let width = width.unwrap_or(0).min(1_000);
+        let width = if verb == 't' { 0 } else { width.unwrap_or(0).min(1_000) };
         let missing = width.saturating_sub(plain.chars().count());
         match (flags.contains('-'), flags.contains('0') && verb != 's' && verb != 'q') {
             (true, _) => write!(text, "{plain}{}", " ".repeat(missing)),
@@ -220,29 +223,34 @@ fn formatted(verb: char, flags: &str, precision: Option<usize>, value: &Value) -
     let wrong = |wanted: &str| format!("`%{verb}` needs {wanted}, and this is {}", value.kind());
     let number = || value.to_number().ok_or_else(|| wrong("a number"));
     let whole = || number().and_then(|number| number.whole().ok_or_else(|| wrong("a whole number")));
-    let signed = |text: String, is_negative: bool| {
-        if flags.contains('+') && !is_negative { format!("+{text}") } else { text }
+    let signed = |text: String, is_negative: bool| match () {
+        () if is_negative => text,
+        () if flags.contains('+') => format!("+{text}"),
+        () if flags.contains(' ') => format!(" {text}"),
+        () => text,
     };
-    let in_base = |digits: String, is_negative: bool| {
-        signed(if is_negative { format!("-{digits}") } else { digits }, is_negative)
+    let in_base = |digits: String, prefix: &str, is_negative: bool| {
+        let prefix = if flags.contains('#') { prefix } else { "" };
+        signed(format!("{}{prefix}{digits}", if is_negative { "-" } else { "" }), is_negative)
     };
     let precise = precision.unwrap_or(6).min(100);
     Ok(match verb {
         'v' if flags.contains('#') => json(value),
         'v' => match value {
-            Value::List(_) | Value::Map(_) => json(value),
+            Value::List(_) | Value::Set(_) | Value::Map(_) => json(value),
             Value::Null => "null".to_owned(),
+            Value::Number(number) => general(*number, precision),
             other => other.to_text().unwrap_or_default(),
         },
         't' => value.to_bool().ok_or_else(|| wrong("a bool"))?.to_string(),
         'd' => whole().map(|whole| signed(whole.to_string(), whole < 0))?,
-        'b' => whole().map(|whole| in_base(format!("{:b}", whole.unsigned_abs()), whole < 0))?,
-        'o' => whole().map(|whole| in_base(format!("{:o}", whole.unsigned_abs()), whole < 0))?,
-        'x' => whole().map(|whole| in_base(format!("{:x}", whole.unsigned_abs()), whole < 0))?,
-        'X' => whole().map(|whole| in_base(format!("{:X}", whole.unsigned_abs()), whole < 0))?,
+        'b' => whole().map(|whole| in_base(format!("{:b}", whole.unsigned_abs()), "0b", whole < 0))?,
+        'o' => whole().map(|whole| in_base(format!("{:o}", whole.unsigned_abs()), "0", whole < 0))?,
+        'x' => whole().map(|whole| in_base(format!("{:x}", whole.unsigned_abs()), "0x", whole < 0))?,
+        'X' => whole().map(|whole| in_base(format!("{:X}", whole.unsigned_abs()), "0X", whole < 0))?,
         'f' => number().map(|number| signed(format!("{:.precise$}", number.as_f64()), number.as_f64() < 0.0))?,
         'e' => number().map(|number| exponent(number.as_f64(), precise))?,
-        'g' => number()?.to_string(),
+        'g' => number().map(|number| signed(general(number, precision), number.as_f64() < 0.0))?,
         's' => {
             let text = value.to_text().ok_or_else(|| wrong("a string"))?;
             precision.map_or(text.clone(), |n| text.chars().take(n).collect())
@@ -252,16 +260,49 @@ fn formatted(verb: char, flags: &str, precision: Option<usize>, value: &Value) -
     })
 }
 
+/// Go's `%g`: with an exponent where the plain digits would be long or begin with many zeros. Without a precision all
+/// digits are written that the number has, and six are what is long.
+fn general(number: Number, precision: Option<usize>) -> String {
+    let whole = number.whole().map(|whole| whole.to_string());
+    let digits = match precision {
+        Some(n) => format!("{:.*e}", n.clamp(1, 100) - 1, number.as_f64()),
+        None => match &whole {
+            // A fraction has not as many digits.
+            Some(text) => {
+                let (sign, digits) = text.split_at(usize::from(text.starts_with('-')));
+                let (first, rest) = digits.split_at(1);
+                format!("{sign}{first}.{rest}e{}", rest.len())
+            }
+            None => format!("{:e}", number.as_f64()),
+        },
+    };
+    let Some((mantissa, power)) = digits.split_once('e') else { return digits };
+    let mantissa = if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
+    let power: i32 = power.parse().unwrap_or(0);
+    let n_digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+    let long = precision.map_or(6, |n| {
+        if n > n_digits && i32::try_from(n_digits).is_ok_and(|n| n > power) { n_digits } else { n.max(1) }
+    });
+    if power < -4 || power >= i32::try_from(long).unwrap_or(i32::MAX) {
+        return with_exponent(mantissa, power);
+    }
+    match whole {
+        Some(whole) => whole,
+        None => format!("{mantissa}e{power}").parse::<f64>().map_or(digits.clone(), |plain| plain.to_string()),
+    }
+}
+
 /// Go writes at least two digits of the exponent, with its sign.
 fn exponent(number: f64, precision: usize) -> String {
     let text = format!("{number:.precision$e}");
-    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
-    let (sign, digits) = exponent.strip_prefix('-').map_or(("+", exponent), |digits| ("-", digits));
-    format!("{mantissa}e{sign}{digits:0>2}")
+    match text.split_once('e').map(|(mantissa, power)| (mantissa, power.parse())) {
+        Some((mantissa, Ok(power))) => with_exponent(mantissa, power),
+        Some((_, Err(_))) | None => text,
+    }
 }
 
-fn json(value: &Value) -> String {
-    value.to_json().to_string()
+fn with_exponent(mantissa: &str, power: i32) -> String {
+    format!("{mantissa}e{}{:02}", if power < 0 { '-' } else { '+' }, power.unsigned_abs())
 }
 
 /// Lists of one length go side by side; other values are repeated.
@@ -269,7 +310,7 @@ fn format_list(arguments: &Arguments<'_>) -> Outcome {
     let form = arguments.text(0)?;
     let values = &arguments.all()[1..];
     let lengths = values.iter().filter_map(|value| match value {
-        Value::List(values) => Some(values.len()),
+        Value::List(values) | Value::Set(values) => Some(values.len()),
         _ => None,
     });
     let n = lengths.clone().max().unwrap_or(1);
@@ -278,7 +319,7 @@ fn format_list(arguments: &Arguments<'_>) -> Outcome {
     }
     let row = |at: usize| -> Vec<Value> {
         let cell = |value: &Value| match value {
-            Value::List(values) => values[at].clone(),
+            Value::List(values) | Value::Set(values) => values[at].clone(),
             other => other.clone(),
         };
         values.iter().map(cell).collect()
@@ -288,7 +329,21 @@ fn format_list(arguments: &Arguments<'_>) -> Outcome {
 
 /// `parseint`: digits of a base.
 pub(super) fn parse_int(text: &str, base: i128) -> Outcome {
-    let base = u32::try_from(base).ok().filter(|base| (2..=36).contains(base)).ok_or("the base must be 2 to 36")?;
-    let whole = i128::from_str_radix(text, base).map_err(|_| format!("`{text}` is no number of base {base}"))?;
-    Ok(Value::Number(Number::Whole(whole)))
+    let base = u32::try_from(base).ok().filter(|base| (2..=62).contains(base)).ok_or("the base must be 2 to 62")?;
+    let wrong = || format!("`{text}` is no number of base {base}, or too large");
+    let (is_negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    if digits.is_empty() {
+        return Err(wrong());
+    }
+    let mut whole: i128 = 0;
+    for letter in digits.chars() {
+        // Above 36, capitals stand behind the small letters.
+        let digit = match letter {
+            'A'..='Z' if base > 36 => Some(u32::from(letter) - u32::from('A') + 36),
+            _ => letter.to_digit(36),
+        };
+        let digit = digit.filter(|digit| *digit < base).ok_or_else(wrong)?;
+        whole = whole.checked_mul(base.into()).and_then(|whole| whole.checked_add(digit.into())).ok_or_else(wrong)?;
+    }
+    Ok(Value::Number(Number::Whole(if is_negative { -whole } else { whole })))
 }

@@ -43,10 +43,25 @@ fn format(form: &str, time: &Zoned) -> Result<String, String> {
     let mut text = String::new();
     let mut rest = form;
     while let Some(first) = rest.chars().next() {
-        if let Some(quoted) = rest.strip_prefix('\'') {
-            let end = quoted.find('\'').ok_or("a text after `'` does not end")?;
-            text.push_str(if end == 0 { "'" } else { &quoted[..end] });
-            rest = &quoted[end + 1..];
+        if let Some(mut quoted) = rest.strip_prefix('\'') {
+            // Two of them are one, within a text and where one would begin.
+            loop {
+                let end = quoted.find('\'').ok_or("a text after `'` does not end")?;
+                text.push_str(&quoted[..end]);
+                let is_empty = rest.len() == quoted.len() + 1 && end == 0;
+                rest = &quoted[end + 1..];
+                match rest.strip_prefix('\'') {
+                    Some(more) if !is_empty => {
+                        text.push('\'');
+                        quoted = more;
+                    }
+                    _ if is_empty => {
+                        text.push('\'');
+                        break;
+                    }
+                    _ => break,
+                }
+            }
             continue;
         }
         let run = &rest[..rest.find(|letter| letter != first).unwrap_or(rest.len())];

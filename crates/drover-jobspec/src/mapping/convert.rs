@@ -92,10 +92,14 @@ fn nested(block: &Block, row: &'static Row, fields: &mut Map<String, Json>, repo
 }
 
 /// A block without a table, as a map; a block in it is a list of maps, because it may stand there more than once. So is
-/// what stands below each of its labels, as programs that read it from Nomad expect.
+/// what stands below each of its labels, and a map that an attribute has, as programs that read it from Nomad expect.
 fn free(block: &Block) -> Value {
+    let value = |attribute: &Attribute| match &attribute.value {
+        map @ Value::Map(_) => Value::List(vec![map.clone()]),
+        other => other.clone(),
+    };
     let mut map: std::collections::BTreeMap<String, Value> =
-        block.attributes.iter().map(|attribute| (attribute.name.clone(), attribute.value.clone())).collect();
+        block.attributes.iter().map(|attribute| (attribute.name.clone(), value(attribute))).collect();
     for inner in &block.blocks {
         let labelled = |value: Value, label: &String| Value::Map([(label.clone(), Value::List(vec![value]))].into());
         let value = inner.labels.iter().rev().fold(free(inner), labelled);
@@ -136,7 +140,7 @@ fn attribute_value(attribute: &Attribute, shape: Shape, report: &mut Report<'_>)
 fn shown(value: &Value) -> String {
     match value {
         Value::Text(text) => format!("\"{}\"", text.chars().take(60).collect::<String>()),
-        Value::List(_) | Value::Map(_) | Value::Null => value.kind().to_owned(),
+        Value::List(_) | Value::Set(_) | Value::Map(_) | Value::Null => value.kind().to_owned(),
         other => other.to_text().unwrap_or_default(),
     }
 }
@@ -158,7 +162,7 @@ fn duration(value: &Value) -> Option<Json> {
 
 fn texts(value: &Value) -> Option<Json> {
     match value {
-        Value::List(values) => {
+        Value::List(values) | Value::Set(values) => {
             values.iter().map(|value| value.to_text().map(Json::String)).collect::<Option<_>>().map(Json::Array)
         }
         other => other.to_text().map(|text| Json::Array(vec![Json::String(text)])),

@@ -2,6 +2,8 @@
 //! it has another shape here.
 
 mod convert;
+#[cfg(test)]
+mod coverage;
 mod job;
 mod read_wire;
 mod report;

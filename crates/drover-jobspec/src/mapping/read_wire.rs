@@ -68,6 +68,7 @@ fn is_absent(tree: &Tree, row: &Row) -> bool {
         (Absence::NullOnly, _) => is_list_or_text && tree.is_zero(),
         (Absence::Text(usual), _) => tree.is_zero() || tree.text() == Some(usual),
         (Absence::Number(usual), _) => tree.number() == Some(Number::Whole(usual.into())),
+        (Absence::NumberOrZero(usual), _) => tree.is_zero() || tree.number() == Some(Number::Whole(usual.into())),
         (Absence::Bool(usual), _) => matches!(tree.node, Node::Bool(value) if value == usual),
     }
 }

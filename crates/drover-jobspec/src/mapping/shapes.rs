@@ -106,6 +106,7 @@ fn write_group(wire: &mut Wire) {
 fn read_task(members: &mut Vec<Member>, _: &mut Report<'_>) {
     const USUAL: [&str; 2] = ["default", "nomadproject.io"];
     without_usual_consul(members);
+    read_logs(members);
     let Some(mut identity) = take(members, "Identity") else { return };
     let says_nothing = |tree: &Tree| tree.is_nothing() || tree.text().is_some_and(|text| USUAL.contains(&text));
     let is_usual = match &identity.node {
@@ -138,6 +139,19 @@ fn write_task(wire: &mut Wire) {
     if let Some(at) = list.iter().position(|identity| identity["Name"] == "default") {
         let own = list.remove(at);
         wire.insert("Identity".to_owned(), own);
+    }
+}
+
+/// `Enabled` is the old form of `Disabled`; null, it says nothing. False, it says something.
+fn read_logs(members: &mut [Member]) {
+    let logs = members.iter_mut().find(|member| member.name == "LogConfig");
+    let Some(Node::Map(fields)) = logs.map(|member| &mut member.tree.node) else { return };
+    let Some(&Tree { offset, node: Node::Bool(is_enabled) }) = find(fields, "Enabled") else { return };
+    fields.retain(|field| field.name != "Enabled");
+    if find(fields, "Disabled").is_none_or(Tree::is_zero) {
+        fields.retain(|field| field.name != "Disabled");
+        let tree = Tree { offset, node: Node::Bool(!is_enabled) };
+        fields.push(Member { name: "Disabled".to_owned(), tree });
     }
 }
 

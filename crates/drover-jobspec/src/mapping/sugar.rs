@@ -64,7 +64,7 @@ pub(super) fn operand(fields: &mut Fields, block: &Block, report: &mut Report<'_
 pub(super) fn periodic(fields: &mut Fields, block: &Block, report: &mut Report<'_>) {
     let Some(cron) = attribute(block, "cron") else { return };
     let crons = match &cron.value {
-        Value::List(values) => values.iter().map(Value::to_text).collect::<Option<Vec<_>>>(),
+        Value::List(values) | Value::Set(values) => values.iter().map(Value::to_text).collect::<Option<Vec<_>>>(),
         other => other.to_text().map(|text| vec![text]),
     };
     match crons {

@@ -50,6 +50,8 @@ pub(super) enum Absence {
     Text(&'static str),
     /// This number; of a duration in nanoseconds.
     Number(i64),
+    /// This number, and 0 is the same.
+    NumberOrZero(i64),
     /// This value; the other one says something.
     Bool(bool),
     /// Nomad has no such field: it is there only where the object has it.

@@ -1,6 +1,6 @@
 //! What each block of a job file holds, and the fields that it becomes (`spec/api.md`, section 7).
 
-use super::table::Absence::{self, Null, NullOnly, Number, Omitted};
+use super::table::Absence::{self, Null, NullOnly, Number, NumberOrZero, Omitted};
 use super::table::Shape::{Block, Blocks, Bool, Duration, Free, Other, Refused, Text, TextMap, Texts, TextsMap, Whole};
 use super::table::{Adjust, Row, Table, row};
 use super::{shapes, sugar, template_objects};
@@ -415,7 +415,7 @@ static TASK: Table = Table {
                 row("type", "type", Text),
                 row("mount_dir", "mountDir", Text),
                 row("stage_publish_base_dir", "stagePublishBaseDir", Text),
-                row("health_timeout", "healthTimeout", Duration).absent(Number(30 * SECOND)),
+                row("health_timeout", "healthTimeout", Duration).absent(NumberOrZero(30 * SECOND)),
             ])),
         )
         .named("CSIPluginConfig")
@@ -528,7 +528,7 @@ pub(super) static JOB: Table = Table {
             ])),
         )
         .named("ParameterizedJob")
-        .absent(Null),
+        .absent(NullOnly),
         row(
             "multiregion",
             "multiregion",

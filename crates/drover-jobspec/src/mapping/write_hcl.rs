@@ -31,7 +31,7 @@ fn is_usual(value: &Json, row: &Row) -> bool {
     match row.absence {
         Absence::Text(usual) => value == usual,
         Absence::Bool(usual) => value.as_bool() == Some(usual),
-        Absence::Number(usual) => match value.as_str() {
+        Absence::Number(usual) | Absence::NumberOrZero(usual) => match value.as_str() {
             Some(text) => text.parse() == Ok(GoDuration::from_nanos(usual)),
             None => value.as_i64() == Some(usual),
         },

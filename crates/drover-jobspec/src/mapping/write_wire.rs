@@ -58,7 +58,7 @@ fn absent(shape: Shape, absence: Absence) -> Option<Json> {
         (_, Shape::Other | Shape::Refused(_)) | (Absence::Omitted, _) => None,
         (Absence::Null | Absence::NullOnly, _) => Some(Json::Null),
         (Absence::Text(usual), _) => Some(usual.into()),
-        (Absence::Number(usual), _) => Some(usual.into()),
+        (Absence::Number(usual) | Absence::NumberOrZero(usual), _) => Some(usual.into()),
         (Absence::Bool(usual), _) => Some(usual.into()),
         (Absence::Zero, Shape::Text) => Some("".into()),
         (Absence::Zero, Shape::Whole | Shape::Duration) => Some(0.into()),

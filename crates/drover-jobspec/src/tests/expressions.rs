@@ -6,16 +6,18 @@ use serde_json::{Value, json};
 
 use crate::{Files, Inputs, manifests};
 
-/// The values of expressions, as attributes of a map.
+/// The values of expressions, by name.
 fn values(expressions: &[(&str, &str)], inputs: &Inputs<'_>, before: &str) -> Result<Value, Vec<String>> {
-    let lines: Vec<String> = expressions.iter().map(|(name, text)| format!("      {name} = {text}\n")).collect();
+    // In lists: a map that an attribute has would become one.
+    let lines: Vec<String> = expressions.iter().map(|(name, text)| format!("      {name} =[{text}]\n")).collect();
     let lines = lines.concat();
     let text = format!(
         "{before}\njob \"j\" {{\n  group \"g\" {{\n    task \"t\" {{\n      driver = \"exec\"\n      config {{\n{lines}      }}\n    }}\n  }}\n}}\n"
     );
     let found = manifests("j.hcl", &text, inputs)
         .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    Ok(found[0]["spec"]["groups"][0]["tasks"][0]["config"].clone())
+    let config = found[0]["spec"]["groups"][0]["tasks"][0]["config"].as_object().expect("an object");
+    Ok(config.iter().map(|(name, list)| (name.clone(), list[0].clone())).collect())
 }
 
 fn check(cases: &[(&str, Value)]) {
@@ -55,6 +57,41 @@ fn operators_and_conversions() {
             "<<-EOT\n  a\n  %{ for x in [1, 2] ~}\n  b = ${x}\n  %{ endfor ~}\n  c\n  EOT\n",
             json!("a\n  b = 1\n  b = 2\n  c\n"),
         ),
+    ]);
+}
+
+/// What Nomad's own command makes of them.
+#[test]
+fn numbers_sets_and_letters_are_those_of_nomads_command() {
+    check(&[
+        ("format(\"%v %v %v %v\", 1000000, 1234567, 0.00001, 21.5)", json!("1e+06 1.234567e+06 1e-05 21.5")),
+        ("format(\"%g %.3g %.3g %e\", 123456, 1234567, 12, 1.5)", json!("123456 1.23e+06 12 1.500000e+00")),
+        ("format(\"%g %g %v\", 0.0001, 123456789.5, 0)", json!("0.0001 1.234567895e+08 0")),
+        ("format(\"%+d % d %#x %#o %#b %#v\", 5, 7, 255, 8, 2, 1000000)", json!("+5  7 0xff 010 0b10 1000000")),
+        (
+            "format(\"%q|%5t|%-5d|%05d|%6.2s|\", \"<é>\", true, 42, -42, \"abc\")",
+            json!("\"\\u003cé\\u003e\"|true|42   |-0042|    ab|"),
+        ),
+        ("123456789012345678901234567890", json!(123_456_789_012_345_680_000_000_000_000.0)),
+        ("\"n${123456789012345678901234567890}\"", json!("n123456789012345678901234567890")),
+        ("parseint(\"zZ\", 62)", json!(2231)),
+        ("parseint(\"-ff\", 16)", json!(-255)),
+        ("strlen(\"e\u{301}👨‍👩‍👧\")", json!(2)),
+        ("substr(\"👨‍👩‍👧xyz\", 1, -1)", json!("xyz")),
+        ("strrev(\"👨‍👩‍👧x\")", json!("x👨‍👩‍👧")),
+        ("jsonencode(\"<\u{2028}>\")", json!("\"\\u003c\\u2028\\u003e\"")),
+        ("formatdate(\"'at' hh 'o''clock' ''\", \"2026-03-05T14:07:09Z\")", json!("at 14 o'clock '")),
+        ("join(\",\", setunion([3, 20], [\"1\"]))", json!("1,20,3")),
+        ("setunion([3, 20], [1])", json!([1, 3, 20])),
+        ("setintersection([1, 2, 3], [\"3\", 2])", json!(["2", "3"])),
+        ("setsubtract([\"b\", \"a\", \"b\"], [\"c\"])", json!(["a", "b"])),
+        ("distinct([1, \"1\", 1])", json!(["1"])),
+        ("[for k, v in convert([\"b\", \"a\", \"b\"], set(string)) : \"${k}=${v}\"]", json!(["a=a", "b=b"])),
+        ("\"%{ for k, v in convert([\"b\", \"a\"], set(string)) }${k}${v}%{ endfor }\"", json!("aabb")),
+        ("convert([\"a\"], set(string)) == [\"a\"]", json!(false)),
+        ("length(convert([1, \"1\"], set(string)))", json!(1)),
+        ("can(convert([\"a\"], set(string))[0])", json!(false)),
+        ("convert(convert([2, 1], set(number)), list(string))[0]", json!("1")),
     ]);
 }
 

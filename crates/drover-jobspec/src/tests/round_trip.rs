@@ -48,7 +48,7 @@ const USUAL: &[(&str, &[&str])] = &[
     ("groups.tasks.artifacts.relativeDest", &["\"local/\""]),
     ("groups.tasks.identities.changeMode", &["\"noop\""]),
     ("groups.tasks.identities.ttl", &["\"0s\""]),
-    ("groups.tasks.csiPlugin.healthTimeout", &["\"30s\""]),
+    ("groups.tasks.csiPlugin.healthTimeout", &["\"30s\"", "\"0s\""]),
     ("groups.services.checks.checkRestart.grace", &["\"1s\""]),
     ("groups.services.provider", &["\"kubernetes\""]),
     ("groups.services.addressMode", &["\"auto\""]),
@@ -91,6 +91,10 @@ fn strip(value: &mut Value, path: &str) {
         Value::Object(fields) => {
             let is_free = path.ends_with(".config") || path.ends_with(".policy");
             if is_free {
+                // A map there is a list of one in job files, as a block is.
+                for map in fields.values_mut().filter(|value| value.is_object()) {
+                    *map = Value::Array(vec![map.take()]);
+                }
                 return;
             }
             for (name, value) in fields.iter_mut() {
