@@ -398,15 +398,25 @@ impl Cluster {
 
     /// Waits for something that must happen, and says what each process logged when it does not.
     pub(crate) async fn eventually(&self, what: &str, check: impl AsyncFn() -> bool) {
+        self.eventually_none(what, async || if check().await { Vec::new() } else { vec![String::new()] }).await;
+    }
+
+    /// The same, until nothing is left that keeps it from happening; what is left is told too.
+    pub(crate) async fn eventually_none(&self, what: &str, left: impl AsyncFn() -> Vec<String>) {
         let deadline = Instant::now() + LONG;
-        while !check().await {
+        loop {
+            let left = left().await;
+            if left.is_empty() {
+                return;
+            }
             let tail = |name: &str| {
                 let log = self.log(name);
                 log.lines().rev().take(25).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
             };
             assert!(
                 Instant::now() < deadline,
-                "it did not happen that {what}\ncontroller:\n{}\nn-1:\n{}",
+                "it did not happen that {what}\n{}\ncontroller:\n{}\nn-1:\n{}",
+                left.join("\n"),
                 tail("controller"),
                 tail("n-1")
             );

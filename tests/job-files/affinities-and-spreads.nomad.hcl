@@ -1,4 +1,5 @@
-# Wishes for nodes.
+# Wishes for nodes, of the job and of a group.
+# Ends: running
 job "wishes" {
   affinity {
     attribute = "${node.datacenter}"
@@ -18,15 +19,20 @@ job "wishes" {
     target "dc2" { percent = 30 }
   }
   group "g" {
-    count = 4
+    count = 3
+    update { min_healthy_time = "0s" }
     spread { attribute = "${meta.rack}" }
     affinity {
       attribute = "${meta.ssd}"
       value     = "true"
     }
     task "t" {
-      driver = "exec"
-      config { command = "/bin/true" }
+      driver       = "exec"
+      kill_timeout = "1s"
+      config {
+        command = "/bin/sleep"
+        args    = ["1000"]
+      }
     }
   }
 }

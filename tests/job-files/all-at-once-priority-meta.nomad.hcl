@@ -1,4 +1,5 @@
 # The attributes of a job itself.
+# Ends: running
 job "attributes" {
   name        = "Attributes"
   type        = "service"
@@ -14,11 +15,16 @@ job "attributes" {
   }
 
   group "g" {
-    count = 3
+    count = 2
     meta { tier = "front" }
+    update { min_healthy_time = "0s" }
     task "t" {
-      driver = "exec"
-      config { command = "/bin/true" }
+      driver       = "exec"
+      kill_timeout = "1s"
+      config {
+        command = "/bin/sleep"
+        args    = ["1000"]
+      }
     }
   }
 }

@@ -1,11 +1,21 @@
-# Files from elsewhere.
+# Files from elsewhere, from a server that does not answer.
+# Ends: failed
 job "fetched" {
+  type = "batch"
   group "g" {
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
     task "t" {
       driver = "exec"
       config { command = "local/bin/server" }
       artifact {
-        source      = "https://example.com/server-${attr.cpu.arch}.tgz"
+        source      = "http://127.0.0.1:21999/server-${attr.cpu.arch}.tgz"
         destination = "local/bin"
         mode        = "any"
         options {
@@ -16,7 +26,7 @@ job "fetched" {
         }
       }
       artifact {
-        source      = "https://example.com/settings.json"
+        source      = "http://127.0.0.1:21999/settings.json"
         destination = "local/settings.json"
         mode        = "file"
       }

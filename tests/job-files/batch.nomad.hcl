@@ -1,4 +1,5 @@
 # Ends by itself.
+# Ends: complete
 job "once" {
   type = "batch"
   group "g" {

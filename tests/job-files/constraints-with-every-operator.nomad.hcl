@@ -1,4 +1,5 @@
-# Every way to write a constraint.
+# Every operator that a constraint may name, on features that the node lacks.
+# Ends: blocked: filtered by ${meta.rack} regexp r[0-9]+
 job "constraints" {
   constraint {
     attribute = "${attr.kernel.name}"
@@ -10,13 +11,13 @@ job "constraints" {
     value     = "s390x"
   }
   constraint {
-    attribute = "${attr.kernel.version}"
+    attribute = "${attr.cpu.numcores}"
     operator  = "version"
-    value     = ">= 3.10, < 99"
+    value     = ">= 1, < 9999"
   }
   constraint {
-    attribute = "${attr.nomad.version}"
-    semver    = ">= 0.1.0"
+    attribute = "${attr.drover.version}"
+    semver    = ">= 0.0.1"
   }
   constraint {
     attribute = "${meta.rack}"
@@ -29,6 +30,11 @@ job "constraints" {
   constraint {
     attribute = "${meta.features}"
     operator  = "set_contains_any"
+    value     = "gpu,ssd"
+  }
+  constraint {
+    attribute = "${meta.features}"
+    operator  = "set_contains_all"
     value     = "gpu,ssd"
   }
   constraint {

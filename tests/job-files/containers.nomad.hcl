@@ -1,4 +1,5 @@
-# Of an image.
+# A container of an image, on a node that runs none.
+# Ends: blocked: a driver of its tasks is missing or unhealthy
 job "contained" {
   group "g" {
     network {

@@ -1,4 +1,5 @@
-# A device with wishes of its own.
+# A device with wishes of its own, which the node has not.
+# Ends: blocked: the devices that its tasks ask for are missing
 job "accelerated" {
   group "g" {
     task "t" {

@@ -1,9 +1,13 @@
-# Blocks made of values.
+# Blocks made of values: constraints of a list, groups with labels, ports by a map and a named iterator.
+# Ends: complete
+# Prints: a n0
+# Prints: b n1
 locals {
   ports = { http = 8080, admin = 9090 }
   racks = ["r1", "r2"]
 }
 job "made" {
+  type = "batch"
   dynamic "constraint" {
     for_each = local.racks
     content {
@@ -30,7 +34,7 @@ job "made" {
         driver = "exec"
         config {
           command = "/bin/echo"
-          args    = [group.value, group.key]
+          args    = [group.value, "n${group.key}"]
         }
       }
     }

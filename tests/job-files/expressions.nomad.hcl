@@ -1,9 +1,23 @@
-# Conditions, loops, splats and directives.
+# Conditions, loops, splats and directives, one of each.
+# Ends: complete
+# Prints: A=a
+# Prints: B=A,B
+# Prints: C=y2
+# Prints: D=B
+# Prints: E=p,q
+# Prints: F=on
+# Prints: G=<1><2>
+# Prints: H=true
+# Prints: I=true
+# Prints: J=ab
+# Prints: K=%{literal}
+# Prints: L=a2,b1
 job "expressions" {
+  type = "batch"
   group "g" {
     task "t" {
-      driver = "exec"
-      config { command = "/bin/true" }
+      driver = "raw_exec"
+      config { command = "/usr/bin/env" }
       env {
         A = true ? "a" : "b"
         B = join(",", [for v in ["a", "b"] : upper(v)])
@@ -15,7 +29,7 @@ job "expressions" {
         H = 1 == 1 && !(2 < 1) || false
         I = "a" != "b"
         J = "${"a"}${"b"}"
-        K = "$${literal} and %%{literal}"
+        K = "%%{literal}"
         L = join(",", [for g, v in { for w in ["ab", "ac", "bd"] : substr(w, 0, 1) => w... } : "${g}${length(v)}"])
       }
     }

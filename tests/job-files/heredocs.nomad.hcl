@@ -1,5 +1,12 @@
 # Text over several lines, and references that stay for the node.
+# Ends: complete
+# Prints: one
+# Prints: 0 two
+# Prints: deeper
+# Prints:   linux
+# Prints: linux
 job "texts" {
+  type = "batch"
   group "g" {
     task "t" {
       driver = "exec"
@@ -8,16 +15,17 @@ job "texts" {
         args = ["-c", <<EOT
 echo one
   echo ${NOMAD_ALLOC_INDEX} "two"
+echo "$1"
+echo "$SPACED"
 EOT
-        , <<-EOT
-          indented ${attr.unique.hostname}
-            deeper
+        , "name", <<-EOT
+          deeper
+            ${attr.kernel.name}
         EOT
         ]
       }
       env {
         ESCAPED = "tab\tquote\"unicode\u00e9 slash\\"
-        LATER   = "${meta.later}-${node.unique.name}"
         SPACED  = "${ attr.kernel.name }"
       }
     }

@@ -1,4 +1,5 @@
-# A token for the task.
+# A token for the task, from the gateway that the node does not reach.
+# Ends: pending: comes from the gateway, and this agent has none
 job "known" {
   group "g" {
     task "t" {

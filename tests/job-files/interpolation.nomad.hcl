@@ -1,5 +1,8 @@
 # What the node fills in: its attributes, and what the task is.
+# Ends: complete
+# Prints: hello world! linux dc1
 job "filled" {
+  type = "batch"
   meta { greeting = "hello" }
   group "g" {
     meta { name = "world" }
@@ -10,7 +13,7 @@ job "filled" {
         command = "/bin/echo"
         args = [
           "${NOMAD_META_greeting} ${NOMAD_META_name}${NOMAD_META_mark}",
-          "${attr.kernel.name}", "${node.datacenter}", "${NOMAD_TASK_DIR}", "${env["HOME"]}",
+          "${attr.kernel.name}", "${node.datacenter}",
         ]
       }
     }

@@ -1,13 +1,21 @@
-# Tasks around the main one.
+# Tasks around the main one: before it, beside it, after its start and after its end.
+# Ends: running
+# Prints: prepared
+# Prints: announced
 job "staged" {
   group "g" {
+    update { min_healthy_time = "0s" }
     task "prepare" {
       driver = "exec"
       lifecycle { hook = "prestart" }
-      config { command = "/bin/true" }
+      config {
+        command = "/bin/echo"
+        args    = ["prepared"]
+      }
     }
     task "proxy" {
-      driver = "exec"
+      driver       = "exec"
+      kill_timeout = "1s"
       lifecycle {
         hook    = "prestart"
         sidecar = true
@@ -20,9 +28,9 @@ job "staged" {
     task "main" {
       driver         = "exec"
       leader         = true
-      kill_timeout   = "20s"
-      kill_signal    = "SIGINT"
-      shutdown_delay = "2s"
+      kill_timeout   = "2s"
+      kill_signal    = "SIGTERM"
+      shutdown_delay = "100ms"
       user           = "nobody"
       config {
         command = "/bin/sleep"
@@ -32,7 +40,10 @@ job "staged" {
     task "announce" {
       driver = "exec"
       lifecycle { hook = "poststart" }
-      config { command = "/bin/true" }
+      config {
+        command = "/bin/echo"
+        args    = ["announced"]
+      }
     }
     task "clean" {
       driver = "exec"

@@ -1,4 +1,6 @@
-# Values of their own, in any order.
+# Values of their own, in any order and in two blocks.
+# Ends: complete
+# Prints: web-FRONT 50
 locals {
   full  = "${local.first}-${local.last}"
   first = "web"
@@ -11,10 +13,14 @@ locals {
 }
 job "named" {
   name = local.full
+  type = "batch"
   group "g" {
     task "t" {
       driver = "exec"
-      config { command = "/bin/true" }
+      config {
+        command = "/bin/echo"
+        args    = ["${NOMAD_JOB_NAME} ${NOMAD_CPU_LIMIT}"]
+      }
       resources { cpu = local.chosen }
     }
   }

@@ -1,8 +1,10 @@
-# A network of its own.
+# A network of its own, which the node does not offer.
+# Ends: blocked: its network mode is missing
 job "bridged" {
   group "g" {
     network {
-      mode = "bridge"
+      mode     = "bridge"
+      hostname = "front"
       port "http" { to = 80 }
       dns {
         servers  = ["10.0.0.10"]

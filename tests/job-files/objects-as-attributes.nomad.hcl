@@ -1,10 +1,15 @@
-# Maps with expressions as keys.
+# Maps with expressions as keys, in the place of blocks.
+# Ends: complete
+# Prints: computed=a
+# Prints: plain=b
+# Prints: NOMAD_META_m1=v1
 locals { key = "computed" }
 job "shaped" {
+  type = "batch"
   group "g" {
     task "t" {
       driver = "exec"
-      config { command = "/bin/true" }
+      config { command = "/usr/bin/env" }
       env = {
         (local.key)  = "a"
         plain        = "b"

@@ -1,4 +1,5 @@
-# Dispatched with a payload.
+# Dispatched with a payload; by itself nothing runs.
+# Ends: waits
 job "mails" {
   type = "batch"
   parameterized {

@@ -1,6 +1,8 @@
 # Restarts, reschedules, moves and disconnections.
+# Ends: running
 job "policies" {
   group "g" {
+    update { min_healthy_time = "0s" }
     restart {
       attempts = 3
       interval = "5m"
@@ -20,14 +22,18 @@ job "policies" {
       healthy_deadline = "4m"
     }
     max_client_disconnect = "1h"
-    shutdown_delay        = "3s"
+    shutdown_delay        = "1s"
     ephemeral_disk {
       size   = 500
       sticky = true
     }
     task "t" {
-      driver = "exec"
-      config { command = "/bin/true" }
+      driver       = "exec"
+      kill_timeout = "1s"
+      config {
+        command = "/bin/sleep"
+        args    = ["1000"]
+      }
       restart {
         attempts = 1
         mode     = "fail"

@@ -1,4 +1,5 @@
-# Refused: a mesh, and Consul's services.
+# Refused: a service mesh.
+# Ends: refused: 12
 job "meshed" {
   group "g" {
     network {

@@ -1,4 +1,5 @@
-# Refused: services of Consul.
+# Refused: a service of Consul.
+# Ends: refused: 11
 job "consulted" {
   group "g" {
     network {

@@ -1,4 +1,5 @@
 # Refused: a token of Vault.
+# Ends: refused: 8
 job "vaulted" {
   group "g" {
     task "t" {

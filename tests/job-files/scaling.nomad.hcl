@@ -1,7 +1,9 @@
-# Scaled by an autoscaler.
+# Scaled by an autoscaler, whose policy is its own.
+# Ends: running
 job "elastic" {
   group "g" {
     count = 2
+    update { min_healthy_time = "0s" }
     scaling {
       enabled = true
       min     = 1
@@ -19,8 +21,12 @@ job "elastic" {
       }
     }
     task "t" {
-      driver = "exec"
-      config { command = "/bin/true" }
+      driver       = "exec"
+      kill_timeout = "1s"
+      config {
+        command = "/bin/sleep"
+        args    = ["1000"]
+      }
     }
   }
 }

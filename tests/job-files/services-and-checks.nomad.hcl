@@ -1,12 +1,17 @@
-# Services of a group and of a task, with checks of several kinds.
+# Services of a group and of a task, with checks of several kinds; health is that of the tasks alone.
+# Ends: running
 job "served" {
   group "g" {
+    update {
+      health_check     = "task_states"
+      min_healthy_time = "0s"
+    }
     network {
       port "http" {}
       port "grpc" {}
     }
     service {
-      name     = "web"
+      name     = "served-web"
       port     = "http"
       provider = "nomad"
       tags     = ["a", "b-${NOMAD_ALLOC_INDEX}"]
@@ -32,10 +37,14 @@ job "served" {
       }
     }
     task "t" {
-      driver = "exec"
-      config { command = "/bin/true" }
+      driver       = "exec"
+      kill_timeout = "1s"
+      config {
+        command = "/bin/sleep"
+        args    = ["1000"]
+      }
       service {
-        name     = "rpc"
+        name     = "served-rpc"
         port     = "grpc"
         provider = "nomad"
       }

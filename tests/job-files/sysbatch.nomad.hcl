@@ -1,4 +1,5 @@
 # Once on every node.
+# Ends: complete
 job "everywhere-once" {
   type     = "sysbatch"
   priority = 30

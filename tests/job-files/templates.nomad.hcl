@@ -1,17 +1,26 @@
-# Files that are rendered, and variables of them.
+# Files that are rendered before the start, and variables of them.
+# Ends: complete
+# Prints: task t
+# Prints: on
+# Prints: b
+# Prints: PORT 8080
 job "rendered" {
+  type = "batch"
   group "g" {
     task "t" {
       driver = "exec"
-      config { command = "/bin/true" }
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "cat local/app.conf local/other; echo; echo PORT $PORT"]
+      }
       template {
-        data        = <<-EOF
-          {{ env "NOMAD_ALLOC_ID" }}
+        data          = <<-EOF
+          task {{ env "NOMAD_TASK_NAME" }}
           {{ if true }}on{{ end }}
         EOF
-        destination = "local/app.conf"
-        perms       = "0600"
-        change_mode = "signal"
+        destination   = "local/app.conf"
+        perms         = "0600"
+        change_mode   = "signal"
         change_signal = "SIGHUP"
       }
       template {

@@ -1,4 +1,7 @@
 # Values from outside, with types, defaults and rules.
+# Ends: complete
+# Prints: a b quiet
+# Prints: NOMAD_META_tier front
 variable "count" {
   type        = number
   default     = 2
@@ -31,14 +34,15 @@ variable "is_debug" {
   default = false
 }
 job "varied" {
+  type = "batch"
   meta = var.labels
   group "g" {
     count = var.count
     task "t" {
       driver = "exec"
       config {
-        command = "/bin/echo"
-        args    = concat(var.names, [var.is_debug ? "debug" : "quiet"])
+        command = "/bin/sh"
+        args    = concat(["-c", "echo $*; echo NOMAD_META_tier $NOMAD_META_tier", "name"], var.names, [var.is_debug ? "debug" : "quiet"])
       }
       resources {
         cpu    = var.shape.cpu

@@ -1,4 +1,5 @@
-# Volumes of drivers, one for all and one for each.
+# Volumes of drivers, one for all and one for each, that are not there.
+# Ends: blocked: does not exist
 job "stored" {
   group "g" {
     count = 2

@@ -1,0 +1,13 @@
+# A driver that runs nothing, which nodes do not have.
+# Ends: blocked: a driver of its tasks is missing or unhealthy
+job "mocked" {
+  group "g" {
+    task "t" {
+      driver = "mock"
+      config {
+        runFor   = "10s"
+        exitCode = 1
+      }
+    }
+  }
+}

@@ -1,0 +1,27 @@
+# Blocks made of a set, in which each value stands once, and of a list that is empty.
+# Ends: complete
+# Prints: one one
+# Prints: two two
+job "blocks-of-a-set" {
+  type = "batch"
+  dynamic "constraint" {
+    for_each = []
+    content {
+      attribute = "${meta.none}"
+      value     = constraint.value
+    }
+  }
+  group "g" {
+    dynamic "task" {
+      for_each = convert(["two", "one", "two"], set(string))
+      labels   = [task.value]
+      content {
+        driver = "raw_exec"
+        config {
+          command = "/bin/echo"
+          args    = ["${NOMAD_TASK_NAME} ${task.value}"]
+        }
+      }
+    }
+  }
+}

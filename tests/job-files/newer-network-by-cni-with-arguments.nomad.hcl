@@ -1,0 +1,17 @@
+# A network of CNI by a block, with arguments for its plugins.
+# Ends: blocked: its network mode is missing
+job "by-cni-with-arguments" {
+  group "g" {
+    network {
+      mode = "cni"
+      cni {
+        name = "backbone"
+        args = { tier = "front" }
+      }
+    }
+    task "t" {
+      driver = "exec"
+      config { command = "/bin/true" }
+    }
+  }
+}
