@@ -1,11 +1,14 @@
 //! Answers in HTTP: Kubernetes' `Status` for everything that is no data.
 
+use std::collections::VecDeque;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes, Frame, SizeHint};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -63,6 +66,37 @@ pub(crate) fn success() -> Value {
 /// A whole body.
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> Answer {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body in pieces, each of which is given back when it is sent.
+pub(crate) fn pieces(pieces: Vec<Vec<u8>>) -> Answer {
+    let left = pieces.iter().map(Vec::len).sum();
+    Pieces { pieces: pieces.into(), left }.boxed_unsync()
+}
+
+/// What is still to be sent. Its size is known, as that of a whole body is.
+struct Pieces {
+    pieces: VecDeque<Vec<u8>>,
+    left: usize,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let next = self.pieces.pop_front();
+        self.left -= next.as_ref().map_or(0, Vec::len);
+        Poll::Ready(next.map(|piece| Ok(Frame::data(piece.into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left as u64)
+    }
 }
 
 /// An answer in JSON.

@@ -126,7 +126,7 @@ fn reply_of(world: &World, spaces: Option<&[&str]>, endpoint: &Endpoint, text: &
         needed(endpoint, &query).into_iter().map(|right| scope(right.resource)).collect();
     let facts = AgentFacts::default();
     let view = View { world, query: &query, scopes: &Scopes(scopes), facts: &facts };
-    Ok(serde_json::from_slice(&answer(endpoint, view)?.body).expect("JSON"))
+    Ok(serde_json::from_slice(&answer(endpoint, view)?.body.into_inner().concat()).expect("JSON"))
 }
 
 fn ask(path: &str) -> Value {

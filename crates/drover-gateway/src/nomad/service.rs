@@ -18,7 +18,7 @@ use super::parts::NomadParts;
 use super::planning::{self, Asking, PlanTurns};
 use super::scopes::scopes;
 use super::writing::{SEEN_WITHIN, Writing};
-use crate::answers::{Answer, Refusal, whole, with_type};
+use crate::answers::{Answer, Refusal, pieces, whole, with_type};
 use crate::callers::Caller;
 use crate::limits::Limits;
 use crate::reviews::{Identity, is_anonymous};
@@ -146,7 +146,7 @@ impl Nomad {
     pub(super) fn finished(&self, mut call: NomadCall, outcome: Result<Outcome, Refusal>) -> Response<Answer> {
         match outcome {
             Ok(outcome) => {
-                call.answered(200, outcome.reply.body.len());
+                call.answered(200, outcome.reply.body.n_bytes());
                 self.response(outcome)
             }
             Err(refusal) => {
@@ -268,7 +268,7 @@ impl Nomad {
 
     fn response(&self, outcome: Outcome) -> Response<Answer> {
         let Outcome { reply, index } = outcome;
-        let mut response = with_type(StatusCode::OK, "application/json", whole(reply.body));
+        let mut response = with_type(StatusCode::OK, "application/json", pieces(reply.body.into_inner()));
         let silent_for = self.parts.reviews.silent_for();
         let known = if silent_for.is_some() { "false" } else { "true" };
         let contact = silent_for.unwrap_or_default().as_millis().to_string();

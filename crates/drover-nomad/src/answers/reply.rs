@@ -1,16 +1,62 @@
 //! Bodies of answers.
 
+use std::io;
+
+use serde::ser::{SerializeSeq as _, Serializer};
 use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::listing::Page;
 use crate::query::Query;
 
+/// Bytes of a piece.
+const PIECE: usize = 256 * 1024;
+
+/// JSON in pieces: a text of many megabytes would be copied again and again while it grows, and be kept as a whole
+/// until its last byte is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pieces(Vec<Vec<u8>>);
+
+impl Pieces {
+    /// How many bytes they are.
+    pub fn n_bytes(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    /// They, in order; none of them is empty.
+    pub fn into_inner(self) -> Vec<Vec<u8>> {
+        self.0
+    }
+}
+
+impl From<Vec<u8>> for Pieces {
+    fn from(whole: Vec<u8>) -> Self {
+        Self(if whole.is_empty() { Vec::new() } else { vec![whole] })
+    }
+}
+
+impl io::Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.0.last().map_or(0, |piece| PIECE.saturating_sub(piece.len()));
+        let taken = bytes.get(..if room == 0 { PIECE } else { room }).unwrap_or(bytes);
+        match self.0.last_mut() {
+            Some(piece) if room > 0 => piece.extend_from_slice(taken),
+            _ if taken.is_empty() => {}
+            _ => self.0.push(taken.to_vec()),
+        }
+        Ok(taken.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// JSON.
-    pub body: Vec<u8>,
+    pub body: Pieces,
     /// Where the next page begins.
     pub next_token: Option<String>,
 }
@@ -21,28 +67,73 @@ impl Reply {
     /// # Errors
     /// 500 for a value that cannot be written.
     pub fn of(value: &Value, query: &Query) -> Result<Self, Fault> {
-        let body = if query.is_pretty() { serde_json::to_vec_pretty(value) } else { serde_json::to_vec(value) };
-        Ok(Self { body: body.map_err(|error| unwritable(&error))?, next_token: None })
+        let mut body = Pieces::default();
+        let written = if query.is_pretty() {
+            serde_json::to_writer_pretty(&mut body, value)
+        } else {
+            serde_json::to_writer(&mut body, value)
+        };
+        written.map_err(|error| unwritable(&error))?;
+        Ok(Self { body, next_token: None })
     }
 
     /// A page of a list. Objects are written one by one: all of them as values would take many times the memory.
     pub(super) fn page<T>(page: Page<T>, query: &Query, wire: impl Fn(&T) -> Value) -> Result<Self, Fault> {
-        let mut body = vec![b'['];
-        for item in &page.items {
-            if body.len() > 1 {
-                body.push(b',');
-            }
-            serde_json::to_writer(&mut body, &wire(item)).map_err(|error| unwritable(&error))?;
-        }
-        body.push(b']');
-        if query.is_pretty() {
-            let value: Value = serde_json::from_slice(&body).map_err(|error| unwritable(&error))?;
-            body = serde_json::to_vec_pretty(&value).map_err(|error| unwritable(&error))?;
-        }
+        let mut body = Pieces::default();
+        let written = if query.is_pretty() {
+            list(&mut serde_json::Serializer::pretty(&mut body), &page.items, wire)
+        } else {
+            list(&mut serde_json::Serializer::new(&mut body), &page.items, wire)
+        };
+        written.map_err(|error| unwritable(&error))?;
         Ok(Self { body, next_token: page.next })
     }
 }
 
+fn list<T, S: Serializer>(to: S, items: &[T], wire: impl Fn(&T) -> Value) -> Result<(), S::Error> {
+    let mut list = to.serialize_seq(Some(items.len()))?;
+    for item in items {
+        list.serialize_element(&wire(item))?;
+    }
+    list.end().map(drop)
+}
+
 fn unwritable(error: &serde_json::Error) -> Fault {
     Fault::new(500, format!("the answer cannot be written: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn pieces_are_full_but_for_the_last_one_and_hold_all_that_was_written() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (mut pieces, mut whole) = (Pieces::default(), Vec::new());
+        for n in [0, 1, PIECE - 1, 1, PIECE, 2 * PIECE + 5, 3, 0] {
+            let bytes: Vec<u8> = (0..n).map(|_| random.u8(..)).collect();
+            pieces.write_all(&bytes).unwrap();
+            whole.extend(bytes);
+        }
+        assert_eq!(pieces.n_bytes(), whole.len());
+        let pieces = pieces.into_inner();
+        let (last, before) = pieces.split_last().unwrap();
+        assert!(before.iter().all(|piece| piece.len() == PIECE) && !last.is_empty());
+        assert_eq!(pieces.concat(), whole);
+    }
+
+    #[test]
+    fn a_list_is_the_same_text_as_one_value() {
+        for text in ["", "pretty"] {
+            let query = Query::parse(text).unwrap();
+            for items in [vec![], vec![1], vec![1, 2, 3]] {
+                let wire = |n: &i32| serde_json::json!({ "n": n, "list": [n] });
+                let value: Value = items.iter().map(wire).collect();
+                let page = Page { items, next: None };
+                assert_eq!(Reply::page(page, &query, wire).unwrap(), Reply::of(&value, &query).unwrap());
+            }
+        }
+    }
 }

@@ -14,8 +14,9 @@ use super::event::Event;
 use super::made::Changed;
 use super::together::Part;
 
-/// How long a change waits for those of other kinds that came before it.
-const HELD_FOR: Duration = Duration::from_millis(250);
+/// How long a change waits for those of other kinds that came before it. The watches run side by side: what one tells
+/// of later than another is late by milliseconds, unless its connection has just broken.
+const HELD_FOR: Duration = Duration::from_millis(50);
 /// How long the parts of a whole wait for the others.
 const TOGETHER_WITHIN: Duration = Duration::from_secs(1);
 /// For how long it is remembered of how many parts a whole is that nothing more comes of.
@@ -197,15 +198,15 @@ mod tests {
         let mut held = Held::default();
         assert_eq!(held.next_at(), None);
         held.put(7, alone(vec![event("a", "x")]), at(0));
-        held.put(6, alone(vec![event("a", "x")]), at(100));
-        held.put(9, alone(vec![event("a", "x")]), at(200));
-        held.put(6, alone(vec![event("a", "y")]), at(210));
-        held.put(5, alone(Vec::new()), at(220));
-        assert_eq!(held.next_at(), Some(at(250)));
-        assert!(held.ripe(at(249)).is_empty());
-        assert_eq!(versions(&held.ripe(at(250))), [(6, 2), (7, 1)]);
-        assert_eq!(held.next_at(), Some(at(450)));
-        assert!(held.ripe(at(449)).is_empty());
+        held.put(6, alone(vec![event("a", "x")]), at(20));
+        held.put(9, alone(vec![event("a", "x")]), at(40));
+        held.put(6, alone(vec![event("a", "y")]), at(42));
+        held.put(5, alone(Vec::new()), at(44));
+        assert_eq!(held.next_at(), Some(at(50)));
+        assert!(held.ripe(at(49)).is_empty());
+        assert_eq!(versions(&held.ripe(at(50))), [(6, 2), (7, 1)]);
+        assert_eq!(held.next_at(), Some(at(90)));
+        assert!(held.ripe(at(89)).is_empty());
         assert_eq!(versions(&held.all()), [(9, 1)]);
         assert_eq!(held.next_at(), None);
     }
@@ -251,7 +252,7 @@ mod tests {
         assert!(held.ripe(at(5999)).is_empty());
         assert_eq!(versions(&held.ripe(at(6000))), [(20, 1)]);
         held.put(21, part("p", Some(4), "last"), at(7000));
-        assert_eq!(versions(&held.ripe(at(7250))), [(21, 1)]);
+        assert_eq!(versions(&held.ripe(at(7050))), [(21, 1)]);
         // It is forgotten after a while.
         held.put(30, part("q", Some(9), "x"), at(8000));
         assert_eq!(versions(&held.ripe(at(9000))), [(30, 1)]);
@@ -264,7 +265,7 @@ mod tests {
         let mut held = Held::default();
         held.put(12, part("p", None, "canary"), at(0));
         held.put(11, part("p", Some(2), "deployment"), at(50));
-        assert_eq!(versions(&held.ripe(at(300))), [(12, 2)]);
+        assert_eq!(versions(&held.ripe(at(100))), [(12, 2)]);
         // A number that is never reached holds up nothing for longer than others wait for the rest.
         held.put(13, part("q", Some(u32::MAX), "x"), at(300));
         held.put(14, alone(vec![event("a", "x")]), at(301));
