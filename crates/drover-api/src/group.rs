@@ -56,7 +56,7 @@ pub struct Group {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub volumes: Vec<VolumeRequest>,
-    /// Services that its allocations offer. Not acted on by this version: refused.
+    /// Services that its allocations offer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub services: Vec<Service>,

@@ -168,7 +168,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub artifacts: Vec<Artifact>,
-    /// Services of this task alone. Not acted on by this version: refused.
+    /// Services of this task alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub services: Vec<Service>,
@@ -579,7 +579,7 @@ pub struct CsiPlugin {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub stage_publish_base_dir: String,
-    /// By when it must be healthy after its start; default 30s.
+    /// By when it must be healthy after its start; default 30s, and so is 0s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_timeout: Option<GoDuration>,
 }
