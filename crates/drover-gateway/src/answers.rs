@@ -69,14 +69,14 @@ pub(crate) fn whole(bytes: impl Into<Bytes>) -> Answer {
 }
 
 /// A body in pieces, each of which is given back when it is sent.
-pub(crate) fn pieces(pieces: Vec<Vec<u8>>) -> Answer {
-    let left = pieces.iter().map(Vec::len).sum();
+pub(crate) fn pieces(pieces: Vec<Bytes>) -> Answer {
+    let left = pieces.iter().map(Bytes::len).sum();
     Pieces { pieces: pieces.into(), left }.boxed_unsync()
 }
 
 /// What is still to be sent. Its size is known, as that of a whole body is.
 struct Pieces {
-    pieces: VecDeque<Vec<u8>>,
+    pieces: VecDeque<Bytes>,
     left: usize,
 }
 
@@ -86,8 +86,8 @@ impl Body for Pieces {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let next = self.pieces.pop_front();
-        self.left -= next.as_ref().map_or(0, Vec::len);
-        Poll::Ready(next.map(|piece| Ok(Frame::data(piece.into()))))
+        self.left -= next.as_ref().map_or(0, Bytes::len);
+        Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -133,6 +133,14 @@ impl Query {
         self.blocking
     }
 
+    /// Whether two requests for the same thing are answered the same at any one moment: when does not count.
+    pub fn is_as(&self, other: &Self) -> bool {
+        fn lasting(query: &Query) -> impl Iterator<Item = (&String, &String)> {
+            query.values.iter().filter(|(name, _)| !matches!(name.as_str(), "index" | "wait"))
+        }
+        lasting(self).eq(lasting(other))
+    }
+
     /// Whether the answer is indented.
     pub fn is_pretty(&self) -> bool {
         self.values.get("pretty").is_some_and(|text| text != "0")

@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::audit::NomadCall;
 use super::parts::NomadParts;
 use super::planning::{self, Asking, PlanTurns};
+use super::same::{Question, SameAnswers};
 use super::scopes::scopes;
 use super::writing::{SEEN_WITHIN, Writing};
 use crate::answers::{Answer, Refusal, pieces, whole, with_type};
@@ -36,6 +37,7 @@ pub(crate) struct Nomad {
     pub(super) parts: Arc<NomadParts>,
     blocked: Arc<Semaphore>,
     plans: PlanTurns,
+    same: SameAnswers,
 }
 
 /// Finds out whose token it is that came after a request.
@@ -94,7 +96,12 @@ pub(super) fn refused(refusal: &Refusal) -> Response<Answer> {
 impl Nomad {
     /// Answers from these.
     pub(crate) fn new(parts: NomadParts) -> Self {
-        Self { parts: Arc::new(parts), blocked: Arc::new(Semaphore::new(MOST_BLOCKED)), plans: PlanTurns::default() }
+        Self {
+            parts: Arc::new(parts),
+            blocked: Arc::new(Semaphore::new(MOST_BLOCKED)),
+            plans: PlanTurns::default(),
+            same: SameAnswers::default(),
+        }
     }
 
     /// Answers a client that asks for a path below `/v1/`.
@@ -198,7 +205,9 @@ impl Nomad {
         drop(turn);
         // The right may have gone meanwhile.
         let (allowed, facts) = (may_see(&world).await?, self.facts(&endpoint).await?);
-        Ok(Outcome { reply: made(endpoint, query, world, (allowed, facts)).await?, index: Some(index) })
+        let make = async |asked: Question| made(asked.endpoint, asked.query, asked.world, (asked.scopes, facts)).await;
+        let reply = self.same.get(Question { world, endpoint, query, scopes: allowed }, make).await?;
+        Ok(Outcome { reply, index: Some(index) })
     }
 
     async fn write(&self, writing: Writing<'_>) -> Result<Outcome, Refusal> {

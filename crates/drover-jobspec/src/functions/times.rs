@@ -43,25 +43,10 @@ fn format(form: &str, time: &Zoned) -> Result<String, String> {
     let mut text = String::new();
     let mut rest = form;
     while let Some(first) = rest.chars().next() {
-        if let Some(mut quoted) = rest.strip_prefix('\'') {
-            // Two of them are one, within a text and where one would begin.
-            loop {
-                let end = quoted.find('\'').ok_or("a text after `'` does not end")?;
-                text.push_str(&quoted[..end]);
-                let is_empty = rest.len() == quoted.len() + 1 && end == 0;
-                rest = &quoted[end + 1..];
-                match rest.strip_prefix('\'') {
-                    Some(more) if !is_empty => {
-                        text.push('\'');
-                        quoted = more;
-                    }
-                    _ if is_empty => {
-                        text.push('\'');
-                        break;
-                    }
-                    _ => break,
-                }
-            }
+        if let Some(after) = rest.strip_prefix('\'') {
+            let (literal, after) = quoted(after)?;
+            text.push_str(&literal);
+            rest = after;
             continue;
         }
         let run = &rest[..rest.find(|letter| letter != first).unwrap_or(rest.len())];
@@ -102,4 +87,21 @@ fn format(form: &str, time: &Zoned) -> Result<String, String> {
         text.push_str(&time.strftime(directive).to_string());
     }
     Ok(text)
+}
+
+/// What stands before the next single quote, and what follows that. Two quotes in it are one, and so are two that stand
+/// alone.
+fn quoted(mut rest: &str) -> Result<(String, &str), String> {
+    let mut text = String::new();
+    loop {
+        let (part, after) = rest.split_once('\'').ok_or("a text after `'` does not end")?;
+        text.push_str(part);
+        match after.strip_prefix('\'') {
+            Some(more) => {
+                text.push('\'');
+                rest = more;
+            }
+            None => return Ok((if text.is_empty() { "'".to_owned() } else { text }, after)),
+        }
+    }
 }

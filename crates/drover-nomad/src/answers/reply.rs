@@ -2,6 +2,7 @@
 
 use std::io;
 
+use bytes::Bytes;
 use serde::ser::{SerializeSeq as _, Serializer};
 use serde_json::Value;
 
@@ -13,37 +14,39 @@ use crate::query::Query;
 const PIECE: usize = 256 * 1024;
 
 /// JSON in pieces: a text of many megabytes would be copied again and again while it grows, and be kept as a whole
-/// until its last byte is sent.
+/// until its last byte is sent. Clones share the pieces that are full.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pieces(Vec<Vec<u8>>);
+pub struct Pieces {
+    full: Vec<Bytes>,
+    last: Vec<u8>,
+}
 
 impl Pieces {
     /// How many bytes they are.
     pub fn n_bytes(&self) -> usize {
-        self.0.iter().map(Vec::len).sum()
+        self.full.iter().map(Bytes::len).sum::<usize>() + self.last.len()
     }
 
     /// They, in order; none of them is empty.
-    pub fn into_inner(self) -> Vec<Vec<u8>> {
-        self.0
+    pub fn into_inner(self) -> Vec<Bytes> {
+        let last = Some(self.last).filter(|last| !last.is_empty()).map(Bytes::from);
+        self.full.into_iter().chain(last).collect()
     }
 }
 
 impl From<Vec<u8>> for Pieces {
-    fn from(whole: Vec<u8>) -> Self {
-        Self(if whole.is_empty() { Vec::new() } else { vec![whole] })
+    fn from(last: Vec<u8>) -> Self {
+        Self { full: Vec::new(), last }
     }
 }
 
 impl io::Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = self.0.last().map_or(0, |piece| PIECE.saturating_sub(piece.len()));
-        let taken = bytes.get(..if room == 0 { PIECE } else { room }).unwrap_or(bytes);
-        match self.0.last_mut() {
-            Some(piece) if room > 0 => piece.extend_from_slice(taken),
-            _ if taken.is_empty() => {}
-            _ => self.0.push(taken.to_vec()),
+        if self.last.len() >= PIECE {
+            self.full.push(std::mem::take(&mut self.last).into());
         }
+        let taken = bytes.get(..PIECE - self.last.len()).unwrap_or(bytes);
+        self.last.extend_from_slice(taken);
         Ok(taken.len())
     }
 
@@ -122,6 +125,12 @@ mod tests {
         let (last, before) = pieces.split_last().unwrap();
         assert!(before.iter().all(|piece| piece.len() == PIECE) && !last.is_empty());
         assert_eq!(pieces.concat(), whole);
+    }
+
+    #[test]
+    fn an_answer_that_is_no_list_of_pieces_is_one() {
+        assert!(Pieces::from(Vec::new()).into_inner().is_empty());
+        assert_eq!(Pieces::from(vec![7; PIECE + 1]).into_inner(), [vec![7; PIECE + 1]]);
     }
 
     #[test]
