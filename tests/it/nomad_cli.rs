@@ -64,7 +64,7 @@ struct Cli<'a> {
 }
 
 /// Commands from one to the next that begins with a replica which ends then; halfway between them one dies.
-const SWAPPED_EVERY: usize = 6;
+const SWAPPED_EVERY: usize = 8;
 
 impl<'a> Cli<'a> {
     fn new(stage: &'a Stage, environment: Vec<(&'static str, String)>) -> Self {
@@ -104,7 +104,7 @@ impl<'a> Cli<'a> {
             let is_over = |child: &mut Child| child.try_wait().expect("a process of ours").is_some();
             match n % SWAPPED_EVERY {
                 0 => replicas.replace_one(|| self.begin(args), is_over).await,
-                3 => {
+                4 => {
                     replicas.kill_one().await;
                     self.begin(args)
                 }
@@ -340,7 +340,8 @@ async fn by_certificate(stage: &Stage, users: SocketAddr) {
         ("NOMAD_CLIENT_KEY", put_down("client.key", &key)),
     ];
     let cli = Cli::at_port(stage, users, &proof).await;
-    let is_known = || cli.try_run(&["job", "status", "web"]).code == 0;
+    // One command after the other reaches each replica.
+    let is_known = || (0..2).all(|_| cli.try_run(&["job", "status", "web"]).code == 0);
     cluster.eventually("the gateway knows the authority", async || is_known()).await;
     cli.run(&["job", "status", "web"], 0, &["Status        = running"]);
     cli.run(&["job", "eval", "web"], 0, &["finished with status \"complete\""]);
