@@ -700,6 +700,33 @@ async fn a_volume_is_made_copied_and_deleted_and_a_call_that_fails_is_told_once(
     assert!(!run(&["status", "--node", "n-1"], "").out.contains("v1"), "nobody holds it there");
 }
 
+/// A deletion that waits for its next try is tried at once when an allocation of the volume goes, and is never given up.
+#[tokio::test]
+async fn the_data_of_a_volume_are_deleted_whatever_happens_between_two_tries() {
+    let disks = Disks::start("vol-delete", &["n-1"]).await;
+    let mut volume = secret_volume("v1", None, "none");
+    volume["spec"]["secretsRef"] = Value::Null;
+    volume["spec"]["mountOptions"] = Value::Null;
+    volume["metadata"]["annotations"] = json!({ "drover.dev/delete-data": "true" });
+    disks.cluster.apply("shop", &volume);
+    disks.until("v1", "made", |it| it.status.as_ref().is_some_and(|it| it.schedulable)).await;
+    disks.cluster.apply("shop", &ledger("v1", 1));
+    disks.cluster.eventually("it runs", async || disks.running("ledger", 0).await.is_some()).await;
+    let stop = ["patch", "djob", "ledger", "-n", "shop", "--type=merge", "-p", r#"{"spec":{"stop":true}}"#];
+    disks.cluster.kubectl(&stop).expect("patched");
+    disks.is_free("v1").await;
+
+    disks.fail("DeleteVolume Internal 2\n");
+    disks.cluster.kubectl(&["delete", "csivol", "v1", "-n", "shop", "--wait=false"]).expect("deleted");
+    let n_asked = || disks.calls("DeleteVolume ").len();
+    disks.cluster.eventually("its deletion has failed twice", async || n_asked() == 2).await;
+    let of_job = "drover.dev/job=ledger";
+    disks.cluster.kubectl(&["delete", "alloc", "-l", of_job, "-n", "shop", "--wait=false"]).expect("deleted");
+    let wait = format!("--timeout={}s", LONG.as_secs());
+    disks.cluster.kubectl(&["wait", "--for=delete", "csivol/v1", "-n", "shop", &wait]).expect("it goes");
+    assert_eq!((n_asked(), disks.n_done("DeleteVolume")), (3, 1), "{:?}", disks.calls("DeleteVolume"));
+}
+
 /// V-066: the driver's controller makes it larger, then the node that has it mounted.
 #[tokio::test]
 async fn a_volume_that_is_in_use_grows_and_its_mount_with_it() {

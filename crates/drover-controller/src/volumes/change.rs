@@ -101,6 +101,7 @@ impl Volumes {
         for volume in std::mem::take(&mut self.ready) {
             self.hurry(&volume);
             self.look_at_claims(shared, &volume);
+            self.look_at_provider(shared, &volume);
         }
         while let Some(volume) = self.waits.due(elapsed) {
             shared.due.volumes.insert(volume);

@@ -36,14 +36,14 @@ impl From<CsiCall> for Wanted {
 }
 
 impl Volumes {
-    /// Has a volume's provider asked, if there is something to ask for.
+    /// Has a volume's provider asked, if there is something to ask for; otherwise what was under way ends.
     pub(super) fn look_at_provider(&mut self, shared: &mut Shared, id: &ObjectKey) {
         let Some(object) = Self::stored_volume(shared, id) else { return };
+        let caller = (id.clone(), String::new());
         if self.wanted_of_provider(id, &object).is_some() {
-            let caller = (id.clone(), String::new());
             self.work.entry(caller.clone()).or_default();
-            self.advance_claim(shared, &caller);
         }
+        self.advance_claim(shared, &caller);
     }
 
     fn wanted_of_provider(&self, id: &ObjectKey, object: &CSIVolume) -> Option<Wanted> {

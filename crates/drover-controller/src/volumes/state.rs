@@ -28,7 +28,7 @@ pub(crate) struct Volumes {
     pub(super) plugins: Plugins,
     pub(super) watcher: Watcher,
     pub(super) batches: Batches,
-    /// Volumes whose claims may have a next step, whenever they were looked at last.
+    /// Volumes whose claims or providers may have a next step, whenever they were looked at last.
     pub(super) ready: BTreeSet<ObjectKey>,
     /// Claims that are wanted and not taken, by volume and then by the age of their allocations.
     pub(super) waiting: BTreeMap<ObjectKey, BTreeMap<(Timestamp, AllocKey), Waiting>>,
