@@ -265,9 +265,10 @@ async fn g_050_each_job_file_ends_as_it_says() {
             let mut open = open.lock().expect("no panic");
             let mut left = Vec::new();
             open.retain(|name, file| {
-                let Some(job) = jobs.iter().find(|job| job.metadata.name.as_deref() == Some(name)) else { return true };
+                let job = jobs.iter().find(|job| job.metadata.name.as_deref() == Some(name));
                 let own: Vec<Allocation> = allocs.iter().filter(|it| it.spec.job_name == *name).cloned().collect();
-                let lacks = file.lacks(&cluster, job, &own);
+                let lacks =
+                    job.map_or_else(|| Some(format!("{name} is not there")), |job| file.lacks(&cluster, job, &own));
                 left.extend(lacks.clone());
                 lacks.is_some()
             });

@@ -700,7 +700,8 @@ async fn a_volume_is_made_copied_and_deleted_and_a_call_that_fails_is_told_once(
     assert!(!run(&["status", "--node", "n-1"], "").out.contains("v1"), "nobody holds it there");
 }
 
-/// A deletion that waits for its next try is tried at once when an allocation of the volume goes, and is never given up.
+/// A deletion that waits for its next try is tried at once when an allocation of the volume goes, and is never given
+/// up.
 #[tokio::test]
 async fn the_data_of_a_volume_are_deleted_whatever_happens_between_two_tries() {
     let disks = Disks::start("vol-delete", &["n-1"]).await;

@@ -1,7 +1,7 @@
-# Blocks made of a set, whose keys are its values, and of a list that is empty.
+# Blocks made of a set, each value once and as its own key, and of a list that is empty.
 # Ends: complete
-# Prints: one one
-# Prints: two two
+# Prints: one one one
+# Prints: two two two
 job "keys-of-a-set" {
   type = "batch"
   dynamic "constraint" {
@@ -19,7 +19,7 @@ job "keys-of-a-set" {
         driver = "raw_exec"
         config {
           command = "/bin/echo"
-          args    = ["${task.key} ${task.value}"]
+          args    = ["${NOMAD_TASK_NAME} ${task.key} ${task.value}"]
         }
       }
     }

@@ -5,7 +5,7 @@
 # Prints: C=07:07 7 | 09 9
 # Prints: D=Z UTC
 # Prints: E=+01:00
-# Prints: F=at 14 of the clock
+# Prints: F=at 14 o'clock
 locals {
   time  = "2026-03-05T14:07:09Z"
   local = "2026-03-05T14:07:09+01:00"
@@ -22,7 +22,7 @@ job "dates" {
         C = formatdate("mm:mm m | ss s", local.time)
         D = formatdate("Z ZZZ", local.time)
         E = formatdate("ZZZZZ", local.local)
-        F = formatdate("'at' hh 'of the clock'", local.time)
+        F = formatdate("'at' hh 'o''clock'", local.time)
       }
     }
   }

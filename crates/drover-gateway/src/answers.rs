@@ -1,14 +1,12 @@
 //! Answers in HTTP: Kubernetes' `Status` for everything that is no data.
 
-use std::collections::VecDeque;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
+use futures::stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body, Bytes, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -68,35 +66,13 @@ pub(crate) fn whole(bytes: impl Into<Bytes>) -> Answer {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body in pieces, each of which is given back when it is sent.
-pub(crate) fn pieces(pieces: Vec<Bytes>) -> Answer {
-    let left = pieces.iter().map(Bytes::len).sum();
-    Pieces { pieces: pieces.into(), left }.boxed_unsync()
-}
-
-/// What is still to be sent. Its size is known, as that of a whole body is.
-struct Pieces {
-    pieces: VecDeque<Bytes>,
-    left: usize,
-}
-
-impl Body for Pieces {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let next = self.pieces.pop_front();
-        self.left -= next.as_ref().map_or(0, Bytes::len);
-        Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left as u64)
-    }
+/// An answer of a media type in pieces, each of which is given back when it is sent.
+pub(crate) fn in_pieces(kind: &'static str, pieces: Vec<Bytes>) -> Response<Answer> {
+    let n_bytes: usize = pieces.iter().map(Bytes::len).sum();
+    let body = StreamBody::new(stream::iter(pieces.into_iter().map(|piece| Ok(Frame::data(piece)))));
+    let mut answer = with_type(StatusCode::OK, kind, body.boxed_unsync());
+    answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(n_bytes));
+    answer
 }
 
 /// An answer in JSON.

@@ -131,8 +131,13 @@ impl Value {
         match (self, other) {
             (Self::Number(one), Self::Number(other)) => one.compare(*other),
             (Self::Text(one), Self::Text(other)) => one.cmp(other),
-            _ => self.to_json().to_string().cmp(&other.to_json().to_string()),
+            _ => self.key().cmp(&other.key()),
         }
+    }
+
+    /// A text that equal values have, and no others.
+    pub(crate) fn key(&self) -> String {
+        self.to_json().to_string()
     }
 
     pub(crate) fn to_number(&self) -> Option<Number> {

@@ -560,11 +560,10 @@ impl Link {
     }
 
     fn starting(&mut self, id: &str) -> Option<&mut Starting> {
-        let starts = self.pending.values_mut().filter_map(|pending| match pending {
-            Pending::Call { watch, .. } => watch.as_mut(),
+        self.pending.values_mut().find_map(|pending| match pending {
+            Pending::Call { watch, .. } => watch.as_mut().filter(|starting| starting.id == id),
             Pending::Recover { .. } | Pending::Adopt { .. } | Pending::Ignored => None,
-        });
-        starts.into_iter().find(|starting| starting.id == id)
+        })
     }
 
     fn fail_pending(&mut self) {

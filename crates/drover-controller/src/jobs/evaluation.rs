@@ -332,14 +332,12 @@ impl Jobs {
             Self::prune(shared, job, object, versions);
         }
         shared.due.jobs.insert(job.clone());
-        if plan.is_empty() {
-            Self::finish(shared, job);
-        }
         if !refused.is_empty() {
             // Nothing else would come back to what is missing.
             Self::make_again(shared, job, next.trigger, ErrorClass::Permanent);
         }
         if plan.is_empty() {
+            Self::finish(shared, job);
             return;
         }
         let siblings: Vec<Arc<Alloc>> = shared.view.allocs_of_job(job).cloned().collect();

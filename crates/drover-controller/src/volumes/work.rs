@@ -48,8 +48,8 @@ impl Volumes {
         }
     }
 
-    /// What failed for a volume need not wait for its next try: something has changed for it, and who calls this looks at
-    /// its claims and at its provider next.
+    /// What failed for a volume need not wait for its next try: something has changed for it, and who calls this looks
+    /// at its claims and at its provider next.
     pub(super) fn hurry(&mut self, volume: &ObjectKey) {
         for caller in self.callers_of(volume) {
             let Some(work) = self.work.get_mut(&caller) else { continue };

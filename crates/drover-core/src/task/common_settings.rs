@@ -61,20 +61,23 @@ pub(super) fn parse<T: DeserializeOwned>(driver: &str, config: &Map<String, Valu
     T::deserialize(Lenient(&Value::Object(config.clone()))).map_err(|error| format!("config: {error}"))
 }
 
-/// Settings under our names: those of Nomad's drivers are the same words in lower case with underscores.
-pub(super) fn with_our_names<T: DeserializeOwned>(config: &Map<String, Value>) -> Result<Map<String, Value>, String> {
-    let known = fields::<T>();
+/// Settings under the names that `own` gives them, whose other names are `whose`.
+pub(super) fn renamed(
+    config: &Map<String, Value>,
+    whose: &str,
+    own: impl Fn(&str, &Value) -> Result<(String, Value), String>,
+) -> Result<Map<String, Value>, String> {
     let mut ours = Map::new();
     for (key, value) in config {
-        let name = camel_case(key);
-        let name = if known.contains(&name.as_str()) { name } else { key.clone() };
-        if ours.insert(name, value.clone()).is_some() {
-            return Err(format!("config.{key} stands there twice, under Nomad's name and under ours: take one"));
+        let (name, value) = own(key, value)?;
+        if ours.insert(name, value).is_some() {
+            return Err(format!("config.{key} stands there twice, under {whose} name and under ours: take one"));
         }
     }
     Ok(ours)
 }
 
+/// The same words without underscores.
 pub(super) fn camel_case(key: &str) -> String {
     let mut parts = key.split('_');
     let first = parts.next().unwrap_or_default().to_owned();

@@ -13,7 +13,7 @@ use drover_api::GoDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::common_settings::{Limit, NamespaceMode, camel_case, check_work_dir, limits_of, parse};
+use super::common_settings::{Limit, NamespaceMode, camel_case, check_work_dir, limits_of, parse, renamed};
 
 /// How long the download of an image may take.
 const PULL_TIMEOUT: Duration = Duration::from_mins(5);
@@ -470,19 +470,14 @@ pub(super) fn with_own_names(driver: &str, config: &Map<String, Value>) -> Resul
     if let Some(key) = config.keys().find(|key| !DOCKER_KEYS.contains(&key.as_str())) {
         return Err(format!("config.{key} is no setting of driver docker; take one of {}", DOCKER_KEYS.join(", ")));
     }
-    let mut own = Map::new();
-    for (key, value) in config {
-        let (name, value) = match key.as_str() {
+    renamed(config, "Docker's", |key, value| {
+        Ok(match key {
             "memory_hard_limit" => ("memoryHardLimitMB".to_owned(), value.clone()),
             "shm_size" => ("shmSizeMB".to_owned(), mebibytes(value)?),
             "mount" => ("mounts".to_owned(), value.clone()),
             _ => (camel_case(key), value.clone()),
-        };
-        if own.insert(name, value).is_some() {
-            return Err(format!("config.{key} stands there twice, under Docker's name and under ours: take one"));
-        }
-    }
-    Ok(own)
+        })
+    })
 }
 
 /// Docker counts shared memory in bytes.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::common_settings::{
-    Limit, NamespaceMode, check_work_dir, fields, limits_of, parse, unknown_key, with_our_names,
+    Limit, NamespaceMode, camel_case, check_work_dir, fields, limits_of, parse, renamed, unknown_key,
 };
 use super::container_config::{ContainerConfig, DOCKER_KEYS, with_own_names};
 
@@ -129,14 +129,15 @@ pub fn keys(driver: &str) -> &'static [&'static str] {
 pub fn fault(driver: &str, config: &Map<String, Value>) -> Option<String> {
     let is_open = config.values().any(refers);
     match driver {
-        ContainerConfig::DRIVER | ContainerConfig::DOCKER if is_open => match with_own_names(driver, config) {
-            Ok(config) => unknown_key::<ContainerConfig>(driver, &config),
-            Err(fault) => Some(fault),
-        },
+        ContainerConfig::DRIVER | ContainerConfig::DOCKER if is_open => {
+            unknown_name::<ContainerConfig>(driver, with_own_names(driver, config))
+        }
         ContainerConfig::DRIVER | ContainerConfig::DOCKER => ContainerConfig::read(driver, config).err(),
-        ExecConfig::DRIVER if is_open => unknown_name::<ExecConfig>(driver, config),
+        ExecConfig::DRIVER if is_open => unknown_name::<ExecConfig>(driver, without_underscores::<ExecConfig>(config)),
         ExecConfig::DRIVER => ExecConfig::read(config).err(),
-        RawExecConfig::DRIVER if is_open => unknown_name::<RawExecConfig>(driver, config),
+        RawExecConfig::DRIVER if is_open => {
+            unknown_name::<RawExecConfig>(driver, without_underscores::<RawExecConfig>(config))
+        }
         RawExecConfig::DRIVER => RawExecConfig::read(config).err(),
         MockConfig::DRIVER if is_open => unknown_key::<MockConfig>(driver, config),
         MockConfig::DRIVER => MockConfig::read(config).err(),
@@ -144,9 +145,18 @@ pub fn fault(driver: &str, config: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// The first key that is none of a driver's, under Nomad's name or ours; or the one that stands there twice.
-fn unknown_name<T: DeserializeOwned>(driver: &str, config: &Map<String, Value>) -> Option<String> {
-    match with_our_names::<T>(config) {
+/// Settings under our names: those of Nomad's drivers are the same words in lower case with underscores.
+fn without_underscores<T: DeserializeOwned>(config: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+    let known = fields::<T>();
+    renamed(config, "Nomad's", |key, value| {
+        let name = camel_case(key);
+        Ok((if known.contains(&name.as_str()) { name } else { key.to_owned() }, value.clone()))
+    })
+}
+
+/// The first key that a driver does not have, or why its settings cannot be under our names.
+fn unknown_name<T: DeserializeOwned>(driver: &str, config: Result<Map<String, Value>, String>) -> Option<String> {
+    match config {
         Ok(config) => unknown_key::<T>(driver, &config),
         Err(fault) => Some(fault),
     }
@@ -161,7 +171,7 @@ impl ExecConfig {
     /// # Errors
     /// The key that is wrong, and what to write.
     pub fn read(config: &Map<String, Value>) -> Result<Self, String> {
-        let config: Self = parse(Self::DRIVER, &with_our_names::<Self>(config)?)?;
+        let config: Self = parse(Self::DRIVER, &without_underscores::<Self>(config)?)?;
         check_command(&config.command)?;
         check_work_dir(config.work_dir.as_deref())?;
         if let Some(rootfs) = &config.rootfs
@@ -190,7 +200,7 @@ impl RawExecConfig {
     /// # Errors
     /// The key that is wrong, and what to write.
     pub fn read(config: &Map<String, Value>) -> Result<Self, String> {
-        let config: Self = parse(Self::DRIVER, &with_our_names::<Self>(config)?)?;
+        let config: Self = parse(Self::DRIVER, &without_underscores::<Self>(config)?)?;
         check_command(&config.command)?;
         check_work_dir(config.work_dir.as_deref())?;
         if config.oom_score_adj < 0 {

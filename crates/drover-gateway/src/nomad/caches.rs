@@ -23,8 +23,9 @@ use crate::tunnels::Arrivals;
 
 /// Changes that are taken in before readers see them; more wait.
 const MOST_AT_ONCE: usize = 512;
-/// How long another replica waits for what it has written to be known here.
-const ARRIVES_WITHIN: Duration = Duration::from_secs(2);
+/// How long is waited for what was written to be known: by a write for readers of all replicas, by a conflict for what
+/// caused it, and by a read for the evaluation of a write through another replica.
+pub(super) const SEEN_WITHIN: Duration = Duration::from_secs(2);
 /// How long a reader waits for the first lists.
 const FIRST_LISTS: Duration = Duration::from_secs(2);
 
@@ -135,15 +136,15 @@ impl Caches {
         found.ok_or_else(|| Refusal::new(503, "this replica does not know all objects yet: try again in a few seconds"))
     }
 
-    /// Waits until of each kind is known what it was at its index, at most so long; whether it is.
-    pub(super) async fn reach(&self, states: &[(Kind, u64)], within: Duration) -> bool {
+    /// Waits until of each kind is known what it was at its index, for a short while; whether it is.
+    pub(super) async fn reach(&self, states: &[(Kind, u64)]) -> bool {
         let until = async {
             for &(kind, index) in states {
                 let Some(mut news) = self.news(kind) else { continue };
                 while self.now().index(kind) < index && news.changed().await.is_ok() {}
             }
         };
-        tokio::time::timeout(within, until).await.is_ok()
+        tokio::time::timeout(SEEN_WITHIN, until).await.is_ok()
     }
 
     /// Says when something of a kind changes from now on.
@@ -157,7 +158,7 @@ impl Arrivals for Caches {
         async move {
             let states: Vec<(Kind, u64)> = serde_json::from_str(written)
                 .map_err(|error| Refusal::new(400, format!("what was written cannot be read: {error}")))?;
-            let has_come = self.reach(&states, ARRIVES_WITHIN).await;
+            let has_come = self.reach(&states).await;
             if has_come { Ok(()) } else { Err(Refusal::new(504, "it has not come here yet")) }
         }
         .boxed()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_nomad::{
-    AgentFacts, Blocking, ClientCall, Endpoint, Fault, Kind, Query, Reply, Route, Scopes, SearchRequest, View, World,
+    AgentFacts, Blocking, ClientCall, Endpoint, Fault, Kind, Query, Reply, Route, SearchRequest, View, World,
     WriteEndpoint, answer, index, is_unseen, kind, needed, route, told,
 };
 use futures::future::BoxFuture;
@@ -14,12 +14,13 @@ use hyper::body::Incoming;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::audit::NomadCall;
+use super::caches::SEEN_WITHIN;
 use super::parts::NomadParts;
 use super::planning::{self, Asking, PlanTurns};
 use super::same::{Question, SameAnswers};
 use super::scopes::scopes;
-use super::writing::{SEEN_WITHIN, Writing};
-use crate::answers::{Answer, Refusal, pieces, whole, with_type};
+use super::writing::Writing;
+use crate::answers::{Answer, Refusal, in_pieces, whole, with_type};
 use crate::callers::Caller;
 use crate::limits::Limits;
 use crate::reviews::{Identity, is_anonymous};
@@ -198,15 +199,16 @@ impl Nomad {
         let Some(blocking) = query.blocking().filter(|_| kind(&endpoint).is_some()) else {
             let world = self.seen(&endpoint, &query, world).await?;
             let (index, facts) = (index(&endpoint, &query, &world), self.facts(&endpoint).await?);
-            return Ok(Outcome { reply: made(endpoint, query, world, (allowed, facts)).await?, index });
+            let reply = made(Question { world, endpoint, query, scopes: allowed }, facts).await?;
+            return Ok(Outcome { reply, index });
         };
         let turn = self.turn()?;
         let (world, index) = self.wait(&endpoint, &query, blocking, &world).await;
         drop(turn);
         // The right may have gone meanwhile.
         let (allowed, facts) = (may_see(&world).await?, self.facts(&endpoint).await?);
-        let make = async |asked: Question| made(asked.endpoint, asked.query, asked.world, (asked.scopes, facts)).await;
-        let reply = self.same.get(Question { world, endpoint, query, scopes: allowed }, make).await?;
+        let question = Question { world, endpoint, query, scopes: allowed };
+        let reply = self.same.get(question, async |question| made(question, facts).await).await?;
         Ok(Outcome { reply, index: Some(index) })
     }
 
@@ -277,7 +279,7 @@ impl Nomad {
 
     fn response(&self, outcome: Outcome) -> Response<Answer> {
         let Outcome { reply, index } = outcome;
-        let mut response = with_type(StatusCode::OK, "application/json", pieces(reply.body.into_inner()));
+        let mut response = in_pieces("application/json", reply.body.into_inner());
         let silent_for = self.parts.reviews.silent_for();
         let known = if silent_for.is_some() { "false" } else { "true" };
         let contact = silent_for.unwrap_or_default().as_millis().to_string();
@@ -308,13 +310,9 @@ pub(super) fn known(identity: &Identity) -> Result<(), Refusal> {
 }
 
 /// Makes an answer beside the threads that carry others: one of ten thousand allocations takes a while.
-async fn made(
-    endpoint: Endpoint,
-    query: Query,
-    world: Arc<World>,
-    (allowed, facts): (Scopes, AgentFacts),
-) -> Result<Reply, Refusal> {
-    let make = move || answer(&endpoint, View { world: &world, query: &query, scopes: &allowed, facts: &facts });
+async fn made(question: Question, facts: AgentFacts) -> Result<Reply, Refusal> {
+    let Question { world, endpoint, query, scopes } = question;
+    let make = move || answer(&endpoint, View { world: &world, query: &query, scopes: &scopes, facts: &facts });
     let reply = tokio::task::spawn_blocking(make).await;
     Ok(reply.map_err(|error| Refusal::new(500, format!("the answer cannot be made: {error}")))??)
 }

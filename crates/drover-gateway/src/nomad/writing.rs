@@ -6,7 +6,6 @@
 //! conflict. Must never know what a request means.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job};
 use drover_nomad::{
@@ -22,9 +21,6 @@ use crate::reviews::{Access, Identity, Meanwhile, Reviews};
 
 /// How often a request is ordered because others wrote at the same time.
 const ATTEMPTS: usize = 8;
-/// How long a write waits for readers of all replicas to see it, a conflict for what caused it, and a read for the
-/// evaluation of a write through another replica.
-pub(super) const SEEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// A write under way.
 pub(super) struct Writing<'a> {
@@ -64,7 +60,7 @@ impl Writing<'_> {
                 Ok(()) => {
                     // Where the watch lags, a reader with the answer's index waits for it.
                     let states: Vec<(Kind, u64)> = written.iter().map(|one| (one.kind, one.index())).collect();
-                    tokio::join!(caches.reach(&states, SEEN_WITHIN), self.known_elsewhere(&states));
+                    tokio::join!(caches.reach(&states), self.known_elsewhere(&states));
                     let index = index_of(&written, &caches.now());
                     let mut answer = order.answer(&written);
                     if let Some(answer) = answer.as_object_mut().filter(|_| !written.is_empty()) {
@@ -75,7 +71,7 @@ impl Writing<'_> {
                 Err(error) if error.class() == ErrorClass::Conflict => {
                     let first = order.changes.first().map(Change::kind);
                     let newer = first.map(|kind| (kind, before.index(kind) + 1));
-                    caches.reach(newer.as_slice(), SEEN_WITHIN).await;
+                    caches.reach(newer.as_slice()).await;
                     last = Some(error);
                 }
                 Err(error) => return Err(refused(&error)),

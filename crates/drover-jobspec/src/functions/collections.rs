@@ -134,7 +134,7 @@ fn flatten(values: &[Value], flat: &mut Vec<Value>) {
 /// The first of each, once all have one type.
 fn distinct(values: &[Value]) -> Vec<Value> {
     let mut known = BTreeSet::new();
-    unified(values.to_vec()).into_iter().filter(|value| known.insert(value.to_json().to_string())).collect()
+    unified(values.to_vec()).into_iter().filter(|value| known.insert(value.key())).collect()
 }
 
 /// `range(end)`, `range(start, end)` or `range(start, end, step)`.

@@ -38,14 +38,10 @@ fn fold(arguments: &Arguments<'_>, is_in: bool) -> Outcome {
     let mut lists = lists(arguments)?.into_iter();
     let mut kept = lists.next().unwrap_or_default();
     for other in lists {
-        let other: BTreeSet<String> = other.iter().map(text).collect();
-        kept.retain(|value| other.contains(&text(value)) == is_in);
+        let other: BTreeSet<String> = other.iter().map(Value::key).collect();
+        kept.retain(|value| other.contains(&value.key()) == is_in);
     }
     Ok(Value::set(kept))
-}
-
-fn text(value: &Value) -> String {
-    value.to_json().to_string()
 }
 
 fn product(arguments: &Arguments<'_>) -> Outcome {

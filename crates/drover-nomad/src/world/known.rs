@@ -7,7 +7,6 @@ use drover_core::deployment::newest;
 use drover_core::evaluation_id;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
 use serde::{Deserialize, Serialize};
 
 use super::table::{Listed, Table};
