@@ -12,12 +12,26 @@ pub struct Target {
     /// Whose bytes it reads.
     pub reads: &'static str,
     /// Reads them.
-    pub run: fn(&[u8]),
+    pub(crate) run: fn(&[u8]),
     /// Whether its inputs are JSON, so that they can be changed as such.
     pub is_json: bool,
 }
 
+/// The memory that one input may take at a time, in bytes.
+const MOST_BYTES: u64 = 64 << 20;
+
 impl Target {
+    /// Reads an input, and returns the memory that this took at most at a time, in bytes.
+    ///
+    /// # Panics
+    /// When the input breaks something, or takes more than 64 MiB.
+    #[must_use]
+    pub fn read(&self, input: &[u8]) -> u64 {
+        let taken = allocation_counter::measure(|| (self.run)(input)).bytes_max;
+        assert!(taken <= MOST_BYTES, "{} has taken {taken} bytes of memory for one input", self.name);
+        taken
+    }
+
     /// The folder of its inputs.
     pub fn corpus(&self) -> PathBuf {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(self.name)

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use drover_api::Allocation;
 use drover_api::names::object_name;
-use serde_json::Value;
 
 use super::reply::Reply;
 use super::view::View;
@@ -87,7 +86,7 @@ fn stubs<'a>(shown: impl Iterator<Item = &'a Arc<Allocation>>, view: View<'a>) -
     let View { world, query, .. } = view;
     let parts = StubParts { resources: query.is("resources", false), task_states: query.is("task_states", true) };
     let page = page(Order::Created, query, placed(shown, view), |it| full(it, world))?;
-    Reply::page(page, query, |it| -> Value { stub(it, world, parts) })
+    Reply::page(page, query, |it| stub(it, world, parts))
 }
 
 fn placed<'a>(

@@ -3,7 +3,7 @@
 use std::io;
 
 use bytes::Bytes;
-use serde::ser::{SerializeSeq as _, Serializer};
+use serde::ser::{Serialize, SerializeSeq as _, Serializer};
 use serde_json::Value;
 
 use crate::fault::Fault;
@@ -81,7 +81,7 @@ impl Reply {
     }
 
     /// A page of a list. Objects are written one by one: all of them as values would take many times the memory.
-    pub(super) fn page<T>(page: Page<T>, query: &Query, wire: impl Fn(&T) -> Value) -> Result<Self, Fault> {
+    pub(super) fn page<T, W: Serialize>(page: Page<T>, query: &Query, wire: impl Fn(&T) -> W) -> Result<Self, Fault> {
         let mut body = Pieces::default();
         let written = if query.is_pretty() {
             list(&mut serde_json::Serializer::pretty(&mut body), &page.items, wire)
@@ -93,7 +93,7 @@ impl Reply {
     }
 }
 
-fn list<T, S: Serializer>(to: S, items: &[T], wire: impl Fn(&T) -> Value) -> Result<(), S::Error> {
+fn list<T, W: Serialize, S: Serializer>(to: S, items: &[T], wire: impl Fn(&T) -> W) -> Result<(), S::Error> {
     let mut list = to.serialize_seq(Some(items.len()))?;
     for item in items {
         list.serialize_element(&wire(item))?;

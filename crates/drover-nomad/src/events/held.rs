@@ -17,6 +17,9 @@ use super::together::Part;
 /// How long a change waits for those of other kinds that came before it. The watches run side by side: what one tells
 /// of later than another is late by milliseconds, unless its connection has just broken.
 const HELD_FOR: Duration = Duration::from_millis(50);
+/// How long after something was told the next is told at the earliest: a subscriber is woken once for all of it, and
+/// has it in one piece. What comes after a silence does not wait for this.
+const TOLD_EVERY: Duration = Duration::from_millis(50);
 /// How long the parts of a whole wait for the others.
 const TOGETHER_WITHIN: Duration = Duration::from_secs(1);
 /// For how long it is remembered of how many parts a whole is that nothing more comes of.
@@ -29,6 +32,8 @@ const MOST_HELD: usize = 4096;
 pub struct Held {
     waiting: BTreeMap<u64, Waiting>,
     wholes: BTreeMap<String, Whole>,
+    /// When something was taken out last.
+    told_at: Option<Duration>,
 }
 
 /// The events of one version.
@@ -107,12 +112,21 @@ impl Held {
 
     /// Takes out those that have waited long enough, and each with a lower version, in order.
     pub fn ripe(&mut self, now: Duration) -> Vec<(u64, Vec<Event>)> {
+        let ripe = self.take_ripe(now);
+        if !ripe.is_empty() {
+            self.told_at = Some(now);
+        }
+        ripe
+    }
+
+    fn take_ripe(&mut self, now: Duration) -> Vec<(u64, Vec<Event>)> {
         self.give_up(now);
         let too_many = self.waiting.len().saturating_sub(MOST_HELD).checked_sub(1);
         let too_many = too_many.and_then(|nth| self.waiting.keys().nth(nth).copied());
         let is_ripe = |waiting: &Waiting| !waiting.is_part && waiting.since + HELD_FOR <= now;
         let free = self.waiting.range(..self.end());
         let ripe = free.rev().find(|(_, waiting)| is_ripe(waiting)).map(|(version, _)| *version);
+        let ripe = ripe.filter(|_| self.next_turn() <= now);
         match (ripe, too_many) {
             (_, Some(last)) if ripe.is_none_or(|ripe| ripe < last) => self.take(last, |_| true),
             (Some(last), _) => self.take(last, |waiting| !waiting.is_part),
@@ -162,10 +176,16 @@ impl Held {
         all.into_iter().map(|(version, waiting)| (version, waiting.events)).collect()
     }
 
+    /// When something may be told again.
+    fn next_turn(&self) -> Duration {
+        self.told_at.map_or(Duration::ZERO, |at| at + TOLD_EVERY)
+    }
+
     /// When the next one has waited long enough; none: nothing waits. O(waiting).
     pub fn next_at(&self) -> Option<Duration> {
-        let free = self.waiting.range(..self.end()).filter(|(_, waiting)| !waiting.is_part);
-        let free = free.map(|(_, waiting)| waiting.since + HELD_FOR);
+        let (free, turn) = (self.waiting.range(..self.end()), self.next_turn());
+        let free =
+            free.filter(|(_, waiting)| !waiting.is_part).map(|(_, waiting)| (waiting.since + HELD_FOR).max(turn));
         let wholes = self.wholes.values().filter(|whole| !whole.versions.is_empty());
         free.chain(wholes.map(|whole| whole.since + TOGETHER_WITHIN)).min()
     }
@@ -234,7 +254,8 @@ mod tests {
         held.put(62, alone(vec![event("a", "behind")]), at(62));
         assert_eq!(versions(&held.ripe(at(400))), [(3, 1)], "what came after a part waits for the others");
         held.put(61, part("p", Some(51), "last"), at(400));
-        assert_eq!(versions(&held.ripe(at(400))), [(60, 1), (61, 50), (62, 1)]);
+        assert_eq!((versions(&held.ripe(at(449))), held.next_at()), (vec![], Some(at(450))));
+        assert_eq!(versions(&held.ripe(at(450))), [(60, 1), (61, 50), (62, 1)]);
         assert_eq!((held.next_at(), held.wholes.len()), (None, 0));
     }
 
@@ -270,6 +291,26 @@ mod tests {
         held.put(13, part("q", Some(u32::MAX), "x"), at(300));
         held.put(14, alone(vec![event("a", "x")]), at(301));
         assert_eq!(versions(&held.ripe(at(1300))), [(13, 1), (14, 1)]);
+    }
+
+    #[test]
+    fn what_follows_on_each_other_is_told_twenty_times_a_second() {
+        let (mut held, mut told) = (Held::default(), Vec::new());
+        for n in 0..100 {
+            held.put(n, alone(vec![event("a", "x")]), at(1000 + n * 10));
+            while let Some(next) = held.next_at().filter(|next| *next <= at(1000 + n * 10)) {
+                told.push((next, held.ripe(next).len()));
+            }
+        }
+        // The first one waits for other kinds alone, and all that has waited for them goes with it.
+        assert_eq!(told.len(), 19, "{told:?}");
+        assert!((1_u64..).zip(&told).all(|(n, (when, _))| *when == at(1000 + n * 50)), "{told:?}");
+        assert!(told.iter().skip(1).all(|(_, n)| *n == 5), "{told:?}");
+        let last = held.next_at().expect("some wait");
+        assert_eq!((last, held.ripe(last).len()), (at(2000), 5));
+        // After a silence nothing waits for a turn.
+        held.put(200, alone(vec![event("a", "x")]), at(9000));
+        assert_eq!(held.next_at(), Some(at(9050)));
     }
 
     #[test]

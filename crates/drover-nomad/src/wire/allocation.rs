@@ -1,11 +1,16 @@
 //! Allocations: the stubs of lists, and the whole object.
 
+use std::borrow::Cow;
+
 use drover_api::allocation::{AllocationStatus, DesiredTransition, RescheduleTracker, TaskResources};
 use drover_api::{Allocation, Job, JobVersion};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::tasks::{self, States};
 use super::times::{UNSET, created, created_nanos, date, nanos};
-use super::{job, legacy, metric, tasks};
+use super::written::Written;
+use super::{job, legacy, metric};
 use crate::full_job::spec as job_spec;
 use crate::world::{World, job_id, namespace, uid, version};
 
@@ -19,19 +24,28 @@ pub(crate) struct StubParts {
 }
 
 /// A stub, as lists have it.
-pub(crate) fn stub(allocation: &Allocation, world: &World, parts: StubParts) -> Value {
-    let mut stub = common(allocation, world);
-    let spec = &allocation.spec;
-    let job = of_job(allocation, world);
-    stub.insert("JobType".to_owned(), job.map_or(Value::Null, |job| json!(job_spec(job, world).r#type)));
-    stub.insert("JobVersion".to_owned(), json!(spec.job_version));
+pub(crate) fn stub<'a>(allocation: &'a Allocation, world: &World, parts: StubParts) -> impl Serialize + use<'a> {
+    let mut stub: Vec<_> = common(allocation, world).map(|(key, value)| (key, Part::Value(value))).into();
+    let job = of_job(allocation, world).map(|job| job_spec(job, world).r#type);
+    stub.push(("JobType", Part::Value(json!(job))));
+    stub.push(("JobVersion", Part::Value(json!(allocation.spec.job_version))));
     if parts.resources {
-        stub.insert("AllocatedResources".to_owned(), resources(allocation));
+        stub.push(("AllocatedResources", Part::Value(resources(allocation))));
     }
-    if !parts.task_states {
-        stub.insert("TaskStates".to_owned(), Value::Null);
-    }
-    Value::Object(stub)
+    stub.push(("TaskStates", Part::States(parts.task_states.then(|| states(allocation)))));
+    Written(stub)
+}
+
+/// What a stub consists of.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Part<'a> {
+    Value(Value),
+    States(Option<States<'a>>),
+}
+
+fn states(allocation: &Allocation) -> States<'_> {
+    allocation.status.as_ref().map(|status| tasks::states(&status.task_states)).unwrap_or_default()
 }
 
 /// The whole object, with every key.
@@ -43,12 +57,13 @@ pub(crate) fn full(allocation: &Allocation, world: &World) -> Value {
 
 /// The same, without its job.
 pub(crate) fn without_job(allocation: &Allocation, world: &World) -> Value {
-    let mut full = common(allocation, world);
+    let mut full = Map::from_iter(common(allocation, world).map(|(key, value)| (key.to_owned(), value)));
     let (spec, meta) = (&allocation.spec, &allocation.metadata);
-    let status = allocation.status.clone().unwrap_or_default();
+    let status = status(allocation);
     let deployment = world.deployments.named(namespace(meta), &spec.deployment_name);
     let previous = world.allocations.named(namespace(meta), &spec.previous_allocation);
     let more = [
+        ("TaskStates", json!(states(allocation))),
         ("AllocatedResources", resources(allocation)),
         ("Resources", legacy::of_group(&spec.resources)),
         ("TaskResources", legacy::of_tasks(&spec.resources)),
@@ -114,16 +129,16 @@ fn of_version(allocation: &Allocation, world: &World) -> Value {
 }
 
 /// What stubs and whole objects have in common.
-fn common(allocation: &Allocation, world: &World) -> Map<String, Value> {
+fn common(allocation: &Allocation, world: &World) -> [(&'static str, Value); 23] {
     let (spec, meta) = (&allocation.spec, &allocation.metadata);
-    let status = allocation.status.clone().unwrap_or_default();
+    let status = status(allocation);
     let next = world.successor(namespace(meta), meta.name.as_deref().unwrap_or_default());
     let preempted: Vec<&str> = spec
         .preempted_allocations
         .iter()
         .filter_map(|name| world.allocations.named(namespace(meta), name)?.metadata.uid.as_deref())
         .collect();
-    let fields = [
+    [
         ("ID", json!(uid(Some(meta)))),
         // No evaluation is recorded with an allocation.
         ("EvalID", json!(spec.eval_id)),
@@ -138,7 +153,6 @@ fn common(allocation: &Allocation, world: &World) -> Map<String, Value> {
         ("ClientStatus", json!(status.client_status)),
         ("ClientDescription", json!(status.client_description)),
         ("DesiredTransition", transition(spec.desired_transition)),
-        ("TaskStates", tasks::states(&status.task_states)),
         ("DeploymentStatus", health(allocation, &status)),
         ("FollowupEvalID", json!("")),
         ("NextAllocation", json!(uid(next.map(|it| &it.metadata)))),
@@ -149,8 +163,12 @@ fn common(allocation: &Allocation, world: &World) -> Map<String, Value> {
         ("ModifyIndex", json!(version(meta))),
         ("CreateTime", json!(created_nanos(meta))),
         ("ModifyTime", json!(status.modified_at.map_or_else(|| created_nanos(meta), nanos))),
-    ];
-    fields.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+    ]
+}
+
+/// Its status, also before there is one.
+fn status(allocation: &Allocation) -> Cow<'_, AllocationStatus> {
+    allocation.status.as_ref().map_or_else(Cow::default, Cow::Borrowed)
 }
 
 /// What is not asked for is null.

@@ -19,3 +19,4 @@ pub(crate) mod submission;
 mod tasks;
 pub(crate) mod times;
 pub(crate) mod volume;
+mod written;

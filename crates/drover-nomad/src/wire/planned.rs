@@ -74,7 +74,7 @@ fn preempted(planned: &Planned<'_>) -> Vec<Value> {
     let own = planned.job.metadata.namespace.as_deref().unwrap_or_default();
     let victims = planned.plan.preempted().filter(|(victim, _)| *victim.key.namespace == *own);
     let found = victims.filter_map(|(victim, _)| planned.world.allocations.named(own, &victim.key.name));
-    found.map(|victim| allocation::stub(victim, planned.world, parts)).collect()
+    found.map(|victim| json!(allocation::stub(victim, planned.world, parts))).collect()
 }
 
 /// The evaluations that would follow: of what is delayed, and of what waits for room.

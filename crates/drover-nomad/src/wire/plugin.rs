@@ -72,7 +72,7 @@ pub(crate) fn full(id: &str, plugin: &Plugin<'_>, world: &World) -> Value {
         .on
         .values()
         .filter_map(|(_, info)| world.allocations.with_uid(&info.alloc_id))
-        .map(|allocation| allocation_stub(allocation, world, StubParts { resources: false, task_states: true }))
+        .map(|allocation| json!(allocation_stub(allocation, world, StubParts { resources: false, task_states: true })))
         .collect();
     let version = plugin.on.values().map(|(_, info)| info.provider_version.as_str()).find(|it| !it.is_empty());
     let more = [

@@ -1,12 +1,15 @@
 //! States and events of tasks (`spec/api.md` 2.6).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use drover_api::GoDuration;
-use drover_api::allocation::{TaskEvent, TaskEventType, TaskState};
-use serde_json::{Map, Value, json};
+use drover_api::allocation::{TaskEvent, TaskEventType, TaskRunState, TaskState};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::times::{date, nanos};
+use super::written::Written;
 
 /// What clients compare the reason of an ordinary restart with.
 const WITHIN_POLICY: &str = "Restart within policy";
@@ -14,30 +17,57 @@ const WITHIN_POLICY: &str = "Restart within policy";
 const NEXT_START: &str = "next start in ";
 
 /// The states of tasks, by name.
-pub(super) fn states(states: &BTreeMap<String, TaskState>) -> Value {
-    Value::Object(states.iter().map(|(name, of)| (name.clone(), state(of))).collect())
+pub(super) type States<'a> = BTreeMap<&'a str, WireState<'a>>;
+
+/// Those of an allocation.
+pub(super) fn states(states: &BTreeMap<String, TaskState>) -> States<'_> {
+    states.iter().map(|(name, of)| (name.as_str(), state(of))).collect()
 }
 
-fn state(state: &TaskState) -> Value {
-    json!({
-        "State": state.state,
-        "Failed": state.failed,
-        "Restarts": state.restarts,
-        "LastRestart": date(state.last_restart),
-        "StartedAt": date(state.started_at),
-        "FinishedAt": date(state.finished_at),
-        "Events": state.events.iter().map(event).collect::<Vec<_>>(),
-    })
+/// The state of a task.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct WireState<'a> {
+    state: TaskRunState,
+    failed: bool,
+    restarts: i64,
+    last_restart: Value,
+    started_at: Value,
+    finished_at: Value,
+    events: Vec<WireEvent<'a>>,
 }
 
-fn event(event: &TaskEvent) -> Value {
-    json!({
-        "Type": event.r#type,
-        "Time": nanos(event.time),
-        "DisplayMessage": display(event),
-        "Message": event.message,
-        "Details": details(event),
-    })
+/// Something that has happened to a task.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct WireEvent<'a> {
+    r#type: TaskEventType,
+    time: i64,
+    display_message: &'a str,
+    message: &'a str,
+    details: Written<Cow<'a, str>>,
+}
+
+fn state(state: &TaskState) -> WireState<'_> {
+    WireState {
+        state: state.state,
+        failed: state.failed,
+        restarts: state.restarts,
+        last_restart: date(state.last_restart),
+        started_at: date(state.started_at),
+        finished_at: date(state.finished_at),
+        events: state.events.iter().map(event).collect(),
+    }
+}
+
+fn event(event: &TaskEvent) -> WireEvent<'_> {
+    WireEvent {
+        r#type: event.r#type,
+        time: nanos(event.time),
+        display_message: display(event),
+        message: &event.message,
+        details: Written(details(event)),
+    }
 }
 
 /// What people are shown: never nothing.
@@ -46,25 +76,27 @@ fn display(event: &TaskEvent) -> &str {
 }
 
 /// What programs read: all values are texts.
-fn details(event: &TaskEvent) -> Map<String, Value> {
-    let message = || event.message.clone();
-    let pairs: Vec<(&str, String)> = match event.r#type {
+fn details(event: &TaskEvent) -> Vec<(&'static str, Cow<'_, str>)> {
+    let message = || Cow::Borrowed(event.message.as_str());
+    match event.r#type {
         TaskEventType::Terminated => vec![
-            ("exit_code", event.exit_code.unwrap_or(0).to_string()),
-            ("signal", event.signal.unwrap_or(0).to_string()),
-            ("oom_killed", event.oom_killed.to_string()),
+            ("exit_code", event.exit_code.unwrap_or(0).to_string().into()),
+            ("signal", event.signal.unwrap_or(0).to_string().into()),
+            ("oom_killed", event.oom_killed.to_string().into()),
         ],
         TaskEventType::Restarting => vec![
-            ("restart_reason", restart_reason(&event.message)),
-            ("start_delay", event.delay.map_or(0, GoDuration::as_nanos).to_string()),
+            ("restart_reason", restart_reason(&event.message).into()),
+            ("start_delay", event.delay.map_or(0, GoDuration::as_nanos).to_string().into()),
         ],
         TaskEventType::RestartSignaled => vec![("restart_reason", message())],
-        TaskEventType::NotRestarting => vec![("restart_reason", message()), ("fails_task", "true".to_owned())],
-        TaskEventType::Killing => event.delay.map(|delay| ("kill_timeout", delay.to_string())).into_iter().collect(),
+        TaskEventType::NotRestarting => vec![("restart_reason", message()), ("fails_task", "true".into())],
+        TaskEventType::Killing => {
+            event.delay.map(|delay| ("kill_timeout", delay.to_string().into())).into_iter().collect()
+        }
         TaskEventType::DriverFailure => vec![("driver_error", message())],
         TaskEventType::FailedArtifactDownload => vec![("download_error", message())],
         TaskEventType::FailedValidation => vec![("validation_error", message())],
-        TaskEventType::SiblingTaskFailed => vec![("failed_sibling", sibling(&event.message))],
+        TaskEventType::SiblingTaskFailed => vec![("failed_sibling", sibling(&event.message).into())],
         TaskEventType::TaskSetup
         | TaskEventType::TaskHookFailed
         | TaskEventType::AllocUnhealthy
@@ -85,33 +117,34 @@ fn details(event: &TaskEvent) -> Map<String, Value> {
         | TaskEventType::Reconnected
         | TaskEventType::WaitingForShutdownDelay
         | TaskEventType::SkippingShutdownDelay => Vec::new(),
-    };
-    pairs.into_iter().map(|(key, value)| (key.to_owned(), Value::String(value))).collect()
+    }
 }
 
-fn restart_reason(message: &str) -> String {
+fn restart_reason(message: &str) -> &str {
     match message.split_once(NEXT_START) {
-        Some(("", _)) => WITHIN_POLICY.to_owned(),
-        Some((reason, _)) => reason.trim_end_matches([' ', ';']).to_owned(),
-        None => message.to_owned(),
+        Some(("", _)) => WITHIN_POLICY,
+        Some((reason, _)) => reason.trim_end_matches([' ', ';']),
+        None => message,
     }
 }
 
 /// The task that an agent's sentence names.
-fn sibling(message: &str) -> String {
+fn sibling(message: &str) -> &str {
     let named = message.strip_prefix("task ").and_then(|rest| rest.split_once(" of the group failed"));
-    named.map_or(message, |(task, _)| task).to_owned()
+    named.map_or(message, |(task, _)| task)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn of(r#type: TaskEventType, message: &str) -> Value {
         let time = "2026-01-01T00:00:00.000000007Z".parse().expect("a time");
         let delay = Some(GoDuration::from_secs(5));
         let message = message.to_owned();
-        event(&TaskEvent { r#type, time, message, exit_code: Some(7), signal: None, oom_killed: false, delay })
+        json!(event(&TaskEvent { r#type, time, message, exit_code: Some(7), signal: None, oom_killed: false, delay }))
     }
 
     #[test]

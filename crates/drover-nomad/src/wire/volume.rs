@@ -31,7 +31,7 @@ pub(crate) fn full(volume: &CSIVolume, world: &World) -> Value {
         .iter()
         .filter(|claim| claim.state == ClaimState::Taken)
         .filter_map(|claim| world.allocations.with_uid(&claim.alloc_id))
-        .map(|allocation| allocation_stub(allocation, world, parts))
+        .map(|allocation| json!(allocation_stub(allocation, world, parts)))
         .collect();
     let capabilities: Vec<Value> = spec
         .capabilities

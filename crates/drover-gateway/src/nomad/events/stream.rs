@@ -1,7 +1,8 @@
 //! The stream of a subscriber: lines of JSON, until it goes, its rights end, or it has fallen behind.
 //!
-//! Nothing is sent before the last line was taken. While it is not, nothing is kept for the subscriber but its position
-//! in the buffer; the connection is closed when it takes nothing for 40 s, as every one is.
+//! What there is goes out in one piece, and no other before that one was taken. While it is not, nothing is kept for
+//! the subscriber but its position in the buffer; the connection is closed when it takes nothing for 40 s, as every one
+//! is.
 
 use std::io;
 use std::time::Duration;
@@ -26,6 +27,9 @@ use crate::nomad::service::{Nomad, known, refused};
 const BEAT_EVERY: Duration = Duration::from_secs(30);
 /// That line.
 const BEAT: &str = "{}\n";
+
+/// Bytes from which a piece is large enough.
+const PIECE: usize = 64 * 1024;
 
 /// The refusal of a stream where it is turned off.
 const NO_EVENTS: &str =
@@ -72,14 +76,30 @@ struct View {
 }
 
 impl View {
-    /// What is next. May be dropped and called again.
-    async fn next(&mut self) -> Next {
+    /// Waits until there is something; false: nothing comes any more. May be dropped and called again.
+    async fn has_news(&mut self) -> bool {
         let position = self.position;
-        match self.buffer.wait_for(|buffer| buffer.at(position) != Next::Later).await {
-            Ok(buffer) => buffer.at(position),
-            // Nothing fills it any more.
-            Err(_) => Next::Later,
+        self.buffer.wait_for(|buffer| buffer.at(position) != Next::Later).await.is_ok()
+    }
+
+    /// The lines of what there is, or of the first part of it; empty: nothing in it is for this subscriber.
+    async fn lines(&mut self) -> Result<String, Refusal> {
+        let mut lines = String::new();
+        while lines.len() < PIECE {
+            let next = self.buffer.borrow_and_update().at(self.position);
+            match next {
+                Next::Commit(commit) => {
+                    self.position += 1;
+                    lines.extend(self.line(&commit).await?);
+                }
+                Next::Gone if lines.is_empty() => {
+                    return Err(Refusal::new(410, "events were dropped before they were taken: subscribe again"));
+                }
+                // The lines before the gap are told first.
+                Next::Gone | Next::Later => break,
+            }
         }
+        Ok(lines)
     }
 
     /// The line of a commit; none: nothing in it is for this subscriber.
@@ -113,7 +133,7 @@ enum Turned {
     End,
     Check,
     Beat,
-    Entry(Next),
+    News,
 }
 
 impl Subscriber {
@@ -126,10 +146,10 @@ impl Subscriber {
         if self.is_over {
             return None;
         }
-        match self.line().await {
-            Ok(Some(line)) => {
-                self.call.carried(line.len());
-                Some((Ok(Frame::data(Bytes::from(line))), self))
+        match self.lines().await {
+            Ok(Some(lines)) => {
+                self.call.carried(lines.len());
+                Some((Ok(Frame::data(Bytes::from(lines))), self))
             }
             Ok(None) => None,
             Err(refusal) => {
@@ -142,8 +162,8 @@ impl Subscriber {
         }
     }
 
-    /// The next line; none: this replica ends.
-    async fn line(&mut self) -> Result<Option<String>, Refusal> {
+    /// The next lines; none: this replica ends.
+    async fn lines(&mut self) -> Result<Option<String>, Refusal> {
         let Some(beats) = &mut self.beats else {
             self.beats = Some(every(BEAT_EVERY));
             return Ok(Some(BEAT.to_owned()));
@@ -154,22 +174,19 @@ impl Subscriber {
                 () = self.ends.cancelled() => Turned::End,
                 _ = self.checks.tick() => Turned::Check,
                 _ = beats.tick() => Turned::Beat,
-                next = self.view.next() => Turned::Entry(next),
+                there_are = self.view.has_news() => if there_are { Turned::News } else { Turned::End },
             };
             match turned {
-                Turned::End | Turned::Entry(Next::Later) => return Ok(None),
+                Turned::End => return Ok(None),
                 Turned::Beat => return Ok(Some(BEAT.to_owned())),
                 Turned::Check => {
                     (self.caller.is_still)().await.or_else(held_back)?;
                     self.view.sight.again().await.or_else(held_back)?;
                 }
-                Turned::Entry(Next::Gone) => {
-                    return Err(Refusal::new(410, "events were dropped before they were taken: subscribe again"));
-                }
-                Turned::Entry(Next::Commit(commit)) => {
-                    self.view.position += 1;
-                    if let Some(line) = self.view.line(&commit).await? {
-                        return Ok(Some(line));
+                Turned::News => {
+                    let lines = self.view.lines().await?;
+                    if !lines.is_empty() {
+                        return Ok(Some(lines));
                     }
                 }
             }

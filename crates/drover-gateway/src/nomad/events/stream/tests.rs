@@ -68,7 +68,20 @@ struct Scene {
     ends: CancellationToken,
 }
 
-type Lines = BoxStream<'static, io::Result<Frame<Bytes>>>;
+type Lines = BoxStream<'static, io::Result<String>>;
+
+/// The lines of a piece; each is whole.
+fn lines(piece: io::Result<Frame<Bytes>>) -> impl futures::Stream<Item = io::Result<String>> {
+    let lines = piece.map(|frame| {
+        let text = String::from_utf8(frame.into_data().expect("data").to_vec()).expect("text");
+        assert!(text.ends_with('\n'), "{text}");
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    });
+    futures::stream::iter(match lines {
+        Ok(lines) => lines.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    })
+}
 
 impl Scene {
     fn new(most: usize, allowed: &[&str]) -> Self {
@@ -85,6 +98,10 @@ impl Scene {
     }
 
     async fn subscribe(&self, text: &str) -> Result<Lines, u16> {
+        Ok(self.pieces(text).await?.flat_map(lines).boxed())
+    }
+
+    async fn pieces(&self, text: &str) -> Result<BoxStream<'static, io::Result<Frame<Bytes>>>, u16> {
         let is_known = Arc::clone(&self.is_known);
         let is_still = move || {
             let known = *is_known.lock().expect("no panic");
@@ -111,9 +128,8 @@ async fn next(lines: &mut Lines) -> String {
     let line = match lines.next().await {
         None => return "end".to_owned(),
         Some(Err(error)) => return format!("error: {error}"),
-        Some(Ok(frame)) => String::from_utf8(frame.into_data().expect("data").to_vec()).expect("text"),
+        Some(Ok(line)) => line,
     };
-    assert!(line.ends_with('\n'));
     let line: Value = serde_json::from_str(&line).expect("JSON");
     let Some(index) = line["Index"].as_u64() else { return line.to_string() };
     let keys = line["Events"].as_array().expect("events").iter().map(|it| it["Key"].as_str().expect("a key"));
@@ -149,6 +165,30 @@ async fn changes_of_two_kinds_come_in_the_order_of_their_versions() {
     // One that comes later still has an index of its own.
     scene.happen(&[volume("shop", "a", 5)]).await;
     assert_eq!(next(&mut lines).await, "9 a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_there_is_goes_out_in_one_piece_and_much_of_it_in_several() {
+    let mut scene = Scene::new(10_000, &["clientnodes"]);
+    let mut pieces = scene.pieces("topic=Node").await.expect("a stream");
+    let mut lines = async || {
+        let piece = pieces.next().await.expect("a piece").expect("no error").into_data().expect("data");
+        (String::from_utf8_lossy(&piece).lines().count(), piece.len())
+    };
+    assert_eq!(lines().await, (1, 3));
+    scene.happen(&(1..=5).map(node).collect::<Vec<_>>()).await;
+    assert_eq!(lines().await.0, 5);
+    let many = 1000;
+    scene.happen(&(6..6 + many).map(node).collect::<Vec<_>>()).await;
+    let (mut n, mut sizes) = (0, Vec::new());
+    while n < many {
+        let (n_more, size) = lines().await;
+        n += n_more as u64;
+        sizes.push(size);
+    }
+    let (last, full) = sizes.split_last().expect("pieces");
+    assert!(n == many && !full.is_empty() && *last > 0, "{n}: {sizes:?}");
+    assert!(full.iter().all(|size| (PIECE..2 * PIECE).contains(size)), "{sizes:?}");
 }
 
 #[tokio::test(start_paused = true)]
