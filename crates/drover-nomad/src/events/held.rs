@@ -225,8 +225,8 @@ mod tests {
         assert_eq!(held.next_at(), Some(at(50)));
         assert!(held.ripe(at(49)).is_empty());
         assert_eq!(versions(&held.ripe(at(50))), [(6, 2), (7, 1)]);
-        assert_eq!(held.next_at(), Some(at(90)));
-        assert!(held.ripe(at(89)).is_empty());
+        assert_eq!(held.next_at(), Some(at(100)));
+        assert!(held.ripe(at(99)).is_empty());
         assert_eq!(versions(&held.all()), [(9, 1)]);
         assert_eq!(held.next_at(), None);
     }
@@ -308,6 +308,7 @@ mod tests {
         assert!(told.iter().skip(1).all(|(_, n)| *n == 5), "{told:?}");
         let last = held.next_at().expect("some wait");
         assert_eq!((last, held.ripe(last).len()), (at(2000), 5));
+        assert_eq!((held.next_at(), held.ripe(at(2050)).len()), (Some(at(2050)), 4));
         // After a silence nothing waits for a turn.
         held.put(200, alone(vec![event("a", "x")]), at(9000));
         assert_eq!(held.next_at(), Some(at(9050)));

@@ -7,9 +7,9 @@ use drover_api::{Allocation, Job, JobVersion};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::field_list::FieldList;
 use super::tasks::{self, States};
 use super::times::{UNSET, created, created_nanos, date, nanos};
-use super::written::Written;
 use super::{job, legacy, metric};
 use crate::full_job::spec as job_spec;
 use crate::world::{World, job_id, namespace, uid, version};
@@ -25,21 +25,21 @@ pub(crate) struct StubParts {
 
 /// A stub, as lists have it.
 pub(crate) fn stub<'a>(allocation: &'a Allocation, world: &World, parts: StubParts) -> impl Serialize + use<'a> {
-    let mut stub: Vec<_> = common(allocation, world).map(|(key, value)| (key, Part::Value(value))).into();
+    let mut stub: Vec<_> = common(allocation, world).map(|(key, value)| (key, StubPart::Value(value))).into();
     let job = of_job(allocation, world).map(|job| job_spec(job, world).r#type);
-    stub.push(("JobType", Part::Value(json!(job))));
-    stub.push(("JobVersion", Part::Value(json!(allocation.spec.job_version))));
+    stub.push(("JobType", StubPart::Value(json!(job))));
+    stub.push(("JobVersion", StubPart::Value(json!(allocation.spec.job_version))));
     if parts.resources {
-        stub.push(("AllocatedResources", Part::Value(resources(allocation))));
+        stub.push(("AllocatedResources", StubPart::Value(resources(allocation))));
     }
-    stub.push(("TaskStates", Part::States(parts.task_states.then(|| states(allocation)))));
-    Written(stub)
+    stub.push(("TaskStates", StubPart::States(parts.task_states.then(|| states(allocation)))));
+    FieldList(stub)
 }
 
 /// What a stub consists of.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Part<'a> {
+enum StubPart<'a> {
     Value(Value),
     States(Option<States<'a>>),
 }

@@ -8,8 +8,8 @@ use drover_api::allocation::{TaskEvent, TaskEventType, TaskRunState, TaskState};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::field_list::FieldList;
 use super::times::{date, nanos};
-use super::written::Written;
 
 /// What clients compare the reason of an ordinary restart with.
 const WITHIN_POLICY: &str = "Restart within policy";
@@ -45,7 +45,7 @@ struct WireEvent<'a> {
     time: i64,
     display_message: &'a str,
     message: &'a str,
-    details: Written<Cow<'a, str>>,
+    details: FieldList<Cow<'a, str>>,
 }
 
 fn state(state: &TaskState) -> WireState<'_> {
@@ -66,7 +66,7 @@ fn event(event: &TaskEvent) -> WireEvent<'_> {
         time: nanos(event.time),
         display_message: display(event),
         message: &event.message,
-        details: Written(details(event)),
+        details: FieldList(details(event)),
     }
 }
 

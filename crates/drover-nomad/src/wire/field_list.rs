@@ -5,9 +5,9 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 /// An object with keys that are known, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Written<V>(pub(crate) Vec<(&'static str, V)>);
+pub(crate) struct FieldList<V>(pub(crate) Vec<(&'static str, V)>);
 
-impl<V: Serialize> Serialize for Written<V> {
+impl<V: Serialize> Serialize for FieldList<V> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut object = to.serialize_map(Some(self.0.len()))?;
         for (key, value) in &self.0 {
