@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn print(line: &str) {
-    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+    drop(std::io::stderr().write_all(format!("{line}\n").as_bytes()));
 }
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
