@@ -498,6 +498,14 @@ fn secret_volume(name: &str, external_id: Option<&str>, secret: &str) -> Value {
     volume
 }
 
+/// A volume that its provider makes, and for which nothing secret is told.
+fn volume_without_secret(name: &str) -> Value {
+    let mut volume = secret_volume(name, None, "none");
+    volume["spec"]["secretsRef"] = Value::Null;
+    volume["spec"]["mountOptions"] = Value::Null;
+    volume
+}
+
 /// The files below a folder that hold a text.
 fn holding(folder: &Path, text: &str, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a list") {
@@ -645,9 +653,7 @@ async fn a_volume_is_made_copied_and_deleted_and_a_call_that_fails_is_told_once(
         drover(&[&["volume"][..], args, &at].concat(), stdin)
     };
     let manifest = |name: &str, snapshot: &str| {
-        let mut volume = secret_volume(name, None, "none");
-        volume["spec"]["secretsRef"] = Value::Null;
-        volume["spec"]["mountOptions"] = Value::Null;
+        let mut volume = volume_without_secret(name);
         volume["spec"]["snapshotID"] = json!(snapshot);
         volume.to_string()
     };
@@ -705,9 +711,7 @@ async fn a_volume_is_made_copied_and_deleted_and_a_call_that_fails_is_told_once(
 #[tokio::test]
 async fn the_data_of_a_volume_are_deleted_whatever_happens_between_two_tries() {
     let disks = Disks::start("vol-delete", &["n-1"]).await;
-    let mut volume = secret_volume("v1", None, "none");
-    volume["spec"]["secretsRef"] = Value::Null;
-    volume["spec"]["mountOptions"] = Value::Null;
+    let mut volume = volume_without_secret("v1");
     volume["metadata"]["annotations"] = json!({ "drover.dev/delete-data": "true" });
     disks.cluster.apply("shop", &volume);
     disks.until("v1", "made", |it| it.status.as_ref().is_some_and(|it| it.schedulable)).await;
@@ -732,9 +736,7 @@ async fn the_data_of_a_volume_are_deleted_whatever_happens_between_two_tries() {
 #[tokio::test]
 async fn a_volume_that_is_in_use_grows_and_its_mount_with_it() {
     let disks = Disks::start("vol-grow", &["n-1"]).await;
-    let mut volume = secret_volume("v1", None, "none");
-    volume["spec"]["secretsRef"] = Value::Null;
-    volume["spec"]["mountOptions"] = Value::Null;
+    let mut volume = volume_without_secret("v1");
     volume["spec"]["capacity"] = json!({ "min": "1Gi", "max": "8Gi" });
     disks.cluster.apply("shop", &volume);
     let has_size = |size: u64| {
