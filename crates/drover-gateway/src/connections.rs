@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use socket2::{SockRef, TcpKeepalive};
@@ -19,8 +19,10 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tower::service_fn;
 
 use crate::answers::Answer;
+use crate::compression::compressing;
 
 /// Connections of one listener at a time; more are refused.
 const MAX_CONNECTIONS: usize = 4096;
@@ -77,8 +79,9 @@ impl Port {
                 () = stop.cancelled() => break,
                 Some(ended) = connections.join_next() => ended_well(ended),
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
-                        connections.spawn(converse(stream, acceptor.clone(), service.clone(), stop.clone()));
+                    Ok((stream, from)) if connections.len() < MAX_CONNECTIONS => {
+                        let client = Client { stream, is_near: from.ip().to_canonical().is_loopback() };
+                        connections.spawn(converse(client, acceptor.clone(), service.clone(), stop.clone()));
                     }
                     Ok((_, from)) => tracing::warn!(%from, "a connection was refused: it is one too many"),
                     Err(error) => {
@@ -112,7 +115,15 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&probes)
 }
 
-async fn converse(stream: TcpStream, acceptor: TlsAcceptor, service: impl Service, stop: CancellationToken) {
+/// Who has connected.
+struct Client {
+    stream: TcpStream,
+    /// From this machine.
+    is_near: bool,
+}
+
+async fn converse(client: Client, acceptor: TlsAcceptor, service: impl Service, stop: CancellationToken) {
+    let Client { stream, is_near } = client;
     if let Err(error) = prepare(&stream) {
         tracing::debug!(%error, "a connection stays slow");
     }
@@ -129,6 +140,7 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, service: impl Servic
         let (service, certificates) = (service.clone(), Arc::clone(&certificates));
         async move { Ok::<_, std::convert::Infallible>(service.answer(request, certificates).await) }
     });
+    let answer = TowerToHyperService::new(compressing(answer, is_near));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HANDSHAKE_TIMEOUT)

@@ -15,6 +15,7 @@ mod answers;
 mod api;
 mod callers;
 mod certificates;
+mod compression;
 pub mod config;
 mod connections;
 mod identities;
