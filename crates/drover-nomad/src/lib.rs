@@ -39,7 +39,7 @@ pub use client::{
     core_mhz, exec_inputs, file, files, host_stats, is_down, meta_changes, node_meta, placed, shown_token, usage,
 };
 pub use endpoint::Endpoint;
-pub use events::{Buffer, Changed, Commit, Event, Happened, Held, Next, Topic, Wanted, events};
+pub use events::{Buffer, Changed, Commit, Event, Happened, Held, Next, Picked, Pieces, Topic, Wanted, events};
 pub use fault::Fault;
 pub use filter::Filter;
 pub use query::{Asked, Blocking, LONGEST_WAIT, MOST_FILTER_BYTES, Query};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_nomad::{Buffer, Happened, Held, World, events};
+use drover_nomad::{Buffer, Happened, Held, Pieces, World, events};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -10,17 +10,23 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub(crate) struct Feed {
     buffer: watch::Sender<Buffer>,
+    pieces: Pieces,
 }
 
 impl Feed {
     /// Keeps so many commits.
     pub(crate) fn new(most: usize) -> Self {
-        Self { buffer: watch::Sender::new(Buffer::new(most)) }
+        Self { buffer: watch::Sender::new(Buffer::new(most)), pieces: Pieces::default() }
     }
 
     /// What there is, and a sign when there is more.
     pub(in crate::nomad) fn subscribe(&self) -> watch::Receiver<Buffer> {
         self.buffer.subscribe()
+    }
+
+    /// The lines that its subscribers have in common.
+    pub(in crate::nomad) fn pieces(&self) -> Pieces {
+        self.pieces.clone()
     }
 }
 

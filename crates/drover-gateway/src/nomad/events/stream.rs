@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use drover_nomad::{Buffer, Commit, Next, Query, Wanted};
+use drover_nomad::{Buffer, Commit, Next, Picked, Pieces, Query, Wanted};
 use futures::stream::unfold;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -26,7 +26,7 @@ use crate::nomad::service::{Nomad, known, refused};
 /// How often a line says that the stream is there.
 const BEAT_EVERY: Duration = Duration::from_secs(30);
 /// That line.
-const BEAT: &str = "{}\n";
+const BEAT: Bytes = Bytes::from_static(b"{}\n");
 
 /// Bytes from which a piece is large enough.
 const PIECE: usize = 64 * 1024;
@@ -61,15 +61,16 @@ impl Nomad {
         let open = caller.limits.open(Opening::Events, &caller.identity.user)?;
         drop(self.parts.caches.complete().await?);
         let sight = Sight::open(&self.parts.reviews, &caller.identity, wanted.needed()).await?;
-        let buffer = feed.subscribe();
+        let (buffer, pieces) = (feed.subscribe(), feed.pieces());
         let position = buffer.borrow().position(wanted.index());
-        Ok((View { buffer, position, wanted, sight }, open))
+        Ok((View { buffer, pieces, position, wanted, sight }, open))
     }
 }
 
 /// What a subscriber sees of the buffer.
 struct View {
     buffer: watch::Receiver<Buffer>,
+    pieces: Pieces,
     position: u64,
     wanted: Wanted,
     sight: Sight,
@@ -83,34 +84,35 @@ impl View {
     }
 
     /// The lines of what there is, or of the first part of it; empty: nothing in it is for this subscriber.
-    async fn lines(&mut self) -> Result<String, Refusal> {
-        let mut lines = String::new();
-        while lines.len() < PIECE {
+    async fn lines(&mut self) -> Result<Bytes, Refusal> {
+        let mut picked = Picked::from(self.position);
+        while picked.n_bytes() < PIECE {
             let next = self.buffer.borrow_and_update().at(self.position);
             match next {
                 Next::Commit(commit) => {
                     self.position += 1;
-                    lines.extend(self.line(&commit).await?);
+                    let shown = self.shown(&commit).await?;
+                    picked.add(commit, shown);
                 }
-                Next::Gone if lines.is_empty() => {
+                Next::Gone if picked.n_bytes() == 0 => {
                     return Err(Refusal::new(410, "events were dropped before they were taken: subscribe again"));
                 }
                 // The lines before the gap are told first.
                 Next::Gone | Next::Later => break,
             }
         }
-        Ok(lines)
+        Ok(self.pieces.piece(picked))
     }
 
-    /// The line of a commit; none: nothing in it is for this subscriber.
-    async fn line(&mut self, commit: &Commit) -> Result<Option<String>, Refusal> {
+    /// The places of the events of a commit that are for this subscriber.
+    async fn shown(&mut self, commit: &Commit) -> Result<Vec<usize>, Refusal> {
         let mut shown = Vec::new();
-        for event in commit.events().iter().filter(|event| self.wanted.has(event)) {
+        for (place, event) in commit.events().iter().enumerate().filter(|(_, event)| self.wanted.has(event)) {
             if self.sight.has(event.topic().resource(), event.namespace()).await? {
-                shown.push(event);
+                shown.push(place);
             }
         }
-        Ok(commit.line(shown))
+        Ok(shown)
     }
 }
 
@@ -149,7 +151,7 @@ impl Subscriber {
         match self.lines().await {
             Ok(Some(lines)) => {
                 self.call.carried(lines.len());
-                Some((Ok(Frame::data(Bytes::from(lines))), self))
+                Some((Ok(Frame::data(lines)), self))
             }
             Ok(None) => None,
             Err(refusal) => {
@@ -163,10 +165,10 @@ impl Subscriber {
     }
 
     /// The next lines; none: this replica ends.
-    async fn lines(&mut self) -> Result<Option<String>, Refusal> {
+    async fn lines(&mut self) -> Result<Option<Bytes>, Refusal> {
         let Some(beats) = &mut self.beats else {
             self.beats = Some(every(BEAT_EVERY));
-            return Ok(Some(BEAT.to_owned()));
+            return Ok(Some(BEAT));
         };
         loop {
             let turned = tokio::select! {
@@ -178,7 +180,7 @@ impl Subscriber {
             };
             match turned {
                 Turned::End => return Ok(None),
-                Turned::Beat => return Ok(Some(BEAT.to_owned())),
+                Turned::Beat => return Ok(Some(BEAT)),
                 Turned::Check => {
                     (self.caller.is_still)().await.or_else(held_back)?;
                     self.view.sight.again().await.or_else(held_back)?;

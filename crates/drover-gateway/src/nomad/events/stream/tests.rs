@@ -116,9 +116,9 @@ impl Scene {
         let sight = Sight::open(&self.reviews, &caller.identity, wanted.needed()).await.map_err(|it| it.code)?;
         let open = caller.limits.open(Opening::Events, "ann").map_err(|it| it.code)?;
         let call = NomadCall::begin("", &caller.identity, (&Method::GET, "event/stream"), GatewayMetrics::default());
-        let buffer = self.feed.subscribe();
+        let (buffer, pieces) = (self.feed.subscribe(), self.feed.pieces());
         let position = buffer.borrow().position(wanted.index());
-        let view = View { buffer, position, wanted, sight };
+        let view = View { buffer, pieces, position, wanted, sight };
         Ok(unfold(Subscriber::new((caller, call, open), view, self.ends.clone()), Subscriber::next).boxed())
     }
 }
