@@ -141,6 +141,7 @@ const USES: &[Use] = &[
     ("gateway", DROVER, "jobs/csiplugin", "update", WRITING, "store.replace::<Job>"),
     ("gateway", DROVER, "jobs/secrets", "update", WRITING, "store.replace::<Job>"),
     ("gateway", DROVER, "allocations", "patch", WRITING, "merge::<Allocation>"),
+    ("gateway", DROVER, "jobversions/status", "patch", WRITING, "merge::<JobVersion>"),
     ("gateway", DROVER, "deployments", "patch", WRITING, "merge::<Deployment>"),
     ("gateway", DROVER, "deployments/promote", "update", WRITING, "merge::<Deployment>"),
     ("gateway", DROVER, "deployments/pause", "update", WRITING, "merge::<Deployment>"),

@@ -60,6 +60,18 @@ pub struct JobVersionSpec {
     pub intent: String,
 }
 
+impl JobVersion {
+    /// Whether an automatic revert may go back to it.
+    pub fn is_stable(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.stable)
+    }
+
+    /// The name that a user gave it.
+    pub fn tag(&self) -> Option<&str> {
+        self.status.as_ref()?.tag.as_deref()
+    }
+}
+
 /// State of a version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -67,17 +79,17 @@ pub struct JobVersionStatus {
     /// The metadata.generation that this status is about; -1 before the first observation.
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
-    /// Whether it has been deployed successfully.
+    /// Whether it has been deployed successfully, or a user says so. An automatic revert goes back to the newest one that is.
     pub stable: bool,
-    /// A name that a user gave it; a tagged version is kept.
+    /// A name that a user gave it, of one version of a job alone; a tagged version is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub tag: Option<String>,
-    /// Deprecated: nothing reads it in this version. Why it was tagged.
+    /// Why it was tagged.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub tag_description: String,
-    /// Deprecated: nothing reads it in this version. When it was tagged.
+    /// When it was tagged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tagged_at: Option<Timestamp>,
     /// Texts for the columns of `kubectl get`.

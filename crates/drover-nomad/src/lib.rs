@@ -49,6 +49,6 @@ pub use route::Route;
 pub use search::{Context, SearchRequest};
 pub use world::{Kind, Listed, Name, Table, Turn, World};
 pub use writes::{
-    Change, Demand, PlanOrder, Target, Way, WriteEndpoint, WriteOrder, WriteView, Written, order, plan_order,
-    rights_of_job,
+    Change, Demand, PlanOrder, Target, VersionTag, Way, WriteEndpoint, WriteOrder, WriteView, Written, order,
+    plan_order, rights_of_job,
 };

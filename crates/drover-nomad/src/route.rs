@@ -140,8 +140,7 @@ mod tests {
     #[test]
     fn g_046_a_path_of_nomads_that_is_not_served_says_what_to_do_instead_and_others_are_unknown() {
         for (method, path, remedy) in [
-            (Method::PUT, "job/web/stable", "deployment has succeeded"),
-            (Method::PUT, "job/a/b/versions/x/tag", "drover job"),
+            (Method::POST, "job/a/b/action", "drover alloc exec"),
             (Method::PUT, "client/allocation/u/pause", "no schedule"),
             (Method::GET, "var/nomad/jobs/web", "Secret"),
             (Method::PUT, "vars", "Secret"),

@@ -10,9 +10,7 @@ const POOLS: &str = "a pool is there when a ClientNode names it in spec.nodePool
 /// Paths, where `*` is one part or more, and what to do instead.
 const PATHS: &[(&str, &str)] = &[
     ("jobs/statuses", "list jobs and their allocations"),
-    ("job/*/stable", "a version is stable when its deployment has succeeded"),
     ("job/*/services", "read the EndpointSlices of its Services by `kubectl get endpointslices`"),
-    ("job/*/versions/*/tag", "tags of versions are seen by `drover job history`"),
     ("job/*/action", "run a command by `drover alloc exec`"),
     ("job/*/actions", "run a command by `drover alloc exec`"),
     ("deployment/unblock/*", "deployments of several regions are not built"),

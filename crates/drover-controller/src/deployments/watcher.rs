@@ -174,7 +174,7 @@ impl Deployments {
             .iter()
             .map(|version| VersionFacts {
                 number: version.spec.version,
-                is_stable: version.status.as_ref().is_some_and(|status| status.stable),
+                is_stable: version.is_stable(),
                 intent: &version.spec.intent,
                 spec: &version.spec.job,
             })

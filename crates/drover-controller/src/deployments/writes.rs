@@ -43,9 +43,8 @@ pub(crate) fn writes(plan: &Plan, stored: &Stored<'_>, now: Timestamp) -> Vec<De
         // What the plan changes of its groups is in the same write: a second one would be refused.
         let changed = plan.deployment.as_ref().filter(|begun| begun.name == update.deployment.name);
         let status = wanted(&object, Some((update.phase, update.description)), changed, allocs, now);
-        let is_stable = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.stable);
         let stable = (update.phase == DeploymentPhase::Successful)
-            .then(|| versions.iter().find(|one| one.spec.version == object.spec.job_version && !is_stable(one)))
+            .then(|| versions.iter().find(|one| one.spec.version == object.spec.job_version && !one.is_stable()))
             .flatten()
             .cloned();
         let precondition = Precondition::unchanged(&object.metadata);

@@ -106,9 +106,13 @@ impl Jobs {
     /// Takes in a version of a job; the job, where the version is new and its groups use volumes.
     pub(crate) fn on_version(&mut self, shared: &mut Shared, observed: &Observed<JobVersion>) -> Option<JobKey> {
         match observed {
-            Observed::Now(object, _) => {
+            Observed::Now(object, before) => {
                 let (job, uid) = version_owner(object);
                 let number = object.spec.version;
+                // A user may have called it stable, or not: the job's status shows it.
+                if before.as_deref().is_some_and(|before| before.is_stable() != object.is_stable()) {
+                    shared.due.jobs.insert(job.clone());
+                }
                 shared.caches.version_keys.entry(job.clone()).or_default().insert(Object::key(&**object));
                 if shared.view.version(&job, &uid, number).is_some() {
                     return None;
@@ -700,7 +704,7 @@ impl Jobs {
         let version = versions
             .iter()
             .find(|version| version.spec.version == job.version)
-            .map(|version| (job.version, version.status.as_ref().is_some_and(|status| status.stable)));
+            .map(|version| (job.version, version.is_stable()));
         let (now, known) = (shared.clock.now(), self.known.get(key)?);
         let failed = known.blocked.as_ref().map(|blocked| blocked.failed.clone()).unwrap_or_default();
         let deployment = shared.view.latest_deployment(key).map(|latest| &**latest);

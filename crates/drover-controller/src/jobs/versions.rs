@@ -86,9 +86,8 @@ pub(crate) fn stands_for(version: &JobVersion, versions: &[Arc<JobVersion>], obj
 /// Whether a new version needs no deployment of its own, so that it is as stable as the one before: what nodes act on
 /// is the same.
 fn inherits(newest: &JobVersion, object: &Job) -> bool {
-    let is_stable = newest.status.as_ref().is_some_and(|status| status.stable);
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    is_stable && Definition::new(&newest.spec.job, name).is_same_work(&Definition::new(&object.spec, name))
+    newest.is_stable() && Definition::new(&newest.spec.job, name).is_same_work(&Definition::new(&object.spec, name))
 }
 
 /// The version that an automatic revert makes: the spec of a stable one under the next number.
@@ -199,11 +198,9 @@ pub(crate) async fn create_version<S: Store>(store: &S, version: JobVersion) -> 
 /// allocation. Where the newest stable one is older it stays, and its neighbour goes in its place (`spec/scheduler.md`
 /// 1).
 pub(crate) fn surplus(versions: &[Arc<JobVersion>], is_in_use: impl Fn(i64) -> bool) -> Vec<&Arc<JobVersion>> {
-    let is_tagged = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.tag.is_some());
-    let is_stable = |version: &JobVersion| version.status.as_ref().is_some_and(|status| status.stable);
-    let newest_stable = versions.iter().rfind(|version| is_stable(version)).map(|version| version.spec.version);
+    let newest_stable = versions.iter().rfind(|version| version.is_stable()).map(|version| version.spec.version);
     let is_newest_stable = |version: &&Arc<JobVersion>| Some(version.spec.version) == newest_stable;
-    let untagged: Vec<_> = versions.iter().filter(|version| !is_tagged(version)).collect();
+    let untagged: Vec<_> = versions.iter().filter(|version| version.tag().is_none()).collect();
     let over = untagged.len().saturating_sub(KEPT_VERSIONS);
     let over = over + usize::from(untagged[..over].iter().any(is_newest_stable));
     let older = untagged.into_iter().take(over);

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job};
+use drover_api::{Allocation, CSIVolume, ClientNode, Deployment, Job, JobVersion};
 use drover_nomad::{
     Change, Demand, Kind, Query, Target, Way, World, WriteEndpoint, WriteOrder, WriteView, Written, order, told,
 };
@@ -138,12 +138,13 @@ async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError
         Change::Replace(job) => store.replace::<Job>(job).await.map(of_job),
         Change::Patch(target, body) => {
             let meta = match target.kind {
-                Kind::Job => merge::<Job>(store, target, body).await?,
-                Kind::Allocation => merge::<Allocation>(store, target, body).await?,
-                Kind::Deployment => merge::<Deployment>(store, target, body).await?,
-                Kind::Node => merge::<ClientNode>(store, target, body).await?,
-                Kind::Volume => merge::<CSIVolume>(store, target, body).await?,
-                Kind::Version | Kind::HostVolume | Kind::Namespace => return Err(never(target)),
+                Kind::Job => merge::<Job>(store, target, Part::Spec, body).await?,
+                Kind::Allocation => merge::<Allocation>(store, target, Part::Spec, body).await?,
+                Kind::Deployment => merge::<Deployment>(store, target, Part::Spec, body).await?,
+                Kind::Node => merge::<ClientNode>(store, target, Part::Spec, body).await?,
+                Kind::Volume => merge::<CSIVolume>(store, target, Part::Spec, body).await?,
+                Kind::Version => merge::<JobVersion>(store, target, Part::Status, body).await?,
+                Kind::HostVolume | Kind::Namespace => return Err(never(target)),
             };
             Ok(Written { kind: target.kind, meta })
         }
@@ -164,9 +165,14 @@ async fn write(store: &KubeStore, change: &Change) -> Result<Written, StoreError
     }
 }
 
-async fn merge<K: Object>(store: &KubeStore, target: &Target, body: &Value) -> Result<ObjectMeta, StoreError> {
+async fn merge<K: Object>(
+    store: &KubeStore,
+    target: &Target,
+    part: Part,
+    body: &Value,
+) -> Result<ObjectMeta, StoreError> {
     let precondition = Precondition { uid: target.uid.clone(), resource_version: target.resource_version.clone() };
-    let object = store.merge::<K>(&key_of(target), Part::Spec, &precondition, body.clone()).await?;
+    let object = store.merge::<K>(&key_of(target), part, &precondition, body.clone()).await?;
     Ok(object.meta().clone())
 }
 

@@ -99,8 +99,7 @@ fn diffs(versions: &[&Arc<JobVersion>], query: &Query) -> Result<Vec<Value>, Fau
             found.ok_or_else(|| Fault::missing("version", text))?
         }
         (None, Some(tag)) => {
-            let tagged = |it: &&&Arc<JobVersion>| it.status.as_ref().and_then(|it| it.tag.as_deref()) == Some(tag);
-            versions.iter().find(tagged).ok_or_else(|| Fault::missing("version with tag", tag))?
+            versions.iter().find(|it| it.tag() == Some(tag)).ok_or_else(|| Fault::missing("version with tag", tag))?
         }
     };
     let base = definition(base);

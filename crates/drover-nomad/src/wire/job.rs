@@ -1,7 +1,9 @@
 //! Jobs: the stubs of lists, summaries, and the whole object.
 
+use std::sync::Arc;
+
 use drover_api::job::{GroupSummary, JobPhase, JobStatus};
-use drover_api::{Job, JobVersion, label};
+use drover_api::{Job, JobVersion, JobVersionStatus, label};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
@@ -100,7 +102,12 @@ fn of_group(group: &GroupSummary) -> Value {
 pub(crate) fn full(job: &Job, world: &World) -> Value {
     let status = job.status.clone().unwrap_or_default();
     let mut full = full_job(job, world);
-    let parts = [("ParentID", json!(parent_id(job, world))), ("SubmitTime", json!(submitted(job, world, &status)))];
+    let tag = current(job, world, &status).and_then(|it| it.status.as_ref()).map_or(Value::Null, version_tag);
+    let parts = [
+        ("ParentID", json!(parent_id(job, world))),
+        ("SubmitTime", json!(submitted(job, world, &status))),
+        ("VersionTag", tag),
+    ];
     set(&mut full, parts);
     full
 }
@@ -123,10 +130,6 @@ pub(crate) fn of_version(stored: &JobVersion, job: Option<&Job>, world: &World) 
     let of_then = Job { metadata: meta, spec: spec.job.clone(), status: None };
     let mut full = full_job(&of_then, world);
     let status = stored.status.clone().unwrap_or_default();
-    let tag = status.tag.map(|name| {
-        let at = status.tagged_at.map_or(0, nanos);
-        json!({ "Name": name, "Description": status.tag_description, "TaggedTime": at })
-    });
     let phase = job.map_or(JobPhase::Dead, |job| job.status.as_ref().map_or(JobPhase::Pending, |it| it.phase));
     let parts = [
         ("ParentID", json!(parent_id(job.unwrap_or(&of_then), world))),
@@ -135,13 +138,20 @@ pub(crate) fn of_version(stored: &JobVersion, job: Option<&Job>, world: &World) 
         ("Version", json!(spec.version)),
         ("Stable", json!(status.stable)),
         ("SubmitTime", json!(nanos(spec.submitted_at))),
-        ("VersionTag", json!(tag)),
+        ("VersionTag", version_tag(&status)),
         ("CreateIndex", json!(created(job.map_or(&stored.metadata, |job| &job.metadata)))),
         ("ModifyIndex", json!(version(&stored.metadata))),
         ("JobModifyIndex", json!(spec.job_generation)),
     ];
     set(&mut full, parts);
     full
+}
+
+/// The name that a version has, with what is known of it; null where it has none.
+pub(crate) fn version_tag(status: &JobVersionStatus) -> Value {
+    let Some(name) = &status.tag else { return Value::Null };
+    let at = status.tagged_at.map_or(0, nanos);
+    json!({ "Name": name, "Description": status.tag_description, "TaggedTime": at })
 }
 
 /// The id of the job that this one was made from; empty for others.
@@ -154,6 +164,10 @@ fn parent_id(job: &Job, world: &World) -> String {
 
 /// When its spec was taken, in nanoseconds since 1970.
 fn submitted(job: &Job, world: &World, status: &JobStatus) -> i64 {
-    let current = world.own_versions(job).find(|it| Some(it.spec.version) == status.version);
-    current.map_or_else(|| created_nanos(&job.metadata), |it| nanos(it.spec.submitted_at))
+    current(job, world, status).map_or_else(|| created_nanos(&job.metadata), |it| nanos(it.spec.submitted_at))
+}
+
+/// The version that its spec is.
+fn current<'a>(job: &'a Job, world: &'a World, status: &JobStatus) -> Option<&'a Arc<JobVersion>> {
+    world.own_versions(job).find(|it| Some(it.spec.version) == status.version)
 }

@@ -24,6 +24,12 @@ pub enum WriteEndpoint {
     DispatchPayload(String),
     /// A group of a job is scaled.
     Scale(String),
+    /// A version of a job is stable, or not.
+    Stable(String),
+    /// A version of a job gets a name.
+    ApplyTag(VersionTag),
+    /// It has none any more.
+    UnsetTag(VersionTag),
     /// A periodic job is launched now.
     Force(String),
     /// A job is evaluated.
@@ -50,6 +56,15 @@ pub enum WriteEndpoint {
     DetachVolume(String),
 }
 
+/// A name that a version of a job has, or gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionTag {
+    /// The id of the job.
+    pub job: String,
+    /// The name.
+    pub name: String,
+}
+
 /// What is written of a job, by how the path ends. The longer ends stand first.
 const OF_JOB: &[(&str, OfId<WriteEndpoint>)] = &[
     ("/dispatch/payload", WriteEndpoint::DispatchPayload),
@@ -58,6 +73,7 @@ const OF_JOB: &[(&str, OfId<WriteEndpoint>)] = &[
     ("/evaluate", WriteEndpoint::Evaluate),
     ("/revert", WriteEndpoint::Revert),
     ("/scale", WriteEndpoint::Scale),
+    ("/stable", WriteEndpoint::Stable),
 ];
 
 /// What is written below other paths: how the path begins and ends.
@@ -78,6 +94,13 @@ pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
     if let Some(found) = put(path) {
         return is_put.then_some(found);
     }
+    if let Some(tag) = tag(path) {
+        return if is_put {
+            Some(WriteEndpoint::ApplyTag(tag))
+        } else {
+            is_delete.then_some(WriteEndpoint::UnsetTag(tag))
+        };
+    }
     if let Some(volume) = path.strip_prefix("volume/csi/").filter(|_| is_delete) {
         return match volume.strip_suffix("/detach") {
             Some(id) => some_id(id).map(WriteEndpoint::DetachVolume),
@@ -97,6 +120,7 @@ pub(crate) fn of(method: &Method, path: &str) -> Option<WriteEndpoint> {
 /// Whether a path is one that is written and not read, so that another method is wrong there.
 pub(crate) fn is_written(path: &str) -> bool {
     put(path).is_some_and(|endpoint| !matches!(endpoint, WriteEndpoint::Register(_) | WriteEndpoint::Scale(_)))
+        || tag(path).is_some()
         || path.strip_prefix("volume/csi/").is_some_and(|volume| volume.ends_with("/detach"))
 }
 
@@ -115,6 +139,12 @@ fn put(path: &str) -> Option<WriteEndpoint> {
     by_ends(OF_OTHERS, path)
 }
 
+/// The tag that a path names. Ids of jobs and names of tags may hold `/`.
+fn tag(path: &str) -> Option<VersionTag> {
+    let (job, name) = path.strip_prefix("job/")?.strip_suffix("/tag")?.rsplit_once("/versions/")?;
+    Some(VersionTag { job: some_id(job)?, name: some_id(name)? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +158,11 @@ mod tests {
         assert_eq!(put("job/a/periodic/force"), Some(WriteEndpoint::Force("a".to_owned())));
         assert_eq!(put("node/u/drain"), Some(WriteEndpoint::Drain("u".to_owned())));
         assert_eq!(put("deployment/promote/u"), Some(WriteEndpoint::Promote("u".to_owned())));
+        let tag = |job: &str, name: &str| VersionTag { job: job.to_owned(), name: name.to_owned() };
+        assert_eq!(put("job/a/b/stable"), Some(WriteEndpoint::Stable("a/b".to_owned())));
+        assert_eq!(put("job/a/b/versions/x/tag"), Some(WriteEndpoint::ApplyTag(tag("a/b", "x"))));
+        let unset = of(&Method::DELETE, "job/a/versions/x/y/tag");
+        assert_eq!(unset, Some(WriteEndpoint::UnsetTag(tag("a", "x/y"))));
         assert_eq!(of(&Method::DELETE, "job/a"), Some(WriteEndpoint::Deregister("a".to_owned())));
         assert_eq!(of(&Method::DELETE, "volume/csi/a/b/detach"), Some(WriteEndpoint::DetachVolume("a/b".to_owned())));
         for (method, path) in [
@@ -136,6 +171,8 @@ mod tests {
             (Method::PUT, "job/a/allocations"),
             (Method::PUT, "job/"),
             (Method::DELETE, "job/a/dispatch"),
+            (Method::DELETE, "job/a/stable"),
+            (Method::GET, "job/a/versions/x/tag"),
             (Method::PUT, "node/a/b/drain"),
             (Method::PUT, "allocation//stop"),
             (Method::DELETE, "volume/csi/v/delete"),
@@ -143,6 +180,7 @@ mod tests {
         ] {
             assert_eq!(of(&method, path), None, "{method} {path}");
         }
+        assert!(is_written("job/a/stable") && is_written("job/a/versions/x/tag") && !is_written("job/a/versions"));
         assert!(is_written("job/a/dispatch") && is_written("validate/job") && is_written("volume/csi/v/detach"));
         assert!(!is_written("job/a") && !is_written("jobs") && !is_written("job/a/scale") && !is_written("nodes"));
     }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use drover_api::allocation::{ClientStatus, DesiredStatus};
 use drover_api::job::{JobType, Scale};
-use drover_api::{Allocation, GROUP, Job, JobSpec};
+use drover_api::{Allocation, GROUP, Job};
 use drover_core::definition::is_same_version;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::authors;
 use super::body::{self, check_id};
 use super::following::{ask_again, check_priority, registered};
 use super::order::{Change, Demand, Target, Way, WriteOrder, WriteView};
+use super::{authors, versions};
 use crate::fault::Fault;
 use crate::world::{Kind, World, namespace};
 
@@ -91,9 +91,7 @@ pub(super) fn revert(id: &str, view: WriteView<'_>) -> Result<WriteOrder, Fault>
         let current = current.map_or_else(|| "none".to_owned(), |current| current.to_string());
         return Err(Fault::bad(format!("EnforcePriorVersion is {wanted}, and job {id:?} has version {current}")));
     }
-    let version = view.world.own_versions(job).find(|it| it.spec.version == job_version);
-    let version = version.ok_or_else(|| Fault::missing("version", &format!("{job_version} of job {id}")))?;
-    let spec = JobSpec { scale: job.spec.scale.clone(), ..version.spec.job.clone() };
+    let spec = versions::restored(job, versions::find(job_version, job, view)?);
     if Some(job_version) == current || (is_same_version(&spec, &job.spec) && !job.spec.stop) {
         return Err(Fault::bad(format!("job {id:?} has the spec of version {job_version} already: name another one")));
     }

@@ -20,10 +20,11 @@ mod planning;
 mod register;
 #[cfg(test)]
 mod tests;
+mod versions;
 mod volumes;
 
 pub use authors::of_job as rights_of_job;
-pub use endpoint::WriteEndpoint;
+pub use endpoint::{VersionTag, WriteEndpoint};
 pub(crate) use endpoint::{is_written, of as endpoint};
 pub use order::{Change, Demand, Target, Way, WriteOrder, WriteView, Written};
 pub use ordering::order;

@@ -64,7 +64,7 @@ pub enum Change {
     Create(Box<Job>),
     /// A job is replaced; its resourceVersion is the precondition.
     Replace(Box<Job>),
-    /// Fields of an object are set, as a merge patch.
+    /// Fields of an object are set, as a merge patch; of a version, whose spec never changes, those of its status.
     Patch(Target, Value),
     /// An object is deleted.
     Delete(Target),

@@ -2,7 +2,7 @@
 
 use super::endpoint::WriteEndpoint;
 use super::order::{WriteOrder, WriteView};
-use super::{allocations, deployments, jobs, launches, nodes, register, volumes};
+use super::{allocations, deployments, jobs, launches, nodes, register, versions, volumes};
 use crate::fault::Fault;
 
 /// Orders a write.
@@ -18,6 +18,9 @@ pub fn order(endpoint: &WriteEndpoint, view: WriteView<'_>) -> Result<WriteOrder
         WriteEndpoint::Deregister(id) => jobs::deregister(id, view),
         WriteEndpoint::Revert(id) => jobs::revert(id, view),
         WriteEndpoint::Scale(id) => jobs::scale(id, view),
+        WriteEndpoint::Stable(id) => versions::stable(id, view),
+        WriteEndpoint::ApplyTag(tag) => versions::apply_tag(tag, view),
+        WriteEndpoint::UnsetTag(tag) => versions::unset_tag(tag, view),
         WriteEndpoint::Evaluate(id) => jobs::evaluate(id, view),
         WriteEndpoint::Dispatch(id) => launches::dispatch(id, view),
         WriteEndpoint::DispatchPayload(id) => launches::dispatch_payload(id, view),

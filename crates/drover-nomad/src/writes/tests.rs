@@ -1,5 +1,7 @@
 //! Orders from a small cluster, and the evaluations that clients then wait for.
 
+mod versions;
+
 use drover_api::{GoDuration, Job};
 use drover_core::evaluation_id::{self, Point};
 use http::Method;

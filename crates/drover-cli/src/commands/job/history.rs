@@ -96,8 +96,7 @@ pub(crate) fn revert(args: &RevertArgs) -> anyhow::Result<u8> {
 
 fn choose<'a>(job: &str, versions: &'a [JobVersion], wanted: Option<i64>) -> anyhow::Result<&'a JobVersion> {
     let Some(wanted) = wanted else {
-        let stable = |version: &&JobVersion| version.status.as_ref().is_some_and(|status| status.stable);
-        let Some(found) = versions.iter().skip(1).find(stable) else {
+        let Some(found) = versions.iter().skip(1).find(|version| version.is_stable()) else {
             bail!(
                 "djob/{job} has no older stable version; `drover job history {job}` lists the versions, name one of them"
             );

@@ -68,5 +68,5 @@ fn all_running(world: &World) -> usize {
 }
 
 fn is_stable(world: &World, version: i64) -> bool {
-    world.the::<JobVersion>(&format!("web-v{version}")).status.is_some_and(|status| status.stable)
+    world.the::<JobVersion>(&format!("web-v{version}")).is_stable()
 }
