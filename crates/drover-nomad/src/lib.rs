@@ -46,7 +46,7 @@ pub use query::{Asked, Blocking, LONGEST_WAIT, MOST_FILTER_BYTES, Query};
 pub use resource::{Reach, Resource, Right, Scope, Scopes, Verb};
 pub use rights::{kind, needed};
 pub use route::Route;
-pub use search::{Context, SearchRequest};
+pub use search::{Context, Manner, SearchRequest};
 pub use world::{Kind, Listed, Name, Table, Turn, World};
 pub use writes::{
     Change, Demand, PlanOrder, Target, VersionTag, Way, WriteEndpoint, WriteOrder, WriteView, Written, order,

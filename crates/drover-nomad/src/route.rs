@@ -11,6 +11,7 @@ use crate::client::{self, ClientEndpoint, NodeCall};
 use crate::endpoint::{self, Endpoint};
 use crate::fault::Fault;
 use crate::paths::some_id;
+use crate::search::Manner;
 use crate::unbuilt;
 use crate::writes::{self, WriteEndpoint};
 
@@ -20,7 +21,7 @@ pub enum Route {
     /// A read without a body.
     Read(Endpoint),
     /// A search, whose body says for what.
-    Search,
+    Search(Manner),
     /// A change, or a question with a body.
     Write(WriteEndpoint),
     /// What would become of a job; its id.
@@ -65,7 +66,7 @@ pub fn read(method: &Method, path: &str) -> Result<Route, Fault> {
     let Some(route) = known(path) else {
         return Err(unbuilt::refusal(path).unwrap_or_else(|| Fault::new(404, format!("/v1/{path} is not known here"))));
     };
-    let is_search = route == Route::Search;
+    let is_search = matches!(route, Route::Search(_));
     let is_right = if is_search { is_write(method) } else { *method == Method::GET };
     if is_right {
         return Ok(route);
@@ -89,7 +90,8 @@ fn planned(path: &str) -> Option<String> {
 
 fn known(path: &str) -> Option<Route> {
     match path {
-        "search" => Some(Route::Search),
+        "search" => Some(Route::Search(Manner::Prefix)),
+        "search/fuzzy" => Some(Route::Search(Manner::Fuzzy)),
         "event/stream" => Some(Route::Events),
         _ => endpoint::of(path).map(Route::Read),
     }
@@ -128,7 +130,12 @@ mod tests {
         assert_eq!(code(&Method::POST, "allocations"), 405);
         assert_eq!(code(&Method::GET, "search"), 405);
         assert_eq!((code(&Method::GET, "event/stream"), code(&Method::PUT, "event/stream")), (200, 405));
-        assert_eq!((code(&Method::PUT, "search"), code(&Method::POST, "search")), (200, 200));
+        for path in ["search", "search/fuzzy"] {
+            assert_eq!(
+                (code(&Method::PUT, path), code(&Method::POST, path), code(&Method::GET, path)),
+                (200, 200, 405)
+            );
+        }
         for path in ["job/web/dispatch", "job/a/b/plan", "node/u/drain", "allocation/u/stop", "validate/job"] {
             assert_eq!((code(&Method::PUT, path), code(&Method::GET, path)), (200, 405), "{path}");
         }

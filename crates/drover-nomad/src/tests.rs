@@ -1,5 +1,7 @@
 //! Answers from a small cluster.
 
+mod search;
+
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
@@ -7,10 +9,7 @@ use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
 use crate::route::{Route, read};
-use crate::{
-    AgentFacts, Fault, Query, Resource, Scope, Scopes, SearchRequest, View, World, answer, index, is_down, needed,
-    placed,
-};
+use crate::{AgentFacts, Fault, Query, Resource, Scope, Scopes, View, World, answer, index, is_down, needed, placed};
 
 const NODE: &str = "00000000-0000-0000-0000-0000000000f1";
 
@@ -365,22 +364,6 @@ fn nodes_plugins_and_volumes() {
     assert_eq!(ids(&ask_as(Some(&["shop"]), "namespaces").expect("a list"), "Name"), ["shop"]);
     assert_eq!(ask("regions"), json!(["global"]));
     assert_eq!(ask("agent/self")["config"]["Region"], "global");
-}
-
-#[test]
-fn a_search_has_every_asked_context_and_at_most_twenty_ids_of_each() {
-    let search = |body: &str| SearchRequest::read(body.as_bytes());
-    let of = |body: &str| reply(None, &Endpoint::Search(search(body).expect("a search")), "").expect("an answer");
-    let found = of(r#"{"Prefix": "a", "Context": "jobs"}"#);
-    assert_eq!(found, json!({ "Matches": { "jobs": ["a/b"] }, "Truncations": { "jobs": false } }));
-    let found = of(r#"{"Prefix": "default"}"#);
-    assert_eq!(keys(&found["Matches"]).len(), 12);
-    assert_eq!(found["Matches"]["allocs"], json!(["default-alloc"]));
-    assert_eq!((&found["Matches"]["vars"], &found["Truncations"]["vars"]), (&Value::Null, &json!(false)));
-    assert_eq!(found["Matches"]["node_pools"], json!(["default"]));
-    for body in [r#"{"Context": "nothing"}"#, "[]", "", r#"{"Prefix": 7}"#] {
-        assert_eq!(search(body).map_err(|fault| fault.code), Err(400), "{body}");
-    }
 }
 
 #[test]

@@ -24,7 +24,6 @@ const PATHS: &[(&str, &str)] = &[
     ("volume/csi/*/create", "write the CSIVolume by `kubectl apply`"),
     ("volume/csi/*/delete", "delete the CSIVolume by `kubectl delete`"),
     ("volume/host/*", "host volumes are in the status of the ClientNodes"),
-    ("search/fuzzy", "search by the beginning of an id: PUT search"),
     ("agent/servers", "the replicas are pods: `kubectl get pods -n drover-system`"),
     ("agent/monitor", "read the logs of drover's pods by `kubectl logs`"),
     ("agent/keyring/*", "drover has no gossip and no keys of it"),

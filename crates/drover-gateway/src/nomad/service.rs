@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_nomad::{
-    AgentFacts, Blocking, ClientCall, Endpoint, Fault, Kind, Query, Reply, Route, SearchRequest, View, World,
+    AgentFacts, Blocking, ClientCall, Endpoint, Fault, Kind, Manner, Query, Reply, Route, SearchRequest, View, World,
     WriteEndpoint, answer, index, is_unseen, kind, needed, route, told,
 };
 use futures::future::BoxFuture;
@@ -77,7 +77,7 @@ pub(super) struct Outcome {
 /// What is answered from what is known.
 enum WholeCall {
     Read(Endpoint),
-    Search,
+    Search(Manner),
     Write(WriteEndpoint),
     Plan(String),
 }
@@ -121,7 +121,7 @@ impl Nomad {
         let call = self.call(&caller.identity, &path, &request);
         let known = match route {
             Ok(Route::Read(endpoint)) => WholeCall::Read(endpoint),
-            Ok(Route::Search) => WholeCall::Search,
+            Ok(Route::Search(manner)) => WholeCall::Search(manner),
             Ok(Route::Write(endpoint)) => WholeCall::Write(endpoint),
             Ok(Route::Plan(id)) => WholeCall::Plan(id),
             Ok(Route::Events) => {
@@ -175,7 +175,7 @@ impl Nomad {
         call.is_about(query.text("namespace").unwrap_or("default"));
         let endpoint = match asked {
             WholeCall::Read(endpoint) => endpoint,
-            WholeCall::Search => Endpoint::Search(SearchRequest::read(&body(request).await?)?),
+            WholeCall::Search(manner) => Endpoint::Search(SearchRequest::read(manner, &body(request).await?)?),
             WholeCall::Write(endpoint) => {
                 known(identity)?;
                 let body = body(request).await?.into();

@@ -2,7 +2,7 @@
 //!
 //! Who may: none of these changes what runs, and no role of people has a right to a version's status, so that the Job's
 //! own right counts, as it does for its spec, from which versions come. What an automatic revert would go back to is
-//! more: the leader runs it without asking its author again. Whoever chooses that needs the rights to register it.
+//! more: the leader runs it without asking its author again. It is chosen by those who have the rights to register it.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ fn stable(world: &World, number: i64, stable: bool) -> Result<(String, Value, Ve
 }
 
 #[test]
-fn a_version_is_called_stable_or_not_by_whoever_may_change_the_job() {
+fn a_version_is_called_stable_or_not_by_those_who_may_change_the_job() {
     let world = history(&[(0, true, "", ""), (1, false, "", "")]);
     for (number, is_stable) in [(1, true), (0, false), (0, true)] {
         let (name, status, demands) = stable(&world, number, is_stable).expect("an order");
