@@ -6,7 +6,9 @@ use serde_json::json;
 
 /// Reads them, and looks at an object by the filter.
 pub(crate) fn run(bytes: &[u8]) {
-    [Manner::Prefix, Manner::Fuzzy].map(|manner| drop(SearchRequest::read(manner, bytes)));
+    for manner in [Manner::Prefix, Manner::Fuzzy] {
+        drop(SearchRequest::read(manner, bytes));
+    }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let mut lines = text.splitn(3, '\n');
     drop(route::read(&Method::GET, lines.next().unwrap_or_default()));

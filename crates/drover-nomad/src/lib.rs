@@ -36,7 +36,8 @@ pub use blocking::told;
 pub use client::{
     ClientCall, ClientEndpoint, ClientOrder, Closing, ExecInput, ExecOutput, FileFacts, FileFrames, HEARTBEAT,
     HostUsage, LogOrder, MOST_REASON_BYTES, MetaChanges, NodeCall, Placed, Position, TaskUsage, Usage, check_results,
-    core_mhz, exec_inputs, file, files, host_stats, is_down, meta_changes, node_meta, placed, shown_token, usage,
+    core_mhz, ended_on, exec_inputs, file, files, host_stats, is_down, meta_changes, node_meta, placed, shown_token,
+    usage,
 };
 pub use endpoint::Endpoint;
 pub use events::{Buffer, Changed, Commit, Event, Happened, Held, Next, Picked, Pieces, Topic, Wanted, events};

@@ -18,7 +18,6 @@ const PATHS: &[(&str, &str)] = &[
     ("node/pools/*", POOLS),
     ("client/allocation/*/snapshot", "agents hand the disks of allocations over to each other by themselves"),
     ("client/allocation/*/pause", "tasks have no schedule by which they pause"),
-    ("client/gc", "delete the files of one allocation: PUT client/allocation/ID/gc"),
     ("volumes/external", "list a provider's volumes by its own means"),
     ("volumes/snapshot", "snapshots are in the status of the CSIVolume: `drover volume snapshot`"),
     ("volume/csi/*/create", "write the CSIVolume by `kubectl apply`"),

@@ -80,6 +80,11 @@ impl Reply {
         Ok(Self { body, next_token: None })
     }
 
+    /// An answer without a body.
+    pub fn nothing() -> Self {
+        Self { body: Pieces::default(), next_token: None }
+    }
+
     /// A page of a list. Objects are written one by one: all of them as values would take many times the memory.
     pub(super) fn page<T, W: Serialize>(page: Page<T>, query: &Query, wire: impl Fn(&T) -> W) -> Result<Self, Fault> {
         let mut body = Pieces::default();

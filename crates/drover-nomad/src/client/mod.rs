@@ -20,4 +20,4 @@ pub use facts::{FileFacts, TaskUsage, Usage, check_results, file, files, usage};
 pub use frames::{FileFrames, HEARTBEAT};
 pub use node_call::{HostUsage, MetaChanges, NodeCall, host_stats, meta_changes, node_meta};
 pub use order::{ClientOrder, LogOrder, Position};
-pub use placed::{Placed, core_mhz, is_down, placed};
+pub use placed::{Placed, core_mhz, ended_on, is_down, placed};

@@ -20,6 +20,8 @@ pub enum NodeCall {
     Meta,
     /// Its metadata is changed.
     SetMeta,
+    /// The files of all allocations that have ended there go.
+    Gc,
 }
 
 impl NodeCall {
@@ -31,6 +33,9 @@ impl NodeCall {
             ("client/metadata", &Method::GET) => (Some(Self::Meta), ""),
             ("client/metadata", &Method::POST) => (Some(Self::SetMeta), ""),
             ("client/metadata", _) => (None, "GET or POST"),
+            // As for one allocation.
+            ("client/gc", &Method::GET | &Method::PUT | &Method::POST) => (Some(Self::Gc), ""),
+            ("client/gc", _) => (None, "GET, PUT or POST"),
             _ => return None,
         };
         Some(call.ok_or_else(|| Fault::new(405, format!("/v1/{path} is asked for by {names}"))))
@@ -38,7 +43,7 @@ impl NodeCall {
 
     /// Whether something is changed, and not only looked at.
     pub const fn changes_something(self) -> bool {
-        matches!(self, Self::SetMeta)
+        matches!(self, Self::SetMeta | Self::Gc)
     }
 }
 
@@ -123,7 +128,15 @@ mod tests {
         assert_eq!(code(Method::POST, "client/metadata"), Some(Ok(NodeCall::SetMeta)));
         assert_eq!(code(Method::GET, "client/metadata"), Some(Ok(NodeCall::Meta)));
         assert_eq!(code(Method::POST, "client/stats"), Some(Err(405)));
-        assert_eq!(code(Method::GET, "client/gc"), None);
+        for (method, wanted) in [
+            (Method::GET, Ok(NodeCall::Gc)),
+            (Method::PUT, Ok(NodeCall::Gc)),
+            (Method::POST, Ok(NodeCall::Gc)),
+            (Method::DELETE, Err(405)),
+        ] {
+            assert_eq!(code(method, "client/gc"), Some(wanted));
+        }
+        assert_eq!(code(Method::GET, "client/gcs"), None);
         let (node, changes) = meta_changes(br#"{"NodeID": "u", "Meta": {"a": "b", "c": null}}"#).expect("changes");
         assert_eq!((node.as_str(), changes["a"].as_deref(), changes["c"].as_deref()), ("u", Some("b"), None));
         for body in [&b"{}"[..], b"", b"[]", br#"{"Meta": {"a": 1}}"#] {

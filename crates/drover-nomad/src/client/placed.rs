@@ -2,12 +2,13 @@
 //!
 //! Input: what is known of the cluster, an id. Output: its object's name, its node. Must never know who asks.
 
+use drover_api::Allocation;
 use drover_api::client_node::NodePhase;
 
 use crate::fault::Fault;
 use crate::query::Query;
 use crate::wire::allocation::name;
-use crate::world::World;
+use crate::world::{World, namespace, uid};
 
 /// An allocation and its node.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,17 +32,26 @@ pub struct Placed {
 /// # Errors
 /// 404 where there is none.
 pub fn placed(world: &World, query: &Query, id: &str) -> Result<Placed, Fault> {
-    let namespace = query.namespace();
-    let found = world.allocation(&namespace, id).ok_or_else(|| Fault::missing("allocation", id))?;
-    let node = found.spec.node_name.clone();
-    Ok(Placed {
-        namespace,
-        name: found.metadata.name.clone().unwrap_or_default(),
-        uid: id.to_owned(),
-        shown_name: name(found, world),
+    let found = world.allocation(&query.namespace(), id).ok_or_else(|| Fault::missing("allocation", id))?;
+    Ok(of(found, world))
+}
+
+/// The allocations on a node that have ended, as far as the cluster knows.
+pub fn ended_on(world: &World, node: &str) -> Vec<Placed> {
+    let ended = world.allocations_on(node).filter(|it| it.has_ended());
+    ended.map(|it| of(it, world)).collect()
+}
+
+fn of(allocation: &Allocation, world: &World) -> Placed {
+    let (meta, node) = (&allocation.metadata, allocation.spec.node_name.clone());
+    Placed {
+        namespace: namespace(meta).to_owned(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: uid(Some(meta)).to_owned(),
+        shown_name: name(allocation, world),
         core_mhz: core_mhz(world, &node),
         node,
-    })
+    }
 }
 
 /// Whether a node is down, as far as the cluster knows.

@@ -49,6 +49,13 @@ impl Finder {
         }
     }
 
+    /// Takes in what has an id alone.
+    fn id(&mut self, context: &'static str, id: &str) {
+        if id.to_lowercase().starts_with(&self.text) {
+            self.add(context, (0, id), &[]);
+        }
+    }
+
     fn add(&mut self, context: &'static str, (at, name): (usize, &str), scope: &[&str]) {
         let scope = scope.iter().map(|part| (*part).to_owned()).collect();
         self.found.entry(context).or_default().push((at, name.len(), name.to_owned(), scope));
@@ -73,7 +80,9 @@ impl Finder {
     }
 
     fn services(&mut self, services: &[service::Service], scope: &[&str]) {
-        services.iter().for_each(|service| self.name("services", &service.name, scope));
+        for service in services {
+            self.name("services", &service.name, scope);
+        }
     }
 
     /// The answer; a context in which nothing was found is an empty list.
@@ -84,9 +93,8 @@ impl Finder {
             found.dedup();
             truncations.insert(context.to_owned(), json!(found.len() > MOST));
             found.truncate(MOST);
-            let shown = found.into_iter().map(|(_, _, id, scope)| match scope.is_empty() {
-                true => json!({ "ID": id }),
-                false => json!({ "ID": id, "Scope": scope }),
+            let shown = found.into_iter().map(|(_, _, id, scope)| {
+                if scope.is_empty() { json!({ "ID": id }) } else { json!({ "ID": id, "Scope": scope }) }
             });
             matches.insert(context.to_owned(), shown.collect());
         }
@@ -103,7 +111,9 @@ pub(super) fn answer(request: &SearchRequest, world: &World, scopes: &Scopes) ->
             Context::Jobs => {
                 finder.found.extend(OF_JOBS.map(|part| (part, Vec::new())));
                 let seen = world.jobs.iter().filter(|it| scopes.has(Resource::Jobs, namespace(&it.metadata)));
-                seen.for_each(|job| finder.job(job, world));
+                for job in seen {
+                    finder.job(job, world);
+                }
             }
             Context::Allocations => {
                 let seen = world.allocations.iter();
@@ -119,13 +129,14 @@ pub(super) fn answer(request: &SearchRequest, world: &World, scopes: &Scopes) ->
                 }
             }
             Context::Pools | Context::Namespaces | Context::Plugins => {
-                prefix::ids(context, world, scopes).iter().for_each(|id| finder.name(context.name(), id, &[]));
+                for id in prefix::ids(context, world, scopes) {
+                    finder.name(context.name(), &id, &[]);
+                }
             }
             Context::Deployments | Context::Evaluations | Context::Volumes | Context::ScalingPolicies => {
-                let begins = |id: &&String| id.to_lowercase().starts_with(&finder.text);
-                let ids = prefix::ids(context, world, scopes);
-                let found: Vec<&String> = ids.iter().filter(begins).collect();
-                found.into_iter().for_each(|id| finder.add(context.name(), (0, id), &[]));
+                for id in prefix::ids(context, world, scopes) {
+                    finder.id(context.name(), &id);
+                }
             }
             Context::Nodes | Context::HostVolumes | Context::Variables | Context::All => {}
         }

@@ -82,7 +82,7 @@ pub(super) fn apply_tag(tag: &VersionTag, view: WriteView<'_>) -> Result<WriteOr
         tagged_at: Some(view.now),
         ..JobVersionStatus::default()
     };
-    Ok(ordered(job, version, status))
+    Ok(ordered(job, version, &status))
 }
 
 /// Takes a name away. The version goes with others when there are newer ones.
@@ -90,7 +90,7 @@ pub(super) fn unset_tag(tag: &VersionTag, view: WriteView<'_>) -> Result<WriteOr
     let job = jobs::find(&tag.job, view)?;
     let missing = || Fault::missing("tag", &format!("{} of job {}", tag.name, tag.job));
     let version = tagged(&tag.name, job, view).ok_or_else(missing)?;
-    Ok(ordered(job, version, JobVersionStatus::default()))
+    Ok(ordered(job, version, &JobVersionStatus::default()))
 }
 
 /// The version with a name.
@@ -104,7 +104,7 @@ fn newest<'a>(job: &'a Job, view: WriteView<'a>, is_one: impl Fn(&JobVersion) ->
 }
 
 /// The tag of this status, written.
-fn ordered(job: &Job, version: &JobVersion, status: JobVersionStatus) -> WriteOrder {
+fn ordered(job: &Job, version: &JobVersion, status: &JobVersionStatus) -> WriteOrder {
     let column = status.tag.clone().unwrap_or_else(|| JobVersionColumns::default().tag);
     let description = Some(&status.tag_description).filter(|text| !text.is_empty());
     let change = patch(
@@ -114,7 +114,7 @@ fn ordered(job: &Job, version: &JobVersion, status: JobVersionStatus) -> WriteOr
             "columns": { "tag": column },
         }),
     );
-    let answer = Some(version_tag(&status)).filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let answer = Some(version_tag(status)).filter(Value::is_object).unwrap_or_else(|| json!({}));
     WriteOrder::new(vec![jobs::update(job, "")], vec![change], move |_| answer)
 }
 

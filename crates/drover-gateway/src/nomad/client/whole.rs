@@ -51,7 +51,7 @@ pub(super) async fn answer(session: NodeSession) -> Result<Answered, Refusal> {
             check_results(&checks.map_err(wrong)?, &placed.shown_name)
         }
         // Clients look for nothing in it.
-        ClientOrder::Gc => return Ok(Answered { body: Vec::new().into(), next_token: None }),
+        ClientOrder::Gc => return Ok(Answered::nothing()),
         ClientOrder::Restart { .. }
         | ClientOrder::Signal { .. }
         | ClientOrder::Read { .. }
