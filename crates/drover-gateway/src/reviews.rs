@@ -10,7 +10,9 @@ use std::time::Duration;
 use drover_daemon::monitor::GatewayMetrics;
 use http::{HeaderMap, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use sha2::{Digest as _, Sha256};
@@ -58,7 +60,7 @@ pub(crate) struct Object {
     pub(crate) subresource: &'static str,
 }
 
-/// A right that is asked for: what RBAC's rules are compared with.
+/// A right that is asked for: what RBAC's rules are compared with. Without a resource it is that to a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Access {
     /// The API group; empty for the core.
@@ -71,8 +73,19 @@ pub(crate) struct Access {
     pub(crate) verb: &'static str,
     /// Where; empty for the whole cluster.
     pub(crate) namespace: String,
-    /// With which object; empty for all.
+    /// With which object; empty for all. The path, where it is one.
     pub(crate) name: String,
+}
+
+impl Access {
+    /// The right to a path that is no resource.
+    pub(crate) fn of_path(path: &str, verb: &'static str) -> Self {
+        Self { group: "", resource: "", subresource: "", verb, namespace: String::new(), name: path.to_owned() }
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.resource.is_empty().then_some(&self.name)
+    }
 }
 
 impl From<&Object> for Access {
@@ -296,7 +309,9 @@ impl Reviews {
 
     async fn ask(&self, identity: &Identity, access: &Access) -> Result<bool, Refusal> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let attributes = ResourceAttributes {
+        let path =
+            access.path().map(|path| NonResourceAttributes { path: some(path), verb: Some(access.verb.to_owned()) });
+        let resource = path.is_none().then(|| ResourceAttributes {
             group: Some(access.group.to_owned()),
             version: (access.group == SUBRESOURCES).then(|| "v1alpha1".to_owned()),
             resource: Some(access.resource.to_owned()),
@@ -305,14 +320,14 @@ impl Reviews {
             namespace: some(&access.namespace),
             name: some(&access.name),
             ..ResourceAttributes::default()
-        };
+        });
         let spec = SubjectAccessReviewSpec {
             user: Some(identity.user.clone()),
             uid: identity.uid.clone(),
             groups: Some(identity.groups.clone()),
             extra: Some(identity.extra.clone()),
-            resource_attributes: Some(attributes),
-            ..SubjectAccessReviewSpec::default()
+            resource_attributes: resource,
+            non_resource_attributes: path,
         };
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let status = in_time(self.accesses.create(&PostParams::default(), &review)).await?.status;
@@ -323,6 +338,9 @@ impl Reviews {
 /// Which right is missing, in the API server's own words.
 fn denied(identity: &Identity, access: &Access) -> String {
     let Access { group, resource, subresource, verb, namespace, name } = access;
+    if let Some(path) = access.path() {
+        return format!("forbidden: user {:?} cannot {verb} path {path:?}", identity.user);
+    }
     let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
     let part = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
     let place = match namespace.as_str() {

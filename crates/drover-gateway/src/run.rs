@@ -112,10 +112,10 @@ async fn serve(
             name: config.server_name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             settings: config.scheduler.clone(),
-            servers: Vec::new(),
+            ..AgentFacts::default()
         };
         let controllers = Controllers::new(client.clone(), config.namespace.clone());
-        let (reviews, metrics, ends) = (reviews.clone(), gateway.clone(), last.clone());
+        let (reviews, metrics, ends) = (reviews.clone(), metrics.clone(), last.clone());
         let (store, nodes) = (config.nomad_writes.then_some(store), nodes.clone());
         Nomad::new(NomadParts { caches, reviews, facts, controllers, metrics, nodes, store, clock, ends })
     });

@@ -23,6 +23,8 @@ pub enum Endpoint {
     JobSummary(String),
     /// What it once was.
     JobVersions(String),
+    /// The services by which its allocations are found.
+    JobServices(String),
     /// The counts of its groups.
     JobScale(String),
     /// The text that it was registered with.
@@ -85,6 +87,8 @@ pub enum Endpoint {
     Regions,
     /// What answers.
     AgentSelf,
+    /// What it has counted.
+    Metrics,
     /// Whether it can answer.
     AgentHealth,
     /// The controllers.
@@ -108,6 +112,7 @@ const OF_JOB: &[(&str, OfId<Endpoint>)] = &[
     ("/deployments", Endpoint::JobDeployments),
     ("/evaluations", Endpoint::JobEvaluations),
     ("/scale", Endpoint::JobScale),
+    ("/services", Endpoint::JobServices),
     ("/submission", Endpoint::JobSubmission),
     ("/summary", Endpoint::JobSummary),
     ("/versions", Endpoint::JobVersions),
@@ -142,6 +147,7 @@ pub(crate) fn of(path: &str) -> Option<Endpoint> {
         "namespaces" => Some(Endpoint::Namespaces),
         "regions" => Some(Endpoint::Regions),
         "agent/self" => Some(Endpoint::AgentSelf),
+        "metrics" => Some(Endpoint::Metrics),
         "agent/health" => Some(Endpoint::AgentHealth),
         "agent/members" => Some(Endpoint::Members),
         "status/leader" => Some(Endpoint::Leader),

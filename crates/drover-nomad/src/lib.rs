@@ -31,7 +31,7 @@ mod world;
 mod writes;
 
 pub use acl::{AclEndpoint, TokenFacts, auth_methods, login_token, token};
-pub use answers::{AgentFacts, Reply, ServerFacts, View, answer, index, is_unseen};
+pub use answers::{AgentFacts, Counted, Form, Reply, ServerFacts, View, answer, index, is_unseen};
 pub use blocking::told;
 pub use client::{
     ClientCall, ClientEndpoint, ClientOrder, Closing, ExecInput, ExecOutput, FileFacts, FileFrames, HEARTBEAT,

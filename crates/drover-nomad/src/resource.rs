@@ -21,20 +21,22 @@ pub enum Resource {
     Volumes,
     /// `namespaces`.
     Namespaces,
+    /// The path `/metrics`, which is no resource: what daemons of Kubernetes are scraped by.
+    Metrics,
 }
 
 impl Resource {
     /// Its API group; empty for the core.
     pub const fn group(self) -> &'static str {
         match self {
-            Self::Namespaces => "",
+            Self::Namespaces | Self::Metrics => "",
             Self::Jobs | Self::Versions | Self::Allocations | Self::Deployments | Self::Nodes | Self::Volumes => {
                 "drover.dev"
             }
         }
     }
 
-    /// Its name in roles.
+    /// Its name in roles; empty for a path.
     pub const fn plural(self) -> &'static str {
         match self {
             Self::Jobs => "jobs",
@@ -44,6 +46,7 @@ impl Resource {
             Self::Nodes => "clientnodes",
             Self::Volumes => "csivolumes",
             Self::Namespaces => "namespaces",
+            Self::Metrics => "",
         }
     }
 
@@ -55,7 +58,7 @@ impl Resource {
             Self::Allocations => world.allocations.namespaces(),
             Self::Deployments => world.deployments.namespaces(),
             Self::Volumes => world.volumes.namespaces(),
-            Self::Nodes => Vec::new(),
+            Self::Nodes | Self::Metrics => Vec::new(),
             Self::Namespaces => world.namespaces.iter().filter_map(|it| it.metadata.name.clone()).collect(),
         }
     }

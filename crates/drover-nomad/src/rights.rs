@@ -36,14 +36,15 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
         | Endpoint::JobEvaluations(_)
         | Endpoint::Evaluation(_) => of_one(Resource::Jobs, Verb::Get),
         Endpoint::JobVersions(_) => of_one(Resource::Versions, Verb::List),
-        Endpoint::JobAllocations(_) | Endpoint::DeploymentAllocations(_) | Endpoint::EvaluationAllocations(_) => {
-            of_one(Resource::Allocations, Verb::List)
-        }
+        Endpoint::JobAllocations(_)
+        | Endpoint::JobServices(_)
+        | Endpoint::DeploymentAllocations(_)
+        | Endpoint::EvaluationAllocations(_)
+        | Endpoint::Service(_) => of_one(Resource::Allocations, Verb::List),
         Endpoint::JobDeployments(_) | Endpoint::JobDeployment(_) => of_one(Resource::Deployments, Verb::List),
         Endpoint::Deployments => list(Resource::Deployments),
         Endpoint::Deployment(_) => of_one(Resource::Deployments, Verb::Get),
         Endpoint::Allocations | Endpoint::Services => list(Resource::Allocations),
-        Endpoint::Service(_) => of_one(Resource::Allocations, Verb::List),
         Endpoint::Allocation(_) | Endpoint::AllocationChecks(_) | Endpoint::AllocationServices(_) => {
             of_one(Resource::Allocations, Verb::Get)
         }
@@ -73,6 +74,8 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
             reach: Reach::Everywhere,
             is_optional: false,
         }],
+        // As for the metrics of Kubernetes' own daemons: they tell how much is done by whom, of any namespace.
+        Endpoint::Metrics => vec![of_cluster(Resource::Metrics, Verb::Get)],
         Endpoint::Regions
         | Endpoint::AgentSelf
         | Endpoint::AgentHealth
@@ -87,7 +90,7 @@ pub fn needed(endpoint: &Endpoint, query: &Query) -> Vec<Right> {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .flat_map(|resource| match resource {
-                Resource::Nodes => vec![of_cluster(Resource::Nodes, Verb::List)],
+                Resource::Nodes | Resource::Metrics => vec![of_cluster(resource, Verb::List)],
                 Resource::Namespaces => {
                     vec![Right { resource, verb: Verb::Get, reach: Reach::Everywhere, is_optional: false }]
                 }
@@ -121,6 +124,7 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         | Endpoint::Search(_) => Some(Kind::Job),
         Endpoint::JobVersions(_) => Some(Kind::Version),
         Endpoint::JobAllocations(_)
+        | Endpoint::JobServices(_)
         | Endpoint::DeploymentAllocations(_)
         | Endpoint::EvaluationAllocations(_)
         | Endpoint::Allocations
@@ -144,6 +148,7 @@ pub fn kind(endpoint: &Endpoint) -> Option<Kind> {
         Endpoint::Namespaces => Some(Kind::Namespace),
         Endpoint::Regions
         | Endpoint::AgentSelf
+        | Endpoint::Metrics
         | Endpoint::AgentHealth
         | Endpoint::Members
         | Endpoint::Leader

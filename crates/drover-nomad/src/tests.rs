@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
 use crate::route::{Route, read};
-use crate::{AgentFacts, Fault, Query, Resource, Scope, Scopes, View, World, answer, index, is_down, needed, placed};
+use crate::{
+    AgentFacts, Counted, Fault, Form, Query, Reach, Reply, Resource, Right, Scope, Scopes, Verb, View, World, answer,
+    index, is_down, needed, placed,
+};
 
 const NODE: &str = "00000000-0000-0000-0000-0000000000f1";
 
@@ -504,6 +507,39 @@ fn services_are_those_that_allocations_are_registered_by_with_the_tags_of_all() 
     assert_eq!(chosen.as_array().map(Vec::len), Some(1));
     assert_eq!(of("service/web?namespace=shop&choose=one").map_err(|it| it.code), Err(400));
     assert_eq!(of("service/none?namespace=shop").expect("a list"), json!([]));
+    assert_eq!(of("job/a/b/services?namespace=shop").expect("a list"), one);
+    let filtered = of("job/a/b/services?namespace=shop&filter=AllocID+%3D%3D+second").expect("a list");
+    assert_eq!(ids(&filtered, "AllocID"), ["second"]);
+    assert_eq!(of("allocation/second/services?namespace=shop").expect("a list"), filtered);
+    assert_eq!(of("job/a/b/services").expect("a list"), json!([]), "those of another namespace");
+    assert_eq!(of("job/none/services?namespace=shop").map_err(|it| it.code), Err(404));
+    assert_eq!(of("job/a/b/services?namespace=shop&filter=x+%3D").map_err(|it| it.code), Err(400));
+    let right = needed(&Endpoint::JobServices("a/b".to_owned()), &Query::parse("namespace=shop").expect("a query"));
+    assert_eq!((right[0].resource, right[0].verb.name()), (Resource::Allocations, "list"));
+}
+
+#[test]
+fn what_a_replica_counts_is_for_those_who_may_scrape() {
+    let facts = AgentFacts {
+        counted: Counted { text: "# TYPE a gauge\na 7\n# EOF\n".to_owned(), ..Counted::default() },
+        ..AgentFacts::default()
+    };
+    let (world, scopes) = (world(), Scopes::default());
+    let of = |text: &str| {
+        let query = Query::parse(text).expect("a query");
+        answer(&Endpoint::Metrics, View { world: &world, query: &query, scopes: &scopes, facts: &facts })
+    };
+    let body = |reply: Reply| String::from_utf8(reply.body.into_inner().concat()).expect("text");
+    let summary: Value = serde_json::from_str(&body(of("").expect("an answer"))).expect("JSON");
+    assert_eq!((&summary["Gauges"][0]["Name"], &summary["Gauges"][0]["Value"]), (&json!("a"), &json!(7.0)));
+    let scraped = of("format=prometheus").expect("an answer");
+    assert_eq!((scraped.form, body(scraped)), (Form::Metrics, facts.counted.text.clone()));
+    let fault = of("format=xml").expect_err("no such format");
+    assert!(fault.code == 400 && fault.message.contains("prometheus"), "{fault}");
+    let rights = needed(&Endpoint::Metrics, &Query::parse("namespace=shop").expect("a query"));
+    let right = Right { resource: Resource::Metrics, verb: Verb::Get, reach: Reach::Cluster, is_optional: false };
+    assert_eq!(rights, [right]);
+    assert_eq!(read(&http::Method::PUT, "metrics").map_err(|fault| fault.code), Err(405));
 }
 
 #[test]

@@ -10,7 +10,6 @@ const POOLS: &str = "a pool is there when a ClientNode names it in spec.nodePool
 /// Paths, where `*` is one part or more, and what to do instead.
 const PATHS: &[(&str, &str)] = &[
     ("jobs/statuses", "list jobs and their allocations"),
-    ("job/*/services", "read the EndpointSlices of its Services by `kubectl get endpointslices`"),
     ("job/*/action", "run a command by `drover alloc exec`"),
     ("job/*/actions", "run a command by `drover alloc exec`"),
     ("deployment/unblock/*", "deployments of several regions are not built"),
@@ -29,7 +28,6 @@ const PATHS: &[(&str, &str)] = &[
     ("agent/force-leave", "nodes leave when their ClientNode is deleted"),
     ("agent/join", "nodes join when an agent runs there"),
     ("agent/pprof/*", "see what a daemon does by its metrics"),
-    ("metrics", "scrape the metrics port of drover's pods"),
     ("system/gc", "the controller collects what has ended by itself"),
     ("system/reconcile/summaries", "the controller keeps summaries by itself"),
     ("operator/scheduler/configuration", "set controller.config.scheduler in the chart's values"),

@@ -403,7 +403,7 @@ impl Metrics {
     }
 
     /// The text that a scrape is answered with.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail; a metric that refuses its own labels would be left out.
         if let Err(error) = encode(&mut text, &self.registry) {

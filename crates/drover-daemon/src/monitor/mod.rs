@@ -23,5 +23,5 @@ pub use installation::{Installation, parts, watch_cluster};
 pub use metrics::Metrics;
 pub use policies::{POLICIES, RequiredPolicy};
 pub use requests::{CountRequests, counting_client};
-pub use server::{PORT, serve};
+pub use server::{METRICS_TYPE, PORT, serve};
 pub use watchdog::{watch_progress, watch_progress_beside};

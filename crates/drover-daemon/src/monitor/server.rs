@@ -23,6 +23,9 @@ use super::{Health, Metrics};
 /// The part of a daemon's health that is its port.
 pub const PORT: &str = "port";
 
+/// The media type of what a scrape is answered with.
+pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// Connections at the same time. With another one the oldest is cut: who asks is answered within milliseconds, and who
 /// only holds a connection has to hold it against everyone that comes.
 const MAX_CONNECTIONS: usize = 128;
@@ -140,10 +143,7 @@ fn answer<B>(request: &Request<B>, health: &Health, metrics: &Metrics) -> Respon
             }
             text(StatusCode::SERVICE_UNAVAILABLE, "text/plain", problems.join("\n") + "\n")
         }
-        "/metrics" => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            text(StatusCode::OK, kind, metrics.text())
-        }
+        "/metrics" => text(StatusCode::OK, METRICS_TYPE, metrics.text()),
         _ => text(StatusCode::NOT_FOUND, "text/plain", "/healthz, /readyz and /metrics are answered here\n".to_owned()),
     }
 }

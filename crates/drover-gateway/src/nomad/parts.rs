@@ -1,7 +1,7 @@
 //! What Nomad's API answers from, and writes with.
 
 use drover_clock::SharedClock;
-use drover_daemon::monitor::GatewayMetrics;
+use drover_daemon::monitor::Metrics;
 use drover_nomad::AgentFacts;
 use drover_store::KubeStore;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,8 @@ pub(crate) struct NomadParts {
     pub(crate) reviews: Reviews,
     pub(crate) facts: AgentFacts,
     pub(crate) controllers: Controllers,
-    pub(crate) metrics: GatewayMetrics,
+    /// What is counted, and shown.
+    pub(crate) metrics: Metrics,
     /// What leads to the agents of nodes.
     pub(crate) nodes: Nodes,
     /// What writes objects; none: clients only read.

@@ -60,8 +60,17 @@ async fn each(reviews: &Reviews, identity: &Identity, right: &Right, world: &Wor
 
 /// A right in a namespace, as the API server is asked for it.
 pub(super) fn access(right: &Right, namespace: &str) -> Access {
-    // A namespace is asked for as the API server asks: as an object of itself.
-    let name = if right.resource == Resource::Namespaces { namespace } else { "" };
+    let name = match right.resource {
+        // As the API server asks: as an object of itself.
+        Resource::Namespaces => namespace,
+        Resource::Metrics => return Access::of_path("/metrics", right.verb.name()),
+        Resource::Jobs
+        | Resource::Versions
+        | Resource::Allocations
+        | Resource::Deployments
+        | Resource::Nodes
+        | Resource::Volumes => "",
+    };
     Access {
         group: right.resource.group(),
         resource: right.resource.plural(),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_daemon::monitor::METRICS_TYPE;
 use drover_nomad::{
-    AgentFacts, Blocking, ClientCall, Endpoint, Fault, Kind, Manner, Query, Reply, Route, SearchRequest, View, World,
-    WriteEndpoint, answer, index, is_unseen, kind, needed, route, told,
+    AgentFacts, Blocking, ClientCall, Counted, Endpoint, Fault, Form, Kind, Manner, Query, Reply, Route, SearchRequest,
+    View, World, WriteEndpoint, answer, index, is_unseen, kind, needed, route, told,
 };
 use futures::future::BoxFuture;
 use http::{HeaderValue, Response, StatusCode};
@@ -147,7 +148,7 @@ impl Nomad {
     /// A call that begins.
     pub(super) fn call(&self, identity: &Identity, path: &str, request: &http::Request<Incoming>) -> NomadCall {
         let id = request.headers().get("audit-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-        NomadCall::begin(id, identity, (request.method(), path), self.parts.metrics.clone())
+        NomadCall::begin(id, identity, (request.method(), path), self.parts.metrics.gateway.clone())
     }
 
     /// The answer of a call that is answered at once and as a whole.
@@ -223,6 +224,9 @@ impl Nomad {
         if matches!(endpoint, Endpoint::Members | Endpoint::Leader | Endpoint::Peers) {
             facts.servers = self.parts.controllers.now().await?;
         }
+        if *endpoint == Endpoint::Metrics {
+            facts.counted = Counted { text: self.parts.metrics.text(), at: self.parts.clock.now() };
+        }
         Ok(facts)
     }
 
@@ -279,7 +283,11 @@ impl Nomad {
 
     fn response(&self, outcome: Outcome) -> Response<Answer> {
         let Outcome { reply, index } = outcome;
-        let mut response = in_pieces("application/json", reply.body.into_inner());
+        let kind = match reply.form {
+            Form::Json => "application/json",
+            Form::Metrics => METRICS_TYPE,
+        };
+        let mut response = in_pieces(kind, reply.body.into_inner());
         let silent_for = self.parts.reviews.silent_for();
         let known = if silent_for.is_some() { "false" } else { "true" };
         let contact = silent_for.unwrap_or_default().as_millis().to_string();

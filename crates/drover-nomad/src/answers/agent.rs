@@ -3,6 +3,7 @@
 use drover_core::settings::{Algorithm, Settings};
 use serde_json::{Value, json};
 
+use super::metrics::Counted;
 use crate::fault::Fault;
 
 /// What answers.
@@ -16,6 +17,8 @@ pub struct AgentFacts {
     pub settings: Settings,
     /// The controllers, where they were asked for.
     pub servers: Vec<ServerFacts>,
+    /// What it has counted, where that was asked for.
+    pub counted: Counted,
 }
 
 /// A replica of the controller.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::agent::{self, REGION};
 use super::reply::Reply;
 use super::view::View;
-use super::{allocations, cluster, deployments, evaluations, jobs, pools, scaling, services};
+use super::{allocations, cluster, deployments, evaluations, jobs, metrics, pools, scaling, services};
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::search;
@@ -20,6 +20,7 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::Job(id) => jobs::one(id, view),
         Endpoint::JobSummary(id) => jobs::summary(id, view),
         Endpoint::JobVersions(id) => jobs::versions(id, view),
+        Endpoint::JobServices(id) => services::of_job(id, view),
         Endpoint::JobScale(id) => jobs::scale(id, view),
         Endpoint::JobSubmission(id) => jobs::submission(id, view),
         Endpoint::ScalingPolicies => scaling::list(view),
@@ -55,6 +56,7 @@ pub fn answer(endpoint: &Endpoint, view: View<'_>) -> Result<Reply, Fault> {
         Endpoint::Namespaces => cluster::namespaces(view),
         Endpoint::Regions => Reply::of(&json!([REGION]), view.query),
         Endpoint::AgentSelf => Reply::of(&agent::about(view.facts), view.query),
+        Endpoint::Metrics => metrics::answer(view),
         Endpoint::Members => Reply::of(&agent::members(view.facts), view.query),
         Endpoint::Leader => Reply::of(&agent::leader(view.facts)?, view.query),
         Endpoint::Peers => Reply::of(&agent::peers(view.facts), view.query),

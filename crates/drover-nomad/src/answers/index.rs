@@ -24,6 +24,7 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
         Endpoint::Volume(id) => world.volume(&space, id).map(|it| version(&it.metadata)),
         Endpoint::Jobs
         | Endpoint::JobAllocations(_)
+        | Endpoint::JobServices(_)
         | Endpoint::JobEvaluations(_)
         | Endpoint::JobDeployments(_)
         | Endpoint::JobDeployment(_)
@@ -47,6 +48,7 @@ pub fn index(endpoint: &Endpoint, query: &Query, world: &World) -> Option<u64> {
         | Endpoint::Namespaces
         | Endpoint::Regions
         | Endpoint::AgentSelf
+        | Endpoint::Metrics
         | Endpoint::AgentHealth
         | Endpoint::Members
         | Endpoint::Leader

@@ -55,11 +55,23 @@ impl io::Write for Pieces {
     }
 }
 
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+/// What the bytes of an answer are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
     /// JSON.
+    #[default]
+    Json,
+    /// Metrics, as they are scraped.
+    Metrics,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// Its bytes.
     pub body: Pieces,
+    /// What they are.
+    pub form: Form,
     /// Where the next page begins.
     pub next_token: Option<String>,
 }
@@ -77,12 +89,17 @@ impl Reply {
             serde_json::to_writer(&mut body, value)
         };
         written.map_err(|error| unwritable(&error))?;
-        Ok(Self { body, next_token: None })
+        Ok(Self { body, ..Self::default() })
     }
 
     /// An answer without a body.
     pub fn nothing() -> Self {
-        Self { body: Pieces::default(), next_token: None }
+        Self::default()
+    }
+
+    /// An answer that is a text.
+    pub(super) fn text(form: Form, text: &str) -> Self {
+        Self { body: text.as_bytes().to_vec().into(), form, next_token: None }
     }
 
     /// A page of a list. Objects are written one by one: all of them as values would take many times the memory.
@@ -94,7 +111,7 @@ impl Reply {
             list(&mut serde_json::Serializer::new(&mut body), &page.items, wire)
         };
         written.map_err(|error| unwritable(&error))?;
-        Ok(Self { body, next_token: page.next })
+        Ok(Self { body, next_token: page.next, ..Self::default() })
     }
 }
 

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::jobs;
 use super::reply::Reply;
 use super::view::View;
 use crate::fault::Fault;
 use crate::filter::Filter;
+use crate::query::Query;
 use crate::resource::Resource;
 use crate::wire::service::registrations;
 use crate::world::namespace;
@@ -39,18 +41,9 @@ pub(super) fn list(view: View<'_>) -> Result<Reply, Fault> {
 /// ones for the same key.
 pub(super) fn one(name: &str, view: View<'_>) -> Result<Reply, Fault> {
     let View { world, query, .. } = view;
-    let filter = query.text("filter").map(Filter::parse).transpose()?;
     let space = query.namespace();
-    let mut shown = Vec::new();
-    for service in world.allocations.of_namespace(&space).flat_map(|it| registrations(it, world)) {
-        let is_chosen = match &filter {
-            Some(filter) => filter.matches(&service)?,
-            None => true,
-        };
-        if service["ServiceName"] == name && is_chosen {
-            shown.push(service);
-        }
-    }
+    let all = world.allocations.of_namespace(&space).flat_map(|it| registrations(it, world));
+    let mut shown = chosen(all.filter(|service| service["ServiceName"] == name), query)?;
     if let Some(choice) = query.text("choose") {
         let wrong = || Fault::bad(format!("choose is {choice:?}: give a number and a key, as in 2|here"));
         let (n, key) = choice.split_once('|').ok_or_else(wrong)?;
@@ -59,6 +52,25 @@ pub(super) fn one(name: &str, view: View<'_>) -> Result<Reply, Fault> {
         shown.truncate(n);
     }
     Reply::of(&Value::from(shown), query)
+}
+
+/// What the services of a job lead to.
+pub(super) fn of_job(id: &str, view: View<'_>) -> Result<Reply, Fault> {
+    let View { world, query, .. } = view;
+    let all = world.own_allocations(jobs::find(id, view)?).flat_map(|it| registrations(it, world));
+    Reply::of(&Value::from(chosen(all, query)?), query)
+}
+
+/// Those that the filter leaves.
+fn chosen(all: impl Iterator<Item = Value>, query: &Query) -> Result<Vec<Value>, Fault> {
+    let Some(filter) = query.text("filter").map(Filter::parse).transpose()? else { return Ok(all.collect()) };
+    let mut shown = Vec::new();
+    for service in all {
+        if filter.matches(&service)? {
+            shown.push(service);
+        }
+    }
+    Ok(shown)
 }
 
 /// Where a registration stands for a key: elsewhere for another one.
