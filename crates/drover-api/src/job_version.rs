@@ -79,7 +79,7 @@ pub struct JobVersionStatus {
     /// The metadata.generation that this status is about; -1 before the first observation.
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
-    /// Whether it has been deployed successfully, or a user says so. An automatic revert goes back to the newest one that is.
+    /// Whether it was deployed successfully, or a user says so; an automatic revert restores the newest such one.
     pub stable: bool,
     /// A name that a user gave it, of one version of a job alone; a tagged version is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
