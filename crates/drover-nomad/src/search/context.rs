@@ -2,6 +2,9 @@
 
 use crate::resource::Resource;
 
+/// The most that is found of a context.
+pub(super) const MOST: usize = 20;
+
 /// What is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {

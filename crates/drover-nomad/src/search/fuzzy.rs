@@ -1,16 +1,17 @@
 //! Search by a part of names, whatever their case. What has no name but an id is found by its beginning.
 //!
 //! Of jobs also what is in them is found, each in a context of its own, with what it is a part of from the outside in:
-//! a task of `default`, `web` and `api`. Those stand first in which the text begins first, and the shorter ones of them.
+//! a task of `default`, `web` and `api`. Those stand first in which the text begins first, and the shorter ones of
+//! them.
 
 use std::collections::BTreeMap;
 
 use drover_api::{Job, service};
 use serde_json::{Map, Value, json};
 
-use super::context::Context;
+use super::context::{Context, MOST};
+use super::prefix;
 use super::request::SearchRequest;
-use super::{MOST, prefix};
 use crate::full_job::spec;
 use crate::resource::{Resource, Scopes};
 use crate::wire::allocation;

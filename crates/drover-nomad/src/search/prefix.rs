@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::MOST;
-use super::context::Context;
+use super::context::{Context, MOST};
 use super::request::SearchRequest;
 use crate::resource::{Resource, Scopes};
 use crate::wire::{evaluation, plugin, scaling};

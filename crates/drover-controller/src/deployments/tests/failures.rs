@@ -5,6 +5,7 @@ use std::time::Duration;
 use drover_api::deployment::RollbackResult;
 use drover_api::job::JobConditionType;
 use drover_api::{Job, JobVersion};
+use drover_store::{Object as _, Part};
 use serde_json::{Value, json};
 
 use super::{all_running, apply, ask, deployment, is_stable, rolled, running, standing, status};
@@ -220,4 +221,42 @@ async fn must_survive_x_026_an_agent_that_calls_healthy_what_does_not_run() {
     report(&world, &json!({ "t": { "state": "running", "startedAt": began, "finishedAt": null } }));
     world.advance(Duration::from_secs(10)).await;
     assert_eq!((standing(&world, 0).as_str(), n_healthy(&world)), ("successful Successful", 2));
+}
+
+/// What a user says of a version.
+fn call(world: &World, version: i64, stable: bool) {
+    let key = world.the::<JobVersion>(&format!("web-v{version}")).key();
+    world.merge::<JobVersion>(&key, Part::Status, json!({ "status": { "stable": stable } }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_user_says_of_a_version_is_shown_and_stays_and_a_revert_goes_back_by_it() {
+    let mut world = World::with_nodes(["n1"]);
+    let rules = json!({ "maxParallel": 1, "minHealthyTime": "1s", "healthyDeadline": "1m", "progressDeadline": "2m",
+                        "autoRevert": true });
+    world.create(&rolled(&[("g", 2, rules)], "a"));
+    world.live(LONG).await;
+    apply(&world, "b");
+    world.live(LONG).await;
+    let shown = |world: &World| world.the::<Job>("web").status.unwrap().stable;
+    assert!(is_stable(&world, 0) && is_stable(&world, 1) && shown(&world));
+    call(&world, 1, false);
+    world.live(LONG).await;
+    assert!(!is_stable(&world, 1) && !shown(&world), "the controller has taken it back");
+    world.change_job("web", &json!({ "scale": { "group": "g", "count": 3 } }));
+    world.live(LONG).await;
+    assert!(!is_stable(&world, 1) && !shown(&world), "an evaluation has taken it back");
+    call(&world, 1, true);
+    world.live(LONG).await;
+    assert!(shown(&world));
+    // The newest one that is stable is the first again.
+    call(&world, 1, false);
+    world.sick_versions.insert(2);
+    apply(&world, "c");
+    world.live(Duration::from_mins(5)).await;
+    assert_eq!(standing(&world, 2), "failed ProgressDeadline");
+    let rollback = status(&world, 2).rollback.unwrap();
+    assert_eq!((rollback.result, rollback.version), (RollbackResult::RolledBack, Some(0)));
+    assert_eq!(world.the::<JobVersion>("web-v3").spec.revert_of, Some(0));
+    assert!(is_stable(&world, 3) && !is_stable(&world, 1) && shown(&world));
 }

@@ -95,7 +95,7 @@ fn access(asked: NodeCall, node: Option<&str>) -> Access {
     }
 }
 
-/// What an agent has said, in Nomad's words.
+/// What an agent has answered, in Nomad's words.
 fn value(said: Said, core_mhz: f64) -> Result<Value, Refusal> {
     match said {
         Said::HostStats(stats) => Ok(host_stats(&usage(&stats, core_mhz))),
