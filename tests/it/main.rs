@@ -55,6 +55,7 @@ mod nomad_cli;
 mod nomad_client;
 mod nomad_events;
 mod nomad_sdk;
+mod nomad_versions;
 mod nomad_writes;
 mod policies;
 mod power_off;

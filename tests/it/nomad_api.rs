@@ -108,6 +108,10 @@ impl Nomad {
     async fn search(&self, body: &Value) -> Value {
         self.send(Method::PUT, "search", &[], &body.to_string()).await.json()
     }
+
+    async fn fuzzy(&self, body: &Value) -> Value {
+        self.send(Method::PUT, "search/fuzzy", &[], &body.to_string()).await.json()
+    }
 }
 
 fn escaped(text: &str) -> String {
@@ -254,7 +258,11 @@ async fn refusals(nomad: &Nomad) {
         assert!(told.header("content-type").starts_with("text/plain"), "{path}");
     }
     assert_eq!(nomad.code(Method::POST, "allocations").await, 405);
-    assert_eq!(nomad.code(Method::GET, "search").await, 405);
+    for path in ["search", "search/fuzzy", "job/web/stable", "job/web/versions/x/tag"] {
+        assert_eq!(nomad.code(Method::GET, path).await, 405, "{path}");
+    }
+    assert_eq!(nomad.get("job/web/services").await.json(), json!([]), "it has none");
+    assert_eq!(nomad.code(Method::GET, "job/none/services").await, 404);
     assert_eq!((nomad.code(Method::GET, "nothing").await, nomad.code(Method::PUT, "vars").await), (404, 400));
     let large = format!("{{\"Prefix\": \"{}\"}}", "x".repeat(1 << 20));
     assert_eq!(nomad.send(Method::PUT, "search", &[], &large).await.code, 413);
@@ -344,6 +352,21 @@ async fn searches(cluster: &Cluster, nomad: &Nomad) {
     assert!(found["Matches"]["allocs"].is_null() && found["Truncations"]["vars"] == false, "{found}");
     let told = nomad.send(Method::POST, "search", &[], "{\"Context\": \"nothing\"}").await;
     assert!(told.code == 400 && told.text.contains("jobs"), "{}", told.text);
+
+    let found = nomad.fuzzy(&json!({ "Text": "ANY-0", "Context": "jobs" })).await;
+    let first = json!({ "ID": "many-00", "Scope": ["default", "many-00"] });
+    assert_eq!((&found["Matches"]["jobs"][0], &found["Truncations"]["jobs"]), (&first, &json!(false)));
+    let found = nomad.fuzzy(&json!({ "Text": "many" })).await;
+    assert_eq!(found["Matches"]["jobs"].as_array().map(Vec::len), Some(20));
+    assert_eq!(found["Truncations"]["jobs"], true);
+    let found = nomad.fuzzy(&json!({ "Text": "n/sh" })).await;
+    let command = json!({ "ID": "/bin/sh", "Scope": ["default", "a/b", "g", "t"] });
+    assert_eq!((&found["Matches"]["commands"][0], &found["Truncations"]["commands"]), (&command, &json!(true)));
+    let node = nomad.get("nodes").await.each("ID").remove(0);
+    let found = nomad.fuzzy(&json!({ "Text": &node[..8], "Context": "nodes" })).await;
+    assert_eq!(found["Matches"]["nodes"], json!([{ "ID": "n-1", "Scope": [node] }]));
+    let told = nomad.send(Method::POST, "search/fuzzy", &[], "{\"Text\": \"a\"}").await;
+    assert!(told.code == 400 && told.text.contains("2 characters"), "{}", told.text);
 }
 
 /// By a kubeconfig alone, through the API server, which decodes `%2F`.
@@ -549,7 +572,13 @@ async fn g_043_g_044_rights_open_what_they_name_who_asks_is_shown_and_each_call_
     let found = nobody.send(Method::PUT, "search?namespace=*", &[("X-Nomad-Token", token.as_str())], "{}").await.json();
     assert_eq!((&found["Matches"]["jobs"], &found["Matches"]["nodes"]), (&json!(["web"]), &Value::Null));
 
+    let body = "{\"Text\": \"we\"}";
+    let path = "search/fuzzy?namespace=*";
+    let found = nobody.send(Method::PUT, path, &[("X-Nomad-Token", token.as_str())], body).await.json();
+    assert_eq!(found["Matches"]["jobs"], json!([{ "ID": "web", "Scope": ["shop", "web"] }]));
+
     identities(&stage, &nobody, &token).await;
+    counted(&stage, &nobody, &token).await;
     few_of_many_namespaces(&stage, &nobody, &token).await;
 
     let log = cluster.log("gateway");
@@ -582,6 +611,32 @@ async fn identities(stage: &Stage, nobody: &Nomad, token: &str) {
     assert_eq!(login("wrong").await.code, 403);
     let told = nobody.send(Method::PUT, "acl/token", &[("X-Nomad-Token", &admin)], "{}").await;
     assert!(told.code == 400 && told.text.contains("RBAC"), "{} {}", told.code, told.text);
+}
+
+/// What the gateway counts is for those who may scrape Kubernetes' own daemons.
+async fn counted(stage: &Stage, nobody: &Nomad, token: &str) {
+    let ask = async |path: &str, token: &str| nobody.send(Method::GET, path, &[("X-Nomad-Token", token)], "").await;
+    assert_eq!(nobody.code(Method::GET, "metrics").await, 403);
+    let denied = ask("metrics", token).await;
+    assert!(denied.code == 403 && denied.text.contains("cannot get path \"/metrics\""), "{}", denied.text);
+    let user = format!("--user={}", User::Developer.name());
+    let role = ["create", "clusterrolebinding", "scrapes", "--clusterrole=system:monitoring", &user];
+    stage.cluster.kubectl(&role).expect("a binding");
+    stage.cluster.eventually("the role is in force", async || ask("metrics", token).await.code == 200).await;
+    let summary = ask("metrics", token).await.json();
+    let of = |kind: &str, name: &str| {
+        let all = summary[kind].as_array().expect("a list").iter();
+        all.filter(|one| one["Name"] == name).cloned().collect::<Vec<Value>>()
+    };
+    assert_eq!(of("Gauges", "drover_gateway_tunnels")[0]["Value"], 1.0, "{summary}");
+    let calls = of("Counters", "drover_gateway_calls_total");
+    let is_denial = |one: &&Value| one["Labels"] == json!({ "verb": "nomad", "code": "403" });
+    assert!(calls.iter().find(is_denial).is_some_and(|one| one["Sum"].as_f64() > Some(1.0)), "{summary}");
+    let admin = token_of(stage, User::Admin);
+    let scraped = ask("metrics?format=prometheus", &admin).await;
+    assert!(scraped.header("content-type").starts_with("application/openmetrics-text"), "{}", scraped.text);
+    assert!(scraped.text.contains("# TYPE drover_gateway_tunnels gauge\n") && scraped.text.ends_with("# EOF\n"));
+    assert_eq!(ask("metrics?format=xml", &admin).await.code, 400);
 }
 
 /// G-043, with the API server's own rules: of many namespaces those with a binding are found. How long it takes with

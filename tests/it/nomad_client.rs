@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use crate::cluster::{Cluster, LONG, client_status};
+use crate::cluster::{Cluster, LONG, client_status, job};
 use crate::gateway::{API, Stage};
 use crate::gateway_limits::{Door, Proof, token_of};
 use crate::gateway_operations::of_each_kind;
@@ -453,6 +453,53 @@ async fn an_end(stage: &Stage, seen: &Seen<'_>) {
     assert!(seen.get("gc").await.code >= 400, "it is gone already");
 }
 
+/// All that has ended on a node goes at once, and what runs there stays.
+async fn a_node_is_collected(stage: &Stage, nomad: &Nomad) {
+    let cluster = &stage.cluster;
+    let mut uids = Vec::new();
+    for name in ["ends-1", "ends-2", "stays"] {
+        uids.push(run(stage, nomad, job(name, 1, &json!({}), "exec sleep 1000")).await);
+    }
+    let is_there = |uid: &String| cluster.path(&format!("n-1/allocs/{uid}")).exists();
+    cluster.eventually("all have begun", async || uids.iter().all(is_there)).await;
+    for name in ["ends-1", "ends-2"] {
+        let stop = ["patch", "djob", name, "-n", "shop", "--type=merge", "-p", r#"{"spec":{"stop":true}}"#];
+        cluster.kubectl(&stop).expect("stopped");
+    }
+    let status = async |uid: &String| {
+        nomad.get(&format!("allocation/{uid}?namespace=shop")).await.json()["ClientStatus"].clone()
+    };
+    for uid in &uids[..2] {
+        cluster.eventually("it has ended", async || status(uid).await == "complete").await;
+    }
+    let node = nomad.get("nodes").await.each("ID").remove(0);
+    let path = format!("client/gc?node_id={node}");
+    // Who may collect those of one namespace, and who operates nodes, may not collect those of all.
+    let developer = Nomad::of(stage, User::Developer).await;
+    stage.bind("admin", "drover-admin");
+    let user = format!("--user={}", User::Developer.name());
+    let role = ["create", "clusterrolebinding", "nodes", "--clusterrole=drover-node-admin", &user];
+    cluster.kubectl(&role).expect("a binding");
+    let stats = format!("client/stats?node_id={node}");
+    cluster.eventually("the role is in force", async || developer.get(&stats).await.code == 200).await;
+    let denied = developer.get(&path).await;
+    assert!(denied.code == 403 && denied.text.contains("\"allocations/gc\""), "{} {}", denied.code, denied.text);
+    assert!(uids.iter().all(is_there), "something was destroyed");
+    assert_eq!(nomad.get("client/gc").await.code, 400);
+    assert_eq!(nomad.get("client/gc?node_id=none").await.code, 404);
+    assert_eq!(nomad.send(Method::DELETE, &path, &[], "").await.code, 405);
+
+    let are_gone = async || {
+        let told = nomad.get(&path).await;
+        assert!(told.code == 200 && told.text.is_empty(), "{} {}", told.code, told.text);
+        !uids[..2].iter().any(is_there)
+    };
+    cluster.eventually("they are given up", are_gone).await;
+    assert!(is_there(&uids[2]) && status(&uids[2]).await == "running");
+    // Nothing is left to collect.
+    assert_eq!(nomad.send(Method::PUT, &path, &[], "").await.code, 200);
+}
+
 /// A command as parameters name it.
 fn list(words: &[&str]) -> String {
     percent_encoding::utf8_percent_encode(&json!(words).to_string(), percent_encoding::NON_ALPHANUMERIC).to_string()
@@ -786,5 +833,6 @@ async fn p_021_to_p_027_p_038_and_p_039_tasks_are_restarted_signalled_and_measur
     restarts_and_signals(&stage, &seen).await;
     samples(&stage, &nomad).await;
     an_end(&stage, &seen).await;
+    a_node_is_collected(&stage, &nomad).await;
     a_node_that_is_gone(&mut stage, &nomad).await;
 }

@@ -249,7 +249,11 @@ async fn g_045_terraforms_and_the_autoscalers_flows_are_complete() {
         "update {",
         "count = 1\n    scaling {\n      max = 3\n      policy { cooldown = \"1m\" }\n    }\n    update {",
     );
-    for (flow, text) in [("terraform", PLAIN), ("autoscaler", &scaled)] {
+    let found = PLAIN.replace("\"web\"", "\"found\"").replace(
+        "update {",
+        "network {\n      port \"http\" {}\n    }\n    service {\n      name = \"found\"\n      provider = \"nomad\"\n      port = \"http\"\n    }\n    update {",
+    );
+    for (flow, text) in [("terraform", PLAIN), ("versions", &found), ("autoscaler", &scaled)] {
         assert_eq!(sdk(&stage, &[flow], text).await, "complete\n", "{flow}");
     }
     stage.cluster.kubectl(&["delete", "djob", "--all", "-A", "--timeout=90s"]).expect("deleted");

@@ -22,7 +22,7 @@ use crate::gateway_limits::{Door, Proof, token_of};
 use crate::nomad_api::{Nomad, Told};
 
 /// A job file: one group of tasks that run a script.
-fn file(id: &str, of_job: &str, of_group: &str, script: &str) -> String {
+pub(crate) fn file(id: &str, of_job: &str, of_group: &str, script: &str) -> String {
     let config = format!("command = \"/bin/sh\"\n args = [\"-c\", \"{script}\"]");
     let task = format!(
         "task \"t\" {{\n driver = \"raw_exec\"\n kill_timeout = \"2s\"\n config {{\n {config}\n }}\n \
@@ -34,10 +34,10 @@ fn file(id: &str, of_job: &str, of_group: &str, script: &str) -> String {
 }
 
 /// Healthy as soon as it runs.
-const AT_ONCE: &str = "update { min_healthy_time = \"0s\" }";
+pub(crate) const AT_ONCE: &str = "update { min_healthy_time = \"0s\" }";
 
 impl Nomad {
-    async fn put(&self, path: &str, body: &Value) -> Told {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Told {
         self.send(Method::PUT, path, &[], &body.to_string()).await
     }
 
@@ -46,7 +46,7 @@ impl Nomad {
     }
 
     /// The job of a file, as clients in Go read it.
-    async fn parsed(&self, text: &str) -> Value {
+    pub(crate) async fn parsed(&self, text: &str) -> Value {
         self.put("jobs/parse", &json!({ "JobHCL": text, "Canonicalize": true })).await.json()
     }
 

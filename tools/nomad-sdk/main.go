@@ -41,7 +41,7 @@ func read(client *api.Client) {
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) < 2 {
-		log.Fatal("usage: nomad-sdk read|terraform|autoscaler")
+		log.Fatal("usage: nomad-sdk read|terraform|autoscaler|versions")
 	}
 	switch os.Args[1] {
 	case "read":
@@ -50,6 +50,8 @@ func main() {
 		terraform(client())
 	case "autoscaler":
 		autoscaler(client())
+	case "versions":
+		versions(client())
 	default:
 		log.Fatalf("%s is no command", os.Args[1])
 	}
