@@ -14,7 +14,7 @@ use drover_testkit::nomad_cli;
 use drover_testkit::progress::Progress;
 use futures::{AsyncBufReadExt as _, AsyncReadExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
@@ -274,8 +274,12 @@ async fn follows(stage: &Stage, door: &Door, replicas: &[Gateway], progress: &Pr
         Some(ended) = others.join_next() => return ended.context("a subscriber has panicked")?,
         _ = are_there.wait() => {}
     }
+    let began = door.began;
+    let jobs = stage.api("Job", NAMESPACE);
+    let index = jobs.list_metadata(&ListParams::default().limit(1)).await.context("listing jobs")?.metadata;
+    let plain = Box::pin(watched(jobs, index.resource_version.unwrap_or_default(), n_events, began));
     let before = cpu_of(replicas);
-    change(stage, door, n_events).await?;
+    let (changes, plain) = tokio::try_join!(change(stage, door, n_events), plain)?;
     let mut all = Vec::new();
     while let Some(ended) = measured.join_next().await {
         all.extend(ended.context("a subscriber has panicked")??);
@@ -290,6 +294,10 @@ async fn follows(stage: &Stage, door: &Door, replicas: &[Gateway], progress: &Pr
     let row = json!({
         "subscribers": SUBSCRIBERS,
         "linesMeasured": all.len(),
+        "changeP50Seconds": percentile(&changes, 50),
+        "changeP99Seconds": percentile(&changes, 99),
+        "watchP50Seconds": percentile(&plain, 50),
+        "watchP99Seconds": percentile(&plain, 99),
         "eventP50Seconds": percentile(&all, 50),
         "eventP99Seconds": percentile(&all, 99),
         "eventGatewayCpuSecondsPerLine": cpu.as_secs_f64() / f64::from(u32::try_from(SUBSCRIBERS * n_events)?),
@@ -316,16 +324,39 @@ async fn delays(
     Ok(all)
 }
 
-/// Changes one job after the other, at the rate, each with the time at which that was sent.
-async fn change(stage: &Stage, door: &Door, n_events: usize) -> Result<()> {
+/// How long each change took to a plain watch of the API server, from the moment it was sent: what a subscriber cannot
+/// be faster than.
+async fn watched(jobs: Api<DynamicObject>, version: String, n_events: usize, began: Instant) -> Result<Vec<f64>> {
+    let events = jobs.watch(&WatchParams::default(), &version).await.context("watching jobs")?;
+    let mut events = std::pin::pin!(events);
+    let mut all = Vec::with_capacity(n_events);
+    while all.len() < n_events {
+        let event = events.try_next().await.context("watching jobs")?.context("the watch has ended")?;
+        let now = began.elapsed();
+        if let WatchEvent::Modified(job) = event
+            && let Some(sent) = job.data.pointer("/spec/meta/sent-at").and_then(Value::as_str)
+        {
+            all.push(now.saturating_sub(Duration::from_micros(sent.parse()?)).as_secs_f64());
+        }
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(all)
+}
+
+/// Changes one job after the other, at the rate, each with the time at which that was sent. How long the API server took
+/// for each, which the subscribers' figures have in them.
+async fn change(stage: &Stage, door: &Door, n_events: usize) -> Result<Vec<f64>> {
     let jobs = stage.api("Job", NAMESPACE);
     let changed = paced(0..n_events, EVENTS_PER_SECOND).map(async |n| {
-        let now = door.began.elapsed().as_micros().to_string();
-        let patch = Patch::Merge(json!({ "spec": { "meta": { "sent-at": now } } }));
-        jobs.patch(&format!("job-{}", n % JOBS), &PatchParams::default(), &patch).await.context("changing a job")
+        let sent = door.began.elapsed();
+        let patch = Patch::Merge(json!({ "spec": { "meta": { "sent-at": sent.as_micros().to_string() } } }));
+        let name = format!("job-{}", n % JOBS);
+        jobs.patch(&name, &PatchParams::default(), &patch).await.context("changing a job")?;
+        anyhow::Ok(door.began.elapsed().saturating_sub(sent).as_secs_f64())
     });
-    changed.buffer_unordered(CLIENTS).try_collect::<Vec<DynamicObject>>().await?;
-    Ok(())
+    let mut took: Vec<f64> = changed.buffer_unordered(CLIENTS).try_collect().await?;
+    took.sort_by(f64::total_cmp);
+    Ok(took)
 }
 
 fn version(object: &DynamicObject) -> Result<u64> {
