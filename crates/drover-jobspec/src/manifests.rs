@@ -39,6 +39,21 @@ pub fn wire_manifest(name: &str, text: &str) -> Result<Value, Vec<Fault>> {
     mapping::wire_manifest(&tree, source.with(&tree))
 }
 
+/// The manifests of the volume in a request of Nomad's HTTP API that registers or creates one (`{"Volumes": […]}`): a
+/// CSIVolume, behind the Secret that it names where the request holds secrets. They are those of the same volume in a
+/// volume file.
+///
+/// `name` is what errors call the request.
+///
+/// # Errors
+/// Everything that is wrong, each with the path to it, as `Volumes[0].PluginID`; none and several volumes are errors
+/// too.
+pub fn wire_volume_manifests(name: &str, text: &str) -> Result<Vec<Value>, Vec<Fault>> {
+    let source = Source::new(name, text);
+    let tree = Tree::parse(source.text).map_err(|fault| vec![source.fault(fault.offset, fault.message)])?;
+    mapping::wire_volume(&tree, source.with(&tree))
+}
+
 /// Whether a text is a job in Nomad's JSON: an object that names no `apiVersion`, and a `Job`, or `TaskGroups` of its
 /// own. A text that is no JSON is none.
 pub fn is_wire(text: &str) -> bool {

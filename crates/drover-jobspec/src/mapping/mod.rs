@@ -20,6 +20,6 @@ mod write_hcl;
 mod write_wire;
 
 pub(crate) use job::manifest as job;
-pub(crate) use volume::manifests as volumes;
+pub(crate) use volume::{manifests as volumes, wire_manifests as wire_volume};
 pub(crate) use wire::manifest as wire_manifest;
 pub use wire::{hcl, wire_job};

@@ -43,11 +43,15 @@ fn read(member: &Member, table: &Table, block: &mut Block, report: &mut Report<'
         }
         return;
     }
+    // A name may say something in a file, and in JSON what became of it.
+    if table.read_only.contains(&name.as_str()) {
+        return;
+    }
     let found = table.rows.iter().find(|row| row.wire_name().is_some_and(|known| known == *name));
     match found {
         Some(row) if is_absent(tree, row) => {}
         Some(row) => carry(tree, row, block, report),
-        None if table.read_only.contains(&name.as_str()) || tree.is_nothing() => {}
+        None if tree.is_nothing() => {}
         None => unknown(name, tree, table, report),
     }
 }
@@ -170,7 +174,7 @@ fn unknown(name: &str, tree: &Tree, table: &Table, report: &mut Report<'_>) {
         Some(known) => report.add(tree.offset, format!("is written `{known}`; correct the name")),
         None => report.add(
             tree.offset,
-            format!("is nothing that a job of drover has: remove it, or take one of {}", known.join(", ")),
+            format!("is nothing that drover has here: remove it, or take one of {}", known.join(", ")),
         ),
     }
 }

@@ -200,7 +200,26 @@ pub(super) fn volume(fields: &mut Fields, block: &Block, report: &mut Report<'_>
             .collect();
         topologies.insert(side.kind.clone(), Json::Array(list));
     }
+    // As Nomad's JSON has them.
+    for side in &request.attributes {
+        match segments(&side.value) {
+            Some(list) => drop(topologies.insert(side.name.clone(), Json::Array(list))),
+            None => report.add(side.offset, "must be a list of places, each as {\"Segments\": {\"zone\": \"a\"}}"),
+        }
+    }
     fields.insert("topologyRequest".to_owned(), Json::Object(topologies));
+}
+
+/// The places of a list; none: it is no such list.
+fn segments(value: &Value) -> Option<Vec<Json>> {
+    let Value::List(places) = value else { return None };
+    let of_place = |place: &Value| {
+        let Value::Map(place) = place else { return None };
+        let (Some(Value::Map(segments)), 1) = (place.get("Segments"), place.len()) else { return None };
+        let pairs = segments.iter().map(|(key, value)| Some((key.clone(), Json::from(value.to_text()?))));
+        Some(json!({"segments": pairs.collect::<Option<Map<_, _>>>()?}))
+    };
+    places.iter().map(of_place).collect()
 }
 
 /// `10GiB` is `10Gi`, `10GB` and `10G` are `10G`.

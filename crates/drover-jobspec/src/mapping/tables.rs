@@ -592,21 +592,23 @@ pub(super) static JOB: Table = Table {
     ],
 };
 
-pub(super) static VOLUME_FILE: Table = adjusted(
-    &[
-        row("id", "id", Text),
+pub(super) static VOLUME_FILE: Table = Table {
+    label: None,
+    rows: &[
+        row("id", "id", Text).named("ID"),
         row("name", "name", Text),
         row("namespace", "namespace", Text),
         row("type", "type", Text),
         row("plugin_id", "pluginID", Text),
         row("external_id", "externalID", Text),
-        row("capacity_min", "", Other),
-        row("capacity_max", "", Other),
+        row("capacity_min", "", Other).named("RequestedCapacityMin"),
+        row("capacity_max", "", Other).named("RequestedCapacityMax"),
         row(
             "capability",
             "capabilities",
             Blocks(&plain(&[row("access_mode", "accessMode", Text), row("attachment_mode", "attachmentMode", Text)])),
-        ),
+        )
+        .named("RequestedCapabilities"),
         row("mount_options", "mountOptions", Block(&MOUNT_OPTIONS)),
         row("secrets", "secrets", TextMap),
         row("parameters", "parameters", TextMap),
@@ -614,12 +616,40 @@ pub(super) static VOLUME_FILE: Table = adjusted(
         row(
             "topology_request",
             "topologyRequest",
-            Block(&plain(&[row("required", "required", Other), row("preferred", "preferred", Other)])),
-        ),
+            Block(&plain(&[
+                row("required", "required", Other).named("Required"),
+                row("preferred", "preferred", Other).named("Preferred"),
+            ])),
+        )
+        .named("RequestedTopologies"),
         row("clone_id", "cloneID", Text),
         row("snapshot_id", "snapshotID", Text),
         row("access_mode", "", Refused("write a block `capability`")),
         row("attachment_mode", "", Refused("write a block `capability`")),
     ],
-    sugar::volume,
-);
+    adjust: Some(sugar::volume),
+    restore: None,
+    wire: None,
+    read_only: &[
+        "AccessMode",
+        "Allocations",
+        "AttachmentMode",
+        "Capacity",
+        "ControllerRequired",
+        "ControllersExpected",
+        "ControllersHealthy",
+        "CreateIndex",
+        "CreateTime",
+        "ModifyIndex",
+        "ModifyTime",
+        "NodesExpected",
+        "NodesHealthy",
+        "Provider",
+        "ProviderVersion",
+        "ReadAllocs",
+        "ResourceExhausted",
+        "Schedulable",
+        "Topologies",
+        "WriteAllocs",
+    ],
+};

@@ -10,7 +10,7 @@ use super::tables::JOB;
 use super::{job, read_wire, usual, write_hcl, write_wire};
 use crate::document::Block;
 use crate::source::{Fault, Source};
-use crate::tree::{Node, Tree};
+use crate::tree::{Member, Node, Tree};
 
 /// What stands beside the job in a request that registers or plans it.
 const OF_REQUEST: [&str; 12] = [
@@ -34,10 +34,7 @@ pub(crate) fn manifest(tree: &Tree, source: Source<'_>) -> Result<Json, Vec<Faul
     let inner = tree.member("Job").filter(|inner| !matches!(inner.node, Node::Null));
     match (inner, &tree.node) {
         (Some(_), Node::Map(members)) => {
-            let is_other = |name: &str| name != "Job" && !OF_REQUEST.contains(&name);
-            for member in members.iter().filter(|member| is_other(&member.name) && !member.tree.is_nothing()) {
-                report.add(member.tree.offset, "stands beside `Job`; move it into the job, or remove it");
-            }
+            beside(members, ("Job", "the job"), &OF_REQUEST, &mut report);
         }
         (None, Node::Map(_)) if tree.member("ID").is_some() || tree.member("TaskGroups").is_some() => {}
         (None, Node::Map(_)) if tree.member("apiVersion").is_some() => {
@@ -63,6 +60,14 @@ pub(crate) fn manifest(tree: &Tree, source: Source<'_>) -> Result<Json, Vec<Faul
             faults.sort();
             Err(faults)
         }
+    }
+}
+
+/// Refuses what stands beside the member that a request is about, and is none of those that may.
+pub(super) fn beside(members: &[Member], (inner, what): (&str, &str), known: &[&str], report: &mut Report<'_>) {
+    let is_other = |name: &str| name != inner && !known.contains(&name);
+    for member in members.iter().filter(|member| is_other(&member.name) && !member.tree.is_nothing()) {
+        report.add(member.tree.offset, format!("stands beside `{inner}`; move it into {what}, or remove it"));
     }
 }
 

@@ -7,3 +7,4 @@ mod round_trip;
 mod specs;
 mod wire;
 mod wire_hostile;
+mod wire_volume;

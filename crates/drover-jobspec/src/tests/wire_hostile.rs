@@ -50,7 +50,7 @@ fn what_nomads_json_has_and_drover_does_not_is_named_with_its_path_and_what_to_d
     let expected = expect_test::expect![[r#"
         j.json:4:19: Job.Dispatched: is not carried over: it is one dispatch of a parameterized job; carry its parent over, and dispatch that
         j.json:5:17: Job.Priority: must be a whole number, and is "high"
-        j.json:7:15: Job.Tenant: is nothing that a job of drover has: remove it, or take one of ID, Name, Type, Priority, Region, Namespace, Datacenters, NodePool, AllAtOnce, Meta, Constraints, Affinities, Spreads, Update, Periodic, ParameterizedJob, Multiregion, TaskGroups, Migrate, Reschedule, Stop
+        j.json:7:15: Job.Tenant: is nothing that drover has here: remove it, or take one of ID, Name, Type, Priority, Region, Namespace, Datacenters, NodePool, AllAtOnce, Meta, Constraints, Affinities, Spreads, Update, Periodic, ParameterizedJob, Multiregion, TaskGroups, Migrate, Reschedule, Stop
         j.json:12:18: Job.TaskGroups[0].Count: must be a whole number, and is 1.5
         j.json:13:19: Job.TaskGroups[0].Consul: is not carried over: drover has no Consul; a `service` block becomes a Kubernetes Service
         j.json:14:41: Job.TaskGroups[0].Networks[0].ReservedPorts[0]: needs `Value`, the number of the port; or move it to `DynamicPorts`
